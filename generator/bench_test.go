@@ -1,0 +1,102 @@
+package generator_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// Every figure is meant as a ratio to BenchmarkAtomicAdd of the same run:
+//
+//	go test -run '^$' -bench . -count 10 -cpu 1,2 ./generator/
+
+// lone is an integer on a cache line of its own.
+type lone struct {
+	_ [64]byte
+	n atomic.Uint64
+	_ [56]byte
+}
+
+func BenchmarkAtomicAdd(b *testing.B) {
+	var x lone
+	b.ReportAllocs()
+	for b.Loop() {
+		x.n.Add(1)
+	}
+}
+
+func BenchmarkAtomicAddParallel(b *testing.B) {
+	var x lone
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			x.n.Add(1)
+		}
+	})
+}
+
+// BenchmarkMutexCounter is the simplest thing that could be right, without a
+// clock and without a layout.
+func BenchmarkMutexCounter(b *testing.B) {
+	var mu sync.Mutex
+	var n uint64
+	b.ReportAllocs()
+	for b.Loop() {
+		mu.Lock()
+		n++
+		mu.Unlock()
+	}
+}
+
+// wide is the default layout with so long a sequence that no benchmark comes to
+// the borrowing limit.
+func wide(tb testing.TB) *generator.Cached {
+	l := generator.DefaultLayout()
+	l.WorkerBits, l.SequenceBits = 4, 31
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(1, time.Now())})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+func BenchmarkCachedNext(b *testing.B) {
+	g, ctx := wide(b), context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.Next(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCachedNextParallel(b *testing.B) {
+	g, ctx := wide(b), context.Background()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := g.Next(ctx); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkCachedFill1000 reports the time of one id, not of a thousand.
+func BenchmarkCachedFill1000(b *testing.B) {
+	g, ctx := wide(b), context.Background()
+	ids := make([]int64, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := g.Fill(ctx, ids); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
+}

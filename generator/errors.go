@@ -1,0 +1,31 @@
+package generator
+
+import "errors"
+
+// What a caller can act on. Every error of this package wraps one of these, or
+// is the error of a context.
+var (
+	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun,
+	// or a value that does not fit the layout it was used with.
+	ErrLayout = errors.New("generator: layout")
+
+	// ErrConfig reports a setting of a generator that makes no sense.
+	ErrConfig = errors.New("generator: configuration")
+
+	// ErrClockBackwards reports a clock that shows less than an id already bears,
+	// by more than the tolerance. Only [Default] returns it.
+	ErrClockBackwards = errors.New("generator: clock moved backwards")
+
+	// ErrBorrowLimit reports that a [Cached] generator made to refuse rather than
+	// wait is as far ahead of the clock as it may be.
+	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
+
+	// ErrLeaseExpired reports that the lease has no tick left.
+	ErrLeaseExpired = errors.New("generator: lease expired")
+
+	// ErrTimeExhausted reports that the time bits of the layout are used up.
+	ErrTimeExhausted = errors.New("generator: time bits exhausted")
+
+	// ErrClosed reports the use of a generator after its Close.
+	ErrClosed = errors.New("generator: closed")
+)

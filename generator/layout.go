@@ -1,0 +1,232 @@
+package generator
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Layout says how the 64 bits of an id are shared out. From the highest bit
+// down:
+//
+//	+------+--------------+--------------+--------------+
+//	| sign |     time     |  worker id   |   sequence   |
+//	+------+--------------+--------------+--------------+
+//	   1       TimeBits      WorkerBits    SequenceBits
+//
+// The sign bit is always 0, so ids are never negative and, for one worker, sort
+// by time. Bits that the three widths leave over are 0, between the sign and the
+// time. The time field counts whole ticks since Epoch.
+//
+// A Layout is a plain value. Once ids exist it must never change, for nothing in
+// an id says which layout made it. The zero Layout is not usable; see
+// [Layout.Validate].
+type Layout struct {
+	TimeBits     uint8 // at least 1
+	WorkerBits   uint8 // at least 1
+	SequenceBits uint8 // at least 1; the three together at most 63
+
+	Tick  time.Duration // length of one tick, at least a millisecond
+	Epoch time.Time     // start of tick 0; any instant but the zero Time
+}
+
+// Parts are the fields of one id.
+type Parts struct {
+	Time     time.Time // start of the tick the id is stamped with, in UTC
+	WorkerID int64
+	Sequence int64
+}
+
+// DefaultLayout is UidGenerator's split, 28/22/13 bits and ticks of a second,
+// with an epoch of its own: 8,192 ids a second for each of 4,194,304 worker ids,
+// from 2026-01-01 until 2034-07-04 (UTC). UidGenerator's epoch, 2016-05-20 in
+// China, ran out on 2024-11-20.
+//
+// Those who start later do well to set Epoch to the day they start.
+func DefaultLayout() Layout {
+	return Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
+		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// SnowflakeLayout is Twitter's and Leaf's, 41/10/12 bits and ticks of a
+// millisecond since 1288834974657 ms (2010-11-04): 4,096 ids a millisecond for
+// each of 1,024 worker ids, until 2080-07-10.
+func SnowflakeLayout() Layout {
+	return Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
+		Epoch: time.UnixMilli(1288834974657).UTC()}
+}
+
+// JSSafeLayout is the 53-bit variant whose ids a JavaScript number holds without
+// loss, 32/5/16 bits and ticks of a second: 65,536 ids a second for each of 32
+// worker ids, from 2019-01-01 until 2155-02-07.
+func JSSafeLayout() Layout {
+	return Layout{TimeBits: 32, WorkerBits: 5, SequenceBits: 16, Tick: time.Second,
+		Epoch: time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// maxSeconds bounds how far from its epoch a layout may reach, 285 million
+// years, so that no instant of a valid layout overflows.
+const maxSeconds = 1 << 53
+
+// Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It looks
+// at no clock; see [Layout.ValidAt].
+func (l Layout) Validate() error {
+	sum := int(l.TimeBits) + int(l.WorkerBits) + int(l.SequenceBits)
+	switch {
+	case l.TimeBits == 0 || l.WorkerBits == 0 || l.SequenceBits == 0:
+		return fmt.Errorf("%w: each of time, worker id and sequence needs at least 1 bit, have %d/%d/%d",
+			ErrLayout, l.TimeBits, l.WorkerBits, l.SequenceBits)
+	case sum > 63:
+		return fmt.Errorf("%w: %d/%d/%d are %d bits, at most 63 fit into a positive int64",
+			ErrLayout, l.TimeBits, l.WorkerBits, l.SequenceBits, sum)
+	case l.Tick < time.Millisecond:
+		return fmt.Errorf("%w: a tick of %v is shorter than the least, %v", ErrLayout, l.Tick, time.Millisecond)
+	case l.Epoch.IsZero():
+		return fmt.Errorf("%w: no epoch is set", ErrLayout)
+	case l.Epoch.Unix() > maxSeconds || l.Epoch.Unix() < -maxSeconds:
+		return fmt.Errorf("%w: epoch %v is too far away", ErrLayout, l.Epoch)
+	}
+	if hi, lo := bits.Mul64(1<<l.TimeBits, uint64(l.Tick)); hi >= 1e9 || quotient(hi, lo, 1e9) > maxSeconds {
+		return fmt.Errorf("%w: %d bits of %v last longer than %d seconds", ErrLayout, l.TimeBits, l.Tick, int64(maxSeconds))
+	}
+	return nil
+}
+
+// ValidAt returns an error wrapping [ErrLayout] if l is not valid, or if no id
+// may be stamped with the instant now, because it lies before the epoch or after
+// the end of the layout.
+func (l Layout) ValidAt(now time.Time) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case now.Before(l.Epoch):
+		return fmt.Errorf("%w: the epoch %s is in the future, it is now %s; choose an epoch in the past, or set the clock",
+			ErrLayout, format(l.Epoch), format(now))
+	case !now.Before(l.Expires()):
+		return fmt.Errorf("%w: %d bits of %v since %s ended at %s, it is now %s; new ids need a layout with a later epoch or more time bits",
+			ErrLayout, l.TimeBits, l.Tick, format(l.Epoch), format(l.Expires()), format(now))
+	}
+	return nil
+}
+
+// Expires returns the instant from which on l can stamp no id: the end of its
+// last tick.
+func (l Layout) Expires() time.Time { return l.timeOf(1 << l.TimeBits) }
+
+// MaxWorkerID returns the largest worker id that fits.
+func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
+
+// MaxSequence returns the largest sequence that fits: one less than the number
+// of ids that one worker id carries in a tick.
+func (l Layout) MaxSequence() int64 { return 1<<l.SequenceBits - 1 }
+
+// MaxTick returns the number of the last tick.
+func (l Layout) MaxTick() int64 { return 1<<l.TimeBits - 1 }
+
+// String returns the layout in one line, such as "1-28-22-13/1s@1767225600": the
+// widths of sign, time, worker id and sequence, the tick, and the epoch in Unix
+// seconds. Two layouts make the same ids if, and only if, their strings are the
+// same.
+func (l Layout) String() string {
+	epoch := strconv.FormatInt(l.Epoch.Unix(), 10)
+	if ns := l.Epoch.Nanosecond(); ns != 0 {
+		epoch += strings.TrimRight(fmt.Sprintf(".%09d", ns), "0")
+	}
+	sign := 64 - int(l.TimeBits) - int(l.WorkerBits) - int(l.SequenceBits)
+	return fmt.Sprintf("%d-%d-%d-%d/%v@%s", sign, l.TimeBits, l.WorkerBits, l.SequenceBits, l.Tick, epoch)
+}
+
+// Compose packs p into an id. It is the exact inverse of [Layout.Decompose]. The
+// part of p.Time that is finer than a tick is dropped. The error wraps
+// [ErrLayout].
+func (l Layout) Compose(p Parts) (int64, error) {
+	if err := l.Validate(); err != nil {
+		return 0, err
+	}
+	tick := l.TickAt(p.Time)
+	switch {
+	case tick < 0 || tick > l.MaxTick():
+		return 0, fmt.Errorf("%w: time %s lies outside the layout, which runs from %s until %s",
+			ErrLayout, format(p.Time), format(l.Epoch), format(l.Expires()))
+	case p.WorkerID < 0 || p.WorkerID > l.MaxWorkerID():
+		return 0, fmt.Errorf("%w: worker id %d is outside 0 to %d, the range of %d bits",
+			ErrLayout, p.WorkerID, l.MaxWorkerID(), l.WorkerBits)
+	case p.Sequence < 0 || p.Sequence > l.MaxSequence():
+		return 0, fmt.Errorf("%w: sequence %d is outside 0 to %d, the range of %d bits",
+			ErrLayout, p.Sequence, l.MaxSequence(), l.SequenceBits)
+	}
+	return tick<<(l.WorkerBits+l.SequenceBits) | p.WorkerID<<l.SequenceBits | p.Sequence, nil
+}
+
+// Decompose splits id into its parts. It fails only for an id that l cannot have
+// made: a negative one, or one with bits set above the time field. The error
+// wraps [ErrLayout].
+func (l Layout) Decompose(id int64) (Parts, error) {
+	if err := l.Validate(); err != nil {
+		return Parts{}, err
+	}
+	if id < 0 {
+		return Parts{}, fmt.Errorf("%w: id %d is negative, no layout makes such an id", ErrLayout, id)
+	}
+	tick := id >> (l.WorkerBits + l.SequenceBits)
+	if tick > l.MaxTick() {
+		return Parts{}, fmt.Errorf("%w: id %d needs more than the %d bits of the layout",
+			ErrLayout, id, l.TimeBits+l.WorkerBits+l.SequenceBits)
+	}
+	return Parts{
+		Time:     l.timeOf(uint64(tick)),
+		WorkerID: id >> l.SequenceBits & l.MaxWorkerID(),
+		Sequence: id & l.MaxSequence(),
+	}, nil
+}
+
+// TickAt returns the number of the tick that t lies in. It returns -1 for every
+// instant before the epoch, and math.MaxInt64 for one that is beyond all layouts.
+// l must be valid.
+func (l Layout) TickAt(t time.Time) int64 {
+	tick, _ := l.split(t)
+	return tick
+}
+
+// TimeOf returns the start of a tick, in UTC. It is the inverse of
+// [Layout.TickAt]; l must be valid, and tick from 0 to MaxTick()+1.
+func (l Layout) TimeOf(tick int64) time.Time { return l.timeOf(uint64(tick)) }
+
+// split returns the tick of t and the nanoseconds that have passed in it.
+func (l Layout) split(t time.Time) (tick int64, rest uint64) {
+	seconds, ns := t.Unix()-l.Epoch.Unix(), int64(t.Nanosecond()-l.Epoch.Nanosecond())
+	if ns < 0 {
+		seconds, ns = seconds-1, ns+1e9
+	}
+	switch {
+	case seconds < 0:
+		return -1, 0
+	case seconds > maxSeconds:
+		return math.MaxInt64, 0
+	}
+	hi, lo := bits.Mul64(uint64(seconds), 1e9)
+	lo, carry := bits.Add64(lo, uint64(ns), 0)
+	n, rest := bits.Div64(hi+carry, lo, uint64(l.Tick)) // below 2^84 ns by at least 1e6: fits
+	return int64(n), rest
+}
+
+func (l Layout) timeOf(tick uint64) time.Time {
+	hi, lo := bits.Mul64(tick, uint64(l.Tick))
+	if hi >= 1e9 {
+		return time.Time{} // only for a layout that Validate refuses
+	}
+	seconds, ns := bits.Div64(hi, lo, 1e9)
+	return time.Unix(l.Epoch.Unix()+int64(seconds), int64(l.Epoch.Nanosecond())+int64(ns)).UTC()
+}
+
+func quotient(hi, lo, y uint64) uint64 {
+	q, _ := bits.Div64(hi, lo, y)
+	return q
+}
+
+// format writes an instant so that a person can read it.
+func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }

@@ -1,0 +1,3 @@
+module github.com/uidplugin/uidplugin
+
+go 1.25.0
