@@ -1,0 +1,256 @@
+package uidplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// register adds the callbacks. Each position has its reason:
+//
+//   - fill comes before everything, "*", so that model hooks see the id, foreign
+//     keys of associations get it, and a generator that waits or fails does so
+//     before GORM opens its transaction. Before("gorm:begin_transaction") would
+//     come last when the application set SkipDefaultTransaction.
+//   - refill comes after the hooks, which may have zeroed the key.
+//   - swap comes right before the INSERT and restore right after it: what lies
+//     between them sees a schema whose key has no default.
+//   - prepare gets worker ids before an UPDATE, because that can create
+//     associated rows inside its transaction.
+func (c *core) register(db *gorm.DB) error {
+	create, update := db.Callback().Create(), db.Callback().Update()
+	return errors.Join(
+		create.Before("*").Register("uidplugin:fill", c.fill),
+		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
+		create.Before("gorm:create").Register("uidplugin:swap_schema", c.swapSchema),
+		create.Before("gorm:save_after_associations").Register("uidplugin:restore_schema", c.restoreSchema),
+		update.Before("*").Register("uidplugin:prepare", c.prepare),
+	)
+}
+
+// fill sets the uid fields that are zero.
+func (c *core) fill(db *gorm.DB) {
+	stmt := db.Statement
+	if db.Error != nil || stmt.Schema == nil {
+		return
+	}
+	p := c.plan(stmt.Schema)
+	if p.err != nil {
+		_ = db.AddError(p.err)
+		return
+	}
+	if !p.ready.Load() && !c.makeReady(db, p) || len(p.fields) == 0 {
+		return
+	}
+	fields := p.fields
+	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
+		fields = selected(stmt, fields)
+	}
+	for _, f := range fields {
+		if err := f.fill(db, p.schema); err != nil {
+			_ = db.AddError(err)
+			return
+		}
+	}
+}
+
+// makeReady gets worker ids for all that a create with p can write to. It
+// reports whether the create may go on.
+func (c *core) makeReady(db *gorm.DB, p *plan) bool {
+	if err := c.ensure(db.Statement.Context, db, p.sources); err != nil {
+		_ = db.AddError(err)
+		return false
+	}
+	p.ready.Store(true)
+	return true
+}
+
+// prepare gets worker ids for all that an UPDATE can create along.
+func (c *core) prepare(db *gorm.DB) {
+	if db.Error != nil || db.Statement.Schema == nil {
+		return
+	}
+	if p := c.plan(db.Statement.Schema); p.err == nil && !p.ready.Load() {
+		c.makeReady(db, p)
+	}
+}
+
+// refill fills again what hooks of the model have zeroed.
+func (c *core) refill(db *gorm.DB) {
+	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
+		c.fill(db)
+	}
+}
+
+// originalSchema is the key under which swapSchema leaves the schema.
+const originalSchema = "uidplugin:schema"
+
+// swapSchema keeps GORM from overwriting the keys of maps; see withoutDefault.
+func (c *core) swapSchema(db *gorm.DB) {
+	if db.Error != nil || db.Statement.Schema == nil || !isMap(db.Statement.Dest) {
+		return
+	}
+	if p := c.plan(db.Statement.Schema); p.mapSchema != nil {
+		db.InstanceSet(originalSchema, db.Statement.Schema)
+		db.Statement.Schema = p.mapSchema
+	}
+}
+
+func (c *core) restoreSchema(db *gorm.DB) {
+	if !isMap(db.Statement.Dest) {
+		return
+	}
+	if s, ok := db.InstanceGet(originalSchema); ok {
+		db.Statement.Schema = s.(*schema.Schema)
+	}
+}
+
+func isMap(dest any) bool {
+	switch dest.(type) {
+	case map[string]any, *map[string]any, []map[string]any, *[]map[string]any:
+		return true
+	}
+	return false
+}
+
+// selected returns those of fields that a create with Select or Omit is to set. A
+// Select that leaves the key out would make the database assign one, while the
+// struct keeps ours, so the key is selected, too; one that is omitted by name is
+// left alone.
+func selected(stmt *gorm.Statement, fields []*field) []*field {
+	columns, restricted := stmt.SelectAndOmitColumns(true, false)
+	kept := make([]*field, 0, len(fields))
+	for _, f := range fields {
+		selected, named := columns[f.DBName]
+		if named && !selected {
+			continue
+		}
+		if !named && restricted {
+			// Clones of the statement share the array behind Selects.
+			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// fill sets the field in all rows of a statement where it is zero.
+func (f *field) fill(db *gorm.DB, s *schema.Schema) error {
+	stmt := db.Statement
+	rows := stmt.ReflectValue
+	switch rows.Kind() {
+	case reflect.Struct:
+		if rows.Type() != s.ModelType || !f.isZero(stmt.Context, rows) {
+			return nil // of another model than the statement's: GORM's to complain about
+		}
+		if !rows.CanAddr() {
+			return f.errByValue()
+		}
+		id, err := f.source.made.Load().Next(stmt.Context)
+		if err != nil {
+			return f.source.wrap(err)
+		}
+		return f.set(stmt.Context, rows, id)
+	case reflect.Slice, reflect.Array:
+		element := rows.Type().Elem()
+		for element.Kind() == reflect.Pointer {
+			element = element.Elem()
+		}
+		if element == s.ModelType {
+			return f.fillSlice(stmt.Context, rows)
+		}
+		if maps, ok := rows.Interface().([]map[string]any); ok {
+			for _, m := range maps {
+				if err := f.fillMap(stmt.Context, m); err != nil {
+					return err
+				}
+			}
+		}
+	case reflect.Map:
+		if m, ok := rows.Interface().(map[string]any); ok {
+			return f.fillMap(stmt.Context, m)
+		}
+	}
+	return nil
+}
+
+// reserve is how many ids of a slice are reserved at a time.
+const reserve = 256
+
+var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
+
+// fillSlice sets the field in the elements of a slice or array where it is zero.
+// Ids are reserved for as many rows as there are still to come, so rows that have
+// an id leave a few ids unused.
+func (f *field) fillSlice(ctx context.Context, rows reflect.Value) error {
+	buffer := buffers.Get().(*[reserve]int64)
+	defer buffers.Put(buffer)
+	var ids []int64
+	source := f.source.made.Load()
+	for i, n := 0, rows.Len(); i < n; i++ {
+		row := rows.Index(i)
+		for row.Kind() == reflect.Pointer {
+			row = row.Elem()
+		}
+		if !row.IsValid() || !f.isZero(ctx, row) {
+			continue // a nil pointer is GORM's to complain about
+		}
+		if !row.CanAddr() {
+			return f.errByValue()
+		}
+		if len(ids) == 0 {
+			ids = buffer[:min(n-i, reserve)]
+			if err := source.Fill(ctx, ids); err != nil {
+				return f.source.wrap(err)
+			}
+		}
+		if err := f.set(ctx, row, ids[0]); err != nil {
+			return err
+		}
+		ids = ids[1:]
+	}
+	return nil
+}
+
+// fillMap sets the field in a map where it is missing or zero. A map may name it
+// by its column or by its field.
+func (f *field) fillMap(ctx context.Context, m map[string]any) error {
+	if m == nil {
+		return nil
+	}
+	key := f.DBName
+	v, ok := m[key]
+	if !ok {
+		if v, ok = m[f.Name]; ok {
+			key = f.Name
+		}
+	}
+	if ok && v != nil && !reflect.ValueOf(v).IsZero() {
+		return nil
+	}
+	id, err := f.source.made.Load().Next(ctx)
+	if err != nil {
+		return f.source.wrap(err)
+	}
+	m[key] = f.value(id)
+	return nil
+}
+
+func (f *field) errByValue() error {
+	return fmt.Errorf("%w: a %s that is passed by value cannot be given an id in %s; pass a pointer to it",
+		gorm.ErrInvalidValue, f.Schema.Name, f.Name)
+}
+
+// wrap says for which table there is no id.
+func (s *source) wrap(err error) error {
+	if errors.Is(err, generator.ErrClosed) {
+		return fmt.Errorf("%w: no id for table %s", ErrClosed, s.table)
+	}
+	return fmt.Errorf("uidplugin: no id for table %s: %w", s.table, err)
+}

@@ -1,0 +1,49 @@
+package uidplugin
+
+import "errors"
+
+// What a caller can act on. Errors of ids and layouts come from package
+// generator, those of worker ids and their tables from package workernode;
+// [errors.Is] finds all of them behind what db.Use, db.Create and the methods of
+// [Plugin] return.
+var (
+	// ErrOption reports an option that makes no sense, or two that exclude each
+	// other.
+	ErrOption = errors.New("uidplugin: option")
+
+	// ErrNotRegistered reports a database handle without this plugin, or a plugin
+	// that db.Use has not initialized.
+	ErrNotRegistered = errors.New("uidplugin: not registered")
+
+	// ErrField reports a field with the uid tag that cannot hold an id, or whose
+	// tag names an unknown generator.
+	ErrField = errors.New("uidplugin: field")
+
+	// ErrNoField reports a model that has no field with the uid tag.
+	ErrNoField = errors.New("uidplugin: model has no uid field")
+
+	// ErrInTransaction reports the first create of a table that came inside a
+	// transaction, where no connection was left to get a worker id with.
+	ErrInTransaction = errors.New("uidplugin: no worker id yet, inside a transaction")
+
+	// ErrClosed reports the use of a plugin after its Close.
+	ErrClosed = errors.New("uidplugin: closed")
+
+	// ErrNegativeID reports a negative number, which no id is.
+	ErrNegativeID = errors.New("uidplugin: negative id")
+
+	// ErrFutureID reports a number whose time is later than any id can have.
+	ErrFutureID = errors.New("uidplugin: id of the future")
+
+	// ErrUnknownID reports a number that nobody can have made: there is no such
+	// worker id, or it was not in use at that time.
+	ErrUnknownID = errors.New("uidplugin: unknown id")
+
+	// ErrOtherLayout reports a number whose worker id makes ids of another layout,
+	// so that its parts are not what they seem.
+	ErrOtherLayout = errors.New("uidplugin: id of another layout")
+
+	// ErrNoModel reports an id whose table is known, but not the model of the
+	// table.
+	ErrNoModel = errors.New("uidplugin: no model for the table")
+)

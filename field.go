@@ -1,0 +1,237 @@
+package uidplugin
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gorm.io/gorm/schema"
+)
+
+// tagKey is how GORM spells the setting of gorm:"uid".
+const tagKey = "UID"
+
+// A field is a field of a model that holds an id, and how to set it.
+type field struct {
+	*schema.Field
+	source *source
+
+	// direct fields are of an integer kind and not behind a pointer: they are
+	// read and set without boxing. index is where they are in the struct.
+	direct   bool
+	unsigned bool
+	index    []int
+
+	text bool // set as decimal digits, not as a number
+}
+
+// tagged returns the generator that the tag of f names, "" for the default, and
+// whether f has the tag at all.
+func tagged(f *schema.Field) (generator string, ok bool) {
+	value, ok := f.TagSettings[tagKey]
+	if !ok || f.DBName == "" || !f.Creatable {
+		return "", false
+	}
+	// GORM copies the settings of an embedding line to all the fields behind it:
+	// with gorm.Model `gorm:"uid"`, CreatedAt has the tag as well. Inherited, it
+	// means the primary key.
+	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
+		return "", false
+	}
+	switch value = strings.ToLower(strings.TrimSpace(value)); value {
+	case "false", "-":
+		return "", false
+	case "", "uid", "true":
+		return "", true
+	}
+	return value, true
+}
+
+// uidFields returns the fields of s with the tag.
+func uidFields(s *schema.Schema) (fields []*schema.Field) {
+	// The tables that GORM makes for many2many have copies of the keys' tags, but
+	// their keys come from elsewhere. Such types are made at run time; GORM gives
+	// them a name in the schema only.
+	if s.ModelType.Name() == "" && s.Name != "" {
+		return nil
+	}
+	for _, name := range s.DBNames { // Fields has shadowed fields, too
+		if f := s.FieldsByDBName[name]; f != nil {
+			if _, ok := tagged(f); ok {
+				fields = append(fields, f)
+			}
+		}
+	}
+	return fields
+}
+
+// newField returns how to set f to ids of up to largest, or an error that wraps
+// [ErrField] if f cannot hold them.
+func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
+	n := &field{Field: f}
+	refuse := func(format string, args ...any) (*field, error) {
+		return nil, fmt.Errorf("%w %s.%s of type %v %s; ids need 64 bits: make it an int64, uint64, string or uidplugin.ID",
+			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...))
+	}
+	digits := len(strconv.FormatInt(largest, 10))
+	switch column, _, _ := strings.Cut(strings.ToLower(string(f.DataType)), "("); {
+	case f.Serializer != nil:
+		return refuse("has a serializer, behind which an id is no longer a number")
+	case f.GORMDataType == schema.Float, f.IndirectFieldType.Kind() == reflect.Float32, f.IndirectFieldType.Kind() == reflect.Float64:
+		return refuse("is a float, which loses digits")
+	case f.IndirectFieldType.Kind() != reflect.String && f.Size > 0 && f.Size < 64:
+		return refuse("has %d bits", f.Size)
+	case f.IndirectFieldType.Kind() == reflect.String && f.Size > 0 && f.Size < digits:
+		return refuse("has %d characters, an id has up to %d", f.Size, digits)
+	case narrow(column, dialect):
+		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
+	}
+	if n.direct = direct(f); n.direct {
+		n.unsigned = f.FieldType.Kind() == reflect.Uint64 || f.FieldType.Kind() == reflect.Uint
+		n.index = f.StructField.Index
+		return n, nil
+	}
+	for _, n.text = range [...]bool{f.IndirectFieldType.Kind() == reflect.String, true} {
+		got, err := n.probe(largest)
+		if err == nil && got == strconv.FormatInt(largest, 10) {
+			return n, nil
+		}
+		if n.text && err != nil {
+			return refuse("cannot be set to an id (%v)", err)
+		}
+		if n.text {
+			return refuse("makes %s of the id %d", got, largest)
+		}
+	}
+	return n, nil
+}
+
+// narrow tells whether a column type holds less than 64 bits.
+func narrow(column, dialect string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(column), " ")
+	if name == "integer" || name == "int" {
+		return dialect != "sqlite" // which keeps 64 bits in every integer
+	}
+	return slices.Contains([]string{"mediumint", "smallint", "tinyint", "int2", "int4", "serial", "smallserial", "real", "float", "double"}, name)
+}
+
+// direct tells whether f can be set with reflection's SetInt or SetUint: it is of
+// an integer kind of 64 bits, in the struct itself or in a struct embedded by
+// value, and if it has a way of its own to make database values, then this way is
+// the plain number.
+func direct(f *schema.Field) bool {
+	switch f.FieldType.Kind() {
+	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint:
+	default:
+		return false
+	}
+	if f.FieldType.Bits() < 64 || slices.ContainsFunc(f.StructField.Index, func(i int) bool { return i < 0 }) {
+		return false
+	}
+	v := reflect.New(f.FieldType).Elem()
+	valuer, ok := v.Addr().Interface().(driver.Valuer)
+	if !ok {
+		return true
+	}
+	for _, n := range [...]int64{1, math.MaxInt64, math.MaxInt64 / 3} {
+		if v.CanInt() {
+			v.SetInt(n)
+		} else {
+			v.SetUint(uint64(n))
+		}
+		if got, err := valuer.Value(); err != nil || got != driver.Value(n) && got != driver.Value(uint64(n)) {
+			return false
+		}
+	}
+	return true
+}
+
+// probe sets f in a fresh struct to id and returns the digits that the database
+// would get.
+func (f *field) probe(id int64) (digits string, err error) {
+	defer func() {
+		if r := recover(); r != nil { // what a type's Scan does to us
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	ctx := context.Background()
+	row := reflect.New(f.Schema.ModelType).Elem()
+	if err := f.set(ctx, row, id); err != nil {
+		return "", err
+	}
+	v, zero := f.ValueOf(ctx, row)
+	if zero {
+		return "", fmt.Errorf("it stays zero")
+	}
+	if valuer, ok := v.(driver.Valuer); ok {
+		if v, err = valuer.Value(); err != nil {
+			return "", err
+		}
+	}
+	if rv := reflect.Indirect(reflect.ValueOf(v)); rv.IsValid() {
+		v = rv.Interface()
+	}
+	return fmt.Sprint(v), nil
+}
+
+// isZero tells whether the field is zero in row, a struct of the model.
+func (f *field) isZero(ctx context.Context, row reflect.Value) bool {
+	if f.direct {
+		return f.in(row).IsZero()
+	}
+	_, zero := f.ValueOf(ctx, row)
+	return zero
+}
+
+// set sets the field in row, an addressable struct of the model.
+func (f *field) set(ctx context.Context, row reflect.Value, id int64) error {
+	switch {
+	case f.direct && f.unsigned:
+		f.in(row).SetUint(uint64(id))
+		return nil
+	case f.direct:
+		f.in(row).SetInt(id)
+		return nil
+	case f.text:
+		return f.Set(ctx, row, strconv.FormatInt(id, 10))
+	}
+	return f.Set(ctx, row, id)
+}
+
+// in returns the field of row. The field must be direct.
+func (f *field) in(row reflect.Value) reflect.Value {
+	if len(f.index) == 1 {
+		return row.Field(f.index[0])
+	}
+	return row.FieldByIndex(f.index)
+}
+
+// value returns id as what a map, or a condition, has for the field.
+func (f *field) value(id int64) any {
+	switch {
+	case f.text:
+		return strconv.FormatInt(id, 10)
+	case f.unsigned:
+		return uint64(id)
+	}
+	return id
+}
+
+// id returns what the field is set to in row; 0 if that is no id.
+func (f *field) id(ctx context.Context, row reflect.Value) int64 {
+	v, _ := f.ValueOf(ctx, row)
+	if valuer, ok := v.(driver.Valuer); ok {
+		v, _ = valuer.Value()
+	}
+	rv := reflect.Indirect(reflect.ValueOf(v))
+	if !rv.IsValid() {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fmt.Sprint(rv.Interface()), 10, 64)
+	return n
+}

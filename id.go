@@ -1,0 +1,123 @@
+package uidplugin
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// ID is a key of 64 bits that survives JavaScript: in JSON it is a string of
+// decimal digits, "302914527191040001", because a number there keeps 53 bits. It
+// reads strings and numbers.
+//
+// In the database it is a BIGINT, and never AUTO_INCREMENT.
+type ID int64
+
+var (
+	_ driver.Valuer                    = ID(0)
+	_ schema.GormDataTypeInterface     = ID(0)
+	_ interface{ Scan(src any) error } = (*ID)(nil)
+)
+
+// ParseID reads decimal digits. The error wraps [strconv.ErrSyntax] or
+// [strconv.ErrRange].
+func ParseID(s string) (ID, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("uidplugin: not an id: %w", err)
+	}
+	return ID(n), nil
+}
+
+// Int64 returns the id as a number.
+func (id ID) Int64() int64 { return int64(id) }
+
+// String returns the id in decimal digits.
+func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
+
+// MarshalJSON returns the id as a string of digits, in quotes.
+func (id ID) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(make([]byte, 0, 22), id.String()), nil
+}
+
+// UnmarshalJSON reads digits, in quotes or not. As for other values, null changes
+// nothing.
+func (id *ID) UnmarshalJSON(data []byte) error {
+	s := string(data)
+	if s == "null" {
+		return nil
+	}
+	if n := len(s); n >= 2 && s[0] == '"' && s[n-1] == '"' {
+		s = s[1 : n-1]
+	}
+	return id.UnmarshalText([]byte(s))
+}
+
+// MarshalText returns the id in decimal digits. It makes ids fit for keys of JSON
+// objects, and for XML and YAML.
+func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
+
+// UnmarshalText reads decimal digits.
+func (id *ID) UnmarshalText(text []byte) error {
+	n, err := ParseID(string(text))
+	if err != nil {
+		return err
+	}
+	*id = n
+	return nil
+}
+
+// Value implements [driver.Valuer].
+func (id ID) Value() (driver.Value, error) { return int64(id), nil }
+
+// Scan implements [database/sql.Scanner]. NULL becomes 0.
+func (id *ID) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*id = 0
+	case int64:
+		*id = ID(v)
+	case uint64:
+		if int64(v) < 0 {
+			return fmt.Errorf("uidplugin: not an id: %d is larger than 63 bits", v)
+		}
+		*id = ID(v)
+	case []byte:
+		return id.UnmarshalText(v)
+	case string:
+		return id.UnmarshalText([]byte(v))
+	default:
+		return fmt.Errorf("uidplugin: not an id: a %T", src)
+	}
+	return nil
+}
+
+// GormDataType makes GORM's schema call the type "bigint" instead of an integer,
+// which for a primary key would mean AUTO_INCREMENT.
+func (ID) GormDataType() string { return "bigint" }
+
+// GormDBDataType is the type of the column. On SQLite "integer" makes a primary
+// key the row id of the table, which is what it stores rows by.
+func (ID) GormDBDataType(db *gorm.DB, _ *schema.Field) string {
+	if db.Dialector.Name() == "sqlite" {
+		return "integer"
+	}
+	return "bigint"
+}
+
+// Model is [gorm.Model] with an [ID] that the plugin sets. Embed it:
+//
+//	type Order struct {
+//		uidplugin.Model
+//		Total int
+//	}
+type Model struct {
+	ID        ID `gorm:"primaryKey;autoIncrement:false;uid"`
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	DeletedAt gorm.DeletedAt `gorm:"index"`
+}

@@ -1,0 +1,238 @@
+package uidplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// A Location says where an id came from.
+type Location struct {
+	ID       int64
+	Time     time.Time // start of the tick that the id is stamped with
+	WorkerID int64
+	Sequence int64
+
+	Table    string // empty if the worker id serves all tables
+	Host     string
+	Port     string
+	Kind     workernode.Kind
+	Launched time.Time // when the process got the worker id, to the tick
+}
+
+// Decode splits an id by the plugin's layout. It asks no database, so it cannot
+// tell whether the id was ever made. The error wraps [ErrNegativeID], or
+// [generator.ErrLayout] for a number with too many bits.
+//
+// For ids of another layout there is [generator.Layout.Decompose].
+func (p *Plugin) Decode(id int64) (generator.Parts, error) {
+	if p == nil || p.core == nil {
+		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
+	}
+	return p.core.decode(id)
+}
+
+func (c *core) decode(id int64) (generator.Parts, error) {
+	if id < 0 {
+		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
+	}
+	return c.layout.Decompose(id)
+}
+
+// Locate tells which table an id is a key of, which process made it, and when. It
+// asks WORKER_NODE once for each worker id and then remembers.
+//
+// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID] or
+// [ErrOtherLayout], which tell apart the numbers that are no ids of this
+// database, or is the database's. Whether there is a row with this id only Find
+// can tell.
+func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
+	c, err := p.ready()
+	if err != nil {
+		return Location{}, err
+	}
+	located, err := c.locate(ctx, id)
+	return located[id], err
+}
+
+// locate returns the locations of those ids that have one, and one error for each
+// of the others, joined.
+func (c *core) locate(ctx context.Context, ids ...int64) (map[int64]Location, error) {
+	located := make(map[int64]Location, len(ids))
+	var errs []error
+	var unknown []int64
+	for _, id := range ids {
+		parts, err := c.decode(id)
+		switch latest := c.now().Add(c.lead()); {
+		case err != nil && !errors.Is(err, ErrNegativeID):
+			errs = append(errs, fmt.Errorf("%w: %w", ErrUnknownID, err))
+		case err != nil:
+			errs = append(errs, err)
+		case parts.Time.After(latest):
+			errs = append(errs, fmt.Errorf("%w: %d is stamped %s; it is not yet %s, the latest that this process would stamp",
+				ErrFutureID, id, format(parts.Time), format(latest)))
+		default:
+			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
+			if _, ok := c.nodes.Load(parts.WorkerID); !ok && !slices.Contains(unknown, parts.WorkerID) {
+				unknown = append(unknown, parts.WorkerID)
+			}
+		}
+	}
+	if err := c.lookup(ctx, unknown); err != nil {
+		return nil, err
+	}
+	for id, l := range located {
+		if err := c.place(&l); err != nil {
+			errs = append(errs, err)
+			delete(located, id)
+			continue
+		}
+		located[id] = l
+	}
+	return located, errors.Join(errs...)
+}
+
+// lead is how far ahead of this process's clock an id may be stamped: what a
+// process may borrow, and a minute for clocks that differ.
+func (c *core) lead() time.Duration {
+	borrow := c.maxBorrow
+	if borrow == 0 {
+		borrow = max(generator.DefaultMaxBorrow, c.layout.Tick)
+	}
+	return borrow + c.layout.Tick + time.Minute
+}
+
+// lookup asks the database for worker nodes, and remembers those that there are.
+func (c *core) lookup(ctx context.Context, workers []int64) error {
+	if c.fixed || len(workers) == 0 {
+		return nil
+	}
+	nodes, err := c.wdb.Lookup(ctx, workers...)
+	if err != nil {
+		return fmt.Errorf("uidplugin: locate: %w", err)
+	}
+	for _, n := range nodes {
+		c.nodes.Store(n.WorkerID, n)
+	}
+	return nil
+}
+
+// place completes a location from the worker node, which was looked up.
+func (c *core) place(l *Location) error {
+	if c.fixed {
+		if l.WorkerID != c.workerID {
+			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
+				ErrUnknownID, l.ID, l.WorkerID, c.workerID)
+		}
+		host := c.detectHost()
+		l.Host, l.Port, l.Kind = host.Name, host.Port, host.Kind
+		return nil
+	}
+	v, ok := c.nodes.Load(l.WorkerID)
+	if !ok {
+		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
+	}
+	n := v.(*workernode.Node)
+	switch tick := c.layout.TickAt(l.Time); {
+	case n.Layout == "":
+		return fmt.Errorf("%w: %d has the worker id %d, which another program, such as UidGenerator, took on %s",
+			ErrOtherLayout, l.ID, l.WorkerID, n.LaunchDate.Format(time.DateOnly))
+	case n.Layout != c.layout.String():
+		return fmt.Errorf("%w: %d has the worker id %d, whose ids have the layout %s, not %s",
+			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, c.layout)
+	case tick <= n.Start || tick > n.Fence:
+		return fmt.Errorf("%w: %d is stamped %s, but its worker id %d was in use only after %s and until %s",
+			ErrUnknownID, l.ID, format(l.Time), l.WorkerID, format(c.layout.TimeOf(n.Start+1)), format(c.layout.TimeOf(n.Fence+1)))
+	}
+	l.Table, l.Host, l.Port, l.Kind = n.Table, n.Host, n.Port, n.Kind
+	l.Launched = c.layout.TimeOf(n.Start + 1)
+	return nil
+}
+
+// Find loads the row that an id is the key of, as a pointer to a struct of the
+// model that was registered, or else seen first, for its table. The error is that
+// of Locate, or wraps [ErrNoModel], or [gorm.ErrRecordNotFound] if there is no
+// such row, or it is deleted.
+func (p *Plugin) Find(ctx context.Context, id int64) (any, error) {
+	rows, err := p.FindAll(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	row, ok := rows[id]
+	if !ok {
+		return nil, fmt.Errorf("uidplugin: find %d: %w", id, gorm.ErrRecordNotFound)
+	}
+	return row, nil
+}
+
+// FindAll loads the rows that ids are keys of, with one query for each table. The
+// map has a row for each id that it found one for, whatever the others are; those
+// that lead to no table or no model are in the error, each with its own.
+func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, error) {
+	c, err := p.ready()
+	if err != nil {
+		return nil, err
+	}
+	located, err := c.locate(ctx, ids...)
+	errs := []error{err}
+	byTable := map[string][]int64{}
+	for id, l := range located {
+		byTable[l.Table] = append(byTable[l.Table], id)
+	}
+	found := make(map[int64]any, len(located))
+	for table, ids := range byTable {
+		c.mu.Lock()
+		plan := c.models[table]
+		c.mu.Unlock()
+		switch {
+		case table == "" || table == allTables:
+			errs = append(errs, fmt.Errorf("%w: the worker id of %d serves all tables, so the id does not lead to one", ErrNoModel, ids[0]))
+		case plan == nil:
+			errs = append(errs, fmt.Errorf("%w: %s, which %d is a key of; give its model to WithModels or Register", ErrNoModel, table, ids[0]))
+		default:
+			errs = append(errs, p.load(ctx, plan, ids, found))
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// findChunk keeps a query below the number of values that databases take.
+const findChunk = 1000
+
+// load adds the rows of one table to found.
+func (p *Plugin) load(ctx context.Context, plan *plan, ids []int64, found map[int64]any) error {
+	slices.Sort(ids)
+	for chunk := range slices.Chunk(ids, findChunk/max(len(plan.fields), 1)) {
+		rows := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.schema.ModelType)))
+		var where []clause.Expression
+		for _, f := range plan.fields {
+			values := make([]any, len(chunk))
+			for i, id := range chunk {
+				values[i] = f.value(id)
+			}
+			where = append(where, clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Values: values})
+		}
+		db := p.db.Session(&gorm.Session{NewDB: true, Context: ctx})
+		if err := db.Where(clause.Or(where...)).Find(rows.Interface()).Error; err != nil {
+			return fmt.Errorf("uidplugin: find in %s: %w", plan.schema.Table, err)
+		}
+		for _, row := range rows.Elem().Seq2() {
+			for _, f := range plan.fields {
+				if id := f.id(ctx, row.Elem()); id != 0 && slices.Contains(chunk, id) {
+					found[id] = row.Interface()
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }

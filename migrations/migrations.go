@@ -1,0 +1,202 @@
+// Package migrations creates and extends the tables of package workernode:
+// WORKER_NODE and WORKER_REGISTRY. It only ever adds.
+//
+// The statements are the files *.sql of this package, for those who migrate by
+// hand and tell the plugin WithoutMigration.
+package migrations
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// Files holds mysql.sql, postgres.sql and sqlite.sql, which create the tables,
+// and mysql_uidgenerator.sql, which extends a table that UidGenerator made.
+//
+//go:embed *.sql
+var Files embed.FS
+
+// uidGenerator are the columns that make a table UidGenerator's. A table that
+// lacks one of them is somebody else's.
+var uidGenerator = []string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"}
+
+// A table is what a CREATE TABLE statement of the files says.
+type table struct {
+	name    string
+	create  string
+	columns []string
+	define  map[string]string // a column's definition, as ADD COLUMN takes it
+	index   string            // a further CREATE INDEX, where CREATE TABLE cannot hold it
+	key     string            // an index as ALTER TABLE ADD takes it, where it can
+}
+
+// Up creates the tables that are missing, and adds the columns that a table of
+// UidGenerator's lacks. It changes nothing if there is nothing to add, and then
+// needs no right but to read. Any number of processes may run it at once.
+//
+// It returns an error that wraps [workernode.ErrTable] if WORKER_NODE is a table
+// of another kind.
+func Up(ctx context.Context, db *workernode.DB) error {
+	tables, err := parse(db.Dialect())
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := t.up(ctx, db); err != nil {
+			return fmt.Errorf("migrations: %s: %w", t.name, err)
+		}
+	}
+	return nil
+}
+
+// Check returns an error that wraps [workernode.ErrTable] if a table is missing
+// or lacks a column. It changes nothing.
+func Check(ctx context.Context, db *workernode.DB) error {
+	tables, err := parse("sqlite") // the columns are the same in all dialects
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		have, err := db.Columns(ctx, t.name)
+		if err != nil {
+			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by %s.sql of package migrations",
+				workernode.ErrTable, t.name, err, db.Dialect())
+		}
+		if lacks := missing(t.columns, have); len(lacks) > 0 {
+			return fmt.Errorf("migrations: %w: %s lacks the columns %s; %s.sql of package migrations has them",
+				workernode.ErrTable, t.name, strings.Join(lacks, ", "), db.Dialect())
+		}
+	}
+	return nil
+}
+
+// attempts bounds how often a change that failed is looked at again: processes
+// that migrate at once trip over each other, each time after one of them got on.
+const attempts = 10
+
+func (t *table) up(ctx context.Context, db *workernode.DB) error {
+	var failed error
+	for range attempts {
+		have, err := db.Columns(ctx, t.name)
+		switch {
+		case err != nil && failed != nil:
+			return fmt.Errorf("%w: it can neither be read (%w) nor created: %w; "+
+				"create it by hand with %s.sql of package migrations, or give the user the right to", workernode.ErrTable, err, failed, db.Dialect())
+		case err != nil:
+			failed = t.run(ctx, db, t.create, t.index)
+			if failed == nil {
+				return nil
+			}
+			continue
+		}
+		if t.name == workernode.NodeTable {
+			if lacks := missing(uidGenerator, have); len(lacks) > 0 {
+				return fmt.Errorf("%w: there is a table of this name without the columns %s (it has %s), "+
+					"so it is not a table of worker nodes: rename it, or give uidplugin a database of its own",
+					workernode.ErrTable, strings.Join(lacks, ", "), strings.Join(have, ", "))
+			}
+		}
+		lacks := missing(t.columns, have)
+		if len(lacks) == 0 {
+			return nil
+		}
+		if err := t.extend(ctx, db, lacks); err != nil {
+			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w",
+				workernode.ErrTable, strings.Join(lacks, ", "), err)
+			continue // perhaps another process has just added them
+		}
+	}
+	return failed
+}
+
+// extend adds columns, in one statement where the dialect can: SQLite cannot.
+func (t *table) extend(ctx context.Context, db *workernode.DB, columns []string) error {
+	var adds []string
+	for _, c := range columns {
+		adds = append(adds, "ADD COLUMN "+t.define[c])
+	}
+	if t.key != "" && slices.Contains(columns, "TABLE_NAME") {
+		adds = append(adds, "ADD "+t.key)
+	}
+	name := quoted(t.create)
+	if db.Dialect() != "sqlite" {
+		return t.run(ctx, db, "ALTER TABLE "+name+" "+strings.Join(adds, ", "), t.index)
+	}
+	for _, add := range adds {
+		if err := db.ExecRaw(ctx, "ALTER TABLE "+name+" "+add); err != nil {
+			return err
+		}
+	}
+	return t.run(ctx, db, t.index)
+}
+
+func (t *table) run(ctx context.Context, db *workernode.DB, statements ...string) error {
+	for _, s := range statements {
+		if s == "" {
+			continue
+		}
+		if err := db.ExecRaw(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing returns those of want that are not among have. Column names are
+// compared without their case, as MySQL and SQLite do; PostgreSQL would tell
+// them apart, but nobody has both.
+func missing(want, have []string) (lacks []string) {
+	for _, w := range want {
+		if !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, w) }) {
+			lacks = append(lacks, w)
+		}
+	}
+	return lacks
+}
+
+var (
+	columnLine = regexp.MustCompile("^  [`\"]([A-Z_]+)[`\"] (.*?),?$")
+	name       = regexp.MustCompile("[`\"][A-Z_]+[`\"]")
+)
+
+// quoted returns the first name in a statement, with its quotes.
+func quoted(statement string) string { return name.FindString(statement) }
+
+// parse reads the file of a dialect: statements end with ";" at the end of a
+// line, and a CREATE TABLE has one column a line.
+func parse(dialect string) ([]*table, error) {
+	text, err := Files.ReadFile(dialect + ".sql")
+	if err != nil {
+		return nil, fmt.Errorf("migrations: no file for the dialect %q: create the tables by hand, after sqlite.sql, and use WithoutMigration: %w",
+			dialect, errors.ErrUnsupported)
+	}
+	var tables []*table
+	for statement := range strings.SplitSeq(comment.ReplaceAllString(string(text), ""), ";\n") {
+		statement = strings.TrimSpace(statement)
+		switch {
+		case strings.HasPrefix(statement, "CREATE INDEX"):
+			tables[len(tables)-1].index = statement
+		case strings.HasPrefix(statement, "CREATE TABLE"):
+			t := &table{name: strings.Trim(quoted(statement), "`\""), create: statement, define: map[string]string{}}
+			for line := range strings.SplitSeq(statement, "\n") {
+				if m := columnLine.FindStringSubmatch(line); m != nil {
+					t.columns = append(t.columns, m[1])
+					t.define[m[1]] = strings.TrimSuffix(strings.TrimSpace(line), ",")
+				} else if strings.HasPrefix(line, "  KEY ") {
+					t.key = strings.TrimSpace(line)
+				}
+			}
+			tables = append(tables, t)
+		}
+	}
+	return tables, nil
+}
+
+var comment = regexp.MustCompile(`(?m)^--.*\n`)

@@ -1,0 +1,200 @@
+package uidplugin
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"sync/atomic"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// A plan is what there is to do for a model: made once for each of GORM's
+// schemas, and then only read.
+type plan struct {
+	schema *schema.Schema
+	fields []*field
+	err    error // the model cannot be used; every create says so
+
+	// sources are those of fields, and of the models that GORM creates along with
+	// this one, directly or not. When all have a generator, ready is set and
+	// stays.
+	sources []*source
+	ready   atomic.Bool
+
+	// mapSchema is the schema for a create from maps; nil if it is as good as
+	// schema. See withoutDefault.
+	mapSchema *schema.Schema
+}
+
+// plan returns the plan of a schema.
+func (c *core) plan(s *schema.Schema) *plan {
+	if p := (*c.plans.Load())[s]; p != nil {
+		return p
+	}
+	return c.addPlan(s)
+}
+
+// addPlan makes a plan. The map of plans is copied for it, because models are few
+// and come early, and are looked up in every create: reading a map that nobody
+// changes needs no lock.
+func (c *core) addPlan(s *schema.Schema) *plan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	plans := *c.plans.Load()
+	if p := plans[s]; p != nil {
+		return p
+	}
+	p := c.newPlan(s)
+	plans = maps.Clone(plans)
+	plans[s] = p
+	c.plans.Store(&plans)
+	return p
+}
+
+// newPlan is called with c.mu held.
+func (c *core) newPlan(s *schema.Schema) *plan {
+	p := &plan{schema: s}
+	for _, sf := range uidFields(s) {
+		f, err := newField(sf, c.largest, c.db.Dialector.Name())
+		if err == nil {
+			f.source, err = c.source(s.Table, sf)
+		}
+		if err != nil {
+			p.err = err
+			return p
+		}
+		p.fields = append(p.fields, f)
+	}
+	if len(p.fields) > 0 {
+		if _, ok := c.models[s.Table]; !ok {
+			c.models[s.Table] = p
+		}
+		if key := s.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && key.DefaultValue == "" && hasTag(key) {
+			p.mapSchema = withoutDefault(s, key)
+			if key.AutoIncrement {
+				c.warnAutoIncrement(s, key)
+			}
+		}
+	}
+	seen := map[*source]bool{}
+	walk(c.db, s, func(s *schema.Schema) {
+		for _, sf := range uidFields(s) {
+			// Errors of related models arise when one of them is created.
+			if src, err := c.source(s.Table, sf); err == nil && !seen[src] {
+				seen[src] = true
+				p.sources = append(p.sources, src)
+			}
+		}
+	})
+	p.ready.Store(len(p.sources) == 0)
+	return p
+}
+
+func hasTag(f *schema.Field) bool {
+	_, ok := tagged(f)
+	return ok
+}
+
+// walk visits s and all schemas that GORM can reach from it when it saves
+// associations, each once. s was returned by GORM's Parse.
+func walk(db *gorm.DB, s *schema.Schema, visit func(*schema.Schema)) {
+	seen := map[*schema.Schema]bool{}
+	var step func(*schema.Schema)
+	step = func(s *schema.Schema) {
+		if seen[s] {
+			return
+		}
+		seen[s] = true
+		visit(s)
+		for _, list := range [...][]*schema.Relationship{
+			s.Relationships.BelongsTo, s.Relationships.HasOne, s.Relationships.HasMany, s.Relationships.Many2Many,
+		} {
+			for _, r := range list {
+				for _, related := range [...]*schema.Schema{r.FieldSchema, r.JoinTable} {
+					if related == nil || seen[related] || related.ModelType.Name() == "" {
+						continue // GORM's own join tables have no uid fields
+					}
+					// Another goroutine may be parsing the related model at this moment;
+					// Parse waits until it has.
+					if parsed, err := parse(db, reflect.New(related.ModelType).Interface()); err == nil {
+						step(parsed)
+					}
+				}
+			}
+		}
+	}
+	step(s)
+}
+
+// withoutDefault returns a copy of s in which key, its primary key, has no
+// default in the database. For an AUTO_INCREMENT key GORM overwrites the keys of
+// maps with what it believes the database assigned, or appends maps that it read
+// back (go-gorm/gorm#7650, #5927), even if the keys were set; without a default it
+// leaves them alone.
+//
+// The copy has what a create needs. It is no copy of the whole struct because a
+// schema holds a mutex.
+func withoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
+	k := *key
+	k.HasDefaultValue, k.AutoIncrement = false, false
+	c := &schema.Schema{
+		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: &k,
+		DBNames: s.DBNames, PrimaryFields: s.PrimaryFields, PrimaryFieldDBNames: s.PrimaryFieldDBNames,
+		Fields: s.Fields, FieldsByName: s.FieldsByName, FieldsByBindName: s.FieldsByBindName,
+		FieldsByDBName: maps.Clone(s.FieldsByDBName), CreateClauses: s.CreateClauses,
+	}
+	c.FieldsByDBName[key.DBName] = &k
+	for _, f := range s.FieldsWithDefaultDBValue {
+		if f != key {
+			c.FieldsWithDefaultDBValue = append(c.FieldsWithDefaultDBValue, f)
+		}
+	}
+	return c
+}
+
+// parse returns the schema of a model.
+func parse(db *gorm.DB, model any) (*schema.Schema, error) {
+	stmt := &gorm.Statement{DB: db}
+	if err := stmt.Parse(model); err != nil {
+		return nil, fmt.Errorf("uidplugin: model %T: %w", model, err)
+	}
+	return stmt.Schema, nil
+}
+
+// makePlain makes the uid keys of s, and of what it is associated with, plain
+// BIGINT columns: GORM takes every single integer key for AUTO_INCREMENT. The
+// schema is shared by all that use the model, so this must happen before they
+// do.
+func makePlain(db *gorm.DB, s *schema.Schema) {
+	walk(db, s, func(s *schema.Schema) {
+		key := s.PrioritizedPrimaryField
+		if key == nil || !key.AutoIncrement || len(uidFields(s)) == 0 || !hasTag(key) {
+			return
+		}
+		if v, ok := key.TagSettings["AUTOINCREMENT"]; ok && strings.EqualFold(strings.TrimSpace(v), "true") {
+			return // as the model's author says
+		}
+		key.AutoIncrement = false
+		if key.DefaultValue == "" {
+			key.HasDefaultValue = false
+			var rest []*schema.Field
+			for _, f := range s.FieldsWithDefaultDBValue {
+				if f != key {
+					rest = append(rest, f)
+				}
+			}
+			s.FieldsWithDefaultDBValue = rest
+		}
+	})
+}
+
+func (c *core) warnAutoIncrement(s *schema.Schema, key *schema.Field) {
+	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
+		" by raw SQL for one, gets the largest id plus one, which is the next id of the plugin, and a later create fails with a duplicate key."+
+		" Give the model to WithModels before AutoMigrate, or tag the key autoIncrement:false;"+
+		" change a table that is there by ALTER TABLE ... MODIFY the key BIGINT NOT NULL.",
+		"table", s.Table, "model", s.Name, "field", key.Name)
+}

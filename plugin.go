@@ -1,0 +1,326 @@
+// Package uidplugin is a GORM plugin that gives rows their keys: 64-bit ids that
+// are unique across all processes, ascend in time, are known before the INSERT,
+// cost what an increment costs, and lead back to their table, their process and
+// their row.
+//
+//	db.Use(uidplugin.New())
+//
+//	type Order struct {
+//		ID    int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+//		Total int
+//	}
+//	db.Create(&order)                                      // order.ID is set
+//	where, err := uidplugin.From(db).Locate(ctx, order.ID) // table, host, time ...
+//	row, err := uidplugin.From(db).Find(ctx, order.ID)     // *Order
+//
+// What an id looks like is a [generator.Layout]; how ids are made is a
+// [generator.Generator]; who may make which is settled in the table WORKER_NODE
+// of the same database, by package workernode. docs/architecture.md has the
+// picture.
+package uidplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// Name is the name under which GORM knows the plugin.
+const Name = "uidplugin"
+
+// A Plugin sets the fields of models that are tagged gorm:"uid" when rows are
+// created, and leads ids back to where they came from. [New] makes one for one
+// database handle; [From] finds it again. All methods but Initialize may be
+// called by any number of goroutines at once.
+type Plugin struct {
+	core *core
+	db   *gorm.DB // what Find queries
+}
+
+var _ gorm.Plugin = (*Plugin)(nil)
+
+// core is what all handles on a plugin share.
+type core struct {
+	config
+	largest int64 // largest id of the layout
+
+	initialize sync.Mutex // held by Initialize
+	registered atomic.Bool
+
+	// Set by Initialize, and not changed after registered is true.
+	db       *gorm.DB
+	wdb      *workernode.DB // nil with a fixed worker id
+	assigner assigner
+	clock    *generator.Clock
+
+	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
+
+	mu      sync.Mutex
+	sources map[sourceKey]*source
+	models  map[string]*plan // by table: what Find loads
+	closed  bool
+
+	nodes sync.Map // worker id -> *workernode.Node; what Locate uses of a node never changes
+
+	// Work in the background: ctx ends and the group is waited for in Close.
+	ctx        context.Context
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// New returns a plugin for db.Use. It does nothing yet; what is wrong with the
+// options is reported by db.Use. The handle is best given the plugin before it is
+// shared between goroutines, because GORM's registration of callbacks is not safe
+// for concurrent use, and before AutoMigrate.
+func New(options ...Option) *Plugin {
+	c := &core{config: newConfig(options)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return &Plugin{core: c}
+}
+
+// From returns the plugin of a database handle, for calls such as
+// From(db).Locate(ctx, id). Find and FindAll of the plugin that it returns use
+// db, so that inside a transaction they see what the transaction sees.
+//
+// It never returns nil. If db has no such plugin, every method returns
+// [ErrNotRegistered].
+func From(db *gorm.DB) *Plugin {
+	if db != nil && db.Config != nil {
+		if p, ok := db.Config.Plugins[Name].(*Plugin); ok {
+			return &Plugin{core: p.core, db: db}
+		}
+	}
+	return &Plugin{}
+}
+
+// Name implements [gorm.Plugin].
+func (p *Plugin) Name() string { return Name }
+
+// Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options,
+// creates or extends the tables WORKER_NODE and WORKER_REGISTRY unless told
+// otherwise, compares the layout with the database's, and gets worker ids for
+// the models of WithModels. If it fails, nothing is registered, and it may be
+// tried again.
+func (p *Plugin) Initialize(db *gorm.DB) error {
+	if p.core == nil {
+		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
+	}
+	c := p.core
+	c.initialize.Lock()
+	defer c.initialize.Unlock()
+	if c.registered.Load() {
+		if db.Config.Plugins[Name] == gorm.Plugin(p) {
+			return nil // dbresolver opens its replicas with a copy of the configuration
+		}
+		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New", ErrOption)
+	}
+	if err := c.open(db); err != nil {
+		return err
+	}
+	if err := c.register(db); err != nil {
+		return fmt.Errorf("uidplugin: register callbacks: %w", err)
+	}
+	p.db = db
+	c.registered.Store(true)
+	if left := c.layout.Expires().Sub(c.now()); left < 365*24*time.Hour {
+		c.log.Warn("uidplugin: the layout ends within a year; then no id can be made",
+			"layout", c.layout.String(), "ends", c.layout.Expires(), "days", int(left.Hours()/24))
+	}
+	return nil
+}
+
+// open does all of Initialize that can fail.
+func (c *core) open(db *gorm.DB) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	now := c.now()
+	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
+	c.clock = generator.NewClock(c.now)
+	c.db = db
+	// What a failed attempt may have left belongs to another database.
+	c.plans.Store(&map[*schema.Schema]*plan{})
+	c.sources, c.models = map[sourceKey]*source{}, map[string]*plan{}
+	if c.fixed {
+		c.assigner = fixed{c.layout.Endless(c.workerID, now)}
+	} else if err := c.openRegistry(db); err != nil {
+		return err
+	}
+	return c.addModels(c.ctx, db, c.given)
+}
+
+func (c *core) openRegistry(db *gorm.DB) (err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	defer cancel()
+	if c.wdb, err = workernode.Open(db, c.timeout); err != nil {
+		return fmt.Errorf("uidplugin: %w", err)
+	}
+	if c.noMigration {
+		err = migrations.Check(ctx, c.wdb)
+	} else {
+		err = migrations.Up(ctx, c.wdb)
+	}
+	if err != nil {
+		return fmt.Errorf("uidplugin: %w", err)
+	}
+	if _, err := c.wdb.Join(ctx, c.layout); err != nil {
+		return fmt.Errorf("uidplugin: %w", err)
+	}
+	c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
+	return nil
+}
+
+// Register does for models what WithModels does: it gets worker ids for them and
+// for the models they are associated with, makes AutoMigrate create plain BIGINT
+// keys, and lets Find load their rows. As it changes what GORM knows of a model,
+// it must come before the model is used.
+func (p *Plugin) Register(ctx context.Context, models ...any) error {
+	c, err := p.ready()
+	if err != nil {
+		return err
+	}
+	return c.addModels(ctx, p.db, models)
+}
+
+// AutoMigrate registers those of models that have a uid field, and then calls
+// GORM's AutoMigrate for all, so that keys become plain BIGINT columns. As
+// Register, it must come before the models are used.
+func (p *Plugin) AutoMigrate(models ...any) error {
+	c, err := p.ready()
+	if err != nil {
+		return err
+	}
+	var ours []any
+	for _, m := range models {
+		s, err := parse(p.db, m)
+		if err != nil {
+			return err
+		}
+		if len(uidFields(s)) > 0 {
+			ours = append(ours, m)
+		}
+	}
+	if err := c.addModels(p.db.Statement.Context, p.db, ours); err != nil {
+		return err
+	}
+	return p.db.AutoMigrate(models...)
+}
+
+// addModels prepares models for use.
+func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
+	var errs []error
+	var sources []*source
+	for _, m := range models {
+		s, err := parse(db, m)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if len(uidFields(s)) == 0 {
+			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid"`, ErrNoField, m))
+			continue
+		}
+		makePlain(db, s)
+		plan := c.plan(s)
+		errs = append(errs, plan.err)
+		sources = append(sources, plan.sources...)
+		c.mu.Lock()
+		c.models[s.Table] = plan
+		c.mu.Unlock()
+	}
+	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
+		return err
+	}
+	return c.ensure(ctx, db, sources)
+}
+
+// NextID returns the id that a new row of a model may bear: of its primary key, if
+// that is a uid field, else of its first uid field. model is a pointer to a
+// struct. A row that is then created with the id keeps it.
+func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
+	c, err := p.ready()
+	if err != nil {
+		return 0, err
+	}
+	s, err := parse(p.db, model)
+	if err != nil {
+		return 0, err
+	}
+	plan := c.plan(s)
+	if plan.err != nil {
+		return 0, plan.err
+	}
+	if len(plan.fields) == 0 {
+		return 0, fmt.Errorf("%w: %T", ErrNoField, model)
+	}
+	f := plan.fields[0]
+	for _, other := range plan.fields[1:] {
+		if other.PrimaryKey && !f.PrimaryKey {
+			f = other
+		}
+	}
+	if err := c.ensure(ctx, p.db, []*source{f.source}); err != nil {
+		return 0, err
+	}
+	id, err := f.source.made.Load().Next(ctx)
+	if err != nil {
+		return 0, f.source.wrap(err)
+	}
+	return id, nil
+}
+
+// Layout returns what the plugin's ids look like.
+func (p *Plugin) Layout() generator.Layout {
+	if p.core == nil {
+		return generator.Layout{}
+	}
+	return p.core.layout
+}
+
+// Close ends the making of ids: every create that needs one then fails with
+// [ErrClosed], those that wait included. It waits for what goes on in the
+// background until ctx ends. It may be called more than once, and while the
+// plugin is in use. A program that just ends need not call it.
+func (p *Plugin) Close(ctx context.Context) error {
+	c, err := p.ready()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.closed = true
+	c.cancel()
+	for _, s := range c.sources {
+		if m := s.made.Load(); m != nil {
+			m.Close()
+		}
+	}
+	c.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		c.background.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("uidplugin: close: a worker id is still being taken: %w", ctx.Err())
+	}
+}
+
+// ready returns the core if db.Use has initialized it.
+func (p *Plugin) ready() (*core, error) {
+	if p == nil || p.core == nil || !p.core.registered.Load() {
+		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from", ErrNotRegistered)
+	}
+	return p.core, nil
+}

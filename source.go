@@ -1,0 +1,216 @@
+package uidplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// A source is where the ids of a table come from: a generator, once the table has
+// a worker id. Two sources never share a worker id.
+type source struct {
+	table string // TABLE_NAME; "*" with a fixed worker id, which serves all tables
+	kind  string // name of the generator
+
+	// made is set once, by whoever got the worker id, and never changed.
+	made atomic.Pointer[made]
+
+	pending *call // guarded by core.mu: somebody is getting a worker id
+}
+
+// made is a generator and its lease.
+type made struct {
+	generator.Generator
+	lease generator.Lease
+}
+
+// A call is the getting of worker ids for some sources, in the background: it
+// serves all that wait for it, and ends neither with the context of the first
+// nor with his transaction.
+type call struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// An assigner says who may stamp. Its policies are workernode.Disposable and a
+// fixed worker id.
+type assigner interface {
+	Assign(ctx context.Context, tables ...string) ([]generator.Lease, error)
+}
+
+// fixed assigns the same worker id, whatever the tables.
+type fixed struct{ lease generator.Lease }
+
+func (f fixed) Assign(_ context.Context, tables ...string) ([]generator.Lease, error) {
+	leases := make([]generator.Lease, len(tables))
+	for i := range leases {
+		leases[i] = f.lease
+	}
+	return leases, nil
+}
+
+// allTables is the table name of worker ids that serve all tables.
+const allTables = "*"
+
+// source returns the source for a field of a table. c.mu is held.
+func (c *core) source(table string, f *schema.Field) (*source, error) {
+	kind, _ := tagged(f)
+	if kind == "" {
+		kind = c.generator
+	}
+	if c.fixed {
+		table = allTables
+		if kind != c.generator {
+			return nil, fmt.Errorf("%w %s.%s: its tag names the generator %q, but with WithWorkerID there is one for all tables, %q",
+				ErrField, f.Schema.Name, f.Name, kind, c.generator)
+		}
+	}
+	if kind != Cached && kind != Default {
+		return nil, fmt.Errorf(`%w %s.%s: its tag names the generator %q, which there is not; there are %s, and gorm:"uid" for %s`,
+			ErrField, f.Schema.Name, f.Name, kind, strings.Join(generators, ", "), c.generator)
+	}
+	key := sourceKey{table, kind}
+	s := c.sources[key]
+	if s == nil {
+		s = &source{table: table, kind: kind}
+		c.sources[key] = s
+	}
+	return s, nil
+}
+
+type sourceKey struct{ table, kind string }
+
+// ensure returns when all sources have a generator, or an error says why not. It
+// is called with a handle whose statement tells whether it is in a transaction.
+func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error {
+	wait := time.Duration(math.MaxInt64) // the call has its own limit
+	_, inTransaction := db.Statement.ConnPool.(gorm.TxCommitter)
+	if inTransaction && !c.fixed {
+		wait = c.patience()
+	}
+	calls, err := c.begin(sources)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for _, call := range calls {
+		select {
+		case <-call.done:
+			if call.err != nil {
+				return call.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("uidplugin: waiting for a worker id: %w", ctx.Err())
+		case <-timer.C:
+			return fmt.Errorf("%w: the first create of a table needs a connection of its own, beside the one of the transaction;"+
+				" give the models to WithModels, so that db.Use gets their worker ids, or create a row before the transaction,"+
+				" or let the pool have more connections (SQLite cannot write from a second one meanwhile)", ErrInTransaction)
+		}
+	}
+	return nil
+}
+
+// patience is how long a create inside a transaction waits for a worker id: not
+// at all if the transaction has the only connection, and briefly on SQLite, where
+// nobody else can write while it writes.
+func (c *core) patience() time.Duration {
+	if stats, ok := c.wdb.Stats(); ok && stats.MaxOpenConnections == 1 {
+		return 0
+	}
+	if c.wdb.Dialect() == "sqlite" {
+		return min(time.Second, c.timeout)
+	}
+	return c.timeout
+}
+
+// begin returns the calls that will give generators to those of sources that
+// have none, after starting one for those that no call is for yet.
+func (c *core) begin(sources []*source) (calls []*call, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	var fresh []*source
+	started := &call{done: make(chan struct{})}
+	for _, s := range sources {
+		switch {
+		case s.made.Load() != nil || s.pending == started:
+		case s.pending != nil:
+			calls = append(calls, s.pending)
+		default:
+			s.pending = started
+			fresh = append(fresh, s)
+		}
+	}
+	if len(fresh) > 0 {
+		calls = append(calls, started)
+		c.background.Go(func() { c.assign(started, fresh) })
+	}
+	return calls, nil
+}
+
+// assign gets worker ids for sources and makes their generators.
+func (c *core) assign(n *call, sources []*source) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	defer cancel()
+	tables := make([]string, len(sources))
+	for i, s := range sources {
+		tables[i] = s.table
+	}
+	leases, err := c.assigner.Assign(ctx, tables...)
+	all := make([]*made, len(sources))
+	for i := 0; i < len(sources) && err == nil; i++ {
+		all[i] = &made{lease: leases[i]}
+		all[i].Generator, err = c.newGenerator(sources[i].kind, leases[i], c.clock)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		n.err = fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", list(tables), c.timeout, err)
+	default:
+		n.err = fmt.Errorf("uidplugin: no worker id for %s: %w", list(tables), err)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range sources {
+		s.pending = nil
+		if err == nil {
+			if c.closed {
+				all[i].Close()
+			}
+			s.made.Store(all[i])
+		}
+	}
+	if err == nil && !c.fixed {
+		workers := make([]string, len(sources))
+		for i, s := range sources {
+			workers[i] = fmt.Sprintf("%s=%d", s.table, leases[i].WorkerID)
+		}
+		c.log.Info("uidplugin: worker ids assigned", "tables", len(tables), "worker_id", list(workers),
+			"until", c.layout.TimeOf(leases[0].Until+1))
+	}
+	close(n.done)
+}
+
+// list writes names for a message, not all of them if they are many.
+func list(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+var _ assigner = (*workernode.Disposable)(nil)

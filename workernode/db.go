@@ -1,0 +1,179 @@
+package workernode
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// DB runs statements on the connection pool of a GORM handle, past GORM's
+// callbacks: whatever plugins the application has, such as one that adds a tenant
+// column or picks a replica, they are not for these statements. They do appear
+// in GORM's log.
+//
+// Statements are written with "double quoted" names and ? for values, and are
+// translated to the dialect of the handle. A DB may be used concurrently.
+type DB struct {
+	pool    gorm.ConnPool
+	gorm    *gorm.DB
+	timeout time.Duration
+}
+
+// Open returns a DB on the pool of db. Each statement gets at most timeout. It
+// fails if db is a transaction.
+func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
+	// Config.ConnPool is the root pool even for a handle inside a transaction,
+	// and with dbresolver the source that the handle was opened with.
+	pool := db.Config.ConnPool
+	if pool == nil {
+		return nil, fmt.Errorf("%w: the GORM handle has no connection pool", ErrTable)
+	}
+	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
+		return nil, fmt.Errorf("%w: the GORM handle is a transaction, which ends before the worker ids do; use the one that gorm.Open returned", ErrTable)
+	}
+	return &DB{pool: pool, gorm: db, timeout: timeout}, nil
+}
+
+// Dialect returns the name of the dialect, such as "mysql".
+func (d *DB) Dialect() string { return d.gorm.Dialector.Name() }
+
+// Stats returns the state of the pool, and whether it tells any.
+func (d *DB) Stats() (sql.DBStats, bool) {
+	pool, err := d.gorm.DB()
+	if err != nil || pool == nil {
+		return sql.DBStats{}, false
+	}
+	return pool.Stats(), true
+}
+
+// Exec runs a statement and returns how many rows it changed.
+func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	query = d.translate(query)
+	begin := time.Now()
+	result, err := d.pool.ExecContext(ctx, query, args...)
+	if err == nil {
+		changed, err = result.RowsAffected()
+	}
+	d.trace(ctx, begin, query, args, changed, err)
+	return changed, err
+}
+
+// Query runs a statement and calls scan for each of its rows.
+func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	query = d.translate(query)
+	begin, n := time.Now(), int64(0)
+	defer func() { d.trace(ctx, begin, query, args, n, err) }()
+	rows, err := d.pool.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for ; rows.Next(); n++ {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Columns returns the names of the columns of a table as the table spells them.
+// An error most often means that there is no such table; it is not logged.
+func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	rows, err := d.pool.QueryContext(ctx, d.translate(`SELECT * FROM "`+table+`" WHERE 1 = 0`))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	return rows.Columns()
+}
+
+// ExecRaw runs a statement that is in the dialect already.
+func (d *DB) ExecRaw(ctx context.Context, query string) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	begin := time.Now()
+	_, err := d.pool.ExecContext(ctx, query)
+	d.trace(ctx, begin, query, nil, 0, err)
+	return err
+}
+
+// duplicate tells whether err reports a key that is there already. A dialector
+// that cannot tell makes it false.
+func (d *DB) duplicate(err error) bool {
+	if t, ok := d.gorm.Dialector.(gorm.ErrorTranslator); ok {
+		err = t.Translate(err)
+	}
+	return errors.Is(err, gorm.ErrDuplicatedKey)
+}
+
+// passing tells whether err reports a conflict with another process that a later
+// attempt may not meet: a deadlock, a lock that was waited for too long, a
+// serialization failure. The engines' codes are in their messages or behind
+// methods, so no driver is needed to read them.
+func passing(err error) bool {
+	if err == nil {
+		return false
+	}
+	var state interface{ SQLState() string } // PostgreSQL
+	if errors.As(err, &state) {
+		switch state.SQLState() {
+		case "40001", "40P01", "55P03":
+			return true
+		}
+	}
+	var code interface{ Code() int } // SQLite: the low byte is the primary code
+	if errors.As(err, &code) && (code.Code()&0xff == sqliteBusy || code.Code()&0xff == sqliteLocked) {
+		return true
+	}
+	text := err.Error()
+	for _, s := range [...]string{
+		"Error 1205 ", "Error 1213 ", "Error 1180 ", "Error 3101 ", // MySQL: lock wait, deadlock, certification at COMMIT
+		"database is locked", "database table is locked",
+	} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	sqliteBusy   = 5
+	sqliteLocked = 6
+)
+
+var token = regexp.MustCompile(`"[A-Z_]+"|\?`)
+
+// translate puts names into the quotes of the dialect and numbers the values
+// where the dialect wants it.
+func (d *DB) translate(query string) string {
+	stmt := &gorm.Statement{DB: d.gorm}
+	return token.ReplaceAllStringFunc(query, func(t string) string {
+		var out strings.Builder
+		if t == "?" {
+			stmt.Vars = append(stmt.Vars, nil)
+			d.gorm.Dialector.BindVarTo(&out, stmt, nil)
+		} else {
+			d.gorm.Dialector.QuoteTo(&out, strings.Trim(t, `"`))
+		}
+		return out.String()
+	})
+}
+
+func (d *DB) trace(ctx context.Context, begin time.Time, query string, args []any, n int64, err error) {
+	if l := d.gorm.Logger; l != nil {
+		l.Trace(ctx, begin, func() (string, int64) { return d.gorm.Dialector.Explain(query, args...), n }, err)
+	}
+}

@@ -1,0 +1,17 @@
+package workernode
+
+import "errors"
+
+// What a caller can act on. Every error of this package that is not the
+// database's own wraps one of these.
+var (
+	// ErrLayoutMismatch reports a registry that was begun with another layout.
+	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
+
+	// ErrExhausted reports that all worker ids of the layout were given out.
+	ErrExhausted = errors.New("workernode: worker ids exhausted")
+
+	// ErrTable reports a table that cannot be used as it is: it is missing, or
+	// lacks columns.
+	ErrTable = errors.New("workernode: table not usable")
+)

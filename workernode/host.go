@@ -1,0 +1,113 @@
+package workernode
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Host says where a process runs. It is written into WORKER_NODE for people;
+// nothing is derived from it, for in containers host names, addresses and
+// process ids repeat.
+type Host struct {
+	Name string // at most 64 characters are kept
+	Port string // likewise
+	Kind Kind
+}
+
+// maxHost is the width of HOST_NAME and PORT.
+const maxHost = 64
+
+// DetectHost finds out where this process runs. Name is the host name. Port is
+// what the platform told the process to listen on (environment variable PORT, as
+// Cloud Run, Heroku and others set it, or JPAAS_HTTP_PORT, as UidGenerator reads
+// it), else "pid-" and the process id. Kind is Container if Kubernetes, Docker,
+// Podman, containerd, LXC or systemd-nspawn left their mark.
+func DetectHost() Host {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "unknown"
+	}
+	h := detect(os.DirFS("/"), os.Getenv)
+	h.Name = name
+	return h
+}
+
+// detect finds the port and the kind.
+func detect(root fs.FS, getenv func(string) string) Host {
+	h := Host{Port: fmt.Sprintf("pid-%d", os.Getpid()), Kind: Actual}
+	for _, name := range [...]string{"PORT", "JPAAS_HTTP_PORT"} {
+		if v := getenv(name); v != "" {
+			h.Port = v
+			break
+		}
+	}
+	if contained(root, getenv) {
+		h.Kind = Container
+	}
+	return h
+}
+
+// contained looks for the marks of container runtimes. There is no one mark: with
+// cgroup v2 and a private namespace /proc/self/cgroup is only "0::/", so the
+// mounts are looked at, too.
+func contained(root fs.FS, getenv func(string) string) bool {
+	for _, name := range [...]string{"KUBERNETES_SERVICE_HOST", "container", "JPAAS_HOST", "ECS_CONTAINER_METADATA_URI_V4"} {
+		if getenv(name) != "" {
+			return true
+		}
+	}
+	for _, file := range [...]string{".dockerenv", "run/.containerenv", "run/systemd/container"} {
+		if _, err := fs.Stat(root, file); err == nil {
+			return true
+		}
+	}
+	marks := map[string][]string{
+		"proc/self/cgroup":    {"/docker", "/kubepods", "/lxc/", "/libpod", "/containerd", "cri-containerd", "/crio", "/ecs/", "/garden/"},
+		"proc/self/mountinfo": {"/docker/containers/", "/kubelet/pods/", "/containers/storage/", "/io.containerd"},
+	}
+	for file, list := range marks {
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			continue
+		}
+		for _, m := range list {
+			// A machine that runs containers mounts such paths as well, but only a
+			// container has one of them mounted as its own /etc/hostname and the like.
+			if file == "proc/self/mountinfo" {
+				if mountsEtc(string(text), m) {
+					return true
+				}
+			} else if strings.Contains(string(text), m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mountsEtc tells whether a file below /etc is mounted from a path that contains
+// mark. In mountinfo the fourth field is the path within the source, the fifth
+// where it is mounted.
+func mountsEtc(mountinfo, mark string) bool {
+	for line := range strings.Lines(mountinfo) {
+		f := strings.Fields(line)
+		if len(f) > 4 && strings.HasPrefix(f[4], "/etc/") && strings.Contains(f[3], mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// fit shortens s to what a column of n characters holds, and makes it valid
+// text.
+func fit(s string, n int) string {
+	s = strings.ToValidUTF8(s, "?")
+	for utf8.RuneCountInString(s) > n {
+		_, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+	}
+	return s
+}
