@@ -146,8 +146,12 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema) error {
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
 	case reflect.Struct:
-		if rows.Type() != s.ModelType || !f.isZero(stmt.Context, rows) {
+		if rows.Type() != s.ModelType {
 			return nil // of another model than the statement's: GORM's to complain about
+		}
+		place, zero := f.look(stmt.Context, rows)
+		if !zero {
+			return nil
 		}
 		if !rows.CanAddr() {
 			return f.errByValue()
@@ -156,7 +160,7 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema) error {
 		if err != nil {
 			return f.source.wrap(err)
 		}
-		return f.set(stmt.Context, rows, id)
+		return f.put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
 		for element.Kind() == reflect.Pointer {
@@ -193,24 +197,29 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value) error {
 	defer buffers.Put(buffer)
 	var ids []int64
 	source := f.source.made.Load()
-	for i, n := 0, rows.Len(); i < n; i++ {
+	n := rows.Len()
+	for i := range n {
 		row := rows.Index(i)
 		for row.Kind() == reflect.Pointer {
 			row = row.Elem()
 		}
-		if !row.IsValid() || !f.isZero(ctx, row) {
+		if !row.IsValid() {
 			continue // a nil pointer is GORM's to complain about
 		}
-		if !row.CanAddr() {
-			return f.errByValue()
+		place, zero := f.look(ctx, row)
+		if !zero {
+			continue
 		}
 		if len(ids) == 0 {
+			if !row.CanAddr() {
+				return f.errByValue()
+			}
 			ids = buffer[:min(n-i, reserve)]
 			if err := source.Fill(ctx, ids); err != nil {
 				return f.source.wrap(err)
 			}
 		}
-		if err := f.set(ctx, row, ids[0]); err != nil {
+		if err := f.put(ctx, place, ids[0]); err != nil {
 			return err
 		}
 		ids = ids[1:]

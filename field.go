@@ -79,7 +79,7 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...))
 	}
 	digits := len(strconv.FormatInt(largest, 10))
-	switch column, _, _ := strings.Cut(strings.ToLower(string(f.DataType)), "("); {
+	switch {
 	case f.Serializer != nil:
 		return refuse("has a serializer, behind which an id is no longer a number")
 	case f.GORMDataType == schema.Float, f.IndirectFieldType.Kind() == reflect.Float32, f.IndirectFieldType.Kind() == reflect.Float64:
@@ -88,7 +88,7 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 		return refuse("has %d bits", f.Size)
 	case f.IndirectFieldType.Kind() == reflect.String && f.Size > 0 && f.Size < digits:
 		return refuse("has %d characters, an id has up to %d", f.Size, digits)
-	case narrow(column, dialect):
+	case narrow(f.DataType, dialect):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
 	if n.direct = direct(f); n.direct {
@@ -111,13 +111,24 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 	return n, nil
 }
 
-// narrow tells whether a column type holds less than 64 bits.
-func narrow(column, dialect string) bool {
-	name, _, _ := strings.Cut(strings.TrimSpace(column), " ")
-	if name == "integer" || name == "int" {
-		return dialect != "sqlite" // which keeps 64 bits in every integer
+// narrow tells whether a column type holds less than 64 bits. The type "int", of
+// a field or a tag, is none: it is GORM's word for an integer of the field's
+// size.
+func narrow(column schema.DataType, dialect string) bool {
+	if column == schema.Int || column == schema.Uint {
+		return false
 	}
-	return slices.Contains([]string{"mediumint", "smallint", "tinyint", "int2", "int4", "serial", "smallserial", "real", "float", "double"}, name)
+	name := strings.FieldsFunc(strings.ToLower(string(column)), func(r rune) bool { return r == ' ' || r == '(' })
+	if len(name) == 0 {
+		return false
+	}
+	switch name[0] {
+	case "int", "integer":
+		return dialect != "sqlite" // which keeps 64 bits in every integer
+	case "mediumint", "smallint", "tinyint", "int2", "int3", "int4", "serial", "smallserial", "real", "float", "double":
+		return true
+	}
+	return false
 }
 
 // direct tells whether f can be set with reflection's SetInt or SetUint: it is of
@@ -161,7 +172,8 @@ func (f *field) probe(id int64) (digits string, err error) {
 	}()
 	ctx := context.Background()
 	row := reflect.New(f.Schema.ModelType).Elem()
-	if err := f.set(ctx, row, id); err != nil {
+	place, _ := f.look(ctx, row)
+	if err := f.put(ctx, place, id); err != nil {
 		return "", err
 	}
 	v, zero := f.ValueOf(ctx, row)
@@ -179,28 +191,37 @@ func (f *field) probe(id int64) (digits string, err error) {
 	return fmt.Sprint(v), nil
 }
 
-// isZero tells whether the field is zero in row, a struct of the model.
-func (f *field) isZero(ctx context.Context, row reflect.Value) bool {
+// look tells whether the field is zero in row, a struct of the model. place is
+// for put: finding a field by reflection costs as much as all the rest.
+func (f *field) look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
 	if f.direct {
-		return f.in(row).IsZero()
+		place = f.in(row)
+		return place, isZeroInteger(place)
 	}
-	_, zero := f.ValueOf(ctx, row)
-	return zero
+	_, zero = f.ValueOf(ctx, row)
+	return row, zero
 }
 
-// set sets the field in row, an addressable struct of the model.
-func (f *field) set(ctx context.Context, row reflect.Value, id int64) error {
+// put sets the field where look has looked. The row must be addressable.
+func (f *field) put(ctx context.Context, place reflect.Value, id int64) error {
 	switch {
 	case f.direct && f.unsigned:
-		f.in(row).SetUint(uint64(id))
+		place.SetUint(uint64(id))
 		return nil
 	case f.direct:
-		f.in(row).SetInt(id)
+		place.SetInt(id)
 		return nil
 	case f.text:
-		return f.Set(ctx, row, strconv.FormatInt(id, 10))
+		return f.Set(ctx, place, strconv.FormatInt(id, 10))
 	}
-	return f.Set(ctx, row, id)
+	return f.Set(ctx, place, id)
+}
+
+func isZeroInteger(v reflect.Value) bool {
+	if v.CanInt() {
+		return v.Int() == 0
+	}
+	return v.Uint() == 0
 }
 
 // in returns the field of row. The field must be direct.

@@ -1,0 +1,6 @@
+package uidplugin
+
+import "gorm.io/gorm"
+
+// Fill runs the callback that sets ids, and nothing else.
+func (p *Plugin) Fill(db *gorm.DB) { p.core.fill(db) }
