@@ -1,0 +1,279 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// says fails unless err wraps want (if any) and its text has all the words.
+func says(t *testing.T, err, want error, words ...string) {
+	t.Helper()
+	if err == nil || want != nil && !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+func TestUnreachableDatabase(t *testing.T) {
+	t.Parallel()
+	// A port that nobody listens on.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().(*net.TCPAddr)
+	_ = l.Close()
+
+	for name, dialector := range map[string]gorm.Dialector{
+		"mysql":    mysql.New(mysql.Config{DSN: "u:p@tcp(" + address.String() + ")/x", SkipInitializeWithVersion: true}),
+		"postgres": postgres.Open("host=127.0.0.1 port=" + address.String()[strings.LastIndex(address.String(), ":")+1:] + " user=u dbname=x sslmode=disable"),
+	} {
+		db, err := gorm.Open(dialector, &gorm.Config{DisableAutomaticPing: true, Logger: logger.Discard})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		says(t, db.Use(uidplugin.New(quiet)), nil, "uidplugin: ", "WORKER_NODE", address.String()[strings.LastIndex(address.String(), ":")+1:])
+		if db.Callback().Create().Get("uidplugin:fill") != nil {
+			t.Errorf("%s: a callback was registered all the same", name)
+		}
+	}
+}
+
+// A server that takes connections and never answers.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	db, err := gorm.Open(mysql.New(mysql.Config{DSN: "u:p@tcp(" + l.Addr().String() + ")/x", SkipInitializeWithVersion: true}),
+		&gorm.Config{DisableAutomaticPing: true, Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, db.Use(uidplugin.New(quiet, uidplugin.WithTimeout(50*time.Millisecond))), context.DeadlineExceeded, "uidplugin: ")
+}
+
+// A user without the rights gets told which step failed; with the tables in
+// place and rights on them, no right to create is needed.
+func TestUserWithFewRights(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		admin := open(t, d)
+		user := strings.ReplaceAll(d.schema, "t", "u")
+		must := func(statements ...string) {
+			t.Helper()
+			for _, s := range statements {
+				if err := admin.Exec(s).Error; err != nil {
+					t.Fatalf("%s: %v", s, err)
+				}
+			}
+		}
+		poor := func() *gorm.DB {
+			t.Helper()
+			dsn := strings.Replace(d.dsn(), "test:test@", user+":secret@", 1)
+			if d.name == "postgres" {
+				dsn = d.dsn("user="+user, "password=secret")
+			}
+			db, err := gorm.Open(d.dialector(dsn), &gorm.Config{Logger: logger.Discard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				pool, _ := db.DB()
+				_ = pool.Close()
+			})
+			return db
+		}
+		if d.isMySQL() {
+			must("CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'", "GRANT SELECT ON "+d.schema+".* TO "+user+"@'%'")
+			t.Cleanup(func() { must("DROP USER " + user + "@'%'") })
+		} else {
+			must("CREATE ROLE "+user+" LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+d.schema+" TO "+user)
+			t.Cleanup(func() { must("DROP OWNED BY "+user, "DROP ROLE "+user) })
+		}
+
+		says(t, poor().Use(uidplugin.New(quiet)), workernode.ErrTable, "WORKER_NODE", "created", ".sql")
+		says(t, poor().Use(uidplugin.New(quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
+
+		byHand(t, admin, d.file())
+		tables := []string{"WORKER_NODE", "WORKER_REGISTRY"}
+		if d.isMySQL() {
+			// SELECT is granted already.
+		} else {
+			for _, table := range tables {
+				must(`GRANT SELECT ON "` + table + `" TO ` + user)
+			}
+		}
+		says(t, poor().Use(uidplugin.New(quiet, uidplugin.WithModels(&T1{}))), nil, "registry")
+
+		for _, table := range tables {
+			if d.isMySQL() {
+				must("GRANT INSERT, UPDATE ON " + d.schema + "." + table + " TO " + user + "@'%'")
+			} else {
+				must(`GRANT INSERT, UPDATE ON "` + table + `" TO ` + user)
+			}
+		}
+		use(t, poor(), uidplugin.WithModels(&T1{}))
+	}, "mariadb", "mysql", "postgres")
+}
+
+func TestForeignWorkerNodeTable(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		q := `"`
+		if d.isMySQL() {
+			q = "`"
+		}
+		if err := db.Exec("CREATE TABLE " + q + "WORKER_NODE" + q + " (node_key INT, label VARCHAR(10))").Error; err != nil {
+			t.Fatal(err)
+		}
+		says(t, db.Use(uidplugin.New(quiet)), workernode.ErrTable, "HOST_NAME", "node_key, label", "rename")
+		if got := columns(t, db, "WORKER_NODE"); len(got) != 2 {
+			t.Errorf("the table was changed: %s", got)
+		}
+	})
+}
+
+func TestLayoutMismatch(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		use(t, open(t, d))
+		err := open(t, d).Use(uidplugin.New(quiet, uidplugin.WithLayout(generator.SnowflakeLayout())))
+		says(t, err, workernode.ErrLayoutMismatch, generator.DefaultLayout().String(), generator.SnowflakeLayout().String())
+	})
+}
+
+func TestBadModelsAndCreates(t *testing.T) {
+	t.Parallel()
+	type (
+		Narrow struct {
+			ID int32 `gorm:"uid"`
+		}
+		Float struct {
+			ID float64 `gorm:"primaryKey;uid"`
+		}
+		Nowhere struct {
+			ID int64 `gorm:"uid:nowhere"`
+		}
+	)
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		p := use(t, db)
+		if err := p.AutoMigrate(&Customer{}); err != nil {
+			t.Fatal(err)
+		}
+		says(t, db.Create(&Narrow{}).Error, uidplugin.ErrField, "Narrow.ID", "int32", "32 bits")
+		says(t, db.Create(&Float{}).Error, uidplugin.ErrField, "Float.ID", "float64")
+		says(t, db.Create(&Nowhere{}).Error, uidplugin.ErrField, `"nowhere"`, "cached, default")
+		says(t, db.Create(Customer{}).Error, gorm.ErrInvalidValue, "pointer")
+		says(t, open(t, d).Use(uidplugin.New(quiet, uidplugin.WithModels(&Narrow{}))), uidplugin.ErrField, "Narrow.ID")
+
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		says(t, db.WithContext(ended).Create(&Tag{}).Error, context.Canceled)
+		says(t, db.WithContext(ended).Create(&Customer{}).Error, context.Canceled)
+		var n int64
+		if err := db.Model(&Customer{}).Count(&n).Error; err != nil || n != 0 {
+			t.Errorf("%d rows, %v; want none", n, err)
+		}
+	})
+}
+
+// The first create of a table inside a transaction that has the only connection
+// fails at once instead of waiting for itself; the next one works.
+func TestPoolOfOne(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.SetMaxOpenConns(1)
+		use(t, db)
+		if err := db.AutoMigrate(&T1{}, &T2{}); err != nil {
+			t.Fatal(err)
+		}
+		// Outside a transaction there is a connection: GORM's own comes later.
+		if err := db.Create(&T1{}).Error; err != nil {
+			t.Fatal(err)
+		}
+		err = db.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Create(&T1{}).Error; err != nil {
+				t.Error(err)
+			}
+			return tx.Create(&T2{}).Error
+		})
+		says(t, err, uidplugin.ErrInTransaction, "WithModels")
+		if err := db.Create(&T2{}).Error; err != nil {
+			t.Error(err)
+		}
+		if err := db.Transaction(func(tx *gorm.DB) error { return tx.Create(&T2{}).Error }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Worker ids are not part of the application's transactions: a rollback leaves
+// them be.
+func TestRollbackKeepsWorkerIDs(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		p := use(t, db)
+		if err := db.AutoMigrate(&T1{}); err != nil {
+			t.Fatal(err)
+		}
+		var row T1
+		rollback := errors.New("rollback")
+		err := db.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Create(&row).Error; err != nil {
+				return err
+			}
+			return rollback
+		})
+		if !errors.Is(err, rollback) {
+			t.Fatal(err)
+		}
+		where, err := p.Locate(context.Background(), row.ID.Int64())
+		if err != nil || where.Table != "t1" {
+			t.Errorf("Locate = %+v, %v", where, err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// Without parseTime the driver returns dates as text.
+func TestMySQLWithoutParseTime(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d, "parseTime=false", "clientFoundRows=true")
+		p := use(t, db, uidplugin.WithModels(&T2{}))
+		id, err := p.NextID(context.Background(), &T2{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if where, err := p.Locate(context.Background(), id); err != nil || where.Table != "t2" {
+			t.Errorf("Locate = %+v, %v", where, err)
+		}
+	}, "mariadb", "mysql")
+}

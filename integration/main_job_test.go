@@ -1,0 +1,252 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// The models of a small shop. The keys are of three kinds, and one is a column
+// that GORM would make AUTO_INCREMENT.
+type (
+	Customer struct {
+		ID     int64 `gorm:"primaryKey;uid"`
+		Name   string
+		Orders []Order
+	}
+	Order struct {
+		uidplugin.Model
+		CustomerID int64
+		Items      []Item
+		Tags       []Tag `gorm:"many2many:order_tags"`
+	}
+	Item struct {
+		ID      string `gorm:"primaryKey;uid;size:20"`
+		OrderID uidplugin.ID
+		Title   string
+	}
+	Tag struct {
+		ID   uint64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Name string
+	}
+)
+
+var shop = []any{&Customer{}, &Order{}, &Item{}, &Tag{}}
+
+var quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
+
+// use registers a plugin and closes it when the test ends.
+func use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
+	t.Helper()
+	p := uidplugin.New(append([]uidplugin.Option{quiet}, options...)...)
+	if err := db.Use(p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func TestMainJob(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		ctx := context.Background()
+		db := open(t, d)
+		p := use(t, db)
+		if err := p.AutoMigrate(shop...); err != nil {
+			t.Fatal(err)
+		}
+
+		c := Customer{Name: "Ada", Orders: []Order{
+			{Items: []Item{{Title: "pen"}, {Title: "ink"}}, Tags: []Tag{{Name: "gift"}}},
+			{},
+		}}
+		if err := db.Create(&c).Error; err != nil {
+			t.Fatal(err)
+		}
+		many := make([]Customer, 2500)
+		if err := db.CreateInBatches(&many, 1000).Error; err != nil {
+			t.Fatal(err)
+		}
+		last := c.ID
+		for i, m := range many {
+			if m.ID <= last {
+				t.Fatalf("customer %d has id %d after %d", i, m.ID, last)
+			}
+			last = m.ID
+		}
+
+		// The rows are there under the ids, and foreign keys agree.
+		var back Customer
+		if err := db.Preload("Orders.Items").Preload("Orders.Tags").First(&back, "id = ?", c.ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		if len(back.Orders) != 2 || len(back.Orders[0].Items) != 2 || back.Orders[0].Tags[0].ID != c.Orders[0].Tags[0].ID {
+			t.Fatalf("read back %+v, created %+v", back, c)
+		}
+
+		// Each id leads to its table, in this process and in another.
+		other := open(t, d)
+		elsewhere := use(t, other, uidplugin.WithModels(shop...))
+		var item int64
+		if _, err := fmt.Sscan(c.Orders[0].Items[0].ID, &item); err != nil {
+			t.Fatal(err)
+		}
+		ids := map[int64]string{
+			c.ID: "customers", c.Orders[1].ID.Int64(): "orders", item: "items", int64(c.Orders[0].Tags[0].ID): "tags",
+		}
+		for _, p := range []*uidplugin.Plugin{p, elsewhere} {
+			for id, table := range ids {
+				where, err := p.Locate(ctx, id)
+				if err != nil || where.Table != table {
+					t.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, table)
+				}
+				if age := time.Since(where.Time); age < -time.Hour || age > time.Minute {
+					t.Errorf("Locate(%d).Time = %v, %v ago", id, where.Time, age)
+				}
+				if where.Launched.After(where.Time) || where.Host == "" || where.Port == "" {
+					t.Errorf("Locate(%d) = %+v", id, where)
+				}
+				if _, err := p.Find(ctx, id); err != nil {
+					t.Errorf("Find(%d): %v", id, err)
+				}
+			}
+		}
+		row, err := elsewhere.Find(ctx, c.ID)
+		if got, ok := row.(*Customer); !ok || got.Name != "Ada" {
+			t.Errorf("Find = %#v, %v", row, err)
+		}
+		if err := db.Delete(&Order{}, c.Orders[1].ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Find(ctx, c.Orders[1].ID.Int64()); !errors.Is(err, gorm.ErrRecordNotFound) {
+			t.Errorf("Find of a deleted row: %v", err)
+		}
+	})
+}
+
+// Keys of models that the plugin migrates are plain columns: an INSERT without a
+// key fails instead of taking the plugin's next id.
+func TestPlainKeys(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		p := use(t, db)
+		if err := p.AutoMigrate(shop...); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Exec("INSERT INTO customers (name) VALUES ('by hand')").Error; err == nil {
+			t.Error("an INSERT without a key went through")
+		}
+		columns, err := db.Migrator().ColumnTypes(&Customer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range columns {
+			if auto, ok := c.AutoIncrement(); c.Name() == "id" && ok && auto {
+				t.Error("customers.id is AUTO_INCREMENT")
+			}
+		}
+		// A second migration finds nothing to change.
+		if err := p.AutoMigrate(shop...); err != nil {
+			t.Error(err)
+		}
+	}, "mariadb", "mysql", "postgres") // SQLite assigns a row id to every integer key
+}
+
+// A key that GORM's own AutoMigrate made AUTO_INCREMENT works all the same.
+func TestAutoIncrementKeyStillWorks(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		type Legacy struct {
+			ID   int64 `gorm:"uid"`
+			Name string
+		}
+		db := open(t, d)
+		p := use(t, db)
+		if err := db.AutoMigrate(&Legacy{}); err != nil {
+			t.Fatal(err)
+		}
+		rows := []Legacy{{Name: "a"}, {Name: "b"}}
+		if err := db.Create(&rows).Error; err != nil {
+			t.Fatal(err)
+		}
+		maps := []map[string]any{{"name": "c"}, {"name": "d"}}
+		if err := db.Model(&Legacy{}).Create(&maps).Error; err != nil {
+			t.Fatal(err)
+		}
+		ids := []int64{rows[0].ID, rows[1].ID, maps[0]["id"].(int64), maps[1]["id"].(int64)}
+		for _, id := range ids {
+			if _, err := p.Find(context.Background(), id); err != nil {
+				t.Errorf("Find(%d): %v", id, err)
+			}
+		}
+	})
+}
+
+// Ids go on ascending when a process starts again.
+func TestAscendingOverRestarts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		var last int64
+		for start := range 5 {
+			db := open(t, d)
+			p := use(t, db)
+			if err := p.AutoMigrate(&Customer{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				c := Customer{}
+				if err := db.Create(&c).Error; err != nil {
+					t.Fatal(err)
+				}
+				if c.ID <= last {
+					t.Fatalf("start %d: id %d after %d", start, c.ID, last)
+				}
+				last = c.ID
+			}
+		}
+	})
+}
+
+// Names that need quotes, and names in a schema of their own.
+func TestNamesThatNeedQuotes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		p := use(t, db)
+		if err := p.AutoMigrate(&Select{}); err != nil {
+			t.Fatal(err)
+		}
+		s := Select{From: "here"}
+		if err := db.Create(&s).Error; err != nil {
+			t.Fatal(err)
+		}
+		where, err := p.Locate(context.Background(), s.Key)
+		if err != nil || where.Table != s.TableName() {
+			t.Errorf("Locate = %+v, %v", where, err)
+		}
+		row, err := p.Find(context.Background(), s.Key)
+		if err != nil || row.(*Select).From != "here" {
+			t.Errorf("Find = %+v, %v", row, err)
+		}
+	})
+}
+
+// Select is a model whose names are all reserved words or worse.
+type Select struct {
+	Key  int64  `gorm:"column:order;primaryKey;uid"`
+	From string `gorm:"column:from"`
+}
+
+// TableName implements GORM's Tabler.
+func (Select) TableName() string { return "group by 数" }
