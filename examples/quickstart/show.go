@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// A tour shows one thing after the other.
+type tour struct {
+	out    io.Writer
+	db     *gorm.DB
+	plugin *uidplugin.Plugin
+
+	before   []int64   // the largest ids of earlier runs, in the order of models
+	customer *Customer // of this run
+	last     int64     // id of the last order of this run
+}
+
+func (t *tour) show(ctx context.Context) error {
+	for _, m := range models {
+		var id int64
+		if err := t.db.Unscoped().Model(m).Select("COALESCE(MAX(id), 0)").Scan(&id).Error; err != nil {
+			return fmt.Errorf("read the largest id of earlier runs: %w", err)
+		}
+		t.before = append(t.before, id)
+	}
+	for i, step := range []struct {
+		title string
+		show  func(context.Context) error
+	}{
+		{"db.Create sets ids and foreign keys", t.create},
+		{"Batches", t.batch},
+		{"Decode: what an id is made of", t.decode},
+		{"Locate: which table, process and second an id came from", t.locate},
+		{"Find: the row of an id, whatever its table", t.find},
+		{"Numbers that lead nowhere", t.nowhere},
+		{"WORKER_NODE: who may make which ids", t.workers},
+		{"Stats: the state of this process", t.stats},
+		{"Ids go on ascending over restarts", t.restart},
+	} {
+		t.printf("\n%d. %s\n\n", i+1, step.title)
+		if err := step.show(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.title, err)
+		}
+	}
+	return nil
+}
+
+func (t *tour) create(context.Context) error {
+	t.customer = newCustomer()
+	if err := t.db.Create(t.customer).Error; err != nil {
+		return err
+	}
+	t.printf("One db.Create(&customer) wrote all this. The ids were known before the INSERTs:\n\n")
+	t.printf("customer %d, %s\n", t.customer.ID, t.customer.Name)
+	for _, o := range t.customer.Orders {
+		t.printf("  order %d, CustomerID %d\n", o.ID, o.CustomerID)
+		for _, i := range o.Items {
+			t.printf("    item %d, OrderID %d\n      ProductID %d, %s\n", i.ID, i.OrderID, i.ProductID, i.Product.Name)
+			for _, c := range i.Product.Categories {
+				t.printf("        category %d, %s\n", c.ID, c.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tour) batch(context.Context) error {
+	orders := make([]Order, 3000)
+	for i := range orders {
+		orders[i].CustomerID = t.customer.ID
+	}
+	start := time.Now()
+	if err := t.db.CreateInBatches(orders, 500).Error; err != nil {
+		return err
+	}
+	took := time.Since(start)
+	t.last = orders[len(orders)-1].ID
+	t.printf("db.CreateInBatches wrote %d orders, 500 at a time, in %v just now:\n%.0f rows a second, with all that GORM and the database do.\n",
+		len(orders), took.Round(time.Millisecond), float64(len(orders))/took.Seconds())
+	t.printf("Their ids go from %d to %d.\n", orders[0].ID, t.last)
+	return nil
+}
+
+func (t *tour) decode(context.Context) error {
+	parts, err := t.plugin.Decode(t.last)
+	if err != nil {
+		return err
+	}
+	picture, err := t.plugin.Layout().Picture(t.last)
+	if err != nil {
+		return err
+	}
+	t.printf("The last order is stamped %s UTC, worker id %d, sequence %d.\nTo know that needs no database:\n\n%s",
+		clock(parts.Time), parts.WorkerID, parts.Sequence, picture)
+	return nil
+}
+
+func (t *tour) locate(ctx context.Context) error {
+	rows := [][]any{{"id"}, {"table"}, {"stamped, UTC"}, {"worker id"}, {"sequence"}, {"host"}, {"port"}, {"kind"}, {"launched, UTC"}}
+	order := t.customer.Orders[0]
+	for _, id := range []int64{t.customer.ID.Int64(), order.ID, order.Items[0].ID.Int64()} {
+		l, err := t.plugin.Locate(ctx, id)
+		if err != nil {
+			return err
+		}
+		for i, v := range []any{l.ID, l.Table, clock(l.Time), l.WorkerID, l.Sequence, short(l.Host), short(l.Port), l.Kind, clock(l.Launched)} {
+			rows[i] = append(rows[i], v)
+		}
+	}
+	return t.table(rows...)
+}
+
+func (t *tour) find(ctx context.Context) error {
+	row, err := t.plugin.Find(ctx, t.last)
+	if err != nil {
+		return err
+	}
+	t.printf("Find(%d) returned a %T.\n", t.last, row)
+	item := t.customer.Orders[0].Items[0]
+	ids := []int64{item.ProductID.Int64(), t.last, t.customer.ID.Int64(), item.ID.Int64(), 42, item.OrderID}
+	found, notFound := t.plugin.FindAll(ctx, ids...) // the rows that there are, and an error for the others
+	t.printf("FindAll took a mixed list, with one query for each table:\n\n")
+	rows := [][]any{{"ID", "ROW"}}
+	for _, id := range ids {
+		rows = append(rows, []any{id, fmt.Sprintf("%T", found[id])})
+	}
+	if err := t.table(rows...); err != nil {
+		return err
+	}
+	t.printf("\nIts error tells of those that lead nowhere:\n%s", wrap(notFound))
+	return nil
+}
+
+func (t *tour) nowhere(ctx context.Context) error {
+	unused, err := t.plugin.NextID(ctx, &Order{})
+	if err != nil {
+		return err
+	}
+	l := t.plugin.Layout()
+	day := int64(24*time.Hour/l.Tick) << (l.WorkerBits + l.SequenceBits)
+	t.printf("Each error can be told apart with errors.Is.\n")
+	for _, n := range []struct {
+		what  string
+		id    int64
+		want  error
+		means string
+	}{
+		{"a negative number", -1, uidplugin.ErrNegativeID, "ErrNegativeID: no id is negative."},
+		{"the last order's id a day later", t.last + day, uidplugin.ErrFutureID, "ErrFutureID: no process has come that far."},
+		{"a day earlier", t.last - day, uidplugin.ErrUnknownID, "ErrUnknownID: its worker id was not given out yet."},
+		{"with another worker id", t.last | l.MaxWorkerID()<<l.SequenceBits, uidplugin.ErrUnknownID, "ErrUnknownID: nobody has this worker id."},
+		{"from NextID, not used yet", unused, gorm.ErrRecordNotFound, "gorm.ErrRecordNotFound: an id, but there is no such row."},
+	} {
+		_, err := t.plugin.Find(ctx, n.id)
+		if !errors.Is(err, n.want) {
+			return fmt.Errorf("Find(%d) returned the error %v", n.id, err)
+		}
+		t.printf("\n%d, %s\n  %s\n%s", n.id, n.what, n.means, wrap(err))
+	}
+	return nil
+}
+
+func (t *tour) workers(ctx context.Context) error {
+	tables := t.plugin.Stats().Tables
+	first := tables[0].WorkerID
+	for _, s := range tables {
+		first = min(first, s.WorkerID)
+	}
+	nodes, err := t.plugin.Nodes(ctx, first-1-int64(len(tables)), 2*len(tables))
+	if err != nil {
+		return err
+	}
+	t.printf("Each start of a process takes a new worker id for each table. The last ones:\n\n")
+	rows := [][]any{{"ID", "TABLE_NAME", "HOST_NAME", "PORT", "LAUNCHED, UTC"}}
+	for _, n := range nodes {
+		rows = append(rows, []any{n.WorkerID, n.Table, short(n.Host), short(n.Port), clock(t.plugin.Layout().TimeOf(n.Start + 1))})
+	}
+	return t.table(rows...)
+}
+
+func (t *tour) stats(context.Context) error {
+	s := t.plugin.Stats()
+	t.printf("The layout %s makes ids until %s UTC.\n\n", s.Layout, clock(s.Expires))
+	rows := [][]any{{"TABLE", "WORKER ID", "GENERATOR", "AHEAD OF THE CLOCK"}}
+	for _, s := range s.Tables {
+		rows = append(rows, []any{s.Table, s.WorkerID, s.Generator, s.Lead.Round(time.Millisecond)})
+	}
+	return t.table(rows...)
+}
+
+func (t *tour) restart(ctx context.Context) error {
+	// A process that starts while ids are ahead of the clock can begin below the last
+	// of them. They are unique all the same; this is for the table below, next time.
+	for _, s := range t.plugin.Stats().Tables {
+		time.Sleep(s.Lead)
+	}
+	if t.before[0] == 0 {
+		t.printf("There are no rows of an earlier run to compare with. Run me again!\n")
+		return nil
+	}
+	l, err := t.plugin.Locate(ctx, t.before[1])
+	if err != nil {
+		return err
+	}
+	t.printf("There are rows of earlier runs. The last order before this one was made by\n%s on %s, launched %s UTC.\n\n", short(l.Port), short(l.Host), clock(l.Launched))
+	item := t.customer.Orders[0].Items[0]
+	rows := [][]any{{"MODEL", "LARGEST BEFORE", "FIRST OF THIS RUN"}}
+	for i, id := range []int64{t.customer.ID.Int64(), item.OrderID, item.ID.Int64(), item.ProductID.Int64(), item.Product.Categories[0].ID.Int64()} {
+		verdict := "larger"
+		if id <= t.before[i] {
+			verdict = "NOT larger: does another process write?"
+		}
+		rows = append(rows, []any{fmt.Sprintf("%T", models[i]), t.before[i], id, verdict})
+	}
+	return t.table(rows...)
+}
+
+func (t *tour) printf(format string, args ...any) { fmt.Fprintf(t.out, format, args...) }
+
+func (t *tour) table(rows ...[]any) error {
+	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.TrimSpace(fmt.Sprintf(strings.Repeat("%v\t", len(row)), row...)))
+	}
+	return w.Flush()
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.DateTime) }
+
+// short keeps long names from making a table too wide.
+func short(name string) string { return fmt.Sprintf("%.19s", name) }
+
+// wrap breaks the text of an error into indented lines.
+func wrap(err error) string {
+	out, line := "", "   "
+	for _, word := range strings.Fields(fmt.Sprint(err)) {
+		if len(line)+1+len(word) > 78 {
+			out, line = out+line+"\n", "   "
+		}
+		line += " " + word
+	}
+	return out + line + "\n"
+}

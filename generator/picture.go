@@ -1,0 +1,87 @@
+package generator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// pictureWidth is the most columns a picture has: those of a plain terminal.
+const pictureWidth = 80
+
+// Picture draws id as l splits it, in lines of plain ASCII, each of them ended
+// and at most 80 columns wide: the bits of each field, and below them its width
+// and its value. The last line says which instant the time field stands for: the
+// start of its tick.
+//
+//	id     296868149608453
+//	field  sign time                         worker id              sequence
+//	bits   0    0000000000000010000111000000 0000000000010011010010 0000000000101
+//	width  1    28                           22                     13
+//	value  0    8640                         1234                   5
+//	time   2026-01-01 00:00:00 UTC + 8640 x 1s = 2026-01-01 02:24:00 UTC
+//
+// Bits that the layout does not use are a field of their own, between sign and
+// time. A name that is too long for its field is shortened, to its first letter
+// at worst. The error is that of [Layout.Decompose].
+func (l Layout) Picture(id int64) (string, error) {
+	p, err := l.Decompose(id)
+	if err != nil {
+		return "", err
+	}
+	tick := l.TickAt(p.Time)
+	fields := []pictureField{
+		{[]string{"sign"}, 1, 0},
+		{[]string{"unused", "u"}, 63 - l.TimeBits - l.WorkerBits - l.SequenceBits, 0},
+		{[]string{"time", "t"}, l.TimeBits, tick},
+		{[]string{"worker id", "worker", "w"}, l.WorkerBits, p.WorkerID},
+		{[]string{"sequence", "seq", "s"}, l.SequenceBits, p.Sequence},
+	}
+	if fields[1].bits == 0 {
+		fields = append(fields[:1], fields[2:]...)
+	}
+
+	rows := [4]string{"field ", "bits  ", "width ", "value "}
+	spare := pictureWidth - len(rows[0]) - len(fields) - 64 // one space before each field
+	for _, f := range fields {
+		column := int(f.bits)
+		names := f.names
+		for len(names) > 1 && len(names[0]) > column+spare {
+			names = names[1:]
+		}
+		if more := len(names[0]) - column; more > 0 {
+			column, spare = column+more, spare-more
+		}
+		for i, text := range [4]string{
+			names[0],
+			fmt.Sprintf("%0*b", f.bits, f.value),
+			strconv.Itoa(int(f.bits)),
+			strconv.FormatInt(f.value, 10), // never more digits than bits
+		} {
+			rows[i] += fmt.Sprintf(" %-*s", column, text)
+		}
+	}
+
+	var out strings.Builder
+	fmt.Fprintf(&out, "id     %d\n", id)
+	for _, row := range rows {
+		out.WriteString(strings.TrimRight(row, " ") + "\n")
+	}
+	when := fmt.Sprintf("time   %s + %d x %v = %s", exact(l.Epoch), tick, l.Tick, exact(p.Time))
+	if len(when) > pictureWidth {
+		when = strings.NewReplacer(" + ", "\n       + ", " = ", "\n       = ").Replace(when)
+	}
+	out.WriteString(when + "\n")
+	return out.String(), nil
+}
+
+// A pictureField is one column of a picture. names are from long to short.
+type pictureField struct {
+	names []string
+	bits  uint8
+	value int64
+}
+
+// exact writes an instant with all the digits that it has.
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999999 MST") }

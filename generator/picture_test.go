@@ -1,0 +1,214 @@
+package generator_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+func ExampleLayout_Picture() {
+	picture, err := generator.DefaultLayout().Picture(296_868_149_608_453)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(picture)
+	// Output:
+	// id     296868149608453
+	// field  sign time                         worker id              sequence
+	// bits   0    0000000000000010000111000000 0000000000010011010010 0000000000101
+	// width  1    28                           22                     13
+	// value  0    8640                         1234                   5
+	// time   2026-01-01 00:00:00 UTC + 8640 x 1s = 2026-01-01 02:24:00 UTC
+}
+
+func ExampleLayout_Picture_unused() {
+	picture, err := generator.JSSafeLayout().Picture(6_755_399_441_055_751)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(picture)
+	// Output:
+	// id     6755399441055751
+	// field  sign unused     time                             worker sequence
+	// bits   0    0000000000 11000000000000000000000000000000 00000  0000000000000111
+	// width  1    10         32                               5      16
+	// value  0    0          3221225472                       0      7
+	// time   2019-01-01 00:00:00 UTC + 3221225472 x 1s = 2121-01-28 16:51:12 UTC
+}
+
+// TestPicture looks at fields that are too narrow for their names, and at
+// instants that are too long for a line.
+func TestPicture(t *testing.T) {
+	t.Parallel()
+
+	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name   string
+		layout generator.Layout
+		id     int64
+		want   string
+	}{
+		{"snowflake", generator.SnowflakeLayout(), 1541815603606036480, `
+id     1541815603606036480
+field  sign time                                      worker id  sequence
+bits   0    00101010110010110100001000111110110001000 0101111010 000000000000
+width  1    41                                        10         12
+value  0    367597485448                              378        0
+time   2010-11-04 01:42:54.657 UTC
+       + 367597485448 x 1ms
+       = 2022-06-28 16:07:40.105 UTC
+`},
+		{"one bit each", generator.Layout{TimeBits: 1, WorkerBits: 1, SequenceBits: 1, Tick: time.Hour, Epoch: epoch}, 5, `
+id     5
+field  sign unused                                                       t w seq
+bits   0    000000000000000000000000000000000000000000000000000000000000 1 0 1
+width  1    60                                                           1 1 1
+value  0    0                                                            1 0 1
+time   2026-01-01 00:00:00 UTC + 1 x 1h0m0s = 2026-01-01 01:00:00 UTC
+`},
+		{"61 bits of time", generator.Layout{TimeBits: 61, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: epoch}, math.MaxInt64 - 2, `
+id     9223372036854775805
+field  sign time                                                          w seq
+bits   0    1111111111111111111111111111111111111111111111111111111111111 0 1
+width  1    61                                                            1 1
+value  0    2305843009213693951                                           0 1
+time   2026-01-01 00:00:00 UTC
+       + 2305843009213693951 x 1ms
+       = 73071282-02-26 19:48:13.951 UTC
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			got, err := tt.layout.Picture(tt.id)
+			if err != nil || got != tt.want[1:] {
+				t.Errorf("Picture(%d) = %v\n%s\nwant\n%s", tt.id, err, got, tt.want[1:])
+			}
+		})
+	}
+}
+
+func TestPictureErrors(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		layout generator.Layout
+		id     int64
+	}{
+		{generator.DefaultLayout(), -1},
+		{generator.DefaultLayout(), math.MinInt64},
+		{generator.JSSafeLayout(), 1 << 53},
+		{generator.Layout{}, 1},
+	} {
+		_, want := tt.layout.Decompose(tt.id)
+		got, err := tt.layout.Picture(tt.id)
+		if got != "" || !errors.Is(err, generator.ErrLayout) || err.Error() != want.Error() {
+			t.Errorf("%v: Picture(%d) = %q, %v; want the error of Decompose, %v", tt.layout, tt.id, got, err, want)
+		}
+	}
+}
+
+// TestPictureOfAnyLayout checks what holds for every layout and every id: the
+// bits put together are the id, so are the values in their widths, and nothing is
+// wider than a terminal or not ASCII.
+func TestPictureOfAnyLayout(t *testing.T) {
+	t.Parallel()
+
+	for widths := range allWidths {
+		if rand.IntN(16) > 0 {
+			continue // there are 39,711
+		}
+		l := generator.Layout{TimeBits: widths[0], WorkerBits: widths[1], SequenceBits: widths[2],
+			Tick:  time.Duration(rand.Int64N(math.MaxInt64>>min(widths[0], 40)) + int64(time.Millisecond)),
+			Epoch: time.Unix(rand.Int64N(1<<54)-1<<53, rand.Int64N(1e9))}
+		if l.Validate() != nil {
+			l.Tick, l.Epoch = time.Millisecond, time.Unix(rand.Int64N(1e9), 0)
+		}
+		largest := int64(1)<<(widths[0]+widths[1]+widths[2]) - 1
+		for _, id := range []int64{0, 1, largest, rand.Int64() & largest} {
+			if err := checkPicture(l, id); err != nil {
+				picture, _ := l.Picture(id)
+				t.Fatalf("%v, id %d: %v\n%s", l, id, err, picture)
+			}
+		}
+	}
+}
+
+// allWidths yields every split of a layout.
+func allWidths(yield func([3]uint8) bool) {
+	for t := uint8(1); t <= 61; t++ {
+		for w := uint8(1); t+w <= 62; w++ {
+			for s := uint8(1); t+w+s <= 63; s++ {
+				if !yield([3]uint8{t, w, s}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func checkPicture(l generator.Layout, id int64) error {
+	picture, err := l.Picture(id)
+	if err != nil {
+		return err
+	}
+	rows, starts := map[string][]string{}, map[string][]int{}
+	for line := range strings.Lines(picture) {
+		if strings.TrimRight(line, " \n")+"\n" != line || len(line) > 81 {
+			return fmt.Errorf("line %q is not ended, ends in a space, or has %d columns", line, len(line)-1)
+		}
+		for _, r := range line {
+			if r > 126 || r < ' ' && r != '\n' {
+				return fmt.Errorf("line %q is not ASCII", line)
+			}
+		}
+		name, rest, _ := strings.Cut(line, " ")
+		if rows[name] == nil {
+			rows[name], starts[name] = strings.Fields(rest), columns(line)
+		}
+	}
+	if !slices.Equal(starts["width"], starts["bits"]) || !slices.Equal(starts["value"], starts["bits"]) {
+		return fmt.Errorf("the fields are not below each other: %v", starts)
+	}
+	bits, widths, values := rows["bits"], rows["width"], rows["value"]
+	if n := len(bits); n < 4 || len(widths) != n || len(values) != n {
+		return fmt.Errorf("%d fields of bits, %d widths, %d values", n, len(widths), len(values))
+	}
+	if all := strings.Join(bits, ""); len(all) != 64 {
+		return fmt.Errorf("%d bits", len(all))
+	} else if got, err := strconv.ParseInt(all, 2, 64); got != id || err != nil {
+		return fmt.Errorf("the bits are those of %d, %v", got, err)
+	}
+	var together int64
+	for i := range bits {
+		width, _ := strconv.Atoi(widths[i])
+		value, err := strconv.ParseInt(values[i], 10, 64)
+		if err != nil || width != len(bits[i]) {
+			return fmt.Errorf("field %d has %s bits, value %s", i, widths[i], values[i])
+		}
+		together = together<<width | value
+	}
+	if together != id {
+		return fmt.Errorf("the values put together are %d", together)
+	}
+	return nil
+}
+
+// columns returns where the words of line start.
+func columns(line string) (starts []int) {
+	for i := 1; i < len(line); i++ {
+		if line[i] > ' ' && line[i-1] == ' ' {
+			starts = append(starts, i)
+		}
+	}
+	return starts
+}
