@@ -59,25 +59,24 @@ func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	located, err := c.locate(ctx, id)
-	return located[id], err
+	located, errs := c.locate(ctx, id)
+	return located[id], errors.Join(errs...)
 }
 
-// locate returns the locations of those ids that have one, and one error for each
-// of the others, joined.
-func (c *core) locate(ctx context.Context, ids ...int64) (map[int64]Location, error) {
-	located := make(map[int64]Location, len(ids))
-	var errs []error
+// locate returns the locations of those ids that have one, and an error for each
+// of the others.
+func (c *core) locate(ctx context.Context, ids ...int64) (located map[int64]Location, errs []error) {
+	located = make(map[int64]Location, len(ids))
 	var unknown []int64
 	for _, id := range ids {
 		parts, err := c.decode(id)
 		switch latest := c.now().Add(c.lead()); {
 		case err != nil && !errors.Is(err, ErrNegativeID):
-			errs = append(errs, fmt.Errorf("%w: %w", ErrUnknownID, err))
+			errs = append(errs, &IDError{id, fmt.Errorf("%w: %w", ErrUnknownID, err)})
 		case err != nil:
-			errs = append(errs, err)
+			errs = append(errs, &IDError{id, err})
 		case parts.Time.After(latest):
-			errs = append(errs, fmt.Errorf("%w: %d is stamped %s; it is not yet %s, the latest that this process would stamp",
+			errs = append(errs, idErrorf(id, "%w: %d is stamped %s; it is not yet %s, the latest that this process would stamp",
 				ErrFutureID, id, format(parts.Time), format(latest)))
 		default:
 			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
@@ -87,17 +86,17 @@ func (c *core) locate(ctx context.Context, ids ...int64) (map[int64]Location, er
 		}
 	}
 	if err := c.lookup(ctx, unknown); err != nil {
-		return nil, err
+		return nil, append(errs, err)
 	}
 	for id, l := range located {
 		if err := c.place(&l); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, &IDError{id, err})
 			delete(located, id)
 			continue
 		}
 		located[id] = l
 	}
-	return located, errors.Join(errs...)
+	return located, errs
 }
 
 // lead is how far ahead of this process's clock an id may be stamped: what a
@@ -173,16 +172,17 @@ func (p *Plugin) Find(ctx context.Context, id int64) (any, error) {
 	return row, nil
 }
 
-// FindAll loads the rows that ids are keys of, with one query for each table. The
-// map has a row for each id that it found one for, whatever the others are; those
-// that lead to no table or no model are in the error, each with its own.
+// FindAll loads the rows that ids are keys of, with one query for each table (for
+// each 1,000 of its ids). The map has a row for each id that it found one for,
+// whatever the others are. Ids that lead to no table or no model are in the
+// error, each as an [IDError] (errors.Join put them together). An id that does lead to a table, where there is
+// no such row, is in neither.
 func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, error) {
 	c, err := p.ready()
 	if err != nil {
 		return nil, err
 	}
-	located, err := c.locate(ctx, ids...)
-	errs := []error{err}
+	located, errs := c.locate(ctx, ids...)
 	byTable := map[string][]int64{}
 	for id, l := range located {
 		byTable[l.Table] = append(byTable[l.Table], id)
@@ -194,11 +194,17 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, erro
 		c.mu.Unlock()
 		switch {
 		case table == "" || table == allTables:
-			errs = append(errs, fmt.Errorf("%w: the worker id of %d serves all tables, so the id does not lead to one", ErrNoModel, ids[0]))
+			for _, id := range ids {
+				errs = append(errs, idErrorf(id, "%w: the worker id of %d serves all tables, so the id does not lead to one", ErrNoModel, id))
+			}
 		case plan == nil:
-			errs = append(errs, fmt.Errorf("%w: %s, which %d is a key of; give its model to WithModels or Register", ErrNoModel, table, ids[0]))
+			for _, id := range ids {
+				errs = append(errs, idErrorf(id, "%w: %s, which %d is a key of; give its model to WithModels or Register", ErrNoModel, table, id))
+			}
 		default:
-			errs = append(errs, p.load(ctx, plan, ids, found))
+			if err := p.load(ctx, plan, ids, found); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return found, errors.Join(errs...)
@@ -233,6 +239,22 @@ func (p *Plugin) load(ctx context.Context, plan *plan, ids []int64, found map[in
 		}
 	}
 	return nil
+}
+
+// An IDError says why one id of several leads nowhere.
+type IDError struct {
+	ID  int64
+	Err error
+}
+
+// Error returns the text of Err, which names the id.
+func (e *IDError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *IDError) Unwrap() error { return e.Err }
+
+func idErrorf(id int64, format string, args ...any) error {
+	return &IDError{id, fmt.Errorf(format, args...)}
 }
 
 func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }

@@ -192,9 +192,21 @@ func makePlain(db *gorm.DB, s *schema.Schema) {
 }
 
 func (c *core) warnAutoIncrement(s *schema.Schema, key *schema.Field) {
+	what, change := "", ""
+	switch c.db.Dialector.Name() {
+	case "mysql", "sqlite":
+		what = ": the largest id plus one, which is the next id of the plugin, so that a later create fails with a duplicate key"
+	default:
+		what = " from a sequence of its own"
+	}
+	switch c.db.Dialector.Name() {
+	case "mysql":
+		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
+	case "postgres":
+		change = "; change a table that is there by ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT"
+	}
 	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" by raw SQL for one, gets the largest id plus one, which is the next id of the plugin, and a later create fails with a duplicate key."+
-		" Give the model to WithModels before AutoMigrate, or tag the key autoIncrement:false;"+
-		" change a table that is there by ALTER TABLE ... MODIFY the key BIGINT NOT NULL.",
+		" by raw SQL for one, gets its key from the database"+what+
+		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
 		"table", s.Table, "model", s.Name, "field", key.Name)
 }

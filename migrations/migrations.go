@@ -87,8 +87,8 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 		have, err := db.Columns(ctx, t.name)
 		switch {
 		case err != nil && failed != nil:
-			return fmt.Errorf("%w: it can neither be read (%w) nor created: %w; "+
-				"create it by hand with %s.sql of package migrations, or give the user the right to", workernode.ErrTable, err, failed, db.Dialect())
+			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
+				"if the user lacks the right to, create it by hand with %s.sql of package migrations", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
 			failed = t.run(ctx, db, t.create, t.index)
 			if failed == nil {
