@@ -3,6 +3,7 @@ package generator
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -62,24 +63,23 @@ type Cached struct {
 
 	closed atomic.Bool // by Close
 	noWait bool
+	open   bool  // window has not been closed; guarded by sem
+	kept   bool  // the clock visits this generator; guarded by sem
+	idle   uint8 // visits in a row that found the cursor at seen; guarded by sem
 
 	// sem is the right to do all that is slow: it is held while there is a value
 	// in it. A channel serves those who wait in the order of their arrival and
 	// together with a context, which a mutex does not. It guards what follows.
 	sem  chan struct{}
-	open bool   // window has not been closed
-	kept bool   // the clock visits this generator
-	idle uint32 // visits in a row that found the cursor at seen
 	seen uint64
 
-	// limit(t) = anchor + what the clock has gained since anchorAt. It never
+	// limit = anchor + what the clock has gained since anchor was set. It never
 	// shrinks, and is raised when the wall clock has run ahead of it.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
-	last    time.Time     // latest reading
+	last    time.Duration // latest reading, since clock.base
 
 	scale  scale
-	worker int64  // the lease's WorkerID
 	until  int64  // the lease's last tick
 	borrow uint64 // MaxBorrow in positions
 	clock  *Clock
@@ -97,6 +97,11 @@ type window struct {
 }
 
 var _ Generator = (*Cached)(nil)
+
+// newWindow returns a closed window for the ids of one worker.
+func newWindow(l Layout, worker int64) *window {
+	return &window{low: uint64(l.MaxSequence()), base: uint64(worker) << l.SequenceBits, shift: l.WorkerBits}
+}
 
 // id returns the id of a position. It checks nothing: positions end where the
 // lease ends.
@@ -128,17 +133,16 @@ func NewCached(c CachedConfig) (*Cached, error) {
 	g := &Cached{
 		sem:    make(chan struct{}, 1),
 		scale:  scale{c.Layout},
-		worker: c.Lease.WorkerID,
 		until:  c.Lease.Until,
 		noWait: c.NoWait,
 		clock:  c.Clock,
-		last:   now,
+		last:   now.Sub(c.Clock.base),
 	}
 	g.borrow = g.scale.count(c.MaxBorrow)
 	g.next.Store(g.scale.start(c.Lease.From))
 	// A lease that begins ahead of the clock is usable from its beginning on.
 	g.anchor = max(g.scale.at(now), g.next.Load()) + g.borrow
-	g.window.Store(g.mapping()) // closed: the first caller opens one
+	g.window.Store(newWindow(c.Layout, c.Lease.WorkerID)) // closed: the first caller opens one
 	return g, nil
 }
 
@@ -251,8 +255,8 @@ func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, go
 			return w, next, got, nil
 		}
 		switch {
-		case next >= g.end():
-			return nil, 0, 0, exhausted(g.scale.layout, g.worker, g.until)
+		case next >= g.end(), g.noWait && want > g.end()-next:
+			return nil, 0, 0, exhausted(g.scale.layout, g.worker(), g.until)
 		case g.noWait:
 			return nil, 0, 0, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
 				ErrBorrowLimit, want, free, g.scale.duration(g.borrow))
@@ -270,6 +274,9 @@ func (g *Cached) raise(position uint64) {
 	g.next.Store(max(g.next.Load(), position))
 }
 
+// worker returns the worker id of the lease.
+func (g *Cached) worker() int64 { return int64(g.window.Load().base >> g.scale.layout.SequenceBits) }
+
 // end returns the first position that the lease does not allow.
 func (g *Cached) end() uint64 { return g.scale.start(g.until + 1) }
 
@@ -280,12 +287,21 @@ func (g *Cached) reopenAt() uint64 {
 	return max(min(1<<g.scale.layout.SequenceBits, g.borrow/2), 1)
 }
 
-// limit returns the first position that must not be given out now.
+// limit returns the first position that must not be given out now. now must have
+// been read under the semaphore, so that readings come in their order: a stale one
+// would make the time since then count twice.
 func (g *Cached) limit(now time.Time) uint64 {
 	// With a monotonic reading, as time.Now has it, Sub does not see the wall
 	// clock being set. Without one a step back must not count.
-	g.elapsed += max(now.Sub(g.last), 0)
-	g.last = now
+	reading := now.Sub(g.clock.base)
+	if reading > g.last {
+		gained := reading - g.last
+		if gained < 0 || gained > math.MaxInt64-g.elapsed {
+			gained = math.MaxInt64 - g.elapsed // more than a Duration holds
+		}
+		g.elapsed += gained
+	}
+	g.last = reading
 	limit := g.anchor + g.scale.count(g.elapsed)
 	// A wall clock that is beyond the layout is wrong, and not to be followed.
 	if at := g.scale.at(now); at < g.scale.start(g.scale.layout.MaxTick()+1) && at+g.borrow > limit {
@@ -297,7 +313,7 @@ func (g *Cached) limit(now time.Time) uint64 {
 
 // start opens a window from next up to limit.
 func (g *Cached) start(limit uint64) {
-	w := g.mapping()
+	w := newWindow(g.scale.layout, g.worker())
 	g.seen = g.next.Load()
 	w.ring.Open(g.seen, limit)
 	g.window.Store(w)
@@ -305,16 +321,6 @@ func (g *Cached) start(limit uint64) {
 	if !g.kept {
 		g.kept = true
 		g.clock.keep(g)
-	}
-}
-
-// mapping returns a closed window that maps positions to the ids of the lease.
-func (g *Cached) mapping() *window {
-	l := g.scale.layout
-	return &window{
-		low:   uint64(l.MaxSequence()),
-		base:  uint64(g.worker) << l.SequenceBits,
-		shift: l.WorkerBits,
 	}
 }
 
@@ -328,7 +334,7 @@ func (g *Cached) shut() {
 
 // visit brings the window up to the present and reports whether the generator
 // is still in use; if not, it closes the window. It never waits.
-func (g *Cached) visit(now time.Time) bool {
+func (g *Cached) visit() bool {
 	select {
 	case g.sem <- struct{}{}:
 	default:
@@ -342,6 +348,7 @@ func (g *Cached) visit(now time.Time) bool {
 		if g.idle++; ring.Cursor() != g.seen {
 			g.idle = 0
 		}
+		now := g.clock.now()
 		ring.Extend(g.limit(now))
 		if at := g.scale.at(now); at < g.end() {
 			ring.Raise(at)

@@ -21,7 +21,8 @@ const (
 // A Clock must be made by [NewClock]. It may be used by any number of
 // generators and goroutines at once.
 type Clock struct {
-	now func() time.Time
+	now  func() time.Time
+	base time.Time // what durations are counted from
 
 	// mu is taken by a generator that holds its own semaphore; the other way
 	// round, a visit only tries to take the semaphore, so the two cannot lock up.
@@ -36,7 +37,7 @@ func NewClock(now func() time.Time) *Clock {
 	if now == nil {
 		now = time.Now
 	}
-	return &Clock{now: now}
+	return &Clock{now: now, base: now()}
 }
 
 // keep has g visited until it is idle.
@@ -53,10 +54,9 @@ func (c *Clock) keep(g *Cached) {
 func (c *Clock) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.now()
 	kept := c.inUse[:0]
 	for _, g := range c.inUse {
-		if g.visit(now) {
+		if g.visit() {
 			kept = append(kept, g)
 		}
 	}

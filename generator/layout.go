@@ -132,8 +132,15 @@ func (l Layout) MaxTick() int64 { return 1<<l.TimeBits - 1 }
 // seconds. Two layouts make the same ids if, and only if, their strings are the
 // same.
 func (l Layout) String() string {
-	epoch := strconv.FormatInt(l.Epoch.Unix(), 10)
-	if ns := l.Epoch.Nanosecond(); ns != 0 {
+	seconds, ns, minus := l.Epoch.Unix(), l.Epoch.Nanosecond(), ""
+	if seconds < 0 { // a Time counts nanoseconds upwards from the second before
+		if ns > 0 {
+			seconds, ns = seconds+1, 1e9-ns
+		}
+		seconds, minus = -seconds, "-"
+	}
+	epoch := minus + strconv.FormatInt(seconds, 10)
+	if ns != 0 {
 		epoch += strings.TrimRight(fmt.Sprintf(".%09d", ns), "0")
 	}
 	sign := 64 - int(l.TimeBits) - int(l.WorkerBits) - int(l.SequenceBits)
@@ -198,15 +205,19 @@ func (l Layout) TimeOf(tick int64) time.Time { return l.timeOf(uint64(tick)) }
 
 // split returns the tick of t and the nanoseconds that have passed in it.
 func (l Layout) split(t time.Time) (tick int64, rest uint64) {
-	seconds, ns := t.Unix()-l.Epoch.Unix(), int64(t.Nanosecond()-l.Epoch.Nanosecond())
+	epoch := l.Epoch.Unix()
+	switch { // the difference of what a Time can hold may overflow
+	case t.Unix() < epoch:
+		return -1, 0
+	case t.Unix() > epoch+maxSeconds:
+		return math.MaxInt64, 0
+	}
+	seconds, ns := t.Unix()-epoch, int64(t.Nanosecond()-l.Epoch.Nanosecond())
 	if ns < 0 {
 		seconds, ns = seconds-1, ns+1e9
 	}
-	switch {
-	case seconds < 0:
+	if seconds < 0 {
 		return -1, 0
-	case seconds > maxSeconds:
-		return math.MaxInt64, 0
 	}
 	hi, lo := bits.Mul64(uint64(seconds), 1e9)
 	lo, carry := bits.Add64(lo, uint64(ns), 0)
