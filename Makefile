@@ -1,0 +1,50 @@
+# make help lists the targets. They need Go and, for what they install by themselves as root on Debian, apt-get.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+# With a go.work, all of its modules: "work" means those to the go command.
+PACKAGES := $(if $(wildcard go.work),work,./...)
+
+.PHONY: help test test-short lint cross vuln bench
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+test: ## all tests, with the race detector, against private MariaDB, MySQL and PostgreSQL servers
+	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
+	integration/servers.sh run -- go test -race -shuffle=on -timeout 14m $(PACKAGES)
+
+test-short: ## the tests that need no server
+	go test $(PACKAGES)
+
+lint: ## gofmt, go vet, staticcheck, go mod tidy
+	@bad=$$(git ls-files -z '*.go' | xargs -0r gofmt -l); [ -z "$$bad" ] || { printf 'not gofmt-ed:\n%s\n' "$$bad" >&2; exit 1; }
+	go vet $(PACKAGES)
+	go run $(STATICCHECK) $(PACKAGES)
+	@go list -m -f '{{.Dir}}' | while read -r dir; do echo "go mod tidy -diff # $$dir"; (cd "$$dir" && go mod tidy -diff); done
+
+# A 32-bit program runs on a 64-bit kernel, as long as it is without C.
+cross: export GOARCH := 386
+cross: export CGO_ENABLED := 0
+cross: ## vet and build for 32 bits, and test there what computes with bits
+	go vet ./...
+	go build ./...
+	go test ./generator/ ./ringbuffer/
+
+# Installed, not "go run", which hides the exit code: 3 is a finding. Its database being out of reach says nothing
+# about this code; everything else that goes wrong does.
+vuln: ## govulncheck
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
+	GOBIN=$$bin go install $(GOVULNCHECK); \
+	code=0; "$$bin/govulncheck" $(GOVULNCHECK_FLAGS) $(PACKAGES) >"$$bin/out" 2>&1 || code=$$?; \
+	if [ $$code != 0 ] && [ $$code != 3 ] && grep -q 'fetching vulnerabilities' "$$bin/out"; then \
+		echo 'vuln: NOT CHECKED, the vulnerability database cannot be reached' >&2; exit 0; \
+	fi; \
+	cat "$$bin/out"; exit $$code
+
+bench: ## the benchmarks
+	go test -run '^$$' -bench . -benchmem ./generator/ ./ringbuffer/ .
