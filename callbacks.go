@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -45,30 +44,29 @@ func (c *core) fill(db *gorm.DB) {
 		_ = db.AddError(p.err)
 		return
 	}
-	if !p.ready.Load() && !c.makeReady(db, p) || len(p.fields) == 0 {
-		return
+	var why error // there is no generator; it matters only if a row needs one
+	if !p.ready.Load() {
+		why = c.makeReady(db, p)
 	}
 	fields := p.fields
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
 		fields = selected(stmt, fields)
 	}
 	for _, f := range fields {
-		if err := f.fill(db, p.schema); err != nil {
+		if err := f.fill(db, p.schema, why); err != nil {
 			_ = db.AddError(err)
 			return
 		}
 	}
 }
 
-// makeReady gets worker ids for all that a create with p can write to. It
-// reports whether the create may go on.
-func (c *core) makeReady(db *gorm.DB, p *plan) bool {
-	if err := c.ensure(db.Statement.Context, db, p.sources); err != nil {
-		_ = db.AddError(err)
-		return false
+// makeReady gets worker ids for all that a create with p can write to.
+func (c *core) makeReady(db *gorm.DB, p *plan) error {
+	err := c.ensure(db.Statement.Context, db, p.sources)
+	if err == nil {
+		p.ready.Store(true)
 	}
-	p.ready.Store(true)
-	return true
+	return err
 }
 
 // prepare gets worker ids for all that an UPDATE can create along.
@@ -77,7 +75,7 @@ func (c *core) prepare(db *gorm.DB) {
 		return
 	}
 	if p := c.plan(db.Statement.Schema); p.err == nil && !p.ready.Load() {
-		c.makeReady(db, p)
+		_ = c.makeReady(db, p) // a create that needs what it did not get will say so
 	}
 }
 
@@ -140,8 +138,9 @@ func selected(stmt *gorm.Statement, fields []*field) []*field {
 	return kept
 }
 
-// fill sets the field in all rows of a statement where it is zero.
-func (f *field) fill(db *gorm.DB, s *schema.Schema) error {
+// fill sets the field in all rows of a statement where it is zero. why is the
+// error if it is and the source has no generator.
+func (f *field) fill(db *gorm.DB, s *schema.Schema, why error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
@@ -156,9 +155,9 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema) error {
 		if !rows.CanAddr() {
 			return f.errByValue()
 		}
-		id, err := f.source.made.Load().Next(stmt.Context)
+		id, err := f.source.next(stmt.Context, why)
 		if err != nil {
-			return f.source.wrap(err)
+			return err
 		}
 		return f.put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
@@ -167,18 +166,18 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema) error {
 			element = element.Elem()
 		}
 		if element == s.ModelType {
-			return f.fillSlice(stmt.Context, rows)
+			return f.fillSlice(stmt.Context, rows, why)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
-				if err := f.fillMap(stmt.Context, m); err != nil {
+				if err := f.fillMap(stmt.Context, m, why); err != nil {
 					return err
 				}
 			}
 		}
 	case reflect.Map:
 		if m, ok := rows.Interface().(map[string]any); ok {
-			return f.fillMap(stmt.Context, m)
+			return f.fillMap(stmt.Context, m, why)
 		}
 	}
 	return nil
@@ -192,11 +191,10 @@ var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 // fillSlice sets the field in the elements of a slice or array where it is zero.
 // Ids are reserved for as many rows as there are still to come, so rows that have
 // an id leave a few ids unused.
-func (f *field) fillSlice(ctx context.Context, rows reflect.Value) error {
+func (f *field) fillSlice(ctx context.Context, rows reflect.Value, why error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)
 	var ids []int64
-	source := f.source.made.Load()
 	n := rows.Len()
 	for i := range n {
 		row := rows.Index(i)
@@ -215,8 +213,8 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value) error {
 				return f.errByValue()
 			}
 			ids = buffer[:min(n-i, reserve)]
-			if err := source.Fill(ctx, ids); err != nil {
-				return f.source.wrap(err)
+			if err := f.source.fill(ctx, ids, why); err != nil {
+				return err
 			}
 		}
 		if err := f.put(ctx, place, ids[0]); err != nil {
@@ -229,7 +227,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value) error {
 
 // fillMap sets the field in a map where it is missing or zero. A map may name it
 // by its column or by its field.
-func (f *field) fillMap(ctx context.Context, m map[string]any) error {
+func (f *field) fillMap(ctx context.Context, m map[string]any, why error) error {
 	if m == nil {
 		return nil
 	}
@@ -243,9 +241,9 @@ func (f *field) fillMap(ctx context.Context, m map[string]any) error {
 	if ok && v != nil && !reflect.ValueOf(v).IsZero() {
 		return nil
 	}
-	id, err := f.source.made.Load().Next(ctx)
+	id, err := f.source.next(ctx, why)
 	if err != nil {
-		return f.source.wrap(err)
+		return err
 	}
 	m[key] = f.value(id)
 	return nil
@@ -254,12 +252,4 @@ func (f *field) fillMap(ctx context.Context, m map[string]any) error {
 func (f *field) errByValue() error {
 	return fmt.Errorf("%w: a %s that is passed by value cannot be given an id in %s; pass a pointer to it",
 		gorm.ErrInvalidValue, f.Schema.Name, f.Name)
-}
-
-// wrap says for which table there is no id.
-func (s *source) wrap(err error) error {
-	if errors.Is(err, generator.ErrClosed) {
-		return fmt.Errorf("%w: no id for table %s", ErrClosed, s.table)
-	}
-	return fmt.Errorf("uidplugin: no id for table %s: %w", s.table, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,15 +80,20 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...))
 	}
 	digits := len(strconv.FormatInt(largest, 10))
+	size, text := f.Size, f.GORMDataType == schema.String || f.IndirectFieldType.Kind() == reflect.String
+	if m := charColumn.FindStringSubmatch(string(f.DataType)); m != nil {
+		size, _ = strconv.Atoi(m[1])
+		text = true
+	}
 	switch {
 	case f.Serializer != nil:
 		return refuse("has a serializer, behind which an id is no longer a number")
 	case f.GORMDataType == schema.Float, f.IndirectFieldType.Kind() == reflect.Float32, f.IndirectFieldType.Kind() == reflect.Float64:
 		return refuse("is a float, which loses digits")
-	case f.IndirectFieldType.Kind() != reflect.String && f.Size > 0 && f.Size < 64:
-		return refuse("has %d bits", f.Size)
-	case f.IndirectFieldType.Kind() == reflect.String && f.Size > 0 && f.Size < digits:
-		return refuse("has %d characters, an id has up to %d", f.Size, digits)
+	case !text && size > 0 && size < 64:
+		return refuse("has %d bits", size)
+	case text && size > 0 && size < digits:
+		return refuse("has %d characters, an id has up to %d", size, digits)
 	case narrow(f.DataType, dialect):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
@@ -110,6 +116,9 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 	}
 	return n, nil
 }
+
+// charColumn is a column type of so many characters.
+var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?char(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
 
 // narrow tells whether a column type holds less than 64 bits. The type "int", of
 // a field or a tag, is none: it is GORM's word for an integer of the field's

@@ -70,14 +70,11 @@ func (c *core) locate(ctx context.Context, ids ...int64) (located map[int64]Loca
 	var unknown []int64
 	for _, id := range ids {
 		parts, err := c.decode(id)
-		switch latest := c.now().Add(c.lead()); {
+		switch {
 		case err != nil && !errors.Is(err, ErrNegativeID):
 			errs = append(errs, &IDError{id, fmt.Errorf("%w: %w", ErrUnknownID, err)})
 		case err != nil:
 			errs = append(errs, &IDError{id, err})
-		case parts.Time.After(latest):
-			errs = append(errs, idErrorf(id, "%w: %d is stamped %s; it is not yet %s, the latest that this process would stamp",
-				ErrFutureID, id, format(parts.Time), format(latest)))
 		default:
 			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
 			if _, ok := c.nodes.Load(parts.WorkerID); !ok && !slices.Contains(unknown, parts.WorkerID) {
@@ -131,28 +128,53 @@ func (c *core) place(l *Location) error {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
 				ErrUnknownID, l.ID, l.WorkerID, c.workerID)
 		}
+		if err := c.notYet(l, 0); err != nil {
+			return err
+		}
 		host := c.detectHost()
 		l.Host, l.Port, l.Kind = host.Name, host.Port, host.Kind
 		return nil
 	}
 	v, ok := c.nodes.Load(l.WorkerID)
 	if !ok {
+		if err := c.notYet(l, 0); err != nil {
+			return err
+		}
 		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
 	}
 	n := v.(*workernode.Node)
-	switch tick := c.layout.TickAt(l.Time); {
+	switch {
 	case n.Layout == "":
 		return fmt.Errorf("%w: %d has the worker id %d, which another program, such as UidGenerator, took on %s",
 			ErrOtherLayout, l.ID, l.WorkerID, n.LaunchDate.Format(time.DateOnly))
 	case n.Layout != c.layout.String():
 		return fmt.Errorf("%w: %d has the worker id %d, whose ids have the layout %s, not %s",
 			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, c.layout)
-	case tick <= n.Start || tick > n.Fence:
+	}
+	if err := c.notYet(l, n.Start); err != nil {
+		return err
+	}
+	if tick := c.layout.TickAt(l.Time); tick <= n.Start || tick > n.Fence {
 		return fmt.Errorf("%w: %d is stamped %s, but its worker id %d was in use only after %s and until %s",
 			ErrUnknownID, l.ID, format(l.Time), l.WorkerID, format(c.layout.TimeOf(n.Start+1)), format(c.layout.TimeOf(n.Fence+1)))
 	}
 	l.Table, l.Host, l.Port, l.Kind = n.Table, n.Host, n.Port, n.Kind
 	l.Launched = c.layout.TimeOf(n.Start + 1)
+	return nil
+}
+
+// notYet returns an error if the id is stamped later than any can be: ahead of
+// the clock, or of the tick start after which its worker began, by more than a
+// process may borrow.
+func (c *core) notYet(l *Location, start int64) error {
+	latest := c.now()
+	if from := c.layout.TimeOf(start + 1); from.After(latest) {
+		latest = from // by FLOOR_SECOND
+	}
+	if latest = latest.Add(c.lead()); l.Time.After(latest) {
+		return fmt.Errorf("%w: %d is stamped %s, and the latest that a process would stamp now is %s",
+			ErrFutureID, l.ID, format(l.Time), format(latest))
+	}
 	return nil
 }
 

@@ -68,10 +68,11 @@ func (c *config) validate() error {
 	}
 	if err := c.layout.ValidAt(c.now()); err != nil {
 		errs = append(errs, err)
-	} else if _, err := c.newGenerator(Cached, c.layout.Endless(1, c.now()), nil); err != nil {
-		errs = append(errs, err)
-	} else if _, err := c.newGenerator(Default, c.layout.Endless(1, c.now()), nil); err != nil {
-		errs = append(errs, err)
+	} else {
+		for _, name := range generators {
+			_, err := c.newGenerator(name, c.layout.Endless(1, c.now()), nil)
+			errs = append(errs, err)
+		}
 	}
 	if !slices.Contains(generators, c.generator) {
 		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, strings.Join(generators, ", "))

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"strings"
 	"sync/atomic"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
+	"gorm.io/gorm/utils"
 )
 
 // A plan is what there is to do for a model: made once for each of GORM's
@@ -174,7 +174,7 @@ func makePlain(db *gorm.DB, s *schema.Schema) {
 		if key == nil || !key.AutoIncrement || len(uidFields(s)) == 0 || !hasTag(key) {
 			return
 		}
-		if v, ok := key.TagSettings["AUTOINCREMENT"]; ok && strings.EqualFold(strings.TrimSpace(v), "true") {
+		if utils.CheckTruth(key.TagSettings["AUTOINCREMENT"]) {
 			return // as the model's author says
 		}
 		key.AutoIncrement = false

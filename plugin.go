@@ -123,6 +123,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		}
 		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New", ErrOption)
 	}
+	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
+		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
+	}
 	if err := c.open(db); err != nil {
 		return err
 	}
@@ -271,11 +274,7 @@ func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
 	if err := c.ensure(ctx, p.db, []*source{f.source}); err != nil {
 		return 0, err
 	}
-	id, err := f.source.made.Load().Next(ctx)
-	if err != nil {
-		return 0, f.source.wrap(err)
-	}
-	return id, nil
+	return f.source.next(ctx, nil)
 }
 
 // Layout returns what the plugin's ids look like.

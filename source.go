@@ -160,6 +160,39 @@ func (c *core) begin(sources []*source) (calls []*call, err error) {
 	return calls, nil
 }
 
+// next returns an id, or the error why if s has no generator.
+func (s *source) next(ctx context.Context, why error) (int64, error) {
+	m := s.made.Load()
+	if m == nil {
+		return 0, why
+	}
+	id, err := m.Next(ctx)
+	if err != nil {
+		return 0, s.wrap(err)
+	}
+	return id, nil
+}
+
+// fill is next for many ids.
+func (s *source) fill(ctx context.Context, ids []int64, why error) error {
+	m := s.made.Load()
+	if m == nil {
+		return why
+	}
+	if err := m.Fill(ctx, ids); err != nil {
+		return s.wrap(err)
+	}
+	return nil
+}
+
+// wrap says for which table there is no id.
+func (s *source) wrap(err error) error {
+	if errors.Is(err, generator.ErrClosed) {
+		return fmt.Errorf("%w: no id for table %s", ErrClosed, s.table)
+	}
+	return fmt.Errorf("uidplugin: no id for table %s: %w", s.table, err)
+}
+
 // assign gets worker ids for sources and makes their generators.
 func (c *core) assign(n *call, sources []*source) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
@@ -176,6 +209,8 @@ func (c *core) assign(n *call, sources []*source) {
 	}
 	switch {
 	case err == nil:
+	case c.ctx.Err() != nil:
+		n.err = fmt.Errorf("%w: no worker id for %s", ErrClosed, list(tables))
 	case errors.Is(err, context.DeadlineExceeded):
 		n.err = fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", list(tables), c.timeout, err)
 	default:

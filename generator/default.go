@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -64,12 +65,16 @@ func NewDefault(c DefaultConfig) (*Default, error) {
 	if err := c.Lease.validate(c.Layout); err != nil {
 		return nil, err
 	}
-	switch {
-	case c.MaxClockBackwards < 0:
-		return nil, fmt.Errorf("%w: MaxClockBackwards %v is negative", ErrConfig, c.MaxClockBackwards)
-	case c.RandomStart < 0 || c.RandomStart > c.Layout.MaxSequence()+1:
-		return nil, fmt.Errorf("%w: RandomStart %d is outside 0 to %d, the ids of a tick",
-			ErrConfig, c.RandomStart, c.Layout.MaxSequence()+1)
+	var errs []error
+	if c.MaxClockBackwards < 0 {
+		errs = append(errs, fmt.Errorf("%w: MaxClockBackwards %v is negative", ErrConfig, c.MaxClockBackwards))
+	}
+	if c.RandomStart < 0 || c.RandomStart > c.Layout.MaxSequence()+1 {
+		errs = append(errs, fmt.Errorf("%w: RandomStart %d is outside 0 to %d, the ids of a tick",
+			ErrConfig, c.RandomStart, c.Layout.MaxSequence()+1))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return &Default{
 		layout:    c.Layout,

@@ -23,9 +23,12 @@ import (
 //go:embed *.sql
 var Files embed.FS
 
-// uidGenerator are the columns that make a table UidGenerator's. A table that
-// lacks one of them is somebody else's.
-var uidGenerator = []string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"}
+// essential are the columns of the first day: UidGenerator's, and the registry's.
+// A table that lacks one of them is somebody else's.
+var essential = map[string][]string{
+	workernode.NodeTable:     {"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"},
+	workernode.RegistryTable: {"NAME", "LAYOUT", "NEXT_ID"},
+}
 
 // A table is what a CREATE TABLE statement of the files says.
 type table struct {
@@ -70,8 +73,12 @@ func Check(ctx context.Context, db *workernode.DB) error {
 				workernode.ErrTable, t.name, err, db.Dialect())
 		}
 		if lacks := missing(t.columns, have); len(lacks) > 0 {
+			file := db.Dialect()
+			if file == "mysql" && t.name == workernode.NodeTable {
+				file = "mysql_uidgenerator"
+			}
 			return fmt.Errorf("migrations: %w: %s lacks the columns %s; %s.sql of package migrations has them",
-				workernode.ErrTable, t.name, strings.Join(lacks, ", "), db.Dialect())
+				workernode.ErrTable, t.name, strings.Join(lacks, ", "), file)
 		}
 	}
 	return nil
@@ -90,22 +97,19 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
 				"if the user lacks the right to, create it by hand with %s.sql of package migrations", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
-			failed = t.run(ctx, db, t.create, t.index)
-			if failed == nil {
+			if failed = t.run(ctx, db, t.create, t.index); failed == nil {
 				return nil
 			}
 			continue
 		}
-		if t.name == workernode.NodeTable {
-			if lacks := missing(uidGenerator, have); len(lacks) > 0 {
-				return fmt.Errorf("%w: there is a table of this name without the columns %s (it has %s), "+
-					"so it is not a table of worker nodes: rename it, or give uidplugin a database of its own",
-					workernode.ErrTable, strings.Join(lacks, ", "), strings.Join(have, ", "))
-			}
+		if lacks := missing(essential[t.name], have); len(lacks) > 0 {
+			return fmt.Errorf("%w: there is a table of this name without the columns %s (it has %s), "+
+				"so it is not uidplugin's: rename it, or give uidplugin a database of its own",
+				workernode.ErrTable, strings.Join(lacks, ", "), strings.Join(have, ", "))
 		}
 		lacks := missing(t.columns, have)
 		if len(lacks) == 0 {
-			return nil
+			return t.ensureIndex(ctx, db)
 		}
 		if err := t.extend(ctx, db, lacks); err != nil {
 			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w",
@@ -114,6 +118,19 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 		}
 	}
 	return failed
+}
+
+// ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier
+// attempt did not come so far.
+func (t *table) ensureIndex(ctx context.Context, db *workernode.DB) error {
+	if t.index == "" {
+		return nil
+	}
+	has, err := db.HasIndex(ctx, strings.Trim(quoted(t.index), "`\""))
+	if err != nil || has {
+		return err
+	}
+	return t.run(ctx, db, t.index)
 }
 
 // extend adds columns, in one statement where the dialect can: SQLite cannot.

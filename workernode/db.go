@@ -31,6 +31,9 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	// Config.ConnPool is the root pool even for a handle inside a transaction,
 	// and with dbresolver the source that the handle was opened with.
 	pool := db.Config.ConnPool
+	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok {
+		pool = prepared.ConnPool // these statements are rare, and some are about tables that change
+	}
 	if pool == nil {
 		return nil, fmt.Errorf("%w: the GORM handle has no connection pool", ErrTable)
 	}
@@ -91,12 +94,51 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
+	if d.Dialect() == "sqlite" {
+		// A connection of SQLite's driver tells the columns of a SELECT from what it
+		// remembers of the table.
+		rows, err := d.pool.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+		if len(names) == 0 && rows.Err() == nil {
+			return nil, fmt.Errorf("no such table: %s", table)
+		}
+		return names, rows.Err()
+	}
 	rows, err := d.pool.QueryContext(ctx, d.translate(`SELECT * FROM "`+table+`" WHERE 1 = 0`))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	return rows.Columns()
+}
+
+// HasIndex tells whether an index that was created by a statement of its own is
+// there. It knows PostgreSQL and SQLite; elsewhere it is true.
+func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
+	query := ""
+	switch d.Dialect() {
+	case "postgres":
+		query = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
+	case "sqlite":
+		query = `SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?`
+	default:
+		return true, nil
+	}
+	err = d.Query(ctx, func(*sql.Rows) error {
+		has = true
+		return nil
+	}, query, index)
+	return has, err
 }
 
 // ExecRaw runs a statement that is in the dialect already.

@@ -62,9 +62,8 @@ func (a *Disposable) Assign(ctx context.Context, tables ...string) ([]generator.
 			return nil, err
 		case errors.Is(err, errTaken):
 			// UidGenerator inserts into the same table. Its ids come from
-			// AUTO_INCREMENT, so go where that is; but let no stray row, however
-			// large its id, use up the layout.
-			largest, e := a.db.largest(ctx)
+			// AUTO_INCREMENT, so go where that is.
+			largest, e := a.db.largest(ctx, a.layout)
 			if e != nil {
 				return nil, fmt.Errorf("workernode: %w", e)
 			}
@@ -91,6 +90,9 @@ func (a *Disposable) assign(ctx context.Context, tables []string, atLeast int64)
 		return nil, err
 	}
 	from := max(a.layout.TickAt(now), floor+1)
+	if from > a.layout.MaxTick() {
+		return nil, fmt.Errorf("%w: FLOOR_SECOND in %s is %d, and the last tick of the layout is %d", generator.ErrTimeExhausted, RegistryTable, floor, a.layout.MaxTick())
+	}
 	leases := make([]generator.Lease, len(tables))
 	for i := range leases {
 		leases[i] = generator.Lease{WorkerID: first + int64(i), From: from, Until: a.layout.MaxTick()}

@@ -125,6 +125,9 @@ func (d *date) Scan(v any) error {
 	default:
 		return fmt.Errorf("workernode: column LAUNCH_DATE holds a %T", v)
 	}
+	if strings.HasPrefix(text, "0000-00-00") {
+		return nil // MySQL's word for no date
+	}
 	t, err := time.Parse(time.DateOnly, text[:min(len(text), len(time.DateOnly))])
 	if err != nil {
 		return fmt.Errorf("workernode: column LAUNCH_DATE holds %q", text)

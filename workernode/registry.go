@@ -38,7 +38,7 @@ func (d *DB) Join(ctx context.Context, layout generator.Layout) (Registry, error
 			}
 			return r, nil
 		}
-		largest, err := d.largest(ctx)
+		largest, err := d.largest(ctx, layout)
 		if err != nil {
 			return r, fmt.Errorf("workernode: begin the registry: %w", err)
 		}
@@ -64,10 +64,13 @@ func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 	return r, ok, err
 }
 
-// largest returns the largest worker id in the table; 0 if there is none.
-func (d *DB) largest(ctx context.Context) (id int64, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) }, `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE"`)
-	return id, err
+// largest returns the largest worker id in the table that fits the layout; 0 if
+// there is none. One that does not fit is nobody's worker id here, and must not
+// use up the layout.
+func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, err error) {
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
+		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`, layout.MaxWorkerID())
+	return max(id, 0), err
 }
 
 // reserve takes n consecutive worker ids that nobody ever had, from at least

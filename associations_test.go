@@ -1,0 +1,264 @@
+package uidplugin_test
+
+import (
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// A shop, with all kinds of associations.
+type (
+	customer struct {
+		ID        int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Name      string
+		Purchases []purchase
+		Profile   *profile // has one
+		Clubs     []club   `gorm:"many2many:memberships"`
+		ParentID  *int64
+		Children  []customer `gorm:"foreignKey:ParentID"`
+		Labels    []label    `gorm:"polymorphic:Owner"`
+	}
+	purchase struct {
+		ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		CustomerID int64
+		Customer   *customer
+		Items      []*item
+	}
+	item struct {
+		ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		PurchaseID int64
+		Name       string
+	}
+	profile struct {
+		ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		CustomerID int64
+	}
+	club struct {
+		ID   int64 `gorm:"primaryKey;uid"` // GORM copies the tag to the join table
+		Name string
+	}
+	label struct {
+		ID        int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		OwnerID   int64
+		OwnerType string
+	}
+)
+
+// shop returns a handle on the tables of a shop.
+func shop(t *testing.T, options ...uidplugin.Option) *gorm.DB {
+	t.Helper()
+	db := open(t, options...)
+	migrate(t, db, &customer{}, &purchase{}, &item{}, &profile{}, &club{}, &label{})
+	return db
+}
+
+// links checks that each of a table's foreign keys leads to a row.
+func links(t *testing.T, db *gorm.DB, table, column, to string, want int64) {
+	t.Helper()
+	if n := count(t, db, table, column+" IN (SELECT id FROM "+to+")"); n != want {
+		t.Errorf("%d rows of %s have a %s, want %d", n, table, column, want)
+	}
+	if n := count(t, db, table); n != want {
+		t.Errorf("%d rows in %s, want %d", n, table, want)
+	}
+}
+
+func TestHasManyOverTwoLevels(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := customer{Name: "Ada", Profile: &profile{}, Labels: []label{{}, {}}, Purchases: []purchase{
+		{Items: []*item{{Name: "nail"}, {Name: "screw"}}},
+		{Items: []*item{{Name: "bolt"}}},
+	}}
+	must(t, db.Create(&c).Error)
+	isOurs(t, db, "customers", c.ID)
+	isOurs(t, db, "profiles", c.Profile.ID)
+	for _, p := range c.Purchases {
+		isOurs(t, db, "purchases", p.ID)
+		for _, i := range p.Items {
+			isOurs(t, db, "items", i.ID)
+			if i.PurchaseID != p.ID || p.CustomerID != c.ID {
+				t.Errorf("%+v of %+v", i, p)
+			}
+		}
+	}
+	isOurs(t, db, "labels", c.Labels[1].ID)
+	links(t, db, "profiles", "customer_id", "customers", 1)
+	links(t, db, "purchases", "customer_id", "customers", 2)
+	links(t, db, "items", "purchase_id", "purchases", 3)
+	links(t, db, "labels", "owner_id", "customers", 2)
+}
+
+func TestBelongsTo(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	shared := &customer{Name: "Bob"}
+	list := []purchase{{Customer: shared}, {Customer: shared}, {Customer: &customer{Name: "Cyd"}}}
+	must(t, db.Create(&list).Error)
+	if list[0].CustomerID != shared.ID || list[1].CustomerID != shared.ID || list[2].CustomerID == shared.ID {
+		t.Errorf("%+v", list)
+	}
+	isOurs(t, db, "customers", shared.ID)
+	links(t, db, "purchases", "customer_id", "customers", 3)
+	if n := count(t, db, "customers"); n != 2 {
+		t.Errorf("%d customers", n)
+	}
+}
+
+func TestSelfReference(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := customer{Name: "root", Children: []customer{{Name: "left", Children: []customer{{Name: "leaf"}}}, {Name: "right"}}}
+	must(t, db.Create(&c).Error)
+	leaf := c.Children[0].Children[0]
+	if *leaf.ParentID != c.Children[0].ID || *c.Children[1].ParentID != c.ID || count(t, db, "customers") != 4 {
+		t.Errorf("%+v", c)
+	}
+	isOurs(t, db, "customers", leaf.ID)
+}
+
+func TestMany2ManyLeavesTheJoinTableToGORM(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := customer{Name: "Dot", Clubs: []club{{Name: "chess"}, {Name: "go"}}}
+	must(t, db.Create(&c).Error)
+	for _, k := range c.Clubs {
+		isOurs(t, db, "clubs", k.ID)
+		if n := count(t, db, "memberships", "customer_id = ? AND club_id = ?", c.ID, k.ID); n != 1 {
+			t.Errorf("%d memberships in %+v", n, k)
+		}
+	}
+	for _, s := range uidplugin.From(db).Stats().Tables {
+		if s.Table == "memberships" {
+			t.Errorf("the join table has a worker id: %+v", s)
+		}
+	}
+
+	// Without the clubs themselves, no club may be invented for the join table.
+	e := customer{Name: "Eve", Clubs: []club{{Name: "bridge"}}}
+	must(t, db.Omit("Clubs.*").Create(&e).Error)
+	if n := count(t, db, "memberships", "club_id NOT IN (SELECT id FROM clubs) AND club_id <> 0"); n != 0 || e.Clubs[0].ID != 0 {
+		t.Errorf("%d memberships in clubs that there are not, %+v", n, e.Clubs)
+	}
+}
+
+// member is a join table with a key of its own.
+type member struct {
+	ID       int64 `gorm:"autoIncrement:false;uid"`
+	PersonID int64 `gorm:"primaryKey"`
+	TeamID   int64 `gorm:"primaryKey"`
+}
+type person struct {
+	ID    int64  `gorm:"primaryKey;autoIncrement:false;uid"`
+	Teams []team `gorm:"many2many:members"`
+}
+type team struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+}
+
+func TestAJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	must(t, db.SetupJoinTable(&person{}, "Teams", &member{}))
+	migrate(t, db, &person{}, &team{}, &member{})
+	p := person{Teams: []team{{}, {}}}
+	must(t, db.Create(&p).Error)
+	var members []member
+	must(t, db.Find(&members).Error)
+	for _, m := range members {
+		isOurs(t, db, "members", m.ID)
+		if m.PersonID != p.ID {
+			t.Errorf("%+v", m)
+		}
+	}
+	links(t, db, "members", "team_id", "teams", 2)
+}
+
+func TestAssociationsCreateRows(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := customer{Name: "Fay"}
+	must(t, db.Create(&c).Error)
+	must(t, db.Model(&c).Association("Purchases").Append(&purchase{}, &purchase{}))
+	must(t, db.Model(&c).Association("Clubs").Append(&club{Name: "chess"}))
+	must(t, db.Model(&c).Association("Clubs").Replace(&club{Name: "go"}))
+	must(t, db.Model(&c).Association("Profile").Append(&profile{}))
+	for _, p := range c.Purchases {
+		isOurs(t, db, "purchases", p.ID)
+	}
+	isOurs(t, db, "clubs", c.Clubs[0].ID)
+	isOurs(t, db, "profiles", c.Profile.ID)
+	links(t, db, "purchases", "customer_id", "customers", 2)
+	links(t, db, "memberships", "club_id", "clubs", 1)
+}
+
+func TestUpdatesAndSavesCreateChildren(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := customer{Name: "Gus"}
+	must(t, db.Create(&c).Error)
+	for i, update := range []func() error{
+		func() error { return db.Updates(&c).Error },
+		func() error { return db.Save(&c).Error },
+		func() error { return db.Session(&gorm.Session{FullSaveAssociations: true}).Updates(&c).Error },
+		func() error { return db.Model(&c).Update("name", "Gus II").Error },
+	} {
+		c.Purchases = append(c.Purchases, purchase{Items: []*item{{Name: "nail"}}})
+		must(t, update())
+		isOurs(t, db, "purchases", c.Purchases[i].ID)
+		isOurs(t, db, "items", c.Purchases[i].Items[0].ID)
+		links(t, db, "purchases", "customer_id", "customers", int64(i+1))
+		links(t, db, "items", "purchase_id", "purchases", int64(i+1))
+	}
+	if n := count(t, db, "customers"); n != 1 {
+		t.Errorf("%d customers", n)
+	}
+}
+
+// TestAnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction, or else it could
+// not with a pool of one connection.
+func TestAnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	must(t, db.Exec("INSERT INTO customers (id, name) VALUES (5, 'Hal')").Error)
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	c := customer{ID: 5, Purchases: []purchase{{}}}
+	must(t, db.Updates(&c).Error)
+	isOurs(t, db, "purchases", c.Purchases[0].ID)
+}
+
+func TestAModelWithoutTagCreatesTaggedChildren(t *testing.T) {
+	t.Parallel()
+
+	type leg struct {
+		ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		TableID uint
+	}
+	type table struct {
+		ID   uint
+		Legs []leg
+	}
+	db := open(t)
+	migrate(t, db, &table{}, &leg{})
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	row := table{Legs: make([]leg, 4)}
+	must(t, db.Create(&row).Error)
+	if row.ID != 1 {
+		t.Errorf("the key is %d", row.ID)
+	}
+	isOurs(t, db, "legs", row.Legs[3].ID)
+	links(t, db, "legs", "table_id", "tables", 4)
+}

@@ -1,0 +1,251 @@
+package uidplugin_test
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// autoWarning is in what the log says of an AUTO_INCREMENT key.
+const autoWarning = "AUTO_INCREMENT"
+
+func TestAnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
+	t.Parallel()
+
+	type second struct {
+		gorm.Model `gorm:"uid"`
+	}
+	j := &journal{}
+	db := open(t, j.option())
+	migrate(t, db, &counter{}, &second{})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 3 {
+				if err := db.Create(&counter{}).Error; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	must(t, db.Create(&[]second{{}, {}}).Error)
+	must(t, db.Model(&counter{}).Create(map[string]any{"name": "a"}).Error)
+	lines := j.lines(autoWarning)
+	if len(lines) != 2 {
+		t.Fatalf("%d warnings: %q", len(lines), lines)
+	}
+	saysAll(t, lines[0], "level=WARN", "table=counters", "model=counter", "field=ID")
+	saysAll(t, lines[1], "level=WARN", "table=seconds", "model=second", "field=ID")
+}
+
+// TestTheWarningSaysWhatToDo, on each dialect in its own words.
+func TestTheWarningSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+
+	for name, says := range map[string][]string{
+		"mysql":    {"ALTER TABLE", "MODIFY", "BIGINT NOT NULL"},
+		"postgres": {"ALTER TABLE", "DROP DEFAULT"},
+	} {
+		for _, d := range dialects {
+			if d.name != name {
+				continue
+			}
+			j := &journal{}
+			db, _ := mocked(t, d.dial)
+			use(t, db, uidplugin.WithWorkerID(7), j.option())
+			if _, err := uidplugin.From(db).NextID(t.Context(), &counter{}); err != nil {
+				t.Fatal(err)
+			}
+			lines := j.lines(autoWarning)
+			if len(lines) != 1 {
+				t.Fatalf("%s: %q", name, lines)
+			}
+			saysAll(t, lines[0], append(says, "WithModels", "AutoMigrate", "autoIncrement:false", "without the plugin")...)
+		}
+	}
+}
+
+func TestKeysThatArePlainAreNotWarnedOf(t *testing.T) {
+	t.Parallel()
+
+	type declared struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	type public struct {
+		uidplugin.Model
+	}
+	type textual struct {
+		ID string `gorm:"primaryKey;uid"`
+	}
+	type secondary struct {
+		ID    int64
+		Trace int64 `gorm:"uid"`
+	}
+	j := &journal{}
+	for _, tt := range []struct {
+		name    string
+		model   any
+		prepare func(db *gorm.DB, model any) error
+	}{
+		{"autoIncrement:false", &declared{}, nil},
+		{"uidplugin.ID", &article{}, nil},
+		{"uidplugin.Model", &public{}, nil},
+		{"string", &textual{}, nil},
+		{"not the key", &secondary{}, nil},
+		{"Register", &counter{}, func(db *gorm.DB, m any) error { return uidplugin.From(db).Register(t.Context(), m) }},
+		{"AutoMigrate", &counter{}, func(db *gorm.DB, m any) error { return uidplugin.From(db).AutoMigrate(m) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db := open(t, j.option())
+			if tt.prepare != nil {
+				must(t, tt.prepare(db, tt.model))
+			}
+			migrate(t, db, tt.model)
+			must(t, db.Create(tt.model).Error)
+		})
+	}
+	t.Run("WithModels", func(t *testing.T) {
+		db := open(t, j.option(), uidplugin.WithModels(&counter{}))
+		migrate(t, db, &counter{})
+		must(t, db.Create(&counter{}).Error)
+	})
+	if lines := j.lines(autoWarning); len(lines) != 0 {
+		t.Errorf("warnings: %q", lines)
+	}
+}
+
+// ddl returns what AutoMigrate of models would run on a dialect.
+func ddl(t *testing.T, db *gorm.DB, models ...any) string {
+	t.Helper()
+	tx, s := recorded(db.Session(&gorm.Session{DryRun: true}))
+	for _, m := range models {
+		must(t, tx.Migrator().CreateTable(m))
+	}
+	return strings.Join(s.take(), "\n")
+}
+
+// parent and child are associated, so that one of them stands for both.
+type parent struct {
+	ID       int64 `gorm:"primaryKey;uid"`
+	Children []child
+	Friends  []friend `gorm:"many2many:friendships"`
+}
+type child struct {
+	ID       int64 `gorm:"primaryKey;uid"`
+	ParentID int64
+}
+type friend struct {
+	gorm.Model `gorm:"uid"`
+}
+
+func TestKeysOfRegisteredModelsArePlain(t *testing.T) {
+	t.Parallel()
+
+	for _, d := range dialects {
+		for _, way := range []string{"WithModels", "Register", "AutoMigrate", "none"} {
+			t.Run(d.name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+
+				db, _ := mocked(t, d.dial)
+				options := []uidplugin.Option{uidplugin.WithWorkerID(7)}
+				if way == "WithModels" {
+					options = append(options, uidplugin.WithModels(&parent{}))
+				}
+				p := use(t, db, options...)
+				switch way {
+				case "Register":
+					must(t, p.Register(t.Context(), &parent{}))
+				case "AutoMigrate":
+					// The mock refuses what GORM's AutoMigrate then asks; by then the
+					// models are registered.
+					if err := p.AutoMigrate(&parent{}); err == nil {
+						t.Fatal("migrated on a mock")
+					}
+				}
+				got := ddl(t, db, &parent{}, &child{}, &friend{})
+				auto := regexp.MustCompile(`(?i)auto_increment|serial`).FindAllString(got, -1)
+				switch plain := strings.Count(strings.NewReplacer("`", "", `"`, "").Replace(got), "id bigint"); {
+				case way == "none" && len(auto) != 3:
+					t.Errorf("without a registration: %s", got)
+				case way != "none" && (len(auto) != 0 || plain < 2):
+					t.Errorf("%s", got)
+				}
+			})
+		}
+	}
+}
+
+func TestTheKeyOfMySQLIsBigintNotNull(t *testing.T) {
+	t.Parallel()
+
+	db, _ := mocked(t, dialects[0].dial)
+	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&counter{}))
+	for _, tt := range []struct {
+		model any
+		want  string
+	}{
+		{&counter{}, "CREATE TABLE `counters` (`id` bigint,`name` longtext,PRIMARY KEY (`id`))"},
+		{&article{}, "CREATE TABLE `articles` (`id` bigint,`name` longtext,PRIMARY KEY (`id`))"},
+		{&part{}, "CREATE TABLE `parts` (`id` bigint,`name` longtext,PRIMARY KEY (`id`))"},
+	} {
+		if got := ddl(t, db, tt.model); got != tt.want {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+// TestAutoIncrementThatTheAuthorWantsStays, in all of GORM's spellings.
+func TestAutoIncrementThatTheAuthorWantsStays(t *testing.T) {
+	t.Parallel()
+
+	type wanted struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:true;uid"`
+	}
+	type wantedPlain struct {
+		ID int64 `gorm:"primaryKey;autoIncrement;uid"`
+	}
+	for _, model := range []any{&wanted{}, &wantedPlain{}} {
+		db, _ := mocked(t, dialects[0].dial)
+		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(model))
+		if got := ddl(t, db, model); !strings.Contains(got, "AUTO_INCREMENT") {
+			t.Errorf("%T: %s", model, got)
+		}
+	}
+}
+
+func TestAutoMigrateAlsoMigratesModelsWithoutTag(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	must(t, uidplugin.From(db).AutoMigrate(&ledger{}, &counter{}, &parent{}, &child{}, &friend{}))
+	must(t, db.Create(&parent{Children: []child{{}}, Friends: []friend{{}}}).Error)
+	must(t, db.Create(&ledger{ID: 1}).Error)
+	must(t, db.Create(&counter{}).Error)
+	must(t, uidplugin.From(db).AutoMigrate()) // of nothing
+	for _, model := range []any{nil, 5, &[]int{1}} {
+		if err := uidplugin.From(db).AutoMigrate(model); err == nil {
+			t.Errorf("AutoMigrate of %v: no error", model)
+		}
+	}
+}
+
+// TestACompositeKeyOfRegisteredModelsIsPlain: GORM alone makes one of the columns
+// AUTO_INCREMENT if it is called id.
+func TestACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
+	t.Parallel()
+
+	type shelf struct {
+		Tenant int64 `gorm:"primaryKey"`
+		ID     int64 `gorm:"primaryKey;uid"`
+	}
+	db, _ := mocked(t, dialects[0].dial)
+	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&shelf{}))
+	if got, want := ddl(t, db, &shelf{}), "CREATE TABLE `shelves` (`tenant` bigint,`id` bigint,PRIMARY KEY (`tenant`,`id`))"; got != want {
+		t.Errorf("%s", got)
+	}
+}

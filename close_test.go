@@ -1,0 +1,236 @@
+package uidplugin_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"gorm.io/gorm"
+)
+
+func TestAfterCloseNoIDIsMade(t *testing.T) {
+	t.Parallel()
+
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Default} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t, uidplugin.WithDefaultGenerator(kind))
+			p := uidplugin.From(db)
+			migrate(t, db, &part{}, &counter{})
+			known := part{}
+			must(t, db.Create(&known).Error)
+			for range 2 {
+				must(t, p.Close(t.Context()))
+			}
+			for name, create := range map[string]func() error{
+				"known table": func() error { return db.Create(&part{}).Error },
+				"slice":       func() error { return db.Create(&[]part{{}, {}}).Error },
+				"map":         func() error { return db.Model(&part{}).Create(map[string]any{"name": "a"}).Error },
+				"maps":        func() error { return db.Model(&part{}).Create([]map[string]any{{"name": "a"}}).Error },
+				"new table":   func() error { return db.Create(&counter{}).Error },
+				"NextID":      func() error { _, err := p.NextID(t.Context(), &part{}); return err },
+				"Register":    func() error { return p.Register(t.Context(), &article{}) },
+			} {
+				if err := create(); !errors.Is(err, uidplugin.ErrClosed) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if count(t, db, "parts") != 1 || count(t, db, "counters") != 0 {
+				t.Error("rows were created")
+			}
+			err := db.Create(&part{}).Error
+			saysAll(t, err.Error(), "uidplugin: closed", "parts")
+
+			// Old ids still lead to their rows.
+			if row, err := p.Find(t.Context(), known.ID); err != nil || *row.(*part) != known {
+				t.Errorf("Find: %v, %v", row, err)
+			}
+		})
+	}
+}
+
+func TestWhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name string
+		run  func(db *gorm.DB) error
+	}{
+		{"query", func(db *gorm.DB) error { return db.Find(&[]part{}).Error }},
+		{"delete", func(db *gorm.DB) error { return db.Delete(&part{ID: 5}).Error }},
+		{"create without tag", func(db *gorm.DB) error { return db.Create(&ledger{ID: 1}).Error }},
+		{"update", func(db *gorm.DB) error { return db.Model(&part{ID: 5}).Update("name", "a").Error }},
+		{"create with a key", func(db *gorm.DB) error { return db.Create(&part{ID: 6}).Error }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t)
+			migrate(t, db, &part{}, &ledger{})
+			must(t, uidplugin.From(db).Close(t.Context()))
+			if err := tt.run(db); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCloseEndsTheWaitForAWorkerID with the same error that later creates get.
+func TestCloseEndsTheWaitForAWorkerID(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	g := gated(db)
+	p := use(t, db)
+	migrate(t, db, &part{})
+	done := make(chan error)
+	for range 3 {
+		go func() { done <- db.Create(&part{}).Error }()
+	}
+	<-g.arrived
+	must(t, p.Close(t.Context()))
+	for range 3 {
+		if err := <-done; !errors.Is(err, uidplugin.ErrClosed) {
+			t.Errorf("the create ended with %v", err)
+		}
+	}
+	if n := count(t, db, "parts"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// TestCloseWaitsForTheBackgroundOrItsContext: a database may not notice that a
+// context ends.
+func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	g := gated(db)
+	g.deaf = true
+	p := use(t, db)
+	migrate(t, db, &part{})
+	created := make(chan error)
+	go func() { created <- db.Create(&part{}).Error }()
+	<-g.arrived
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := p.Close(ctx)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("Close: %v", err)
+	}
+	saysAll(t, err.Error(), "uidplugin: close", "worker id")
+
+	close(g.opened)
+	must(t, p.Close(t.Context()))
+	if err := <-created; !errors.Is(err, uidplugin.ErrClosed) { // the worker id came too late
+		t.Errorf("the create ended with %v", err)
+	}
+}
+
+// TestCloseEndsTheWaitForTheClock, which stands still for ever: both generators
+// have a tick's ids to give, and callers want more.
+func TestCloseEndsTheWaitForTheClock(t *testing.T) {
+	t.Parallel()
+
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Default} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+
+			synctest.Test(t, func(t *testing.T) {
+				db := nowhere(t)
+				p := use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithDefaultGenerator(kind),
+					uidplugin.WithMaxBorrow(generator.DefaultLayout().Tick), uidplugin.WithClock(atNoon))
+				ctx, cancel := context.WithCancel(t.Context())
+				cancelled, closed := make(chan error), make(chan error)
+				go func() { closed <- db.Create(make([]parcel, 20_000)).Error }()
+				synctest.Wait()
+				go func() { cancelled <- db.WithContext(ctx).Create(&parcel{}).Error }()
+				synctest.Wait()
+				cancel()
+				if err := <-cancelled; !errors.Is(err, context.Canceled) {
+					t.Errorf("the cancelled create ended with %v", err)
+				}
+				must(t, p.Close(t.Context()))
+				if err := <-closed; !errors.Is(err, uidplugin.ErrClosed) {
+					t.Errorf("the other one ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseWhileInUse(t *testing.T) {
+	t.Parallel()
+
+	db := nowhere(t, uidplugin.WithMaxBorrow(0))
+	var group sync.WaitGroup
+	begun := make(chan struct{}, 16)
+	for range 16 {
+		group.Go(func() {
+			begun <- struct{}{}
+			for last := int64(0); ; {
+				r := parcel{}
+				if err := db.Create(&r).Error; err != nil {
+					if !errors.Is(err, uidplugin.ErrClosed) {
+						t.Error(err)
+					}
+					return
+				}
+				if r.ID <= last {
+					t.Errorf("%d after %d", r.ID, last)
+				}
+				last = r.ID
+			}
+		})
+	}
+	for range 16 {
+		<-begun
+	}
+	for range 4 {
+		group.Go(func() {
+			if err := uidplugin.From(db).Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestNothingRunsAfterClose: a bubble does not end before its goroutines have.
+func TestNothingRunsAfterClose(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		layout := generator.DefaultLayout()
+		layout.TimeBits, layout.WorkerBits, layout.Epoch = 31, 19, layout.Epoch.AddDate(-30, 0, 0) // bubbles begin in 2000
+		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		p := use(t, db, uidplugin.WithLayout(layout), uidplugin.WithModels(&part{}))
+		migrate(t, db, &part{}, &counter{})
+		for range 100 {
+			must(t, db.Create(&part{}).Error)
+			must(t, db.Create(&[]counter{{}, {}}).Error)
+		}
+		must(t, p.Close(t.Context()))
+	})
+}
+
+func TestAPluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		layout := plenty()
+		layout.Epoch = layout.Epoch.AddDate(-27, 0, 0)
+		db := nowhere(t)
+		must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout))))
+		must(t, db.Create(&parcel{}).Error)
+		must(t, db.Create(make([]parcel, 10)).Error)
+	})
+}

@@ -1,0 +1,188 @@
+package uidplugin_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// sharing are the ways in which goroutines use one handle.
+var sharing = []struct {
+	name    string
+	session func(*gorm.DB) *gorm.DB
+}{
+	{"one handle", func(db *gorm.DB) *gorm.DB { return db }},
+	{"a session each", func(db *gorm.DB) *gorm.DB { return db.Session(&gorm.Session{NewDB: true, PrepareStmt: true}) }},
+}
+
+// TestManyGoroutinesSeeModelsForTheFirstTime all at once, in different orders, and
+// with associations: each table gets one worker id, and each row an id.
+func TestManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
+	t.Parallel()
+
+	for _, s := range sharing {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t)
+			migrate(t, db, &customer{}, &purchase{}, &item{}, &profile{}, &club{}, &label{}, &part{}, &counter{})
+			db = file(t, fileOf(t, db), &gorm.Config{}) // that has seen no model yet
+			use(t, db)
+			pool, err := db.DB()
+			must(t, err)
+			pool.SetMaxOpenConns(4)
+
+			creates := []func(db *gorm.DB) error{
+				func(db *gorm.DB) error { return db.Create(&[]part{{}, {}}).Error },
+				func(db *gorm.DB) error { return db.Create(&counter{}).Error },
+				func(db *gorm.DB) error { return db.Model(&counter{}).Create(map[string]any{"name": "a"}).Error },
+				func(db *gorm.DB) error {
+					return db.Create(&customer{Purchases: []purchase{{Items: []*item{{}, {}}}}, Clubs: []club{{}}}).Error
+				},
+				func(db *gorm.DB) error { return db.Create(&purchase{Customer: &customer{}}).Error },
+				func(db *gorm.DB) error { return db.Create(&profile{}).Error },
+				func(db *gorm.DB) error { _, err := uidplugin.From(db).NextID(t.Context(), &item{}); return err },
+				func(db *gorm.DB) error { uidplugin.From(db).Stats(); return nil },
+			}
+			var group sync.WaitGroup
+			start := make(chan struct{})
+			for g := range 64 {
+				group.Go(func() {
+					<-start
+					db := s.session(db)
+					for i := range creates {
+						if err := creates[(g+i)%len(creates)](db); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			close(start)
+			group.Wait()
+
+			workers := map[int64]string{}
+			for _, s := range uidplugin.From(db).Stats().Tables {
+				if other, taken := workers[s.WorkerID]; taken {
+					t.Errorf("%s and %s share the worker id %d", s.Table, other, s.WorkerID)
+				}
+				workers[s.WorkerID] = s.Table
+			}
+			want := map[string]int64{"parts": 128, "counters": 128, "customers": 128, "purchases": 128, "items": 128, "profiles": 64, "clubs": 64}
+			if len(workers) != len(want)+1 { // and labels, which customers have
+				t.Errorf("worker ids: %v", workers)
+			}
+			ids := map[int64]string{}
+			for table, n := range want {
+				var stored []int64
+				must(t, db.Table(table).Pluck("id", &stored).Error)
+				if int64(len(stored)) != n {
+					t.Errorf("%d rows in %s, want %d", len(stored), table, n)
+				}
+				for _, id := range stored {
+					if other, taken := ids[id]; taken {
+						t.Errorf("%d is in %s and in %s", id, table, other)
+					}
+					ids[id] = table
+					parts, err := uidplugin.From(db).Decode(id)
+					if err != nil || workers[parts.WorkerID] != table {
+						t.Fatalf("%d in %s is of %q, %v", id, table, workers[parts.WorkerID], err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// fileOf returns the file of a SQLite database.
+func fileOf(t *testing.T, db *gorm.DB) (name string) {
+	t.Helper()
+	must(t, db.Raw("SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&name).Error)
+	return name
+}
+
+// TestManyGoroutinesCreateWithoutDuplicates counts every id, with nothing behind
+// the plugin that could slow it down.
+func TestManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
+	t.Parallel()
+
+	const goroutines, rounds = 64, 20
+	for _, s := range sharing[:1] { // PrepareStmt would need a real pool
+		db := nowhere(t, uidplugin.WithMaxBorrow(0))
+		made := make([][]int64, goroutines)
+		var group sync.WaitGroup
+		for g := range goroutines {
+			group.Go(func() {
+				db := s.session(db)
+				for r := range rounds {
+					one, list := parcel{}, make([]*parcel, 1+(g*r)%300)
+					for i := range list {
+						list[i] = &parcel{}
+					}
+					m := map[string]any{}
+					for _, err := range []error{db.Create(&one).Error, db.Create(&list).Error, db.Model(&parcel{}).Create(m).Error} {
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+					made[g] = append(made[g], one.ID)
+					for _, p := range list {
+						made[g] = append(made[g], p.ID)
+					}
+					made[g] = append(made[g], m["id"].(int64))
+				}
+			})
+		}
+		group.Wait()
+		seen := map[int64]bool{}
+		for g, ids := range made {
+			for i, id := range ids {
+				if seen[id] {
+					t.Fatalf("%d was given out twice", id)
+				}
+				seen[id] = true
+				if i > 0 && id <= ids[i-1] {
+					t.Fatalf("goroutine %d got %d after %d", g, id, ids[i-1])
+				}
+			}
+		}
+	}
+}
+
+// TestManyHandlesStartOnAnEmptyDatabaseAtOnce is many handles, each with a plugin of its own, on an
+// empty database.
+func TestManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
+	t.Parallel()
+
+	first := bare(t)
+	name := fileOf(t, first)
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	handles := make([]*gorm.DB, 8)
+	for i := range handles {
+		handles[i] = file(t, name, &gorm.Config{})
+		group.Go(func() {
+			<-start
+			if err := handles[i].Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&part{}, &article{}))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	workers := map[int64]bool{}
+	for _, db := range handles {
+		for _, s := range uidplugin.From(db).Stats().Tables {
+			if workers[s.WorkerID] {
+				t.Errorf("the worker id %d was given out twice", s.WorkerID)
+			}
+			workers[s.WorkerID] = true
+		}
+	}
+	if got := fmt.Sprint(len(workers), count(t, first, "WORKER_NODE"), count(t, first, "WORKER_REGISTRY")); got != "16 16 1" {
+		t.Errorf("worker ids, rows of WORKER_NODE and of WORKER_REGISTRY: %s", got)
+	}
+}

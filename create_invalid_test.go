@@ -1,0 +1,131 @@
+package uidplugin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// TestCreateOfWhatCannotBeCreatedIsAnError and never a panic, which would leave
+// GORM's transaction open: the pool has one connection, so that the create after
+// it would wait for ever.
+func TestCreateOfWhatCannotBeCreatedIsAnError(t *testing.T) {
+	t.Parallel()
+
+	var none *part
+	for _, tt := range []struct {
+		name string
+		dest any
+		is   error // nil is any
+	}{
+		{"by value", part{Name: "a"}, gorm.ErrInvalidValue},
+		{"array by value", [2]part{}, gorm.ErrInvalidValue},
+		{"nil pointer", none, nil},
+		{"nil element", []*part{{Name: "a"}, nil}, gorm.ErrInvalidData},
+		{"only nil elements", []*part{nil, nil}, gorm.ErrInvalidData},
+		{"empty slice", &[]part{}, gorm.ErrEmptySlice},
+		{"nil slice", []part(nil), gorm.ErrEmptySlice},
+		{"number", 5, nil},
+		{"text", "text", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t, uidplugin.WithModels(&part{}))
+			migrate(t, db, &part{})
+			pool, err := db.DB()
+			must(t, err)
+			pool.SetMaxOpenConns(1)
+			err = db.Create(tt.dest).Error
+			if err == nil || tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("the error is %v", err)
+			}
+			must(t, db.Create(&part{Name: "b"}).Error)
+			if n := count(t, db, "parts"); n != 1 {
+				t.Errorf("%d rows", n)
+			}
+		})
+	}
+}
+
+func TestCreateByValueSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	for _, dest := range []any{part{}, [2]part{}} {
+		err := db.Create(dest).Error
+		if err == nil {
+			t.Fatal("created")
+		}
+		saysAll(t, err.Error(), "part", "by value", "pass a pointer")
+	}
+	// A key that is there already needs no setting.
+	must(t, db.Create(part{ID: 4}).Error)
+}
+
+// TestCreateOfWhatGORMPanicsAtIsAsWithoutThePlugin: some misuse is not for the
+// plugin to judge.
+func TestCreateOfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {
+	t.Parallel()
+
+	type stranger struct{ Name string }
+	outcome := func(db *gorm.DB, model, dest any) (s string) {
+		migrate(t, db, &part{})
+		defer func() {
+			if r := recover(); r != nil {
+				s = fmt.Sprint(r)
+			}
+		}()
+		return fmt.Sprint(db.Session(&gorm.Session{SkipDefaultTransaction: true}).Model(model).Create(dest).Error)
+	}
+	var boxed any = part{}
+	for _, tt := range []struct {
+		name        string
+		model, dest any
+	}{
+		{"nil", nil, nil},
+		{"nil with a model", &part{}, nil},
+		{"another model", &part{}, &stranger{Name: "a"}},
+		{"slice of another model", &part{}, &[]stranger{{Name: "a"}}},
+		{"slice of numbers", &part{}, &[]int{1}},
+		{"pointer to interface", nil, &boxed},
+		{"nil map", &part{}, map[string]any(nil)},
+		{"nil map in a slice", &part{}, []map[string]any{nil, nil}},
+		{"map of another type", &part{}, map[string]string{"name": "a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			with, without := outcome(open(t), tt.model, tt.dest), outcome(bare(t), tt.model, tt.dest)
+			if with != without {
+				t.Errorf("with the plugin %q, without %q", with, without)
+			}
+		})
+	}
+}
+
+func TestACancelledCreateInsertsNothingAndTheNextWorks(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		if err := db.WithContext(ctx).Create(&part{}).Error; !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if n := count(t, db, "parts"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	must(t, db.Create(&part{}).Error)
+	if err := db.WithContext(ctx).Create(&part{}).Error; !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}

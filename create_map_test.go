@@ -1,0 +1,199 @@
+package uidplugin_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// mapForms are the four forms of maps that GORM creates rows from, and batches.
+// Each is given maps, and creates them all.
+var mapForms = []struct {
+	name   string
+	rows   int
+	create func(db *gorm.DB, maps []map[string]any) error
+}{
+	{"map", 1, func(db *gorm.DB, m []map[string]any) error { return db.Create(m[0]).Error }},
+	{"pointer to map", 1, func(db *gorm.DB, m []map[string]any) error { return db.Create(&m[0]).Error }},
+	{"slice of maps", 3, func(db *gorm.DB, m []map[string]any) error { return db.Create(m).Error }},
+	{"pointer to slice of maps", 3, func(db *gorm.DB, m []map[string]any) error {
+		err := db.Create(&m).Error
+		if len(m) != 3 {
+			return fmt.Errorf("the slice has %d maps now: %v; %w", len(m), m, err)
+		}
+		return err
+	}},
+	{"CreateInBatches", 3, func(db *gorm.DB, m []map[string]any) error { return db.CreateInBatches(m, 2).Error }},
+}
+
+// mapModels are a model with a plain key and one with an AUTO_INCREMENT key: for
+// the latter, GORM believes that the database has set the keys.
+var mapModels = []struct {
+	table string
+	model any
+}{{"parts", &part{}}, {"counters", &counter{}}}
+
+// eachMapForm runs a test for all forms and both models, with so many maps.
+func eachMapForm(t *testing.T, test func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any)) {
+	t.Helper()
+	for _, m := range mapModels {
+		for _, f := range mapForms {
+			t.Run(m.table+"/"+f.name, func(t *testing.T) {
+				t.Parallel()
+
+				var rows []map[string]any
+				for i := range f.rows {
+					rows = append(rows, map[string]any{"name": fmt.Sprint("row ", i)})
+				}
+				test(t, m.table, func(db *gorm.DB, rows []map[string]any) error { return f.create(db.Model(m.model), rows) }, rows)
+			})
+		}
+	}
+}
+
+func TestMapsGetKeysAndKeepThem(t *testing.T) {
+	t.Parallel()
+
+	eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
+		db := open(t)
+		migrate(t, db, &part{}, &counter{})
+		must(t, create(db, rows))
+		if n := count(t, db, table); n != int64(len(rows)) {
+			t.Errorf("%d rows", n)
+		}
+		for i, m := range rows {
+			if got := slices.Sorted(maps.Keys(m)); !slices.Equal(got, []string{"id", "name"}) {
+				t.Errorf("the map is %v", m)
+			}
+			id, ok := m["id"].(int64)
+			if !ok {
+				t.Fatalf("the map is %v", m)
+			}
+			isOurs(t, db, table, id)
+			if n := count(t, db, table, "id = ? AND name = ?", id, fmt.Sprint("row ", i)); n != 1 {
+				t.Errorf("%d rows with the id of %v", n, m)
+			}
+		}
+	})
+}
+
+// TestMapsKeepTheKeysThatTheyHave, by the name of the column and by that of the
+// field, and get one where it is nil or zero.
+func TestMapsKeepTheKeysThatTheyHave(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []string{"id", "ID"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
+				db := open(t)
+				migrate(t, db, &part{}, &counter{})
+				for i, m := range rows {
+					m[name] = int64(30 - i)
+				}
+				must(t, create(db, rows))
+				for i, m := range rows {
+					if m[name] != int64(30-i) || len(m) != 2 {
+						t.Errorf("the map is %v", m)
+					}
+					if n := count(t, db, table, "id = ?", 30-i); n != 1 {
+						t.Errorf("%d rows", n)
+					}
+				}
+			})
+		})
+	}
+	for _, zero := range []any{nil, 0, int64(0), ""} {
+		t.Run(fmt.Sprintf("%T %v", zero, zero), func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t)
+			migrate(t, db, &part{})
+			m := map[string]any{"ID": zero, "name": "a"}
+			must(t, db.Model(&part{}).Create(m).Error)
+			isOurs(t, db, "parts", m["ID"].(int64))
+			if len(m) != 2 {
+				t.Errorf("the map is %v", m)
+			}
+		})
+	}
+}
+
+// TestMapsOnMySQLKeepTheirKeys, though MySQL reports an insert id for a row whose
+// key was given.
+func TestMapsOnMySQLKeepTheirKeys(t *testing.T) {
+	t.Parallel()
+
+	eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
+		db, mock := mocked(t, dialects[0].dial)
+		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
+		sizes := []int{len(rows)}
+		if strings.HasSuffix(t.Name(), "CreateInBatches") {
+			sizes = []int{2, 1}
+		}
+		mock.ExpectBegin()
+		for _, n := range sizes {
+			mock.ExpectExec("INSERT INTO `" + table + "` (`id`,`name`) VALUES " + strings.Repeat("(?,?),", n-1) + "(?,?)").
+				WillReturnResult(sqlmock.NewResult(777, int64(n)))
+		}
+		mock.ExpectCommit()
+		must(t, create(db, rows))
+		for i, m := range rows {
+			if m["id"] != at(t, 7, int64(i)) || len(m) != 2 {
+				t.Errorf("the map is %v", m)
+			}
+		}
+	})
+}
+
+func TestMapsHonourSelectAndOmit(t *testing.T) {
+	t.Parallel()
+
+	db := nowhere(t, uidplugin.WithMaxBorrow(0)).Session(&gorm.Session{DryRun: true})
+	selected := map[string]any{"city": "Ely", "street": "Long Lane"}
+	sql := db.Model(&parcel{}).Select("City").Create(selected).Statement.SQL.String()
+	if sql != "INSERT INTO `parcels` (`city`,`id`) VALUES (?,?)" || selected["id"] == nil {
+		t.Errorf("%s of %v", sql, selected)
+	}
+	omitted := map[string]any{"city": "Ely"}
+	sql = db.Model(&parcel{}).Omit("ID").Create(omitted).Statement.SQL.String()
+	if sql != "INSERT INTO `parcels` (`city`) VALUES (?)" || len(omitted) != 1 {
+		t.Errorf("%s of %v", sql, omitted)
+	}
+}
+
+// TestMapsOfAModelWithOtherDefaults: what else the database sets is read back, as
+// without the plugin.
+func TestMapsOfAModelWithOtherDefaults(t *testing.T) {
+	t.Parallel()
+
+	type ranked struct {
+		ID   int64 `gorm:"primaryKey;uid"`
+		Name string
+		Rank int `gorm:"default:(3+4)"`
+	}
+	for _, registered := range []bool{false, true} {
+		db := open(t)
+		if registered {
+			must(t, uidplugin.From(db).Register(t.Context(), &ranked{}))
+		}
+		migrate(t, db, &ranked{})
+		m := map[string]any{"name": "a"}
+		must(t, db.Model(&ranked{}).Create(m).Error)
+		id, _ := m["id"].(int64)
+		isOurs(t, db, "rankeds", id)
+		r := ranked{Name: "b"}
+		must(t, db.Create(&r).Error)
+		isOurs(t, db, "rankeds", r.ID)
+		if n := count(t, db, "rankeds", "id IN ? AND rank = 7", []int64{id, r.ID}); n != 2 || r.Rank != 7 {
+			t.Errorf("%d rows, %+v", n, r)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package uidplugin_test
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// labelled is an int64 whose database value is not the number.
+type labelled int64
+
+func (l labelled) Value() (driver.Value, error) { return fmt.Sprintf("ord_%d", int64(l)), nil }
+
+func (l *labelled) Scan(v any) error {
+	_, err := fmt.Sscanf(fmt.Sprint(v), "ord_%d", (*int64)(l))
+	return err
+}
+
+// explosive panics when it is set.
+type explosive struct{ N int64 }
+
+func (e explosive) Value() (driver.Value, error) { return e.N, nil }
+func (e *explosive) Scan(any) error              { panic("boom") }
+
+// Models whose tag asks for too little.
+type (
+	size32 struct {
+		ID int64 `gorm:"primaryKey;uid;size:32"`
+	}
+	mediumint struct {
+		ID int64 `gorm:"primaryKey;uid;type:mediumint"`
+	}
+	unsignedSmallint struct {
+		ID uint64 `gorm:"primaryKey;uid;type:SMALLINT(5) unsigned"`
+	}
+	floatType struct {
+		ID int64 `gorm:"primaryKey;uid;type:float"`
+	}
+	serialized struct {
+		ID int64 `gorm:"primaryKey;uid;serializer:json"`
+	}
+	size10 struct {
+		ID string `gorm:"primaryKey;uid;size:10"`
+	}
+	size18 struct { // one digit less than the largest id has
+		ID string `gorm:"primaryKey;uid;size:18"`
+	}
+)
+
+func TestKeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		model any
+		name  string // of the model, as GORM calls it
+		says  string
+	}{
+		{&keyed[int32]{}, "keyed[int32]", "32 bits"},
+		{&keyed[uint16]{}, "keyed[uint16]", "16 bits"},
+		{&keyed[*int32]{}, "keyed[*int32]", "32 bits"},
+		{&size32{}, "size32", "32 bits"},
+		{&mediumint{}, "mediumint", "mediumint"},
+		{&unsignedSmallint{}, "unsignedSmallint", "SMALLINT"},
+		{&floatType{}, "floatType", "float"},
+		{&keyed[float64]{}, "keyed[float64]", "float"},
+		{&keyed[float32]{}, "keyed[float32]", "float"},
+		{&keyed[[]byte]{}, "keyed[[]uint8]", "[]uint8"},
+		{&keyed[time.Time]{}, "keyed[time.Time]", "time.Time"},
+		{&keyed[bool]{}, "keyed[bool]", "bool"},
+		{&keyed[explosive]{}, "keyed", "boom"},
+		{&keyed[labelled]{}, "keyed", "ord_"},
+		{&keyed[**int64]{}, "keyed[**int64]", "**int64"},
+		{&serialized{}, "serialized", "serializer"},
+		{&size10{}, "size10", "10 characters"},
+		{&size18{}, "size18", "18 characters"},
+	} {
+		t.Run(fmt.Sprintf("%T", tt.model), func(t *testing.T) {
+			t.Parallel()
+
+			refused := func(err error) {
+				t.Helper()
+				if !errors.Is(err, uidplugin.ErrField) {
+					t.Fatalf("the error is %v", err)
+				}
+				saysAll(t, err.Error(), tt.name, ".ID", tt.says, "int64")
+			}
+			db := bare(t)
+			refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
+			unregistered(t, db)
+
+			// Unknown to db.Use, it is refused at each create.
+			use(t, db, uidplugin.WithWorkerID(7))
+			row := reflect.New(reflect.TypeOf(tt.model).Elem())
+			for range 2 {
+				refused(db.Create(row.Interface()).Error)
+			}
+			if !row.Elem().IsZero() {
+				t.Errorf("the key was set: %+v", row)
+			}
+			_, err := uidplugin.From(db).NextID(t.Context(), tt.model)
+			refused(err)
+			refused(uidplugin.From(db).Register(t.Context(), tt.model))
+			refused(uidplugin.From(db).AutoMigrate(tt.model))
+		})
+	}
+}
+
+// TestAStringNeedsOnlyTheDigitsOfTheLayout: ids of 53 bits have 16.
+func TestAStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
+	t.Parallel()
+
+	type size16 struct {
+		ID string `gorm:"primaryKey;uid;size:16"`
+	}
+	type size15 struct {
+		ID string `gorm:"primaryKey;uid;size:15"`
+	}
+	layout := uidplugin.WithLayout(generator.JSSafeLayout())
+	use(t, bare(t), uidplugin.WithWorkerID(7), layout, uidplugin.WithModels(&size16{}))
+	err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), layout, uidplugin.WithModels(&size15{})))
+	if !errors.Is(err, uidplugin.ErrField) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "size15.ID", "15 characters", "16")
+}
+
+// TestAnIntegerColumnIsRefusedUnlessItHas64Bits: in SQLite every integer has.
+func TestAnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
+	t.Parallel()
+
+	type counted struct {
+		ID int64 `gorm:"primaryKey;uid;type:integer"`
+	}
+	options := []uidplugin.Option{uidplugin.WithWorkerID(7), uidplugin.WithModels(&counted{}), uidplugin.WithLogger(nil)}
+	use(t, bare(t), options...)
+	for _, d := range dialects {
+		db, _ := mocked(t, d.dial)
+		if err := db.Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrField) {
+			t.Errorf("%s: %v", d.name, err)
+		} else {
+			saysAll(t, err.Error(), "counted.ID", "integer")
+		}
+	}
+}
+
+// TestTheSizeOfATextIsInCharacters also for a type that holds its text in a struct.
+func TestTheSizeOfATextIsInCharacters(t *testing.T) {
+	t.Parallel()
+
+	type size20 struct {
+		ID sql.NullString `gorm:"primaryKey;uid;size:20"`
+	}
+	type size64 struct {
+		ID spelled `gorm:"primaryKey;uid;size:64"`
+	}
+	type size9 struct {
+		ID sql.NullString `gorm:"primaryKey;uid;size:9"`
+	}
+	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&size64{}))
+	if err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&size20{}))); err != nil {
+		t.Error(err)
+	}
+	err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&size9{})))
+	if !errors.Is(err, uidplugin.ErrField) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "size9.ID", "9 characters")
+}
+
+// TestATextColumnThatIsTooShortIsRefused however its width is told.
+func TestATextColumnThatIsTooShortIsRefused(t *testing.T) {
+	t.Parallel()
+
+	type varchar10 struct {
+		ID string `gorm:"primaryKey;uid;type:varchar(10)"`
+	}
+	type char18 struct {
+		ID string `gorm:"primaryKey;uid;type:CHAR(18)"`
+	}
+	type varchar20 struct {
+		ID string `gorm:"primaryKey;uid;type:varchar(20)"`
+	}
+	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&varchar20{}))
+	for _, model := range []any{&varchar10{}, &char18{}} {
+		if err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(model))); !errors.Is(err, uidplugin.ErrField) {
+			t.Errorf("%T: %v", model, err)
+		}
+	}
+}

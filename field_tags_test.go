@@ -1,0 +1,267 @@
+package uidplugin_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// Key is embedded.
+type Key struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+}
+
+// These all have an id in the column of their name.
+type (
+	byValue struct {
+		Key
+		Name string
+	}
+	byPointer struct {
+		*Key
+		Name string
+	}
+	prefixed struct {
+		Key  Key `gorm:"embedded;embeddedPrefix:my_"`
+		Name string
+	}
+	prefixedPointer struct {
+		Key  *Key `gorm:"embedded;embeddedPrefix:my_"`
+		Name string
+	}
+	taggedModel struct {
+		gorm.Model `gorm:"uid"`
+		Name       string
+	}
+	shadowed struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		gorm.Model
+		Name string
+	}
+	ours struct {
+		uidplugin.Model
+		Name string
+	}
+	renamed struct {
+		Number int64 `gorm:"primaryKey;uid;column:no"`
+		Name   string
+	}
+	composite struct {
+		Tenant int64 `gorm:"primaryKey;autoIncrement:false"`
+		ID     int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Name   string
+	}
+	notTheKey struct {
+		Name  string `gorm:"primaryKey"`
+		Trace int64  `gorm:"uid"`
+	}
+)
+
+func TestTaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name   string
+		model  any
+		id     func(any) int64
+		column string
+	}{
+		{"embedded", &byValue{}, func(m any) int64 { return m.(*byValue).ID }, "id"},
+		{"embedded by pointer", &byPointer{}, func(m any) int64 { return m.(*byPointer).ID }, "id"},
+		{"embedded by pointer that is set", &byPointer{Key: &Key{}}, func(m any) int64 { return m.(*byPointer).ID }, "id"},
+		{"prefix", &prefixed{}, func(m any) int64 { return m.(*prefixed).Key.ID }, "my_id"},
+		{"prefix and pointer", &prefixedPointer{}, func(m any) int64 { return m.(*prefixedPointer).Key.ID }, "my_id"},
+		{"tagged gorm.Model", &taggedModel{}, func(m any) int64 { return int64(m.(*taggedModel).ID) }, "id"},
+		{"shadowed gorm.Model", &shadowed{}, func(m any) int64 { return m.(*shadowed).ID }, "id"},
+		{"uidplugin.Model", &ours{}, func(m any) int64 { return m.(*ours).ID.Int64() }, "id"},
+		{"column", &renamed{}, func(m any) int64 { return m.(*renamed).Number }, "no"},
+		{"composite", &composite{Tenant: 5}, func(m any) int64 { return m.(*composite).ID }, "id"},
+		{"not the key", &notTheKey{Name: "a"}, func(m any) int64 { return m.(*notTheKey).Trace }, "trace"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t)
+			p := uidplugin.From(db)
+			must(t, p.AutoMigrate(tt.model))
+			must(t, db.Create(tt.model).Error)
+			stmt := &gorm.Statement{DB: db}
+			must(t, stmt.Parse(tt.model))
+			id := tt.id(tt.model)
+			isOurs(t, db, stmt.Table, id)
+			if n := count(t, db, stmt.Table, tt.column+" = ?", id); n != 1 {
+				t.Errorf("%d rows with the id", n)
+			}
+			row, err := p.Find(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tt.id(row); got != id {
+				t.Errorf("found the id %d, want %d", got, id)
+			}
+		})
+	}
+}
+
+// TestATagOnTheEmbeddingLineMeansTheKey and not the times beside it, to which
+// GORM copies the tag.
+func TestATagOnTheEmbeddingLineMeansTheKey(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &taggedModel{}, &shadowed{})
+	row := taggedModel{Name: "a"}
+	must(t, db.Create(&row).Error)
+	if row.CreatedAt.Year() < 2026 || row.UpdatedAt.Year() < 2026 || row.DeletedAt.Valid {
+		t.Errorf("the row is %+v", row)
+	}
+	// A shadowed ID is no column, and stays as it is.
+	other := shadowed{Name: "b"}
+	must(t, db.Create(&other).Error)
+	if other.ID == 0 || other.Model.ID != 0 {
+		t.Errorf("the row is %+v", other)
+	}
+}
+
+func TestAllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+
+	type pair struct {
+		ID     int64        `gorm:"primaryKey;autoIncrement:false;uid"`
+		Trace  uidplugin.ID `gorm:"uid"`
+		Public string       `gorm:"uid:default;size:20"`
+	}
+	db := open(t)
+	migrate(t, db, &pair{})
+	rows := make([]pair, 3)
+	must(t, db.Create(&rows).Error)
+	seen := map[int64]bool{}
+	for _, r := range rows {
+		public, err := uidplugin.ParseID(r.Public)
+		must(t, err)
+		for _, id := range []int64{r.ID, r.Trace.Int64(), public.Int64()} {
+			isOurs(t, db, "pairs", id)
+			if seen[id] {
+				t.Errorf("%d was given out twice", id)
+			}
+			seen[id] = true
+			found, err := uidplugin.From(db).Find(t.Context(), id)
+			if err != nil || found.(*pair).ID != r.ID {
+				t.Errorf("Find: %v, %v", found, err)
+			}
+		}
+	}
+	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 2 || tables[0].WorkerID == tables[1].WorkerID {
+		t.Errorf("two generators of a table must not share a worker id: %+v", tables)
+	}
+}
+
+func TestFieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
+	t.Parallel()
+
+	type off struct {
+		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid:false"`
+		Dash     int64 `gorm:"uid:-"`
+		Spaced   int64 `gorm:"uid: FALSE "`
+		ReadOnly int64 `gorm:"uid;->"`
+		Ignored  int64 `gorm:"uid;-"`
+		hidden   int64 `gorm:"uid"`
+	}
+	db := open(t)
+	migrate(t, db, &off{})
+	row := off{ID: 1}
+	must(t, db.Create(&row).Error)
+	if row != (off{ID: 1}) || row.hidden != 0 {
+		t.Errorf("the row is %+v", row)
+	}
+	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 0 {
+		t.Errorf("worker ids were taken: %+v", tables)
+	}
+	if err := uidplugin.From(db).Register(t.Context(), &off{}); !errors.Is(err, uidplugin.ErrNoField) {
+		t.Errorf("Register: %v", err)
+	}
+}
+
+func TestTheTagNamesTheGenerator(t *testing.T) {
+	t.Parallel()
+
+	type (
+		plain struct {
+			ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		}
+		yes struct {
+			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:true"`
+		}
+		named struct {
+			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
+		}
+		spaced struct {
+			ID int64 `gorm:"primaryKey;autoIncrement:false;UID : Cached "`
+		}
+		inherited struct {
+			gorm.Model `gorm:"uid:default"`
+		}
+	)
+	for _, standard := range []string{uidplugin.Cached, uidplugin.Default} {
+		t.Run(standard, func(t *testing.T) {
+			t.Parallel()
+
+			db := open(t, uidplugin.WithDefaultGenerator(" "+standard+" "),
+				uidplugin.WithModels(&plain{}, &yes{}, &named{}, &spaced{}, &inherited{}))
+			want := map[string]string{
+				"plains": standard, "yes": standard, "nameds": uidplugin.Default, "spaceds": uidplugin.Cached, "inheriteds": uidplugin.Default,
+			}
+			for _, s := range uidplugin.From(db).Stats().Tables {
+				if s.Generator != want[s.Table] {
+					t.Errorf("%s has the generator %q, want %q", s.Table, s.Generator, want[s.Table])
+				}
+				delete(want, s.Table)
+			}
+			if len(want) != 0 {
+				t.Errorf("missing: %v", want)
+			}
+		})
+	}
+}
+
+func TestAnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
+	t.Parallel()
+
+	type odd struct {
+		ID int64 `gorm:"primaryKey;uid:nosuch"`
+	}
+	db := bare(t)
+	err := db.Use(uidplugin.New(uidplugin.WithModels(&odd{})))
+	if !errors.Is(err, uidplugin.ErrField) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "odd.ID", `"nosuch"`, "cached", "default")
+	unregistered(t, db)
+
+	use(t, db)
+	migrate(t, db, &odd{})
+	if err := db.Create(&odd{}).Error; !errors.Is(err, uidplugin.ErrField) {
+		t.Error(err)
+	}
+	if n := count(t, db, "odds"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// TestWithWorkerIDThereIsOneGenerator, because two on one worker id would make the
+// same ids.
+func TestWithWorkerIDThereIsOneGenerator(t *testing.T) {
+	t.Parallel()
+
+	type other struct {
+		ID int64 `gorm:"primaryKey;uid:default"`
+	}
+	err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{})))
+	if !errors.Is(err, uidplugin.ErrField) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"default"`, `"cached"`)
+	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Default))
+}

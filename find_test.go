@@ -1,0 +1,280 @@
+package uidplugin_test
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// product can be deleted softly.
+type product struct {
+	uidplugin.Model
+	Name string
+}
+
+func TestFindLoadsTheRowOfAnID(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{}, &product{}, &counter{})
+	a, b, c := part{Name: "nail"}, product{Name: "box"}, counter{Name: "till"}
+	must(t, db.Create(&a).Error)
+	must(t, db.Create(&b).Error)
+	must(t, db.Create(&c).Error)
+	p := uidplugin.From(db)
+	if row, err := p.Find(t.Context(), a.ID); err != nil || *row.(*part) != a {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+	if row, err := p.Find(t.Context(), b.ID.Int64()); err != nil || row.(*product).Name != "box" {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+	if row, err := p.Find(t.Context(), c.ID); err != nil || *row.(*counter) != c {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+}
+
+func TestFindOfARowThatIsNotThere(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &product{})
+	r := product{}
+	must(t, db.Create(&r).Error)
+	p := uidplugin.From(db)
+	id, err := p.NextID(t.Context(), &product{})
+	must(t, err)
+	_, err = p.Find(t.Context(), id)
+	only(t, err, gorm.ErrRecordNotFound, "uidplugin: find")
+
+	must(t, db.Delete(&r).Error)
+	_, err = p.Find(t.Context(), r.ID.Int64())
+	only(t, err, gorm.ErrRecordNotFound)
+	isOurs(t, db, "products", r.ID.Int64())
+}
+
+// TestFindKnowsTheModelsThatAreRegistered: ids lead to a table, and only a model
+// leads to its rows.
+func TestFindKnowsTheModelsThatAreRegistered(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "test.db")
+	first := file(t, path, &gorm.Config{})
+	use(t, first)
+	migrate(t, first, &part{})
+	r := part{Name: "nail"}
+	must(t, first.Create(&r).Error)
+
+	second := file(t, path, &gorm.Config{})
+	p := use(t, second)
+	_, err := p.Find(t.Context(), r.ID)
+	only(t, err, uidplugin.ErrNoModel, "parts")
+	must(t, p.Register(t.Context(), &part{}))
+	if row, err := p.Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+	third := file(t, path, &gorm.Config{})
+	p = use(t, third, uidplugin.WithModels(&part{}))
+	if row, err := p.Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+}
+
+// TestTheRegisteredModelIsWhatFindLoads, not the one that was seen first.
+func TestTheRegisteredModelIsWhatFindLoads(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	must(t, uidplugin.From(db).AutoMigrate(&part{}))
+	r := sketch{}
+	must(t, db.Create(&r).Error)
+	if row, err := uidplugin.From(db).Find(t.Context(), r.ID); err != nil || row.(*part).ID != r.ID {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+}
+
+// sketch is another model of the table parts.
+type sketch struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+}
+
+func (sketch) TableName() string { return "parts" }
+
+func TestFindAllReturnsTheGoodOnesAndAllErrors(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{}, &product{})
+	parts := []part{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	products := []product{{Name: "d"}, {Name: "e"}}
+	must(t, db.Create(&parts).Error)
+	must(t, db.Create(&products).Error)
+	must(t, db.Delete(&products[1]).Error)
+	p := uidplugin.From(db)
+	missing, err := p.NextID(t.Context(), &part{})
+	must(t, err)
+
+	unknown := at(t, 999, 0)
+	ids := []int64{parts[0].ID, -1, products[0].ID.Int64(), unknown, parts[2].ID, missing, parts[0].ID, products[1].ID.Int64(), -2, 1<<63 - 1}
+	rows, err := p.FindAll(t.Context(), ids...)
+	for _, kind := range []error{uidplugin.ErrNegativeID, uidplugin.ErrUnknownID, uidplugin.ErrFutureID} {
+		if !errors.Is(err, kind) {
+			t.Errorf("the errors\n%v\nlack %v", err, kind)
+		}
+	}
+	saysAll(t, err.Error(), ": -1", ": -2", "999", "9223372036854775807")
+	want := []int64{parts[0].ID, parts[2].ID, products[0].ID.Int64()}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(rows)); !slices.Equal(got, want) {
+		t.Errorf("rows of %d, want %d", got, want)
+	}
+
+	if rows, err := p.FindAll(t.Context()); len(rows) != 0 || err != nil {
+		t.Errorf("FindAll of nothing: %v, %v", rows, err)
+	}
+	if rows, err := p.FindAll(t.Context(), missing); len(rows) != 0 || err != nil {
+		t.Errorf("FindAll of an id without a row: %v, %v", rows, err)
+	}
+}
+
+func TestFindAllNamesEachIDThatLeadsNowhere(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "test.db")
+	first := file(t, path, &gorm.Config{})
+	use(t, first)
+	migrate(t, first, &part{})
+	parts := make([]part, 3)
+	must(t, first.Create(&parts).Error)
+
+	p := use(t, file(t, path, &gorm.Config{}))
+	_, err := p.FindAll(t.Context(), parts[0].ID, parts[1].ID, parts[2].ID)
+	only(t, err, uidplugin.ErrNoModel)
+	for _, r := range parts {
+		saysAll(t, err.Error(), uidplugin.ID(r.ID).String())
+	}
+}
+
+func TestFindAllReadsManyRowsInChunks(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	rows := make([]part, 2500)
+	must(t, db.CreateInBatches(&rows, 1000).Error)
+	ids := keys(rows...)
+	tx, s := recorded(db)
+	found, err := uidplugin.From(tx).FindAll(t.Context(), ids...)
+	must(t, err)
+	if len(found) != len(ids) {
+		t.Errorf("%d rows", len(found))
+	}
+	queries := slices.DeleteFunc(s.take(), func(sql string) bool { return !strings.Contains(sql, "`parts`") })
+	if len(queries) != 3 {
+		t.Errorf("%d queries", len(queries))
+	}
+}
+
+func TestFindSeesWhatItsTransactionSees(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&part{}))
+	migrate(t, db, &part{})
+	tx := db.Begin()
+	defer tx.Rollback()
+	r := part{Name: "nail"}
+	must(t, tx.Create(&r).Error)
+	if row, err := uidplugin.From(tx).Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+		t.Errorf("inside: %v, %v", row, err)
+	}
+	_, err := uidplugin.From(db).Find(t.Context(), r.ID)
+	only(t, err, gorm.ErrRecordNotFound)
+	must(t, tx.Rollback().Error)
+	_, err = uidplugin.From(db).Find(t.Context(), r.ID)
+	only(t, err, gorm.ErrRecordNotFound)
+}
+
+// TestFindIgnoresTheConditionsOfItsHandle, which belong to another query.
+func TestFindIgnoresTheConditionsOfItsHandle(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	r := part{}
+	must(t, db.Create(&r).Error)
+	handle := db.Model(&counter{}).Where("no_such_column = 1").Limit(0)
+	if row, err := uidplugin.From(handle).Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+}
+
+func TestFindQuotesNames(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &odd{})
+	r := odd{Select: "a"}
+	must(t, db.Create(&r).Error)
+	isOurs(t, db, "order", r.From)
+	if row, err := uidplugin.From(db).Find(t.Context(), r.From); err != nil || *row.(*odd) != r {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+}
+
+// odd has names that are words of SQL.
+type odd struct {
+	From   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Select string
+}
+
+func (odd) TableName() string { return "order" }
+
+// TestTheErrorOfFindAllUnwrapsToOneErrorPerID, wherever the id went astray.
+func TestTheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithClock(atNoon))
+	for _, worker := range []int64{50, 51} {
+		addNode(t, db, workernode.Node{WorkerID: worker, Table: "elsewhere", Layout: generator.DefaultLayout().String(), Fence: 1 << 27})
+	}
+	want := map[int64]error{
+		-1: uidplugin.ErrNegativeID, 1<<63 - 1: uidplugin.ErrFutureID, at(t, 999, 0): uidplugin.ErrUnknownID,
+		at(t, 50, 0): uidplugin.ErrNoModel, at(t, 50, 1): uidplugin.ErrNoModel, at(t, 51, 0): uidplugin.ErrNoModel,
+	}
+	_, err := uidplugin.From(db).FindAll(t.Context(), slices.Collect(maps.Keys(want))...)
+	list, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("the error is a %T: %v", err, err)
+	}
+	for _, e := range list.Unwrap() {
+		id, ok := e.(*uidplugin.IDError)
+		if !ok {
+			t.Errorf("not the error of one id, but a %T: %v", e, e)
+			continue
+		}
+		if !errors.Is(id, want[id.ID]) {
+			t.Errorf("%d: %v", id.ID, id)
+		}
+		delete(want, id.ID)
+	}
+	if len(want) != 0 {
+		t.Errorf("no error of its own: %v", want)
+	}
+}
+
+func TestTheErrorOfLocateTellsTheID(t *testing.T) {
+	t.Parallel()
+
+	var id *uidplugin.IDError
+	_, err := uidplugin.From(open(t)).Locate(t.Context(), -5)
+	if !errors.As(err, &id) || id.ID != -5 {
+		t.Errorf("Locate: %v", err)
+	}
+}

@@ -1,0 +1,355 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// TestCachedStartsAtFraction: the first id lies where the instant lies in its
+// tick, so that tables with few rows do not get ids that are all divisible by
+// the same power of two.
+func TestCachedStartsAtFraction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			tick  time.Duration
+			bits  uint8
+			pause time.Duration
+			want  int64 // sequence
+		}{
+			{time.Second, 13, 0, 0},
+			{time.Second, 13, time.Second / 2, 4096},
+			{time.Second, 13, time.Second / 4, 6144},
+			{time.Second, 13, time.Second/4 - 1, 8191},
+			{time.Second, 1, time.Second / 2, 0}, // 500 ms less 1 ns
+			{time.Second, 1, 1, 1},
+			{time.Hour, 12, 30*time.Minute - 1500*time.Millisecond, 2048},
+		} {
+			time.Sleep(tt.pause)
+			l := ticks(tt.tick, tt.bits)
+			p := decompose(t, l, next(t, cached(t, generator.CachedConfig{Layout: l})))
+			if p.Sequence != tt.want || !p.Time.Equal(time.Now().Truncate(tt.tick)) {
+				t.Errorf("first id at %v is of %v with sequence %d, want %d", time.Now(), p.Time, p.Sequence, tt.want)
+			}
+		}
+	})
+}
+
+// TestCachedFollowsTheClock: an id shows the present, exactly after a pause of
+// more than half a second, and to one visit while the generator is in use.
+func TestCachedFollowsTheClock(t *testing.T) {
+	for _, l := range []generator.Layout{ticks(time.Second, 13), ticks(time.Millisecond, 12), ticks(time.Hour, 18)} {
+		t.Run(l.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				g := cached(t, generator.CachedConfig{Layout: l})
+				s := generator.NewScale(l)
+				after := int64(-1)
+				for r := random(3); r.IntN(1000) > 0; {
+					id := next(t, g)
+					after = ascending(t, l, after, id)
+					at := time.Now()
+					if got := position(l, id); got > s.At(at) || got < s.At(at.Add(-generator.ClockEvery)) {
+						t.Fatalf("an id lies %d positions from the clock", int64(got)-int64(s.At(at)))
+					}
+					// From twice the time of a position up to several visits.
+					pause := 2*s.Duration(1) + time.Duration(r.Int64N(int64(20*time.Millisecond)))
+					if r.IntN(10) == 0 {
+						pause = []time.Duration{time.Second, time.Hour, 30 * 24 * time.Hour}[r.IntN(3)]
+						time.Sleep(pause)
+						if id := next(t, g); position(l, id) != s.At(time.Now()) {
+							t.Fatalf("%v later an id lies %d positions from the clock", pause, int64(position(l, id))-int64(s.At(time.Now())))
+						}
+					}
+					time.Sleep(pause)
+				}
+			})
+		})
+	}
+}
+
+// TestIdleMeansIdle counts the instants at which the clock is read: one timer
+// visits all generators in use, every 4 ms, until they were not used for half a
+// second; then nothing runs until an id is asked for. (That no goroutine is left
+// is what ends the bubble.)
+func TestIdleMeansIdle(t *testing.T) {
+	for _, n := range []int{1, 2, 500} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var latest time.Time
+				var instants int
+				clock := generator.NewClock(func() time.Time {
+					mu.Lock()
+					defer mu.Unlock()
+					now := time.Now()
+					if !now.Equal(latest) {
+						latest = now
+						instants++
+					}
+					return now
+				})
+				count := func() int {
+					mu.Lock()
+					defer mu.Unlock()
+					return instants
+				}
+				during := func(d time.Duration) int {
+					before := count()
+					time.Sleep(d)
+					synctest.Wait()
+					return count() - before
+				}
+				l := ticks(time.Second, 10)
+				all := make([]*generator.Cached, n)
+				for i := range all {
+					all[i] = cached(t, generator.CachedConfig{Layout: l, Clock: clock})
+				}
+				if got := during(time.Hour); got != 0 {
+					t.Errorf("before any use the clock was read at %d instants", got)
+				}
+				for range 3 {
+					for range 5 {
+						for _, g := range all {
+							next(t, g)
+							g.Park() // to open another window is not to be visited more often
+							next(t, g)
+							time.Sleep(time.Microsecond) // timers of their own would be out of step
+						}
+						if got := during(100 * generator.ClockEvery); got < 99 || got > 101 {
+							t.Errorf("in use the clock was read at %d instants during 100 visits", got)
+						}
+					}
+					if got := during(time.Second); got < 10 || got > generator.ClockIdle {
+						t.Errorf("after use the clock was read at %d instants", got)
+					}
+					if got := during(365 * 24 * time.Hour); got != 0 {
+						t.Errorf("idle for a year the clock was read at %d instants", got)
+					}
+				}
+				// Close ends the visits too, and at once.
+				for _, g := range all {
+					next(t, g)
+				}
+				for _, g := range all {
+					g.Close()
+				}
+				if got := during(time.Hour); got > 1 {
+					t.Errorf("closed, the clock was read at %d instants", got)
+				}
+			})
+		})
+	}
+}
+
+// TestVisitsExtend: a generator that is used at the nominal rate has its window
+// extended by the visits, so that callers never have to open another, which would
+// read the clock.
+func TestVisitsExtend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var readings atomic.Int64
+		l := ticks(time.Second, 10)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second, Clock: generator.NewClock(func() time.Time {
+			readings.Add(1)
+			return time.Now()
+		})})
+		next(t, g)
+		time.Sleep(generator.ClockEvery / 2)
+		readings.Store(0)
+		for range 1000 {
+			fill(t, g, 2)
+			for range 2 {
+				next(t, g)
+			}
+			time.Sleep(generator.ClockEvery)
+		}
+		if got := readings.Load(); got != 1000 {
+			t.Errorf("in 1000 visits the clock was read %d times", got)
+		}
+	})
+}
+
+// TestVisitsDropTheIdle: of two generators of a clock one goes on being used; the
+// other is parked all the same, which its next id shows: it is of the instant.
+func TestVisitsDropTheIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 18)
+		clock := generator.NewClock(nil)
+		busy := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
+		idle := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
+		s := generator.NewScale(l)
+		next(t, idle)
+		for range 1000 {
+			next(t, busy)
+			time.Sleep(1001 * time.Microsecond)
+		}
+		if got, want := position(l, next(t, idle)), s.At(time.Now()); got != want {
+			t.Errorf("after a second without use an id lies at %d, want %d", got, want)
+		}
+	})
+}
+
+// TestLead is 0 for ids of the past and present, else what they are ahead.
+func TestLead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute})
+		if got := g.Lead(); got != 0 {
+			t.Errorf("before any use Lead is %v", got)
+		}
+		fill(t, g, 10*1024)
+		if got := g.Lead(); got != 10*time.Second {
+			t.Errorf("after 10 s of ids Lead is %v", got)
+		}
+		for _, left := range []time.Duration{7 * time.Second, 4 * time.Second, time.Second, 0, 0} {
+			time.Sleep(3 * time.Second)
+			if got := g.Lead(); got != left {
+				t.Errorf("Lead is %v, want %v", got, left)
+			}
+		}
+		next(t, g)
+		fill(t, g, 60*1024-1)
+		if got := g.Lead(); got != time.Minute {
+			t.Errorf("at the limit Lead is %v", got)
+		}
+		// Those who wait are not ahead.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range 10 {
+			go g.Next(ctx)
+		}
+		synctest.Wait()
+		if got := g.Lead(); got != time.Minute {
+			t.Errorf("with callers waiting Lead is %v", got)
+		}
+		<-ctx.Done()
+	})
+}
+
+// TestLeaseThatHasPassed: its ids are as unique as any, so a lease whose last
+// tick is over still gives them out, from its first id to its last.
+func TestLeaseThatHasPassed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 4)
+		for _, tt := range []struct {
+			name        string
+			from, until int64 // ticks from now
+			before      int   // ids taken before the pause
+			pause       time.Duration
+			left        int // ids after the pause
+		}{
+			{"before the start", -20, -11, 0, 0, 160},
+			{"while in use", 0, 4, 10, time.Minute, 70},
+			{"in use until the end", 0, 4, 10, 100 * time.Millisecond, 70},
+			{"in the middle of the last tick", 0, 4, 10, 4500 * time.Millisecond, 8},
+			{"just over", 0, 4, 10, 5 * time.Second, 70},
+		} {
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+			now := l.TickAt(time.Now())
+			g := cached(t, generator.CachedConfig{Layout: l, Lease: generator.Lease{
+				WorkerID: 9, From: now + tt.from, Until: now + tt.until}})
+			first := l.TimeOf(now + tt.from)
+			after := int64(-1)
+			for range tt.before {
+				after = ascending(t, l, after, next(t, g))
+			}
+			time.Sleep(tt.pause)
+			for range tt.left {
+				after = ascending(t, l, after, next(t, g))
+				if p := decompose(t, l, after); p.Time.Before(first) || p.Time.After(l.TimeOf(now+tt.until)) {
+					t.Fatalf("%s: id of %v outside the lease", tt.name, p.Time)
+				}
+			}
+			if want := l.TimeOf(now + tt.until); !decompose(t, l, after).Time.Equal(want) || after&l.MaxSequence() != 15 {
+				t.Errorf("%s: last id is %v, want the last of %v", tt.name, decompose(t, l, after), want)
+			}
+			for range 3 {
+				if id, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) {
+					t.Errorf("%s: after the last id comes %d, %v", tt.name, id, err)
+				}
+				time.Sleep(time.Minute)
+			}
+		}
+	})
+}
+
+func TestCachedConfig(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(10*time.Second, 4)
+		for _, tt := range []struct {
+			borrow time.Duration
+			ids    int // available at once; 0 for ErrConfig
+		}{
+			{0, 16 * 360}, // an hour
+			{10 * time.Second, 16},
+			{10*time.Second - 1, 0},
+			{1, 0},
+			{-1, 0},
+			{math.MinInt64, 0},
+			{15 * time.Second, 24},
+			{time.Hour, 16 * 360},
+			{math.MaxInt64, 20000},
+		} {
+			c := generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now()), MaxBorrow: tt.borrow, NoWait: true}
+			g, err := generator.NewCached(c)
+			if tt.ids == 0 {
+				if !errors.Is(err, generator.ErrConfig) {
+					t.Errorf("MaxBorrow %v: got %v, want ErrConfig", tt.borrow, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("MaxBorrow %v: %v", tt.borrow, err)
+				continue
+			}
+			fill(t, g, tt.ids)
+			if tt.borrow != math.MaxInt64 {
+				refused(t, g)
+			}
+			g.Close()
+		}
+		// The default never is less than a tick.
+		l.Tick, l.TimeBits = 5*time.Hour, 30
+		fill(t, cached(t, generator.CachedConfig{Layout: l, NoWait: true}), 16)
+	})
+}
+
+func ExampleNewCached() {
+	layout := generator.DefaultLayout()
+	clock := generator.NewClock(func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) })
+	ids, err := generator.NewCached(generator.CachedConfig{
+		Layout: layout,
+		Lease:  layout.Endless(1234, time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)),
+		Clock:  clock, // leave it out, and the generator reads time.Now
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer ids.Close()
+
+	ctx := context.Background()
+	one, err := ids.Next(ctx)
+	if err != nil {
+		panic(err)
+	}
+	more := make([]int64, 1000)
+	if err := ids.Fill(ctx, more); err != nil {
+		panic(err)
+	}
+	parts, err := layout.Decompose(one)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(parts.Time, parts.WorkerID, parts.Sequence)
+	fmt.Println("ascending:", one < more[0] && more[0] < more[999])
+	// Output:
+	// 2026-06-01 12:00:00 +0000 UTC 1234 0
+	// ascending: true
+}

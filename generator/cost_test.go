@@ -1,0 +1,71 @@
+package generator_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// TestNoAllocations: an id costs no memory. (A caller that waits has a timer, and
+// a generator that wakes up opens a window.)
+func TestNoAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates; this runs in every run without it")
+	}
+	l, ctx := wideLayout(), context.Background()
+	for _, e := range engines {
+		g := e.must(t, l, l.Endless(9, time.Now()), nil)
+		if got := testing.AllocsPerRun(10000, func() { next(t, g) }); got != 0 {
+			t.Errorf("%s: Next allocates %v times", e.name, got)
+		}
+		for _, n := range []int{1, 100, 10000} {
+			ids := make([]int64, n)
+			if got := testing.AllocsPerRun(1000, func() {
+				if err := g.Fill(ctx, ids); err != nil {
+					t.Fatal(err)
+				}
+			}); got != 0 {
+				t.Errorf("%s: Fill of %d allocates %v times", e.name, n, got)
+			}
+		}
+		if c, ok := g.(*generator.Cached); ok {
+			if got := testing.AllocsPerRun(1000, func() { c.Lead() }); got != 0 {
+				t.Errorf("%s: Lead allocates %v times", e.name, got)
+			}
+		}
+	}
+}
+
+// liveBytes returns what a Cached costs of the heap: the generator, its channel
+// and its window, of n that share a clock, have made an id each, and are idle.
+func liveBytes(tb testing.TB, n int) float64 {
+	tb.Helper()
+	l, clock := generator.DefaultLayout(), generator.NewClock(nil)
+	l.Epoch = time.Now().Add(-time.Hour)
+	all := make([]*generator.Cached, n)
+	before := heap()
+	for i := range all {
+		g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(int64(i), time.Now()), Clock: clock})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		next(tb, g)
+		g.Park()
+		all[i] = g
+	}
+	after := heap()
+	runtime.KeepAlive(all)
+	return float64(int64(after-before)) / float64(n)
+}
+
+// heap returns the bytes of the heap that are in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

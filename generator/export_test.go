@@ -1,0 +1,46 @@
+package generator
+
+import (
+	"time"
+	"unsafe"
+)
+
+// What the tests see of the inside: the arithmetic of positions, the constants
+// that their fake clocks must know, and the two things that a Clock does to a
+// generator, so that a hammer can do them more often than every 4 ms.
+
+const (
+	ClockEvery = clockEvery
+	ClockIdle  = clockIdle
+
+	CachedSize = unsafe.Sizeof(Cached{})
+	WindowSize = unsafe.Sizeof(window{})
+)
+
+// A Scale is a scale.
+type Scale struct{ s scale }
+
+func NewScale(l Layout) Scale                   { return Scale{scale{l}} }
+func (s Scale) Start(tick int64) uint64         { return s.s.start(tick) }
+func (s Scale) At(t time.Time) uint64           { return s.s.at(t) }
+func (s Scale) Count(d time.Duration) uint64    { return s.s.count(d) }
+func (s Scale) Duration(n uint64) time.Duration { return s.s.duration(n) }
+func (s Scale) Last() uint64                    { return s.s.start(s.s.layout.MaxTick()+1) - 1 }
+func (s Scale) ID(position uint64, w int64) int64 {
+	return newWindow(s.s.layout, w).id(position)
+}
+
+// Park closes the window of g, as a visit does after half a second without use.
+func (g *Cached) Park() {
+	g.sem <- struct{}{}
+	defer g.release()
+	g.shut()
+}
+
+// Visit is a visit that finds g in use.
+func (g *Cached) Visit() {
+	g.sem <- struct{}{}
+	g.idle = 0
+	g.release()
+	g.visit()
+}

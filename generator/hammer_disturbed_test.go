@@ -1,0 +1,273 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// The hammers of this file fall while something happens to the generator.
+
+// millis is a layout with few ids in a tick, so that callers are at a small
+// borrowing limit all the time. It holds 70 years before the present and after.
+func millis(sequenceBits uint8) generator.Layout {
+	return generator.Layout{TimeBits: 42, WorkerBits: 4, SequenceBits: sequenceBits, Tick: time.Millisecond,
+		Epoch: time.Now().Add(-70 * year)}
+}
+
+// parking closes the window over and over, as does a clock that finds the
+// generator unused.
+func parking(h *hammer) {
+	for g := h.g.(*generator.Cached); h.wait(20); {
+		g.Park()
+	}
+}
+
+// visiting moves the cursor and the tail of the window over and over.
+func visiting(h *hammer) {
+	for g := h.g.(*generator.Cached); h.wait(1); {
+		g.Visit()
+	}
+}
+
+// looking calls what only looks.
+func looking(h *hammer) {
+	for g := h.g.(*generator.Cached); h.wait(5); {
+		_ = g.Lead()
+	}
+}
+
+// TestHammerWindows opens and closes windows under callers who take from them.
+func TestHammerWindows(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, ordered := range []bool{true, false} {
+			l := wideLayout()
+			h := hammer{
+				g: cached(t, generator.CachedConfig{Layout: l}), layout: l, ids: scaled(5_000_000), most: 10, ordered: ordered,
+				meanwhile: []func(*hammer){parking, visiting, looking},
+			}
+			h.run(t)
+		}
+	})
+}
+
+// TestHammerLimit has callers at the borrowing limit, where the window is hardly
+// open before it has to be closed, or is not worth opening.
+func TestHammerLimit(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			bits   uint8
+			borrow time.Duration
+			noWait bool
+			ids    int
+			park   bool
+		}{
+			{12, time.Millisecond, false, 1_000_000, false},
+			{12, 2 * time.Millisecond, false, 1_000_000, true},
+			{12, 2 * time.Millisecond, true, 1_000_000, false},
+			{6, time.Millisecond, false, 10_000, true},
+			{6, 30 * time.Millisecond, true, 10_000, true},
+		} {
+			t.Run(fmt.Sprintf("%d bits, %v, noWait=%v, park=%v", tt.bits, tt.borrow, tt.noWait, tt.park), func(t *testing.T) {
+				l := millis(tt.bits)
+				g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: tt.borrow, NoWait: tt.noWait})
+				h := hammer{
+					g: g, layout: l, ids: scaled(tt.ids), most: 5, ordered: true,
+					meanwhile: []func(*hammer){visiting, looking},
+				}
+				if tt.park {
+					h.meanwhile = append(h.meanwhile, parking)
+				}
+				if tt.noWait {
+					h.retry = []error{generator.ErrBorrowLimit}
+				}
+				h.run(t)
+			})
+		}
+	})
+}
+
+// TestHammerContexts has contexts end before a call, while it waits as the first
+// or behind others, and just when it gets its id.
+func TestHammerContexts(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, e := range engines {
+			t.Run(e.name, func(t *testing.T) {
+				l := millis(8)
+				g := e.must(t, l, l.Endless(9, time.Now()), nil)
+				if e.name == "Cached" {
+					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
+				}
+				h := hammer{
+					g: g, layout: l, ids: scaled(100_000), most: 20, ordered: true,
+					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
+						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
+					},
+					retry: []error{context.DeadlineExceeded},
+				}
+				h.run(t)
+				if h.errors.Load() == 0 {
+					t.Error("no context has ended")
+				}
+			})
+		}
+	})
+}
+
+// TestHammerClose closes generators in the middle of everything: when Close has
+// returned, no call that then begins makes an id, and all that waited end.
+func TestHammerClose(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, e := range engines {
+			for round := range 40 {
+				l := wideLayout()
+				if round%2 == 0 {
+					l = millis(8)
+				}
+				g := e.must(t, l, l.Endless(9, time.Now()), nil)
+				if e.name == "Cached" && round%4 == 0 {
+					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
+				}
+				h := hammer{
+					g: g, layout: l, ids: 300_000, most: 20, end: generator.ErrClosed,
+					meanwhile: []func(*hammer){func(h *hammer) {
+						h.wait(int64(100 * round))
+						var closing sync.WaitGroup
+						for range 3 {
+							closing.Go(func() {
+								g.Close()
+								h.closed.Store(true)
+							})
+						}
+						closing.Wait()
+					}},
+				}
+				if e.name == "Cached" {
+					h.meanwhile = append(h.meanwhile, visiting, parking)
+				}
+				h.run(t)
+				if _, err := g.Next(context.Background()); !errors.Is(err, generator.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+			}
+		}
+	})
+}
+
+// stepping sets the clock by up to decades while callers take ids, n times, to
+// before the epoch and beyond the end as well.
+func stepping(c *wall, n int) func(h *hammer) {
+	return func(h *hammer) {
+		r := random(uint64(n))
+		steps := []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, year, 10 * year, 80 * year}
+		if c.bare { // or it gains more than a Duration holds
+			steps = steps[:5]
+		}
+		var right time.Duration // when the clock shows what Default needs
+		for i := range n {
+			by := time.Duration(r.Int64N(int64(steps[r.IntN(len(steps))]))).Truncate(time.Second)
+			switch i % 4 {
+			case 0:
+				c.ahead.Store(int64((right - by) / time.Second))
+			case 1:
+				c.ahead.Store(int64((right + 80*year) / time.Second)) // beyond the end
+				if c.bare {
+					c.ahead.Store(int64((right + time.Minute) / time.Second))
+					right += time.Minute
+				}
+			case 2:
+				right += min(by, time.Hour)
+				c.ahead.Store(int64(right / time.Second))
+			case 3:
+				c.ahead.Store(int64((right - by) / time.Second))
+				h.wait(int64(r.IntN(300)))
+				right += time.Second
+				c.ahead.Store(int64(right / time.Second))
+			}
+			if !h.wait(int64(r.IntN(1000))) {
+				return
+			}
+		}
+		h.stop.Store(true)
+	}
+}
+
+// TestHammerSteps: whatever the clock does, no id comes twice, and they ascend.
+func TestHammerSteps(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, w := range walls {
+			for _, e := range engines {
+				for _, bits := range []uint8{8, 16} {
+					t.Run(fmt.Sprintf("%s/%s/%d bits", w.name, e.name, bits), func(t *testing.T) {
+						l, c := millis(bits), &wall{bare: w.bare}
+						g := e.must(t, l, l.Endless(9, time.Now()), c.now)
+						h := hammer{
+							g: g, layout: l, ids: 1_000_000, most: 10, ordered: true,
+							retry:     []error{generator.ErrClockBackwards, generator.ErrTimeExhausted},
+							meanwhile: []func(*hammer){stepping(c, max(scaled(100), 20))},
+						}
+						if e.name == "Cached" {
+							h.g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 10 * time.Millisecond, Clock: generator.NewClock(c.now)})
+							h.meanwhile = append(h.meanwhile, parking, func(h *hammer) {
+								for h.wait(1) {
+									h.g.(*generator.Cached).Visit()
+								}
+							})
+							h.retry = nil
+						}
+						if got := h.run(t); got.ids == 0 {
+							t.Error("no ids were made")
+						}
+					})
+				}
+			}
+		}
+	})
+}
+
+// TestHammerClock shares one clock among generators that are used, left alone and
+// closed, so that it starts and stops while it is called.
+func TestHammerClock(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		l := wideLayout()
+		clock := generator.NewClock(nil)
+		var all sync.WaitGroup
+		for i := range hammerers {
+			all.Go(func() {
+				r := random(uint64(i))
+				for range scaled(500) {
+					g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now()), Clock: clock})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					last := int64(-1)
+					for range r.IntN(20) {
+						id, err := g.Next(context.Background())
+						if err != nil || id <= last {
+							t.Errorf("after %d comes %d, %v", last, id, err)
+						}
+						last = id
+						switch r.IntN(5) {
+						case 0:
+							g.Park()
+						case 1:
+							runtime.Gosched()
+						}
+					}
+					if r.IntN(2) == 0 {
+						g.Close()
+					} // the others are left alone, and go with the half second
+				}
+			})
+		}
+		all.Wait()
+	})
+}

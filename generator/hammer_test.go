@@ -1,0 +1,256 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A hammer has many goroutines take ids from one generator at once, in calls of
+// all kinds, and then counts every id. The tests of this file and the next give
+// it generators to which something happens meanwhile.
+//
+// It checks for each caller that its ids ascend, and for all together that an id
+// is larger than every id whose call had returned before its own call began.
+type hammer struct {
+	g      generator.Generator
+	layout generator.Layout
+
+	ids int // how many are taken, by all callers together
+
+	// most is the length of the longest Fill but for some that are ten times as
+	// long; 0 means that all calls are Next.
+	most int
+
+	// ordered has the callers compare their ids with a maximum of all. That keeps
+	// them from getting in each other's way in the generator as much as they
+	// could, so it is good to hammer without it as well.
+	ordered bool
+
+	// context makes the contexts of calls; nil means one that ends only when the
+	// test hangs.
+	context func(r *rand.Rand) (context.Context, context.CancelFunc)
+
+	retry []error // errors after which a caller tries again
+	end   error   // the error after which a caller leaves
+
+	// meanwhile, if any, runs beside the callers until stop is set or they are done.
+	meanwhile []func(h *hammer)
+
+	calls  atomic.Int64 // begun so far; counted if something happens meanwhile
+	stop   atomic.Bool  // set by meanwhile: callers leave
+	done   atomic.Bool  // set when all callers have left: meanwhile returns
+	closed atomic.Bool  // set by meanwhile after Close has returned
+	newest atomic.Int64 // largest id of any call that has returned
+	errors atomic.Int64 // calls that were tried again
+}
+
+const hammerers = 64
+
+// run takes the ids, checks them and returns their tally.
+func (h *hammer) run(t *testing.T) *tally {
+	t.Helper()
+	h.newest.Store(-1)
+	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	taken := make([][]int64, hammerers)
+	start := make(chan struct{}) // or the first caller is done before the last begins
+	var callers, others sync.WaitGroup
+	for _, meanwhile := range h.meanwhile {
+		others.Go(func() { meanwhile(h) })
+	}
+	for i := range taken {
+		callers.Go(func() {
+			<-start
+			taken[i] = h.take(t, patience, random(uint64(i)))
+		})
+	}
+	close(start)
+	callers.Wait()
+	h.done.Store(true)
+	others.Wait()
+
+	all := newTally(h.layout, 9)
+	for _, ids := range taken {
+		if !all.add(t, ids) {
+			break
+		}
+	}
+	return all
+}
+
+// take is what one caller does. It returns the ids that it was given.
+func (h *hammer) take(t *testing.T, patience context.Context, r *rand.Rand) []int64 {
+	ids := make([]int64, 0, h.ids/hammerers)
+	last := int64(-1)
+	for len(ids) < cap(ids) && !h.stop.Load() {
+		n := min(h.size(r), cap(ids)-len(ids))
+		got := ids[len(ids) : len(ids)+max(n, 1)]
+		ctx, cancel := patience, context.CancelFunc(nil)
+		if h.context != nil {
+			ctx, cancel = h.context(r)
+		}
+		if r.IntN(256) == 0 {
+			runtime.Gosched()
+		}
+		if len(h.meanwhile) > 0 {
+			h.calls.Add(1)
+		}
+		closed, floor := h.closed.Load(), last
+		if h.ordered {
+			floor = h.newest.Load()
+		}
+		var err error
+		if n == 0 {
+			got[0], err = h.g.Next(ctx)
+		} else {
+			err = h.g.Fill(ctx, got)
+		}
+		if cancel != nil {
+			cancel()
+		}
+		switch {
+		case err == nil && closed:
+			t.Errorf("id %d was made after Close", got[0])
+			return ids
+		case err == nil:
+		case h.end != nil && errors.Is(err, h.end):
+			return ids
+		case patience.Err() != nil:
+			t.Errorf("the test hangs: %v", err)
+			return ids
+		case anyOf(err, h.retry):
+			h.errors.Add(1)
+			runtime.Gosched()
+			continue
+		default:
+			t.Errorf("a call for %d ids: %v", n, err)
+			return ids
+		}
+		if got[0] <= max(floor, last) {
+			t.Errorf("id %d was made after %d", got[0], max(floor, last))
+			return ids
+		}
+		for i := range got[1:] {
+			if got[i+1] <= got[i] {
+				t.Errorf("Fill made %d after %d", got[i+1], got[i])
+				return ids
+			}
+		}
+		last = got[len(got)-1]
+		ids = ids[:len(ids)+len(got)]
+		for h.ordered {
+			if newest := h.newest.Load(); newest >= last || h.newest.CompareAndSwap(newest, last) {
+				break
+			}
+		}
+	}
+	return ids
+}
+
+// size returns how many ids the next call wants, 0 for Next.
+func (h *hammer) size(r *rand.Rand) int {
+	switch n := r.IntN(1000); {
+	case h.most == 0 || n < 600:
+		return 0
+	case n < 995:
+		return 1 + r.IntN(h.most)
+	default:
+		return 1 + r.IntN(10*h.most)
+	}
+}
+
+func anyOf(err error, targets []error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait returns after n more calls have begun; it reports false if there will be
+// no more.
+func (h *hammer) wait(n int64) bool {
+	for until := h.calls.Load() + n; h.calls.Load() < until; runtime.Gosched() {
+		if h.done.Load() {
+			return false
+		}
+	}
+	return !h.done.Load()
+}
+
+// scaled makes a number of ids smaller where each costs more.
+func scaled(n int) int {
+	if raceEnabled {
+		n /= 25
+	}
+	if testing.Short() {
+		n /= 10
+	}
+	return n
+}
+
+// onProcs runs a test with 1, 2 and 8 threads for Go code, one after the other.
+func onProcs(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for _, n := range []int{1, 2, 8} {
+		t.Run(fmt.Sprintf("procs=%d", n), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
+			test(t)
+		})
+	}
+}
+
+// wideLayout has room for all ids that a machine could make.
+func wideLayout() generator.Layout {
+	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
+}
+
+// TestHammer takes ids as fast as it can: 120 million of them.
+func TestHammer(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, e := range engines {
+			for _, ordered := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/ordered=%v", e.name, ordered), func(t *testing.T) {
+					l := wideLayout()
+					h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(10_000_000), most: 10, ordered: ordered}
+					if got := h.run(t); got.ids != h.ids/hammerers*hammerers && !t.Failed() {
+						t.Errorf("%d ids were made, want %d", got.ids, h.ids)
+					}
+				})
+			}
+		}
+	})
+}
+
+// TestHammerNext has no Fill, whose claims of many ids are more easily apart.
+func TestHammerNext(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, e := range engines {
+			l := wideLayout()
+			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(3_000_000)}
+			h.run(t)
+		}
+	})
+}
+
+// TestHammerFullTicks: the sequence of a millisecond is soon used up, so callers
+// of Default wait for the next, and those of Cached borrow it.
+func TestHammerFullTicks(t *testing.T) {
+	onProcs(t, func(t *testing.T) {
+		for _, e := range engines {
+			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}
+			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(200_000), most: 20, ordered: true}
+			h.run(t)
+		}
+	})
+}

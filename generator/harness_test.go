@@ -1,0 +1,149 @@
+package generator_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// An engine is a way to make ids. All of them keep the same laws; Default, the
+// simple one, shows what the laws of Cached ought to be.
+type engine struct {
+	name string
+	open func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error)
+}
+
+var engines = []engine{
+	{"Cached", func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Clock: generator.NewClock(now)})
+	}},
+	{"Default", func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		return generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: lease, Now: now})
+	}},
+}
+
+// must returns the generator of e, which the end of the test closes.
+func (e engine) must(tb testing.TB, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
+	tb.Helper()
+	g, err := e.open(l, lease, now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+// bubbles runs a law for each engine, in a bubble: its clock begins at midnight,
+// 2000-01-01 UTC, stands still while something runs, and jumps while all waits.
+// A bubble does not end before all its goroutines have.
+func bubbles(t *testing.T, law func(t *testing.T, e engine)) {
+	t.Helper()
+	t.Parallel()
+
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+
+			synctest.Test(t, func(t *testing.T) { law(t, e) })
+		})
+	}
+}
+
+// bubble runs one test in a bubble.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+
+	synctest.Test(t, test)
+}
+
+// ticks is a layout for bubbles: from 1999 for at least 34 years.
+func ticks(tick time.Duration, sequenceBits uint8) generator.Layout {
+	return generator.Layout{TimeBits: 40, WorkerBits: 5, SequenceBits: sequenceBits, Tick: tick, Epoch: date(1999, 1, 1)}
+}
+
+// lease returns the lease of worker id 9 for the tick that is now and n-1 more.
+func lease(l generator.Layout, n int64) generator.Lease {
+	from := l.TickAt(time.Now())
+	return generator.Lease{WorkerID: 9, From: from, Until: from + n - 1}
+}
+
+// cached makes a Cached, which the end of the test closes. A lease that is zero
+// is endless.
+func cached(tb testing.TB, c generator.CachedConfig) *generator.Cached {
+	tb.Helper()
+	if c.Lease == (generator.Lease{}) {
+		c.Lease = c.Layout.Endless(9, time.Now())
+	}
+	g, err := generator.NewCached(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+func next(tb testing.TB, g generator.Generator) int64 {
+	tb.Helper()
+	id, err := g.Next(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+func fill(tb testing.TB, g generator.Generator, n int) []int64 {
+	tb.Helper()
+	ids := make([]int64, n)
+	if err := g.Fill(context.Background(), ids); err != nil {
+		tb.Fatal(err)
+	}
+	return ids
+}
+
+func decompose(tb testing.TB, l generator.Layout, id int64) generator.Parts {
+	tb.Helper()
+	parts, err := l.Decompose(id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return parts
+}
+
+// position returns the number of an id among all those of its worker.
+func position(l generator.Layout, id int64) uint64 {
+	return uint64(id>>(l.WorkerBits+l.SequenceBits)<<l.SequenceBits | id&l.MaxSequence())
+}
+
+// ascending checks that ids are larger than after, ascend, bear the worker id 9,
+// and returns the last.
+func ascending(tb testing.TB, l generator.Layout, after int64, ids ...int64) int64 {
+	tb.Helper()
+	for i, id := range ids {
+		if id <= after {
+			tb.Fatalf("id %d of %d, %d, is not above %d", i, len(ids), id, after)
+		}
+		if p := decompose(tb, l, id); p.WorkerID != 9 {
+			tb.Fatalf("id %d is of worker %d", id, p.WorkerID)
+		}
+		after = id
+	}
+	return after
+}
+
+// some takes from 1 to most ids in one call, often with Next.
+func some(ctx context.Context, g generator.Generator, r *rand.Rand, most int) ([]int64, error) {
+	if most == 1 || r.IntN(3) > 0 {
+		id, err := g.Next(ctx)
+		return []int64{id}, err
+	}
+	ids := make([]int64, 1+r.IntN(most))
+	return ids, g.Fill(ctx, ids)
+}
+
+// random is reproducible: a test that fails does so again.
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 9)) }

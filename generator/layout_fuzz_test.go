@@ -1,0 +1,117 @@
+package generator_test
+
+import (
+	"cmp"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// anyLayout makes a valid layout of whatever the fuzzer offers, so that no run is
+// wasted on what Validate refuses.
+func anyLayout(tb testing.TB, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32) generator.Layout {
+	l := generator.Layout{TimeBits: 1 + timeBits%61}
+	l.WorkerBits = 1 + workerBits%(62-l.TimeBits)
+	l.SequenceBits = 1 + sequenceBits%(63-l.TimeBits-l.WorkerBits)
+	l.Tick = max(time.Duration(tick&(1<<63-1)), time.Millisecond)
+	l.Epoch = time.Unix(epochSeconds%(1<<53), int64(epochNano%1e9))
+	for l.Validate() != nil {
+		if l.Epoch.IsZero() {
+			l.Epoch = l.Epoch.Add(1)
+			continue
+		}
+		if l.Tick == time.Millisecond {
+			tb.Fatalf("no tick makes %+v valid", l)
+		}
+		l.Tick = max(l.Tick/2, time.Millisecond) // 61 bits of it last less than 2^53 seconds
+	}
+	return l
+}
+
+// addLayouts adds seeds that are layouts in use, each with two numbers.
+func addLayouts(f *testing.F, numbers ...[2]int64) {
+	for _, l := range layouts {
+		for _, n := range numbers {
+			f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), l.Epoch.Unix(), uint32(l.Epoch.Nanosecond()), n[0], n[1])
+		}
+	}
+}
+
+// FuzzLayoutRoundTrip checks the first law of a layout: what Decompose accepts
+// Compose gives back, and it accepts all ids of the layout's bits, and no others.
+func FuzzLayoutRoundTrip(f *testing.F) {
+	addLayouts(f, [2]int64{0, 0}, [2]int64{1<<63 - 1, 0}, [2]int64{-1, 0}, [2]int64{1<<53 - 1, 0})
+
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, id, _ int64) {
+		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+		parts, err := l.Decompose(id)
+		if fits := id >= 0 && id>>(l.TimeBits+l.WorkerBits+l.SequenceBits) == 0; fits != (err == nil) {
+			t.Fatalf("Decompose(%d) = %v, %v with %+v", id, parts, err, l)
+		}
+		if err != nil {
+			return
+		}
+		if back, err := l.Compose(parts); err != nil || back != id {
+			t.Fatalf("Compose(Decompose(%d)) = %d, %v with %+v", id, back, err, l)
+		}
+	})
+}
+
+// FuzzLayoutOrder checks the second: ids are in the order of their time, then
+// their worker id, then their sequence.
+func FuzzLayoutOrder(f *testing.F) {
+	addLayouts(f, [2]int64{0, 1}, [2]int64{1 << 35, 1<<35 - 1}, [2]int64{1 << 12, 1<<12 - 1})
+
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
+		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+		all := int64(1)<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
+		a, b = a&all, b&all
+		p, err := l.Decompose(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := l.Decompose(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := cmp.Or(p.Time.Compare(q.Time), cmp.Compare(p.WorkerID, q.WorkerID), cmp.Compare(p.Sequence, q.Sequence))
+		if order != cmp.Compare(a, b) {
+			t.Fatalf("%d is %v and %d is %v with %+v", a, p, b, q, l)
+		}
+	})
+}
+
+// FuzzLayoutTicks checks that TickAt is the floor of the time since the epoch by
+// the tick, by integers that cannot overflow, and that TimeOf undoes it.
+func FuzzLayoutTicks(f *testing.F) {
+	addLayouts(f, [2]int64{0, 0}, [2]int64{-1, 999999999}, [2]int64{1 << 28, 1}, [2]int64{1e15, 5e8})
+
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, seconds, ns int64) {
+		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+		ns &= 1<<30 - 1
+		since := big.NewInt(seconds % (1 << 53)) // since the epoch
+		now := time.Unix(l.Epoch.Unix()+since.Int64(), int64(l.Epoch.Nanosecond())+ns)
+		since.Mul(since, big.NewInt(1e9)).Add(since, big.NewInt(ns))
+
+		want := int64(-1)
+		if since.Sign() >= 0 {
+			want = new(big.Int).Div(since, big.NewInt(int64(l.Tick))).Int64()
+		}
+		got := l.TickAt(now)
+		if got != want {
+			t.Fatalf("TickAt(%v) = %d, want %d with %+v", now, got, want, l)
+		}
+		if got < 0 || got > l.MaxTick() {
+			return
+		}
+		start, next := l.TimeOf(got), l.TimeOf(got+1)
+		if start.After(now) || !next.After(now) || next.Sub(start) != l.Tick {
+			t.Fatalf("%v is in tick %d, which goes from %v to %v with %+v", now, got, start, next, l)
+		}
+		if l.TickAt(start) != got || l.TickAt(next) != got+1 || l.TickAt(next.Add(-1)) != got {
+			t.Fatalf("tick %d starts in tick %d and ends before tick %d with %+v", got, l.TickAt(start), l.TickAt(next), l)
+		}
+	})
+}

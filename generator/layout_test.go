@@ -1,0 +1,260 @@
+package generator_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// layouts are the presets and the corners of what is allowed.
+var layouts = map[string]generator.Layout{
+	"default":   generator.DefaultLayout(),
+	"snowflake": generator.SnowflakeLayout(),
+	"jssafe":    generator.JSSafeLayout(),
+
+	"least":            {TimeBits: 1, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: date(2026, 1, 1)},
+	"longest time":     {TimeBits: 61, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: date(2026, 1, 1)},
+	"longest worker":   {TimeBits: 1, WorkerBits: 61, SequenceBits: 1, Tick: time.Hour, Epoch: date(2026, 1, 1)},
+	"longest sequence": {TimeBits: 1, WorkerBits: 1, SequenceBits: 61, Tick: time.Hour, Epoch: date(2026, 1, 1)},
+
+	"tick 10ms":    {TimeBits: 39, WorkerBits: 16, SequenceBits: 8, Tick: 10 * time.Millisecond, Epoch: date(2025, 1, 1)},
+	"tick 7s":      {TimeBits: 30, WorkerBits: 10, SequenceBits: 20, Tick: 7 * time.Second, Epoch: date(2026, 1, 1)},
+	"tick 1h":      {TimeBits: 20, WorkerBits: 3, SequenceBits: 40, Tick: time.Hour, Epoch: date(2026, 1, 1)},
+	"tick 1.5ms":   {TimeBits: 40, WorkerBits: 10, SequenceBits: 10, Tick: 1500 * time.Microsecond, Epoch: date(2026, 1, 1)},
+	"longest tick": {TimeBits: 19, WorkerBits: 10, SequenceBits: 10, Tick: math.MaxInt64, Epoch: date(2026, 1, 1)},
+
+	"epoch in 1883":     {TimeBits: 34, WorkerBits: 10, SequenceBits: 10, Tick: time.Second, Epoch: date(1883, 11, 18)},
+	"epoch in year 1":   {TimeBits: 38, WorkerBits: 10, SequenceBits: 10, Tick: time.Second, Epoch: time.Time{}.Add(1)},
+	"epoch with ns":     {TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond, Epoch: date(2026, 1, 1).Add(123456789)},
+	"epoch before 1970": {TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: 7 * time.Millisecond, Epoch: time.Unix(-1, 999999999)},
+}
+
+func date(year int, month time.Month, day int) time.Time {
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// instant returns the start of a tick, moved by ns, worked out with integers that
+// cannot overflow.
+func instant(l generator.Layout, tick, ns int64) time.Time {
+	n := new(big.Int).Mul(big.NewInt(tick), big.NewInt(int64(l.Tick)))
+	n.Add(n, big.NewInt(ns))
+	n.Add(n, big.NewInt(int64(l.Epoch.Nanosecond())))
+	seconds, rest := new(big.Int).DivMod(n, big.NewInt(1e9), new(big.Int))
+	return time.Unix(seconds.Int64()+l.Epoch.Unix(), rest.Int64()).UTC()
+}
+
+// TestLayoutCorners goes to the last value of each field, and one beyond.
+func TestLayoutCorners(t *testing.T) {
+	t.Parallel()
+
+	for name, l := range layouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			if err := l.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			lastTick, lastWorker, lastSequence := int64(1)<<l.TimeBits-1, int64(1)<<l.WorkerBits-1, int64(1)<<l.SequenceBits-1
+			if l.MaxTick() != lastTick || l.MaxWorkerID() != lastWorker || l.MaxSequence() != lastSequence {
+				t.Errorf("maxima are %d, %d, %d; want %d, %d, %d",
+					l.MaxTick(), l.MaxWorkerID(), l.MaxSequence(), lastTick, lastWorker, lastSequence)
+			}
+			if want := instant(l, lastTick+1, 0); !l.Expires().Equal(want) {
+				t.Errorf("Expires() = %v, want %v", l.Expires(), want)
+			}
+			lastID := int64(1)<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
+
+			type parts = generator.Parts
+			first, last := instant(l, 0, 0), instant(l, lastTick, 0)
+			good := []struct {
+				parts parts
+				id    int64
+			}{
+				{parts{first, 0, 0}, 0},
+				{parts{first, 0, 1}, 1},
+				{parts{first, 0, lastSequence}, lastSequence},
+				{parts{first, 1, 0}, lastSequence + 1},
+				{parts{first, lastWorker, lastSequence}, int64(1)<<(l.WorkerBits+l.SequenceBits) - 1},
+				{parts{instant(l, 1, 0), 0, 0}, int64(1) << (l.WorkerBits + l.SequenceBits)},
+				{parts{last, 0, 0}, lastTick << (l.WorkerBits + l.SequenceBits)},
+				{parts{last, lastWorker, lastSequence}, lastID},
+			}
+			for _, g := range good {
+				if id, err := l.Compose(g.parts); id != g.id || err != nil {
+					t.Errorf("Compose(%v) = %d, %v; want %d", g.parts, id, err, g.id)
+				}
+				if p, err := l.Decompose(g.id); p != g.parts || err != nil {
+					t.Errorf("Decompose(%d) = %v, %v; want %v", g.id, p, err, g.parts)
+				}
+			}
+			// What is finer than a tick is dropped, up to the last nanosecond.
+			late := instant(l, lastTick, int64(l.Tick)-1)
+			if id, err := l.Compose(parts{late, lastWorker, lastSequence}); id != lastID || err != nil {
+				t.Errorf("Compose at %v = %d, %v; want %d", late, id, err, lastID)
+			}
+
+			for _, p := range []parts{
+				{instant(l, 0, -1), 0, 0}, {instant(l, lastTick+1, 0), 0, 0},
+				{first, -1, 0}, {first, lastWorker + 1, 0}, {first, math.MinInt64, 0}, {first, math.MaxInt64, 0},
+				{first, 0, -1}, {first, 0, lastSequence + 1}, {first, 0, math.MinInt64}, {first, 0, math.MaxInt64},
+			} {
+				if id, err := l.Compose(p); id != 0 || !errors.Is(err, generator.ErrLayout) {
+					t.Errorf("Compose(%v) = %d, %v; want 0 and ErrLayout", p, id, err)
+				}
+			}
+			bad := []int64{-1, math.MinInt64, -lastID}
+			if lastID != math.MaxInt64 {
+				bad = append(bad, lastID+1, math.MaxInt64)
+			}
+			for _, id := range bad {
+				if p, err := l.Decompose(id); p != (parts{}) || !errors.Is(err, generator.ErrLayout) {
+					t.Errorf("Decompose(%d) = %v, %v; want ErrLayout", id, p, err)
+				}
+			}
+		})
+	}
+}
+
+// TestLayoutTicks checks TickAt and TimeOf around the borders between ticks.
+func TestLayoutTicks(t *testing.T) {
+	t.Parallel()
+
+	for name, l := range layouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			for _, tick := range []int64{0, 1, 2, l.MaxTick() / 3, l.MaxTick(), l.MaxTick() + 1} {
+				start := instant(l, tick, 0)
+				if got := l.TimeOf(tick); !got.Equal(start) || got.Location() != time.UTC {
+					t.Errorf("TimeOf(%d) = %v, want %v", tick, got, start)
+				}
+				if got := l.TickAt(start); got != tick {
+					t.Errorf("TickAt(%v) = %d, want %d", start, got, tick)
+				}
+				if got := l.TickAt(instant(l, tick, int64(l.Tick)-1)); got != tick {
+					t.Errorf("TickAt one ns before the end of tick %d = %d", tick, got)
+				}
+				if got := l.TickAt(instant(l, tick, -1)); got != tick-1 {
+					t.Errorf("TickAt one ns before tick %d = %d", tick, got)
+				}
+			}
+			for _, long := range []time.Time{date(-3000, 1, 1), {}, time.Unix(-1<<54, 0)} {
+				if got := l.TickAt(long); got != -1 {
+					t.Errorf("TickAt(%v) = %d, want -1", long, got)
+				}
+			}
+			if got := l.TickAt(time.Unix(1<<55, 0)); got != math.MaxInt64 {
+				t.Errorf("TickAt in a billion years = %d", got)
+			}
+		})
+	}
+}
+
+// TestKnownIDs reads ids that other programs made.
+func TestKnownIDs(t *testing.T) {
+	t.Parallel()
+
+	china := time.FixedZone("CST", 8*60*60)
+	tests := []struct {
+		name   string
+		layout generator.Layout
+		id     int64
+		want   generator.Parts
+	}{
+		{
+			// From the README of baidu/uid-generator.
+			"UidGenerator",
+			generator.Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
+				Epoch: time.Date(2016, 5, 20, 0, 0, 0, 0, china)},
+			3200169789968523265,
+			generator.Parts{Time: time.Date(2019, 5, 2, 23, 26, 39, 0, china), WorkerID: 21, Sequence: 1},
+		},
+		{
+			// A tweet, the example of Wikipedia's article on snowflake ids.
+			"Twitter",
+			generator.SnowflakeLayout(),
+			1541815603606036480,
+			generator.Parts{Time: time.Date(2022, 6, 28, 16, 7, 40, 105e6, time.UTC), WorkerID: 378, Sequence: 0},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			tt.want.Time = tt.want.Time.UTC()
+			if p, err := tt.layout.Decompose(tt.id); p != tt.want || err != nil {
+				t.Errorf("Decompose(%d) = %v, %v; want %v", tt.id, p, err, tt.want)
+			}
+			if id, err := tt.layout.Compose(tt.want); id != tt.id || err != nil {
+				t.Errorf("Compose(%v) = %d, %v; want %d", tt.want, id, err, tt.id)
+			}
+		})
+	}
+}
+
+// TestPresets pins what can never change once ids exist.
+func TestPresets(t *testing.T) {
+	t.Parallel()
+
+	tests := []struct {
+		layout  generator.Layout
+		text    string
+		expires time.Time
+		bits    int
+	}{
+		{generator.DefaultLayout(), "1-28-22-13/1s@1767225600", time.Date(2034, 7, 4, 21, 24, 16, 0, time.UTC), 63},
+		{generator.SnowflakeLayout(), "1-41-10-12/1ms@1288834974.657", time.Date(2080, 7, 10, 17, 30, 30, 209e6, time.UTC), 63},
+		{generator.JSSafeLayout(), "11-32-5-16/1s@1546300800", time.Date(2155, 2, 7, 6, 28, 16, 0, time.UTC), 53},
+	}
+	for _, tt := range tests {
+		l := tt.layout
+		if err := l.Validate(); err != nil {
+			t.Errorf("%v: %v", l, err)
+		}
+		if l.String() != tt.text {
+			t.Errorf("String() = %q, want %q", l.String(), tt.text)
+		}
+		if !l.Expires().Equal(tt.expires) || l.Expires().Location() != time.UTC {
+			t.Errorf("%v expires %v, want %v", l, l.Expires(), tt.expires)
+		}
+		last, err := l.Compose(generator.Parts{Time: l.Expires().Add(-1), WorkerID: l.MaxWorkerID(), Sequence: l.MaxSequence()})
+		if want := int64(1)<<tt.bits - 1; last != want || err != nil {
+			t.Errorf("last id of %v is %d, %v; want %d", l, last, err, want)
+		}
+	}
+	// A JavaScript number is a float64.
+	if last := int64(1)<<53 - 1; int64(float64(last)) != last {
+		t.Errorf("%d does not fit into a JavaScript number", last)
+	}
+}
+
+func ExampleLayout_Decompose() {
+	layout := generator.DefaultLayout()
+
+	parts, err := layout.Decompose(296_868_149_608_453)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(parts.Time.Format(time.DateTime))
+	fmt.Println(parts.WorkerID, parts.Sequence)
+	// Output:
+	// 2026-01-01 02:24:00
+	// 1234 5
+}
+
+func ExampleLayout_String() {
+	layout := generator.Layout{
+		TimeBits: 41, WorkerBits: 10, SequenceBits: 12,
+		Tick: time.Millisecond, Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	fmt.Println(layout)
+	fmt.Println(generator.DefaultLayout())
+	// Output:
+	// 1-41-10-12/1ms@1767225600
+	// 1-28-22-13/1s@1767225600
+}

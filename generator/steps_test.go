@@ -1,0 +1,242 @@
+package generator_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// stepLayout holds 1999 until July 2007, so that some steps leave it.
+func stepLayout(sequenceBits uint8) generator.Layout {
+	l := ticks(time.Second, sequenceBits)
+	l.TimeBits = 28
+	return l
+}
+
+// TestSteps sets the clock away and back again. Cached does not mind: no call
+// fails, none waits. Default refuses while the clock shows less than its ids
+// bear, or more than the layout holds.
+func TestSteps(t *testing.T) {
+	tests := []struct {
+		name string
+		by   time.Duration
+		away error // of Default, while the clock is wrong
+		back error // of Default, after it was set right
+	}{
+		{"1s back", -time.Second, generator.ErrClockBackwards, nil},
+		{"1h back", -time.Hour, generator.ErrClockBackwards, nil},
+		{"months back", -year / 2, generator.ErrClockBackwards, nil},
+		{"to before the epoch", -2 * year, generator.ErrClockBackwards, nil},
+		{"a century back", -100 * year, generator.ErrClockBackwards, nil},
+		{"1s forward", time.Second, nil, generator.ErrClockBackwards},
+		{"1h forward", time.Hour, nil, generator.ErrClockBackwards},
+		{"years forward", 7 * year, nil, generator.ErrClockBackwards},
+		{"to beyond the end", 8 * year, generator.ErrTimeExhausted, nil},
+		{"a century forward", 100 * year, generator.ErrTimeExhausted, nil},
+	}
+	for _, tt := range tests {
+		for _, w := range walls {
+			t.Run(w.name+"/"+tt.name, func(t *testing.T) {
+				bubbles(t, func(t *testing.T, e engine) {
+					l, c := stepLayout(10), &wall{bare: w.bare}
+					g := e.must(t, l, l.Endless(9, c.now()), c.now)
+					want := func(err error) error {
+						if e.name == "Cached" {
+							return nil
+						}
+						return err
+					}
+					after := int64(-1)
+					take := func(where string, want error) {
+						t.Helper()
+						start := time.Now()
+						for n := range 5 {
+							ids := make([]int64, 1+3*n)
+							err := g.Fill(t.Context(), ids)
+							if !errors.Is(err, want) {
+								t.Fatalf("%s: got %v, want %v", where, err, want)
+							}
+							if err == nil {
+								after = ascending(t, l, after, ids...)
+							}
+						}
+						if !time.Now().Equal(start) {
+							t.Fatalf("%s: 35 ids of 1024 took %v", where, time.Since(start))
+						}
+					}
+					take("before", nil)
+					c.step(tt.by)
+					take("at the step", want(tt.away))
+					time.Sleep(time.Second / 2) // less than 1 s, the shortest step
+					take("away", want(tt.away))
+					c.step(-tt.by)
+					take("at the step back", want(tt.back))
+					time.Sleep(time.Second / 4)
+					take("back", want(tt.back))
+				})
+			})
+		}
+	}
+}
+
+// TestStepForwardIsFollowed: Cached ids show what the clock shows, from the next
+// visit on, or at once if the generator was idle.
+func TestStepForwardIsFollowed(t *testing.T) {
+	for _, w := range walls {
+		for _, pause := range []time.Duration{generator.ClockEvery + 1, 2 * time.Second} {
+			t.Run(w.name+"/"+pause.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					l, c := stepLayout(6), &wall{bare: w.bare}
+					g := cached(t, generator.CachedConfig{Layout: l, Clock: generator.NewClock(c.now)})
+					s := generator.NewScale(l)
+					next(t, g)
+					for _, by := range []time.Duration{time.Second, time.Hour, year, 3 * year} {
+						c.step(by)
+						time.Sleep(pause)
+						got, now := position(l, next(t, g)), s.At(c.now())
+						if got > now || got < s.At(c.now().Add(-generator.ClockEvery)) {
+							t.Errorf("%v after a step of %v an id lies %d positions from the clock", pause, by, int64(got)-int64(now))
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStepBackKeepsRate: at the limit, with the clock set back, ids go on at the
+// nominal rate: no more and no less.
+func TestStepBackKeepsRate(t *testing.T) {
+	for _, w := range walls {
+		for _, by := range []time.Duration{-time.Second, -time.Hour, -2 * year} {
+			t.Run(w.name+by.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					l, c := stepLayout(6), &wall{bare: w.bare}
+					g := cached(t, generator.CachedConfig{
+						Layout: l, MaxBorrow: 10 * time.Second, NoWait: true, Clock: generator.NewClock(c.now),
+					})
+					after := ascending(t, l, -1, fill(t, g, 640)...)
+					refused(t, g)
+					c.step(by)
+					for range 20 {
+						refused(t, g)
+						time.Sleep(time.Second)
+						after = ascending(t, l, after, fill(t, g, 64)...)
+					}
+					refused(t, g)
+					lead := g.Lead()
+					if want := 10*time.Second - by; by > -year && lead != want {
+						t.Errorf("Lead is %v, want what was borrowed and what the clock was set back, %v", lead, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStepForwardMovesTheLimit: at the limit, with the clock set forward, there is
+// as much to borrow as ever from where the clock is now, and then again no more.
+func TestStepForwardMovesTheLimit(t *testing.T) {
+	for _, w := range walls {
+		t.Run(w.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				l, c := stepLayout(6), &wall{bare: w.bare}
+				g := cached(t, generator.CachedConfig{
+					Layout: l, MaxBorrow: 10 * time.Second, NoWait: true, Clock: generator.NewClock(c.now),
+				})
+				after := ascending(t, l, -1, fill(t, g, 640)...)
+				for _, by := range []time.Duration{time.Hour, year, time.Minute, 3 * year} {
+					refused(t, g)
+					time.Sleep(7 * time.Second)
+					after = ascending(t, l, after, fill(t, g, 7*64)...)
+					refused(t, g)
+					c.step(by)
+					ids := fill(t, g, 640)
+					after = ascending(t, l, after, ids...)
+					if first := decompose(t, l, ids[0]); !first.Time.Equal(c.now()) {
+						t.Errorf("after a step of %v to %v an id is of %v", by, c.now(), first.Time)
+					}
+				}
+				refused(t, g)
+			})
+		})
+	}
+}
+
+// TestBeyondTheLayoutIsNotFollowed: a machine's wall clock that shows more than
+// the layout holds is wrong, so it must lift neither the ids nor their limit.
+func TestBeyondTheLayoutIsNotFollowed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l, c := stepLayout(6), &wall{}
+		g := cached(t, generator.CachedConfig{
+			Layout: l, MaxBorrow: 10 * time.Second, NoWait: true, Clock: generator.NewClock(c.now),
+		})
+		s := generator.NewScale(l)
+		start := s.At(c.now())
+		ids := fill(t, g, 640)
+		for range 3 {
+			c.step(20 * year)
+			refused(t, g)
+			time.Sleep(time.Second)
+			ids = append(ids, fill(t, g, 64)...)
+			refused(t, g)
+			c.step(-20 * year)
+			refused(t, g)
+			time.Sleep(time.Second)
+			ids = append(ids, fill(t, g, 64)...)
+		}
+		for i, id := range ids {
+			if position(l, id) != start+uint64(i) {
+				t.Fatalf("id %d lies at %d, want %d", i, position(l, id)-start, i)
+			}
+		}
+	})
+}
+
+// TestBehindTheLease starts with a clock that has not reached the lease. Cached
+// uses the lease from its beginning, Default waits within its tolerance.
+func TestBehindTheLease(t *testing.T) {
+	for _, behind := range []time.Duration{time.Second, 5 * time.Second, time.Hour, 2 * year} {
+		t.Run(behind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				l := ticks(time.Second, 6)
+				from := time.Now().Add(behind)
+				lease := l.Endless(9, from)
+				start, err := l.Compose(generator.Parts{Time: from, WorkerID: 9})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g := cached(t, generator.CachedConfig{Layout: l, Lease: lease, MaxBorrow: time.Second, NoWait: true})
+				for i, id := range fill(t, g, 64) {
+					if id != start+int64(i) {
+						t.Fatalf("Cached: id %d is %d, want %d", i, id, start+int64(i))
+					}
+				}
+				refused(t, g)
+
+				d := defaults(t, generator.DefaultConfig{Layout: l, Lease: lease})
+				if id, err := d.Next(t.Context()); behind > time.Second && !errors.Is(err, generator.ErrClockBackwards) {
+					t.Errorf("Default: got %d, %v; want ErrClockBackwards", id, err)
+				}
+				d = defaults(t, generator.DefaultConfig{Layout: l, Lease: lease, MaxClockBackwards: behind})
+				if id := next(t, d); id != start || time.Now().Before(from) {
+					t.Errorf("Default: first id is %d at %v; want %d not before %v", id, time.Now(), start, from)
+				}
+			})
+		})
+	}
+}
+
+// refused checks that g has nothing to give, and that this is because of the
+// borrowing limit.
+func refused(t *testing.T, g generator.Generator) {
+	t.Helper()
+	if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrBorrowLimit) {
+		t.Fatalf("Next = %d, %v; want ErrBorrowLimit", id, err)
+	}
+	if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, generator.ErrBorrowLimit) {
+		t.Fatalf("Fill = %v; want ErrBorrowLimit", err)
+	}
+}

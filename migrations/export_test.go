@@ -1,0 +1,20 @@
+package migrations
+
+// A Table is what a file says of a table.
+type Table struct {
+	Name    string
+	Create  string
+	Columns []string
+	Define  map[string]string
+	Index   string
+	Key     string
+}
+
+// Parse reads the file of a dialect.
+func Parse(dialect string) (list []Table, err error) {
+	tables, err := parse(dialect)
+	for _, t := range tables {
+		list = append(list, Table{t.name, t.create, t.columns, t.define, t.index, t.key})
+	}
+	return list, err
+}

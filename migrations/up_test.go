@@ -1,0 +1,370 @@
+package migrations_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/utils/tests"
+)
+
+// must stops the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// saysAll checks that a message names everything that a reader needs to know.
+func saysAll(tb testing.TB, message string, words ...string) {
+	tb.Helper()
+	for _, w := range words {
+		if !strings.Contains(message, w) {
+			tb.Errorf("the message\n\t%s\ndoes not say %q", message, w)
+		}
+	}
+}
+
+// A pool keeps the statements that go through it, and fails those that fail says.
+type pool struct {
+	gorm.ConnPool
+	mu   sync.Mutex
+	list []string
+	fail func(statement string) error
+}
+
+func (p *pool) note(statement string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, statement)
+	if p.fail == nil {
+		return nil
+	}
+	return p.fail(statement)
+}
+
+func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := p.note(query); err != nil {
+		return nil, err
+	}
+	return p.ConnPool.ExecContext(ctx, query, args...)
+}
+
+func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := p.note(query); err != nil {
+		return nil, err
+	}
+	return p.ConnPool.QueryContext(ctx, query, args...)
+}
+
+// handle returns a handle on a SQLite file, for the test itself.
+func handle(tb testing.TB, path, options string) *gorm.DB {
+	tb.Helper()
+	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(0)"+options), &gorm.Config{Logger: logger.Discard})
+	must(tb, err)
+	conns, err := db.DB()
+	must(tb, err)
+	tb.Cleanup(func() { _ = conns.Close() })
+	return db
+}
+
+// open returns a handle on a database of its own, for the test, and one for what
+// is tested, with its pool.
+func open(tb testing.TB) (*gorm.DB, *workernode.DB, *pool) {
+	tb.Helper()
+	db := handle(tb, filepath.Join(tb.TempDir(), "test.db"), "&_pragma=journal_mode(WAL)")
+	d, p := node(tb, db)
+	return db, d, p
+}
+
+func node(tb testing.TB, db *gorm.DB) (*workernode.DB, *pool) {
+	tb.Helper()
+	p := &pool{ConnPool: db.Config.ConnPool}
+	config := *db.Config
+	config.ConnPool = p
+	copied := *db
+	copied.Config = &config
+	d, err := workernode.Open(&copied, time.Minute)
+	must(tb, err)
+	return d, p
+}
+
+// shape returns the columns and indexes of the tables, as SQLite describes them.
+func shape(t *testing.T, db *gorm.DB) (lines []string) {
+	t.Helper()
+	var rows []struct {
+		Table, Name, Type string
+		Notnull, Pk       int
+		Default           *string
+	}
+	must(t, db.Raw(`SELECT m.name AS "table", c.name, c.type, c."notnull", c.pk, c.dflt_value AS "default"
+		FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name LIKE 'WORKER%' ORDER BY m.name, c.cid`).Scan(&rows).Error)
+	for _, r := range rows {
+		value := "-"
+		if r.Default != nil {
+			value = *r.Default
+		}
+		lines = append(lines, fmt.Sprint(r.Table, ".", r.Name, " ", r.Type, " ", r.Notnull, " ", r.Pk, " ", value))
+	}
+	var indexes []string
+	must(t, db.Raw(`SELECT m.name || ' ' || i.name || ' ' || c.name FROM sqlite_master m, pragma_index_list(m.name) i, pragma_index_info(i.name) c
+		WHERE m.type = 'table' AND m.name LIKE 'WORKER%' ORDER BY 1`).Scan(&indexes).Error)
+	return append(lines, indexes...)
+}
+
+// byHand runs the file, as a person does.
+func byHand(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	text, err := migrations.Files.ReadFile("sqlite.sql")
+	must(t, err)
+	must(t, db.Exec(string(text)).Error)
+}
+
+// uidGenerator makes the table of UidGenerator with two rows.
+func uidGenerator(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	must(t, db.Exec(`CREATE TABLE "WORKER_NODE" (
+  "ID" INTEGER PRIMARY KEY AUTOINCREMENT,
+  "HOST_NAME" VARCHAR(64) NOT NULL,
+  "PORT" VARCHAR(64) NOT NULL,
+  "TYPE" INT NOT NULL,
+  "LAUNCH_DATE" DATE NOT NULL,
+  "MODIFIED" TIMESTAMP NOT NULL,
+  "CREATED" TIMESTAMP NOT NULL
+)`).Error)
+	for range 2 {
+		java(t, db)
+	}
+}
+
+// java inserts a row as UidGenerator does.
+func java(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED")
+		VALUES ('java-1', '8080', 1, '2024-02-29', '2024-02-29 13:14:15', '2024-02-29 13:14:15')`).Error)
+}
+
+// rows returns the first seven columns of all rows.
+func rows(t *testing.T, db *gorm.DB) (list []string) {
+	t.Helper()
+	must(t, db.Raw(`SELECT "ID" || "HOST_NAME" || "PORT" || "TYPE" || "LAUNCH_DATE" || "MODIFIED" || "CREATED" FROM "WORKER_NODE" ORDER BY "ID"`).
+		Scan(&list).Error)
+	return list
+}
+
+func TestUpMakesWhatTheFileMakes(t *testing.T) {
+	t.Parallel()
+
+	db, d, _ := open(t)
+	must(t, migrations.Up(t.Context(), d))
+	other, _, _ := open(t)
+	byHand(t, other)
+	up, hand := shape(t, db), shape(t, other)
+	if len(up) < 17 || !slices.Equal(up, hand) {
+		t.Errorf("Up makes\n\t%s\nand the file\n\t%s", strings.Join(up, "\n\t"), strings.Join(hand, "\n\t"))
+	}
+	byHand(t, other) // again does no harm
+	must(t, migrations.Check(t.Context(), d))
+}
+
+func TestUpAgainOnlyReads(t *testing.T) {
+	t.Parallel()
+
+	_, d, p := open(t)
+	must(t, migrations.Up(t.Context(), d))
+	p.list = nil
+	must(t, migrations.Up(t.Context(), d))
+	must(t, migrations.Check(t.Context(), d))
+	if len(p.list) == 0 || slices.ContainsFunc(p.list, func(s string) bool { return !strings.HasPrefix(s, "SELECT ") }) {
+		t.Errorf("statements %q", p.list)
+	}
+}
+
+func TestUpNeedsNoRightButToReadWhereNothingIsMissing(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "test.db")
+	byHand(t, handle(t, path, ""))
+	d, _ := node(t, handle(t, path, "&mode=ro"))
+	must(t, migrations.Up(t.Context(), d))
+
+	path = filepath.Join(t.TempDir(), "empty.db")
+	must(t, handle(t, path, "").Exec("CREATE TABLE t (a)").Error)
+	d, _ = node(t, handle(t, path, "&mode=ro"))
+	err := migrations.Up(t.Context(), d)
+	if !errors.Is(err, workernode.ErrTable) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "migrations: WORKER_NODE", "by hand", "sqlite.sql", "right", "readonly")
+}
+
+func TestUpExtendsTheTableOfUidGenerator(t *testing.T) {
+	t.Parallel()
+
+	db, d, _ := open(t)
+	uidGenerator(t, db)
+	before := rows(t, db)
+	must(t, migrations.Up(t.Context(), d))
+	must(t, migrations.Check(t.Context(), d))
+	if after := rows(t, db); len(before) != 2 || !slices.Equal(after, before) {
+		t.Errorf("the rows were %q and are %q", before, after)
+	}
+	var added []string
+	must(t, db.Raw(`SELECT "TABLE_NAME" || '|' || "LAYOUT" || '|' || "REUSABLE" || '|' || "START_SECOND" || '|' || "FENCE" || '|' || "HOLDER" FROM "WORKER_NODE"`).Scan(&added).Error)
+	if !slices.Equal(added, []string{"||0|0|0|", "||0|0|0|"}) {
+		t.Errorf("the new columns are %q", added)
+	}
+	java(t, db) // goes on working
+	if n := len(rows(t, db)); n != 3 {
+		t.Errorf("%d rows", n)
+	}
+	// What Up adds is what it would have created.
+	fresh, f, _ := open(t)
+	must(t, migrations.Up(t.Context(), f))
+	isAdded := func(line string) bool {
+		return strings.HasPrefix(line, "WORKER_REGISTRY.") || strings.Contains(line, "IDX_") ||
+			slices.ContainsFunc([]string{"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "FENCE", "HOLDER"}, func(c string) bool {
+				return strings.HasPrefix(line, "WORKER_NODE."+c+" ")
+			})
+	}
+	keep := func(lines []string) []string {
+		return slices.DeleteFunc(lines, func(l string) bool { return !isAdded(l) })
+	}
+	if got, want := keep(shape(t, db)), keep(shape(t, fresh)); len(got) < 10 || !slices.Equal(got, want) {
+		t.Errorf("added\n\t%s\nnot\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// TestUpGoesOnWhereItWasInterrupted, after any statement.
+func TestUpGoesOnWhereItWasInterrupted(t *testing.T) {
+	t.Parallel()
+
+	for after := range 10 {
+		db, d, p := open(t)
+		uidGenerator(t, db)
+		before, changes := rows(t, db), 0
+		broken := errors.New("the cable is broken")
+		p.fail = func(s string) error {
+			if !strings.HasPrefix(s, "SELECT") {
+				if changes++; changes > after {
+					return broken
+				}
+			}
+			return nil
+		}
+		first := migrations.Up(t.Context(), d)
+		if changes > after && !errors.Is(first, broken) {
+			t.Errorf("after %d changes: %v", after, first)
+		}
+		p.fail = nil
+		must(t, migrations.Up(t.Context(), d))
+		must(t, migrations.Check(t.Context(), d))
+		if got := rows(t, db); !slices.Equal(got, before) {
+			t.Errorf("the rows are %q", got)
+		}
+	}
+}
+
+// TestAnIndexThatCouldNotBeCreatedIsNotForgotten: either Up says so, or it is
+// there after the next.
+func TestAnIndexThatCouldNotBeCreatedIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
+	for _, start := range []string{"empty", "UidGenerator"} {
+		t.Run(start, func(t *testing.T) {
+			t.Parallel()
+
+			db, d, p := open(t)
+			if start == "UidGenerator" {
+				uidGenerator(t, db)
+			}
+			broken := errors.New("the disk is full")
+			p.fail = func(s string) error {
+				if strings.HasPrefix(s, "CREATE INDEX") {
+					return broken
+				}
+				return nil
+			}
+			if err := migrations.Up(t.Context(), d); !errors.Is(err, broken) {
+				t.Errorf("Up: %v", err)
+			}
+			p.fail = nil
+			must(t, migrations.Up(t.Context(), d))
+			if !slices.ContainsFunc(shape(t, db), func(l string) bool { return strings.Contains(l, "IDX_WORKER_NODE_TABLE") }) {
+				t.Error("the index is missing")
+			}
+		})
+	}
+}
+
+// TestAnotherProcessMayBeFaster: what failed is looked at again.
+func TestAnotherProcessMayBeFaster(t *testing.T) {
+	t.Parallel()
+
+	db, d, p := open(t)
+	exists := errors.New("Error 1050 (42S01): Table 'WORKER_NODE' already exists")
+	p.fail = func(s string) error {
+		if strings.HasPrefix(s, "CREATE TABLE") {
+			byHand(t, db)
+			return exists
+		}
+		return nil
+	}
+	must(t, migrations.Up(t.Context(), d))
+}
+
+func TestManyProcessesMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+
+	for _, start := range []string{"empty", "UidGenerator"} {
+		t.Run(start, func(t *testing.T) {
+			t.Parallel()
+
+			path := filepath.Join(t.TempDir(), "test.db")
+			first := handle(t, path, "&_pragma=journal_mode(WAL)")
+			if start == "UidGenerator" {
+				uidGenerator(t, first)
+			}
+			var group sync.WaitGroup
+			gun := make(chan struct{})
+			for range 8 {
+				d, _ := node(t, handle(t, path, ""))
+				group.Go(func() {
+					<-gun
+					if err := migrations.Up(context.Background(), d); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			close(gun)
+			group.Wait()
+			d, _ := node(t, handle(t, path, ""))
+			must(t, migrations.Check(t.Context(), d))
+		})
+	}
+}
+
+func TestADialectThatIsNotKnownIsRefused(t *testing.T) {
+	t.Parallel()
+
+	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})
+	must(t, err)
+	d, err := workernode.Open(db, time.Second)
+	must(t, err)
+	if err := migrations.Up(t.Context(), d); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Up: %v", err)
+	}
+}

@@ -1,0 +1,204 @@
+package uidplugin_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// inserted is the INSERT of invoices in a transaction of its own.
+func inserted(sql func(string) string, values string, args ...driver.Value) []step {
+	return []step{
+		begin,
+		{do: "exec", sql: sql(`INSERT INTO "invoices" ("id","total") VALUES ` + values), args: args, n: int64(len(args) / 2)},
+		commit,
+	}
+}
+
+func TestFirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
+	t.Parallel()
+
+	for _, d := range dialects {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+
+			db, mock := mocked(t, d.dial)
+			expect(mock, migrated(d.sql, 58)...)
+			use(t, db, uidplugin.WithClock(atNoon), onWeb1)
+
+			expect(mock, reserved(d.sql, 58, "invoices")...)
+			expect(mock, inserted(d.sql, "(?,?)", at(t, 58, 0), 1)...)
+			must(t, db.Create(&invoice{Total: 1}).Error)
+
+			expect(mock, inserted(d.sql, "(?,?)", at(t, 58, 1), 2)...)
+			must(t, db.Create(&invoice{Total: 2}).Error)
+		})
+	}
+}
+
+func TestCreateWithWorkerIDSendsNothingButGORMsInsert(t *testing.T) {
+	t.Parallel()
+
+	for _, d := range dialects {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+
+			db, mock := mocked(t, d.dial)
+			use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+			expect(mock, inserted(d.sql, "(?,?)", at(t, 7, 0), 1)...)
+			must(t, db.Create(&invoice{Total: 1}).Error)
+		})
+	}
+}
+
+func TestCreateOfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
+	t.Parallel()
+
+	for _, d := range dialects {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+
+			db, mock := mocked(t, d.dial)
+			use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+			expect(mock, inserted(d.sql, "(?,?),(?,?),(?,?)", at(t, 7, 0), 1, at(t, 7, 1), 2, at(t, 7, 2), 3)...)
+			rows := []invoice{{Total: 1}, {Total: 2}, {Total: 3}}
+			must(t, db.Create(&rows).Error)
+			if rows[0].ID != at(t, 7, 0) || rows[2].ID != at(t, 7, 2) {
+				t.Errorf("the rows are %v", rows)
+			}
+		})
+	}
+}
+
+// TestCreateWithoutTagSendsWhatGORMSends holds for models that have nothing to
+// do with ids, on the first create as well.
+func TestCreateWithoutTagSendsWhatGORMSends(t *testing.T) {
+	t.Parallel()
+
+	type note struct {
+		ID   int64
+		Text string
+	}
+	db, mock := mockedUse(t, 58)
+	expect(mock, begin,
+		step{do: "exec", sql: "INSERT INTO `notes` (`text`) VALUES (?)", args: []driver.Value{"a"}, n: 1}, commit)
+	must(t, db.Create(&note{Text: "a"}).Error)
+}
+
+func TestCreateOnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
+	t.Parallel()
+
+	type receipt struct {
+		ID    int64 `gorm:"primaryKey;uid"`
+		Total int
+	}
+	db, mock := mocked(t, dialects[0].dial)
+	use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+	expect(mock, begin,
+		step{do: "exec", sql: "INSERT INTO `receipts` (`total`,`id`) VALUES (?,?)", args: []driver.Value{1, at(t, 7, 0)}, n: 1}, commit)
+	row := receipt{Total: 1}
+	must(t, db.Create(&row).Error)
+	if row.ID != at(t, 7, 0) {
+		t.Errorf("the key is %d", row.ID)
+	}
+}
+
+// TestCreateFailsWhereTheWorkerIDStatementsFail breaks the database at each of
+// them: no transaction begins, the row stays as it was, and the next create works.
+func TestCreateFailsWhereTheWorkerIDStatementsFail(t *testing.T) {
+	t.Parallel()
+
+	sql := dialects[0].sql
+	for i := range 3 {
+		steps := reserved(sql, 58, "invoices")
+		t.Run(steps[i].name, func(t *testing.T) {
+			t.Parallel()
+
+			db, mock := mockedUse(t, 58)
+			steps[i].err = errBroken
+			expect(mock, steps[:i+1]...)
+			row := invoice{Total: 1}
+			err := db.Create(&row).Error
+			if !errors.Is(err, errBroken) {
+				t.Fatalf("db.Create: %v", err)
+			}
+			saysAll(t, err.Error(), "uidplugin: no worker id for invoices", steps[i].name)
+			if row.ID != 0 {
+				t.Errorf("the key is %d", row.ID)
+			}
+
+			// The worker id of the failed attempt is never used.
+			expect(mock, reserved(sql, 59, "invoices")...)
+			expect(mock, inserted(sql, "(?,?)", at(t, 59, 0), 1)...)
+			must(t, db.Create(&row).Error)
+		})
+	}
+}
+
+// TestCreateFailsWhereTheInsertFails: the worker id is kept, and the row keeps its
+// id for the next attempt.
+func TestCreateFailsWhereTheInsertFails(t *testing.T) {
+	t.Parallel()
+
+	sql := dialects[0].sql
+	for i, name := range []string{"begin", "insert", "commit"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			db, mock := mockedUse(t, 58)
+			expect(mock, reserved(sql, 58, "invoices")...)
+			steps := inserted(sql, "(?,?)", at(t, 58, 0), 1)
+			steps[i].err = errBroken
+			expect(mock, steps[:i+1]...)
+			if name == "insert" {
+				expect(mock, rollback)
+			}
+			row := invoice{Total: 1}
+			if err := db.Create(&row).Error; !errors.Is(err, errBroken) {
+				t.Fatalf("db.Create: %v", err)
+			}
+
+			expect(mock, inserted(sql, "(?,?)", at(t, 58, 0), 1)...)
+			must(t, db.Create(&row).Error)
+		})
+	}
+}
+
+func TestCreateWithACancelledContextInsertsNothing(t *testing.T) {
+	t.Parallel()
+
+	db, mock := mocked(t, dialects[0].dial)
+	use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := db.WithContext(ctx).Create(&invoice{Total: 1}).Error; !errors.Is(err, context.Canceled) {
+		t.Fatalf("db.Create: %v", err)
+	}
+	expect(mock, begin,
+		step{do: "exec", sql: "INSERT INTO `invoices` (`id`,`total`) VALUES (?,?)", args: []driver.Value{anyID{}, 2}, n: 1}, commit)
+	must(t, db.Create(&invoice{Total: 2}).Error)
+}
+
+// anyID is an argument that is a positive number.
+type anyID struct{}
+
+func (anyID) Match(v driver.Value) bool {
+	n, ok := v.(int64)
+	return ok && n > 0
+}
+
+func TestDryRunFillsTheKeyAndSendsNoInsert(t *testing.T) {
+	t.Parallel()
+
+	db, _ := mocked(t, dialects[0].dial)
+	use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+	row := invoice{Total: 1}
+	stmt := db.Session(&gorm.Session{DryRun: true, SkipDefaultTransaction: true}).Create(&row).Statement
+	if sql := stmt.SQL.String(); sql != "INSERT INTO `invoices` (`id`,`total`) VALUES (?,?)" || row.ID != at(t, 7, 0) {
+		t.Errorf("%s with the key %d", sql, row.ID)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package uidplugin_test
+
+const racing = false

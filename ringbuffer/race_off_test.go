@@ -1,0 +1,5 @@
+//go:build !race
+
+package ringbuffer_test
+
+const raceEnabled = false

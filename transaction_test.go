@@ -1,0 +1,172 @@
+package uidplugin_test
+
+import (
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// single limits the pool of db to one connection.
+func single(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+}
+
+// TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the limit of
+// an hour is not waited for, and the transaction stays in the hands of its owner.
+func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithTimeout(time.Hour))
+	migrate(t, db, &part{}, &ledger{})
+	single(t, db)
+	tx := db.Begin()
+	must(t, tx.Error)
+	defer tx.Rollback()
+	r := part{}
+	for range 2 {
+		err := tx.Create(&r).Error
+		if !errors.Is(err, uidplugin.ErrInTransaction) {
+			t.Fatalf("the error is %v", err)
+		}
+		saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
+	}
+	if r.ID != 0 {
+		t.Errorf("the key is %d", r.ID)
+	}
+	must(t, tx.Create(&ledger{ID: 1}).Error)
+	must(t, tx.Commit().Error)
+	if n := count(t, db, "ledgers"); n != 1 {
+		t.Errorf("%d rows of the rest of the transaction", n)
+	}
+
+	must(t, db.Create(&r).Error)
+	isOurs(t, db, "parts", r.ID)
+	must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&part{}).Error }))
+}
+
+func TestTheErrorInATransactionRollsItBack(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{}, &ledger{})
+	single(t, db)
+	err := db.Transaction(func(tx *gorm.DB) error {
+		return errors.Join(tx.Create(&ledger{ID: 1}).Error, tx.Create(&part{}).Error)
+	})
+	if !errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Fatalf("the error is %v", err)
+	}
+	if n := count(t, db, "ledgers"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func TestAPreparedTransactionIsATransaction(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	single(t, db)
+	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
+		return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&part{}).Error })
+	})
+	if !errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestWithModelsATransactionNeedsNoOtherConnection is the advice of that error.
+func TestWithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&customer{}))
+	migrate(t, db, &customer{}, &purchase{}, &item{}, &profile{}, &club{}, &label{})
+	single(t, db)
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return tx.Create(&customer{Purchases: []purchase{{Items: []*item{{}}}}}).Error
+	}))
+	links(t, db, "items", "purchase_id", "purchases", 1)
+}
+
+// TestARollbackDoesNotTakeTheWorkerIDBack, or two rows could get one id.
+func TestARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	tx := db.Begin()
+	r := part{}
+	must(t, tx.Create(&r).Error)
+	must(t, tx.Rollback().Error)
+	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
+	must(t, err)
+	if len(nodes) != 1 || nodes[0].WorkerID != 1 || nodes[0].Table != "parts" {
+		t.Errorf("worker nodes: %+v", nodes)
+	}
+	again := part{}
+	must(t, db.Create(&again).Error)
+	if again.ID <= r.ID {
+		t.Errorf("%d after %d", again.ID, r.ID)
+	}
+	if n := len(uidplugin.From(db).Stats().Tables); n != 1 {
+		t.Errorf("%d worker ids", n)
+	}
+}
+
+// TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo, and not only that time
+// ran out: what to do is in one of the errors only.
+func TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		db, mock := mockedUse(t, 58)
+		pool, err := db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(2)
+		expect(mock, begin, begin)
+		other, tx := db.Begin(), db.Begin()
+		must(t, other.Error)
+		must(t, tx.Error)
+		if err := tx.Create(&invoice{}).Error; !errors.Is(err, uidplugin.ErrInTransaction) {
+			t.Errorf("the error is %v", err)
+		}
+		expect(mock, rollback, rollback)
+		must(t, other.Rollback().Error)
+		must(t, tx.Rollback().Error)
+	})
+}
+
+// TestAnUpdateNeedsNoWorkerID unless it creates rows: what only reads and updates
+// takes none, and does not fail for want of one.
+func TestAnUpdateNeedsNoWorkerID(t *testing.T) {
+	t.Parallel()
+
+	db, mock := mockedUse(t, 58)
+	expect(mock, begin,
+		step{do: "exec", sql: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", args: []driver.Value{2, 5}, n: 1}, commit)
+	must(t, db.Model(&invoice{ID: 5}).Update("total", 2).Error)
+
+	expect(mock, begin, step{do: "exec", sql: "UPDATE `customers` SET `name`=? WHERE `id` = ?", args: []driver.Value{"a", 5}, n: 1}, commit)
+	must(t, db.Model(&customer{ID: 5}).Update("name", "a").Error)
+}
+
+// TestAnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
+func TestAnUpdateInATransactionWorksFromTheStart(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	must(t, db.Exec("INSERT INTO parts (id, name) VALUES (5, 'nail')").Error)
+	single(t, db)
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return tx.Model(&part{ID: 5}).Update("name", "screw").Error
+	}))
+}

@@ -1,0 +1,127 @@
+package uidplugin_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"gorm.io/gorm"
+)
+
+// A gate is a connection pool that lets no statement about worker ids pass while
+// it is shut.
+type gate struct {
+	gorm.ConnPool
+	deaf    bool // statements do not notice that their context ends
+	arrived chan struct{}
+	opened  chan struct{}
+	err     atomic.Pointer[error] // what statements fail with
+	passed  atomic.Int64
+}
+
+// gated puts a gate before the pool that plugins of db will use.
+func gated(db *gorm.DB) *gate {
+	g := &gate{ConnPool: db.Config.ConnPool, arrived: make(chan struct{}, 1000), opened: make(chan struct{})}
+	db.Config.ConnPool = g
+	return g
+}
+
+func (g *gate) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if strings.HasPrefix(query, "UPDATE `WORKER_REGISTRY`") {
+		g.passed.Add(1)
+		if err := g.err.Load(); err != nil {
+			return nil, *err
+		}
+		g.arrived <- struct{}{}
+		if g.deaf {
+			ctx = context.WithoutCancel(ctx)
+		}
+		select {
+		case <-g.opened:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if g.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return g.ConnPool.ExecContext(ctx, query, args...)
+}
+
+func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	g := gated(db)
+	use(t, db)
+	migrate(t, db, &part{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- db.WithContext(ctx).Create(&part{}).Error }()
+	<-g.arrived
+	cancel()
+	err := <-done
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	saysAll(t, err.Error(), "uidplugin: waiting for a worker id")
+
+	// What it waited for goes on, and serves the next.
+	go func() { done <- db.Create(&part{}).Error }()
+	close(g.opened)
+	must(t, <-done)
+	if g.passed.Load() != 1 || count(t, db, "parts") != 1 {
+		t.Errorf("%d worker ids, %d rows", g.passed.Load(), count(t, db, "parts"))
+	}
+}
+
+func TestAllWhoWaitForATableShareOneWorkerID(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	g := gated(db)
+	use(t, db)
+	migrate(t, db, &part{})
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			if err := db.Create(&part{}).Error; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-g.arrived
+	close(g.opened)
+	group.Wait()
+	if g.passed.Load() != 1 || count(t, db, "parts") != 16 || count(t, db, "WORKER_NODE") != 1 {
+		t.Errorf("%d worker ids, %d rows", g.passed.Load(), count(t, db, "parts"))
+	}
+}
+
+func TestAWorkerIDThatFailedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	g := gated(db)
+	use(t, db)
+	migrate(t, db, &part{})
+	broken := errBroken
+	g.err.Store(&broken)
+	r := part{}
+	for range 2 {
+		if err := db.Create(&r).Error; !errors.Is(err, errBroken) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if r.ID != 0 || count(t, db, "parts") != 0 {
+		t.Errorf("the row is %+v", r)
+	}
+	g.err.Store(nil)
+	close(g.opened)
+	must(t, db.Create(&r).Error)
+	isOurs(t, db, "parts", r.ID)
+}

@@ -1,0 +1,297 @@
+package workernode_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/utils/tests"
+)
+
+// mocked returns a handle on a mock with a dialect.
+func mocked(t *testing.T, dial func(gorm.ConnPool) gorm.Dialector) (*workernode.DB, sqlmock.Sqlmock) {
+	t.Helper()
+	pool, mock, err := sqlmock.New(sqlmock.QueryMatcherOption(sqlmock.QueryMatcherEqual))
+	must(t, err)
+	db, err := gorm.Open(dial(pool), &gorm.Config{Logger: logger.Discard})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := mock.ExpectationsWereMet(); err != nil {
+			t.Error(err)
+		}
+		mock.ExpectClose()
+		_ = pool.Close()
+	})
+	return open(t, db), mock
+}
+
+func onMySQL(pool gorm.ConnPool) gorm.Dialector {
+	return mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true})
+}
+
+func onPostgres(pool gorm.ConnPool) gorm.Dialector {
+	return postgres.New(postgres.Config{Conn: pool})
+}
+
+func TestStatementsAreTranslatedToTheDialect(t *testing.T) {
+	t.Parallel()
+
+	const query = `SELECT "ID", MAX("FLOOR_SECOND") FROM "WORKER_NODE" WHERE "ID" IN (?, ?) AND "NAME" = ?`
+	my, _ := mocked(t, onMySQL)
+	pg, _ := mocked(t, onPostgres)
+	lite := open(t, handle(t, filepath.Join(t.TempDir(), "test.db")))
+	for _, tt := range []struct {
+		db            *workernode.DB
+		dialect, want string
+	}{
+		{my, "mysql", "SELECT `ID`, MAX(`FLOOR_SECOND`) FROM `WORKER_NODE` WHERE `ID` IN (?, ?) AND `NAME` = ?"},
+		{pg, "postgres", `SELECT "ID", MAX("FLOOR_SECOND") FROM "WORKER_NODE" WHERE "ID" IN ($1, $2) AND "NAME" = $3`},
+		{lite, "sqlite", "SELECT `ID`, MAX(`FLOOR_SECOND`) FROM `WORKER_NODE` WHERE `ID` IN (?, ?) AND `NAME` = ?"},
+	} {
+		if got := tt.db.Translate(query); got != tt.want || tt.db.Dialect() != tt.dialect {
+			t.Errorf("%s: %s", tt.db.Dialect(), got)
+		}
+	}
+	if got := pg.Translate(strings.Repeat("(?, ?)", 6)); got != "($1, $2)($3, $4)($5, $6)($7, $8)($9, $10)($11, $12)" {
+		t.Error(got)
+	}
+}
+
+// state is an error of PostgreSQL's driver, code one of SQLite's.
+type state string
+
+func (s state) Error() string    { return "ERROR (SQLSTATE " + string(s) + ")" }
+func (s state) SQLState() string { return string(s) }
+
+type code int
+
+func (c code) Error() string { return fmt.Sprint("constraint failed: ", int(c)) }
+func (c code) Code() int     { return int(c) }
+
+func TestPassingErrorsAreToldFromLastingOnes(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{state("40001"), true}, // serialization failure
+		{state("40P01"), true}, // deadlock
+		{state("55P03"), true}, // lock not available
+		{state("23505"), false},
+		{state("42501"), false}, // no right to
+		{code(5), true},         // busy
+		{code(5 | 2<<8), true},  // busy, snapshot
+		{code(6), true},         // locked
+		{code(6 | 1<<8), true},  // locked, shared cache
+		{code(19), false},       // constraint
+		{code(8), false},        // read-only
+		{errors.New("Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction"), true},
+		{errors.New("Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction"), true},
+		{errors.New("Error 1180 (HY000): Got error 149 during COMMIT"), true},
+		{errors.New("Error 3101 (40000): Plugin instructed the server to rollback the current transaction"), true},
+		{errors.New("Error 1062 (23000): Duplicate entry '1205' for key 'PRIMARY'"), false},
+		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option"), false},
+		{errors.New("Error 12050 (HY000): no such error"), false},
+		{errors.New("database is locked (5) (SQLITE_BUSY)"), true},
+		{errors.New("database table is locked"), true},
+		{context.DeadlineExceeded, false},
+		{errors.New("no such table: WORKER_NODE"), false},
+		{nil, false},
+	} {
+		if got := workernode.Passing(tt.err); got != tt.want {
+			t.Errorf("%v: %v", tt.err, got)
+		}
+		if tt.err != nil && workernode.Passing(fmt.Errorf("workernode: %w", tt.err)) != tt.want {
+			t.Errorf("%v: otherwise when wrapped", tt.err)
+		}
+	}
+}
+
+// errorOfPostgres has the one field that GORM's dialector looks at.
+type errorOfPostgres struct{ Code string }
+
+func (e errorOfPostgres) Error() string { return e.Code }
+
+func TestDuplicateKeysAreToldFromOtherErrors(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	foreign(t, db, 5)
+	again := db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE") VALUES (5, '', '', 1, '2024-02-29')`).Error
+	null := db.Exec(`INSERT INTO "WORKER_NODE" ("ID") VALUES (6)`).Error
+	if again == nil || null == nil {
+		t.Fatal(again, null)
+	}
+	lite := open(t, db)
+	pg, _ := mocked(t, onPostgres)
+	dummy, err := gorm.Open(tests.DummyDialector{TranslatedErr: gorm.ErrDuplicatedKey}, &gorm.Config{ConnPool: &pool{}})
+	must(t, err)
+	for _, tt := range []struct {
+		db   *workernode.DB
+		err  error
+		want bool
+	}{
+		{lite, again, true},
+		{lite, null, false},
+		{lite, context.Canceled, false},
+		{pg, errorOfPostgres{"23505"}, true},
+		{pg, errorOfPostgres{"23502"}, false},
+		{open(t, dummy), errors.New("any"), true},
+	} {
+		if got := tt.db.Duplicate(tt.err); got != tt.want {
+			t.Errorf("%s: %v: %v", tt.db.Dialect(), tt.err, got)
+		}
+	}
+}
+
+func TestOpenNeedsAPoolThatLasts(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, filepath.Join(t.TempDir(), "test.db"))
+	tx := db.Begin()
+	defer tx.Rollback()
+	if _, err := workernode.Open(tx, time.Second); err == nil {
+		t.Error("a transaction was accepted")
+	} else {
+		saysAll(t, err.Error(), "workernode: ", "transaction", "gorm.Open")
+	}
+	none, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{})
+	must(t, err)
+	if _, err := workernode.Open(none, time.Second); err == nil {
+		t.Error("no pool was accepted")
+	} else {
+		saysAll(t, err.Error(), "workernode: ", "no connection pool")
+	}
+	if _, ok := open(t, db).Stats(); !ok {
+		t.Error("no statistics of a pool")
+	}
+}
+
+// hanging is a pool on which each statement lasts until its context ends.
+type hanging struct{ gorm.ConnPool }
+
+func (hanging) ExecContext(ctx context.Context, _ string, _ ...any) (sql.Result, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hanging) QueryContext(ctx context.Context, _ string, _ ...any) (*sql.Rows, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestEachStatementHasItsLimit(t *testing.T) {
+	t.Parallel()
+
+	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: hanging{}, Logger: logger.Discard})
+	must(t, err)
+	d, err := workernode.Open(db, time.Millisecond)
+	must(t, err)
+	ctx := t.Context()
+	_, exec := d.Exec(ctx, "UPDATE")
+	_, columns := d.Columns(ctx, "WORKER_NODE")
+	for name, err := range map[string]error{
+		"Exec": exec, "Columns": columns, "ExecRaw": d.ExecRaw(ctx, "CREATE"),
+		"Query": d.Query(ctx, func(*sql.Rows) error { return nil }, "SELECT"),
+	} {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// journal keeps what GORM's logger is told.
+type journal struct {
+	logger.Interface
+	mu   sync.Mutex
+	list []string
+}
+
+func (j *journal) Trace(_ context.Context, _ time.Time, fc func() (string, int64), err error) {
+	sql, n := fc()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.list = append(j.list, fmt.Sprintf("%s [%d %v]", sql, n, err != nil))
+}
+
+// TestStatementsAreInGORMsLog with their values, and whether there is a table is
+// not.
+func TestStatementsAreInGORMsLog(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	j := &journal{Interface: logger.Discard}
+	db.Logger = j
+	d := open(t, db)
+	_, err := d.Columns(t.Context(), "NO_SUCH")
+	if err == nil {
+		t.Error("the columns of no table")
+	}
+	got, err := d.Columns(t.Context(), "WORKER_REGISTRY")
+	must(t, err)
+	if !slices.Equal(got, []string{"NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND"}) {
+		t.Errorf("columns %q", got)
+	}
+	_, err = d.Exec(t.Context(), `INSERT INTO "WORKER_REGISTRY" ("NAME", "LAYOUT", "NEXT_ID") VALUES (?, ?, ?)`, "a", "b", 7)
+	must(t, err)
+	must(t, d.Query(t.Context(), func(*sql.Rows) error { return nil }, `SELECT "NAME" FROM "WORKER_REGISTRY" WHERE "NEXT_ID" = ?`, 7))
+	if err := d.ExecRaw(t.Context(), "nonsense"); err == nil {
+		t.Error("nonsense was run")
+	}
+	want := []string{
+		"INSERT INTO `WORKER_REGISTRY` (`NAME`, `LAYOUT`, `NEXT_ID`) VALUES (\"a\", \"b\", 7) [1 false]",
+		"SELECT `NAME` FROM `WORKER_REGISTRY` WHERE `NEXT_ID` = 7 [1 false]",
+		"nonsense [0 true]",
+	}
+	if !slices.Equal(j.list, want) {
+		t.Errorf("the log is %q", j.list)
+	}
+}
+
+func TestQueryEndsAtTheFirstErrorOfItsReader(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	for id := range int64(3) {
+		foreign(t, db, id+1)
+	}
+	calls, stop := 0, errors.New("stop")
+	err := open(t, db).Query(t.Context(), func(*sql.Rows) error { calls++; return stop }, `SELECT "ID" FROM "WORKER_NODE"`)
+	if !errors.Is(err, stop) || calls != 1 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
+// TestColumnsAreThoseThatTheTableHasNow, whatever a connection remembers of it:
+// SQLite's driver tells names before SQLite looks whether they still hold.
+func TestColumnsAreThoseThatTheTableHasNow(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "test.db")
+	first, second := handle(t, path), handle(t, path)
+	run(t, first, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER)`)
+	columns := func() []string {
+		names, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
+		must(t, err)
+		return names
+	}
+	columns()
+	run(t, second, `ALTER TABLE "WORKER_NODE" ADD COLUMN "FENCE" BIGINT`)
+	if names := columns(); !slices.Equal(names, []string{"ID", "FENCE"}) {
+		t.Errorf("columns %q", names)
+	}
+}

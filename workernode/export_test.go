@@ -1,0 +1,24 @@
+package workernode
+
+import "io/fs"
+
+var (
+	Fit     = fit
+	Passing = passing
+)
+
+const InsertChunk, LookupChunk, MaxTries = insertChunk, lookupChunk, maxTries
+
+// Detect is DetectHost on a file system and an environment of one's own.
+func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, getenv) }
+
+func (d *DB) Translate(query string) string { return d.translate(query) }
+
+func (d *DB) Duplicate(err error) bool { return d.duplicate(err) }
+
+// ScanDate reads a LAUNCH_DATE.
+func ScanDate(v any) (text string, err error) {
+	var d date
+	err = d.Scan(v)
+	return d.Format("2006-01-02 15:04:05 MST"), err
+}
