@@ -18,8 +18,9 @@ import (
 //     before GORM opens its transaction. Before("gorm:begin_transaction") would
 //     come last when the application set SkipDefaultTransaction.
 //   - refill comes after the hooks, which may have zeroed the key.
-//   - swap comes right before the INSERT and restore right after it: what lies
-//     between them sees a schema whose key has no default.
+//   - beforeInsert comes right before the INSERT and afterInsert right after it,
+//     before the associations that need the key: they keep GORM from overwriting
+//     the keys of maps, and put keys right after a conflict.
 //   - prepare gets worker ids before an UPDATE, because that can create
 //     associated rows inside its transaction.
 func (c *core) register(db *gorm.DB) error {
@@ -27,8 +28,8 @@ func (c *core) register(db *gorm.DB) error {
 	return errors.Join(
 		create.Before("*").Register("uidplugin:fill", c.fill),
 		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
-		create.Before("gorm:create").Register("uidplugin:swap_schema", c.swapSchema),
-		create.Before("gorm:save_after_associations").Register("uidplugin:restore_schema", c.restoreSchema),
+		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
+		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
 		update.Before("*").Register("uidplugin:prepare", c.prepare),
 	)
 }
@@ -52,8 +53,9 @@ func (c *core) fill(db *gorm.DB) {
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
 		fields = selected(stmt, fields)
 	}
+	noted := track(db)
 	for _, f := range fields {
-		if err := f.fill(db, p.schema, why); err != nil {
+		if err := f.fill(db, p.schema, noted, why); err != nil {
 			_ = db.AddError(err)
 			return
 		}
@@ -86,26 +88,16 @@ func (c *core) refill(db *gorm.DB) {
 	}
 }
 
-// originalSchema is the key under which swapSchema leaves the schema.
+// originalSchema is where withoutDefault leaves the schema.
 const originalSchema = "uidplugin:schema"
 
-// swapSchema keeps GORM from overwriting the keys of maps; see withoutDefault.
-func (c *core) swapSchema(db *gorm.DB) {
-	if db.Error != nil || db.Statement.Schema == nil || !isMap(db.Statement.Dest) {
-		return
-	}
-	if p := c.plan(db.Statement.Schema); p.mapSchema != nil {
+// withoutDefault keeps GORM from reading the key back in this statement, and from
+// overwriting it; see the function of this name. afterInsert puts the schema
+// back.
+func (p *plan) withoutDefault(db *gorm.DB) {
+	if p.mapSchema != nil && db.Statement.Schema == p.schema {
 		db.InstanceSet(originalSchema, db.Statement.Schema)
 		db.Statement.Schema = p.mapSchema
-	}
-}
-
-func (c *core) restoreSchema(db *gorm.DB) {
-	if !isMap(db.Statement.Dest) {
-		return
-	}
-	if s, ok := db.InstanceGet(originalSchema); ok {
-		db.Statement.Schema = s.(*schema.Schema)
 	}
 }
 
@@ -138,9 +130,9 @@ func selected(stmt *gorm.Statement, fields []*field) []*field {
 	return kept
 }
 
-// fill sets the field in all rows of a statement where it is zero. why is the
-// error if it is and the source has no generator.
-func (f *field) fill(db *gorm.DB, s *schema.Schema, why error) error {
+// fill sets the field in all rows of a statement where it is zero, and notes the
+// ids. why is the error if it is zero and the source has no generator.
+func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
@@ -159,6 +151,7 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, why error) error {
 		if err != nil {
 			return err
 		}
+		noted.note(f, id)
 		return f.put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
@@ -166,18 +159,18 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, why error) error {
 			element = element.Elem()
 		}
 		if element == s.ModelType {
-			return f.fillSlice(stmt.Context, rows, why)
+			return f.fillSlice(stmt.Context, rows, noted, why)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
-				if err := f.fillMap(stmt.Context, m, why); err != nil {
+				if err := f.fillMap(stmt.Context, m, noted, why); err != nil {
 					return err
 				}
 			}
 		}
 	case reflect.Map:
 		if m, ok := rows.Interface().(map[string]any); ok {
-			return f.fillMap(stmt.Context, m, why)
+			return f.fillMap(stmt.Context, m, noted, why)
 		}
 	}
 	return nil
@@ -191,7 +184,7 @@ var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 // fillSlice sets the field in the elements of a slice or array where it is zero.
 // Ids are reserved for as many rows as there are still to come, so rows that have
 // an id leave a few ids unused.
-func (f *field) fillSlice(ctx context.Context, rows reflect.Value, why error) error {
+func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *generated, why error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)
 	var ids []int64
@@ -220,6 +213,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, why error) er
 		if err := f.put(ctx, place, ids[0]); err != nil {
 			return err
 		}
+		noted.note(f, ids[0])
 		ids = ids[1:]
 	}
 	return nil
@@ -227,26 +221,20 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, why error) er
 
 // fillMap sets the field in a map where it is missing or zero. A map may name it
 // by its column or by its field.
-func (f *field) fillMap(ctx context.Context, m map[string]any, why error) error {
+func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated, why error) error {
 	if m == nil {
 		return nil
 	}
-	key := f.DBName
-	v, ok := m[key]
-	if !ok {
-		if v, ok = m[f.Name]; ok {
-			key = f.Name
-		}
-	}
-	if ok && v != nil && !reflect.ValueOf(v).IsZero() {
+	r := row{m: m}
+	if _, zero := r.value(ctx, f.Field); !zero {
 		return nil
 	}
 	id, err := f.source.next(ctx, why)
 	if err != nil {
 		return err
 	}
-	m[key] = f.value(id)
-	return nil
+	noted.note(f, id)
+	return r.set(ctx, f, id)
 }
 
 func (f *field) errByValue() error {

@@ -79,7 +79,7 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 		return nil, fmt.Errorf("%w %s.%s of type %v %s; ids need 64 bits: make it an int64, uint64, string or uidplugin.ID",
 			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...))
 	}
-	digits := len(strconv.FormatInt(largest, 10))
+	length := len(strconv.FormatInt(largest, 10))
 	size, text := f.Size, f.GORMDataType == schema.String || f.IndirectFieldType.Kind() == reflect.String
 	if m := charColumn.FindStringSubmatch(string(f.DataType)); m != nil {
 		size, _ = strconv.Atoi(m[1])
@@ -90,10 +90,12 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 		return refuse("has a serializer, behind which an id is no longer a number")
 	case f.GORMDataType == schema.Float, f.IndirectFieldType.Kind() == reflect.Float32, f.IndirectFieldType.Kind() == reflect.Float64:
 		return refuse("is a float, which loses digits")
+	case f.GORMDataType == schema.Bytes:
+		return refuse("is kept as bytes")
 	case !text && size > 0 && size < 64:
 		return refuse("has %d bits", size)
-	case text && size > 0 && size < digits:
-		return refuse("has %d characters, an id has up to %d", size, digits)
+	case text && size > 0 && size < length:
+		return refuse("has %d characters, an id has up to %d", size, length)
 	case narrow(f.DataType, dialect):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
@@ -173,7 +175,7 @@ func direct(f *schema.Field) bool {
 
 // probe sets f in a fresh struct to id and returns the digits that the database
 // would get.
-func (f *field) probe(id int64) (digits string, err error) {
+func (f *field) probe(id int64) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // what a type's Scan does to us
 			err = fmt.Errorf("%v", r)
@@ -190,14 +192,11 @@ func (f *field) probe(id int64) (digits string, err error) {
 		return "", fmt.Errorf("it stays zero")
 	}
 	if valuer, ok := v.(driver.Valuer); ok {
-		if v, err = valuer.Value(); err != nil {
+		if _, err := valuer.Value(); err != nil {
 			return "", err
 		}
 	}
-	if rv := reflect.Indirect(reflect.ValueOf(v)); rv.IsValid() {
-		v = rv.Interface()
-	}
-	return fmt.Sprint(v), nil
+	return digits(v), nil
 }
 
 // look tells whether the field is zero in row, a struct of the model. place is
@@ -250,18 +249,4 @@ func (f *field) value(id int64) any {
 		return uint64(id)
 	}
 	return id
-}
-
-// id returns what the field is set to in row; 0 if that is no id.
-func (f *field) id(ctx context.Context, row reflect.Value) int64 {
-	v, _ := f.ValueOf(ctx, row)
-	if valuer, ok := v.(driver.Valuer); ok {
-		v, _ = valuer.Value()
-	}
-	rv := reflect.Indirect(reflect.ValueOf(v))
-	if !rv.IsValid() {
-		return 0
-	}
-	n, _ := strconv.ParseInt(fmt.Sprint(rv.Interface()), 10, 64)
-	return n
 }

@@ -252,10 +252,10 @@ func (p *Plugin) load(ctx context.Context, plan *plan, ids []int64, found map[in
 		if err := db.Where(clause.Or(where...)).Find(rows.Interface()).Error; err != nil {
 			return fmt.Errorf("uidplugin: find in %s: %w", plan.schema.Table, err)
 		}
-		for _, row := range rows.Elem().Seq2() {
+		for _, loaded := range rows.Elem().Seq2() {
 			for _, f := range plan.fields {
-				if id := f.id(ctx, row.Elem()); id != 0 && slices.Contains(chunk, id) {
-					found[id] = row.Interface()
+				if id := (row{v: loaded.Elem()}).id(ctx, f); id != 0 && slices.Contains(chunk, id) {
+					found[id] = loaded.Interface()
 				}
 			}
 		}

@@ -119,7 +119,7 @@ func unregistered(t *testing.T, db *gorm.DB) {
 		t.Errorf("registered: %v", db.Plugins)
 	}
 	create := db.Callback().Create()
-	for _, name := range []string{"uidplugin:fill", "uidplugin:refill", "uidplugin:swap_schema", "uidplugin:restore_schema"} {
+	for _, name := range []string{"uidplugin:fill", "uidplugin:refill", "uidplugin:before_insert", "uidplugin:after_insert"} {
 		if create.Get(name) != nil {
 			t.Errorf("the callback %s is there", name)
 		}

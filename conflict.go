@@ -1,0 +1,396 @@
+package uidplugin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// An INSERT ... ON CONFLICT may find that the row is there already, under another
+// key. Then the id that was made for it is in no row, and the struct must not keep
+// it: it gets the id of the row that is there, or zero where the database does not
+// tell. GORM's own association saves are such statements.
+//
+// How to learn what happened depends on the dialect, on what GORM itself reads
+// back, and on the number of rows; see howToLearn. A statement without a conflict
+// costs no round trip more, except where RETURNING cannot be matched to rows: an
+// update part with a WHERE, or maps.
+
+// howToLearn is how to learn whether rows had conflicts.
+type howToLearn int
+
+const (
+	// GORM sets what RETURNING reads back: of each row, or nothing of a single one
+	// that was left alone.
+	fromReturning howToLearn = iota
+	// MySQL's LAST_INSERT_ID(expr) in the update part: what the statement reports
+	// as last insert id tells whether there was a conflict, and for a single row
+	// with which.
+	fromLastInsert
+	// Fewer rows were changed than sent.
+	fromCount
+	// One SELECT by primary key, on the connection of the statement.
+	fromSelect
+)
+
+// generated is what fill has set in one statement that has an ON CONFLICT.
+type generated struct {
+	fields []*field
+	ids    [][]int64 // of each field, in ascending order
+	how    howToLearn
+}
+
+// generatedKey is where fill leaves *generated for the callbacks around the
+// INSERT.
+const generatedKey = "uidplugin:generated"
+
+const onConflict = "ON CONFLICT"
+
+// track returns what fill is to note ids in; nil if the statement has no ON
+// CONFLICT, as most have not.
+func track(db *gorm.DB) *generated {
+	if !hasConflict(db.Statement) {
+		return nil
+	}
+	if g, ok := db.InstanceGet(generatedKey); ok {
+		return g.(*generated)
+	}
+	g := &generated{}
+	db.InstanceSet(generatedKey, g)
+	return g
+}
+
+func hasConflict(stmt *gorm.Statement) bool {
+	if len(stmt.Clauses) == 0 {
+		return false
+	}
+	_, ok := stmt.Clauses[onConflict]
+	return ok
+}
+
+// note remembers that f was set to id somewhere; g may be nil.
+func (g *generated) note(f *field, id int64) {
+	if g == nil {
+		return
+	}
+	i := slices.Index(g.fields, f)
+	if i < 0 {
+		i = len(g.fields)
+		g.fields, g.ids = append(g.fields, f), append(g.ids, nil)
+	}
+	g.ids[i] = append(g.ids[i], id)
+}
+
+// has tells whether f was set to id.
+func (g *generated) has(f *field, id int64) bool {
+	i := slices.Index(g.fields, f)
+	if i < 0 || id == 0 {
+		return false
+	}
+	_, ok := slices.BinarySearch(g.ids[i], id)
+	return ok
+}
+
+// beforeInsert decides how to learn of conflicts and changes the statement for it.
+// It runs right before the INSERT.
+func (c *core) beforeInsert(db *gorm.DB) {
+	stmt := db.Statement
+	if db.Error != nil || stmt.Schema == nil {
+		return
+	}
+	isMap := isMap(stmt.Dest)
+	if !isMap && !hasConflict(stmt) {
+		return
+	}
+	p := c.plan(stmt.Schema)
+	if isMap {
+		p.withoutDefault(db)
+	}
+	v, ok := db.InstanceGet(generatedKey)
+	if !ok || len(v.(*generated).fields) == 0 {
+		return
+	}
+	g := v.(*generated)
+	conflict, ok := stmt.Clauses[onConflict].Expression.(clause.OnConflict)
+	if !ok {
+		g.how = fromSelect // of a kind that is not GORM's
+		return
+	}
+	single := stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
+	// What RETURNING reads back, GORM assigns in the order of rows: right only if
+	// each row comes back.
+	matches := !isMap && (single || !conflict.DoNothing && len(conflict.Where.Exprs) == 0)
+	if !matches {
+		p.withoutDefault(db)
+	}
+	switch {
+	case matches && returns(stmt):
+		g.addReturning(stmt)
+	case returns(stmt):
+		g.how = fromSelect
+	case db.Dialector.Name() == "mysql":
+		g.how = fromLastInsert
+		g.addLastInsert(stmt, conflict, single)
+	case conflict.DoNothing:
+		g.how = fromCount
+	case matches && slices.Contains(stmt.BuildClauses, "RETURNING"):
+		g.addReturning(stmt)
+	default:
+		g.how = fromSelect
+	}
+}
+
+// returns tells whether GORM will build a RETURNING.
+func returns(stmt *gorm.Statement) bool {
+	if !slices.Contains(stmt.BuildClauses, "RETURNING") {
+		return false
+	}
+	if _, ok := stmt.Clauses["RETURNING"]; ok {
+		return true
+	}
+	return slices.ContainsFunc(stmt.Schema.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return f.Readable })
+}
+
+// addReturning has the fields come back, beside what GORM reads back anyway.
+func (g *generated) addReturning(stmt *gorm.Statement) {
+	g.how = fromReturning
+	var names []string
+	if c, ok := stmt.Clauses["RETURNING"]; ok {
+		r, ok := c.Expression.(clause.Returning)
+		if !ok || len(r.Columns) == 0 {
+			return // all columns, or the application's own
+		}
+		for _, column := range r.Columns {
+			names = append(names, column.Name)
+		}
+	} else {
+		for _, f := range stmt.Schema.FieldsWithDefaultDBValue {
+			if f.Readable {
+				names = append(names, f.DBName)
+			}
+		}
+	}
+	for _, f := range g.fields {
+		names = append(names, f.DBName)
+	}
+	var returning clause.Returning
+	for i, name := range names {
+		if !slices.Contains(names[:i], name) {
+			returning.Columns = append(returning.Columns, clause.Column{Name: name})
+		}
+	}
+	delete(stmt.Clauses, "RETURNING") // it would be merged with
+	stmt.AddClause(returning)
+}
+
+// noID is what LAST_INSERT_ID says of a conflict with a row whose key it cannot
+// tell. No id that a statement has made is so small.
+const noID = 1
+
+// addLastInsert puts LAST_INSERT_ID(expr) into the update part, in an assignment
+// that leaves a key as it is. For a single row expr is the key, if that can be a
+// number; a key that is text is only read, for an assignment would make a number
+// of it.
+func (g *generated) addLastInsert(stmt *gorm.Statement, conflict clause.OnConflict, single bool) {
+	key := stmt.Schema.PrioritizedPrimaryField
+	if key == nil && len(stmt.Schema.PrimaryFields) > 0 {
+		key = stmt.Schema.PrimaryFields[0]
+	}
+	if key == nil {
+		key = g.fields[0].Field
+	}
+	column := clause.Column{Name: key.DBName}
+	value := clause.Expr{SQL: fmt.Sprintf("IF(LAST_INSERT_ID(%d),?,?)", noID), Vars: []any{column, column}}
+	if f := g.key(stmt.Schema); f != nil && single {
+		value = clause.Expr{SQL: "LAST_INSERT_ID(?)", Vars: []any{column}}
+		if !f.direct {
+			value = clause.Expr{SQL: fmt.Sprintf("IF(LAST_INSERT_ID(IF(? REGEXP '^[0-9]{1,19}$',?,%d)),?,?)", noID),
+				Vars: []any{column, column, column, column}}
+		}
+	}
+	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), clause.Assignment{Column: column, Value: value})
+	conflict.DoNothing = false
+	stmt.AddClause(conflict)
+	if stmt.Result == nil {
+		stmt.Result = gorm.WithResult()
+	}
+}
+
+// key returns the field of g that is the only key of the model, if one is.
+func (g *generated) key(s *schema.Schema) *field {
+	for _, f := range g.fields {
+		if len(s.PrimaryFields) == 1 && f.DBName == s.PrimaryFields[0].DBName {
+			return f
+		}
+	}
+	return nil
+}
+
+// afterInsert puts right what the conflicts made wrong. It runs right after the
+// INSERT, before associations get the keys.
+func (c *core) afterInsert(db *gorm.DB) {
+	stmt := db.Statement
+	if !isMap(stmt.Dest) && !hasConflict(stmt) {
+		return // what follows costs allocations
+	}
+	if s, ok := db.InstanceGet(originalSchema); ok {
+		stmt.Schema = s.(*schema.Schema)
+	}
+	v, ok := db.InstanceGet(generatedKey)
+	if !ok || db.Error != nil || db.DryRun || stmt.Schema == nil {
+		return
+	}
+	g := v.(*generated)
+	if len(g.fields) == 0 {
+		return
+	}
+	if err := g.learn(db, c.plan(stmt.Schema)); err != nil {
+		_ = db.AddError(fmt.Errorf("uidplugin: read back the ids of %s after a conflict: %w", stmt.Table, err))
+	}
+}
+
+func (g *generated) learn(db *gorm.DB, p *plan) error {
+	stmt := db.Statement
+	rows := rowsOf(stmt.ReflectValue, p)
+	switch g.how {
+	case fromReturning:
+		if db.RowsAffected == 0 && len(rows) == 1 {
+			return g.forget(stmt.Context, rows[0])
+		}
+		return nil
+	case fromLastInsert:
+		if stmt.Result == nil || stmt.Result.Result == nil {
+			return nil // nothing was sent
+		}
+		id, err := stmt.Result.Result.LastInsertId()
+		if err != nil || id == 0 || slices.ContainsFunc(g.fields, func(f *field) bool { return g.has(f, id) }) {
+			return err // no conflict: nothing, or on an AUTO_INCREMENT column the last id that was sent
+		}
+		if key := g.key(stmt.Schema); key != nil && len(rows) == 1 && id != noID {
+			if err := rows[0].set(stmt.Context, key, id); err != nil || len(g.fields) == 1 {
+				return err
+			}
+		}
+	case fromCount:
+		if db.RowsAffected == int64(len(rows)) {
+			return nil
+		}
+		if len(rows) == 1 {
+			return g.forget(stmt.Context, rows[0])
+		}
+	}
+	return g.ask(db, rows)
+}
+
+// forget zeroes what was set in a row.
+func (g *generated) forget(ctx context.Context, r row) error {
+	for _, f := range g.fields {
+		if g.has(f, r.id(ctx, f)) {
+			if err := r.set(ctx, f, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ask reads which of the rows are there, by their primary keys, and what the
+// fields are in them; rows that are not there are forgotten.
+func (g *generated) ask(db *gorm.DB, rows []row) error {
+	identity := g.identity(db.Statement.Schema)
+	for chunk := range slices.Chunk(rows, findChunk) {
+		there, err := g.query(db, identity, chunk)
+		if err != nil {
+			return err
+		}
+		for _, r := range chunk {
+			values, ok := there[r.text(db.Statement.Context, identity)]
+			if !ok {
+				if err := g.forget(db.Statement.Context, r); err != nil {
+					return err
+				}
+				continue
+			}
+			for i, f := range g.fields {
+				if values[i] != r.id(db.Statement.Context, f) && g.has(f, r.id(db.Statement.Context, f)) {
+					if err := r.set(db.Statement.Context, f, values[i]); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// identity returns the fields that tell rows apart: a primary key that is an id
+// of ours does so alone, whatever else is in a composite key.
+func (g *generated) identity(s *schema.Schema) []*schema.Field {
+	for _, f := range g.fields {
+		if f.PrimaryKey {
+			return []*schema.Field{f.Field}
+		}
+	}
+	return s.PrimaryFields
+}
+
+// query returns the fields of those rows that are there, by their identity.
+func (g *generated) query(db *gorm.DB, identity []*schema.Field, rows []row) (there map[string][]int64, err error) {
+	stmt := db.Statement
+	if len(stmt.Schema.PrimaryFields) == 0 {
+		return nil, nil // nobody can know
+	}
+	var where clause.Where
+	for _, key := range stmt.Schema.PrimaryFields { // all of them, for the index
+		in := clause.IN{Column: clause.Column{Name: key.DBName}}
+		for _, r := range rows {
+			v, _ := r.value(stmt.Context, key)
+			in.Values = append(in.Values, v)
+		}
+		where.Exprs = append(where.Exprs, in)
+	}
+	var columns []clause.Column
+	for _, f := range identity {
+		columns = append(columns, clause.Column{Name: f.DBName})
+	}
+	for _, f := range g.fields {
+		columns = append(columns, clause.Column{Name: f.DBName})
+	}
+	ask := &gorm.Statement{DB: db, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: stmt.Schema, Clauses: map[string]clause.Clause{}}
+	ask.AddClause(clause.Select{Columns: columns})
+	ask.AddClause(clause.From{})
+	ask.AddClause(where)
+	ask.Build("SELECT", "FROM", "WHERE")
+	found, err := stmt.ConnPool.QueryContext(stmt.Context, ask.SQL.String(), ask.Vars...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	there = map[string][]int64{}
+	text, scan := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range text {
+		scan[i] = &text[i]
+	}
+	for found.Next() {
+		if err := found.Scan(scan...); err != nil {
+			return nil, err
+		}
+		key, values := "", make([]int64, len(g.fields))
+		for i, t := range text {
+			if i < len(identity) {
+				key += t.String + "\x00"
+			} else {
+				values[i-len(identity)] = parseDigits(t.String)
+			}
+		}
+		there[key] = values
+	}
+	return there, found.Err()
+}

@@ -1,0 +1,115 @@
+package uidplugin
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"gorm.io/gorm/schema"
+)
+
+// A row is what a create sends for one row: a struct of the model, or a map.
+type row struct {
+	v reflect.Value // the struct; not valid for a map
+	m map[string]any
+}
+
+// rowsOf returns the rows of a statement. Elements that are no rows of the model,
+// such as nil pointers, are left out.
+func rowsOf(dest reflect.Value, p *plan) (rows []row) {
+	add := func(v reflect.Value) {
+		for v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if !v.IsValid() {
+			return
+		}
+		if v.Type() == p.schema.ModelType {
+			rows = append(rows, row{v: v})
+		} else if m, ok := v.Interface().(map[string]any); ok && m != nil {
+			rows = append(rows, row{m: m})
+		}
+	}
+	switch dest.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range dest.Len() {
+			add(dest.Index(i))
+		}
+	default:
+		add(dest)
+	}
+	return rows
+}
+
+// value returns what a row has in a field.
+func (r row) value(ctx context.Context, f *schema.Field) (v any, zero bool) {
+	if r.m == nil {
+		return f.ValueOf(ctx, r.v)
+	}
+	v, ok := r.m[mapKey(r.m, f)]
+	return v, !ok || v == nil || reflect.ValueOf(v).IsZero()
+}
+
+// id returns what a row has in a uid field; 0 if that is no id.
+func (r row) id(ctx context.Context, f *field) int64 {
+	v, _ := r.value(ctx, f.Field)
+	return parseDigits(digits(v))
+}
+
+// set sets a uid field of a row. In a map 0 means that there is none.
+func (r row) set(ctx context.Context, f *field, id int64) error {
+	switch {
+	case r.m != nil && id == 0:
+		delete(r.m, mapKey(r.m, f.Field))
+		return nil
+	case r.m != nil:
+		r.m[mapKey(r.m, f.Field)] = f.value(id)
+		return nil
+	case id == 0:
+		return f.Set(ctx, r.v, nil)
+	}
+	place, _ := f.look(ctx, r.v)
+	return f.put(ctx, place, id)
+}
+
+// text returns what a row has in some fields as text, in the form of
+// generated.query.
+func (r row) text(ctx context.Context, fields []*schema.Field) (text string) {
+	for _, f := range fields {
+		v, _ := r.value(ctx, f)
+		text += digits(v) + "\x00"
+	}
+	return text
+}
+
+// mapKey returns the key under which a map has a field: its column or its name.
+func mapKey(m map[string]any, f *schema.Field) string {
+	if _, ok := m[f.DBName]; !ok {
+		if _, ok := m[f.Name]; ok {
+			return f.Name
+		}
+	}
+	return f.DBName
+}
+
+// digits writes a value as the database gets it.
+func digits(v any) string {
+	if valuer, ok := v.(driver.Valuer); ok {
+		v, _ = valuer.Value()
+	}
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	if rv := reflect.Indirect(reflect.ValueOf(v)); rv.IsValid() {
+		return fmt.Sprint(rv.Interface())
+	}
+	return ""
+}
+
+// parseDigits returns a number; 0 if it is none.
+func parseDigits(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
