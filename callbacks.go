@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 
@@ -13,7 +14,7 @@ import (
 
 // register adds the callbacks. Each position has its reason:
 //
-//   - fill comes before everything, "*", so that model hooks see the id, foreign
+//   - fill comes before all of GORM's own, "*", so that model hooks see the id, foreign
 //     keys of associations get it, and a generator that waits or fails does so
 //     before GORM opens its transaction. Before("gorm:begin_transaction") would
 //     come last when the application set SkipDefaultTransaction.
@@ -47,7 +48,7 @@ func (c *core) fill(db *gorm.DB) {
 	}
 	var why error // there is no generator; it matters only if a row needs one
 	if !p.ready.Load() {
-		why = c.makeReady(db, p)
+		why = c.makeReady(db, p, true)
 	}
 	fields := p.fields
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
@@ -62,22 +63,29 @@ func (c *core) fill(db *gorm.DB) {
 	}
 }
 
-// makeReady gets worker ids for all that a create with p can write to.
-func (c *core) makeReady(db *gorm.DB, p *plan) error {
-	err := c.ensure(db.Statement.Context, db, p.sources)
-	if err == nil {
-		p.ready.Store(true)
+// makeReady gets the worker ids that a statement needs.
+func (c *core) makeReady(db *gorm.DB, p *plan, create bool) error {
+	if needed := c.needed(db, p, create); len(needed) > 0 {
+		if err := c.ensure(db.Statement.Context, db, needed); err != nil {
+			return err
+		}
 	}
-	return err
+	for _, s := range p.sources {
+		if s.made.Load() == nil {
+			return nil
+		}
+	}
+	p.ready.Store(true)
+	return nil
 }
 
 // prepare gets worker ids for all that an UPDATE can create along.
 func (c *core) prepare(db *gorm.DB) {
-	if db.Error != nil || db.Statement.Schema == nil {
-		return
+	if db.Error != nil || db.Statement.Schema == nil || holdsConnection(db.Statement.ConnPool) {
+		return // in a transaction the create that needs one does the same
 	}
 	if p := c.plan(db.Statement.Schema); p.err == nil && !p.ready.Load() {
-		_ = c.makeReady(db, p) // a create that needs what it did not get will say so
+		_ = c.makeReady(db, p, false) // a create that needs what it did not get will say so
 	}
 }
 
@@ -95,10 +103,25 @@ const originalSchema = "uidplugin:schema"
 // overwriting it; see the function of this name. afterInsert puts the schema
 // back.
 func (p *plan) withoutDefault(db *gorm.DB) {
-	if p.mapSchema != nil && db.Statement.Schema == p.schema {
-		db.InstanceSet(originalSchema, db.Statement.Schema)
-		db.Statement.Schema = p.mapSchema
+	if p.mapSchema == nil || db.Statement.Schema != p.schema {
+		return
 	}
+	copied := p.mapSchema
+	for _, r := range rowsOf(db.Statement.ReflectValue, p) {
+		for key := range r.m {
+			// A schema finds columns of keys by its naming strategy, too, which a copy
+			// cannot have.
+			if f := p.schema.LookUpField(key); f != nil && copied.LookUpField(key) == nil {
+				if copied == p.mapSchema {
+					copied = withoutDefault(p.schema, p.schema.PrioritizedPrimaryField)
+					copied.FieldsByName = maps.Clone(copied.FieldsByName)
+				}
+				copied.FieldsByName[key] = f
+			}
+		}
+	}
+	db.InstanceSet(originalSchema, db.Statement.Schema)
+	db.Statement.Schema = copied
 }
 
 func isMap(dest any) bool {
@@ -138,7 +161,7 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error)
 	switch rows.Kind() {
 	case reflect.Struct:
 		if rows.Type() != s.ModelType {
-			return nil // of another model than the statement's: GORM's to complain about
+			return f.errModel(rows.Type(), s)
 		}
 		place, zero := f.look(stmt.Context, rows)
 		if !zero {
@@ -160,6 +183,9 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error)
 		}
 		if element == s.ModelType {
 			return f.fillSlice(stmt.Context, rows, noted, why)
+		}
+		if element.Kind() == reflect.Struct && rows.Len() > 0 {
+			return f.errModel(element, s)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
@@ -223,7 +249,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *genera
 // by its column or by its field.
 func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated, why error) error {
 	if m == nil {
-		return nil
+		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.Name)
 	}
 	r := row{m: m}
 	if _, zero := r.value(ctx, f.Field); !zero {
@@ -235,6 +261,11 @@ func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated,
 	}
 	noted.note(f, id)
 	return r.set(ctx, f, id)
+}
+
+func (f *field) errModel(t reflect.Type, s *schema.Schema) error {
+	return fmt.Errorf("%w: a %v is not the model %s of the statement, so %s cannot be given an id in it",
+		gorm.ErrInvalidValue, t, s.Name, f.Name)
 }
 
 func (f *field) errByValue() error {

@@ -71,10 +71,7 @@ func TestMapsGetKeysAndKeepThem(t *testing.T) {
 			if got := slices.Sorted(maps.Keys(m)); !slices.Equal(got, []string{"id", "name"}) {
 				t.Errorf("the map is %v", m)
 			}
-			id, ok := m["id"].(int64)
-			if !ok {
-				t.Fatalf("the map is %v", m)
-			}
+			id := idIn(t, m, "id")
 			isOurs(t, db, table, id)
 			if n := count(t, db, table, "id = ? AND name = ?", id, fmt.Sprint("row ", i)); n != 1 {
 				t.Errorf("%d rows with the id of %v", n, m)
@@ -118,7 +115,7 @@ func TestMapsKeepTheKeysThatTheyHave(t *testing.T) {
 			migrate(t, db, &part{})
 			m := map[string]any{"ID": zero, "name": "a"}
 			must(t, db.Model(&part{}).Create(m).Error)
-			isOurs(t, db, "parts", m["ID"].(int64))
+			isOurs(t, db, "parts", idIn(t, m, "ID"))
 			if len(m) != 2 {
 				t.Errorf("the map is %v", m)
 			}
@@ -187,7 +184,7 @@ func TestMapsOfAModelWithOtherDefaults(t *testing.T) {
 		migrate(t, db, &ranked{})
 		m := map[string]any{"name": "a"}
 		must(t, db.Model(&ranked{}).Create(m).Error)
-		id, _ := m["id"].(int64)
+		id := idIn(t, m, "id")
 		isOurs(t, db, "rankeds", id)
 		r := ranked{Name: "b"}
 		must(t, db.Create(&r).Error)

@@ -76,8 +76,8 @@ func uidFields(s *schema.Schema) (fields []*schema.Field) {
 func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 	n := &field{Field: f}
 	refuse := func(format string, args ...any) (*field, error) {
-		return nil, fmt.Errorf("%w %s.%s of type %v %s; ids need 64 bits: make it an int64, uint64, string or uidplugin.ID",
-			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...))
+		return nil, fmt.Errorf("%w %s.%s of type %v %s; an id needs an int64, uint64 or uidplugin.ID in a BIGINT column, or a string of %d characters",
+			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...), len(strconv.FormatInt(largest, 10)))
 	}
 	length := len(strconv.FormatInt(largest, 10))
 	size, text := f.Size, f.GORMDataType == schema.String || f.IndirectFieldType.Kind() == reflect.String
@@ -93,10 +93,10 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 	case f.GORMDataType == schema.Bytes:
 		return refuse("is kept as bytes")
 	case !text && size > 0 && size < 64:
-		return refuse("has %d bits", size)
+		return refuse("has only %d bits (size:%d in its tag, or its type)", size, size)
 	case text && size > 0 && size < length:
-		return refuse("has %d characters, an id has up to %d", size, length)
-	case narrow(f.DataType, dialect):
+		return refuse("has only %d characters (size:%d or the column type in its tag), an id has up to %d", size, size, length)
+	case narrow(f.DataType, dialect, length):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
 	if n.direct = direct(f); n.direct {
@@ -120,12 +120,16 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 }
 
 // charColumn is a column type of so many characters.
-var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?char(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
+var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:char|binary)(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
+
+// numericColumn is a column type of so many digits, some of them behind the
+// point.
+var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
 
 // narrow tells whether a column type holds less than 64 bits. The type "int", of
 // a field or a tag, is none: it is GORM's word for an integer of the field's
 // size.
-func narrow(column schema.DataType, dialect string) bool {
+func narrow(column schema.DataType, dialect string, length int) bool {
 	if column == schema.Int || column == schema.Uint {
 		return false
 	}
@@ -136,8 +140,19 @@ func narrow(column schema.DataType, dialect string) bool {
 	switch name[0] {
 	case "int", "integer":
 		return dialect != "sqlite" // which keeps 64 bits in every integer
-	case "mediumint", "smallint", "tinyint", "int2", "int3", "int4", "serial", "smallserial", "real", "float", "double":
+	case "mediumint", "smallint", "tinyint", "int2", "int3", "int4", "serial", "smallserial", "real", "float", "double",
+		"bit", "bool", "boolean":
 		return true
+	case "decimal", "dec", "numeric", "fixed":
+		precision := 10 // MySQL's; others keep all digits
+		if m := numericColumn.FindStringSubmatch(string(column)); m != nil {
+			precision, _ = strconv.Atoi(m[1])
+			scale, _ := strconv.Atoi(m[2])
+			precision -= scale
+		} else if dialect != "mysql" {
+			return false
+		}
+		return precision < length
 	}
 	return false
 }
@@ -146,7 +161,7 @@ func narrow(column schema.DataType, dialect string) bool {
 // an integer kind of 64 bits, in the struct itself or in a struct embedded by
 // value, and if it has a way of its own to make database values, then this way is
 // the plain number.
-func direct(f *schema.Field) bool {
+func direct(f *schema.Field) (ok bool) {
 	switch f.FieldType.Kind() {
 	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint:
 	default:
@@ -155,9 +170,14 @@ func direct(f *schema.Field) bool {
 	if f.FieldType.Bits() < 64 || slices.ContainsFunc(f.StructField.Index, func(i int) bool { return i < 0 }) {
 		return false
 	}
+	defer func() {
+		if recover() != nil { // what a type's Value does to us
+			ok = false
+		}
+	}()
 	v := reflect.New(f.FieldType).Elem()
-	valuer, ok := v.Addr().Interface().(driver.Valuer)
-	if !ok {
+	valuer, has := v.Addr().Interface().(driver.Valuer)
+	if !has {
 		return true
 	}
 	for _, n := range [...]int64{1, math.MaxInt64, math.MaxInt64 / 3} {

@@ -125,6 +125,16 @@ func isOurs(tb testing.TB, db *gorm.DB, table string, id int64) {
 	}
 }
 
+// idIn returns the id that a map has under a key, 0 if none.
+func idIn(tb testing.TB, m map[string]any, key string) int64 {
+	tb.Helper()
+	id, ok := m[key].(int64)
+	if !ok {
+		tb.Errorf("no id in %v", m)
+	}
+	return id
+}
+
 // statements is a GORM logger that keeps the statements that it is told of.
 type statements struct {
 	mu   sync.Mutex

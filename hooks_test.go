@@ -139,7 +139,7 @@ func TestMapsOfAModelWithHooksGetKeys(t *testing.T) {
 	migrate(t, db, &hooked{})
 	m := map[string]any{"do": "zero"}
 	must(t, db.Model(&hooked{}).Create(m).Error)
-	isOurs(t, db, "hookeds", m["id"].(int64))
+	isOurs(t, db, "hookeds", idIn(t, m, "id"))
 }
 
 // TestSaveInsertsOnceAndThenUpdates, with one key.

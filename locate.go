@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -16,7 +17,7 @@ import (
 
 // A Location says where an id came from.
 type Location struct {
-	ID       int64
+	ID       ID
 	Time     time.Time // start of the tick that the id is stamped with
 	WorkerID int64
 	Sequence int64
@@ -59,14 +60,27 @@ func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	located, errs := c.locate(ctx, id)
+	located, future, errs := c.locate(ctx, p.lookup(), id)
+	if err := future[id]; err != nil {
+		return Location{}, err
+	}
 	return located[id], errors.Join(errs...)
 }
 
+// lookup returns where to read worker nodes: in a transaction, the transaction,
+// which may have the only connection.
+func (p *Plugin) lookup() *workernode.DB {
+	if pool := p.db.Statement.ConnPool; p.core.wdb != nil && holdsConnection(pool) {
+		return p.core.wdb.On(pool)
+	}
+	return p.core.wdb
+}
+
 // locate returns the locations of those ids that have one, and an error for each
-// of the others.
-func (c *core) locate(ctx context.Context, ids ...int64) (located map[int64]Location, errs []error) {
-	located = make(map[int64]Location, len(ids))
+// of the others. Ids that seem to be of the future are in both located and future:
+// a clock that was ahead may have made them all the same.
+func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...int64) (located map[int64]Location, future map[int64]error, errs []error) {
+	located, future = make(map[int64]Location, len(ids)), map[int64]error{}
 	var unknown []int64
 	for _, id := range ids {
 		parts, err := c.decode(id)
@@ -76,24 +90,28 @@ func (c *core) locate(ctx context.Context, ids ...int64) (located map[int64]Loca
 		case err != nil:
 			errs = append(errs, &IDError{id, err})
 		default:
-			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
+			located[id] = Location{ID: ID(id), Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
 			if _, ok := c.nodes.Load(parts.WorkerID); !ok && !slices.Contains(unknown, parts.WorkerID) {
 				unknown = append(unknown, parts.WorkerID)
 			}
 		}
 	}
-	if err := c.lookup(ctx, unknown); err != nil {
-		return nil, append(errs, err)
+	if err := c.lookup(ctx, db, unknown); err != nil {
+		return nil, nil, append(errs, err)
 	}
 	for id, l := range located {
-		if err := c.place(&l); err != nil {
-			errs = append(errs, &IDError{id, err})
-			delete(located, id)
+		err := c.place(&l)
+		if err == nil || errors.Is(err, ErrFutureID) && l.Table != "" {
+			located[id] = l
+			if err != nil {
+				future[id] = &IDError{id, err}
+			}
 			continue
 		}
-		located[id] = l
+		errs = append(errs, &IDError{id, err})
+		delete(located, id)
 	}
-	return located, errs
+	return located, future, errs
 }
 
 // lead is how far ahead of this process's clock an id may be stamped: what a
@@ -103,15 +121,16 @@ func (c *core) lead() time.Duration {
 	if borrow == 0 {
 		borrow = max(generator.DefaultMaxBorrow, c.layout.Tick)
 	}
-	return borrow + c.layout.Tick + time.Minute
+	const century = 100 * 365 * 24 * time.Hour // more would overflow
+	return min(borrow, century) + min(c.layout.Tick, century) + time.Minute
 }
 
 // lookup asks the database for worker nodes, and remembers those that there are.
-func (c *core) lookup(ctx context.Context, workers []int64) error {
+func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) error {
 	if c.fixed || len(workers) == 0 {
 		return nil
 	}
-	nodes, err := c.wdb.Lookup(ctx, workers...)
+	nodes, err := db.Lookup(ctx, workers...)
 	if err != nil {
 		return fmt.Errorf("uidplugin: locate: %w", err)
 	}
@@ -151,16 +170,17 @@ func (c *core) place(l *Location) error {
 		return fmt.Errorf("%w: %d has the worker id %d, whose ids have the layout %s, not %s",
 			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, c.layout)
 	}
-	if err := c.notYet(l, n.Start); err != nil {
-		return err
-	}
+	future := c.notYet(l, n.Start)
 	if tick := c.layout.TickAt(l.Time); tick <= n.Start || tick > n.Fence {
+		if future != nil {
+			return future
+		}
 		return fmt.Errorf("%w: %d is stamped %s, but its worker id %d was in use only after %s and until %s",
 			ErrUnknownID, l.ID, format(l.Time), l.WorkerID, format(c.layout.TimeOf(n.Start+1)), format(c.layout.TimeOf(n.Fence+1)))
 	}
 	l.Table, l.Host, l.Port, l.Kind = n.Table, n.Host, n.Port, n.Kind
 	l.Launched = c.layout.TimeOf(n.Start + 1)
-	return nil
+	return future
 }
 
 // notYet returns an error if the id is stamped later than any can be: ahead of
@@ -204,7 +224,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, erro
 	if err != nil {
 		return nil, err
 	}
-	located, errs := c.locate(ctx, ids...)
+	located, future, errs := c.locate(ctx, p.lookup(), ids...)
 	byTable := map[string][]int64{}
 	for id, l := range located {
 		byTable[l.Table] = append(byTable[l.Table], id)
@@ -229,8 +249,44 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, erro
 			}
 		}
 	}
+	for id, err := range future {
+		if _, ok := found[id]; !ok {
+			errs = append(errs, err)
+		}
+	}
 	return found, errors.Join(errs...)
 }
+
+// query returns a handle for a query of our own: on the connection of p.db, with
+// what it says of all queries (Unscoped, settings, a resolver's hints), and without
+// the conditions of the query that it may be part of.
+func (p *Plugin) query(ctx context.Context) *gorm.DB {
+	db := p.db.Session(&gorm.Session{NewDB: true, Context: ctx})
+	if p.db.Statement.Unscoped {
+		db = db.Unscoped()
+	}
+	p.db.Statement.Settings.Range(func(key, value any) bool {
+		if name, ok := key.(string); ok {
+			db = db.Set(name, value)
+		}
+		return true
+	})
+	for name, c := range p.db.Statement.Clauses {
+		if strings.Contains(name, ":") { // as in gorm:db_resolver:write, which no SQL clause is
+			db = db.Clauses(hint{name, c})
+		}
+	}
+	return db
+}
+
+// hint is a clause that another plugin put into a statement.
+type hint struct {
+	name string
+	clause.Clause
+}
+
+// ModifyStatement implements [gorm.StatementModifier].
+func (h hint) ModifyStatement(stmt *gorm.Statement) { stmt.Clauses[h.name] = h.Clause }
 
 // findChunk keeps a query below the number of values that databases take.
 const findChunk = 1000
@@ -248,7 +304,7 @@ func (p *Plugin) load(ctx context.Context, plan *plan, ids []int64, found map[in
 			}
 			where = append(where, clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Values: values})
 		}
-		db := p.db.Session(&gorm.Session{NewDB: true, Context: ctx})
+		db := p.query(ctx)
 		if err := db.Where(clause.Or(where...)).Find(rows.Interface()).Error; err != nil {
 			return fmt.Errorf("uidplugin: find in %s: %w", plan.schema.Table, err)
 		}

@@ -123,7 +123,7 @@ func TestLocateOfARowThatWasCreated(t *testing.T) {
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: r.ID, Time: noon, WorkerID: 1, Table: "parts", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 1, Table: "parts", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
 	if got, err := uidplugin.From(db).Locate(t.Context(), r.ID); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -144,7 +144,7 @@ func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	r := part{}
 	must(t, db.Create(&r).Error)
 	p := uidplugin.From(db)
-	want := uidplugin.Location{ID: r.ID, Time: noon, WorkerID: 7, Host: "web-1", Port: "8080", Kind: workernode.Container}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 7, Host: "web-1", Port: "8080", Kind: workernode.Container}
 	if got, err := p.Locate(t.Context(), r.ID); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}

@@ -36,7 +36,7 @@ func TestLocateAsksForAWorkerIDOnce(t *testing.T) {
 			for sequence := range int64(3) {
 				got, err := p.Locate(t.Context(), at(t, 12, sequence))
 				must(t, err)
-				want := uidplugin.Location{ID: at(t, 12, sequence), Time: noon, WorkerID: 12, Sequence: sequence,
+				want := uidplugin.Location{ID: uidplugin.ID(at(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence,
 					Table: "orders", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
 				if got != want {
 					t.Errorf("Locate: %+v, want %+v", got, want)

@@ -152,8 +152,19 @@ func registryColumns() *sqlmock.Rows {
 
 // registry is the reading of the registry, which answers with the layout and next.
 func registry(sql func(string) string, next int64) step {
-	return step{sql: sql(readRegistry), args: []driver.Value{"default"}, name: "registry",
-		rows: sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND"}).AddRow(generator.DefaultLayout().String(), next, 0)}
+	rows := sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND"}).AddRow(generator.DefaultLayout().String(), next, 0)
+	if sql("?") == "?" { // MySQL is also asked for autocommit
+		rows = sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND", "@@autocommit"}).AddRow(generator.DefaultLayout().String(), next, 0, 1)
+	}
+	return step{sql: reading(sql), args: []driver.Value{"default"}, name: "registry", rows: rows}
+}
+
+// reading is readRegistry in a dialect.
+func reading(sql func(string) string) string {
+	if sql("?") == "?" {
+		return sql(strings.Replace(readRegistry, ` FROM`, `, @@autocommit FROM`, 1))
+	}
+	return sql(readRegistry)
 }
 
 // migrated is what db.Use asks of a database whose tables are there.

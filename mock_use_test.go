@@ -35,7 +35,7 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 	}
 	layout := generator.DefaultLayout().String()
 	return append(steps,
-		step{sql: sql(readRegistry), args: []driver.Value{"default"}},
+		step{sql: reading(sql), args: []driver.Value{"default"}},
 		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: sqlmock.NewRows([]string{"largest"}).AddRow(0)},
 		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", layout, 1}, n: 1},
 		registry(sql, 1),

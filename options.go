@@ -71,7 +71,9 @@ func (c *config) validate() error {
 	} else {
 		for _, name := range generators {
 			_, err := c.newGenerator(name, c.layout.Endless(1, c.now()), nil)
-			errs = append(errs, err)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%w: %w", ErrOption, err))
+			}
 		}
 	}
 	if !slices.Contains(generators, c.generator) {
@@ -166,17 +168,22 @@ func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = 
 
 // WithWorkerID fixes the worker id of this process, from 0 to what the layout
 // holds. Then no table of worker ids is needed or read, and it is up to you that
-// no two processes that run at the same time, or soon after each other, have the
-// same. All tables share the worker id and one generator, so that ids lead back
-// to the process but not to a table.
+// no two processes have the same: not at the same time, and not after each other
+// before the clock has passed what the first one was ahead of it, up to
+// WithMaxBorrow; and that none has one that a WORKER_NODE of the same id space
+// gave out. All tables share the worker id and one generator, so that ids lead
+// back to the process but not to a table.
+//
+// It is also what unit tests with a mocked database want: the plugin then sends
+// no statement.
 func WithWorkerID(n int64) Option { return func(c *config) { c.workerID, c.fixed = n, true } }
 
 // WithoutMigration keeps db.Use from creating and extending the tables
 // WORKER_NODE and WORKER_REGISTRY. Package migrations has the SQL to run by hand.
 func WithoutMigration() Option { return func(c *config) { c.noMigration = true } }
 
-// WithTimeout sets how long to try to get worker ids from the database, for db.Use
-// and for the first create of a table. The default is 10 s.
+// WithTimeout sets how long getting worker ids from the database may take, for
+// db.Use and for the first insert into a table. The default is 10 s.
 func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 
 // WithHost sets what WORKER_NODE says about this process: name and port, of at

@@ -18,15 +18,19 @@ type plan struct {
 	fields []*field
 	err    error // the model cannot be used; every create says so
 
-	// sources are those of fields, and of the models that GORM creates along with
-	// this one, directly or not. When all have a generator, ready is set and
-	// stays.
+	// sources are those of fields, and of the models that GORM can create along
+	// with this one, directly or not. When all have a generator, ready is set and
+	// stays, and no statement is searched for what it needs any more.
 	sources []*source
 	ready   atomic.Bool
+
+	relations []*schema.Relationship // the associations that GORM saves
 
 	// mapSchema is the schema for a create from maps; nil if it is as good as
 	// schema. See withoutDefault.
 	mapSchema *schema.Schema
+
+	autoIncrement bool // the key is one that GORM takes for AUTO_INCREMENT
 }
 
 // plan returns the plan of a schema.
@@ -41,22 +45,32 @@ func (c *core) plan(s *schema.Schema) *plan {
 // and come early, and are looked up in every create: reading a map that nobody
 // changes needs no lock.
 func (c *core) addPlan(s *schema.Schema) *plan {
+	p := c.newPlan(s) // calls code of the application, so no lock is held
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	plans := *c.plans.Load()
-	if p := plans[s]; p != nil {
-		return p
+	if other := plans[s]; other != nil {
+		c.mu.Unlock()
+		return other // another goroutine was faster
 	}
-	p := c.newPlan(s)
 	plans = maps.Clone(plans)
 	plans[s] = p
 	c.plans.Store(&plans)
+	if _, ok := c.models[s.Table]; !ok && len(p.fields) > 0 {
+		c.models[s.Table] = p
+	}
+	warn := p.autoIncrement && !c.warned[s.Table]
+	if warn {
+		c.warned[s.Table] = true
+	}
+	c.mu.Unlock()
+	if warn {
+		c.warnAutoIncrement(s)
+	}
 	return p
 }
 
-// newPlan is called with c.mu held.
 func (c *core) newPlan(s *schema.Schema) *plan {
-	p := &plan{schema: s}
+	p := &plan{schema: s, relations: relations(s)}
 	for _, sf := range uidFields(s) {
 		f, err := newField(sf, c.largest, c.db.Dialector.Name())
 		if err == nil {
@@ -69,14 +83,9 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 		p.fields = append(p.fields, f)
 	}
 	if len(p.fields) > 0 {
-		if _, ok := c.models[s.Table]; !ok {
-			c.models[s.Table] = p
-		}
 		if key := s.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && key.DefaultValue == "" && hasTag(key) {
 			p.mapSchema = withoutDefault(s, key)
-			if key.AutoIncrement {
-				c.warnAutoIncrement(s, key)
-			}
+			p.autoIncrement = key.AutoIncrement
 		}
 	}
 	seen := map[*source]bool{}
@@ -109,19 +118,15 @@ func walk(db *gorm.DB, s *schema.Schema, visit func(*schema.Schema)) {
 		}
 		seen[s] = true
 		visit(s)
-		for _, list := range [...][]*schema.Relationship{
-			s.Relationships.BelongsTo, s.Relationships.HasOne, s.Relationships.HasMany, s.Relationships.Many2Many,
-		} {
-			for _, r := range list {
-				for _, related := range [...]*schema.Schema{r.FieldSchema, r.JoinTable} {
-					if related == nil || seen[related] || related.ModelType.Name() == "" {
-						continue // GORM's own join tables have no uid fields
-					}
-					// Another goroutine may be parsing the related model at this moment;
-					// Parse waits until it has.
-					if parsed, err := parse(db, reflect.New(related.ModelType).Interface()); err == nil {
-						step(parsed)
-					}
+		for _, r := range relations(s) {
+			for _, related := range [...]*schema.Schema{r.FieldSchema, r.JoinTable} {
+				if related == nil || seen[related] || related.ModelType.Name() == "" {
+					continue // GORM's own join tables have no uid fields
+				}
+				// Another goroutine may be parsing the related model at this moment;
+				// Parse waits until it has.
+				if parsed, err := parse(db, reflect.New(related.ModelType).Interface()); err == nil {
+					step(parsed)
 				}
 			}
 		}
@@ -166,11 +171,14 @@ func parse(db *gorm.DB, model any) (*schema.Schema, error) {
 
 // makePlain makes the uid keys of s, and of what it is associated with, plain
 // BIGINT columns: GORM takes every single integer key for AUTO_INCREMENT. The
-// schema is shared by all that use the model, so this must happen before they
-// do.
-func makePlain(db *gorm.DB, s *schema.Schema) {
+// schema is shared by all that use the model, so one that is in use stays as it
+// is.
+func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
 	walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField
+		if (*c.plans.Load())[s] != nil {
+			return // in use; the log has warned of its key
+		}
 		if key == nil || !key.AutoIncrement || len(uidFields(s)) == 0 || !hasTag(key) {
 			return
 		}
@@ -191,22 +199,24 @@ func makePlain(db *gorm.DB, s *schema.Schema) {
 	})
 }
 
-func (c *core) warnAutoIncrement(s *schema.Schema, key *schema.Field) {
+func (c *core) warnAutoIncrement(s *schema.Schema) {
 	what, change := "", ""
 	switch c.db.Dialector.Name() {
 	case "mysql", "sqlite":
 		what = ": the largest id plus one, which is the next id of the plugin, so that a later create fails with a duplicate key"
 	default:
-		what = " from a sequence of its own"
+		what = ", where a sequence counts on its own"
 	}
 	switch c.db.Dialector.Name() {
 	case "mysql":
 		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
 	case "postgres":
 		change = "; change a table that is there by ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT"
+	case "sqlite":
+		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
 	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
 		" by raw SQL for one, gets its key from the database"+what+
 		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
-		"table", s.Table, "model", s.Name, "field", key.Name)
+		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
 }

@@ -67,6 +67,7 @@ type core struct {
 	mu      sync.Mutex
 	sources map[sourceKey]*source
 	models  map[string]*plan // by table: what Find loads
+	warned  map[string]bool  // by table: of AUTO_INCREMENT
 	closed  bool
 
 	nodes sync.Map // worker id -> *workernode.Node; what Locate uses of a node never changes
@@ -119,7 +120,11 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	defer c.initialize.Unlock()
 	if c.registered.Load() {
 		if db.Config.Plugins[Name] == gorm.Plugin(p) {
-			return nil // dbresolver opens its replicas with a copy of the configuration
+			// Opened with a copy of the configuration, as dbresolver opens its replicas.
+			if db.Callback().Create().Get("uidplugin:fill") == nil {
+				return c.register(db)
+			}
+			return nil
 		}
 		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New", ErrOption)
 	}
@@ -152,7 +157,7 @@ func (c *core) open(db *gorm.DB) error {
 	c.db = db
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
-	c.sources, c.models = map[sourceKey]*source{}, map[string]*plan{}
+	c.sources, c.models, c.warned = map[sourceKey]*source{}, map[string]*plan{}, map[string]bool{}
 	if c.fixed {
 		c.assigner = fixed{c.layout.Endless(c.workerID, now)}
 	} else if err := c.openRegistry(db); err != nil {
@@ -185,7 +190,8 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 // Register does for models what WithModels does: it gets worker ids for them and
 // for the models they are associated with, makes AutoMigrate create plain BIGINT
 // keys, and lets Find load their rows. As it changes what GORM knows of a model,
-// it must come before the model is used.
+// it must come before the model, and those it is associated with, are used: one that
+// is in use stays as it is.
 func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	c, err := p.ready()
 	if err != nil {
@@ -232,7 +238,7 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid"`, ErrNoField, m))
 			continue
 		}
-		makePlain(db, s)
+		c.makePlain(db, s)
 		plan := c.plan(s)
 		errs = append(errs, plan.err)
 		sources = append(sources, plan.sources...)
@@ -279,7 +285,7 @@ func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
 
 // Layout returns what the plugin's ids look like.
 func (p *Plugin) Layout() generator.Layout {
-	if p.core == nil {
+	if p == nil || p.core == nil {
 		return generator.Layout{}
 	}
 	return p.core.layout
@@ -288,7 +294,7 @@ func (p *Plugin) Layout() generator.Layout {
 // Close ends the making of ids: every create that needs one then fails with
 // [ErrClosed], those that wait included. It waits for what goes on in the
 // background until ctx ends. It may be called more than once, and while the
-// plugin is in use. A program that just ends need not call it.
+// plugin is in use. Call it when the program ends.
 func (p *Plugin) Close(ctx context.Context) error {
 	c, err := p.ready()
 	if err != nil {

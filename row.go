@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"gorm.io/gorm/schema"
 )
@@ -54,7 +55,10 @@ func (r row) value(ctx context.Context, f *schema.Field) (v any, zero bool) {
 
 // id returns what a row has in a uid field; 0 if that is no id.
 func (r row) id(ctx context.Context, f *field) int64 {
-	v, _ := r.value(ctx, f.Field)
+	v, zero := r.value(ctx, f.Field)
+	if zero {
+		return 0
+	}
 	return parseDigits(digits(v))
 }
 
@@ -84,11 +88,17 @@ func (r row) text(ctx context.Context, fields []*schema.Field) (text string) {
 	return text
 }
 
-// mapKey returns the key under which a map has a field: its column or its name.
+// mapKey returns the key under which a map has a field: its column, its name, or
+// what GORM's naming strategy makes its column of.
 func mapKey(m map[string]any, f *schema.Field) string {
-	if _, ok := m[f.DBName]; !ok {
-		if _, ok := m[f.Name]; ok {
-			return f.Name
+	for _, key := range [...]string{f.DBName, f.Name} {
+		if _, ok := m[key]; ok {
+			return key
+		}
+	}
+	for key := range m {
+		if f.Schema.LookUpField(key) == f {
+			return key
 		}
 	}
 	return f.DBName
@@ -110,6 +120,6 @@ func digits(v any) string {
 
 // parseDigits returns a number; 0 if it is none.
 func parseDigits(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
+	n, _ := strconv.ParseInt(strings.TrimSpace(s), 10, 64) // a CHAR column pads
 	return n
 }

@@ -2,6 +2,7 @@ package uidplugin
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -61,7 +62,7 @@ func (f fixed) Assign(_ context.Context, tables ...string) ([]generator.Lease, e
 // allTables is the table name of worker ids that serve all tables.
 const allTables = "*"
 
-// source returns the source for a field of a table. c.mu is held.
+// source returns the source for a field of a table.
 func (c *core) source(table string, f *schema.Field) (*source, error) {
 	kind, _ := tagged(f)
 	if kind == "" {
@@ -79,6 +80,8 @@ func (c *core) source(table string, f *schema.Field) (*source, error) {
 			ErrField, f.Schema.Name, f.Name, kind, strings.Join(generators, ", "), c.generator)
 	}
 	key := sourceKey{table, kind}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	s := c.sources[key]
 	if s == nil {
 		s = &source{table: table, kind: kind}
@@ -93,8 +96,8 @@ type sourceKey struct{ table, kind string }
 // is called with a handle whose statement tells whether it is in a transaction.
 func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error {
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
-	_, inTransaction := db.Statement.ConnPool.(gorm.TxCommitter)
-	if inTransaction && !c.fixed {
+	inside := holdsConnection(db.Statement.ConnPool) && !c.fixed
+	if inside {
 		wait = c.patience()
 	}
 	calls, err := c.begin(sources)
@@ -106,28 +109,47 @@ func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error
 	for _, call := range calls {
 		select {
 		case <-call.done:
+			if call.err != nil && inside {
+				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy, call.err)
+			}
 			if call.err != nil {
 				return call.err
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("uidplugin: waiting for a worker id: %w", ctx.Err())
 		case <-timer.C:
-			return fmt.Errorf("%w: the first create of a table needs a connection of its own, beside the one of the transaction;"+
-				" give the models to WithModels, so that db.Use gets their worker ids, or create a row before the transaction,"+
-				" or let the pool have more connections (SQLite cannot write from a second one meanwhile)", ErrInTransaction)
+			return fmt.Errorf("%w: %s", ErrInTransaction, remedy)
 		}
 	}
 	return nil
 }
 
-// patience is how long a create inside a transaction waits for a worker id: not
-// at all if the transaction has the only connection, and briefly on SQLite, where
-// nobody else can write while it writes.
-func (c *core) patience() time.Duration {
-	if stats, ok := c.wdb.Stats(); ok && stats.MaxOpenConnections == 1 {
-		return 0
+// remedy says what to do about the first insert into a table that comes inside a
+// transaction.
+const remedy = "the first insert into a table needs a connection of its own, beside the one of the transaction" +
+	" (hooks and CreateInBatches are inside one, too): give the models to WithModels, so that db.Use gets their worker ids," +
+	" or insert a row before the transaction, or let the pool have more connections (SQLite cannot write from a second one meanwhile)"
+
+// holdsConnection tells whether a statement has a connection already: in a
+// transaction, or by db.Connection.
+func holdsConnection(pool gorm.ConnPool) bool {
+	switch pool.(type) {
+	case gorm.TxCommitter, *sql.Conn:
+		return true
 	}
-	if c.wdb.Dialect() == "sqlite" {
+	return false
+}
+
+// patience is how long a create inside a transaction waits for a worker id: not
+// at all if the transaction has the only connection, and briefly if no other is
+// free, for they may all wait like this one, and on SQLite, where nobody else can
+// write while it writes.
+func (c *core) patience() time.Duration {
+	stats, _ := c.wdb.Stats()
+	switch full := stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections; {
+	case stats.MaxOpenConnections == 1:
+		return 0
+	case full, c.wdb.Dialect() == "sqlite":
 		return min(time.Second, c.timeout)
 	}
 	return c.timeout
@@ -218,7 +240,6 @@ func (c *core) assign(n *call, sources []*source) {
 	}
 
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for i, s := range sources {
 		s.pending = nil
 		if err == nil {
@@ -228,6 +249,10 @@ func (c *core) assign(n *call, sources []*source) {
 			s.made.Store(all[i])
 		}
 	}
+	c.mu.Unlock()
+	defer close(n.done)
+	// A logger may be code that creates rows: no lock is held, and the generators
+	// are there.
 	if err == nil && !c.fixed {
 		workers := make([]string, len(sources))
 		for i, s := range sources {
@@ -235,8 +260,11 @@ func (c *core) assign(n *call, sources []*source) {
 		}
 		c.log.Info("uidplugin: worker ids assigned", "tables", len(tables), "worker_id", list(workers),
 			"until", c.layout.TimeOf(leases[0].Until+1))
+		if last, most := leases[len(leases)-1].WorkerID, c.layout.MaxWorkerID(); last > most/10*9 {
+			c.log.Warn("uidplugin: more than nine tenths of the worker ids are used up; when all are, no process can start",
+				"worker_id", last, "of", most, "layout", c.layout.String())
+		}
 	}
-	close(n.done)
 }
 
 // list writes names for a message, not all of them if they are many.

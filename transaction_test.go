@@ -3,6 +3,8 @@ package uidplugin_test
 import (
 	"database/sql/driver"
 	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,37 +21,41 @@ func single(t *testing.T, db *gorm.DB) {
 	pool.SetMaxOpenConns(1)
 }
 
-// TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the limit of
-// an hour is not waited for, and the transaction stays in the hands of its owner.
+// TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the clock of
+// a bubble moves only while all wait. The transaction stays in the hands of its
+// owner.
 func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithTimeout(time.Hour))
-	migrate(t, db, &part{}, &ledger{})
-	single(t, db)
-	tx := db.Begin()
-	must(t, tx.Error)
-	defer tx.Rollback()
-	r := part{}
-	for range 2 {
-		err := tx.Create(&r).Error
-		if !errors.Is(err, uidplugin.ErrInTransaction) {
-			t.Fatalf("the error is %v", err)
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		use(t, db, uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(atNoon))
+		migrate(t, db, &part{}, &ledger{})
+		single(t, db)
+		tx := db.Begin()
+		must(t, tx.Error)
+		r, started := part{}, time.Now()
+		for range 2 {
+			err := tx.Create(&r).Error
+			if waited := time.Since(started); !errors.Is(err, uidplugin.ErrInTransaction) || waited != 0 {
+				t.Fatalf("after %v: %v", waited, err)
+			}
+			saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
 		}
-		saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
-	}
-	if r.ID != 0 {
-		t.Errorf("the key is %d", r.ID)
-	}
-	must(t, tx.Create(&ledger{ID: 1}).Error)
-	must(t, tx.Commit().Error)
-	if n := count(t, db, "ledgers"); n != 1 {
-		t.Errorf("%d rows of the rest of the transaction", n)
-	}
+		if r.ID != 0 {
+			t.Errorf("the key is %d", r.ID)
+		}
+		must(t, tx.Create(&ledger{ID: 1}).Error)
+		must(t, tx.Commit().Error)
+		if n := count(t, db, "ledgers"); n != 1 {
+			t.Errorf("%d rows of the rest of the transaction", n)
+		}
 
-	must(t, db.Create(&r).Error)
-	isOurs(t, db, "parts", r.ID)
-	must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&part{}).Error }))
+		must(t, db.Create(&r).Error)
+		isOurs(t, db, "parts", r.ID)
+		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&part{}).Error }))
+	})
 }
 
 func TestTheErrorInATransactionRollsItBack(t *testing.T) {
@@ -144,18 +150,71 @@ func TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
 	})
 }
 
-// TestAnUpdateNeedsNoWorkerID unless it creates rows: what only reads and updates
-// takes none, and does not fail for want of one.
-func TestAnUpdateNeedsNoWorkerID(t *testing.T) {
+// TestWhatCreatesNoIDTakesNoWorkerID: a process that only updates, or whose rows
+// have their keys, would use up one for each of its tables at each start, and wait
+// for it.
+func TestWhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mockedUse(t, 58)
-	expect(mock, begin,
-		step{do: "exec", sql: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", args: []driver.Value{2, 5}, n: 1}, commit)
-	must(t, db.Model(&invoice{ID: 5}).Update("total", 2).Error)
+	for _, tt := range []struct {
+		name string
+		run  func(db *gorm.DB) error
+	}{
+		{"Update", func(db *gorm.DB) error { return db.Model(&part{ID: 5}).Update("name", "a").Error }},
+		{"Updates", func(db *gorm.DB) error { return db.Updates(&part{ID: 5, Name: "a"}).Error }},
+		{"Save of a row that is there", func(db *gorm.DB) error { return db.Save(&part{ID: 5, Name: "a"}).Error }},
+		{"Update of a model with associations", func(db *gorm.DB) error { return db.Model(&customer{ID: 5}).Update("name", "a").Error }},
+		{"Updates of a model with associations", func(db *gorm.DB) error { return db.Updates(&customer{ID: 5, Name: "a"}).Error }},
+		{"Update from a map", func(db *gorm.DB) error {
+			return db.Model(&customer{}).Where("id = 5").Updates(map[string]any{"name": "a"}).Error
+		}},
+		{"create with a key", func(db *gorm.DB) error { return db.Create(&part{ID: 6}).Error }},
+		{"create of a slice with keys", func(db *gorm.DB) error { return db.Create([]*customer{{ID: 6}, {ID: 7}}).Error }},
+		{"create of a map with a key", func(db *gorm.DB) error { return db.Model(&part{}).Create(map[string]any{"id": 6}).Error }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 
-	expect(mock, begin, step{do: "exec", sql: "UPDATE `customers` SET `name`=? WHERE `id` = ?", args: []driver.Value{"a", 5}, n: 1}, commit)
-	must(t, db.Model(&customer{ID: 5}).Update("name", "a").Error)
+			s := &statements{}
+			db := file(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Logger: s})
+			use(t, db)
+			migrate(t, db, &part{}, &customer{}, &purchase{}, &item{}, &profile{}, &club{}, &label{})
+			must(t, db.Exec("INSERT INTO parts (id) VALUES (5)").Error)
+			must(t, db.Exec("INSERT INTO customers (id) VALUES (5)").Error)
+			s.take()
+			must(t, tt.run(db))
+			for _, sql := range s.take() {
+				if strings.Contains(sql, "WORKER_") {
+					t.Errorf("sent: %s", sql)
+				}
+			}
+		})
+	}
+}
+
+// TestAnUpdateInATransactionWaitsForNothing: it needs no other connection.
+func TestAnUpdateInATransactionWaitsForNothing(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		db, mock := mockedUse(t, 58)
+		pool, err := db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(2)
+		expect(mock, begin, begin)
+		other, tx := db.Begin(), db.Begin()
+		must(t, other.Error)
+		must(t, tx.Error)
+		expect(mock, step{do: "exec", sql: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", args: []driver.Value{2, 5}, n: 1})
+		started := time.Now()
+		must(t, tx.Model(&invoice{ID: 5}).Update("total", 2).Error)
+		if waited := time.Since(started); waited != 0 {
+			t.Errorf("the update has waited %v", waited)
+		}
+		expect(mock, rollback, rollback)
+		must(t, other.Rollback().Error)
+		must(t, tx.Rollback().Error)
+	})
 }
 
 // TestAnUpdateInATransactionWorksFromTheStart also with a pool of one connection.

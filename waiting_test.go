@@ -4,11 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"gorm.io/gorm"
 )
 
@@ -124,4 +128,34 @@ func TestAWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 	close(g.opened)
 	must(t, db.Create(&r).Error)
 	isOurs(t, db, "parts", r.ID)
+}
+
+// TestAWorkerIDThatDoesNotComeInTimeIsAnError, for db.Use and for the first create
+// alike: it names the tables and the limit.
+func TestAWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		gated(db)
+		late := func(started time.Time, err error, says ...string) {
+			t.Helper()
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 3*time.Second {
+				t.Fatalf("after %v: %v", time.Since(started), err)
+			}
+			saysAll(t, err.Error(), append(says, "uidplugin: ", "3s", "WithTimeout")...)
+		}
+		options := []uidplugin.Option{uidplugin.WithClock(atNoon), uidplugin.WithTimeout(3 * time.Second), uidplugin.WithLogger(nil)}
+		started := time.Now()
+		late(started, db.Use(uidplugin.New(append(options, uidplugin.WithModels(&part{}, &article{}))...)), "parts, articles")
+		unregistered(t, db)
+
+		use(t, db, options...)
+		migrate(t, db, &part{})
+		for range 2 {
+			started = time.Now()
+			late(started, db.Create(&part{}).Error, "parts")
+		}
+	})
 }

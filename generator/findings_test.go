@@ -11,7 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Each test of this file shows something that is not as documented.
+// Each test of this file failed when it was written: it shows something that was
+// not as documented.
 
 // A visit that is held up between reading the clock and using what it read must
 // not make the same span count twice, or the limit runs ahead, by that span for
@@ -80,8 +81,8 @@ func TestFindingLimitShrinks(t *testing.T) {
 	})
 }
 
-// "The epoch in Unix seconds" is wrong between two seconds before 1970: half a
-// second before 1970 is -0.5, not -1.5.
+// Between two seconds before 1970 "the epoch in Unix seconds" was off by one: half
+// a second before 1970 is -0.5, not -1.5.
 func TestFindingStringOfSubSecondEpochBefore1970(t *testing.T) {
 	t.Parallel()
 
@@ -95,7 +96,7 @@ func TestFindingStringOfSubSecondEpochBefore1970(t *testing.T) {
 
 // TickAt "returns -1 for every instant before the epoch, and math.MaxInt64 for one
 // that is beyond all layouts". At the ends of what a Time holds the difference of
-// seconds overflows and the two are the wrong way round.
+// seconds overflows, and the two were the wrong way round.
 func TestFindingTickAtEndsOfTime(t *testing.T) {
 	t.Parallel()
 
@@ -109,9 +110,9 @@ func TestFindingTickAtEndsOfTime(t *testing.T) {
 	}
 }
 
-// A Fill that asks for more than the lease has left can never be served, yet a
-// generator that does not wait answers ErrBorrowLimit, for ever, which tells the
-// caller to come back later. Without NoWait it is ErrLeaseExpired.
+// A Fill that asks for more than the lease has left can never be served. A
+// generator that does not wait answered ErrBorrowLimit, for ever, which tells the
+// caller to come back later.
 func TestFindingNoWaitFillAcrossTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)

@@ -106,7 +106,7 @@ func TestHammerContexts(t *testing.T) {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
 				h := hammer{
-					g: g, layout: l, ids: scaled(100_000), most: 20, ordered: true,
+					g: g, layout: l, ids: scaled(60_000), most: 20, ordered: true,
 					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
 						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
 					},
@@ -126,7 +126,7 @@ func TestHammerContexts(t *testing.T) {
 func TestHammerClose(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
-			for round := range 40 {
+			for round := range 24 {
 				l := wideLayout()
 				if round%2 == 0 {
 					l = millis(8)
@@ -138,7 +138,7 @@ func TestHammerClose(t *testing.T) {
 				h := hammer{
 					g: g, layout: l, ids: 300_000, most: 20, end: generator.ErrClosed,
 					meanwhile: []func(*hammer){func(h *hammer) {
-						h.wait(int64(100 * round))
+						h.wait(int64(150 * round))
 						var closing sync.WaitGroup
 						for range 3 {
 							closing.Go(func() {
@@ -211,7 +211,7 @@ func TestHammerSteps(t *testing.T) {
 						h := hammer{
 							g: g, layout: l, ids: 1_000_000, most: 10, ordered: true,
 							retry:     []error{generator.ErrClockBackwards, generator.ErrTimeExhausted},
-							meanwhile: []func(*hammer){stepping(c, max(scaled(100), 20))},
+							meanwhile: []func(*hammer){stepping(c, max(scaled(60), 20))},
 						}
 						if e.name == "Cached" {
 							h.g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 10 * time.Millisecond, Clock: generator.NewClock(c.now)})

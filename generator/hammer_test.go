@@ -215,14 +215,14 @@ func wideLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
 }
 
-// TestHammer takes ids as fast as it can: 120 million of them.
+// TestHammer takes ids as fast as it can: 72 million of them.
 func TestHammer(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			for _, ordered := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/ordered=%v", e.name, ordered), func(t *testing.T) {
 					l := wideLayout()
-					h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(10_000_000), most: 10, ordered: ordered}
+					h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(6_000_000), most: 10, ordered: ordered}
 					if got := h.run(t); got.ids != h.ids/hammerers*hammerers && !t.Failed() {
 						t.Errorf("%d ids were made, want %d", got.ids, h.ids)
 					}
@@ -237,7 +237,7 @@ func TestHammerNext(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := wideLayout()
-			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(3_000_000)}
+			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(2_000_000)}
 			h.run(t)
 		}
 	})
@@ -249,7 +249,7 @@ func TestHammerFullTicks(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}
-			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(200_000), most: 20, ordered: true}
+			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(100_000), most: 20, ordered: true}
 			h.run(t)
 		}
 	})

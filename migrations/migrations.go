@@ -7,9 +7,13 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,12 +72,15 @@ func Check(ctx context.Context, db *workernode.DB) error {
 	}
 	for _, t := range tables {
 		have, err := db.Columns(ctx, t.name)
+		if err != nil && unreachable(err) {
+			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
+		}
 		if err != nil {
 			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by %s.sql of package migrations",
-				workernode.ErrTable, t.name, err, db.Dialect())
+				workernode.ErrTable, t.name, err, fileOf(db))
 		}
 		if lacks := missing(t.columns, have); len(lacks) > 0 {
-			file := db.Dialect()
+			file := fileOf(db)
 			if file == "mysql" && t.name == workernode.NodeTable {
 				file = "mysql_uidgenerator"
 			}
@@ -82,6 +89,15 @@ func Check(ctx context.Context, db *workernode.DB) error {
 		}
 	}
 	return nil
+}
+
+// fileOf returns the name of the file for a dialect; for one that has none, the
+// plainest.
+func fileOf(db *workernode.DB) string {
+	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
+		return "sqlite"
+	}
+	return db.Dialect()
 }
 
 // attempts bounds how often a change that failed is looked at again: processes
@@ -93,6 +109,8 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 	for range attempts {
 		have, err := db.Columns(ctx, t.name)
 		switch {
+		case err != nil && unreachable(err):
+			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
 			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
 				"if the user lacks the right to, create it by hand with %s.sql of package migrations", workernode.ErrTable, err, failed, db.Dialect())
@@ -118,6 +136,13 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 		}
 	}
 	return failed
+}
+
+// unreachable tells whether err is about the connection and not about the table.
+func unreachable(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier

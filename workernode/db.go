@@ -35,12 +35,20 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 		pool = prepared.ConnPool // these statements are rare, and some are about tables that change
 	}
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the GORM handle has no connection pool", ErrTable)
+		return nil, errors.New("workernode: the GORM handle has no connection pool")
 	}
 	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
-		return nil, fmt.Errorf("%w: the GORM handle is a transaction, which ends before the worker ids do; use the one that gorm.Open returned", ErrTable)
+		return nil, errors.New("workernode: the GORM handle is a transaction, which ends before the worker ids do; use the one that gorm.Open returned")
 	}
 	return &DB{pool: pool, gorm: db, timeout: timeout}, nil
+}
+
+// On returns a DB that runs its statements on another pool of the same database,
+// such as a transaction. It is for reading.
+func (d *DB) On(pool gorm.ConnPool) *DB {
+	other := *d
+	other.pool = pool
+	return &other
 }
 
 // Dialect returns the name of the dialect, such as "mysql".
@@ -179,17 +187,12 @@ func passing(err error) bool {
 	if errors.As(err, &code) && (code.Code()&0xff == sqliteBusy || code.Code()&0xff == sqliteLocked) {
 		return true
 	}
-	text := err.Error()
-	for _, s := range [...]string{
-		"Error 1205 ", "Error 1213 ", "Error 1180 ", "Error 3101 ", // MySQL: lock wait, deadlock, certification at COMMIT
-		"database is locked", "database table is locked",
-	} {
-		if strings.Contains(text, s) {
-			return true
-		}
-	}
-	return false
+	return conflict.MatchString(err.Error())
 }
+
+// conflict matches MySQL's lock wait, deadlock and certification at COMMIT, TiDB's
+// write conflict, and SQLite's lock.
+var conflict = regexp.MustCompile(`Error (1205|1213|1180|3101|9007)\b|database (table )?is locked`)
 
 const (
 	sqliteBusy   = 5

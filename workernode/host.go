@@ -65,7 +65,7 @@ func contained(root fs.FS, getenv func(string) string) bool {
 		}
 	}
 	marks := map[string][]string{
-		"proc/self/cgroup":    {"/docker", "/kubepods", "/lxc/", "/libpod", "/containerd", "cri-containerd", "/crio", "/ecs/", "/garden/"},
+		"proc/self/cgroup":    {"/docker/", "/docker-", "/kubepods", "/lxc/", "/libpod", "/containerd/", "cri-containerd", "/crio-", "/ecs/", "/garden/"},
 		"proc/self/mountinfo": {"/docker/containers/", "/kubelet/pods/", "/containers/storage/", "/io.containerd"},
 	}
 	for file, list := range marks {

@@ -57,10 +57,21 @@ func (d *DB) Join(ctx context.Context, layout generator.Layout) (Registry, error
 }
 
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
+	columns, autocommit := `"LAYOUT", "NEXT_ID", "FLOOR_SECOND"`, true
+	into := []any{&r.Layout, &r.NextID, &r.Floor}
+	if d.Dialect() == "mysql" {
+		columns += `, @@autocommit`
+		into = append(into, &autocommit)
+	}
 	err = d.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
-		return rows.Scan(&r.Layout, &r.NextID, &r.Floor)
-	}, `SELECT "LAYOUT", "NEXT_ID", "FLOOR_SECOND" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+		return rows.Scan(into...)
+	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	if !autocommit {
+		// A worker id would be in use while its row waits for a COMMIT that never
+		// comes, and is given to another process when the connection closes.
+		return r, ok, errors.New("workernode: autocommit is off on the connections of this pool, so no worker id would be kept: turn it on (in the DSN or the server's init_connect)")
+	}
 	return r, ok, err
 }
 
