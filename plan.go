@@ -1,9 +1,11 @@
 package uidplugin
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"sync/atomic"
 
 	"gorm.io/gorm"
@@ -197,6 +199,49 @@ func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
 			s.FieldsWithDefaultDBValue = rest
 		}
 	})
+}
+
+// inspect warns of tables that are there already with columns that do not fit:
+// that the database numbers, or that are too narrow. The models say nothing of
+// that, and GORM's AutoMigrate does not change a key.
+func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
+	if c.wdb == nil || len(models) == 0 {
+		return
+	}
+	fields := map[[2]string]bool{}
+	var tables []string
+	for _, m := range models {
+		if s, err := parse(db, m); err == nil {
+			tables = append(tables, s.Table)
+			for _, f := range uidFields(s) {
+				fields[[2]string{s.Table, f.DBName}] = true
+			}
+		}
+	}
+	columns, err := c.wdb.ColumnsOf(ctx, tables...)
+	if err != nil {
+		return // nothing depends on it
+	}
+	dialect := c.db.Dialector.Name()
+	for _, column := range columns {
+		if !fields[[2]string{column.Table, column.Name}] {
+			continue
+		}
+		change := "ALTER TABLE " + column.Table + " MODIFY " + column.Name + " BIGINT NOT NULL"
+		if dialect == "postgres" {
+			change = "ALTER TABLE " + column.Table + " ALTER COLUMN " + column.Name + " DROP DEFAULT"
+		}
+		if column.Auto {
+			c.log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
+				" can take a number that the plugin is about to use, and then a create fails with a duplicate key."+
+				" When all that insert use the plugin, run the statement.",
+				"table", column.Table, "column", column.Name, "statement", change)
+		}
+		if narrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
+			c.log.Warn("uidplugin: this column is too narrow for ids: creates will fail",
+				"table", column.Table, "column", column.Name, "type", column.Type)
+		}
+	}
 }
 
 func (c *core) warnAutoIncrement(s *schema.Schema) {

@@ -163,7 +163,11 @@ func (c *core) open(db *gorm.DB) error {
 	} else if err := c.openRegistry(db); err != nil {
 		return err
 	}
-	return c.addModels(c.ctx, db, c.given)
+	if err := c.addModels(c.ctx, db, c.given); err != nil {
+		return err
+	}
+	c.inspect(c.ctx, db, c.given)
+	return nil
 }
 
 func (c *core) openRegistry(db *gorm.DB) (err error) {
@@ -197,7 +201,11 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	if err != nil {
 		return err
 	}
-	return c.addModels(ctx, p.db, models)
+	if err := c.addModels(ctx, p.db, models); err != nil {
+		return err
+	}
+	c.inspect(ctx, p.db, models)
+	return nil
 }
 
 // AutoMigrate registers those of models that have a uid field, and then calls
@@ -221,7 +229,11 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err := c.addModels(p.db.Statement.Context, p.db, ours); err != nil {
 		return err
 	}
-	return p.db.AutoMigrate(models...)
+	if err := p.db.AutoMigrate(models...); err != nil {
+		return err
+	}
+	c.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
+	return nil
 }
 
 // addModels prepares models for use.

@@ -154,6 +154,15 @@ func TestForeignWorkerNodeTable(t *testing.T) {
 	})
 }
 
+// With autocommit off, a worker id would be in use while its row waits for a
+// COMMIT that never comes.
+func TestAutocommitOff(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		says(t, open(t, d, "autocommit=0").Use(uidplugin.New(quiet)), nil, "autocommit is off")
+	}, "mariadb", "mysql")
+}
+
 func TestLayoutMismatch(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {

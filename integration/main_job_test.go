@@ -1,10 +1,12 @@
 package integration_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,6 +193,53 @@ func TestAutoIncrementKeyStillWorks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A table that is there with a key of its own kind is told of in the log when its
+// model is registered, for neither GORM nor the plugin changes it.
+func TestTablesThatDoNotFitAreToldOf(t *testing.T) {
+	t.Parallel()
+	type Adopted struct {
+		ID   int64 `gorm:"primaryKey;uid"`
+		Name string
+	}
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		create := "CREATE TABLE adopteds (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, name TEXT)"
+		if d.name == "postgres" {
+			create = "CREATE TABLE adopteds (id BIGSERIAL PRIMARY KEY, name TEXT)"
+		}
+		if err := db.Exec(create).Error; err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		p := uidplugin.New(uidplugin.WithModels(&Adopted{}), uidplugin.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err := db.Use(p); err != nil {
+			t.Fatal(err)
+		}
+		if text := log.String(); !strings.Contains(text, "ALTER TABLE adopteds") || !strings.Contains(text, "numbers this column") {
+			t.Errorf("logged %s", text)
+		}
+		log.Reset()
+		if err := db.Exec("DROP TABLE adopteds").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := p.AutoMigrate(&Adopted{}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(log.String(), "WARN") {
+			t.Errorf("logged %s", log.String())
+		}
+		if err := db.Exec("DROP TABLE adopteds").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Exec("CREATE TABLE adopteds (id INT NOT NULL PRIMARY KEY)").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Register(context.Background(), &Adopted{}); err != nil || !strings.Contains(log.String(), "too narrow") {
+			t.Errorf("%v, logged %s", err, log.String())
+		}
+	}, "mariadb", "mysql", "postgres")
 }
 
 // Ids go on ascending when a process starts again.
