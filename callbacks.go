@@ -54,7 +54,10 @@ func (c *core) fill(db *gorm.DB) {
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
 		fields = selected(stmt, fields)
 	}
-	noted := track(db)
+	var noted *generated
+	if len(stmt.Clauses) > 0 {
+		noted = track(db)
+	}
 	for _, f := range fields {
 		if err := f.fill(db, p.schema, noted, why); err != nil {
 			_ = db.AddError(err)
@@ -174,7 +177,9 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error)
 		if err != nil {
 			return err
 		}
-		noted.note(f, id)
+		if noted != nil {
+			noted.note(f, id)
+		}
 		return f.put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
@@ -239,7 +244,9 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *genera
 		if err := f.put(ctx, place, ids[0]); err != nil {
 			return err
 		}
-		noted.note(f, ids[0])
+		if noted != nil {
+			noted.note(f, ids[0])
+		}
 		ids = ids[1:]
 	}
 	return nil
@@ -259,7 +266,9 @@ func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated,
 	if err != nil {
 		return err
 	}
-	noted.note(f, id)
+	if noted != nil {
+		noted.note(f, id)
+	}
 	return r.set(ctx, f, id)
 }
 

@@ -75,11 +75,8 @@ func hasConflict(stmt *gorm.Statement) bool {
 	return ok
 }
 
-// note remembers that f was set to id somewhere; g may be nil.
+// note remembers that f was set to id somewhere.
 func (g *generated) note(f *field, id int64) {
-	if g == nil {
-		return
-	}
 	i := slices.Index(g.fields, f)
 	if i < 0 {
 		i = len(g.fields)
