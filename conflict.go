@@ -45,6 +45,10 @@ type generated struct {
 	fields []*field
 	ids    [][]int64 // of each field, in ascending order
 	how    howToLearn
+
+	// countAll: without the plugin GORM would count all rows, because RETURNING
+	// would read all of them back.
+	countAll bool
 }
 
 // generatedKey is where fill leaves *generated for the callbacks around the
@@ -125,6 +129,8 @@ func (c *core) beforeInsert(db *gorm.DB) {
 	// each row comes back.
 	matches := !isMap && (single || !conflict.DoNothing && len(conflict.Where.Exprs) == 0)
 	if !matches {
+		// MariaDB returns a row for each that was sent, whatever became of it.
+		g.countAll = !isMap && db.Dialector.Name() == "mysql" && returns(stmt)
 		p.withoutDefault(db)
 	}
 	switch {
@@ -256,6 +262,9 @@ func (c *core) afterInsert(db *gorm.DB) {
 func (g *generated) learn(db *gorm.DB, p *plan) error {
 	stmt := db.Statement
 	rows := rowsOf(stmt.ReflectValue, p)
+	if g.countAll {
+		db.RowsAffected = int64(len(rows))
+	}
 	switch g.how {
 	case fromReturning:
 		if db.RowsAffected == 0 && len(rows) == 1 {

@@ -1,6 +1,7 @@
 package uidplugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -74,6 +75,11 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 func (c *core) newPlan(s *schema.Schema) *plan {
 	p := &plan{schema: s, relations: relations(s)}
 	for _, sf := range uidFields(s) {
+		if s.Table == "" {
+			p.err = fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could lead back to; give the struct type a name or a method TableName",
+				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
+			return p
+		}
 		f, err := newField(sf, c.largest, c.db.Dialector.Name())
 		if err == nil {
 			f.source, err = c.source(s.Table, sf)
