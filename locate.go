@@ -67,13 +67,21 @@ func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
 	return located[id], errors.Join(errs...)
 }
 
-// lookup returns where to read worker nodes: in a transaction, the transaction,
-// which may have the only connection.
+// lookup returns where to read worker nodes. A transaction may be on another
+// database, as dbresolver can begin one, and may be older than a worker id, so
+// they are read beside it, unless it has the last connection.
 func (p *Plugin) lookup() *workernode.DB {
-	if pool := p.db.Statement.ConnPool; p.core.wdb != nil && holdsConnection(pool) {
-		return p.core.wdb.On(pool)
+	pool := p.db.Statement.ConnPool
+	if p.core.wdb == nil || !holdsConnection(pool) || p.core.free() {
+		return p.core.wdb
 	}
-	return p.core.wdb
+	return p.core.wdb.On(pool)
+}
+
+// free tells whether the pool has a connection left.
+func (c *core) free() bool {
+	stats, _ := c.wdb.Stats()
+	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
 
 // locate returns the locations of those ids that have one, and an error for each

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -133,8 +134,20 @@ const remedy = "the first insert into a table needs a connection of its own, bes
 // holdsConnection tells whether a statement has a connection already: in a
 // transaction, or by db.Connection.
 func holdsConnection(pool gorm.ConnPool) bool {
-	switch pool.(type) {
-	case gorm.TxCommitter, *sql.Conn:
+	switch pool := pool.(type) {
+	case *sql.Conn:
+		return true
+	case gorm.TxCommitter:
+		// gorm.io/sharding puts a pool that commits and begins around every other.
+		if _, begins := pool.(gorm.ConnPoolBeginner); begins {
+			if v := reflect.Indirect(reflect.ValueOf(pool)); v.Kind() == reflect.Struct {
+				if f := v.FieldByName("ConnPool"); f.IsValid() && f.CanInterface() {
+					if inner, ok := f.Interface().(gorm.ConnPool); ok {
+						return holdsConnection(inner)
+					}
+				}
+			}
+		}
 		return true
 	}
 	return false

@@ -1,0 +1,178 @@
+package plugins_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+func TestUseTwice(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		d := migrated(t, e, shop...)
+		db := d.open(t, nil)
+		p := plugin(t)
+		must(t, db.Use(p))
+		for _, again := range []gorm.Plugin{p, plugin(t)} {
+			if err := db.Use(again); !errors.Is(err, gorm.ErrRegistered) {
+				t.Errorf("db.Use again: %v", err)
+			}
+		}
+		c := Customer{Orders: make([]Order, 1)}
+		must(t, db.Create(&c).Error)
+		located(t, db, c.ID, "customers")
+		oneWorkerEach(t, d, "customers", "orders")
+	})
+}
+
+func TestOnePluginOnTwoDatabases(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		first, second := migrated(t, e, shop...), migrated(t, e, shop...)
+		db, other := first.open(t, nil), second.open(t, nil)
+		p := plugin(t)
+		must(t, db.Use(p))
+		if err := other.Use(p); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("db.Use on a second handle: %v", err)
+		}
+		untouched(t, second)
+		must(t, db.Create(&Customer{}).Error)
+		// The refused handle is as it was, and takes a plugin of its own.
+		c := Customer{Name: "without"}
+		must(t, other.Create(&c).Error)
+		if c.ID > 1 {
+			t.Errorf("the refused plugin gave the id %d", c.ID)
+		}
+		must(t, other.Use(plugin(t)))
+		c = Customer{Name: "with"}
+		must(t, other.Create(&c).Error)
+		located(t, other, c.ID, "customers")
+		oneWorkerEach(t, first, "customers")
+		oneWorkerEach(t, second, "customers")
+	})
+}
+
+func TestTwoPluginsOnOneDatabase(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		d := migrated(t, e, shop...)
+		handles := []*gorm.DB{d.open(t, nil), d.open(t, &gorm.Config{PrepareStmt: true})}
+		must(t, handles[0].Use(plugin(t, uidplugin.WithModels(shop...), uidplugin.WithHost(workernode.Host{Name: "one"}))))
+		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator(uidplugin.Default), uidplugin.WithMaxBorrow(time.Minute),
+			uidplugin.WithHost(workernode.Host{Name: "two"}), uidplugin.WithoutMigration())))
+
+		var ids []int64
+		for i, db := range handles {
+			customers := make([]Customer, 50)
+			for i := range customers {
+				customers[i].Orders = make([]Order, 1)
+			}
+			must(t, db.Create(&customers).Error)
+			for _, c := range customers {
+				ids = append(ids, c.ID, c.Orders[0].ID.Int64())
+			}
+			for _, reader := range handles {
+				where, err := uidplugin.From(reader).Locate(context.Background(), customers[0].ID)
+				if err != nil || where.Host != []string{"one", "two"}[i] {
+					t.Errorf("Locate = %+v, %v", where, err)
+				}
+			}
+		}
+		slices.Sort(ids)
+		if n := len(slices.Compact(ids)); n != 200 {
+			t.Errorf("%d different ids of 200", n)
+		}
+		var all []int64
+		for table, ids := range workers(t, d) {
+			if len(ids) != 2 {
+				t.Errorf("%s has the worker ids %v", table, ids)
+			}
+			all = append(all, ids...)
+		}
+		slices.Sort(all)
+		if len(slices.Compact(all)) != 4 {
+			t.Errorf("worker ids %v", all)
+		}
+
+		// One more, with ids of another layout, is refused.
+		layout := generator.DefaultLayout()
+		layout.Epoch = layout.Epoch.Add(24 * time.Hour)
+		third := d.open(t, nil)
+		if err := third.Use(plugin(t, uidplugin.WithLayout(layout))); !errors.Is(err, workernode.ErrLayoutMismatch) {
+			t.Errorf("db.Use with another layout: %v", err)
+		}
+		c := Customer{}
+		must(t, third.Create(&c).Error)
+		if c.ID > 1 {
+			t.Errorf("the refused plugin gave the id %d", c.ID)
+		}
+	})
+}
+
+// A handle that is opened with the plugins of another has its callbacks. Its
+// worker ids are those of the other.
+func TestConfigurationsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		opened := map[string]func(db *gorm.DB, other *database) (*gorm.DB, error){
+			"plugins": func(db *gorm.DB, other *database) (*gorm.DB, error) {
+				return gorm.Open(other.dialector(), &gorm.Config{Plugins: db.Plugins, Logger: logger.Discard})
+			},
+			"copy": func(db *gorm.DB, other *database) (*gorm.DB, error) {
+				config := *db.Config
+				return gorm.Open(other.dialector(), &config)
+			},
+			"prepared copy": func(db *gorm.DB, other *database) (*gorm.DB, error) {
+				config := *db.Config
+				config.PrepareStmt, config.SkipDefaultTransaction = true, true
+				return gorm.Open(other.dialector(), &config)
+			},
+		}
+		for name, open := range opened {
+			t.Run(name, func(t *testing.T) {
+				first, second := migrated(t, e, shop...), migrated(t, e, shop...)
+				db := first.open(t, nil)
+				must(t, db.Use(plugin(t)))
+				other, err := open(db, second)
+				must(t, err)
+				closePool(t, other.Config.ConnPool)
+
+				seen := map[int64]bool{}
+				for i, handle := range []*gorm.DB{other, db, other} {
+					c := Customer{Name: "here", Orders: make([]Order, 2)}
+					must(t, handle.Create(&c).Error)
+					for _, id := range []int64{c.ID, c.Orders[0].ID.Int64(), c.Orders[1].ID.Int64()} {
+						if id == 0 || seen[id] {
+							t.Errorf("create %d: the id %d is zero, or twice", i, id)
+						}
+						seen[id] = true
+					}
+					located(t, handle, c.ID, "customers")
+					if name, err := foundName(t, handle, c.ID); err != nil || name != "here" {
+						t.Errorf("Find = %q, %v", name, err)
+					}
+				}
+				if a, b := count(t, first, &Customer{}), count(t, second, &Customer{}); a != 1 || b != 2 {
+					t.Errorf("%d and %d customers", a, b)
+				}
+				oneWorkerEach(t, first, "customers", "orders")
+				untouched(t, second)
+
+				must(t, uidplugin.From(db).Close(context.Background()))
+				for _, handle := range []*gorm.DB{db, other} {
+					if err := handle.Create(&Customer{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
+						t.Errorf("after Close: %v", err)
+					}
+				}
+			})
+		}
+	})
+}

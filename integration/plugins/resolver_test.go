@@ -1,0 +1,216 @@
+package plugins_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+	"gorm.io/plugin/dbresolver"
+)
+
+// configs are the ways to open a handle that decide what kind of pool dbresolver
+// puts into a statement, and when.
+var configs = []gorm.Config{
+	{},
+	{PrepareStmt: true},
+	{SkipDefaultTransaction: true},
+	{PrepareStmt: true, SkipDefaultTransaction: true},
+}
+
+// configured runs a test for each of configs.
+func configured(t *testing.T, test func(t *testing.T, config *gorm.Config)) {
+	for _, c := range configs {
+		t.Run(fmt.Sprintf("prepare=%v,skip=%v", c.PrepareStmt, c.SkipDefaultTransaction), func(t *testing.T) {
+			c.Logger = logger.Discard
+			test(t, &c)
+		})
+	}
+}
+
+// resolver returns dbresolver's plugin, whose pools are closed when the test ends.
+func resolver(t *testing.T, sources, replicas []*database, datas ...any) *dbresolver.DBResolver {
+	config := dbresolver.Config{}
+	for _, d := range sources {
+		config.Sources = append(config.Sources, d.dialector())
+	}
+	for _, d := range replicas {
+		config.Replicas = append(config.Replicas, d.dialector())
+	}
+	r := dbresolver.Register(config, datas...)
+	t.Cleanup(func() {
+		_ = r.Call(func(pool gorm.ConnPool) error {
+			_ = pool.(interface{ Close() error }).Close()
+			return nil
+		})
+	})
+	return r
+}
+
+// createAtOnce creates customers with two orders each from many goroutines, while
+// no table has a worker id yet.
+func createAtOnce(t *testing.T, db *gorm.DB) []Customer {
+	t.Helper()
+	customers := make([]Customer, 16)
+	var all sync.WaitGroup
+	for i := range customers {
+		all.Go(func() {
+			customers[i] = Customer{Name: "source", Orders: make([]Order, 2)}
+			if err := db.Create(&customers[i]).Error; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	seen := map[int64]bool{}
+	for _, c := range customers {
+		for _, id := range []int64{c.ID, c.Orders[0].ID.Int64(), c.Orders[1].ID.Int64()} {
+			if id == 0 || seen[id] {
+				t.Errorf("id %d is zero, or twice", id)
+			}
+			seen[id] = true
+		}
+	}
+	return customers
+}
+
+// Replicas that lag lack rows, and WORKER_NODE.
+func TestResolverWithReplicas(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
+			configured(t, func(t *testing.T, config *gorm.Config) {
+				ctx := context.Background()
+				source, replicas := migrated(t, e, shop...), []*database{migrated(t, e, shop...), migrated(t, e, shop...)}
+				db := source.open(t, config)
+				use(db, plugin(t), resolver(t, nil, replicas))
+
+				customers := createAtOnce(t, db)
+				oneWorkerEach(t, source, "customers", "orders")
+				untouched(t, replicas...)
+				if c, o := count(t, source, &Customer{}), count(t, source, &Order{}); c != 16 || o != 32 {
+					t.Errorf("%d customers, %d orders", c, o)
+				}
+
+				c := customers[3]
+				located(t, db, c.ID, "customers")
+				located(t, db, c.Orders[1].ID.Int64(), "orders")
+				located(t, db.Clauses(dbresolver.Read), c.ID, "customers")
+				if _, err := foundName(t, db, c.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
+					t.Errorf("Find on a replica without the row: %v", err)
+				}
+				for _, d := range replicas {
+					must(t, d.open(t, nil).Create(&Customer{ID: c.ID, Name: "replica"}).Error)
+				}
+				for want, handle := range map[string]*gorm.DB{
+					"replica": db,
+					"source":  db.Clauses(dbresolver.Write),
+				} {
+					if name, err := foundName(t, handle, c.ID); err != nil || name != want {
+						t.Errorf("Find = %q, %v; want the row on the %s", name, err, want)
+					}
+				}
+
+				// A transaction is on the source, and sees its own rows.
+				must(t, db.Transaction(func(tx *gorm.DB) error {
+					inside := Customer{Name: "inside"}
+					if err := tx.Create(&inside).Error; err != nil {
+						return err
+					}
+					located(t, tx, inside.ID, "customers")
+					if name, err := foundName(t, tx, inside.ID); err != nil || name != "inside" {
+						t.Errorf("Find in the transaction = %q, %v", name, err)
+					}
+					return nil
+				}))
+
+				// Another process, to which all worker ids are new.
+				again := source.open(t, &gorm.Config{PrepareStmt: config.PrepareStmt})
+				use(again, plugin(t, uidplugin.WithModels(shop...)), resolver(t, nil, replicas))
+				located(t, again, c.ID, "customers")
+				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, c.ID, c.Orders[0].ID.Int64(), customers[5].ID)
+				if err != nil || len(rows) != 3 {
+					t.Errorf("FindAll = %v, %v", rows, err)
+				}
+				for table, ids := range workers(t, source) {
+					if len(ids) != 2 {
+						t.Errorf("%s has the worker ids %v, want one for each process", table, ids)
+					}
+				}
+			})
+		})
+	})
+}
+
+// With several sources each row goes to one of them, and the worker ids of all
+// are in the database that the handle was opened with.
+func TestResolverWithSources(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
+			configured(t, func(t *testing.T, config *gorm.Config) {
+				root, replica := migrated(t, e, shop...), migrated(t, e, shop...)
+				sources := []*database{migrated(t, e, shop...), migrated(t, e, shop...)}
+				db := root.open(t, config)
+				use(db, plugin(t), resolver(t, sources, []*database{replica}))
+
+				customers := createAtOnce(t, db)
+				oneWorkerEach(t, root, "customers", "orders")
+				untouched(t, append(sources, replica)...)
+				var c, o int64
+				for _, d := range sources {
+					c, o = c+count(t, d, &Customer{}), o+count(t, d, &Order{})
+				}
+				if c != 16 || o != 32 || count(t, root, &Customer{}) != 0 {
+					t.Errorf("the sources have %d customers, %d orders; the root %d customers", c, o, count(t, root, &Customer{}))
+				}
+				for _, c := range customers {
+					located(t, db, c.ID, "customers")
+				}
+				// dbresolver leaves db.Transaction on the pool of the handle.
+				inside := Customer{Name: "inside"}
+				must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&inside).Error }))
+				if n := count(t, root, &Customer{}); n != 1 {
+					t.Errorf("%d customers in the root", n)
+				}
+				oneWorkerEach(t, root, "customers", "orders")
+			})
+		})
+	})
+}
+
+// A source of one model's own, and what dbresolver.Use says of a handle.
+func TestResolverWithASourceOfItsOwn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
+			root, second := migrated(t, e, shop...), migrated(t, e, shop...)
+			db := root.open(t, nil)
+			use(db, plugin(t, uidplugin.WithModels(shop...)), resolver(t, []*database{second}, nil, &Order{}, "second"))
+
+			o := Order{Note: "second"}
+			must(t, db.Create(&o).Error)
+			if n := count(t, second, &Order{}); n != 1 {
+				t.Errorf("%d orders in the second database", n)
+			}
+			there := Customer{Name: "there"}
+			must(t, db.Clauses(dbresolver.Use("second")).Create(&there).Error)
+			if _, err := foundName(t, db, there.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
+				t.Errorf("Find in the root: %v", err)
+			}
+			if name, err := foundName(t, db.Clauses(dbresolver.Use("second")), there.ID); err != nil || name != "there" {
+				t.Errorf("Find in the second = %q, %v", name, err)
+			}
+			row, err := uidplugin.From(db).Find(context.Background(), o.ID.Int64())
+			if got, ok := row.(*Order); !ok || got.Note != "second" {
+				t.Errorf("Find = %#v, %v", row, err)
+			}
+			oneWorkerEach(t, root, "customers", "orders")
+			untouched(t, second)
+		})
+	})
+}

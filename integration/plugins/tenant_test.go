@@ -1,0 +1,115 @@
+package plugins_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// tenant is a plugin that sets a column in every create and restricts every
+// query, whatever the model.
+type tenant struct {
+	id       string
+	column   string // by which it names the column
+	position string // before which callback of the create
+}
+
+func (tenant) Name() string { return "tenant" }
+
+func (p tenant) Initialize(db *gorm.DB) error {
+	return errors.Join(
+		db.Callback().Create().Before(p.position).Register("tenant:create", func(db *gorm.DB) {
+			db.Statement.SetColumn(p.column, p.id, true)
+		}),
+		db.Callback().Query().Before("gorm:query").Register("tenant:query", func(db *gorm.DB) {
+			db.Statement.AddClause(clause.Where{Exprs: []clause.Expression{
+				clause.Eq{Column: clause.Column{Table: clause.CurrentTable, Name: "tenant_id"}, Value: p.id},
+			}})
+		}),
+	)
+}
+
+func TestTenant(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		for _, position := range []string{"*", "gorm:before_create", "gorm:create"} {
+			for _, column := range []string{"TenantID", "tenant_id"} {
+				t.Run(position+" "+column, func(t *testing.T) {
+					ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
+						d := fresh(t, e)
+						db := d.open(t, nil)
+						p := plugin(t)
+						use(db, p, tenant{"acme", column, position})
+						must(t, p.AutoMigrate(shop...))
+						createForTenant(t, d, db)
+					})
+				})
+			}
+		}
+	})
+}
+
+// createForTenant creates customers in all forms and checks them.
+func createForTenant(t *testing.T, d *database, db *gorm.DB) {
+	one := Customer{Name: "one", Orders: []Order{{}, {}}}
+	must(t, db.Create(&one).Error)
+	several := []Customer{{Name: "a"}, {Name: "b"}}
+	must(t, db.Create(&several).Error)
+	pointers := []*Customer{{Name: "c"}, {Name: "d"}}
+	must(t, db.CreateInBatches(&pointers, 1).Error)
+	m := map[string]any{"Name": "map"}
+	must(t, db.Model(&Customer{}).Create(m).Error)
+	maps := []map[string]any{{"name": "e"}, {"name": "f"}}
+	must(t, db.Model(&Customer{}).Create(maps).Error)
+	upsert := Customer{ID: one.ID, Name: "upserted"}
+	must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&upsert).Error)
+
+	names := map[int64]string{
+		one.ID: "upserted", several[0].ID: "a", several[1].ID: "b", pointers[0].ID: "c", pointers[1].ID: "d",
+		number(t, m): "map", number(t, maps[0]): "e", number(t, maps[1]): "f",
+	}
+	var rows []Customer
+	must(t, d.open(t, nil).Preload("Orders").Find(&rows).Error)
+	if len(rows) != 8 || len(names) != 8 {
+		t.Errorf("%d rows, ids %v", len(rows), names)
+	}
+	for _, row := range rows {
+		if row.ID == 0 || row.TenantID != "acme" || names[row.ID] != row.Name {
+			t.Errorf("row %+v, want the name %q", row, names[row.ID])
+		}
+		for _, o := range row.Orders {
+			if o.TenantID != "acme" || o.ID != one.Orders[0].ID && o.ID != one.Orders[1].ID {
+				t.Errorf("order %+v", o)
+			}
+		}
+		located(t, db, row.ID, "customers")
+		if name, err := foundName(t, db, row.ID); err != nil || name != row.Name {
+			t.Errorf("Find(%d) = %q, %v", row.ID, name, err)
+		}
+	}
+	oneWorkerEach(t, d, "customers", "orders")
+
+	// Find is restricted as any query is; where an id came from is no secret.
+	other := Customer{TenantID: "other"}
+	id, err := uidplugin.From(db).NextID(t.Context(), &other)
+	must(t, err)
+	other.ID = id
+	must(t, d.open(t, nil).Create(&other).Error)
+	located(t, db, other.ID, "customers")
+	if name, err := foundName(t, db, other.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
+		t.Errorf("Find of another tenant's row = %q, %v", name, err)
+	}
+}
+
+// number returns the id in a map.
+func number(t *testing.T, m map[string]any) int64 {
+	t.Helper()
+	id, ok := m["id"].(int64)
+	if !ok {
+		t.Errorf("map %v", m)
+	}
+	return id
+}
