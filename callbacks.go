@@ -273,11 +273,11 @@ func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated,
 }
 
 func (f *field) errModel(t reflect.Type, s *schema.Schema) error {
-	return fmt.Errorf("%w: a %v is not the model %s of the statement, so %s cannot be given an id in it",
+	return fmt.Errorf("%w: %v is not the model %s of the statement, so it cannot be given an id in %s",
 		gorm.ErrInvalidValue, t, s.Name, f.Name)
 }
 
 func (f *field) errByValue() error {
-	return fmt.Errorf("%w: a %s that is passed by value cannot be given an id in %s; pass a pointer to it",
+	return fmt.Errorf("%w: %s is passed by value, so it cannot be given an id in %s; pass a pointer to it",
 		gorm.ErrInvalidValue, f.Schema.Name, f.Name)
 }
