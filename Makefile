@@ -16,6 +16,7 @@ help: ## list the targets
 
 test: ## all tests, with the race detector, against private MariaDB, MySQL and PostgreSQL servers
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
+	go test -run Alloc $(PACKAGES) # what the race detector would falsify
 	integration/servers.sh run -- go test -race -shuffle=on -timeout 14m $(PACKAGES)
 
 test-short: ## the tests that need no server
