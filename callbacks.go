@@ -55,7 +55,7 @@ func (c *core) fill(db *gorm.DB) {
 		fields = selected(stmt, fields)
 	}
 	var noted *generated
-	if len(stmt.Clauses) > 0 {
+	if p.mayConflict || len(stmt.Clauses) > 0 && hasConflict(stmt) {
 		noted = track(db)
 	}
 	for _, f := range fields {

@@ -1,10 +1,11 @@
 package uidplugin
 
 import (
-	"context"
+	"database/sql"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -44,6 +45,8 @@ type generated struct {
 	ids    [][]int64 // of each field, in ascending order
 	how    howToLearn
 
+	restore func() // undoes what beforeInsert has done to the statement; may be nil
+
 	// countAll: without the plugin GORM would count all rows, because RETURNING
 	// would read all of them back.
 	countAll bool
@@ -55,12 +58,8 @@ const generatedKey = "uidplugin:generated"
 
 const onConflict = "ON CONFLICT"
 
-// track returns what fill is to note ids in; nil if the statement has no ON
-// CONFLICT, as most have not.
+// track returns what fill is to note ids in.
 func track(db *gorm.DB) *generated {
-	if !hasConflict(db.Statement) {
-		return nil
-	}
 	if g, ok := db.InstanceGet(generatedKey); ok {
 		return g.(*generated)
 	}
@@ -131,14 +130,18 @@ func (c *core) beforeInsert(db *gorm.DB) {
 		g.countAll = !isMap && db.Dialector.Name() == "mysql" && returns(stmt)
 		p.withoutDefault(db)
 	}
+	g.save(stmt)
 	switch {
 	case matches && returns(stmt):
 		g.addReturning(stmt)
 	case returns(stmt):
 		g.how = fromSelect
-	case db.Dialector.Name() == "mysql":
+		g.dropReturning(stmt)
+	case db.Dialector.Name() == "mysql" && g.tellsLastInsert(stmt, conflict):
 		g.how = fromLastInsert
 		g.addLastInsert(stmt, conflict, single)
+	case db.Dialector.Name() == "mysql":
+		g.how = fromSelect
 	case conflict.DoNothing:
 		g.how = fromCount
 	case matches && slices.Contains(stmt.BuildClauses, "RETURNING"):
@@ -162,33 +165,67 @@ func returns(stmt *gorm.Statement) bool {
 // addReturning has the fields come back, beside what GORM reads back anyway.
 func (g *generated) addReturning(stmt *gorm.Statement) {
 	g.how = fromReturning
-	var names []string
+	var returning clause.Returning
 	if c, ok := stmt.Clauses["RETURNING"]; ok {
 		r, ok := c.Expression.(clause.Returning)
 		if !ok || len(r.Columns) == 0 {
 			return // all columns, or the application's own
 		}
-		for _, column := range r.Columns {
-			names = append(names, column.Name)
-		}
+		returning.Columns = slices.Clone(r.Columns)
 	} else {
 		for _, f := range stmt.Schema.FieldsWithDefaultDBValue {
 			if f.Readable {
-				names = append(names, f.DBName)
+				returning.Columns = append(returning.Columns, clause.Column{Name: f.DBName})
 			}
 		}
 	}
 	for _, f := range g.fields {
-		names = append(names, f.DBName)
-	}
-	var returning clause.Returning
-	for i, name := range names {
-		if !slices.Contains(names[:i], name) {
-			returning.Columns = append(returning.Columns, clause.Column{Name: name})
+		if !slices.ContainsFunc(returning.Columns, func(c clause.Column) bool { return c.Name == f.DBName || c.Name == "*" }) {
+			returning.Columns = append(returning.Columns, clause.Column{Name: f.DBName})
 		}
 	}
 	delete(stmt.Clauses, "RETURNING") // it would be merged with
 	stmt.AddClause(returning)
+}
+
+// dropReturning keeps keys and ids out of a RETURNING whose rows GORM cannot match
+// to those that were sent: it would assign them to others.
+func (g *generated) dropReturning(stmt *gorm.Statement) {
+	c, ok := stmt.Clauses["RETURNING"]
+	r, isReturning := c.Expression.(clause.Returning)
+	if !ok || !isReturning {
+		return
+	}
+	columns := r.Columns
+	if len(columns) == 0 || slices.ContainsFunc(columns, func(c clause.Column) bool { return c.Name == "*" }) {
+		columns = nil
+		for _, name := range stmt.Schema.DBNames {
+			columns = append(columns, clause.Column{Name: name})
+		}
+	}
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c clause.Column) bool {
+		f := stmt.Schema.FieldsByDBName[c.Name]
+		return f != nil && (f.PrimaryKey || g.tracks(f))
+	})
+	delete(stmt.Clauses, "RETURNING")
+	if len(columns) > 0 {
+		stmt.AddClause(clause.Returning{Columns: columns})
+	}
+}
+
+// save remembers what beforeInsert may change, for a handle that is used again.
+func (g *generated) save(stmt *gorm.Statement) {
+	conflict, returning := stmt.Clauses[onConflict], stmt.Clauses["RETURNING"]
+	_, returned := stmt.Clauses["RETURNING"]
+	result := stmt.Result
+	g.restore = func() {
+		stmt.Clauses[onConflict] = conflict
+		delete(stmt.Clauses, "RETURNING")
+		if returned {
+			stmt.Clauses["RETURNING"] = returning
+		}
+		stmt.Result = result
+	}
 }
 
 // noID is what LAST_INSERT_ID says of a conflict with a row whose key it cannot
@@ -196,32 +233,50 @@ func (g *generated) addReturning(stmt *gorm.Statement) {
 const noID = 1
 
 // addLastInsert puts LAST_INSERT_ID(expr) into the update part, in an assignment
-// that leaves a key as it is. For a single row expr is the key, if that can be a
-// number; a key that is text is only read, for an assignment would make a number
-// of it.
+// that leaves the key as it is: the function's value is read and never assigned,
+// for it is unsigned and a number, as not every key is. For a single row expr is
+// the key, if that is a number that an id can be.
 func (g *generated) addLastInsert(stmt *gorm.Statement, conflict clause.OnConflict, single bool) {
-	key := stmt.Schema.PrioritizedPrimaryField
-	if key == nil && len(stmt.Schema.PrimaryFields) > 0 {
-		key = stmt.Schema.PrimaryFields[0]
-	}
-	if key == nil {
-		key = g.fields[0].Field
-	}
-	column := clause.Column{Name: key.DBName}
-	value := clause.Expr{SQL: fmt.Sprintf("IF(LAST_INSERT_ID(%d),?,?)", noID), Vars: []any{column, column}}
+	column := clause.Column{Name: stmt.Schema.PrimaryFields[0].DBName}
+	expr, vars := fmt.Sprint(noID), []any(nil)
 	if f := g.key(stmt.Schema); f != nil && single {
-		value = clause.Expr{SQL: "LAST_INSERT_ID(?)", Vars: []any{column}}
-		if !f.direct {
-			value = clause.Expr{SQL: fmt.Sprintf("IF(LAST_INSERT_ID(IF(? REGEXP '^[0-9]{1,19}$',?,%d)),?,?)", noID),
-				Vars: []any{column, column, column, column}}
+		if f.direct {
+			expr = fmt.Sprintf("IF(? BETWEEN 2 AND 9223372036854775807,?,%d)", noID)
+			vars = []any{column, column}
+		} else {
+			const text = "CONVERT(? USING utf8mb4)"
+			expr = fmt.Sprintf("IF(%[1]s REGEXP '^[1-9][0-9]{0,18}$' AND (CHAR_LENGTH(%[1]s)<19 OR %[1]s<='9223372036854775807'),%[1]s,%[2]d)", text, noID)
+			vars = []any{column, column, column, column}
 		}
 	}
+	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr + ")=0,?,?)", Vars: append(vars, column, column)}
 	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), clause.Assignment{Column: column, Value: value})
 	conflict.DoNothing = false
 	stmt.AddClause(conflict)
 	if stmt.Result == nil {
 		stmt.Result = gorm.WithResult()
 	}
+}
+
+// tellsLastInsert tells whether MySQL's last insert id is free to tell of
+// conflicts: nobody else uses it, neither the application nor GORM, which takes it
+// for a key that the database numbers.
+func (g *generated) tellsLastInsert(stmt *gorm.Statement, conflict clause.OnConflict) bool {
+	if len(stmt.Schema.PrimaryFields) == 0 {
+		return false
+	}
+	if key := stmt.Schema.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && !g.tracks(key) {
+		return false
+	}
+	return !slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
+		e, ok := a.Value.(clause.Expr)
+		return ok && strings.Contains(strings.ToUpper(e.SQL), "LAST_INSERT_ID")
+	})
+}
+
+// tracks tells whether f is one of the fields that were set.
+func (g *generated) tracks(f *schema.Field) bool {
+	return slices.ContainsFunc(g.fields, func(g *field) bool { return g.DBName == f.DBName })
 }
 
 // key returns the field of g that is the only key of the model, if one is.
@@ -243,21 +298,35 @@ func (c *core) afterInsert(db *gorm.DB) {
 	}
 	if s, ok := db.InstanceGet(originalSchema); ok {
 		stmt.Schema = s.(*schema.Schema)
+		forgetInstance(stmt, originalSchema)
 	}
 	v, ok := db.InstanceGet(generatedKey)
-	if !ok || db.Error != nil || db.DryRun || stmt.Schema == nil {
+	if !ok {
 		return
 	}
+	forgetInstance(stmt, generatedKey)
 	g := v.(*generated)
-	if len(g.fields) == 0 {
+	var sent sql.Result
+	if stmt.Result != nil {
+		sent = stmt.Result.Result
+	}
+	if g.restore != nil {
+		g.restore()
+	}
+	if db.Error != nil || db.DryRun || stmt.Schema == nil || len(g.fields) == 0 || !hasConflict(stmt) {
 		return
 	}
-	if err := g.learn(db, c.plan(stmt.Schema)); err != nil {
+	if err := g.learn(db, c.plan(stmt.Schema), sent); err != nil {
 		_ = db.AddError(fmt.Errorf("uidplugin: read back the ids of %s after a conflict: %w", stmt.Table, err))
 	}
 }
 
-func (g *generated) learn(db *gorm.DB, p *plan) error {
+// forgetInstance deletes what InstanceSet has left in a statement.
+func forgetInstance(stmt *gorm.Statement, key string) {
+	stmt.Settings.Delete(fmt.Sprintf("%p", stmt) + key) // as InstanceSet makes it
+}
+
+func (g *generated) learn(db *gorm.DB, p *plan, sent sql.Result) error {
 	stmt := db.Statement
 	rows := rowsOf(stmt.ReflectValue, p)
 	if g.countAll {
@@ -266,14 +335,14 @@ func (g *generated) learn(db *gorm.DB, p *plan) error {
 	switch g.how {
 	case fromReturning:
 		if db.RowsAffected == 0 && len(rows) == 1 {
-			return g.forget(stmt.Context, rows[0])
+			return g.forget(stmt.Context, rows[0], g.fields)
 		}
 		return nil
 	case fromLastInsert:
-		if stmt.Result == nil || stmt.Result.Result == nil {
+		if sent == nil {
 			return nil // nothing was sent
 		}
-		id, err := stmt.Result.Result.LastInsertId()
+		id, err := sent.LastInsertId()
 		if err != nil || id == 0 || slices.ContainsFunc(g.fields, func(f *field) bool { return g.has(f, id) }) {
 			return err // no conflict: nothing, or on an AUTO_INCREMENT column the last id that was sent
 		}
@@ -287,20 +356,8 @@ func (g *generated) learn(db *gorm.DB, p *plan) error {
 			return nil
 		}
 		if len(rows) == 1 {
-			return g.forget(stmt.Context, rows[0])
+			return g.forget(stmt.Context, rows[0], g.fields)
 		}
 	}
 	return g.ask(db, rows)
-}
-
-// forget zeroes what was set in a row.
-func (g *generated) forget(ctx context.Context, r row) error {
-	for _, f := range g.fields {
-		if g.has(f, r.id(ctx, f)) {
-			if err := r.set(ctx, f, 0); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

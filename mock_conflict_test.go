@@ -36,10 +36,10 @@ func TestAnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
 		result   driver.Result
 		want     int64
 	}{
-		{"nothing, no conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=LAST_INSERT_ID(`id`)", sqlmock.NewResult(0, 1), ours},
-		{"nothing, conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=LAST_INSERT_ID(`id`)", sqlmock.NewResult(5, 0), 5},
-		{"update, no conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=VALUES(`uses`),`id`=LAST_INSERT_ID(`id`)", sqlmock.NewResult(0, 1), ours},
-		{"update, conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=VALUES(`uses`),`id`=LAST_INSERT_ID(`id`)", sqlmock.NewResult(5, 2), 5},
+		{"nothing, no conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(0, 1), ours},
+		{"nothing, conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(5, 0), 5},
+		{"update, no conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=VALUES(`uses`),`id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(0, 1), ours},
+		{"update, conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=VALUES(`uses`),`id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(5, 2), 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +63,7 @@ func TestAnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
 func TestABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
 	t.Parallel()
 
-	const insert = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1),`id`,`id`)"
+	const insert = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)"
 	for _, tt := range []struct {
 		name   string
 		result driver.Result
@@ -191,7 +191,7 @@ func TestAReadBackThatFailsIsAnError(t *testing.T) {
 	db, mock := mocked(t, dialects[0].dial)
 	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 	mock.ExpectBegin()
-	mock.ExpectExec("INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1),`id`,`id`)").
+	mock.ExpectExec("INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)").
 		WillReturnResult(sqlmock.NewResult(1, 1))
 	mock.ExpectQuery("SELECT `id`,`id` FROM `slogans` WHERE `id` IN (?,?)").WillReturnError(errBroken)
 	mock.ExpectRollback()
@@ -211,7 +211,7 @@ func TestAnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 	base := db.Session(&gorm.Session{DryRun: true, SkipDefaultTransaction: true}).Clauses(doUpdate).Session(&gorm.Session{})
 	for range 2 {
 		sql := base.Create(&slogan{Text: "a"}).Statement.SQL.String()
-		if want := insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=VALUES(`uses`),`id`=LAST_INSERT_ID(`id`)"; sql != want {
+		if want := insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=VALUES(`uses`),`id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)"; sql != want {
 			t.Errorf("%s", sql)
 		}
 	}

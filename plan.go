@@ -27,6 +27,10 @@ type plan struct {
 	sources []*source
 	ready   atomic.Bool
 
+	// mayConflict: a hook, or a clause of a field's type, may add an ON CONFLICT
+	// after the ids were set.
+	mayConflict bool
+
 	relations []*schema.Relationship // the associations that GORM saves
 
 	// mapSchema is the schema for a create from maps; nil if it is as good as
@@ -73,7 +77,7 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 }
 
 func (c *core) newPlan(s *schema.Schema) *plan {
-	p := &plan{schema: s, relations: relations(s)}
+	p := &plan{schema: s, relations: relations(s), mayConflict: s.BeforeCreate || s.BeforeSave}
 	for _, sf := range uidFields(s) {
 		if s.Table == "" {
 			p.err = fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could lead back to; give the struct type a name or a method TableName",

@@ -1,35 +1,54 @@
 package uidplugin
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-	"gorm.io/gorm/schema"
 )
 
-// ask reads which of the rows are there, by their primary keys, and what the
-// fields are in them; rows that are not there are forgotten.
+// ask reads which of the ids are in the table, and forgets those that are not. A
+// key that is ours tells for its whole row, and what else is in it; fields beside
+// another key are asked for one by one, for GORM may have given such keys to the
+// wrong rows.
 func (g *generated) ask(db *gorm.DB, rows []row) error {
-	identity := g.identity(db.Statement.Schema)
+	if key := g.key(db.Statement.Schema); key != nil {
+		return g.askBy(db, key, g.fields, rows)
+	}
+	for _, f := range g.fields {
+		if err := g.askBy(db, f, []*field{f}, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askBy reads the rows that have in the field by what the structs have there, and
+// sets fields of the structs to what the rows have; those of structs without a row
+// are forgotten.
+func (g *generated) askBy(db *gorm.DB, by *field, fields []*field, rows []row) error {
+	ctx := db.Statement.Context
 	for chunk := range slices.Chunk(rows, findChunk) {
-		there, err := g.query(db, identity, chunk)
+		there, err := readBack(db, by, fields, chunk)
 		if err != nil {
 			return err
 		}
 		for _, r := range chunk {
-			values, ok := there[r.text(db.Statement.Context, identity)]
+			v, _ := r.value(ctx, by.Field)
+			values, ok := there[digits(v)]
 			if !ok {
-				if err := g.forget(db.Statement.Context, r); err != nil {
+				if err := g.forget(ctx, r, fields); err != nil {
 					return err
 				}
 				continue
 			}
-			for i, f := range g.fields {
-				if values[i] != r.id(db.Statement.Context, f) && g.has(f, r.id(db.Statement.Context, f)) {
-					if err := r.set(db.Statement.Context, f, values[i]); err != nil {
+			for i, f := range fields {
+				if id := r.id(ctx, f); f != by && id != values[i] && g.has(f, id) {
+					if err := r.set(ctx, f, values[i]); err != nil {
 						return err
 					}
 				}
@@ -39,45 +58,38 @@ func (g *generated) ask(db *gorm.DB, rows []row) error {
 	return nil
 }
 
-// identity returns the fields that tell rows apart: a primary key that is an id
-// of ours does so alone, whatever else is in a composite key.
-func (g *generated) identity(s *schema.Schema) []*schema.Field {
-	for _, f := range g.fields {
-		if f.PrimaryKey {
-			return []*schema.Field{f.Field}
+// forget zeroes those of fields that were set in a row.
+func (g *generated) forget(ctx context.Context, r row, fields []*field) error {
+	for _, f := range fields {
+		if g.has(f, r.id(ctx, f)) {
+			if err := r.set(ctx, f, 0); err != nil {
+				return err
+			}
 		}
 	}
-	return s.PrimaryFields
+	return nil
 }
 
-// query returns the fields of those rows that are there, by their identity.
-func (g *generated) query(db *gorm.DB, identity []*schema.Field, rows []row) (there map[string][]int64, err error) {
+// readBack returns fields of the rows whose ids in the field by are those of rows,
+// by this id as text.
+func readBack(db *gorm.DB, by *field, fields []*field, rows []row) (there map[string][]int64, err error) {
 	stmt := db.Statement
-	if len(stmt.Schema.PrimaryFields) == 0 {
-		return nil, nil // nobody can know
-	}
-	var where clause.Where
-	for _, key := range stmt.Schema.PrimaryFields { // all of them, for the index
-		in := clause.IN{Column: clause.Column{Name: key.DBName}}
-		for _, r := range rows {
-			v, _ := r.value(stmt.Context, key)
+	in := clause.IN{Column: clause.Column{Name: by.DBName}}
+	for _, r := range rows {
+		if v, zero := r.value(stmt.Context, by.Field); !zero {
 			in.Values = append(in.Values, v)
 		}
-		where.Exprs = append(where.Exprs, in)
 	}
-	var columns []clause.Column
-	for _, f := range identity {
+	columns := []clause.Column{{Name: by.DBName}}
+	for _, f := range fields {
 		columns = append(columns, clause.Column{Name: f.DBName})
 	}
-	for _, f := range g.fields {
-		columns = append(columns, clause.Column{Name: f.DBName})
-	}
-	ask := &gorm.Statement{DB: db, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: stmt.Schema, Clauses: map[string]clause.Clause{}}
-	ask.AddClause(clause.Select{Columns: columns})
-	ask.AddClause(clause.From{})
-	ask.AddClause(where)
-	ask.Build("SELECT", "FROM", "WHERE")
-	found, err := stmt.ConnPool.QueryContext(stmt.Context, ask.SQL.String(), ask.Vars...)
+	query := &gorm.Statement{DB: db, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: by.Schema, Clauses: map[string]clause.Clause{}}
+	query.AddClause(clause.Select{Columns: columns})
+	query.AddClause(clause.From{})
+	query.AddClause(clause.Where{Exprs: []clause.Expression{in}})
+	query.Build("SELECT", "FROM", "WHERE")
+	found, err := stmt.ConnPool.QueryContext(stmt.Context, query.SQL.String(), query.Vars...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +103,11 @@ func (g *generated) query(db *gorm.DB, identity []*schema.Field, rows []row) (th
 		if err := found.Scan(scan...); err != nil {
 			return nil, err
 		}
-		key, values := "", make([]int64, len(g.fields))
-		for i, t := range text {
-			if i < len(identity) {
-				key += t.String + "\x00"
-			} else {
-				values[i-len(identity)] = parseDigits(t.String)
-			}
+		values := make([]int64, len(fields))
+		for i := range fields {
+			values[i] = parseDigits(text[i+1].String)
 		}
-		there[key] = values
+		there[strings.TrimSpace(text[0].String)] = values // a CHAR column pads
 	}
 	return there, found.Err()
 }

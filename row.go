@@ -78,16 +78,6 @@ func (r row) set(ctx context.Context, f *field, id int64) error {
 	return f.put(ctx, place, id)
 }
 
-// text returns what a row has in some fields as text, in the form of
-// generated.query.
-func (r row) text(ctx context.Context, fields []*schema.Field) (text string) {
-	for _, f := range fields {
-		v, _ := r.value(ctx, f)
-		text += digits(v) + "\x00"
-	}
-	return text
-}
-
 // mapKey returns the key under which a map has a field: its column, its name, or
 // what GORM's naming strategy makes its column of.
 func mapKey(m map[string]any, f *schema.Field) string {
@@ -106,6 +96,9 @@ func mapKey(m map[string]any, f *schema.Field) string {
 
 // digits writes a value as the database gets it.
 func digits(v any) string {
+	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
+		return "" // whose Value may not know what to do
+	}
 	if valuer, ok := v.(driver.Valuer); ok {
 		v, _ = valuer.Value()
 	}

@@ -1,6 +1,7 @@
 package uidplugin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -199,7 +200,7 @@ func (c *core) begin(sources []*source) (calls []*call, err error) {
 func (s *source) next(ctx context.Context, why error) (int64, error) {
 	m := s.made.Load()
 	if m == nil {
-		return 0, why
+		return 0, cmp.Or(why, s.wrap(errNoGenerator))
 	}
 	id, err := m.Next(ctx)
 	if err != nil {
@@ -212,13 +213,17 @@ func (s *source) next(ctx context.Context, why error) (int64, error) {
 func (s *source) fill(ctx context.Context, ids []int64, why error) error {
 	m := s.made.Load()
 	if m == nil {
-		return why
+		return cmp.Or(why, s.wrap(errNoGenerator))
 	}
 	if err := m.Fill(ctx, ids); err != nil {
 		return s.wrap(err)
 	}
 	return nil
 }
+
+// errNoGenerator is the reason when nobody knew that a row would need an id:
+// another goroutine changed it meanwhile, for one.
+var errNoGenerator = errors.New("the table has no worker id yet; create again")
 
 // wrap says for which table there is no id.
 func (s *source) wrap(err error) error {

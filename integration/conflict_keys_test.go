@@ -1,0 +1,144 @@
+package integration_test
+
+import (
+	"testing"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// Models beside UniqueB and UniqueC: a uid beside a key that the database
+// numbers, and one whose hook makes an upsert of every create.
+type (
+	UniqueP struct {
+		ID     int64  // AUTO_INCREMENT, the database's
+		Public int64  `gorm:"uid"`
+		Name   string `gorm:"size:50;uniqueIndex"`
+		Value  int
+	}
+	UniqueH struct {
+		ID   int64  `gorm:"primaryKey;autoIncrement:false;uid"`
+		Name string `gorm:"size:50;uniqueIndex"`
+	}
+)
+
+// BeforeCreate is the idiom of GORM's documentation.
+func (*UniqueH) BeforeCreate(tx *gorm.DB) error {
+	tx.Statement.AddClause(clause.OnConflict{DoNothing: true})
+	return nil
+}
+
+// An upsert leaves the key of the row that is there as it is, whatever it is, and
+// the struct gets this key or none.
+func TestUpsertsOfRowsWithOddKeys(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			if err := db.AutoMigrate(&UniqueB{}, &UniqueC{}); err != nil {
+				t.Fatal(err)
+			}
+			update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
+			for _, conflict := range []clause.OnConflict{{DoNothing: true}, update} {
+				for _, key := range []int64{-5, 0, 1, 2, 1<<63 - 1} {
+					must(t, db.Exec("DELETE FROM unique_bs").Error)
+					must(t, db.Exec("INSERT INTO unique_bs (id, name, value) VALUES (?, 'a', 1)", key).Error)
+					row, batch := UniqueB{Name: "a"}, []UniqueB{{Name: "a"}, {Name: "b"}}
+					must(t, db.Clauses(conflict).Create(&row).Error)
+					must(t, db.Clauses(conflict).Create(&batch).Error)
+					var there int64
+					must(t, db.Raw("SELECT id FROM unique_bs WHERE name = 'a'").Scan(&there).Error)
+					if there != key || row.ID != 0 && row.ID != key || batch[0].ID != 0 && batch[0].ID != key {
+						t.Errorf("%s: the key %d is %d afterwards; in the structs %d and %d", variant, key, there, row.ID, batch[0].ID)
+					}
+				}
+				for _, key := range []string{"abc", "0", "007", "", "9999999999999999999", "-1", "12"} {
+					must(t, db.Exec("DELETE FROM unique_cs").Error)
+					must(t, db.Exec("INSERT INTO unique_cs (id, name, value) VALUES (?, 'a', 1)", key).Error)
+					row := UniqueC{Name: "a"}
+					must(t, db.Clauses(conflict).Create(&row).Error)
+					var there string
+					must(t, db.Raw("SELECT id FROM unique_cs WHERE name = 'a'").Scan(&there).Error)
+					if there != key || row.ID != "" && row.ID != key {
+						t.Errorf("%s: the key %q is %q afterwards; in the struct %q", variant, key, there, row.ID)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A uid beside the database's own key never gets another row's, and the key is not
+// made up.
+func TestUpsertsOfAUidBesideTheDatabasesKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			_ = db.Migrator().DropTable(&UniqueP{})
+			must(t, db.AutoMigrate(&UniqueP{}))
+			for name, conflict := range upserts {
+				must(t, db.Exec("DELETE FROM unique_ps").Error)
+				first := []UniqueP{{Name: "first"}, {Name: "old1"}, {Name: "old2"}}
+				must(t, db.Create(&first).Error)
+				one := UniqueP{Name: "old2"}
+				must(t, db.Clauses(conflict).Create(&one).Error)
+				batch := []UniqueP{{Name: "old1"}, {Name: "n1"}, {Name: "n2"}}
+				must(t, db.Clauses(conflict).Create(&batch).Error)
+				for _, r := range append(batch, one) {
+					var there UniqueP
+					must(t, db.Take(&there, "name = ?", r.Name).Error)
+					if r.Public != 0 && r.Public != there.Public {
+						t.Errorf("%s%s: %s has the uid %d in the struct and %d in the row", name, variant, r.Name, r.Public, there.Public)
+					}
+				}
+				if d.isMySQL() && variant != "" && one.ID != 0 && one.ID == first[0].ID {
+					t.Errorf("%s%s: the key is another row's, %d", name, variant, one.ID)
+				}
+			}
+		}
+	})
+}
+
+func TestUpsertsThatAHookMakes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniqueH{}))
+			must(t, db.Exec("DELETE FROM unique_hs").Error)
+			a, b := UniqueH{Name: "same"}, UniqueH{Name: "same"}
+			must(t, db.Create(&a).Error)
+			must(t, db.Create(&b).Error)
+			if a.ID == 0 || b.ID != 0 && b.ID != a.ID {
+				t.Errorf("%s: the row has %d, the second struct %d", variant, a.ID, b.ID)
+			}
+		}
+	})
+}
+
+// A RETURNING of the application's own keeps its columns.
+func TestUpsertsWithAReturningOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		use(t, db)
+		must(t, db.AutoMigrate(&UniqueB{}))
+		update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
+		row := UniqueB{Name: "a", Value: 1}
+		must(t, db.Create(&row).Error)
+		again := UniqueB{Name: "a", Value: 5}
+		own := clause.Returning{Columns: []clause.Column{{Name: "id"}, {Name: "value+1 AS value", Raw: true}}}
+		must(t, db.Clauses(update, own).Create(&again).Error)
+		if again.ID != row.ID || again.Value != 6 {
+			t.Errorf("got %+v", again)
+		}
+	}, "sqlite", "mariadb", "postgres")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
