@@ -100,13 +100,13 @@ func TestHammerContexts(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			t.Run(e.name, func(t *testing.T) {
-				l := millis(8)
+				l := millis(5) // so few ids a millisecond that callers wait, however slow the machine
 				g := e.must(t, l, l.Endless(9, time.Now()), nil)
 				if e.name == "Cached" {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
 				h := hammer{
-					g: g, layout: l, ids: scaled(60_000), most: 20, ordered: true,
+					g: g, layout: l, ids: scaled(15_000), most: 20, ordered: true,
 					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
 						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
 					},
