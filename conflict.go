@@ -19,8 +19,10 @@ import (
 //
 // How to learn what happened depends on the dialect, on what GORM itself reads
 // back, and on the number of rows; see howToLearn. A statement without a conflict
-// costs no round trip more, except where RETURNING cannot be matched to rows: an
-// update part with a WHERE, or maps.
+// costs no round trip more, except where nothing of the statement can tell: an
+// update part with a WHERE over several rows, maps (but not on MySQL), and on MySQL
+// an id beside a key that the database numbers, or a last insert id that the
+// application itself uses.
 
 // howToLearn is how to learn whether rows had conflicts.
 type howToLearn int
@@ -35,11 +37,13 @@ const (
 	fromLastInsert
 	// Fewer rows were changed than sent.
 	fromCount
-	// One SELECT by primary key, on the connection of the statement.
+	// A SELECT by the ids that were set, on the connection of the statement; see
+	// readback.go.
 	fromSelect
 )
 
-// generated is what fill has set in one statement that has an ON CONFLICT.
+// generated is what fill has set in one statement that has an ON CONFLICT, or may
+// get one from a hook.
 type generated struct {
 	fields []*field
 	ids    [][]int64 // of each field, in ascending order
