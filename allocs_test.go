@@ -81,3 +81,91 @@ func TestThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations 
 		})
 	}
 }
+
+// A letter has associations with tables that have no worker ids as long as none of
+// their rows was created.
+type (
+	letter struct {
+		ID        int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		SenderID  *int64
+		Sender    *sender // belongs to
+		Seal      seal    // has one
+		Pages     []page
+		Stamps    []*stamp
+		Addressed *addressed   `gorm:"embedded"`
+		Readers   []correspond `gorm:"many2many:readings"`
+	}
+	sender struct {
+		ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Letters []letter
+	}
+	seal struct {
+		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		LetterID int64
+		Colours  []string `gorm:"serializer:json"` // so that seals cannot be compared
+	}
+	page struct {
+		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		LetterID int64
+		Letter   *letter
+	}
+	stamp struct {
+		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		LetterID int64
+	}
+	addressed struct {
+		TownID *int64
+		Town   *town
+	}
+	town struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	correspond struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+)
+
+// TestAssociationsWithoutWorkerIDsAllocateNothing: as long as some tables that
+// rows are associated with have no worker ids, each row is searched for what it
+// needs of them. That allocates no more than when all have.
+func TestAssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
+	if racing {
+		t.Skip("with the race detector pools forget what they hold")
+	}
+	for _, tt := range []struct {
+		name string
+		set  func(*letter)
+	}{
+		{"nil", func(*letter) {}},
+		{"empty", func(l *letter) {
+			l.Pages, l.Stamps, l.Readers, l.Addressed = []page{}, []*stamp{}, []correspond{}, &addressed{}
+		}},
+		{"set, of a table that has worker ids", func(l *letter) { l.Stamps = []*stamp{{}, {}} }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			measure := func(options ...uidplugin.Option) float64 {
+				db := open(t, append(options, uidplugin.WithLayout(plenty()), uidplugin.WithMaxBorrow(0))...)
+				p, rows := uidplugin.From(db), make([]letter, 100)
+				for i := range rows {
+					tt.set(&rows[i])
+				}
+				tx := statement(t, db, &rows)
+				p.Fill(statement(t, db, &stamp{}))
+				n := testing.AllocsPerRun(100, func() {
+					for i := range rows {
+						rows[i].ID = 0
+					}
+					p.Fill(tx)
+				})
+				must(t, tx.Error)
+				if rows[99].ID == 0 {
+					t.Error("no ids")
+				}
+				return n
+			}
+			if some, all := measure(), measure(uidplugin.WithModels(&letter{})); some > all {
+				t.Errorf("%v allocations if some tables have worker ids, %v if all have", some, all)
+			}
+		})
+	}
+}

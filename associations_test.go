@@ -1,6 +1,7 @@
 package uidplugin_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -178,6 +179,73 @@ func TestAJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
 		}
 	}
 	links(t, db, "members", "team_id", "teams", 2)
+}
+
+func TestEmptyAssociationsTakeNoWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	must(t, db.SetupJoinTable(&person{}, "Teams", &member{}))
+	migrate(t, db, &person{}, &team{}, &member{})
+	must(t, db.Create(&[]person{{}, {Teams: []team{}}}).Error)
+	for _, s := range uidplugin.From(db).Stats().Tables {
+		if s.Table != "people" {
+			t.Errorf("%s has a worker id", s.Table)
+		}
+	}
+}
+
+// TestAnEmbeddedPointerStaysNil: looking for associations behind it must not make
+// the struct, whose columns would then be zero and not NULL.
+func TestAnEmbeddedPointerStaysNil(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	rows := []letter{{}, {Addressed: &addressed{Town: &town{}}}}
+	uidplugin.From(db).Fill(statement(t, db, &rows))
+	if rows[0].Addressed != nil {
+		t.Errorf("%+v", rows[0].Addressed)
+	}
+	var tables []string
+	for _, s := range uidplugin.From(db).Stats().Tables {
+		tables = append(tables, s.Table)
+	}
+	slices.Sort(tables)
+	if !slices.Equal(tables, []string{"letters", "towns"}) {
+		t.Errorf("worker ids for %v", tables)
+	}
+}
+
+// TestAJoinTableThatIsSetUpLate gets its worker id before the transaction, too, if
+// its table was known.
+func TestAJoinTableThatIsSetUpLate(t *testing.T) {
+	t.Parallel()
+
+	type side struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	type bridge struct {
+		ID     int64 `gorm:"autoIncrement:false;uid"`
+		BankID int64 `gorm:"primaryKey"`
+		SideID int64 `gorm:"primaryKey"`
+	}
+	type bank struct {
+		ID      int64    `gorm:"primaryKey;autoIncrement:false;uid"`
+		Sides   []side   `gorm:"many2many:bridges"`
+		Bridges []bridge `gorm:"foreignKey:BankID"`
+	}
+	db := open(t)
+	migrate(t, db, &side{}, &bridge{})
+	migrate(t, db, &bank{})
+	must(t, db.Create(&bank{}).Error)
+	must(t, db.SetupJoinTable(&bank{}, "Sides", &bridge{}))
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	row := bank{Sides: []side{{}}}
+	must(t, db.Create(&row).Error)
+	isOurs(t, db, "sides", row.Sides[0].ID)
+	links(t, db, "bridges", "side_id", "sides", 1)
 }
 
 func TestAssociationsCreateRows(t *testing.T) {

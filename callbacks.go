@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"sync"
 
@@ -99,32 +98,30 @@ func (c *core) refill(db *gorm.DB) {
 	}
 }
 
-// originalSchema is where withoutDefault leaves the schema.
+// originalSchema is where beforeInsert leaves the schema.
 const originalSchema = "uidplugin:schema"
 
-// withoutDefault keeps GORM from reading the key back in this statement, and from
-// overwriting it; see the function of this name. afterInsert puts the schema
-// back.
-func (p *plan) withoutDefault(db *gorm.DB) {
-	if p.mapSchema == nil || db.Statement.Schema != p.schema {
-		return
+// withoutDefault returns a schema for a statement that keeps GORM from reading the
+// key back, and from overwriting it; see the function of this name. It is nil if
+// the statement's own does.
+func (p *plan) withoutDefault(stmt *gorm.Statement) *schema.Schema {
+	if p.mapSchema == nil || stmt.Schema != p.schema {
+		return nil
 	}
 	copied := p.mapSchema
-	for _, r := range rowsOf(db.Statement.ReflectValue, p) {
+	for _, r := range rowsOf(stmt.ReflectValue, p) {
 		for key := range r.m {
 			// A schema finds columns of keys by its naming strategy, too, which a copy
 			// cannot have.
 			if f := p.schema.LookUpField(key); f != nil && copied.LookUpField(key) == nil {
 				if copied == p.mapSchema {
-					copied = withoutDefault(p.schema, p.schema.PrioritizedPrimaryField)
-					copied.FieldsByName = maps.Clone(copied.FieldsByName)
+					copied = copyForInsert(copied)
 				}
 				copied.FieldsByName[key] = f
 			}
 		}
 	}
-	db.InstanceSet(originalSchema, db.Statement.Schema)
-	db.Statement.Schema = copied
+	return copied
 }
 
 func isMap(dest any) bool {

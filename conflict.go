@@ -1,6 +1,7 @@
 package uidplugin
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"reflect"
@@ -20,9 +21,11 @@ import (
 // How to learn what happened depends on the dialect, on what GORM itself reads
 // back, and on the number of rows; see howToLearn. A statement without a conflict
 // costs no round trip more, except where nothing of the statement can tell: an
-// update part with a WHERE over several rows, maps (but not on MySQL), and on MySQL
-// an id beside a key that the database numbers, or a last insert id that the
-// application itself uses.
+// update part with a WHERE over several rows, maps (but not on MySQL), a result
+// that the application asked for by gorm.WithResult, and on MySQL an id beside a
+// key that the database numbers, or a last insert id that the application itself
+// uses. With a conflict the row that is there is looked up, if the statement says
+// by what: see conflictKey.
 
 // howToLearn is how to learn whether rows had conflicts.
 type howToLearn int
@@ -42,12 +45,24 @@ const (
 	fromSelect
 )
 
+// keep is what an INSERT IGNORE does with rows that are there.
+var keep = clause.OnConflict{DoNothing: true}
+
 // generated is what fill has set in one statement that has an ON CONFLICT, or may
 // get one from a hook.
 type generated struct {
 	fields []*field
 	ids    [][]int64 // of each field, in ascending order
 	how    howToLearn
+
+	conflict clause.OnConflict // what to do with rows that are there; empty if not known
+
+	// numbered: the database numbers the keys of some rows.
+	numbered bool
+
+	// matches: what RETURNING reads back, GORM assigns in the order of rows, which
+	// is right only if each row comes back.
+	matches bool
 
 	restore func() // undoes what beforeInsert has done to the statement; may be nil
 
@@ -72,12 +87,17 @@ func track(db *gorm.DB) *generated {
 	return g
 }
 
+// hasConflict tells whether a statement may find rows that are there already and
+// not fail: by an ON CONFLICT, or as INSERT IGNORE.
 func hasConflict(stmt *gorm.Statement) bool {
 	if len(stmt.Clauses) == 0 {
 		return false
 	}
-	_, ok := stmt.Clauses[onConflict]
-	return ok
+	if _, ok := stmt.Clauses[onConflict]; ok {
+		return true
+	}
+	insert, _ := stmt.Clauses["INSERT"].Expression.(clause.Insert)
+	return insert.Modifier != "" && strings.Contains(strings.ToUpper(insert.Modifier), "IGNORE")
 }
 
 // note remembers that f was set to id somewhere.
@@ -108,51 +128,120 @@ func (c *core) beforeInsert(db *gorm.DB) {
 		return
 	}
 	isMap := isMap(stmt.Dest)
-	if !isMap && !hasConflict(stmt) {
+	if !isMap && !hasConflict(stmt) && len(stmt.Schema.CreateClauses) == 0 {
 		return
 	}
 	p := c.plan(stmt.Schema)
-	if isMap {
-		p.withoutDefault(db)
+	brings := p.conflict != nil && !stmt.Unscoped
+	if brings {
+		stmt.AddClause(p.conflict) // GORM would do it too late to be looked at
 	}
-	v, ok := db.InstanceGet(generatedKey)
-	if !ok || len(v.(*generated).fields) == 0 {
-		return
+	var g *generated
+	if v, ok := db.InstanceGet(generatedKey); ok && len(v.(*generated).fields) > 0 && hasConflict(stmt) {
+		g = v.(*generated)
+		g.prepare(stmt, p)
 	}
-	g := v.(*generated)
-	conflict, ok := stmt.Clauses[onConflict].Expression.(clause.OnConflict)
-	if !ok {
+	var changed *schema.Schema // what GORM gets to see in the INSERT, if it is not the schema
+	if isMap || g != nil && !g.matches {
+		changed = p.withoutDefault(stmt)
+	}
+	if brings && changed == nil {
+		changed = copyForInsert(stmt.Schema)
+	}
+	if g != nil && g.conflict.UpdateAll {
+		changed = g.keepIDs(stmt, changed)
+	}
+	if changed != nil {
+		db.InstanceSet(originalSchema, stmt.Schema) // afterInsert puts it back
+		stmt.Schema = changed
+	}
+}
+
+// prepare decides for one statement.
+func (g *generated) prepare(stmt *gorm.Statement, p *plan) {
+	expression, updates := stmt.Clauses[onConflict]
+	conflict, known := expression.Expression.(clause.OnConflict)
+	if !updates {
+		conflict = keep
+	} else if !known {
 		g.how = fromSelect // of a kind that is not GORM's
 		return
 	}
-	single := stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
-	// What RETURNING reads back, GORM assigns in the order of rows: right only if
-	// each row comes back.
-	matches := !isMap && (single || !conflict.DoNothing && len(conflict.Where.Exprs) == 0)
-	if !matches {
-		// MariaDB returns a row for each that was sent, whatever became of it.
-		g.countAll = !isMap && db.Dialector.Name() == "mysql" && returns(stmt)
-		p.withoutDefault(db)
+	g.conflict = conflict
+	if key := stmt.Schema.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && !g.tracks(key) {
+		g.numbered = slices.ContainsFunc(rowsOf(stmt.ReflectValue, p), func(r row) bool {
+			_, zero := r.value(stmt.Context, key)
+			return zero
+		})
 	}
+	isMap, mysql := isMap(stmt.Dest), stmt.Dialector.Name() == "mysql"
+	single := stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
+	g.matches = !isMap && (single || len(conflict.Where.Exprs) == 0 && g.surelyUpdates(stmt))
+	// MariaDB returns a row for each that was sent, whatever became of it.
+	g.countAll = !isMap && !g.matches && updates && mysql && returns(stmt)
 	g.save(stmt)
-	switch {
-	case matches && returns(stmt):
+	switch asked := stmt.Result != nil; {
+	case g.matches && returns(stmt):
 		g.addReturning(stmt)
 	case returns(stmt):
 		g.how = fromSelect
 		g.dropReturning(stmt)
-	case db.Dialector.Name() == "mysql" && g.tellsLastInsert(stmt, conflict):
+	case mysql && updates && !asked && g.tellsLastInsert(stmt, conflict):
 		g.how = fromLastInsert
 		g.addLastInsert(stmt, conflict, single)
-	case db.Dialector.Name() == "mysql":
+	case mysql && updates:
 		g.how = fromSelect
 	case conflict.DoNothing:
 		g.how = fromCount
-	case matches && slices.Contains(stmt.BuildClauses, "RETURNING"):
+	case g.matches && !asked && slices.Contains(stmt.BuildClauses, "RETURNING"):
 		g.addReturning(stmt)
 	default:
 		g.how = fromSelect
 	}
+}
+
+// surelyUpdates tells whether a row that is there is updated: not if an UpdateAll
+// finds nothing that it may update.
+func (g *generated) surelyUpdates(stmt *gorm.Statement) bool {
+	if g.conflict.DoNothing || !g.conflict.UpdateAll || len(g.conflict.DoUpdates) > 0 {
+		return !g.conflict.DoNothing
+	}
+	inserted, onlyInserted := stmt.SelectAndOmitColumns(true, false)
+	updated, onlyUpdated := stmt.SelectAndOmitColumns(true, true)
+	return slices.ContainsFunc(stmt.Schema.DBNames, func(name string) bool {
+		f := stmt.Schema.FieldsByDBName[name]
+		insert, named := inserted[name]
+		update, namedToo := updated[name]
+		return (insert || !named && !onlyInserted) && (update || !namedToo && !onlyUpdated) &&
+			!f.PrimaryKey && f.AutoCreateTime == 0 && (!f.HasDefaultValue || f.DefaultValueInterface != nil) && !g.tracks(f)
+	})
+}
+
+// keepIDs has an UpdateAll leave uid fields as they are: a row that is there keeps
+// the ids that it has, and does not get those that were made for a new row. Ids
+// that the application has set are written. It returns changed, or a copy.
+func (g *generated) keepIDs(stmt *gorm.Statement, changed *schema.Schema) *schema.Schema {
+	var copied *schema.Schema
+	for i, f := range g.fields {
+		if f.PrimaryKey || len(g.ids[i]) < numberOfRows(stmt) {
+			continue
+		}
+		if copied == nil {
+			copied = copyForInsert(cmp.Or(changed, stmt.Schema))
+		}
+		kept := *f.Field
+		kept.PrimaryKey = true // GORM updates all but keys
+		copied.FieldsByDBName[f.DBName] = &kept
+	}
+	return cmp.Or(copied, changed)
+}
+
+func numberOfRows(stmt *gorm.Statement) int {
+	switch stmt.ReflectValue.Kind() {
+	case reflect.Slice, reflect.Array:
+		return stmt.ReflectValue.Len()
+	}
+	return 1
 }
 
 // returns tells whether GORM will build a RETURNING.
@@ -219,12 +308,14 @@ func (g *generated) dropReturning(stmt *gorm.Statement) {
 
 // save remembers what beforeInsert may change, for a handle that is used again.
 func (g *generated) save(stmt *gorm.Statement) {
-	conflict, returning := stmt.Clauses[onConflict], stmt.Clauses["RETURNING"]
-	_, returned := stmt.Clauses["RETURNING"]
+	conflict, conflicts := stmt.Clauses[onConflict]
+	returning, returned := stmt.Clauses["RETURNING"]
 	result := stmt.Result
 	g.restore = func() {
-		stmt.Clauses[onConflict] = conflict
 		delete(stmt.Clauses, "RETURNING")
+		if conflicts {
+			stmt.Clauses[onConflict] = conflict
+		}
 		if returned {
 			stmt.Clauses["RETURNING"] = returning
 		}
@@ -339,7 +430,7 @@ func (g *generated) learn(db *gorm.DB, p *plan, sent sql.Result) error {
 	switch g.how {
 	case fromReturning:
 		if db.RowsAffected == 0 && len(rows) == 1 {
-			return g.forget(stmt.Context, rows[0], g.fields)
+			return g.askByConflict(db, rows, g.fields)
 		}
 		return nil
 	case fromLastInsert:
@@ -360,7 +451,7 @@ func (g *generated) learn(db *gorm.DB, p *plan, sent sql.Result) error {
 			return nil
 		}
 		if len(rows) == 1 {
-			return g.forget(stmt.Context, rows[0], g.fields)
+			return g.askByConflict(db, rows, g.fields)
 		}
 	}
 	return g.ask(db, rows)

@@ -2,11 +2,13 @@ package uidplugin_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -266,6 +268,56 @@ func TestTheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 	}
 	if len(want) != 0 {
 		t.Errorf("no error of its own: %v", want)
+	}
+}
+
+// TestTheErrorsOfFindAllAreInTheOrderOfTheIDs, and those of whole tables come last,
+// in the order of their names.
+func TestTheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithClock(atNoon))
+	p := uidplugin.From(db)
+	var rows []int64
+	for _, model := range []any{&part{}, &counter{}, &product{}} { // which have no tables
+		id, err := p.NextID(t.Context(), model)
+		must(t, err)
+		rows = append(rows, id)
+	}
+	for _, worker := range []int64{50, 51, 52} {
+		addNode(t, db, workernode.Node{WorkerID: worker, Table: fmt.Sprint("elsewhere", worker), Layout: generator.DefaultLayout().String(), Fence: 1 << 27})
+	}
+	future, err := generator.DefaultLayout().Compose(generator.Parts{Time: noon.Add(time.Hour * 24), WorkerID: 52})
+	must(t, err)
+	ids := []int64{
+		at(t, 999, 0), at(t, 50, 0), 1<<63 - 1, rows[0], -2, at(t, 51, 7), at(t, 50, 3), rows[1], future, at(t, 998, 5), -1,
+		rows[2], at(t, 50, 1), at(t, 999, 1), at(t, 51, 2),
+	}
+	for range 20 {
+		_, err := p.FindAll(t.Context(), ids...)
+		list, ok := err.(interface{ Unwrap() []error })
+		if !ok {
+			t.Fatalf("the error is a %T: %v", err, err)
+		}
+		var order []int64
+		var tables []string
+		for _, e := range list.Unwrap() {
+			if id, ok := e.(*uidplugin.IDError); !ok {
+				_, table, _ := strings.Cut(e.Error(), "find in ")
+				tables = append(tables, table[:strings.Index(table, ":")])
+			} else if len(tables) > 0 {
+				t.Errorf("%v after the errors of tables", e)
+			} else {
+				order = append(order, id.ID)
+			}
+		}
+		order = slices.Compact(order) // the one of the future has two
+		if want := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(rows, id) }); !slices.Equal(order, want) {
+			t.Fatalf("errors of\n%d, want\n%d", order, want)
+		}
+		if want := []string{"counters", "parts", "products"}; !slices.Equal(tables, want) {
+			t.Fatalf("errors of %v, want %v", tables, want)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package uidplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -225,8 +227,9 @@ func (p *Plugin) Find(ctx context.Context, id int64) (any, error) {
 // FindAll loads the rows that ids are keys of, with one query for each table (for
 // each 1,000 of its ids). The map has a row for each id that it found one for,
 // whatever the others are. Ids that lead to no table or no model are in the
-// error, each as an [IDError] (errors.Join put them together). An id that does lead to a table, where there is
-// no such row, is in neither.
+// error, each as an [IDError], in the order of ids; errors of queries come after
+// them (errors.Join put them together). An id that does lead to a table, where
+// there is no such row, is in neither.
 func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, error) {
 	c, err := p.ready()
 	if err != nil {
@@ -238,7 +241,8 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, erro
 		byTable[l.Table] = append(byTable[l.Table], id)
 	}
 	found := make(map[int64]any, len(located))
-	for table, ids := range byTable {
+	for _, table := range slices.Sorted(maps.Keys(byTable)) {
+		ids := byTable[table]
 		c.mu.Lock()
 		plan := c.models[table]
 		c.mu.Unlock()
@@ -262,7 +266,27 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, erro
 			errs = append(errs, err)
 		}
 	}
+	sortErrors(errs, ids)
 	return found, errors.Join(errs...)
+}
+
+// sortErrors puts errors of ids into the order of ids, and before all others,
+// which keep theirs.
+func sortErrors(errs []error, ids []int64) {
+	if len(errs) < 2 {
+		return
+	}
+	index := make(map[int64]int, len(ids))
+	for i, id := range slices.Backward(ids) { // so that the first of equal ids counts
+		index[id] = i
+	}
+	position := func(err error) int {
+		if e, ok := err.(*IDError); ok {
+			return index[e.ID]
+		}
+		return len(ids)
+	}
+	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(position(a), position(b)) })
 }
 
 // query returns a handle for a query of our own: on the connection of p.db, with

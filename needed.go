@@ -3,6 +3,8 @@ package uidplugin
 import (
 	"context"
 	"reflect"
+	"slices"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -79,30 +81,72 @@ func (s *search) row(r row, p *plan, create bool) {
 	}
 	if create {
 		for _, f := range p.fields {
-			if _, zero := r.value(s.ctx, f.Field); zero {
+			if f.source.made.Load() == nil && lacks(s.ctx, r, f) {
 				s.add(f.source)
 			}
 		}
 	}
-	for _, relation := range p.relations {
+	for i := range p.relations {
+		a := &p.relations[i]
 		if r.m != nil {
-			if _, ok := r.m[relation.Name]; ok {
+			if _, ok := r.m[a.Name]; ok {
 				s.all(p)
 			}
 			continue
 		}
-		if _, zero := relation.Field.ValueOf(s.ctx, r.v); zero || !s.first(r.v, relation) {
+		if a.ready() {
 			continue
 		}
-		if related := s.core.related(relation.FieldSchema); related != nil && !related.ready.Load() {
-			s.rows(relation.Field.ReflectValueOf(s.ctx, r.v), related, true)
+		v := fieldOf(r.v, a.Field)
+		if isEmpty(v) || !s.first(r.v, a.Relationship) {
+			continue
 		}
-		if join := s.core.related(relation.JoinTable); join != nil {
+		if related := s.core.planOf(a.FieldSchema, &a.related); related != nil && !related.ready.Load() {
+			s.rows(v, related, true)
+		}
+		if join := s.core.planOf(a.JoinTable, &a.join); join != nil {
 			for _, f := range join.fields {
 				s.add(f.source)
 			}
 		}
 	}
+}
+
+// lacks tells whether a uid field of a row is zero.
+func lacks(ctx context.Context, r row, f *field) (zero bool) {
+	if r.m != nil {
+		_, zero = r.value(ctx, f.Field)
+	} else {
+		_, zero = f.look(ctx, r.v)
+	}
+	return zero
+}
+
+// fieldOf returns a field of row, a struct. It is not valid if it is in an embedded
+// struct to which the pointer is nil; GORM's ReflectValueOf would set the pointer.
+func fieldOf(row reflect.Value, f *schema.Field) reflect.Value {
+	for _, i := range f.StructField.Index {
+		if i >= 0 {
+			row = row.Field(i)
+			continue
+		}
+		row = row.Field(-i - 1) // GORM's way to say that it is an embedded pointer
+		if row.IsNil() {
+			return reflect.Value{}
+		}
+		row = row.Elem()
+	}
+	return row
+}
+
+// isEmpty tells whether an association has no rows, so that GORM saves none. A
+// pointer to a zero struct has one.
+func isEmpty(v reflect.Value) bool {
+	if !v.IsValid() || v.IsZero() {
+		return true
+	}
+	v = reflect.Indirect(v)
+	return v.Kind() == reflect.Slice && v.Len() == 0
 }
 
 // first tells whether an association of a row comes up for the first time.
@@ -137,20 +181,63 @@ func (s *search) add(from *source) {
 	s.found[from] = true
 }
 
-// related returns the plan of a related schema; nil if it is one of GORM's own
-// join tables, or unusable, which a create of it will say.
-func (c *core) related(s *schema.Schema) *plan {
-	if s == nil || s.ModelType.Name() == "" {
+// An association is one that GORM saves along with a row.
+type association struct {
+	*schema.Relationship
+
+	// related and join are the plans of FieldSchema and JoinTable: nil until a row
+	// needs them, and where planOf returns none. A plan that is here stays.
+	related, join atomic.Pointer[plan]
+}
+
+// associations returns the associations of a schema.
+func associations(s *schema.Schema) []association {
+	all := relations(s)
+	list := make([]association, len(all))
+	for i, r := range all {
+		list[i].Relationship = r
+	}
+	return list
+}
+
+// ready tells whether no row of the association, nor of its join table, can need
+// a worker id any more. It may be false although this is so.
+func (a *association) ready() bool {
+	related := a.related.Load()
+	if related == nil || !related.ready.Load() {
+		return false
+	}
+	if !planned(a.JoinTable) {
+		return true
+	}
+	join := a.join.Load()
+	return join != nil && !slices.ContainsFunc(join.fields, func(f *field) bool { return f.source.made.Load() == nil })
+}
+
+// planned tells whether there can be a plan of a schema: not of one of GORM's own
+// join tables, whose types have no names.
+func planned(s *schema.Schema) bool { return s != nil && s.ModelType.Name() != "" }
+
+// planOf returns the plan of a schema of an association, and keeps it in kept. It
+// returns nil if there is none, or the model is unusable, which a create of it
+// will say. Goroutines that call it at the same time get the same plan.
+func (c *core) planOf(s *schema.Schema, kept *atomic.Pointer[plan]) *plan {
+	if p := kept.Load(); p != nil {
+		return p
+	}
+	if !planned(s) {
 		return nil
 	}
 	parsed, err := parse(c.db, reflect.New(s.ModelType).Interface())
 	if err != nil {
 		return nil
 	}
-	return c.plan(parsed)
+	p := c.plan(parsed)
+	kept.Store(p)
+	return p
 }
 
-// relations returns the associations that GORM saves.
+// relations returns the associations of a schema that GORM saves.
 func relations(s *schema.Schema) []*schema.Relationship {
 	r := &s.Relationships
 	all := make([]*schema.Relationship, 0, len(r.BelongsTo)+len(r.HasOne)+len(r.HasMany)+len(r.Many2Many))

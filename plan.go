@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 	"gorm.io/gorm/utils"
 )
 
 // A plan is what there is to do for a model: made once for each of GORM's
-// schemas, and then only read.
+// schemas, and then only read, but for what is atomic.
 type plan struct {
 	schema *schema.Schema
 	fields []*field
@@ -27,11 +29,12 @@ type plan struct {
 	sources []*source
 	ready   atomic.Bool
 
-	// mayConflict: a hook, or a clause of a field's type, may add an ON CONFLICT
-	// after the ids were set.
+	// mayConflict: a hook, or the type of a field, may add an ON CONFLICT after the
+	// ids were set. conflict is the one that comes with a type; it may be nil.
 	mayConflict bool
+	conflict    clause.Interface
 
-	relations []*schema.Relationship // the associations that GORM saves
+	relations []association // that GORM saves; they find the plans of their models later
 
 	// mapSchema is the schema for a create from maps; nil if it is as good as
 	// schema. See withoutDefault.
@@ -77,7 +80,12 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 }
 
 func (c *core) newPlan(s *schema.Schema) *plan {
-	p := &plan{schema: s, relations: relations(s), mayConflict: s.BeforeCreate || s.BeforeSave}
+	p := &plan{schema: s, relations: associations(s), mayConflict: s.BeforeCreate || s.BeforeSave}
+	for _, added := range s.CreateClauses {
+		if added.Name() == onConflict {
+			p.conflict, p.mayConflict = added, true
+		}
+	}
 	for _, sf := range uidFields(s) {
 		if s.Table == "" {
 			p.err = fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could lead back to; give the struct type a name or a method TableName",
@@ -151,25 +159,32 @@ func walk(db *gorm.DB, s *schema.Schema, visit func(*schema.Schema)) {
 // maps with what it believes the database assigned, or appends maps that it read
 // back (go-gorm/gorm#7650, #5927), even if the keys were set; without a default it
 // leaves them alone.
-//
-// The copy has what a create needs. It is no copy of the whole struct because a
-// schema holds a mutex.
 func withoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key
 	k.HasDefaultValue, k.AutoIncrement = false, false
-	c := &schema.Schema{
-		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: &k,
-		DBNames: s.DBNames, PrimaryFields: s.PrimaryFields, PrimaryFieldDBNames: s.PrimaryFieldDBNames,
-		Fields: s.Fields, FieldsByName: s.FieldsByName, FieldsByBindName: s.FieldsByBindName,
-		FieldsByDBName: maps.Clone(s.FieldsByDBName), CreateClauses: s.CreateClauses,
-	}
+	c := copyForInsert(s)
+	c.PrioritizedPrimaryField = &k
 	c.FieldsByDBName[key.DBName] = &k
+	c.FieldsWithDefaultDBValue = nil
 	for _, f := range s.FieldsWithDefaultDBValue {
 		if f != key {
 			c.FieldsWithDefaultDBValue = append(c.FieldsWithDefaultDBValue, f)
 		}
 	}
 	return c
+}
+
+// copyForInsert returns a copy of s that has what an INSERT needs, for one
+// statement to change; it is no copy of the whole struct because a schema holds a
+// mutex. It adds no ON CONFLICT of its own; see plan.conflict.
+func copyForInsert(s *schema.Schema) *schema.Schema {
+	return &schema.Schema{
+		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: s.PrioritizedPrimaryField,
+		DBNames: s.DBNames, PrimaryFields: s.PrimaryFields, PrimaryFieldDBNames: s.PrimaryFieldDBNames,
+		Fields: s.Fields, FieldsByName: maps.Clone(s.FieldsByName), FieldsByBindName: s.FieldsByBindName,
+		FieldsByDBName: maps.Clone(s.FieldsByDBName), FieldsWithDefaultDBValue: s.FieldsWithDefaultDBValue,
+		CreateClauses: slices.DeleteFunc(slices.Clone(s.CreateClauses), func(c clause.Interface) bool { return c.Name() == onConflict }),
+	}
 }
 
 // parse returns the schema of a model.

@@ -111,8 +111,11 @@ func digits(v any) string {
 	return ""
 }
 
-// parseDigits returns a number; 0 if it is none.
+// parseDigits returns a number; 0 if the text is not how it is written.
 func parseDigits(s string) int64 {
-	n, _ := strconv.ParseInt(strings.TrimSpace(s), 10, 64) // a CHAR column pads
-	return n
+	s = strings.TrimSpace(s) // a CHAR column pads
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
+		return n
+	}
+	return 0
 }

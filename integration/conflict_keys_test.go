@@ -85,10 +85,15 @@ func TestUpsertsOfAUidBesideTheDatabasesKey(t *testing.T) {
 				must(t, db.Clauses(conflict).Create(&one).Error)
 				batch := []UniqueP{{Name: "old1"}, {Name: "n1"}, {Name: "n2"}}
 				must(t, db.Clauses(conflict).Create(&batch).Error)
+				var kept []int64
+				must(t, db.Model(&UniqueP{}).Where("name LIKE 'old%'").Order("name").Pluck("public", &kept).Error)
+				if len(kept) != 2 || kept[0] != first[1].Public || kept[1] != first[2].Public {
+					t.Errorf("%s%s: rows that were there had the uids %d and %d, now %v", name, variant, first[1].Public, first[2].Public, kept)
+				}
 				for _, r := range append(batch, one) {
 					var there UniqueP
 					must(t, db.Take(&there, "name = ?", r.Name).Error)
-					if r.Public != 0 && r.Public != there.Public {
+					if r.Public != there.Public && (r.Public != 0 || len(conflict.Columns) > 0) {
 						t.Errorf("%s%s: %s has the uid %d in the struct and %d in the row", name, variant, r.Name, r.Public, there.Public)
 					}
 				}

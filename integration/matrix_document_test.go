@@ -201,7 +201,7 @@ the kinds. What to remember of it all:
 * Give ` + "`Create`" + ` pointers, or slices. A struct by value cannot be given an id.
 * Create from maps with ` + "`Model(&T{})`" + `. Without a model GORM does not know that there is a key, nor does the plugin.
   In raw SQL, use ` + "`plugin.NextID`" + `.
-* After an upsert look at the key of the struct: it is zero if the row was there already and the database did not say under
+* After an upsert look at the key of the struct: it is zero if the row was there already and nothing said under
   which id. It is never an id that is in no row.
 * Name your models to ` + "`WithModels`" + ` if the first create of a table may come inside a transaction.
 

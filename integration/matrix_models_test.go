@@ -145,6 +145,7 @@ type (
 	mNatural[K key] struct {
 		Name string `gorm:"primaryKey;size:60"`
 		Code K      `gorm:"uid"`
+		Uses int
 	}
 	mSoft[K key] struct {
 		ID        K `gorm:"primaryKey;uid"`

@@ -127,7 +127,10 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 		}
 		lacks := missing(t.columns, have)
 		if len(lacks) == 0 {
-			return t.ensureIndex(ctx, db)
+			if failed = t.ensureIndex(ctx, db); failed == nil {
+				return nil
+			}
+			continue // PostgreSQL refuses an index that another process is creating
 		}
 		if err := t.extend(ctx, db, lacks); err != nil {
 			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w",

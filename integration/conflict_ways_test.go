@@ -1,0 +1,217 @@
+package integration_test
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// Label is a type that makes an upsert of every create of its models.
+type Label string
+
+// CreateClauses implements [schema.CreateClausesInterface].
+func (Label) CreateClauses(f *schema.Field) []clause.Interface {
+	return []clause.Interface{clause.OnConflict{Columns: []clause.Column{{Name: f.DBName}}, DoNothing: true}}
+}
+
+// Value implements [driver.Valuer].
+func (t Label) Value() (driver.Value, error) { return string(t), nil }
+
+// Scan implements [sql.Scanner].
+func (t *Label) Scan(v any) error {
+	switch v := v.(type) {
+	case string:
+		*t = Label(v)
+	case []byte:
+		*t = Label(v)
+	default:
+		return fmt.Errorf("a label of %T", v)
+	}
+	return nil
+}
+
+type (
+	UniqueTag struct {
+		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Name Label `gorm:"type:varchar(50);uniqueIndex"`
+	}
+	// UniquePair has a uid beside a natural key of two parts.
+	UniquePair struct {
+		Shop  string    `gorm:"primaryKey;size:20"`
+		Day   time.Time `gorm:"primaryKey;precision:0"`
+		Ref   int64     `gorm:"uid"`
+		Value int
+	}
+	// UniqueBare has nothing that an UpdateAll could update.
+	UniqueBare struct {
+		Code string `gorm:"primaryKey;size:20"`
+		Ref  int64  `gorm:"uid"`
+	}
+)
+
+// A type's own ON CONFLICT, which GORM adds in the middle of the INSERT.
+func TestUpsertsThatATypeMakes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniqueTag{}))
+			must(t, db.Exec("DELETE FROM unique_tags").Error)
+			one := UniqueTag{Name: "one"}
+			must(t, db.Create(&one).Error)
+			again := UniqueTag{Name: "one"}
+			must(t, db.Create(&again).Error)
+			batch := []UniqueTag{{Name: "two"}, {Name: "one"}, {Name: "three"}, {Name: "two"}}
+			must(t, db.Create(&batch).Error)
+			if one.ID == 0 || again.ID != one.ID || batch[1].ID != one.ID || batch[3].ID != batch[0].ID || batch[0].ID == 0 || batch[2].ID == 0 {
+				t.Errorf("%s: %v, again %v, batch %v", variant, one, again, batch)
+			}
+			failing := UniqueTag{Name: "one"}
+			if err := db.Unscoped().Create(&failing).Error; err == nil {
+				t.Errorf("%s: a duplicate without the clause: %v", variant, failing)
+			}
+		}
+	})
+}
+
+// An UpdateAll on a natural key leaves the uid beside it as it is, unless the
+// application itself has set another.
+func TestUpsertsOfAUidBesideANaturalKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniquePair{}))
+			must(t, db.Exec("DELETE FROM unique_pairs").Error)
+			day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+			old := []UniquePair{{Shop: "a", Day: day, Value: 1}, {Shop: "b", Day: day, Value: 1}}
+			must(t, db.Create(&old).Error)
+			for i, conflict := range []clause.OnConflict{
+				{UpdateAll: true},
+				{DoNothing: true},
+				{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, UpdateAll: true},
+				{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
+			} {
+				later := day.AddDate(0, 0, i+1)
+				one := UniquePair{Shop: "a", Day: day, Value: 2}
+				must(t, db.Clauses(conflict).Create(&one).Error)
+				batch := []*UniquePair{{Shop: "a", Day: later, Value: 3}, {Shop: "b", Day: day, Value: 3}, {Shop: "b", Day: later, Value: 3}}
+				must(t, db.Clauses(conflict).Create(&batch).Error)
+				for _, r := range append(batch, &one) {
+					var there UniquePair
+					must(t, db.Take(&there, "shop = ? AND day = ?", r.Shop, r.Day).Error)
+					if r.Ref != there.Ref || r.Ref == 0 {
+						t.Errorf("%s %d: %s of %v has the uid %d in the struct and %d in the row", variant, i, r.Shop, r.Day, r.Ref, there.Ref)
+					}
+					if !conflict.DoNothing && there.Value != r.Value {
+						t.Errorf("%s %d: %s of %v was not updated", variant, i, r.Shop, r.Day)
+					}
+				}
+				if one.Ref != old[0].Ref || batch[1].Ref != old[1].Ref {
+					t.Errorf("%s %d: rows that were there had the uids %d and %d, now %d and %d", variant, i, old[0].Ref, old[1].Ref, one.Ref, batch[1].Ref)
+				}
+			}
+			own := UniquePair{Shop: "a", Day: day, Ref: 77}
+			must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&own).Error)
+			var there UniquePair
+			must(t, db.Take(&there, "shop = 'a' AND day = ?", day).Error)
+			if there.Ref != 77 || own.Ref != 77 {
+				t.Errorf("%s: the application's own uid 77 is %d in the row and %d in the struct", variant, there.Ref, own.Ref)
+			}
+		}
+	})
+}
+
+// An UpdateAll that has nothing to update leaves rows alone.
+func TestUpsertsThatUpdateNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniqueBare{}))
+			must(t, db.Exec("DELETE FROM unique_bares").Error)
+			old := UniqueBare{Code: "old"}
+			must(t, db.Create(&old).Error)
+			batch := []UniqueBare{{Code: "n1"}, {Code: "old"}, {Code: "n2"}}
+			must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&batch).Error)
+			for _, r := range batch {
+				var there UniqueBare
+				must(t, db.Take(&there, "code = ?", r.Code).Error)
+				if r.Ref != there.Ref || r.Code == "old" && r.Ref != old.Ref {
+					t.Errorf("%s: %s has %d in the struct and %d in the row, the old one had %d", variant, r.Code, r.Ref, there.Ref, old.Ref)
+				}
+			}
+		}
+	})
+}
+
+// A result that the application asked for is what it is without the plugin.
+func TestUpsertsWithAResult(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniqueB{}))
+			for name, conflict := range upserts {
+				must(t, db.Exec("DELETE FROM unique_bs").Error)
+				old := UniqueB{Name: "old"}
+				must(t, db.Create(&old).Error)
+				for _, n := range []string{"old", "new"} {
+					result := gorm.WithResult()
+					row := UniqueB{Name: n, Value: 3}
+					must(t, db.Clauses(conflict, result).Create(&row).Error)
+					if result.Result == nil {
+						t.Errorf("%s%s: %s has no result", name, variant, n)
+					}
+					if known := len(conflict.Columns) > 0 || n == "new"; n == "old" && row.ID != old.ID && (known || row.ID != 0) || n == "new" && row.ID == 0 {
+						t.Errorf("%s%s: %s has the id %d, the old row %d", name, variant, n, row.ID, old.ID)
+					}
+				}
+			}
+		}
+	})
+}
+
+// INSERT IGNORE is an upsert, too.
+func TestInsertIgnore(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		ignore := clause.Insert{Modifier: "IGNORE"}
+		if d.name == "sqlite" {
+			ignore.Modifier = "or ignore"
+		}
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniqueA{}, &UniqueB{}))
+			insertIgnored(t, db, variant, ignore, func(n string) UniqueA { return UniqueA{Name: n} }, func(r UniqueA) (string, int64) { return r.Name, r.ID })
+			insertIgnored(t, db, variant, ignore, func(n string) UniqueB { return UniqueB{Name: n} }, func(r UniqueB) (string, int64) { return r.Name, r.ID })
+		}
+	}, "sqlite", "mariadb", "mysql")
+}
+
+func insertIgnored[T any](t *testing.T, db *gorm.DB, variant string, ignore clause.Insert, model func(string) T, read func(T) (string, int64)) {
+	t.Helper()
+	must(t, db.Where("1 = 1").Delete(new(T)).Error)
+	old := model("old")
+	must(t, db.Create(&old).Error)
+	one, batch := model("old"), []T{model("n1"), model("old"), model("n2")}
+	must(t, db.Clauses(ignore).Create(&one).Error)
+	must(t, db.Clauses(ignore).Create(&batch).Error)
+	for _, r := range append(batch, one) {
+		var there T
+		name, id := read(r)
+		must(t, db.Take(&there, "name = ?", name).Error)
+		if _, want := read(there); id != want && (id != 0 || name != "old") {
+			t.Errorf("%T%s: %s has the id %d in the struct and %d in the row", r, variant, name, id, want)
+		}
+	}
+	var rows int64
+	if must(t, db.Model(new(T)).Count(&rows).Error); rows != 3 {
+		t.Errorf("%T%s: %d rows", old, variant, rows)
+	}
+}
