@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"gorm.io/gorm"
@@ -81,13 +82,32 @@ func (c *core) makeReady(db *gorm.DB, p *plan, create bool) error {
 	return nil
 }
 
-// prepare gets worker ids for all that an UPDATE can create along.
+// prepare gets worker ids for all that an UPDATE can create along, and keeps a
+// Save from writing zero over an id: of a uid beside another key, who saves a row
+// often knows nothing.
 func (c *core) prepare(db *gorm.DB) {
+	if s := db.Statement.Schema; db.Error == nil && s != nil && slices.Contains(db.Statement.Selects, "*") {
+		c.plan(s).omitZeros(db.Statement)
+	}
 	if db.Error != nil || db.Statement.Schema == nil || holdsConnection(db.Statement.ConnPool) {
 		return // in a transaction the create that needs one does the same
 	}
 	if p := c.plan(db.Statement.Schema); p.err == nil && !p.ready.Load() {
 		_ = c.makeReady(db, p, false) // a create that needs what it did not get will say so
+	}
+}
+
+// omitZeros leaves uid fields that are zero out of an UPDATE of all fields.
+func (p *plan) omitZeros(stmt *gorm.Statement) {
+	row := reflect.Indirect(stmt.ReflectValue)
+	if p.err != nil || row.Kind() != reflect.Struct || row.Type() != p.schema.ModelType {
+		return
+	}
+	for _, f := range p.fields {
+		if _, zero := f.look(stmt.Context, row); zero && !f.PrimaryKey {
+			// Clones of the statement share the array behind Omits.
+			stmt.Omits = append(slices.Clip(stmt.Omits), f.DBName)
+		}
 	}
 }
 

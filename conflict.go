@@ -65,10 +65,6 @@ type generated struct {
 	matches bool
 
 	restore func() // undoes what beforeInsert has done to the statement; may be nil
-
-	// countAll: without the plugin GORM would count all rows, because RETURNING
-	// would read all of them back.
-	countAll bool
 }
 
 // generatedKey is where fill leaves *generated for the callbacks around the
@@ -176,10 +172,17 @@ func (g *generated) prepare(stmt *gorm.Statement, p *plan) {
 	}
 	isMap, mysql := isMap(stmt.Dest), stmt.Dialector.Name() == "mysql"
 	single := stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
-	g.matches = !isMap && (single || len(conflict.Where.Exprs) == 0 && g.surelyUpdates(stmt))
 	// MariaDB returns a row for each that was sent, whatever became of it.
-	g.countAll = !isMap && !g.matches && updates && mysql && returns(stmt)
+	all := mysql && updates && returns(stmt)
+	g.matches = !isMap && (single || all || len(conflict.Where.Exprs) == 0 && g.surelyUpdates(stmt))
 	g.save(stmt)
+	if all && !isMap && !g.surelyUpdates(stmt) && len(stmt.Schema.PrimaryFields) > 0 {
+		// What GORM's own DoNothing is in MySQL's SQL; but like this GORM assigns what
+		// comes back to all rows, and not only to those that have no key yet.
+		key := clause.Column{Name: stmt.Schema.PrimaryFields[0].DBName}
+		conflict.DoNothing, conflict.DoUpdates = false, clause.Set{{Column: key, Value: key}}
+		stmt.AddClause(conflict)
+	}
 	switch asked := stmt.Result != nil; {
 	case g.matches && returns(stmt):
 		g.addReturning(stmt)
@@ -424,9 +427,6 @@ func forgetInstance(stmt *gorm.Statement, key string) {
 func (g *generated) learn(db *gorm.DB, p *plan, sent sql.Result) error {
 	stmt := db.Statement
 	rows := rowsOf(stmt.ReflectValue, p)
-	if g.countAll {
-		db.RowsAffected = int64(len(rows))
-	}
 	switch g.how {
 	case fromReturning:
 		if db.RowsAffected == 0 && len(rows) == 1 {

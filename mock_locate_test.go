@@ -15,11 +15,11 @@ import (
 // node is the row of a worker id that a process on web-1 got at noon.
 func node(rows *sqlmock.Rows, worker int64, table string) *sqlmock.Rows {
 	l := generator.DefaultLayout()
-	return rows.AddRow(worker, table, l.String(), "web-1", "8080", 1, noon, l.TickAt(noon)-1, l.MaxTick(), "holder")
+	return rows.AddRow(worker, table, l.String(), "web-1", "8080", 1, noon, l.TickAt(noon)-1, l.TickAt(noon)-1, l.MaxTick(), "holder")
 }
 
 func nodeRows() *sqlmock.Rows {
-	return sqlmock.NewRows([]string{"ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "FENCE", "HOLDER"})
+	return sqlmock.NewRows([]string{"ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"})
 }
 
 func TestLocateAsksForAWorkerIDOnce(t *testing.T) {
@@ -83,7 +83,7 @@ func TestLocateReadsLaunchDatesAsText(t *testing.T) {
 
 	db, mock := mockedUse(t, 58)
 	expect(mock, step{sql: dialects[0].sql(selectNodes + ` WHERE "ID" > ? ORDER BY "ID" LIMIT 10`), args: []driver.Value{0},
-		rows: nodeRows().AddRow(1, "", "", "java-1", "8080", 2, []byte("2024-02-29"), 0, 0, "")})
+		rows: nodeRows().AddRow(1, "", "", "java-1", "8080", 2, []byte("2024-02-29"), 0, 0, 0, "")})
 	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
 	must(t, err)
 	want := workernode.Node{WorkerID: 1, Host: "java-1", Port: "8080", Kind: workernode.Actual, LaunchDate: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}

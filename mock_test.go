@@ -135,15 +135,15 @@ const (
 	beginRegistry = `INSERT INTO "WORKER_REGISTRY" ("NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND") VALUES (?, ?, ?, 0)`
 	moveNext      = `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" = ?`
 	insertNodes   = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",` +
-		` "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "FENCE", "HOLDER") VALUES `
-	insertNode  = `(?, ?, ?, ?, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, 0, ?, ?, ?)`
-	selectNodes = `SELECT "ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "FENCE", "HOLDER"` +
+		` "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER") VALUES `
+	insertNode  = `(?, ?, ?, ?, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, ?, ?, ?, ?, ?)`
+	selectNodes = `SELECT "ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"` +
 		` FROM "WORKER_NODE"`
 )
 
 func nodeColumns() *sqlmock.Rows {
 	return sqlmock.NewRows([]string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",
-		"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "FENCE", "HOLDER"})
+		"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"})
 }
 
 func registryColumns() *sqlmock.Rows {
@@ -192,7 +192,7 @@ func reserved(sql func(string) string, first int64, tables ...string) []step {
 	layout := generator.DefaultLayout()
 	var args []driver.Value
 	for i, table := range tables {
-		args = append(args, first+int64(i), "web-1", "8080", 1, table, layout.String(), layout.TickAt(noon)-1, layout.MaxTick(), sqlmock.AnyArg())
+		args = append(args, first+int64(i), "web-1", "8080", 1, table, layout.String(), 0, layout.TickAt(noon)-1, layout.TickAt(noon)-1, layout.MaxTick(), sqlmock.AnyArg())
 	}
 	values := strings.Repeat(insertNode+", ", len(tables)-1) + insertNode
 	return []step{

@@ -87,7 +87,7 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 		}
 	}
 	for _, sf := range uidFields(s) {
-		if s.Table == "" {
+		if s.Name == "" && s.Table == c.db.NamingStrategy.TableName("") { // which may be a prefix
 			p.err = fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could lead back to; give the struct type a name or a method TableName",
 				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
 			return p

@@ -47,6 +47,15 @@ type (
 		Ref   int64     `gorm:"uid"`
 		Value int
 	}
+	// UniqueRole and UniqueMember have AUTO_INCREMENT keys, by GORM's AutoMigrate.
+	UniqueRole struct {
+		ID   int64  `gorm:"primaryKey;uid"`
+		Name string `gorm:"size:50;uniqueIndex"`
+	}
+	UniqueMember struct {
+		ID    int64        `gorm:"primaryKey;uid"`
+		Roles []UniqueRole `gorm:"many2many:unique_member_roles"`
+	}
 	// UniqueBare has nothing that an UpdateAll could update.
 	UniqueBare struct {
 		Code string `gorm:"primaryKey;size:20"`
@@ -214,4 +223,58 @@ func insertIgnored[T any](t *testing.T, db *gorm.DB, variant string, ignore clau
 	if must(t, db.Model(new(T)).Count(&rows).Error); rows != 3 {
 		t.Errorf("%T%s: %d rows", old, variant, rows)
 	}
+}
+
+// A Save of a struct that does not know the uid of its row leaves it as it is.
+func TestSaveOfARowWithoutItsUid(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		for variant, db := range d.variants(t) {
+			use(t, db)
+			must(t, db.AutoMigrate(&UniquePair{}))
+			must(t, db.Exec("DELETE FROM unique_pairs").Error)
+			day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+			old := UniquePair{Shop: "a", Day: day, Value: 1}
+			must(t, db.Save(&old).Error)
+			must(t, db.Save(&UniquePair{Shop: "a", Day: day, Value: 2}).Error)
+			many := []UniquePair{{Shop: "a", Day: day, Value: 3}, {Shop: "b", Day: day, Value: 3}}
+			must(t, db.Save(&many).Error)
+			must(t, db.Session(&gorm.Session{FullSaveAssociations: true}).Save(&UniquePair{Shop: "b", Day: day, Value: 4}).Error)
+			var there []UniquePair
+			must(t, db.Order("shop").Find(&there).Error)
+			if len(there) != 2 || there[0].Ref != old.Ref || old.Ref == 0 || many[0].Ref != old.Ref || there[1].Ref != many[1].Ref || there[1].Ref == 0 ||
+				there[0].Value != 3 || there[1].Value != 4 {
+				t.Errorf("%s: first %d, rows %v, batch %v", variant, old.Ref, there, many)
+			}
+			must(t, db.Model(&there[1]).Updates(map[string]any{"ref": 5}).Error) // as the application says
+			must(t, db.Save(&UniquePair{Shop: "b", Day: day, Ref: 6}).Error)
+			must(t, db.Take(&there[1]).Error)
+			if there[1].Ref != 6 {
+				t.Errorf("%s: a uid of the application's own, 6, is %d", variant, there[1].Ref)
+			}
+		}
+	})
+}
+
+// Associations that are there already, under another key: as good as GORM alone,
+// and better where it makes keys up.
+func TestManyToManyOfRowsThatAreThere(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		use(t, db)
+		must(t, db.AutoMigrate(&UniqueRole{}, &UniqueMember{}))
+		admin := UniqueRole{Name: "admin"}
+		must(t, db.Create(&admin).Error)
+		member := UniqueMember{Roles: []UniqueRole{{Name: "new"}, {Name: "admin"}}}
+		must(t, db.Create(&member).Error)
+		if member.Roles[1].ID != admin.ID || member.Roles[0].ID == 0 {
+			t.Errorf("%v, admin %v", member, admin)
+		}
+		var n int64
+		must(t, db.Table("unique_member_roles").Where("unique_role_id = ?", admin.ID).Count(&n).Error)
+		if n != 1 {
+			t.Errorf("%d rows lead to admin", n)
+		}
+	}, "mariadb") // the others do not tell which row it is, with or without the plugin
 }

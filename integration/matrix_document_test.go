@@ -189,7 +189,7 @@ const matrixIntroduction = `# Ways to create rows
 GORM has many ways to create a row. This page says of each what comes of the fields with the tag ` + "`uid`" + `, on each
 database. A test writes it, from what the databases answer; nothing in it is by hand.
 
-* **ok**: the row has an id of the plugin, the struct or map has the same one, foreign keys in structs and rows agree,
+* **ok**: the row has an id of the plugin, the struct or map has the same one or, where a note says so, none, foreign keys in structs and rows agree,
   and ` + "`RowsAffected`" + ` is what it is without the plugin.
 * **refused**: an error that says what to do. Nothing was written, no transaction is left open, the next create works.
 * **as GORM**: GORM's own limit, with the plugin and without it. The test does the same without the plugin and compares.

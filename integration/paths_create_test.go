@@ -140,6 +140,11 @@ func createPaths[K key]() group[K] {
 			o := c.order("a")
 			c.do(c.db.Clauses(clause.Insert{Modifier: "IGNORE"}).Create(&o))
 			c.right(&o)
+			old, same := c.uniques(1), c.uniques(1)
+			c.do(c.db.Create(&old))
+			same[0].Name = old[0].Name
+			c.do(c.db.Clauses(clause.Insert{Modifier: "IGNORE"}).Create(&same))
+			c.upserted(false, same[0])
 		}},
 		{name: "a model without the tag", run: func(c *cell[K]) {
 			rows := []mUntagged[K]{{Name: "a"}, {Name: "b"}}
@@ -153,7 +158,7 @@ func createPaths[K key]() group[K] {
 			o := c.order("a")
 			c.do(c.db.Create([]*mOrder[K]{&o, nil}))
 		}},
-		{name: "nil", asGORM: "=GORM's error for nil; for a nil pointer to a struct GORM panics", run: func(c *cell[K]) {
+		{name: "nil", asGORM: "=GORM's error for a nil pointer to a struct; for nil itself GORM panics", run: func(c *cell[K]) {
 			var none *mOrder[K]
 			db := c.db.Session(&gorm.Session{SkipDefaultTransaction: true})
 			c.note("%v", db.Create(nil).Error)

@@ -22,7 +22,7 @@ func TestTheFilesHaveTheSameTablesAndColumns(t *testing.T) {
 			t.Fatalf("%s: %+v", dialect, tables)
 		}
 		if got := tables[0].Columns; !slices.Equal(got, []string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",
-			"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "FENCE", "HOLDER"}) {
+			"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"}) {
 			t.Errorf("%s: %q", dialect, got)
 		}
 		if got := tables[1].Columns; !slices.Equal(got, []string{"NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND"}) {

@@ -76,7 +76,7 @@ func Check(ctx context.Context, db *workernode.DB) error {
 			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
 		}
 		if err != nil {
-			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by %s.sql of package migrations",
+			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by migrations/%s.sql",
 				workernode.ErrTable, t.name, err, fileOf(db))
 		}
 		if lacks := missing(t.columns, have); len(lacks) > 0 {
@@ -84,7 +84,7 @@ func Check(ctx context.Context, db *workernode.DB) error {
 			if file == "mysql" && t.name == workernode.NodeTable {
 				file = "mysql_uidgenerator"
 			}
-			return fmt.Errorf("migrations: %w: %s lacks the columns %s; %s.sql of package migrations has them",
+			return fmt.Errorf("migrations: %w: %s lacks the columns %s; migrations/%s.sql has them",
 				workernode.ErrTable, t.name, strings.Join(lacks, ", "), file)
 		}
 	}
@@ -113,7 +113,7 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
 			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
-				"if the user lacks the right to, create it by hand with %s.sql of package migrations", workernode.ErrTable, err, failed, db.Dialect())
+				"if the user lacks the right to, create it by hand with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
 			if failed = t.run(ctx, db, t.create, t.index); failed == nil {
 				return nil

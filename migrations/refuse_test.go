@@ -101,7 +101,7 @@ func columns(names ...string) *sqlmock.Rows { return sqlmock.NewRows(names) }
 
 var (
 	sevenColumns = []string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"}
-	allColumns   = append(sevenColumns[:7:7], "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "FENCE", "HOLDER")
+	allColumns   = append(sevenColumns[:7:7], "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER")
 )
 
 // TestUpAltersNoForeignRegistry: what the application calls WORKER_REGISTRY is
@@ -133,7 +133,7 @@ func TestUpExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 
 	d, mock = mocked(t, onPostgres)
 	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:11]...))
-	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "FENCE" BIGINT NOT NULL DEFAULT 0, ADD COLUMN "HOLDER" VARCHAR(36) NOT NULL DEFAULT ''`).
+	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "HELD_SECOND" BIGINT NOT NULL DEFAULT 0, ADD COLUMN "FENCE" BIGINT NOT NULL DEFAULT 0, ADD COLUMN "HOLDER" VARCHAR(36) NOT NULL DEFAULT ''`).
 		WillReturnResult(sqlmock.NewResult(0, 0))
 	mock.ExpectExec(`CREATE INDEX IF NOT EXISTS "IDX_WORKER_NODE_TABLE" ON "WORKER_NODE" ("TABLE_NAME", "FENCE")`).WillReturnResult(sqlmock.NewResult(0, 0))
 	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns...))
@@ -160,7 +160,7 @@ func TestAnAlterThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 	if !errors.Is(err, workernode.ErrTable) || !errors.Is(err, denied) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "migrations: WORKER_NODE", "TABLE_NAME, LAYOUT, REUSABLE, START_SECOND, FENCE, HOLDER")
+	saysAll(t, err.Error(), "migrations: WORKER_NODE", "TABLE_NAME, LAYOUT, REUSABLE, START_SECOND, HELD_SECOND, FENCE, HOLDER")
 	if alters > 20 {
 		t.Errorf("%d attempts", alters)
 	}
@@ -184,7 +184,7 @@ func TestCheckNamesTheFileAndTheColumns(t *testing.T) {
 	}
 	check("WORKER_NODE", "sqlite.sql", "no such table")
 	uidGenerator(t, db)
-	check("WORKER_NODE", "sqlite.sql", "TABLE_NAME, LAYOUT, REUSABLE, START_SECOND, FENCE, HOLDER")
+	check("WORKER_NODE", "sqlite.sql", "TABLE_NAME, LAYOUT, REUSABLE, START_SECOND, HELD_SECOND, FENCE, HOLDER")
 	must(t, db.Exec(`DROP TABLE "WORKER_NODE"`).Error)
 	byHand(t, db)
 	must(t, migrations.Check(t.Context(), d))

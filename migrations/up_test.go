@@ -236,7 +236,7 @@ func TestUpExtendsTheTableOfUidGenerator(t *testing.T) {
 	must(t, migrations.Up(t.Context(), f))
 	isAdded := func(line string) bool {
 		return strings.HasPrefix(line, "WORKER_REGISTRY.") || strings.Contains(line, "IDX_") ||
-			slices.ContainsFunc([]string{"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "FENCE", "HOLDER"}, func(c string) bool {
+			slices.ContainsFunc([]string{"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"}, func(c string) bool {
 				return strings.HasPrefix(line, "WORKER_NODE."+c+" ")
 			})
 	}

@@ -35,7 +35,7 @@ func TestAssignGivesEachTableItsWorkerID(t *testing.T) {
 		}
 		n.LaunchDate, n.Holder = time.Time{}, ""
 		want := workernode.Node{WorkerID: int64(i + 1), Table: table, Layout: layout.String(), Host: "web-1", Port: "8080",
-			Kind: workernode.Container, Start: now - 1, Fence: layout.MaxTick()}
+			Kind: workernode.Container, Start: now - 1, Held: now - 1, Fence: layout.MaxTick()}
 		if *n != want {
 			t.Errorf("%+v, want %+v", *n, want)
 		}

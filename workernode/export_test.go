@@ -7,7 +7,7 @@ var (
 	Passing = passing
 )
 
-const InsertChunk, LookupChunk, MaxTries = insertChunk, lookupChunk, maxTries
+const InsertChunk, LookupChunk, MaxTries = chunk, lookupChunk, maxTries
 
 // Detect is DetectHost on a file system and an environment of one's own.
 func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, getenv) }

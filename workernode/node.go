@@ -51,11 +51,12 @@ type Node struct {
 	LaunchDate time.Time
 
 	Start  int64 // START_SECOND: no id of this worker bears this tick or an earlier one
-	Fence  int64 // FENCE: nor any later than this one
+	Held   int64 // HELD_SECOND: ids up to this tick are of an earlier holder than the one named here
+	Fence  int64 // FENCE: nobody stamps a later tick than this one, until it is moved
 	Holder string
 }
 
-const selectNodes = `SELECT "ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "FENCE", "HOLDER" FROM "WORKER_NODE"`
+const selectNodes = `SELECT "ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER" FROM "WORKER_NODE"`
 
 // lookupChunk keeps a statement below the number of values that SQLite (32,766)
 // and the others take.
@@ -102,7 +103,7 @@ func (d *DB) Nodes(ctx context.Context, after int64, limit int) ([]*Node, error)
 
 func scanNode(rows *sql.Rows) (*Node, error) {
 	n, launched := &Node{}, date{}
-	err := rows.Scan(&n.WorkerID, &n.Table, &n.Layout, &n.Host, &n.Port, &n.Kind, &launched, &n.Start, &n.Fence, &n.Holder)
+	err := rows.Scan(&n.WorkerID, &n.Table, &n.Layout, &n.Host, &n.Port, &n.Kind, &launched, &n.Start, &n.Held, &n.Fence, &n.Holder)
 	n.LaunchDate = launched.Time
 	return n, err
 }

@@ -42,7 +42,7 @@ func TestLookupAsksForAThousandAtATime(t *testing.T) {
 	t.Parallel()
 
 	d, mock := mocked(t, onMySQL)
-	const columns = "SELECT `ID`, `TABLE_NAME`, `LAYOUT`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE`, `START_SECOND`, `FENCE`, `HOLDER` FROM `WORKER_NODE`"
+	const columns = "SELECT `ID`, `TABLE_NAME`, `LAYOUT`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE`, `START_SECOND`, `HELD_SECOND`, `FENCE`, `HOLDER` FROM `WORKER_NODE`"
 	var ids []int64
 	for i, n := range []int{workernode.LookupChunk, workernode.LookupChunk, 1} {
 		var args []driver.Value

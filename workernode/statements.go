@@ -1,0 +1,184 @@
+package workernode
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// The statements of the lease protocol. Each is a transaction of its own, is
+// harmless if it is executed twice or late, and is judged by the number of rows
+// that it changed. doc.go has the protocol.
+//
+// None says WHERE HOLDER = ? alone: without an index InnoDB would lock every row
+// that it looks at, all processes' rows.
+
+// chunk bounds the rows of one statement: SQLite takes 32,766 values, a row has up
+// to 9 of them.
+const chunk = 1000
+
+// statements sends them for one start of a process.
+type statements struct {
+	db     *DB
+	layout generator.Layout
+	host   Host
+	holder string // a token that nobody else has
+}
+
+func newStatements(db *DB, layout generator.Layout, host Host) statements {
+	return statements{db: db, layout: layout, holder: rand.Text(),
+		host: Host{Name: fit(host.Name, maxHost), Port: fit(host.Port, maxHost), Kind: host.Kind}}
+}
+
+// marks returns n question marks.
+func marks(n int) string { return strings.Repeat(", ?", n)[2:] }
+
+// candidates returns rows of tables that may be taken over, the longest unused
+// first, at most limit for each 1000 tables.
+func (s statements) candidates(ctx context.Context, t terms, now int64, limit int, tables ...string) (rows []row, err error) {
+	for part := range slices.Chunk(tables, chunk) {
+		args := make([]any, 0, len(part)+4)
+		for _, table := range part {
+			args = append(args, table)
+		}
+		args = append(args, s.layout.String(), now, now-t.grace)
+		err := s.db.Query(ctx, func(found *sql.Rows) error {
+			var r row
+			if err := found.Scan(&r.worker, &r.table, &r.fence, &r.holder); err != nil {
+				return err
+			}
+			// Databases compare text in their own ways: MySQL takes "Users " for "users".
+			if slices.Contains(part, r.table) && t.takeable(r, now) {
+				rows = append(rows, r)
+			}
+			return nil
+		}, `SELECT "ID", "TABLE_NAME", "FENCE", "HOLDER" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+marks(len(part))+`)`+
+			` AND "REUSABLE" = 1 AND "LAYOUT" = ? AND "FENCE" <= ? AND ("HOLDER" = '' OR "FENCE" < ?)`+
+			fmt.Sprintf(` ORDER BY "FENCE", "ID" LIMIT %d`, limit), args...)
+		if err != nil {
+			return nil, fmt.Errorf("workernode: look for free worker ids: %w", err)
+		}
+	}
+	return rows, nil
+}
+
+// take takes rows over, up to 1000: it moves their fences to fence if they are what
+// was read. It returns how many it has moved. MySQL assigns from left to right, so
+// HELD_SECOND comes before FENCE.
+func (s statements) take(ctx context.Context, fence int64, rows []row) (int64, error) {
+	args := []any{fence, s.holder, s.host.Name, s.host.Port, int(s.host.Kind)}
+	for _, r := range rows {
+		args = append(args, r.worker, r.fence)
+	}
+	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "HELD_SECOND" = "FENCE", "FENCE" = ?, "HOLDER" = ?, "HOST_NAME" = ?, "PORT" = ?, "TYPE" = ?,`+
+		` "LAUNCH_DATE" = CURRENT_DATE, "MODIFIED" = CURRENT_TIMESTAMP WHERE "REUSABLE" = 1 AND (`+
+		strings.Repeat(` OR ("ID" = ? AND "FENCE" = ?)`, len(rows))[4:]+`)`, args...)
+	if err != nil {
+		return 0, fmt.Errorf("workernode: take worker ids over: %w", err)
+	}
+	return changed, nil
+}
+
+// extend moves the fences of rows of this process from one tick to another. It
+// returns how many it has moved.
+func (s statements) extend(ctx context.Context, from, to int64, workers []int64) (int64, error) {
+	args := []any{to}
+	for _, w := range workers {
+		args = append(args, w)
+	}
+	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "FENCE" = ?, "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" IN (`+
+		marks(len(workers))+`) AND "HOLDER" = ? AND "FENCE" = ?`, append(args, s.holder, from)...)
+	if err != nil {
+		return 0, fmt.Errorf("workernode: renew worker ids: %w", err)
+	}
+	return changed, nil
+}
+
+// read reads rows by their worker ids.
+func (s statements) read(ctx context.Context, workers []int64) (map[int64]row, error) {
+	rows := make(map[int64]row, len(workers))
+	for part := range slices.Chunk(workers, chunk) {
+		args := make([]any, len(part))
+		for i, w := range part {
+			args[i] = w
+		}
+		err := s.db.Query(ctx, func(found *sql.Rows) error {
+			var r row
+			err := found.Scan(&r.worker, &r.table, &r.fence, &r.holder)
+			rows[r.worker] = r
+			return err
+		}, `SELECT "ID", "TABLE_NAME", "FENCE", "HOLDER" FROM "WORKER_NODE" WHERE "ID" IN (`+marks(len(part))+`)`, args...)
+		if err != nil {
+			return nil, fmt.Errorf("workernode: read worker ids: %w", err)
+		}
+	}
+	return rows, nil
+}
+
+// giveBack empties the holder of rows of this process. Their fences stay: nothing
+// lowers a fence.
+func (s statements) giveBack(ctx context.Context, workers []int64) error {
+	for part := range slices.Chunk(workers, chunk) {
+		args := make([]any, 0, len(part)+1)
+		for _, w := range part {
+			args = append(args, w)
+		}
+		_, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "HOLDER" = '', "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" IN (`+
+			marks(len(part))+`) AND "HOLDER" = ?`, append(args, s.holder)...)
+		if err != nil {
+			return fmt.Errorf("workernode: give worker ids back: %w", err)
+		}
+	}
+	return nil
+}
+
+// bind writes the table of a spare worker id. It may be repeated.
+func (s statements) bind(ctx context.Context, worker int64, table string) error {
+	_, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
+		` WHERE "ID" = ? AND "TABLE_NAME" = '' AND "HOLDER" = ?`, table, worker, s.holder)
+	if err != nil {
+		return fmt.Errorf("workernode: write the table %s of worker id %d: %w", table, worker, err)
+	}
+	return nil
+}
+
+// A newNode is a row to be inserted.
+type newNode struct {
+	worker       int64
+	table        string
+	reusable     bool
+	start, fence int64
+}
+
+// insert inserts rows, all or none of each 1000. Its error wraps errTaken if
+// somebody else has inserted one of the worker ids.
+func (s statements) insert(ctx context.Context, nodes []newNode) error {
+	const columns = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",` +
+		` "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER") VALUES `
+	const values = `(?, ?, ?, ?, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, ?, ?, ?, ?, ?)`
+	for part := range slices.Chunk(nodes, chunk) {
+		var args []any
+		for _, n := range part {
+			reusable := 0
+			if n.reusable {
+				reusable = 1
+			}
+			args = append(args, n.worker, s.host.Name, s.host.Port, int(s.host.Kind), n.table, s.layout.String(), reusable, n.start, n.start, n.fence, s.holder)
+		}
+		changed, err := s.db.Exec(ctx, columns+strings.Repeat(", "+values, len(part))[2:], args...)
+		switch {
+		case err != nil && s.db.duplicate(err):
+			return fmt.Errorf("%w: %w", errTaken, err)
+		case err != nil:
+			return fmt.Errorf("workernode: insert worker nodes: %w", err)
+		case changed != int64(len(part)):
+			return fmt.Errorf("workernode: insert worker nodes: the database reports %d new rows, not %d", changed, len(part))
+		}
+	}
+	return nil
+}
