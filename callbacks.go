@@ -36,7 +36,10 @@ func (c *core) register(db *gorm.DB) error {
 }
 
 // fill sets the uid fields that are zero.
-func (c *core) fill(db *gorm.DB) {
+func (c *core) fill(db *gorm.DB) { c.fillZeros(db, false) }
+
+// fillZeros is fill, and refill if it comes again.
+func (c *core) fillZeros(db *gorm.DB, again bool) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
 		return
@@ -56,7 +59,7 @@ func (c *core) fill(db *gorm.DB) {
 	}
 	var noted *generated
 	if p.mayConflict || len(stmt.Clauses) > 0 && hasConflict(stmt) {
-		noted = track(db)
+		noted = track(db, again)
 	}
 	for _, f := range fields {
 		if err := f.fill(db, p.schema, noted, why); err != nil {
@@ -114,7 +117,7 @@ func (p *plan) omitZeros(stmt *gorm.Statement) {
 // refill fills again what hooks of the model have zeroed.
 func (c *core) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
-		c.fill(db)
+		c.fillZeros(db, true)
 	}
 }
 
@@ -128,20 +131,36 @@ func (p *plan) withoutDefault(stmt *gorm.Statement) *schema.Schema {
 	if p.mapSchema == nil || stmt.Schema != p.schema {
 		return nil
 	}
-	copied := p.mapSchema
-	for _, r := range rowsOf(stmt.ReflectValue, p) {
-		for key := range r.m {
-			// A schema finds columns of keys by its naming strategy, too, which a copy
-			// cannot have.
-			if f := p.schema.LookUpField(key); f != nil && copied.LookUpField(key) == nil {
-				if copied == p.mapSchema {
-					copied = copyForInsert(copied)
-				}
-				copied.FieldsByName[key] = f
+	return p.mapSchema
+}
+
+// replaceSchema lets GORM see another schema in this statement; afterInsert puts its
+// own back.
+func (p *plan) replaceSchema(db *gorm.DB, changed *schema.Schema) {
+	stmt := db.Statement
+	// A schema finds columns by its naming strategy, too, which a copy cannot have.
+	resolve := func(name string) {
+		if f := stmt.Schema.LookUpField(name); f != nil && changed.LookUpField(name) == nil {
+			if changed == p.mapSchema {
+				changed = copyForInsert(changed)
+			}
+			changed.FieldsByName[name] = f
+		}
+	}
+	for _, names := range [...][]string{stmt.Selects, stmt.Omits} {
+		for _, name := range names {
+			resolve(name)
+		}
+	}
+	if isMap(stmt.Dest) {
+		for _, r := range rowsOf(stmt.ReflectValue, p) {
+			for name := range r.m {
+				resolve(name)
 			}
 		}
 	}
-	return copied
+	db.InstanceSet(originalSchema, stmt.Schema)
+	stmt.Schema = changed
 }
 
 func isMap(dest any) bool {
@@ -165,12 +184,39 @@ func selected(stmt *gorm.Statement, fields []*field) []*field {
 			continue
 		}
 		if !named && restricted {
+			if !f.anyZero(stmt) {
+				continue // the application's own, to be selected or not
+			}
 			// Clones of the statement share the array behind Selects.
 			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
 		}
 		kept = append(kept, f)
 	}
 	return kept
+}
+
+// anyZero tells whether the field is zero in a row of a statement.
+func (f *field) anyZero(stmt *gorm.Statement) bool {
+	zero := func(row reflect.Value) bool {
+		for row.Kind() == reflect.Pointer {
+			row = row.Elem()
+		}
+		if !row.IsValid() || row.Type() != f.Schema.ModelType {
+			return true // a map, or what fill refuses
+		}
+		_, zero := f.look(stmt.Context, row)
+		return zero
+	}
+	rows := stmt.ReflectValue
+	if rows.Kind() != reflect.Slice && rows.Kind() != reflect.Array {
+		return zero(rows)
+	}
+	for i := range rows.Len() {
+		if zero(rows.Index(i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // fill sets the field in all rows of a statement where it is zero, and notes the

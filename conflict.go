@@ -57,12 +57,18 @@ type generated struct {
 
 	conflict clause.OnConflict // what to do with rows that are there; empty if not known
 
+	// uniques are plan.uniques, on MySQL; see ambiguous.
+	uniques [][]*schema.Field
+
 	// numbered: the database numbers the keys of some rows.
 	numbered bool
 
 	// matches: what RETURNING reads back, GORM assigns in the order of rows, which
 	// is right only if each row comes back.
 	matches bool
+
+	// sent are the ids of the fields in each row, in case less rows come back.
+	sent [][]int64
 
 	restore func() // undoes what beforeInsert has done to the statement; may be nil
 }
@@ -73,10 +79,13 @@ const generatedKey = "uidplugin:generated"
 
 const onConflict = "ON CONFLICT"
 
-// track returns what fill is to note ids in.
-func track(db *gorm.DB) *generated {
-	if g, ok := db.InstanceGet(generatedKey); ok {
-		return g.(*generated)
+// track returns what fill is to note ids in: what it has begun with if it comes
+// again.
+func track(db *gorm.DB, again bool) *generated {
+	if again {
+		if g, ok := db.InstanceGet(generatedKey); ok {
+			return g.(*generated)
+		}
 	}
 	g := &generated{}
 	db.InstanceSet(generatedKey, g)
@@ -145,11 +154,10 @@ func (c *core) beforeInsert(db *gorm.DB) {
 		changed = copyForInsert(stmt.Schema)
 	}
 	if g != nil && g.conflict.UpdateAll {
-		changed = g.keepIDs(stmt, changed)
+		changed = g.keepIDs(stmt, p, changed)
 	}
 	if changed != nil {
-		db.InstanceSet(originalSchema, stmt.Schema) // afterInsert puts it back
-		stmt.Schema = changed
+		p.replaceSchema(db, changed)
 	}
 }
 
@@ -164,6 +172,9 @@ func (g *generated) prepare(stmt *gorm.Statement, p *plan) {
 		return
 	}
 	g.conflict = conflict
+	if stmt.Dialector.Name() == "mysql" {
+		g.uniques = p.uniques()
+	}
 	if key := stmt.Schema.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && !g.tracks(key) {
 		g.numbered = slices.ContainsFunc(rowsOf(stmt.ReflectValue, p), func(r row) bool {
 			_, zero := r.value(stmt.Context, key)
@@ -174,7 +185,8 @@ func (g *generated) prepare(stmt *gorm.Statement, p *plan) {
 	single := stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
 	// MariaDB returns a row for each that was sent, whatever became of it.
 	all := mysql && updates && returns(stmt)
-	g.matches = !isMap && (single || all || len(conflict.Where.Exprs) == 0 && g.surelyUpdates(stmt))
+	unreadable := slices.ContainsFunc(g.fields, func(f *field) bool { return !f.Readable })
+	g.matches = !isMap && !unreadable && (single || all || len(conflict.Where.Exprs) == 0 && g.surelyUpdates(stmt))
 	g.save(stmt)
 	if all && !isMap && !g.surelyUpdates(stmt) && len(stmt.Schema.PrimaryFields) > 0 {
 		// What GORM's own DoNothing is in MySQL's SQL; but like this GORM assigns what
@@ -185,7 +197,7 @@ func (g *generated) prepare(stmt *gorm.Statement, p *plan) {
 	}
 	switch asked := stmt.Result != nil; {
 	case g.matches && returns(stmt):
-		g.addReturning(stmt)
+		g.addReturning(stmt, p)
 	case returns(stmt):
 		g.how = fromSelect
 		g.dropReturning(stmt)
@@ -197,7 +209,7 @@ func (g *generated) prepare(stmt *gorm.Statement, p *plan) {
 	case conflict.DoNothing:
 		g.how = fromCount
 	case g.matches && !asked && slices.Contains(stmt.BuildClauses, "RETURNING"):
-		g.addReturning(stmt)
+		g.addReturning(stmt, p)
 	default:
 		g.how = fromSelect
 	}
@@ -220,31 +232,50 @@ func (g *generated) surelyUpdates(stmt *gorm.Statement) bool {
 	})
 }
 
-// keepIDs has an UpdateAll leave uid fields as they are: a row that is there keeps
-// the ids that it has, and does not get those that were made for a new row. Ids
-// that the application has set are written. It returns changed, or a copy.
-func (g *generated) keepIDs(stmt *gorm.Statement, changed *schema.Schema) *schema.Schema {
-	var copied *schema.Schema
+// keepIDs has an UpdateAll leave ids as they are: a row that is there keeps the ids
+// that it has, and does not get those that were made for a new row. Ids that the
+// application has set are written. It returns changed, or a copy.
+func (g *generated) keepIDs(stmt *gorm.Statement, p *plan, changed *schema.Schema) *schema.Schema {
+	copied := copyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range g.fields {
-		if f.PrimaryKey || len(g.ids[i]) < numberOfRows(stmt) {
+		if f.PrimaryKey {
 			continue
-		}
-		if copied == nil {
-			copied = copyForInsert(cmp.Or(changed, stmt.Schema))
 		}
 		kept := *f.Field
 		kept.PrimaryKey = true // GORM updates all but keys
 		copied.FieldsByDBName[f.DBName] = &kept
+		columns, restricted := stmt.SelectAndOmitColumns(true, true)
+		if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
+			continue // not to be written anyway
+		}
+		own := slices.ContainsFunc(rowsOf(stmt.ReflectValue, p), func(r row) bool { return !g.has(f, r.id(stmt.Context, f)) })
+		if own {
+			g.keepMade(stmt, f, g.ids[i])
+		}
 	}
-	return cmp.Or(copied, changed)
+	return copied
 }
 
-func numberOfRows(stmt *gorm.Statement) int {
-	switch stmt.ReflectValue.Kind() {
-	case reflect.Slice, reflect.Array:
-		return stmt.ReflectValue.Len()
+// keepMade has the update part write those values of a field that were not made for
+// this statement.
+func (g *generated) keepMade(stmt *gorm.Statement, f *field, made []int64) {
+	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
+	if stmt.Dialector.Name() == "mysql" {
+		sent = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: f.DBName}}}
 	}
-	return 1
+	there := clause.Column{Table: clause.CurrentTable, Name: f.DBName}
+	values := make([]any, len(made))
+	for i, id := range made {
+		values[i] = f.value(id)
+	}
+	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
+	if f.direct { // ids of a statement lie together, and no other can be among them
+		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[len(made)-1], there, sent}}
+	}
+	g.conflict.DoUpdates = append(slices.Clip(g.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
+	conflict := stmt.Clauses[onConflict].Expression.(clause.OnConflict)
+	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), g.conflict.DoUpdates[len(g.conflict.DoUpdates)-1])
+	stmt.AddClause(conflict)
 }
 
 // returns tells whether GORM will build a RETURNING.
@@ -259,8 +290,16 @@ func returns(stmt *gorm.Statement) bool {
 }
 
 // addReturning has the fields come back, beside what GORM reads back anyway.
-func (g *generated) addReturning(stmt *gorm.Statement) {
+func (g *generated) addReturning(stmt *gorm.Statement, p *plan) {
 	g.how = fromReturning
+	if rows := rowsOf(stmt.ReflectValue, p); len(rows) > 1 {
+		g.sent = make([][]int64, len(rows))
+		for i, r := range rows {
+			for _, f := range g.fields {
+				g.sent[i] = append(g.sent[i], r.id(stmt.Context, f))
+			}
+		}
+	}
 	var returning clause.Returning
 	if c, ok := stmt.Clauses["RETURNING"]; ok {
 		r, ok := c.Expression.(clause.Returning)
@@ -331,11 +370,11 @@ func (g *generated) save(stmt *gorm.Statement) {
 const noID = 1
 
 // addLastInsert puts LAST_INSERT_ID(expr) into the update part, in an assignment
-// that leaves the key as it is: the function's value is read and never assigned,
+// that leaves an id as it is: the function's value is read and never assigned,
 // for it is unsigned and a number, as not every key is. For a single row expr is
 // the key, if that is a number that an id can be.
 func (g *generated) addLastInsert(stmt *gorm.Statement, conflict clause.OnConflict, single bool) {
-	column := clause.Column{Name: stmt.Schema.PrimaryFields[0].DBName}
+	column := clause.Column{Name: g.fields[0].DBName} // any that may be written
 	expr, vars := fmt.Sprint(noID), []any(nil)
 	if f := g.key(stmt.Schema); f != nil && single {
 		if f.direct {
@@ -429,10 +468,23 @@ func (g *generated) learn(db *gorm.DB, p *plan, sent sql.Result) error {
 	rows := rowsOf(stmt.ReflectValue, p)
 	switch g.how {
 	case fromReturning:
-		if db.RowsAffected == 0 && len(rows) == 1 {
+		if db.RowsAffected >= int64(len(rows)) {
+			return nil
+		}
+		if len(rows) == 1 {
 			return g.askByConflict(db, rows, g.fields)
 		}
-		return nil
+		// A trigger has left rows alone, and GORM has given the others' ids to the
+		// wrong ones.
+		for i, r := range rows {
+			for j, f := range g.fields {
+				if id := g.sent[i][j]; id != 0 {
+					if err := r.set(stmt.Context, f, id); err != nil {
+						return err
+					}
+				}
+			}
+		}
 	case fromLastInsert:
 		if sent == nil {
 			return nil // nothing was sent

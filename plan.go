@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"gorm.io/gorm"
@@ -39,6 +40,10 @@ type plan struct {
 	// mapSchema is the schema for a create from maps; nil if it is as good as
 	// schema. See withoutDefault.
 	mapSchema *schema.Schema
+
+	// uniques returns the keys and unique indexes that the model declares, but for
+	// those with uid fields, which a conflict is hardly about.
+	uniques func() [][]*schema.Field
 
 	autoIncrement bool // the key is one that GORM takes for AUTO_INCREMENT
 }
@@ -108,6 +113,7 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 			p.autoIncrement = key.AutoIncrement
 		}
 	}
+	p.uniques = sync.OnceValue(func() [][]*schema.Field { return uniques(s) })
 	seen := map[*source]bool{}
 	walk(c.db, s, func(s *schema.Schema) {
 		for _, sf := range uidFields(s) {
@@ -178,13 +184,48 @@ func withoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 // statement to change; it is no copy of the whole struct because a schema holds a
 // mutex. It adds no ON CONFLICT of its own; see plan.conflict.
 func copyForInsert(s *schema.Schema) *schema.Schema {
-	return &schema.Schema{
+	c := &schema.Schema{
 		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: s.PrioritizedPrimaryField,
 		DBNames: s.DBNames, PrimaryFields: s.PrimaryFields, PrimaryFieldDBNames: s.PrimaryFieldDBNames,
 		Fields: s.Fields, FieldsByName: maps.Clone(s.FieldsByName), FieldsByBindName: s.FieldsByBindName,
 		FieldsByDBName: maps.Clone(s.FieldsByDBName), FieldsWithDefaultDBValue: s.FieldsWithDefaultDBValue,
 		CreateClauses: slices.DeleteFunc(slices.Clone(s.CreateClauses), func(c clause.Interface) bool { return c.Name() == onConflict }),
+		BeforeCreate:  s.BeforeCreate, AfterCreate: s.AfterCreate, BeforeSave: s.BeforeSave, AfterSave: s.AfterSave,
 	}
+	// Callbacks of others may look at them.
+	r, from := &c.Relationships, &s.Relationships
+	from.Mux.RLock()
+	defer from.Mux.RUnlock()
+	r.HasOne, r.BelongsTo, r.HasMany, r.Many2Many = from.HasOne, from.BelongsTo, from.HasMany, from.Many2Many
+	r.Relations, r.EmbeddedRelations = maps.Clone(from.Relations), from.EmbeddedRelations
+	return c
+}
+
+// uniques is plan.uniques.
+func uniques(s *schema.Schema) (all [][]*schema.Field) {
+	add := func(fields []*schema.Field) {
+		if len(fields) > 0 && !slices.ContainsFunc(fields, func(f *schema.Field) bool { _, ok := tagged(f); return ok }) {
+			all = append(all, fields)
+		}
+	}
+	add(s.PrimaryFields)
+	for _, name := range s.DBNames {
+		if f := s.FieldsByDBName[name]; f.Unique {
+			add([]*schema.Field{f})
+		}
+	}
+	for _, index := range s.ParseIndexes() {
+		if index.Class == "UNIQUE" {
+			var fields []*schema.Field
+			for _, option := range index.Fields {
+				if option.Field != nil {
+					fields = append(fields, option.Field)
+				}
+			}
+			add(fields)
+		}
+	}
+	return all
 }
 
 // parse returns the schema of a model.

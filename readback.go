@@ -3,7 +3,9 @@ package uidplugin
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,11 +97,17 @@ func (g *generated) correct(ctx context.Context, r row, fields []*field, values 
 // that the ON CONFLICT names, else the primary key; nil if that is not known, or
 // has ids that were made for the statement.
 func (g *generated) conflictKey(s *schema.Schema) (by []*schema.Field) {
+	if g.conflict.OnConstraint != "" {
+		return nil
+	}
 	if len(g.conflict.Columns) == 0 {
 		by = s.PrimaryFields
 	}
 	for _, column := range g.conflict.Columns {
 		f := s.FieldsByDBName[column.Name]
+		if column.Name == clause.PrimaryKey {
+			f = s.PrioritizedPrimaryField
+		}
 		if f == nil || column.Raw {
 			return nil
 		}
@@ -114,6 +122,21 @@ func (g *generated) conflictKey(s *schema.Schema) (by []*schema.Field) {
 	return by
 }
 
+// ambiguous tells whether a row may have met another by something else than by.
+// MySQL does not care for the columns that a conflict names: any unique index will
+// do, in which the row is not NULL.
+func (g *generated) ambiguous(ctx context.Context, r row, by []*schema.Field) bool {
+	return slices.ContainsFunc(g.uniques, func(unique []*schema.Field) bool {
+		if len(unique) == len(by) && !slices.ContainsFunc(by, func(f *schema.Field) bool { return !slices.Contains(unique, f) }) {
+			return false
+		}
+		return !slices.ContainsFunc(unique, func(f *schema.Field) bool {
+			v, _ := r.value(ctx, f)
+			return isNull(v) || g.numbered && f.HasDefaultValue && f.PrimaryKey
+		})
+	})
+}
+
 // selectChunk is how many rows are asked for in one SELECT with a UNION; SQLite
 // takes up to 500.
 const selectChunk = 100
@@ -126,11 +149,17 @@ func (g *generated) readMet(db *gorm.DB, by []*schema.Field, fields []*field, ro
 	stmt := db.Statement
 	query := newQuery(stmt)
 	for i, r := range rows {
-		where := slices.Clone(g.conflict.TargetWhere.Exprs)
+		if g.ambiguous(stmt.Context, r, by) {
+			continue
+		}
+		var where []clause.Expression
+		if target := g.conflict.TargetWhere.Exprs; len(target) > 0 {
+			where = append(where, inParentheses{clause.Where{Exprs: target}})
+		}
 		for _, f := range by {
 			v, _ := r.value(stmt.Context, f)
-			if v == nil {
-				where = nil // NULL is equal to nothing
+			if isNull(v) {
+				where = nil // it is equal to nothing
 				break
 			}
 			where = append(where, clause.Eq{Column: clause.Column{Name: f.DBName}, Value: v})
@@ -141,7 +170,15 @@ func (g *generated) readMet(db *gorm.DB, by []*schema.Field, fields []*field, ro
 		if query.SQL.Len() > 0 {
 			_, _ = query.WriteString(" UNION ALL ")
 		}
+		if stmt.Dialector.Name() != "mysql" {
+			query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
+			continue
+		}
+		// At REPEATABLE READ a plain SELECT would not see a row that is younger than the
+		// transaction, as the INSERT did, which has locked it.
+		_ = query.WriteByte('(')
 		query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
+		_, _ = query.WriteString(" FOR UPDATE)")
 	}
 	there := map[int][]int64{}
 	if query.SQL.Len() == 0 {
@@ -170,7 +207,7 @@ func readBack(db *gorm.DB, by *field, fields []*field, rows []row) (map[string][
 	query.selectFields(clause.Column{Name: by.DBName}, fields, in)
 	there := map[string][]int64{}
 	err := query.run(len(fields), func(id string, values []int64) {
-		there[strings.TrimSpace(id)] = values // a CHAR column pads
+		there[trimmed(id)] = values
 	})
 	return there, err
 }
@@ -194,6 +231,28 @@ func (q query) selectFields(first any, fields []*field, where ...clause.Expressi
 	q.AddClause(clause.From{})
 	q.AddClause(clause.Where{Exprs: where})
 	q.Build("SELECT", "FROM", "WHERE")
+}
+
+// inParentheses is a condition of several expressions.
+type inParentheses struct{ clause.Where }
+
+// Build implements [clause.Expression].
+func (p inParentheses) Build(b clause.Builder) {
+	_ = b.WriteByte('(')
+	p.Where.Build(b)
+	_ = b.WriteByte(')')
+}
+
+// isNull tells whether a value is NULL in the database.
+func isNull(v any) bool {
+	if rv := reflect.ValueOf(v); !rv.IsValid() || rv.Kind() == reflect.Pointer && rv.IsNil() {
+		return true
+	}
+	if valuer, ok := v.(driver.Valuer); ok {
+		sent, _ := valuer.Value()
+		return sent == nil
+	}
+	return false
 }
 
 // run gives each row to found: the first column as text, and the others, n ids.

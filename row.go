@@ -111,9 +111,19 @@ func digits(v any) string {
 	return ""
 }
 
+// trimmed returns a number without what columns add to it: CHAR pads, and DECIMAL may
+// have places.
+func trimmed(s string) string {
+	s = strings.TrimSpace(s)
+	if whole, places, ok := strings.Cut(s, "."); ok && strings.Trim(places, "0") == "" {
+		return whole
+	}
+	return s
+}
+
 // parseDigits returns a number; 0 if the text is not how it is written.
 func parseDigits(s string) int64 {
-	s = strings.TrimSpace(s) // a CHAR column pads
+	s = trimmed(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
 		return n
 	}
