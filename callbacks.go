@@ -53,13 +53,13 @@ func (c *core) fillZeros(db *gorm.DB, again bool) {
 	if !p.ready.Load() {
 		why = c.makeReady(db, p, true)
 	}
-	fields := p.fields
-	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
-		fields = selected(stmt, fields)
-	}
 	var noted *generated
 	if p.mayConflict || len(stmt.Clauses) > 0 && hasConflict(stmt) {
 		noted = track(db, again)
+	}
+	fields := p.fields
+	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
+		fields = selected(stmt, fields, noted)
 	}
 	for _, f := range fields {
 		if err := f.fill(db, p.schema, noted, why); err != nil {
@@ -175,7 +175,7 @@ func isMap(dest any) bool {
 // Select that leaves the key out would make the database assign one, while the
 // struct keeps ours, so the key is selected, too; one that is omitted by name is
 // left alone.
-func selected(stmt *gorm.Statement, fields []*field) []*field {
+func selected(stmt *gorm.Statement, fields []*field, noted *generated) []*field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*field, 0, len(fields))
 	for _, f := range fields {
@@ -189,6 +189,9 @@ func selected(stmt *gorm.Statement, fields []*field) []*field {
 			}
 			// Clones of the statement share the array behind Selects.
 			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
+			if noted != nil {
+				noted.unselected = append(noted.unselected, f)
+			}
 		}
 		kept = append(kept, f)
 	}

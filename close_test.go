@@ -87,7 +87,7 @@ func TestCloseEndsTheWaitForAWorkerID(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	p := use(t, db)
+	p := use(t, db, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	done := make(chan error)
 	for range 3 {
@@ -113,7 +113,7 @@ func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
 	db := bare(t)
 	g := gated(db)
 	g.deaf = true
-	p := use(t, db)
+	p := use(t, db, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	created := make(chan error)
 	go func() { created <- db.Create(&part{}).Error }()

@@ -65,10 +65,10 @@ func TestManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 
 			workers := map[int64]string{}
 			for _, s := range uidplugin.From(db).Stats().Tables {
-				if other, taken := workers[s.WorkerID]; taken {
-					t.Errorf("%s and %s share the worker id %d", s.Table, other, s.WorkerID)
+				if other, taken := workers[s.WorkerIDs[0]]; taken {
+					t.Errorf("%s and %s share the worker id %d", s.Table, other, s.WorkerIDs[0])
 				}
-				workers[s.WorkerID] = s.Table
+				workers[s.WorkerIDs[0]] = s.Table
 			}
 			want := map[string]int64{"parts": 128, "counters": 128, "customers": 128, "purchases": 128, "items": 128, "profiles": 64, "clubs": 64}
 			if len(workers) != len(want) { // and none for labels, which nobody creates
@@ -166,7 +166,7 @@ func TestManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 		handles[i] = file(t, name, &gorm.Config{})
 		group.Go(func() {
 			<-start
-			if err := handles[i].Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&part{}, &article{}))); err != nil {
+			if err := handles[i].Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSpares(0), uidplugin.WithModels(&part{}, &article{}))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -176,10 +176,10 @@ func TestManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 	workers := map[int64]bool{}
 	for _, db := range handles {
 		for _, s := range uidplugin.From(db).Stats().Tables {
-			if workers[s.WorkerID] {
-				t.Errorf("the worker id %d was given out twice", s.WorkerID)
+			if workers[s.WorkerIDs[0]] {
+				t.Errorf("the worker id %d was given out twice", s.WorkerIDs[0])
 			}
-			workers[s.WorkerID] = true
+			workers[s.WorkerIDs[0]] = true
 		}
 	}
 	if got := fmt.Sprint(len(workers), count(t, first, "WORKER_NODE"), count(t, first, "WORKER_REGISTRY")); got != "16 16 1" {

@@ -55,6 +55,9 @@ type generated struct {
 	ids    [][]int64 // of each field, in ascending order
 	how    howToLearn
 
+	// unselected are those of fields that the application has not selected.
+	unselected []*field
+
 	conflict clause.OnConflict // what to do with rows that are there; empty if not known
 
 	// uniques are plan.uniques, on MySQL; see ambiguous.
@@ -244,6 +247,9 @@ func (g *generated) keepIDs(stmt *gorm.Statement, p *plan, changed *schema.Schem
 		kept := *f.Field
 		kept.PrimaryKey = true // GORM updates all but keys
 		copied.FieldsByDBName[f.DBName] = &kept
+		if slices.Contains(g.unselected, f) {
+			continue // the application has not selected it
+		}
 		columns, restricted := stmt.SelectAndOmitColumns(true, true)
 		if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
 			continue // not to be written anyway
@@ -269,8 +275,8 @@ func (g *generated) keepMade(stmt *gorm.Statement, f *field, made []int64) {
 		values[i] = f.value(id)
 	}
 	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
-	if f.direct { // ids of a statement lie together, and no other can be among them
-		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[len(made)-1], there, sent}}
+	if last := len(made) - 1; f.direct && made[last]-made[0] == int64(last) { // no other id lies between them
+		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[last], there, sent}}
 	}
 	g.conflict.DoUpdates = append(slices.Clip(g.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
 	conflict := stmt.Clauses[onConflict].Expression.(clause.OnConflict)

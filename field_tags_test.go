@@ -153,7 +153,7 @@ func TestAllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 2 || tables[0].WorkerID == tables[1].WorkerID {
+	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 2 || tables[0].WorkerIDs[0] == tables[1].WorkerIDs[0] {
 		t.Errorf("two generators of a table must not share a worker id: %+v", tables)
 	}
 }

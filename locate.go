@@ -24,11 +24,14 @@ type Location struct {
 	WorkerID int64
 	Sequence int64
 
-	Table    string // empty if the worker id serves all tables
+	Table string // empty if the worker id serves all tables
+
+	// The process that made the id, and when it got the worker id, to some seconds:
+	// zero if another process has taken the worker id over since.
 	Host     string
 	Port     string
 	Kind     workernode.Kind
-	Launched time.Time // when the process got the worker id, to the tick
+	Launched time.Time
 }
 
 // Decode splits an id by the plugin's layout. It asks no database, so it cannot
@@ -101,7 +104,7 @@ func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...int64) (loc
 			errs = append(errs, &IDError{id, err})
 		default:
 			located[id] = Location{ID: ID(id), Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
-			if _, ok := c.nodes.Load(parts.WorkerID); !ok && !slices.Contains(unknown, parts.WorkerID) {
+			if !c.knows(parts.WorkerID, parts.Time) && !slices.Contains(unknown, parts.WorkerID) {
 				unknown = append(unknown, parts.WorkerID)
 			}
 		}
@@ -133,6 +136,13 @@ func (c *core) lead() time.Duration {
 	}
 	const century = 100 * 365 * 24 * time.Hour // more would overflow
 	return min(borrow, century) + min(c.layout.Tick, century) + time.Minute
+}
+
+// knows tells whether what is remembered of a worker node will do for an id of a
+// time: a fence that was read may have been moved since.
+func (c *core) knows(worker int64, t time.Time) bool {
+	n, ok := c.nodes.Load(worker)
+	return ok && c.layout.TickAt(t) <= n.(*workernode.Node).Fence
 }
 
 // lookup asks the database for worker nodes, and remembers those that there are.
@@ -188,8 +198,18 @@ func (c *core) place(l *Location) error {
 		return fmt.Errorf("%w: %d is stamped %s, but its worker id %d was in use only after %s and until %s",
 			ErrUnknownID, l.ID, format(l.Time), l.WorkerID, format(c.layout.TimeOf(n.Start+1)), format(c.layout.TimeOf(n.Fence+1)))
 	}
-	l.Table, l.Host, l.Port, l.Kind = n.Table, n.Host, n.Port, n.Kind
-	l.Launched = c.layout.TimeOf(n.Start + 1)
+	l.Table = n.Table
+	if l.Table == "" && c.leased != nil {
+		l.Table = c.leased.TableOf(l.WorkerID) // a spare one, whose table is not written down yet
+	}
+	if l.Table == "" {
+		c.nodes.Delete(l.WorkerID)
+		return fmt.Errorf("%w: %d has the worker id %d, whose table is not written down: its process has not come to it yet, or has ended before", ErrUnknownID, l.ID, l.WorkerID)
+	}
+	if c.layout.TickAt(l.Time) > n.Held {
+		l.Host, l.Port, l.Kind = n.Host, n.Port, n.Kind
+		l.Launched = c.layout.TimeOf(n.Held + 1)
+	}
 	return future
 }
 

@@ -37,8 +37,8 @@ func only(t *testing.T, err, kind error, says ...string) {
 // addNode adds a row of WORKER_NODE that somebody else made.
 func addNode(t *testing.T, db *gorm.DB, n workernode.Node) {
 	t.Helper()
-	must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "TABLE_NAME", "LAYOUT", "START_SECOND", "FENCE")`+
-		` VALUES (?, 'java-1', '8080', 1, '2024-02-29', ?, ?, ?, ?)`, n.WorkerID, n.Table, n.Layout, n.Start, n.Fence).Error)
+	must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "TABLE_NAME", "LAYOUT", "START_SECOND", "HELD_SECOND", "FENCE")`+
+		` VALUES (?, 'java-1', '8080', 1, '2024-02-29', ?, ?, ?, ?, ?)`, n.WorkerID, n.Table, n.Layout, n.Start, max(n.Start, n.Held), n.Fence).Error)
 }
 
 func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
@@ -123,7 +123,7 @@ func TestLocateOfARowThatWasCreated(t *testing.T) {
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 1, Table: "parts", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 3, Table: "parts", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
 	if got, err := uidplugin.From(db).Locate(t.Context(), r.ID); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -155,7 +155,7 @@ func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	if nodes, err := p.Nodes(t.Context(), 0, 10); len(nodes) != 0 || err != nil {
 		t.Errorf("Nodes: %v, %v", nodes, err)
 	}
-	if tables := p.Stats().Tables; len(tables) != 1 || tables[0].Table != "*" || tables[0].WorkerID != 7 {
+	if tables := p.Stats().Tables; len(tables) != 1 || tables[0].Table != "*" || tables[0].WorkerIDs[0] != 7 {
 		t.Errorf("Stats: %+v", tables)
 	}
 }
@@ -201,7 +201,7 @@ func TestLocateKnowsIDsAboveAFloor(t *testing.T) {
 func TestNodesListsWhoWasGivenAWorkerID(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithModels(&part{}, &article{}, &invoice{}))
+	db := open(t, uidplugin.WithSpares(0), uidplugin.WithModels(&part{}, &article{}, &invoice{}))
 	p := uidplugin.From(db)
 	var tables []string
 	for after := int64(0); ; {

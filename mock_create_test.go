@@ -28,7 +28,7 @@ func TestFirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
 
 			db, mock := mocked(t, d.dial)
 			expect(mock, migrated(d.sql, 58)...)
-			use(t, db, uidplugin.WithClock(atNoon), onWeb1)
+			use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1)
 
 			expect(mock, reserved(d.sql, 58, "invoices")...)
 			expect(mock, inserted(d.sql, "(?,?)", at(t, 58, 0), 1)...)

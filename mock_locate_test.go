@@ -31,7 +31,7 @@ func TestLocateAsksForAWorkerIDOnce(t *testing.T) {
 
 			db, mock := mocked(t, d.dial)
 			expect(mock, migrated(d.sql, 58)...)
-			p := use(t, db, uidplugin.WithClock(atNoon))
+			p := use(t, db, uidplugin.WithSpares(0), uidplugin.WithClock(atNoon))
 			expect(mock, step{sql: d.sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{12}, rows: node(nodeRows(), 12, "orders")})
 			for sequence := range int64(3) {
 				got, err := p.Locate(t.Context(), at(t, 12, sequence))
@@ -102,7 +102,7 @@ func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
 			db, mock := mocked(t, d.dial)
 			expect(mock, migrated(d.sql, 58)...)
 			expect(mock, reserved(d.sql, 58, "invoices")...)
-			p := use(t, db, uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}))
+			p := use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}))
 			id := at(t, 58, 4)
 			expect(mock,
 				step{sql: d.sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{58}, rows: node(nodeRows(), 58, "invoices")},
@@ -147,7 +147,7 @@ func TestFindReportsTheDatabasesError(t *testing.T) {
 	db, mock := mocked(t, dialects[0].dial)
 	expect(mock, migrated(dialects[0].sql, 58)...)
 	expect(mock, reserved(dialects[0].sql, 58, "invoices")...)
-	p := use(t, db, uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}))
+	p := use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}))
 	expect(mock,
 		step{sql: dialects[0].sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{58}, rows: node(nodeRows(), 58, "invoices")},
 		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", args: []driver.Value{at(t, 58, 0)}, err: errBroken})

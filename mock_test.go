@@ -118,7 +118,7 @@ func mockedUse(t *testing.T, next int64, options ...uidplugin.Option) (*gorm.DB,
 	t.Helper()
 	db, mock := mocked(t, dialects[0].dial)
 	expect(mock, migrated(dialects[0].sql, next)...)
-	use(t, db, append(options, uidplugin.WithClock(atNoon), onWeb1)...)
+	use(t, db, append(options, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1)...)
 	return db, mock
 }
 

@@ -51,7 +51,7 @@ func TestUseOnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
 
 			db, mock := mocked(t, d.dial)
 			expect(mock, fresh(t, d.name, d.sql)...)
-			use(t, db, uidplugin.WithClock(atNoon))
+			use(t, db, uidplugin.WithSpares(0), uidplugin.WithClock(atNoon))
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestUseOnAMigratedDatabaseOnlyReads(t *testing.T) {
 
 				db, mock := mocked(t, d.dial)
 				expect(mock, variant.steps...)
-				use(t, db, variant.options...)
+				use(t, db, append(variant.options, uidplugin.WithSpares(0), uidplugin.WithClock(atNoon))...)
 			})
 		}
 	}
@@ -102,10 +102,10 @@ func TestUseTakesWorkerIDsForAllModelsInOneStatement(t *testing.T) {
 			db, mock := mocked(t, d.dial)
 			expect(mock, migrated(d.sql, 58)...)
 			expect(mock, reserved(d.sql, 58, "invoices", "articles")...)
-			use(t, db, uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}, &article{}))
+			use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}, &article{}))
 
 			tables := uidplugin.From(db).Stats().Tables
-			if len(tables) != 2 || tables[0].Table != "articles" || tables[0].WorkerID != 59 || tables[1].WorkerID != 58 {
+			if len(tables) != 2 || tables[0].Table != "articles" || tables[0].WorkerIDs[0] != 59 || tables[1].WorkerIDs[0] != 58 {
 				t.Errorf("the tables are %+v", tables)
 			}
 		})
@@ -157,7 +157,7 @@ func TestUseFailsAtEveryStatement(t *testing.T) {
 			if s.do == "exec" && len(s.args) == 0 { // is the table there by now?
 				expect(mock, step{sql: steps[i-1].sql, err: errBroken})
 			}
-			p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}, &article{}))
+			p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}, &article{}))
 			err := db.Use(p)
 			if !errors.Is(err, errBroken) {
 				t.Fatalf("db.Use: %v", err)

@@ -33,6 +33,10 @@ type config struct {
 
 	workerID     int64
 	fixed        bool
+	disposable   bool
+	durable      bool
+	maxLanes     int
+	spares       int // unset: the default
 	noMigration  bool
 	timeout      time.Duration
 	host         workernode.Host
@@ -41,7 +45,12 @@ type config struct {
 	maxBackwards time.Duration
 	randomStart  int64
 	now          func() time.Time
+	injected     bool          // now is the application's
+	maxSkew      time.Duration // negative if not set
 }
+
+// unset is the number of spares that nobody has set.
+const unset = -1 << 31
 
 func newConfig(options []Option) config {
 	c := config{
@@ -49,6 +58,9 @@ func newConfig(options []Option) config {
 		generator: Cached,
 		log:       slog.Default(),
 		timeout:   10 * time.Second,
+		maxLanes:  workernode.DefaultMaxLanes,
+		spares:    unset,
+		maxSkew:   -1,
 		now:       time.Now,
 	}
 	for _, o := range options {
@@ -57,6 +69,29 @@ func newConfig(options []Option) config {
 		}
 	}
 	return c
+}
+
+// reserve returns how many spare worker ids to hold. A process that is killed loses
+// them, so where worker ids are few there are none.
+func (c *config) reserve() int {
+	switch {
+	case c.spares != unset:
+		return c.spares
+	case c.layout.WorkerBits < 16:
+		return 0
+	}
+	return 2
+}
+
+// skew returns how far clocks may be apart; 0 if they are not compared.
+func (c *config) skew() time.Duration {
+	switch {
+	case c.maxSkew >= 0:
+		return c.maxSkew
+	case c.injected:
+		return 0
+	}
+	return workernode.DefaultMaxSkew
 }
 
 // validate returns everything that is wrong with the options. Values that belong
@@ -70,7 +105,7 @@ func (c *config) validate() error {
 		errs = append(errs, err)
 	} else {
 		for _, name := range generators {
-			_, err := c.newGenerator(name, c.layout.Endless(1, c.now()), nil)
+			_, err := c.newGenerator(name, c.layout.Endless(1, c.now()), nil, nil)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%w: %w", ErrOption, err))
 			}
@@ -85,6 +120,18 @@ func (c *config) validate() error {
 	if c.fixed && (c.workerID < 0 || c.workerID > c.layout.MaxWorkerID()) {
 		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.workerID, c.layout.WorkerBits, c.layout.MaxWorkerID())
 	}
+	if c.fixed && c.disposable {
+		bad("WithDisposable is of no use beside WithWorkerID, which takes no worker id from the database")
+	}
+	if (c.fixed || c.disposable) && c.durable {
+		bad("WithDurableDatabase is of no use beside WithWorkerID or WithDisposable, which renew nothing")
+	}
+	if c.maxLanes < 1 || c.maxLanes > generator.MaxLanes || c.maxLanes&(c.maxLanes-1) != 0 {
+		bad("WithMaxLanes(%d): it must be 1, 2, 4 or another power of two up to %d", c.maxLanes, generator.MaxLanes)
+	}
+	if c.spares != unset && (c.spares < 0 || c.spares > 1000) {
+		bad("WithSpares(%d): it must be from 0 to 1000", c.spares)
+	}
 	if c.fixed && c.noMigration {
 		bad("WithoutMigration is of no use beside WithWorkerID, which needs no table")
 	}
@@ -95,19 +142,20 @@ func (c *config) validate() error {
 	return errors.Join(errs...)
 }
 
-// newGenerator makes a generator by its name.
-func (c *config) newGenerator(name string, lease generator.Lease, clock *generator.Clock) (generator.Generator, error) {
+// newGenerator makes a generator by its name. low is called when its lease runs
+// low; nil if the lease is not renewed.
+func (c *config) newGenerator(name string, lease generator.Lease, clock *generator.Clock, low func()) (generator.Renewable, error) {
 	switch name {
 	case Cached:
 		if clock == nil {
 			clock = generator.NewClock(c.now)
 		}
 		return generator.NewCached(generator.CachedConfig{
-			Layout: c.layout, Lease: lease, MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock,
+			Layout: c.layout, Lease: lease, MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock, Low: low,
 		})
 	case Default:
 		return generator.NewDefault(generator.DefaultConfig{
-			Layout: c.layout, Lease: lease, MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: c.now,
+			Layout: c.layout, Lease: lease, MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: c.now, Low: low,
 		})
 	}
 	return nil, fmt.Errorf("%w: there is no generator %q, only %s", ErrField, name, strings.Join(generators, ", "))
@@ -178,6 +226,33 @@ func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = 
 // no statement.
 func WithWorkerID(n int64) Option { return func(c *config) { c.workerID, c.fixed = n, true } }
 
+// WithDisposable gives each start of the process new worker ids that no other
+// process ever gets, UidGenerator's policy, instead of taking over those that ended
+// processes have left. The database is not asked again after the start. It takes one
+// worker id for each start and table, for ever.
+func WithDisposable() Option { return func(c *config) { c.disposable = true } }
+
+// WithDurableDatabase promises that the database never loses a commit that it has
+// acknowledged, not when it fails over and not when it is restored: one server that
+// syncs each commit to its disk, a synchronous standby, Group Replication, TiDB. Then
+// a worker id may be held far ahead of the clock: ids can be made for longer while
+// the database is away, and bursts need fewer worker ids. If the promise does not
+// hold, ids can be made twice. Without it, the plugin assumes that up to some seconds
+// of commits can be lost; see docs/running.md. SQLite is taken as durable.
+func WithDurableDatabase() Option { return func(c *config) { c.durable = true } }
+
+// WithMaxLanes bounds how many worker ids this process may hold for one table, a
+// power of two: one makes 8,192 ids a second in the default layout, and a table
+// that is written to faster gets more while it needs them. The default is
+// [workernode.DefaultMaxLanes]; at the bound creates wait.
+func WithMaxLanes(n int) Option { return func(c *config) { c.maxLanes = n } }
+
+// WithSpares sets how many worker ids are held in reserve for tables whose first row
+// comes inside a transaction, where the database cannot be asked for one if there is
+// no other connection. They are taken by db.Use; a process that is killed loses them
+// for ever. The default is 2, and 0 for layouts with less than 16 bits for worker ids.
+func WithSpares(n int) Option { return func(c *config) { c.spares = n } }
+
 // WithoutMigration keeps db.Use from creating and extending the tables
 // WORKER_NODE and WORKER_REGISTRY. Package migrations has the SQL to run by hand.
 func WithoutMigration() Option { return func(c *config) { c.noMigration = true } }
@@ -202,12 +277,18 @@ func WithLogger(l *slog.Logger) Option {
 	}
 }
 
+// WithMaxClockSkew sets how far the clock of this process may be from the database's:
+// beyond it, db.Use, and creates that need a renewed worker id, fail with
+// [workernode.ErrClock]. The default is [workernode.DefaultMaxSkew]; 0 does not
+// compare them, which is the default beside WithClock. SQLite has no clock of its own.
+func WithMaxClockSkew(d time.Duration) Option { return func(c *config) { c.maxSkew = max(d, 0) } }
+
 // WithClock reads the time from now, for tests that move the clock. The default
 // is [time.Now]. now is called by many goroutines at once.
 func WithClock(now func() time.Time) Option {
 	return func(c *config) {
 		if now != nil {
-			c.now = now
+			c.now, c.injected = now, true
 		}
 	}
 }

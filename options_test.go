@@ -134,7 +134,7 @@ func TestTheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 		{workernode.Host{Kind: workernode.Container}, workernode.Host{Name: real.Name, Port: real.Port, Kind: workernode.Container}},
 		{workernode.Host{Kind: workernode.Actual}, workernode.Host{Name: real.Name, Port: real.Port, Kind: workernode.Actual}},
 	} {
-		db := open(t, uidplugin.WithHost(tt.set), uidplugin.WithModels(&part{}))
+		db := open(t, uidplugin.WithSpares(0), uidplugin.WithHost(tt.set), uidplugin.WithModels(&part{}))
 		nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
 		must(t, err)
 		if n := nodes[0]; len(nodes) != 1 || (workernode.Host{Name: n.Host, Port: n.Port, Kind: n.Kind}) != tt.want {
@@ -175,14 +175,14 @@ func TestWorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	t.Parallel()
 
 	j := &journal{}
-	db := open(t, j.option(), uidplugin.WithModels(&part{}))
+	db := open(t, j.option(), uidplugin.WithSpares(0), uidplugin.WithModels(&part{}))
 	migrate(t, db, &article{})
 	must(t, db.Create(&article{}).Error)
 	lines := j.lines("worker ids assigned")
 	if len(lines) != 2 {
 		t.Fatalf("%q", lines)
 	}
-	saysAll(t, lines[0], "level=INFO", "parts=1", "until=2034")
+	saysAll(t, lines[0], "level=INFO", "parts=1", "from=20", "until=20")
 	saysAll(t, lines[1], "level=INFO", "articles=2")
 }
 

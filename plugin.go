@@ -60,6 +60,7 @@ type core struct {
 	db       *gorm.DB
 	wdb      *workernode.DB // nil with a fixed worker id
 	assigner assigner
+	leased   *workernode.Leased // the assigner, if it is one
 	clock    *generator.Clock
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
@@ -132,6 +133,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
 	}
 	if err := c.open(db); err != nil {
+		c.abandon()
 		return err
 	}
 	if err := c.register(db); err != nil {
@@ -144,6 +146,17 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 			"layout", c.layout.String(), "ends", c.layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
+}
+
+// abandon gives back what a failed Initialize has taken.
+func (c *core) abandon() {
+	c.background.Wait()
+	if c.leased != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+		defer cancel()
+		_ = c.leased.Close(ctx)
+		c.leased = nil
+	}
 }
 
 // open does all of Initialize that can fail.
@@ -187,7 +200,27 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	if _, err := c.wdb.Join(ctx, c.layout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
+	if err := c.wdb.CheckClock(ctx, c.now, c.skew()); err != nil {
+		return fmt.Errorf("uidplugin: %w", err)
+	}
+	if c.disposable {
+		c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
+		return nil
+	}
+	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), MaxSkew: c.skew(), Now: c.now, Log: c.log}
+	if db.Dialector.Name() == "sqlite" {
+		// A file does not fail over, and nobody else can write to it while the
+		// application does, so leases are long.
+		config.Durable, config.Window = true, 10*time.Minute
+	}
+	c.leased, err = workernode.NewLeased(c.wdb, c.layout, c.detectHost(), config)
+	c.assigner = c.leased
+	if err != nil {
+		return err
+	}
+	if err := c.leased.Start(ctx); err != nil {
+		return c.noWorkerID(err, "the tables to come (WithSpares)")
+	}
 	return nil
 }
 
@@ -305,8 +338,10 @@ func (p *Plugin) Layout() generator.Layout {
 
 // Close ends the making of ids: every create that needs one then fails with
 // [ErrClosed], those that wait included. It waits for what goes on in the
-// background until ctx ends. It may be called more than once, and while the
-// plugin is in use. Call it when the program ends.
+// background, and gives the worker ids back, so that the next process gets them at
+// once, until ctx ends. An error means that they were not given back: they are free
+// some minutes later all the same. It may be called more than once, and while the
+// plugin is in use. Call it when the program ends, before the pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
 	c, err := p.ready()
 	if err != nil {
@@ -328,10 +363,16 @@ func (p *Plugin) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-idle:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("uidplugin: close: a worker id is still being taken: %w", ctx.Err())
 	}
+	if c.leased == nil {
+		return nil
+	}
+	if err := c.leased.Close(ctx); err != nil {
+		return fmt.Errorf("uidplugin: close: %w", err)
+	}
+	return nil
 }
 
 // ready returns the core if db.Use has initialized it.

@@ -24,15 +24,16 @@ type source struct {
 	table string // TABLE_NAME; "*" with a fixed worker id, which serves all tables
 	kind  string // name of the generator
 
-	// made is set once, by whoever got the worker id, and never changed.
+	// made is set once, under core.mu, by whoever got the worker id, and never
+	// changed.
 	made atomic.Pointer[made]
 
 	pending *call // guarded by core.mu: somebody is getting a worker id
 }
 
-// made is a generator and its lease.
+// made is a generator and its first lease.
 type made struct {
-	generator.Generator
+	generator.Renewable
 	lease generator.Lease
 }
 
@@ -44,8 +45,8 @@ type call struct {
 	err  error
 }
 
-// An assigner says who may stamp. Its policies are workernode.Disposable and a
-// fixed worker id.
+// An assigner says who may stamp. Its policies are workernode.Leased,
+// workernode.Disposable and a fixed worker id.
 type assigner interface {
 	Assign(ctx context.Context, tables ...string) ([]generator.Lease, error)
 }
@@ -101,6 +102,11 @@ func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error
 	inside := holdsConnection(db.Statement.ConnPool) && !c.fixed
 	if inside {
 		wait = c.patience()
+	}
+	if inside && c.leased != nil {
+		if err := c.useSpares(sources); err != nil {
+			return err
+		}
 	}
 	calls, err := c.begin(sources)
 	if err != nil {
@@ -196,6 +202,46 @@ func (c *core) begin(sources []*source) (calls []*call, err error) {
 	return calls, nil
 }
 
+// useSpares gives worker ids in reserve to those of sources that have none, as far
+// as there are any: inside a transaction the database may not be reached.
+func (c *core) useSpares(sources []*source) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range sources {
+		if s.made.Load() != nil || c.closed {
+			continue
+		}
+		lease, ok := c.leased.Spare(s.table)
+		if !ok {
+			return nil
+		}
+		if err := c.make(s, lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make makes the generator of a source. The caller holds c.mu.
+func (c *core) make(s *source, lease generator.Lease) error {
+	var low func()
+	if c.leased != nil {
+		low = c.leased.Need
+	}
+	g, err := c.newGenerator(s.kind, lease, c.clock, low)
+	if err != nil {
+		return err
+	}
+	if c.closed {
+		g.Close()
+	}
+	if c.leased != nil {
+		c.leased.Keep(lease, g)
+	}
+	s.made.Store(&made{g, lease})
+	return nil
+}
+
 // next returns an id, or the error why if s has no generator.
 func (s *source) next(ctx context.Context, why error) (int64, error) {
 	m := s.made.Load()
@@ -242,32 +288,22 @@ func (c *core) assign(n *call, sources []*source) {
 		tables[i] = s.table
 	}
 	leases, err := c.assigner.Assign(ctx, tables...)
-	all := make([]*made, len(sources))
-	for i := 0; i < len(sources) && err == nil; i++ {
-		all[i] = &made{lease: leases[i]}
-		all[i].Generator, err = c.newGenerator(sources[i].kind, leases[i], c.clock)
-	}
-	switch {
-	case err == nil:
-	case c.ctx.Err() != nil:
-		n.err = fmt.Errorf("%w: no worker id for %s", ErrClosed, list(tables))
-	case errors.Is(err, context.DeadlineExceeded):
-		n.err = fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", list(tables), c.timeout, err)
-	default:
-		n.err = fmt.Errorf("uidplugin: no worker id for %s: %w", list(tables), err)
-	}
-
 	c.mu.Lock()
 	for i, s := range sources {
 		s.pending = nil
-		if err == nil {
-			if c.closed {
-				all[i].Close()
-			}
-			s.made.Store(all[i])
+		switch {
+		case err != nil:
+		case s.made.Load() == nil:
+			err = c.make(s, leases[i])
+		default:
+			c.leased.Drop(leases[i]) // a transaction could not wait and took a spare one
 		}
 	}
 	c.mu.Unlock()
+	if err != nil {
+		n.err = c.noWorkerID(err, list(tables))
+	}
+
 	defer close(n.done)
 	// A logger may be code that creates rows: no lock is held, and the generators
 	// are there.
@@ -277,12 +313,23 @@ func (c *core) assign(n *call, sources []*source) {
 			workers[i] = fmt.Sprintf("%s=%d", s.table, leases[i].WorkerID)
 		}
 		c.log.Info("uidplugin: worker ids assigned", "tables", len(tables), "worker_id", list(workers),
-			"until", c.layout.TimeOf(leases[0].Until+1))
+			"from", c.layout.TimeOf(leases[0].From), "until", c.layout.TimeOf(leases[0].Until+1))
 		if last, most := leases[len(leases)-1].WorkerID, c.layout.MaxWorkerID(); last > most/10*9 {
 			c.log.Warn("uidplugin: more than nine tenths of the worker ids are used up; when all are, no process can start",
 				"worker_id", last, "of", most, "layout", c.layout.String())
 		}
 	}
+}
+
+// noWorkerID says for what there is no worker id, and why.
+func (c *core) noWorkerID(err error, what string) error {
+	switch {
+	case c.ctx.Err() != nil:
+		return fmt.Errorf("%w: no worker id for %s", ErrClosed, what)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", what, c.timeout, err)
+	}
+	return fmt.Errorf("uidplugin: no worker id for %s: %w", what, err)
 }
 
 // list writes names for a message, not all of them if they are many.
@@ -294,4 +341,7 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-var _ assigner = (*workernode.Disposable)(nil)
+var (
+	_ assigner = (*workernode.Disposable)(nil)
+	_ assigner = (*workernode.Leased)(nil)
+)

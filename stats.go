@@ -3,6 +3,7 @@ package uidplugin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,15 +16,16 @@ type Stats struct {
 	Layout  generator.Layout
 	Expires time.Time // when the layout ends
 	Tables  []TableStats
+	Leases  workernode.LeaseStats // zero with WithDisposable and WithWorkerID
 }
 
 // TableStats is the state of the ids of one table, or of all with WithWorkerID.
 type TableStats struct {
-	Table     string // "*" with WithWorkerID
-	Generator string // [Cached] or [Default]
-	WorkerID  int64
-	From      time.Time     // since when this process may stamp ids with the worker id
-	Until     time.Time     // until when
+	Table     string        // "*" with WithWorkerID
+	Generator string        // [Cached] or [Default]
+	WorkerIDs []int64       // in ascending order; more than one if one is not enough
+	From      time.Time     // since when this process may stamp ids with the worker ids
+	Until     time.Time     // until when, unless they are renewed
 	Lead      time.Duration // how far the next id lies ahead of the clock
 }
 
@@ -35,6 +37,9 @@ func (p *Plugin) Stats() Stats {
 		return Stats{}
 	}
 	s := Stats{Layout: c.layout, Expires: c.layout.Expires()}
+	if c.leased != nil {
+		s.Leases = c.leased.Stats()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, source := range c.sources {
@@ -42,9 +47,16 @@ func (p *Plugin) Stats() Stats {
 		if m == nil {
 			continue
 		}
-		t := TableStats{Table: source.table, Generator: source.kind, WorkerID: m.lease.WorkerID,
-			From: c.layout.TimeOf(m.lease.From), Until: c.layout.TimeOf(m.lease.Until + 1)}
-		if g, ok := m.Generator.(*generator.Cached); ok {
+		leases := []generator.Lease{m.lease}
+		if c.leased != nil {
+			leases = c.leased.Leases(m.lease)
+		}
+		t := TableStats{Table: source.table, Generator: source.kind,
+			From: c.layout.TimeOf(leases[0].From), Until: c.layout.TimeOf(leases[0].Until + 1)}
+		for _, lease := range leases {
+			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
+		}
+		if g, ok := m.Renewable.(*generator.Cached); ok {
 			t.Lead = g.Lead()
 		}
 		s.Tables = append(s.Tables, t)
@@ -53,6 +65,30 @@ func (p *Plugin) Stats() Stats {
 		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Generator, b.Generator))
 	})
 	return s
+}
+
+// Health returns nil if ids can be made, and go on being made. The error wraps
+// [ErrNotRegistered] or [ErrClosed], or says since when worker ids could not be
+// renewed, and why: then ids are made until what was renewed before is used up. It
+// asks no database.
+func (p *Plugin) Health() error {
+	c, err := p.ready()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	if c.leased == nil {
+		return nil
+	}
+	if s := c.leased.Stats(); s.LastError != nil {
+		return fmt.Errorf("uidplugin: worker ids could not be renewed since %s: %w", format(s.Since), s.LastError)
+	}
+	return nil
 }
 
 // Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in

@@ -30,7 +30,7 @@ func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
-		use(t, db, uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(atNoon))
+		use(t, db, uidplugin.WithSpares(0), uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(atNoon))
 		migrate(t, db, &part{}, &ledger{})
 		single(t, db)
 		tx := db.Begin()
@@ -61,7 +61,7 @@ func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing
 func TestTheErrorInATransactionRollsItBack(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
+	db := open(t, uidplugin.WithSpares(0))
 	migrate(t, db, &part{}, &ledger{})
 	single(t, db)
 	err := db.Transaction(func(tx *gorm.DB) error {
@@ -78,7 +78,7 @@ func TestTheErrorInATransactionRollsItBack(t *testing.T) {
 func TestAPreparedTransactionIsATransaction(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
+	db := open(t, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	single(t, db)
 	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
@@ -106,7 +106,7 @@ func TestWithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
 func TestARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
+	db := open(t, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	tx := db.Begin()
 	r := part{}

@@ -61,7 +61,7 @@ func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	use(t, db)
+	use(t, db, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -88,7 +88,7 @@ func TestAllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	use(t, db)
+	use(t, db, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	var group sync.WaitGroup
 	for range 16 {
@@ -111,7 +111,7 @@ func TestAWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	use(t, db)
+	use(t, db, uidplugin.WithSpares(0))
 	migrate(t, db, &part{})
 	broken := errBroken
 	g.err.Store(&broken)
@@ -148,10 +148,10 @@ func TestAWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
 		}
 		options := []uidplugin.Option{uidplugin.WithClock(atNoon), uidplugin.WithTimeout(3 * time.Second), uidplugin.WithLogger(nil)}
 		started := time.Now()
-		late(started, db.Use(uidplugin.New(append(options, uidplugin.WithModels(&part{}, &article{}))...)), "parts, articles")
+		late(started, db.Use(uidplugin.New(append(options, uidplugin.WithSpares(0), uidplugin.WithModels(&part{}, &article{}))...)), "parts, articles")
 		unregistered(t, db)
 
-		use(t, db, options...)
+		use(t, db, append(options, uidplugin.WithSpares(0))...)
 		migrate(t, db, &part{})
 		for range 2 {
 			started = time.Now()

@@ -101,6 +101,63 @@ func BenchmarkCachedFill1000(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
 }
 
+// wideLanes is wide with eight lanes, and with a sequence so short that they follow
+// one another many times.
+func wideLanes(tb testing.TB) *generator.Cached {
+	l := generator.DefaultLayout()
+	l.WorkerBits, l.SequenceBits = 10, 22
+	from := l.TickAt(time.Now())
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(1, time.Now())})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	leases := make([]generator.Lease, 8)
+	for i := range leases {
+		leases[i] = generator.Lease{WorkerID: int64(i*i + 1), From: from, Until: l.MaxTick()}
+	}
+	if err := g.Renew(leases...); err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+func BenchmarkCachedNextLanes8(b *testing.B) {
+	g, ctx := wideLanes(b), context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.Next(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCachedNextLanes8Parallel(b *testing.B) {
+	g, ctx := wideLanes(b), context.Background()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := g.Next(ctx); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkCachedFill1000Lanes8 reports the time of one id, not of a thousand.
+func BenchmarkCachedFill1000Lanes8(b *testing.B) {
+	g, ctx := wideLanes(b), context.Background()
+	ids := make([]int64, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := g.Fill(ctx, ids); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
+}
+
 // BenchmarkDefaultNext has a sequence so long that it never waits for a tick:
 // the price of a mutex and of reading the clock.
 func BenchmarkDefaultNext(b *testing.B) {

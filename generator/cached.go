@@ -6,8 +6,6 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
-
-	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
 // DefaultMaxBorrow is how far a [Cached] generator runs ahead of the clock at
@@ -20,16 +18,29 @@ const maxSleep = 20 * time.Millisecond
 // CachedConfig configures [NewCached].
 type CachedConfig struct {
 	Layout Layout // required
-	Lease  Lease  // required
+	Lease  Lease  // required; Renew replaces it
 
-	// MaxBorrow bounds how far ahead of the clock an id may be stamped; 0 means
-	// [DefaultMaxBorrow], the least is one tick. UidGenerator's boostPower bounds
-	// the same thing as a number of ticks, 2^boostPower.
+	// MaxBorrow bounds how far ahead of the clock, or of the beginning of a lease
+	// that begins ahead of it, an id may be stamped; 0 means [DefaultMaxBorrow], the
+	// least is one tick. UidGenerator's boostPower bounds the same thing as a number
+	// of ticks, 2^boostPower.
 	MaxBorrow time.Duration
 
-	// NoWait makes a generator that is MaxBorrow ahead return [ErrBorrowLimit] at
-	// once instead of waiting.
+	// NoWait makes a generator never wait. When it is MaxBorrow ahead it returns
+	// [ErrBorrowLimit] at once, when its lease is used up, [ErrLeaseExpired].
 	NoWait bool
+
+	// Low is called when the lease should be renewed: when less ids are left in it
+	// than half of those between the present, or its beginning if that is later, and
+	// its end; when its end has passed; and when a caller wants more ids than are
+	// left. nil means that the lease is never renewed: callers get [ErrLeaseExpired]
+	// when it is used up. Otherwise they wait, unless the generator is suspended.
+	//
+	// It is called from any goroutine, and over and over as long as that is so, but
+	// not for a lease up to the last tick of the layout. Callers wait while it runs,
+	// so it must not block, nor call anything of this package but Renew, Suspend and
+	// Usage.
+	Low func()
 
 	// Clock is what the generators of a process share; nil means one of its own.
 	Clock *Clock
@@ -40,10 +51,16 @@ type CachedConfig struct {
 // of storing them; it has no goroutine, and no timer while it is idle.
 //
 // Ids bear the present, to some milliseconds, as long as they are taken more
-// slowly than the layout counts them (8,192 a second by default). Taken faster,
-// they borrow ticks of the future, up to MaxBorrow. At that limit callers are
-// served in the order of their arrival, at the nominal rate; a context that ends
-// while its caller waits costs no id.
+// slowly than the layout counts them (8,192 a second by default, for each lane).
+// Taken faster, they borrow ticks of the future, up to MaxBorrow. At that limit
+// callers are served in the order of their arrival, at the nominal rate; a context
+// that ends while its caller waits costs no id.
+//
+// When its lease is used up, callers wait for it to be renewed, in the order of
+// their arrival too, if there is a Low that brings that about. When the clock has
+// passed the end of the lease before its ids were used up, as it does while nobody
+// needs any, they wait as well, but for 100 ms at most, all callers of that lease
+// together: then the ids that are left, which are of the past, are handed out.
 //
 // The clock may do what it likes. Set forward, the ids follow it. Set back, they
 // go on from where they are, as fast as before, so that they lie ahead of the
@@ -52,63 +69,62 @@ type CachedConfig struct {
 // A Cached must be made by [NewCached].
 type Cached struct {
 	// window is the ring that callers take from, and never nil. Under the
-	// semaphore it is replaced by one that begins at next, after the old one was
-	// closed and next moved above all that it had given out. So a position is
-	// given out once, and positions ascend.
+	// semaphore it is replaced by one that begins at next or above, after the old
+	// one was closed and next moved above all that it had given out. So a position
+	// is given out once, and positions ascend. A window with another scale begins
+	// with a tick of which no id was given out, so ids ascend as well.
 	window atomic.Pointer[window]
 
-	// next is the first position that no closed window and no caller has been
-	// given. It only grows, and is written under the semaphore.
-	next atomic.Uint64
+	// grant is the latest lease that was handed over by Renew and is not in use yet,
+	// or nil. Whoever holds the semaphore takes it out; whoever releases the
+	// semaphore looks whether there is another.
+	grant atomic.Pointer[grant]
 
-	closed atomic.Bool // by Close
-	noWait bool
-	open   bool  // window has not been closed; guarded by sem
-	kept   bool  // the clock visits this generator; guarded by sem
-	idle   uint8 // visits in a row that found the cursor at seen; guarded by sem
+	// wake is the channel of the caller who holds the semaphore and waits, or nil. It
+	// is set before he looks at grant, suspended and closed, and read after these
+	// were written, so none of them is missed.
+	wake atomic.Pointer[chan struct{}]
+
+	suspended atomic.Pointer[error] // why, or nil if not suspended
+	closed    atomic.Bool           // by Close
+
+	// waiting says that the caller who holds the semaphore waits for Renew. Only he
+	// writes it.
+	waiting atomic.Bool
+
+	// used means that ids were taken since Usage was called. It is set, under the
+	// semaphore, when seen moves over positions that were given out, and when some
+	// are given out without a window.
+	used atomic.Bool
+
+	open bool  // window has not been closed; guarded by sem
+	kept bool  // the clock visits this generator; guarded by sem
+	idle uint8 // visits in a row that found the cursor at seen; guarded by sem
 
 	// sem is the right to do all that is slow: it is held while there is a value
 	// in it. A channel serves those who wait in the order of their arrival and
 	// together with a context, which a mutex does not. It guards what follows.
-	sem  chan struct{}
+	sem chan struct{}
+
+	// seen is the position of the open window up to which all is accounted for in
+	// used, or was passed over.
 	seen uint64
 
 	// limit = anchor + what the clock has gained since anchor was set. It never
-	// shrinks, and is raised when the wall clock has run ahead of it.
+	// shrinks, and is raised when the wall clock has run ahead of it, or a lease
+	// begins ahead of the clock. anchor is at most the top of the scale.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
 
-	scale  scale
-	until  int64  // the lease's last tick
-	borrow uint64 // MaxBorrow in positions
-	clock  *Clock
+	from     int64         // the lease's first tick
+	patience time.Duration // how long callers may still wait when the clock has passed the lease
+
+	*settings        // immutable
+	low       func() // of the configuration; immutable
 }
 
-// window is a ring and how its positions become ids. Positions and ids have the
-// same order. The ring's cursor has a cache line of its own, the rest shares
-// another that is only read while the ring is in use.
-type window struct {
-	ring  ringbuffer.Computed
-	low   uint64 // the sequence bits of a position
-	base  uint64 // the worker id in its place
-	shift uint8  // WorkerBits: by how much the time of a position moves up
-	_     [39]byte
-}
-
-var _ Generator = (*Cached)(nil)
-
-// newWindow returns a closed window for the ids of one worker.
-func newWindow(l Layout, worker int64) *window {
-	return &window{low: uint64(l.MaxSequence()), base: uint64(worker) << l.SequenceBits, shift: l.WorkerBits}
-}
-
-// id returns the id of a position. It checks nothing: positions end where the
-// lease ends.
-func (w *window) id(position uint64) int64 {
-	low := position & w.low
-	return int64((position^low)<<(w.shift&63) + w.base + low)
-}
+var _ Renewable = (*Cached)(nil)
 
 // NewCached returns a generator, or an error that wraps [ErrLayout] or
 // [ErrConfig].
@@ -131,26 +147,28 @@ func NewCached(c CachedConfig) (*Cached, error) {
 			ErrConfig, c.MaxBorrow, c.Layout.Tick)
 	}
 	g := &Cached{
-		sem:    make(chan struct{}, 1),
-		scale:  scale{c.Layout},
-		until:  c.Lease.Until,
-		noWait: c.NoWait,
-		clock:  c.Clock,
-		last:   now.Sub(c.Clock.base),
+		sem:      make(chan struct{}, 1),
+		last:     now.Sub(c.Clock.base),
+		from:     c.Lease.From,
+		patience: patience,
+		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
+		low:      c.Low,
 	}
-	g.borrow = g.scale.count(c.MaxBorrow)
-	g.next.Store(g.scale.start(c.Lease.From))
+	s := scale{layout: &g.layout}
+	next := s.start(c.Lease.From)
+	// Closed: the first caller opens one.
+	g.window.Store(newWindow(newMapping(c.Layout, c.Lease.WorkerID), next, c.Lease.Until))
 	// A lease that begins ahead of the clock is usable from its beginning on.
-	g.anchor = max(g.scale.at(now), g.next.Load()) + g.borrow
-	g.window.Store(newWindow(c.Layout, c.Lease.WorkerID)) // closed: the first caller opens one
+	g.anchor = min(max(s.at(now), next)+s.count(g.borrow), s.top())
 	return g, nil
 }
 
 // Next implements [Generator]. It does not allocate.
 func (g *Cached) Next(ctx context.Context) (int64, error) {
 	w := g.window.Load()
+	bases := w.bases // loaded before the claim: after it, it would cost time
 	if position, ok := w.ring.TakeOne(); ok {
-		return w.id(position), nil
+		return w.idIn(bases, position), nil
 	}
 	w, position, _, err := g.slow(ctx, 1)
 	if err != nil {
@@ -181,23 +199,10 @@ func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// fill writes the ids of consecutive positions, tick by tick: within a tick they
-// are consecutive numbers.
-func (w *window) fill(ids []int64, position uint64) {
-	for len(ids) > 0 {
-		run := ids[:min(uint64(len(ids)), w.low+1-position&w.low)]
-		id := w.id(position)
-		for i := range run {
-			run[i] = id + int64(i)
-		}
-		position += uint64(len(run))
-		ids = ids[len(run):]
-	}
-}
-
 // Close implements [Generator].
 func (g *Cached) Close() {
-	g.closed.Store(true) // ends the wait of a caller that holds the semaphore
+	g.closed.Store(true)
+	g.awake() // ends the wait of a caller that holds the semaphore
 	g.sem <- struct{}{}
 	defer g.release()
 	g.shut()
@@ -205,19 +210,63 @@ func (g *Cached) Close() {
 
 // Lead returns how far the next id lies ahead of the clock; 0 if it does not.
 func (g *Cached) Lead() time.Duration {
-	next := max(g.next.Load(), g.window.Load().ring.Taken())
-	now := g.scale.at(g.clock.now())
+	w := g.window.Load()
+	s := g.scale(w)
+	next, now := w.reached(), s.at(g.clock.now())
 	if next <= now {
 		return 0
 	}
-	return g.scale.duration(next - now)
+	return s.duration(next - now)
 }
 
-func (g *Cached) release() { <-g.sem }
+// scale returns what the positions of w are.
+func (g *Cached) scale(w *window) scale { return scale{&g.layout, w.laneBits} }
+
+// end returns the first position that the lease of w does not allow.
+func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until.Load() + 1) }
+
+// try takes the semaphore if nobody has it.
+func (g *Cached) try() bool {
+	select {
+	case g.sem <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// release gives the semaphore back, and sees to what was handed over meanwhile.
+func (g *Cached) release() {
+	if g.wake.Load() != nil { // the caller has waited
+		g.wake.Store(nil)
+		g.waiting.Store(false)
+	}
+	<-g.sem
+	g.settle()
+}
+
+// settle takes over what was granted, unless somebody has the semaphore, who then
+// does so when he releases it.
+func (g *Cached) settle() {
+	for g.grant.Load() != nil && g.try() {
+		g.accept()
+		<-g.sem
+	}
+}
+
+// awake ends the sleep of the caller that waits, if one does.
+func (g *Cached) awake() {
+	if wake := g.wake.Load(); wake != nil {
+		select {
+		case *wake <- struct{}{}:
+		default: // he is being woken
+		}
+	}
+}
 
 // slow claims from 1 to want positions when the window gave none. It is where
-// callers wait at the borrowing limit, where all errors arise, and where the
-// next window is opened.
+// callers wait at the borrowing limit and for a lease, where all errors arise, and
+// where the next window is opened.
 func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, got uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, 0, err
@@ -229,6 +278,7 @@ func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, go
 	}
 	defer g.release()
 
+	g.accept()
 	w = g.window.Load()
 	if g.open && w.ring.Has(want) { // opened by a caller that we waited for
 		if position, got = w.ring.Take(want); got > 0 {
@@ -236,61 +286,96 @@ func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, go
 		}
 	}
 	g.shut()
+	var wake <-chan struct{}
 	for {
 		if g.closed.Load() {
 			return nil, 0, 0, ErrClosed
 		}
-		now := g.clock.now()
-		limit := g.limit(now)
-		if at := g.scale.at(now); at < g.end() {
-			g.raise(at)
+		g.accept()
+		w = g.window.Load()
+		s, end, now := g.scale(w), g.end(w), g.clock.now()
+		limit, at := g.limit(w, now), s.at(now)
+		if at < end {
+			w.raise(at)
 		}
-		next := g.next.Load()
+		next := w.next.Load()
 		free := limit - min(next, limit)
-		if got = min(want, free); got == want || got > 0 && !g.noWait {
-			g.raise(next + got)
-			if free-got >= g.reopenAt() {
-				g.start(limit)
+		got = min(want, free)
+		cause := g.cause()
+
+		d, lease := maxSleep, true // how long to wait, and whether for a lease
+		switch {
+		case at >= end && next < end && g.patience > 0 && g.renewable(w, cause):
+			d = min(g.patience, maxSleep)
+			g.ask(w)
+		case got == want || got > 0 && !g.noWait:
+			w.raise(next + got)
+			g.used.Store(true)
+			if scarce(s.start(g.from), end, next+got, at) {
+				g.ask(w)
+			}
+			if free-got >= g.reopenAt(s) {
+				g.start(w, limit)
 			}
 			return w, next, got, nil
-		}
-		switch {
-		case next >= g.end(), g.noWait && want > g.end()-next:
-			return nil, 0, 0, exhausted(g.scale.layout, g.worker(), g.until)
+		case next >= end || g.noWait && want > end-next:
+			g.ask(w)
+			if !g.renewable(w, cause) {
+				return nil, 0, 0, exhausted(&g.layout, w.worker(), w.until.Load(), cause)
+			}
 		case g.noWait:
 			return nil, 0, 0, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
-				ErrBorrowLimit, want, free, g.scale.duration(g.borrow))
+				ErrBorrowLimit, want, free, g.borrow)
+		default: // the next position is due when the limit has moved by one
+			d, lease = min(s.duration(next+1-limit), maxSleep), false
 		}
-		// The next position is due when the limit has moved by one. A position can
-		// be long, so look now and then whether the generator was closed.
-		if err := sleep(ctx, min(g.scale.duration(next+1-limit), maxSleep), nil); err != nil {
+		if wake == nil {
+			wake = g.arm() // and look again, for what has changed before
+			continue
+		}
+		if err := g.pause(ctx, d, wake, lease); err != nil {
 			return nil, 0, 0, err
 		}
 	}
 }
 
-// raise moves next up to at least position.
-func (g *Cached) raise(position uint64) {
-	g.next.Store(max(g.next.Load(), position))
+// arm returns the channel that ends the sleeps of the caller, who has the semaphore.
+func (g *Cached) arm() <-chan struct{} {
+	wake := make(chan struct{}, 1)
+	g.wake.Store(&wake)
+	return wake
 }
 
-// worker returns the worker id of the lease.
-func (g *Cached) worker() int64 { return int64(g.window.Load().base >> g.scale.layout.SequenceBits) }
-
-// end returns the first position that the lease does not allow.
-func (g *Cached) end() uint64 { return g.scale.start(g.until + 1) }
+// pause waits for d, or until awake is called. lease says that the caller waits for
+// Renew.
+func (g *Cached) pause(ctx context.Context, d time.Duration, wake <-chan struct{}, lease bool) error {
+	g.waiting.Store(lease)
+	if !lease {
+		return sleep(ctx, d, wake)
+	}
+	start := time.Now()
+	err := sleep(ctx, d, wake)
+	g.patience -= time.Since(start) // of no use, but renewed with it, when the lease is used up
+	return err
+}
 
 // reopenAt is how many positions must be free for a window to be worth opening:
 // a tick's, or half of what may be borrowed. With less, callers are served one
 // at a time, which keeps the queue at the limit fair.
-func (g *Cached) reopenAt() uint64 {
-	return max(min(1<<g.scale.layout.SequenceBits, g.borrow/2), 1)
+func (g *Cached) reopenAt(s scale) uint64 {
+	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
 
-// limit returns the first position that must not be given out now. now must have
-// been read under the semaphore, so that readings come in their order: a stale one
-// would make the time since then count twice.
-func (g *Cached) limit(now time.Time) uint64 {
+// limit returns the first position of w, the present window, that must not be given
+// out now.
+func (g *Cached) limit(w *window, now time.Time) uint64 {
+	return min(g.advance(g.scale(w), now), g.end(w))
+}
+
+// advance brings the borrowing limit up to now and returns it. now must have been
+// read under the semaphore, so that readings come in their order: a stale one would
+// make the time since then count twice.
+func (g *Cached) advance(s scale, now time.Time) uint64 {
 	// With a monotonic reading, as time.Now has it, Sub does not see the wall
 	// clock being set. Without one a step back must not count.
 	reading := now.Sub(g.clock.base)
@@ -302,19 +387,28 @@ func (g *Cached) limit(now time.Time) uint64 {
 		g.elapsed += gained
 	}
 	g.last = reading
-	limit := g.anchor + g.scale.count(g.elapsed)
+	limit := g.anchor + min(s.count(g.elapsed), s.top()-g.anchor)
 	// A wall clock that is beyond the layout is wrong, and not to be followed.
-	if at := g.scale.at(now); at < g.scale.start(g.scale.layout.MaxTick()+1) && at+g.borrow > limit {
-		limit = at + g.borrow
-		g.anchor, g.elapsed = limit, 0
+	if at := s.at(now); at < s.top() {
+		limit = g.lift(s, limit, at)
 	}
-	return min(limit, g.end())
+	return limit
 }
 
-// start opens a window from next up to limit.
-func (g *Cached) start(limit uint64) {
-	w := newWindow(g.scale.layout, g.worker())
-	g.seen = g.next.Load()
+// lift raises the borrowing limit to what may be borrowed from position on, if it
+// is lower, and returns it.
+func (g *Cached) lift(s scale, limit, position uint64) uint64 {
+	if to := min(position+s.count(g.borrow), s.top()); to > limit {
+		limit = to
+		g.anchor, g.elapsed = limit, 0
+	}
+	return limit
+}
+
+// start opens a window from the next position of w, which is closed, up to limit.
+func (g *Cached) start(w *window, limit uint64) {
+	g.seen = w.next.Load()
+	w = newWindow(w.mapping, g.seen, w.until.Load())
 	w.ring.Open(g.seen, limit)
 	g.window.Store(w)
 	g.open, g.idle = true, 0
@@ -328,32 +422,46 @@ func (g *Cached) start(limit uint64) {
 func (g *Cached) shut() {
 	if g.open {
 		g.open = false
-		g.raise(g.window.Load().ring.Close())
+		w := g.window.Load()
+		taken := w.ring.Close()
+		g.note(taken)
+		w.raise(taken)
+	}
+}
+
+// note accounts for the positions of the open window below taken.
+func (g *Cached) note(taken uint64) {
+	if taken > g.seen {
+		g.seen, g.idle = taken, 0
+		g.used.Store(true)
 	}
 }
 
 // visit brings the window up to the present and reports whether the generator
 // is still in use; if not, it closes the window. It never waits.
 func (g *Cached) visit() bool {
-	select {
-	case g.sem <- struct{}{}:
-	default:
+	if !g.try() {
 		return true // a caller is in the slow path, which does the same
 	}
 	defer g.release()
-	if !g.open {
-		g.idle++ // callers are served without a window, or stay away
-	} else {
-		ring := &g.window.Load().ring
-		if g.idle++; ring.Cursor() != g.seen {
-			g.idle = 0
+	g.idle++
+	if g.open { // else callers are served without a window, or stay away
+		w, now := g.window.Load(), g.clock.now()
+		s, end := g.scale(w), g.end(w)
+		at := s.at(now)
+		w.ring.Extend(g.limit(w, now))
+		if at < end {
+			g.note(w.ring.Raise(at))
+			g.seen = max(g.seen, at)
+		} else {
+			g.note(w.ring.Taken())
 		}
-		now := g.clock.now()
-		ring.Extend(g.limit(now))
-		if at := g.scale.at(now); at < g.end() {
-			ring.Raise(at)
+		if scarce(s.start(g.from), end, w.ring.Taken(), at) {
+			g.ask(w)
 		}
-		g.seen = ring.Cursor()
+		if at >= end && g.patience > 0 && g.renewable(w, g.cause()) {
+			g.shut() // so that the next caller waits for a lease
+		}
 	}
 	if g.closed.Load() || g.idle >= clockIdle {
 		g.shut()

@@ -29,6 +29,16 @@ type Clock struct {
 	mu      sync.Mutex
 	inUse   []*Cached
 	ticking bool // a timer is pending, or its function runs
+	latest  *settings
+}
+
+// settings are what generators have in common that are configured alike. They
+// never change, and such generators share one copy of them.
+type settings struct {
+	layout Layout
+	borrow time.Duration // MaxBorrow
+	noWait bool
+	clock  *Clock
 }
 
 // NewClock returns a clock that reads the time from now; nil means [time.Now].
@@ -38,6 +48,17 @@ func NewClock(now func() time.Time) *Clock {
 		now = time.Now
 	}
 	return &Clock{now: now, base: now()}
+}
+
+// share returns the settings s, as a copy that is shared with the latest generator
+// of the clock if it has the same.
+func (c *Clock) share(s settings) *settings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest == nil || *c.latest != s {
+		c.latest = &s
+	}
+	return c.latest
 }
 
 // keep has g visited until it is idle.

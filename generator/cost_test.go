@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/uidplugin/uidplugin/generator"
 )
@@ -16,8 +17,12 @@ func TestNoAllocations(t *testing.T) {
 		t.Skip("the race detector allocates; this runs in every run without it")
 	}
 	l, ctx := wideLayout(), context.Background()
-	for _, e := range engines {
-		g := e.must(t, l, l.Endless(9, time.Now()), nil)
+	for i, e := range append(engines, engines[0]) {
+		g := e.renewable(t, l, lease(l, 1e6), nobody, nil)
+		if i == len(engines) {
+			e.name += " with eight lanes"
+			renew(t, g, leases(l.TickAt(time.Now()), l.MaxTick(), spread(8, 1, 2)...)...)
+		}
 		if got := testing.AllocsPerRun(10000, func() { next(t, g) }); got != 0 {
 			t.Errorf("%s: Next allocates %v times", e.name, got)
 		}
@@ -36,11 +41,15 @@ func TestNoAllocations(t *testing.T) {
 				t.Errorf("%s: Lead allocates %v times", e.name, got)
 			}
 		}
+		if got := testing.AllocsPerRun(1000, func() { g.Usage() }); got != 0 {
+			t.Errorf("%s: Usage allocates %v times", e.name, got)
+		}
 	}
 }
 
 // liveBytes returns what a Cached costs of the heap: the generator, its channel
-// and its window, of n that share a clock, have made an id each, and are idle.
+// and its window, of n that share a clock, have made an id each, have had their
+// lease renewed, and are idle.
 func liveBytes(tb testing.TB, n int) float64 {
 	tb.Helper()
 	l, clock := generator.DefaultLayout(), generator.NewClock(nil)
@@ -48,10 +57,13 @@ func liveBytes(tb testing.TB, n int) float64 {
 	all := make([]*generator.Cached, n)
 	before := heap()
 	for i := range all {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(int64(i), time.Now()), Clock: clock})
+		g, err := generator.NewCached(generator.CachedConfig{
+			Layout: l, Lease: generator.Lease{WorkerID: int64(i), Until: 1e6}, Clock: clock, Low: nobody})
 		if err != nil {
 			tb.Fatal(err)
 		}
+		next(tb, g)
+		renew(tb, g, generator.Lease{WorkerID: int64(i), From: 3600, Until: 2e6})
 		next(tb, g)
 		g.Park()
 		all[i] = g
@@ -68,4 +80,13 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// TestSizes: a window is two cache lines, and a generator no more.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+
+	if generator.WindowSize != 128 && unsafe.Sizeof(uintptr(0)) == 8 || generator.CachedSize > 128 {
+		t.Errorf("a window has %d bytes, a generator %d; want 128 and at most as many", generator.WindowSize, generator.CachedSize)
+	}
 }

@@ -12,7 +12,7 @@ import (
 // DefaultConfig configures [NewDefault].
 type DefaultConfig struct {
 	Layout Layout // required
-	Lease  Lease  // required
+	Lease  Lease  // required; Renew replaces it
 
 	// MaxClockBackwards is how far the clock may have gone back for a caller to
 	// wait until it has caught up; further back is [ErrClockBackwards] at once. 0
@@ -25,33 +25,65 @@ type DefaultConfig struct {
 	// the ids of a tick, and may not exceed the ids of a tick.
 	RandomStart int64
 
+	// Low is called when the lease should be renewed: when less ids are left in it
+	// than half of those between the present, or its beginning if that is later, and
+	// its end; when its end has passed; and when it is used up. nil means that the
+	// lease is never renewed: callers get [ErrLeaseExpired] when it is used up or its
+	// end has passed. Otherwise they wait, unless the generator is suspended.
+	//
+	// It is called by callers, and over and over as long as that is so, but not for a
+	// lease up to the last tick of the layout. It must not block.
+	Low func()
+
 	// Now reads the clock; nil means [time.Now]. Anything else is for tests.
 	Now func() time.Time
 }
 
 // Default reads the clock for each id, as UidGenerator's DefaultUidGenerator,
 // Leaf-snowflake and Twitter's snowflake do. The time in an id is the tick in
-// which it was made, and never ahead of the clock.
+// which it was made, neither ahead of the clock nor behind it, unless the lease
+// leaves no choice:
 //
-// When the sequence of a tick is used up, callers wait for the next tick. It has
-// no goroutine and no timer but those of waiting callers, and must be made by
-// [NewDefault].
+//   - A lease that begins ahead of the clock is usable from its beginning on. Its
+//     first tick is stamped until it is used up or the clock has reached it. If it
+//     is used up before, the next tick may be stamped when the clock has moved by a
+//     tick, and so on. So ids are never further ahead of the clock than the lease
+//     was, and only as far as they have to be.
+//   - A lease whose end the clock has passed before its ids were used up has ids of
+//     the past. If there is a Low they are handed out, after callers have waited for
+//     Renew for 100 ms at most, all callers of that lease together.
+//
+// When the sequence of a tick is used up, callers wait for the next tick; when the
+// lease is, in the order of their arrival, for Renew. It has no goroutine and no
+// timer but those of waiting callers, and must be made by [NewDefault].
 type Default struct {
 	layout    Layout
-	worker    int64
-	until     int64
 	tolerance time.Duration
 	random    int64
+	low       func()
 	now       func() time.Time
-	done      chan struct{} // closed by Close
 
-	mu       sync.Mutex
+	// turn is held, by a value in it, by the caller who waits for the lease; a
+	// channel serves those behind him in the order of their arrival.
+	turn chan struct{}
+
+	mu       sync.Mutex // never held by a caller who waits; guards what follows
+	lease    Lease
 	tick     int64 // of the latest id; every id of an earlier tick is history
 	sequence int64 // next one in tick; MaxSequence+1 if there is none
+
+	// lead is by how many ticks ids may be ahead of the clock: what the lease was
+	// when it came. It is 0 again when the clock has reached the next id, within the lease.
+	lead     int64
+	patience time.Duration // how long callers may still wait when the clock has passed the lease
+	cause    error         // why it is suspended, or nil
+	waiting  bool          // the caller who has the turn waits for Renew
+	used     bool          // since Usage was called
 	closed   bool
+	changed  chan struct{} // closed, and replaced, to end what waits there are
 }
 
-var _ Generator = (*Default)(nil)
+var _ Renewable = (*Default)(nil)
 
 // NewDefault returns a generator, or an error that wraps [ErrLayout] or
 // [ErrConfig].
@@ -76,19 +108,20 @@ func NewDefault(c DefaultConfig) (*Default, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Default{
+	g := &Default{
 		layout:    c.Layout,
-		worker:    c.Lease.WorkerID,
-		until:     c.Lease.Until,
 		tolerance: c.MaxClockBackwards,
 		random:    c.RandomStart,
+		low:       c.Low,
 		now:       c.Now,
-		done:      make(chan struct{}),
-		// As if the tick before the lease were used up, so that a clock that is
-		// behind the lease is a clock that went back.
-		tick:     c.Lease.From - 1,
-		sequence: c.Layout.MaxSequence() + 1,
-	}, nil
+		turn:      make(chan struct{}, 1),
+		lease:     Lease{WorkerID: -1}, // nobody's
+		tick:      -1,
+		sequence:  c.Layout.MaxSequence() + 1,
+		changed:   make(chan struct{}),
+	}
+	g.accept(c.Lease)
+	return g, nil
 }
 
 // Next implements [Generator].
@@ -100,20 +133,73 @@ func (g *Default) Next(ctx context.Context) (int64, error) {
 
 // Fill implements [Generator].
 func (g *Default) Fill(ctx context.Context, ids []int64) error {
-	for {
-		n, wait, err := g.claim(ids)
-		if err != nil {
-			clear(ids)
-			return err
+	c, err := g.claim(ids)
+	if err == nil && c.n < len(ids) {
+		err = g.wait(ctx, ids, c)
+	}
+	if err != nil {
+		clear(ids)
+	}
+	return err
+}
+
+// wait sets what the claim c has left of ids. It is where callers wait.
+func (g *Default) wait(ctx context.Context, ids []int64, c claim) (err error) {
+	first := false // holds turn
+	defer func() {
+		if first {
+			g.leave()
 		}
-		if ids = ids[n:]; len(ids) == 0 {
+	}()
+	for {
+		if ids = ids[c.n:]; len(ids) == 0 {
 			return nil
 		}
-		if err := sleep(ctx, wait, g.done); err != nil {
-			clear(ids)
+		switch {
+		case c.n > 0: // there may be more
+		case c.lease && !first:
+			select {
+			case g.turn <- struct{}{}:
+				first = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case c.lease:
+			err = g.pause(ctx, c)
+		default:
+			err = sleep(ctx, c.wait, c.changed)
+		}
+		if err != nil {
+			return err
+		}
+		if c, err = g.claim(ids); err != nil {
 			return err
 		}
 	}
+}
+
+// pause waits for Renew, as long as c says.
+func (g *Default) pause(ctx context.Context, c claim) error {
+	g.mu.Lock()
+	g.waiting = true
+	lease := g.lease
+	g.mu.Unlock()
+	start := time.Now()
+	err := sleep(ctx, c.wait, c.changed)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lease == lease { // else it is the patience with another
+		g.patience -= time.Since(start)
+	}
+	return err
+}
+
+// leave gives the turn to the next caller who waits for Renew.
+func (g *Default) leave() {
+	g.mu.Lock()
+	g.waiting = false
+	g.mu.Unlock()
+	<-g.turn
 }
 
 // Close implements [Generator].
@@ -122,28 +208,153 @@ func (g *Default) Close() {
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.closed = true
-		close(g.done)
+		close(g.changed)
 	}
 }
 
-// claim sets as many of ids as the present tick has left, and says how long to
-// wait before it is worth trying again.
-func (g *Default) claim(ids []int64) (n int, wait time.Duration, err error) {
+// Renew implements [Renewable]: of one lease, no more.
+func (g *Default) Renew(leases ...Lease) error {
+	if _, err := workers(g.layout, leases); err != nil {
+		return err
+	}
+	if len(leases) > 1 {
+		return fmt.Errorf("%w: %d leases; this generator has one lane", ErrConfig, len(leases))
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return 0, 0, ErrClosed
+		return ErrClosed
 	}
+	g.accept(leases[0])
+	g.suspend(nil)
+	return nil
+}
+
+// Suspend implements [Renewable].
+func (g *Default) Suspend(cause error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.suspend(cause)
+	}
+}
+
+// suspend says why there is no other lease, if cause is not nil, and has those who
+// wait look again.
+func (g *Default) suspend(cause error) {
+	g.cause, g.waiting = cause, false
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// accept makes l the lease.
+func (g *Default) accept(l Lease) {
+	same := l.WorkerID == g.lease.WorkerID
+	if !same {
+		g.sequence = g.layout.MaxSequence() + 1 // the larger worker id may have been the old one
+	}
+	if l.From > g.tick {
+		// As if the tick before the lease were used up, so that a clock that goes back
+		// behind the lease is a clock that went back.
+		g.tick, g.sequence = l.From-1, g.layout.MaxSequence()+1
+		if present := g.layout.TickAt(g.now()); present >= 0 {
+			g.lead = max(g.lead, l.From-present)
+		}
+	}
+	if same {
+		l.From, l.Until = max(l.From, g.lease.From), max(l.Until, g.lease.Until)
+	}
+	if !same || l.Until > g.lease.Until {
+		g.patience = patience
+	}
+	g.lease = l
+}
+
+// Usage implements [Renewable].
+func (g *Default) Usage() Usage {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := scale{layout: &g.layout}
+	end, next := s.start(g.lease.Until+1), g.position()
+	if present := g.layout.TickAt(g.now()); present <= g.lease.Until && present >= 0 {
+		next = max(next, s.start(present))
+	}
+	next = min(next, end)
+	used := g.used
+	g.used = false
+	return Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: used, Lanes: 1}
+}
+
+// position returns that of the next id, if it were taken now and the clock were not
+// beyond its tick.
+func (g *Default) position() uint64 {
+	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
+}
+
+// renewable reports whether a caller may wait for the lease to be renewed.
+func (g *Default) renewable() bool {
+	return g.low != nil && g.lease.Until < g.layout.MaxTick() && g.cause == nil
+}
+
+// A claim is what became of an attempt to set ids.
+type claim struct {
+	n       int             // how many were set, the first ones
+	wait    time.Duration   // if none: how long, until it is worth trying again
+	lease   bool            // what is waited for is another lease
+	changed <-chan struct{} // what ends the wait early
+}
+
+// claim sets as many of ids as the present tick has left, and has the lease renewed
+// if it should be.
+func (g *Default) claim(ids []int64) (claim, error) {
+	c, low, err := g.attempt(ids)
+	if low {
+		g.low()
+	}
+	return c, err
+}
+
+// attempt is claim, but only says whether the lease should be renewed.
+func (g *Default) attempt(ids []int64) (c claim, low bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return c, false, ErrClosed
+	}
+	c.changed = g.changed
 	now := g.now()
-	tick := g.layout.TickAt(now)
+	present, next := g.layout.TickAt(now), g.tick
+	if g.sequence > g.layout.MaxSequence() {
+		next++
+	}
+	until := g.lease.Until
+	over := present > until
+	if present >= next && !over {
+		g.lead = 0
+	}
 	// The tick before the lease is -1 for a lease from the epoch on, which is no
 	// place for a clock to be in either.
-	if tick < g.tick || tick < 0 {
-		wait, err = g.backwards(now)
-		return 0, wait, err
+	if present < 0 || present < g.tick-g.lead {
+		c.wait, err = g.backwards(now)
+		return c, false, err
 	}
-	if tick > g.until {
-		return 0, 0, exhausted(g.layout, g.worker, g.until)
+	low = g.low != nil && until < g.layout.MaxTick() // so far, if it should be renewed
+	tick := max(present, next)
+	if over && low {
+		tick = next // the past has ids left, perhaps
+	}
+	switch {
+	case tick > until && !g.renewable():
+		return c, low, exhausted(&g.layout, g.lease.WorkerID, until, g.cause)
+	case tick > until:
+		c.wait, c.lease = maxSleep, true
+		return c, low, nil
+	case over && g.patience > 0 && g.renewable():
+		c.wait, c.lease = min(g.patience, maxSleep), true
+		return c, low, nil
+	case tick-g.lead > present:
+		c.wait = g.layout.TimeOf(tick - g.lead).Sub(now)
+		return c, false, nil
 	}
 	if tick > g.tick {
 		g.tick, g.sequence = tick, 0
@@ -151,22 +362,27 @@ func (g *Default) claim(ids []int64) (n int, wait time.Duration, err error) {
 			g.sequence = rand.Int64N(g.random)
 		}
 	}
-	id := tick<<(g.layout.WorkerBits+g.layout.SequenceBits) | g.worker<<g.layout.SequenceBits
-	for n < len(ids) && g.sequence <= g.layout.MaxSequence() {
-		ids[n] = id | g.sequence
+	id := tick<<(g.layout.WorkerBits+g.layout.SequenceBits) | g.lease.WorkerID<<g.layout.SequenceBits
+	for c.n < len(ids) && g.sequence <= g.layout.MaxSequence() {
+		ids[c.n] = id | g.sequence
 		g.sequence++
-		n++
+		c.n++
 	}
-	return n, g.layout.TimeOf(tick + 1).Sub(now), nil
+	g.used = g.used || c.n > 0
+	if low {
+		s := scale{layout: &g.layout}
+		low = scarce(s.start(g.lease.From), s.start(until+1), g.position(), s.start(min(present, until+1)))
+	}
+	return c, low, nil
 }
 
 // backwards returns how long to wait for a clock that shows now to catch up, or
 // why not to.
 func (g *Default) backwards(now time.Time) (wait time.Duration, err error) {
-	reached := g.layout.TimeOf(max(g.tick, 0))
+	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)
 	if back > g.tolerance {
-		return 0, fmt.Errorf("%w: it shows %s, %v less than the %s that ids have reached; at most %v are waited for",
+		return 0, fmt.Errorf("%w: it shows %s, %v less than the %s that it had reached; at most %v are waited for",
 			ErrClockBackwards, format(now), back, format(reached), g.tolerance)
 	}
 	return back, nil

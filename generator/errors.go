@@ -20,7 +20,8 @@ var (
 	// wait is as far ahead of the clock as it may be.
 	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
 
-	// ErrLeaseExpired reports that the lease has no tick left.
+	// ErrLeaseExpired reports that the lease is used up, and that nobody renews it, or
+	// that the generator must not wait for that.
 	ErrLeaseExpired = errors.New("generator: lease expired")
 
 	// ErrTimeExhausted reports that the time bits of the layout are used up.

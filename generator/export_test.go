@@ -20,14 +20,18 @@ const (
 // A Scale is a scale.
 type Scale struct{ s scale }
 
-func NewScale(l Layout) Scale                   { return Scale{scale{l}} }
+func NewScale(l Layout) Scale { return Scale{scale{layout: &l}} }
+
+// Lanes returns the scale for 2^k lanes.
+func (s Scale) Lanes(k uint8) Scale             { return Scale{scale{s.s.layout, k}} }
 func (s Scale) Start(tick int64) uint64         { return s.s.start(tick) }
 func (s Scale) At(t time.Time) uint64           { return s.s.at(t) }
 func (s Scale) Count(d time.Duration) uint64    { return s.s.count(d) }
 func (s Scale) Duration(n uint64) time.Duration { return s.s.duration(n) }
-func (s Scale) Last() uint64                    { return s.s.start(s.s.layout.MaxTick()+1) - 1 }
-func (s Scale) ID(position uint64, w int64) int64 {
-	return newWindow(s.s.layout, w).id(position)
+func (s Scale) Last() uint64                    { return s.s.top() - 1 }
+func (s Scale) ID(position uint64, workers ...int64) int64 {
+	m := newMapping(*s.s.layout, workers...)
+	return m.id(position)
 }
 
 // Park closes the window of g, as a visit does after half a second without use.
@@ -43,4 +47,11 @@ func (g *Cached) Visit() {
 	g.idle = 0
 	g.release()
 	g.visit()
+}
+
+// Hold takes the semaphore, as a caller in the slow path does, and returns what
+// gives it back.
+func (g *Cached) Hold() (release func()) {
+	g.sem <- struct{}{}
+	return g.release
 }

@@ -3,6 +3,7 @@ package generator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -35,6 +36,69 @@ type Lease struct {
 	Until    int64 // last tick
 }
 
+// A Renewable generator can be given other leases while it makes ids. [Cached] and
+// [Default] are.
+//
+// Whoever renews leases gives such a generator a function to call when a lease
+// runs low, and answers by Renew, or by Suspend if there is none to be had.
+type Renewable interface {
+	Generator
+
+	// Renew replaces what the generator may stamp: from now on the leases, one for
+	// each lane. Their number is a power of two, up to [MaxLanes] and the worker ids
+	// of the layout; a [Default] has one lane. Their worker ids differ, their From
+	// and Until are the same for all. The order of the leases does not matter: within
+	// a tick the lanes are used up in the order of their worker ids, before the next
+	// tick begins.
+	//
+	// An id bears a tick from From to Until, and is larger than every id that the
+	// generator has made before:
+	//
+	//   - With the worker ids that the generator has, From and Until only grow: an end
+	//     below the present one changes nothing, so that a call may come late. The
+	//     next id begins at From if it would lie before.
+	//   - With others, or with more or fewer, the next id begins at the first tick from
+	//     From on of which nobody has been given an id. Such calls must come in their
+	//     order.
+	//
+	// Until the leases are used, the latest of several calls counts. Renew lifts a
+	// suspension. It never waits for callers. It returns [ErrClosed] after Close, else
+	// the error wraps [ErrConfig], or [ErrLayout] for a lease that does not fit the
+	// layout, and nothing changes.
+	Renew(leases ...Lease) error
+
+	// Suspend makes callers who find the lease used up fail at once, rather than wait
+	// for Renew, those who wait already among them. Their error wraps
+	// [ErrLeaseExpired] and cause. What the lease has left is handed out as before.
+	// Renew ends it, or a Suspend with nil does.
+	Suspend(cause error)
+
+	// Usage tells how far the lease is used up. It never waits.
+	Usage() Usage
+}
+
+// Usage is the state of a generator at one moment. If a caller takes ids, or a
+// lease is being replaced, at that very moment, it may tell what was before.
+type Usage struct {
+	// Tick is that of the next id, to some milliseconds: the present one, or a later
+	// one if ids are ahead of the clock. It is an earlier one, with ids left, when the clock is beyond the
+	// lease, and the tick after the lease when it is used up.
+	Tick int64
+
+	// Left is the number of ids left in the lease, 0 when it is used up.
+	Left uint64
+
+	// Waiting says that a caller waits for the lease to be renewed.
+	Waiting bool
+
+	// Used says that ids were taken since the previous call of Usage, or ever if it
+	// is the first. An id that was taken during a call counts for that or the next.
+	Used bool
+
+	// Lanes is the number of leases, from 1.
+	Lanes int
+}
+
 // Endless returns the lease of worker for all ticks of the layout from the one
 // that holds now.
 func (l Layout) Endless(worker int64, now time.Time) Lease {
@@ -55,26 +119,71 @@ func (l Lease) validate(layout Layout) error {
 	return nil
 }
 
+// patience is how long callers wait for a lease to be renewed that has run out
+// unused, although it has ids left: for each lease, at most, all of them together.
+// It is not longer because a caller may hold, in its transaction, the only
+// connection that there is to renew the lease with.
+const patience = 100 * time.Millisecond
+
+// workers returns the worker ids of leases in ascending order, or an error that
+// wraps [ErrConfig] or [ErrLayout] if one generator cannot hold them all.
+func workers(layout Layout, leases []Lease) ([]int64, error) {
+	n := len(leases)
+	if n == 0 || n&(n-1) != 0 || n > MaxLanes || int64(n) > layout.MaxWorkerID()+1 {
+		return nil, fmt.Errorf("%w: %d leases, not 1, 2, 4 ... up to %d",
+			ErrConfig, n, min(MaxLanes, layout.MaxWorkerID()+1))
+	}
+	ids := make([]int64, n)
+	for i, l := range leases {
+		if err := l.validate(layout); err != nil {
+			return nil, err
+		}
+		if l.From != leases[0].From || l.Until != leases[0].Until {
+			return nil, fmt.Errorf("%w: a lease of the ticks %d to %d beside one of %d to %d",
+				ErrConfig, l.From, l.Until, leases[0].From, leases[0].Until)
+		}
+		ids[i] = l.WorkerID
+	}
+	slices.Sort(ids)
+	for i := 1; i < n; i++ {
+		if ids[i] == ids[i-1] {
+			return nil, fmt.Errorf("%w: two leases of worker id %d", ErrConfig, ids[i])
+		}
+	}
+	return ids, nil
+}
+
 // exhausted is the error of a generator that has used up the last tick of its
-// lease, until.
-func exhausted(layout Layout, worker, until int64) error {
+// lease, until. worker is the first of its worker ids, cause why there is no other
+// lease, or nil.
+func exhausted(layout *Layout, worker, until int64, cause error) error {
 	if until == layout.MaxTick() {
 		return fmt.Errorf("%w: the %d bits of %v since %s ended at %s",
 			ErrTimeExhausted, layout.TimeBits, layout.Tick, format(layout.Epoch), format(layout.Expires()))
 	}
-	return fmt.Errorf("%w: worker id %d may stamp until %s",
-		ErrLeaseExpired, worker, format(layout.TimeOf(until+1)))
+	err := fmt.Errorf("%w: worker id %d may stamp until %s", ErrLeaseExpired, worker, format(layout.TimeOf(until+1)))
+	if cause != nil {
+		err = fmt.Errorf("%w, and is not renewed: %w", err, cause)
+	}
+	return err
 }
 
-// sleep waits for d, or until done is closed, or until ctx ends, whose error it
-// then returns.
-func sleep(ctx context.Context, d time.Duration, done <-chan struct{}) error {
+// scarce reports whether of the positions of a lease, which are from begin up to
+// end, less are left from next on than half of those from the present on.
+func scarce(begin, end, next, now uint64) bool {
+	all := end - min(max(begin, now), end)
+	return end-min(next, end) < all-all/2 || now >= end || next >= end
+}
+
+// sleep waits for d, or until wake is closed or has a value, or until ctx ends,
+// whose error it then returns.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-done:
+	case <-wake:
 	case <-timer.C:
 	}
 	return nil

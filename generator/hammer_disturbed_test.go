@@ -41,6 +41,7 @@ func visiting(h *hammer) {
 func looking(h *hammer) {
 	for g := h.g.(*generator.Cached); h.wait(5); {
 		_ = g.Lead()
+		_ = g.Usage()
 	}
 }
 

@@ -58,6 +58,18 @@ const hammerers = 64
 // run takes the ids, checks them and returns their tally.
 func (h *hammer) run(t *testing.T) *tally {
 	t.Helper()
+	all := newTally(h.layout, 9)
+	for _, ids := range h.takeAll(t) {
+		if !all.add(t, ids) {
+			break
+		}
+	}
+	return all
+}
+
+// takeAll takes the ids and returns those of each caller.
+func (h *hammer) takeAll(t *testing.T) [][]int64 {
+	t.Helper()
 	h.newest.Store(-1)
 	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -77,14 +89,7 @@ func (h *hammer) run(t *testing.T) *tally {
 	callers.Wait()
 	h.done.Store(true)
 	others.Wait()
-
-	all := newTally(h.layout, 9)
-	for _, ids := range taken {
-		if !all.add(t, ids) {
-			break
-		}
-	}
-	return all
+	return taken
 }
 
 // take is what one caller does. It returns the ids that it was given.

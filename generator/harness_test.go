@@ -14,22 +14,28 @@ import (
 // simple one, shows what the laws of Cached ought to be.
 type engine struct {
 	name string
-	open func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error)
+	open func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error)
 }
 
 var engines = []engine{
-	{"Cached", func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
-		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Clock: generator.NewClock(now)})
+	{"Cached", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
+		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Low: low, Clock: generator.NewClock(now)})
 	}},
-	{"Default", func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
-		return generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: lease, Now: now})
+	{"Default", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
+		return generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: lease, Low: low, Now: now})
 	}},
 }
 
 // must returns the generator of e, which the end of the test closes.
 func (e engine) must(tb testing.TB, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
 	tb.Helper()
-	g, err := e.open(l, lease, now)
+	return e.renewable(tb, l, lease, nil, now)
+}
+
+// renewable is must for a generator whose lease will be renewed, unless low is nil.
+func (e engine) renewable(tb testing.TB, l generator.Layout, lease generator.Lease, low func(), now func() time.Time) generator.Renewable {
+	tb.Helper()
+	g, err := e.open(l, lease, low, now)
 	if err != nil {
 		tb.Fatal(err)
 	}

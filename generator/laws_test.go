@@ -316,7 +316,7 @@ func TestRefused(t *testing.T) {
 			{"endless lease from after the end", l, l.Endless(1, l.Expires()), nil, generator.ErrLayout},
 		}
 		for _, tt := range tests {
-			g, err := e.open(tt.layout, tt.lease, tt.now)
+			g, err := e.open(tt.layout, tt.lease, nil, tt.now)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 			}

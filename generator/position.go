@@ -7,25 +7,40 @@ import (
 )
 
 // A scale maps time to positions: the consecutive integers that count all ids
-// one worker id could ever make. Position p is the sequence p mod 2^s in tick
-// p div 2^s, with s the SequenceBits of the layout, so a position also stands
-// for an instant, finer than a tick: 122 us in the default layout.
+// that the lanes of a generator could ever make. With s the SequenceBits of the
+// layout and 2^k lanes, a position has, from the highest bit down, the tick, k
+// bits of the lane, and s bits of the sequence. So a position also stands for an
+// instant, finer than a tick: 122 us in the default layout and one lane.
 //
-// A position has TimeBits+SequenceBits, that is at most 62 bits.
-type scale struct{ layout Layout }
+// There are no more lanes than worker ids, so a position has at most 63 bits.
+type scale struct {
+	layout   *Layout
+	laneBits uint8 // k
+}
+
+// tickBits returns how many bits of a position are below its tick.
+func (s scale) tickBits() uint8 { return s.layout.SequenceBits + s.laneBits }
 
 // start returns the first position of a tick.
-func (s scale) start(tick int64) uint64 { return uint64(tick) << s.layout.SequenceBits }
+func (s scale) start(tick int64) uint64 { return uint64(tick) << s.tickBits() }
 
-// at returns the position that stands for t, at most one beyond the last of the
-// layout; 0 before the epoch.
+// tick returns the tick that a position lies in.
+func (s scale) tick(position uint64) int64 { return int64(position >> s.tickBits()) }
+
+// ceil returns the first tick that begins at a position or after it.
+func (s scale) ceil(position uint64) int64 { return s.tick(position + s.start(1) - 1) }
+
+// top returns the first position that is beyond the layout.
+func (s scale) top() uint64 { return s.start(s.layout.MaxTick() + 1) }
+
+// at returns the position that stands for t, at most top; 0 before the epoch.
 func (s scale) at(t time.Time) uint64 {
 	tick, rest := s.layout.split(t)
 	switch {
 	case tick < 0:
 		return 0
 	case tick > s.layout.MaxTick():
-		return s.start(s.layout.MaxTick() + 1)
+		return s.top()
 	}
 	return s.start(tick) + s.fraction(rest)
 }
@@ -33,7 +48,7 @@ func (s scale) at(t time.Time) uint64 {
 // fraction returns how many positions stand for less than ns nanoseconds, which
 // are less than a tick.
 func (s scale) fraction(ns uint64) uint64 {
-	hi, lo := bits.Mul64(ns, 1<<s.layout.SequenceBits)
+	hi, lo := bits.Mul64(ns, 1<<s.tickBits())
 	return quotient(hi, lo, uint64(s.layout.Tick))
 }
 
@@ -43,19 +58,28 @@ func (s scale) count(d time.Duration) uint64 {
 	tick := uint64(s.layout.Tick)
 	ticks, rest := uint64(max(d, 0))/tick, uint64(max(d, 0))%tick
 	if ticks > uint64(s.layout.MaxTick()) {
-		return s.start(s.layout.MaxTick() + 1)
+		return s.top()
 	}
-	return ticks<<s.layout.SequenceBits + s.fraction(rest)
+	return ticks<<s.tickBits() + s.fraction(rest)
 }
 
 // duration returns the time that n positions stand for, rounded up; at most the
 // longest Duration.
 func (s scale) duration(n uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(s.layout.Tick))
-	lo, carry := bits.Add64(lo, 1<<s.layout.SequenceBits-1, 0)
+	lo, carry := bits.Add64(lo, s.start(1)-1, 0)
 	hi += carry
-	if hi>>s.layout.SequenceBits != 0 {
+	if hi>>s.tickBits() != 0 {
 		return math.MaxInt64
 	}
-	return time.Duration(min(hi<<(64-s.layout.SequenceBits)|lo>>s.layout.SequenceBits, math.MaxInt64))
+	return time.Duration(min(hi<<(64-s.tickBits())|lo>>s.tickBits(), math.MaxInt64))
+}
+
+// convert returns the position of s that stands for the same instant as a
+// position of the scale from, rounded down.
+func (s scale) convert(position uint64, from scale) uint64 {
+	if s.laneBits >= from.laneBits {
+		return position << (s.laneBits - from.laneBits)
+	}
+	return position >> (from.laneBits - s.laneBits)
 }

@@ -25,7 +25,8 @@ func FuzzPositionAt(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
 		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
-		s := generator.NewScale(l)
+		k := uint8(b) % (min(l.WorkerBits, 6) + 1)
+		s := generator.NewScale(l).Lanes(k)
 
 		// a is an instant, in ns since the epoch; b a later one.
 		from := l.Epoch.Add(time.Duration(a))
@@ -36,7 +37,7 @@ func FuzzPositionAt(f *testing.F) {
 			}
 			return
 		}
-		want, _ := exact(uint64(a), 1<<l.SequenceBits, int64(l.Tick))
+		want, _ := exact(uint64(a), 1<<(l.SequenceBits+k), int64(l.Tick))
 		if w := want.Uint64(); !want.IsUint64() || w > s.Last() {
 			if pos != s.Last()+1 {
 				t.Fatalf("At(%v) = %d, want one beyond the last, %d, with %+v", from, pos, s.Last(), l)
@@ -46,9 +47,14 @@ func FuzzPositionAt(f *testing.F) {
 			t.Fatalf("At(%v) = %d, want %d with %+v", from, pos, w, l)
 		}
 
-		// The id of a position bears the tick that the position stands for.
-		parts, err := l.Decompose(s.ID(pos, l.MaxWorkerID()))
-		if err != nil || !parts.Time.Equal(l.TimeOf(l.TickAt(from))) || parts.WorkerID != l.MaxWorkerID() ||
+		// The id of a position bears the tick that the position stands for, and the
+		// worker id of its lane.
+		workers := make([]int64, 1<<k)
+		for i := range workers {
+			workers[i] = l.MaxWorkerID() - int64(len(workers)-1-i)
+		}
+		parts, err := l.Decompose(s.ID(pos, workers...))
+		if err != nil || !parts.Time.Equal(l.TimeOf(l.TickAt(from))) || parts.WorkerID != workers[pos>>l.SequenceBits%(1<<k)] ||
 			parts.Sequence != int64(pos&uint64(l.MaxSequence())) {
 			t.Fatalf("the id at %v is %v, %v with %+v", from, parts, err, l)
 		}
@@ -75,10 +81,11 @@ func FuzzPositionCount(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
 		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
-		s := generator.NewScale(l)
+		k := uint8(b) % (min(l.WorkerBits, 6) + 1)
+		s := generator.NewScale(l).Lanes(k)
 
 		d, n := time.Duration(a), s.Count(time.Duration(a))
-		want, _ := exact(uint64(max(a, 0)), 1<<l.SequenceBits, int64(l.Tick))
+		want, _ := exact(uint64(max(a, 0)), 1<<(l.SequenceBits+k), int64(l.Tick))
 		if want.IsUint64() && want.Uint64() <= s.Last() {
 			if n != want.Uint64() {
 				t.Fatalf("Count(%v) = %d, want %d with %+v", d, n, want, l)
@@ -91,7 +98,7 @@ func FuzzPositionCount(f *testing.F) {
 		}
 
 		positions := uint64(b)
-		long, even := exact(positions, int64(l.Tick), 1<<l.SequenceBits)
+		long, even := exact(positions, int64(l.Tick), 1<<(l.SequenceBits+k))
 		if !even {
 			long.Add(long, big.NewInt(1))
 		}

@@ -208,8 +208,58 @@ func TestBadModelsAndCreates(t *testing.T) {
 	})
 }
 
-// The first create of a table inside a transaction that has the only connection
-// fails at once instead of waiting for itself; the next one works.
+// The first creates of tables inside a transaction that has the only connection get
+// worker ids that were held in reserve, whose tables are written down afterwards.
+func TestPoolOfOneWithSpares(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.AutoMigrate(&T1{}, &T2{}); err != nil {
+			t.Fatal(err)
+		}
+		pool.SetMaxOpenConns(1)
+		p := use(t, db)
+		var first T1
+		var second T2
+		for range 3 {
+			if err := db.Transaction(func(tx *gorm.DB) error {
+				return errors.Join(tx.Create(&T1{}).Error, tx.Create(&first).Error, tx.Create(&second).Error)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for table, id := range map[string]int64{"t1": int64(first.ID), "t2": int64(second.ID)} {
+				if l, err := p.Locate(t.Context(), id); err != nil || l.Table != table && l.Table != table+"s" {
+					t.Errorf("%s: %+v, %v", table, l, err)
+				}
+			}
+			first, second = T1{}, T2{}
+		}
+		for range 200 {
+			nodes, err := p.Nodes(t.Context(), 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound := 0
+			for _, n := range nodes {
+				if n.Table != "" {
+					bound++
+				}
+			}
+			if bound == 2 {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Error("the tables of the spare worker ids were not written down")
+	})
+}
+
+// Without any, the first create of a table inside a transaction that has the only
+// connection fails at once instead of waiting for itself; the next one works.
 func TestPoolOfOne(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
@@ -219,7 +269,7 @@ func TestPoolOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool.SetMaxOpenConns(1)
-		use(t, db)
+		use(t, db, uidplugin.WithSpares(0))
 		if err := db.AutoMigrate(&T1{}, &T2{}); err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	p := uidplugin.New(quiet)
+	p := uidplugin.New(quiet, uidplugin.WithSpares(0))
 	if err := db.Use(p); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func TestManyProcesses(t *testing.T) {
 			t.Fatalf("%d rows, want %d", len(lines), want)
 		}
 
-		p := use(t, db)
+		p := use(t, db, uidplugin.WithSpares(0))
 		table := map[int64]string{}
 		for _, line := range lines {
 			var name string

@@ -67,12 +67,14 @@ func (r *Computed) Cursor() uint64 { return r.cursor.Load() }
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
 // Raise moves the cursor up to at least position. The positions passed over are
-// given to nobody.
-func (r *Computed) Raise(position uint64) {
+// given to nobody. It returns what Taken was just before, exactly if called by the
+// owner: what was handed out lies below, and nothing from there up to position
+// ever will be.
+func (r *Computed) Raise(position uint64) (taken uint64) {
 	for {
 		cursor := r.cursor.Load()
 		if cursor >= position || r.cursor.CompareAndSwap(cursor, position) {
-			return
+			return min(cursor, r.tail.Load())
 		}
 	}
 }

@@ -6,7 +6,7 @@
 // first one that must not be handed out yet (UidGenerator's tail); moving the
 // tail is what UidGenerator calls padding.
 //
-// [Computed] is a ring for ids that follow from their position by two shifts. It
+// [Computed] is a ring for ids that follow from their position by a few shifts. It
 // stores nothing else, so its size does not depend on how many ids it holds, and
 // nothing is read after a position was claimed: two takers cannot get one slot.
 //

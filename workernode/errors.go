@@ -11,6 +11,9 @@ var (
 	// ErrExhausted reports that all worker ids of the layout were given out.
 	ErrExhausted = errors.New("workernode: worker ids exhausted")
 
+	// ErrClock reports a process whose clock and the database's are far apart.
+	ErrClock = errors.New("workernode: clock differs from the database's")
+
 	// ErrTable reports a table that cannot be used as it is: it is missing, or
 	// lacks columns.
 	ErrTable = errors.New("workernode: table not usable")

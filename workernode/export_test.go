@@ -1,6 +1,9 @@
 package workernode
 
-import "io/fs"
+import (
+	"context"
+	"io/fs"
+)
 
 var (
 	Fit     = fit
@@ -22,3 +25,9 @@ func ScanDate(v any) (text string, err error) {
 	err = d.Scan(v)
 	return d.Format("2006-01-02 15:04:05 MST"), err
 }
+
+// Pass is what the keeper does at each beat.
+func (k *Leased) Pass(ctx context.Context) error { return k.pass(ctx, false) }
+
+// Holder is the token of this start.
+func (k *Leased) Holder() string { return k.holder }

@@ -1,6 +1,7 @@
 package workernode
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -67,17 +68,46 @@ func (s statements) candidates(ctx context.Context, t terms, now int64, limit in
 	return rows, nil
 }
 
-// take takes rows over, up to 1000: it moves their fences to fence if they are what
-// was read. It returns how many it has moved. MySQL assigns from left to right, so
-// HELD_SECOND comes before FENCE.
-func (s statements) take(ctx context.Context, fence int64, rows []row) (int64, error) {
-	args := []any{fence, s.holder, s.host.Name, s.host.Port, int(s.host.Kind)}
-	for _, r := range rows {
-		args = append(args, r.worker, r.fence)
+// byFence splits rows into parts that one take can take: rows that one process has
+// given back have the same fence, and SQLite takes 1000 levels of an expression.
+func byFence(rows []row) (parts [][]row) {
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.fence, b.fence) })
+	const most = 200 // different fences
+	begin, fences := 0, 0
+	for i := range rows {
+		if i == 0 || rows[i].fence != rows[i-1].fence {
+			fences++
+		}
+		if i-begin == chunk || fences > most {
+			parts, begin, fences = append(parts, rows[begin:i]), i, 1
+		}
 	}
-	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "HELD_SECOND" = "FENCE", "FENCE" = ?, "HOLDER" = ?, "HOST_NAME" = ?, "PORT" = ?, "TYPE" = ?,`+
+	if begin < len(rows) {
+		parts = append(parts, rows[begin:])
+	}
+	return parts
+}
+
+// take takes rows over, which byFence has split: it moves their fences to fence if
+// they are what was read. It returns how many it has moved. held is the last tick
+// that is not this process's.
+func (s statements) take(ctx context.Context, held, fence int64, rows []row) (int64, error) {
+	args := []any{held, fence, s.holder, s.host.Name, s.host.Port, int(s.host.Kind)}
+	var or []string
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].fence == rows[0].fence {
+			n++
+		}
+		or, args = append(or, `"FENCE" = ? AND "ID" IN (`+marks(n)+`)`), append(args, rows[0].fence)
+		for _, r := range rows[:n] {
+			args = append(args, r.worker)
+		}
+		rows = rows[n:]
+	}
+	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "HELD_SECOND" = ?, "FENCE" = ?, "HOLDER" = ?, "HOST_NAME" = ?, "PORT" = ?, "TYPE" = ?,`+
 		` "LAUNCH_DATE" = CURRENT_DATE, "MODIFIED" = CURRENT_TIMESTAMP WHERE "REUSABLE" = 1 AND (`+
-		strings.Repeat(` OR ("ID" = ? AND "FENCE" = ?)`, len(rows))[4:]+`)`, args...)
+		strings.Join(or, " OR ")+`)`, args...)
 	if err != nil {
 		return 0, fmt.Errorf("workernode: take worker ids over: %w", err)
 	}

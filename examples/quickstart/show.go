@@ -171,15 +171,15 @@ func (t *tour) nowhere(ctx context.Context) error {
 
 func (t *tour) workers(ctx context.Context) error {
 	tables := t.plugin.Stats().Tables
-	first := tables[0].WorkerID
+	first := tables[0].WorkerIDs[0]
 	for _, s := range tables {
-		first = min(first, s.WorkerID)
+		first = min(first, s.WorkerIDs[0])
 	}
 	nodes, err := t.plugin.Nodes(ctx, first-1-int64(len(tables)), 2*len(tables))
 	if err != nil {
 		return err
 	}
-	t.printf("Each start of a process takes a new worker id for each table. The last ones:\n\n")
+	t.printf("A process holds a worker id for each table. The last ones:\n\n")
 	rows := [][]any{{"ID", "TABLE_NAME", "HOST_NAME", "PORT", "LAUNCHED, UTC"}}
 	for _, n := range nodes {
 		rows = append(rows, []any{n.WorkerID, n.Table, short(n.Host), short(n.Port), clock(t.plugin.Layout().TimeOf(n.Start + 1))})
@@ -192,7 +192,7 @@ func (t *tour) stats(context.Context) error {
 	t.printf("The layout %s makes ids until %s UTC.\n\n", s.Layout, clock(s.Expires))
 	rows := [][]any{{"TABLE", "WORKER ID", "GENERATOR", "AHEAD OF THE CLOCK"}}
 	for _, s := range s.Tables {
-		rows = append(rows, []any{s.Table, s.WorkerID, s.Generator, s.Lead.Round(time.Millisecond)})
+		rows = append(rows, []any{s.Table, s.WorkerIDs[0], s.Generator, s.Lead.Round(time.Millisecond)})
 	}
 	return t.table(rows...)
 }

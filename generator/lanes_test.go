@@ -1,0 +1,463 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// manyWorkers is a layout for bubbles with room for 64 lanes.
+func manyWorkers(sequenceBits uint8) generator.Layout {
+	l := ticks(time.Second, sequenceBits)
+	l.TimeBits, l.WorkerBits = 32, 10
+	return l
+}
+
+// leases returns one for each worker id.
+func leases(from, until int64, workers ...int64) (all []generator.Lease) {
+	for _, w := range workers {
+		all = append(all, generator.Lease{WorkerID: w, From: from, Until: until})
+	}
+	return all
+}
+
+// spread returns n worker ids, in no order.
+func spread(n int, first, step int64) (workers []int64) {
+	for i := range int64(n) {
+		workers = append(workers, first+i*step)
+	}
+	random(uint64(n)).Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+	return workers
+}
+
+// tickIDs returns all ids of a tick, in the order in which lanes make them.
+func tickIDs(l generator.Layout, tick int64, workers ...int64) (ids []int64) {
+	for _, w := range slices.Sorted(slices.Values(workers)) {
+		for s := range l.MaxSequence() + 1 {
+			ids = append(ids, tick<<(l.WorkerBits+l.SequenceBits)|w<<l.SequenceBits|s)
+		}
+	}
+	return ids
+}
+
+// TestLanes: within a tick the lanes are used up in the order of their worker ids,
+// one after the other, and then the next tick begins; by Next, and by Fill of any
+// length.
+func TestLanes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(3)
+		for lanes := 1; lanes <= generator.MaxLanes; lanes *= 2 {
+			now := lease(l, 1)
+			g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
+			workers := spread(lanes, 9, 15)
+			renew(t, g, leases(now.From, now.From+9, workers...)...)
+			if got := g.Usage(); got.Lanes != lanes || got.Left != uint64(10*8*lanes) || got.Tick != now.From {
+				t.Errorf("%d lanes: %+v", lanes, got)
+			}
+			var want, got []int64
+			for tick := now.From; tick <= now.From+9; tick++ {
+				want = append(want, tickIDs(l, tick, workers...)...)
+			}
+			for r := random(uint64(lanes)); len(got) < len(want); {
+				ids, err := some(t.Context(), g, r, min(50, len(want)-len(got)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, ids...)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%d lanes: got %v, want %v", lanes, got, want)
+			}
+			if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) {
+				t.Errorf("%d lanes: after the last id %v", lanes, err)
+			}
+		}
+	})
+}
+
+// TestLanesChange: whatever the lanes are, and were, the next id begins the next
+// tick that was not begun.
+func TestLanesChange(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(3)
+		now := lease(l, 1)
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
+		after, tick := int64(-1), now.From
+		for i, lanes := range []int{1, 2, 4, 8, 4, 1, 64, 1, 1, 16, 16, 2, 2} {
+			// Each time the worker ids are smaller, and others.
+			workers := spread(lanes, int64(100-3*i), 2)
+			renew(t, g, leases(now.From, now.From+1000, workers...)...)
+			all := tickIDs(l, tick, workers...)
+			// Of the last tick all but one, one, all, or more than all.
+			n := []int{len(all) - 1, 1, len(all), len(all) + 1}[i%4]
+			all = append(all, tickIDs(l, tick+1, workers...)...)[:n]
+			got := fill(t, g, n)
+			if !slices.Equal(got, all) || got[0] <= after {
+				t.Fatalf("%d lanes after %d: got %v, want %v", lanes, after, got, all)
+			}
+			after = got[n-1]
+			tick = tickOf(l, after) + 1
+			if i%3 == 0 {
+				g.Park()
+			}
+		}
+	})
+}
+
+// TestLanesOfTheSameWorkers: with the worker ids that it has, in any order, a
+// generator goes on in the middle of a tick.
+func TestLanesOfTheSameWorkers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(3)
+		now := lease(l, 1)
+		workers := spread(8, 5, 3)
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
+		renew(t, g, leases(now.From, now.Until, workers...)...)
+		want := append(tickIDs(l, now.From, workers...), tickIDs(l, now.From+1, workers...)...)
+		got := fill(t, g, 13)
+		slices.Sort(workers)
+		renew(t, g, leases(now.From, now.From+1, workers...)...)
+		if got = append(got, fill(t, g, 64+64-13)...); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+// TestLanesFollowTheClock: an id lies at the instant, however many there are in a
+// tick, and Lead is 0, or what has been borrowed.
+func TestLanesFollowTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(4)
+		for k := uint8(0); k <= 6; k++ {
+			now := lease(l, 1000)
+			g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
+			renew(t, g, leases(now.From, now.Until, spread(1<<k, 100, 1)...)...)
+			s := generator.NewScale(l).Lanes(k)
+			for _, pause := range []time.Duration{250 * time.Millisecond, 0, 333 * time.Millisecond, time.Second, 10*time.Second + 1} {
+				time.Sleep(pause)
+				synctest.Wait()
+				if pause > 0 && g.Lead() != 0 {
+					t.Errorf("%d lanes: Lead is %v after %v", 1<<k, g.Lead(), pause)
+				}
+				if pause == 0 {
+					continue
+				}
+				g.Park()
+				p := decompose(t, l, next(t, g))
+				position := uint64(l.TickAt(p.Time))<<(4+k) + uint64(p.WorkerID-100)<<4 + uint64(p.Sequence)
+				if want := s.At(time.Now()); position != want {
+					t.Errorf("%d lanes: after %v an id lies %d positions from the clock", 1<<k, pause, int64(position-want))
+				}
+			}
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+			g.Park()
+			fill(t, g, 5*16<<k)
+			if got := g.Lead(); got != 5*time.Second {
+				t.Errorf("%d lanes: after 5 s of ids Lead is %v", 1<<k, got)
+			}
+			time.Sleep(2 * time.Second)
+			if got := g.Lead(); got != 3*time.Second {
+				t.Errorf("%d lanes: 2 s later Lead is %v", 1<<k, got)
+			}
+		}
+	})
+}
+
+// TestLanesAndTheLimit: what may be borrowed is a time, so lanes multiply the ids
+// of it; what has been borrowed stays borrowed when their number changes.
+func TestLanesAndTheLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(4)
+		now := lease(l, 1000)
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: 10 * time.Second, NoWait: true})
+		lanes := func(n int) { renew(t, g, leases(now.From, now.Until, spread(n, 300-int64(n), 1)...)...) }
+		all := func(where string, n int) {
+			t.Helper()
+			fill(t, g, n)
+			if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrBorrowLimit) {
+				t.Errorf("%s: after %d ids %v; Lead is %v", where, n, err, g.Lead())
+			}
+		}
+		fill(t, g, 5*16)
+		lanes(8) // 5 s were borrowed, 5 are left
+		all("eight lanes", 5*16*8)
+		lanes(2)
+		all("two lanes at the limit", 0)
+		time.Sleep(500 * time.Millisecond)
+		all("half a second later", 16)
+		time.Sleep(time.Second)
+		all("a second later", 32)
+		lanes(4) // of this tick half was used
+		all("four lanes in the middle of a tick", 0)
+		time.Sleep(time.Second)
+		all("a second later", 32)
+		lanes(1)
+		time.Sleep(3500 * time.Millisecond)
+		all("one lane", 3*16)
+		time.Sleep(time.Hour)
+		g.Suspend(nil)
+		renew(t, g, leases(now.From, now.Until+10000, spread(64, 100, 1)...)...)
+		all("64 lanes after an hour", 64*16*10)
+		if got := g.Lead(); got != 10*time.Second {
+			t.Errorf("at the limit Lead is %v", got)
+		}
+	})
+}
+
+// TestLanesKeepTheRate: at the limit n lanes make n times as many ids.
+func TestLanesKeepTheRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(6)
+		now := lease(l, 1000)
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: time.Second})
+		renew(t, g, leases(now.From, now.Until, spread(8, 1, 1)...)...)
+		fill(t, g, 8*64)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var callers sync.WaitGroup
+		got := make([]int, 16)
+		for i := range got {
+			callers.Go(func() {
+				for {
+					if _, err := g.Next(ctx); err != nil {
+						return
+					}
+					got[i]++
+				}
+			})
+		}
+		callers.Wait()
+		sum := 0
+		for _, n := range got {
+			sum += n
+		}
+		if want := 10 * 8 * 64; sum < want-1 || sum > want {
+			t.Errorf("%d ids in 10 s, want %d", sum, want)
+		}
+	})
+}
+
+// TestRenewWakes: a caller who waits at the borrowing limit goes on at once if
+// another lease gives him ids.
+func TestRenewWakes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(4)
+		l.Tick = time.Hour
+		now := lease(l, 1000)
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: time.Hour})
+		fill(t, g, 16)
+		for i := range int64(3) {
+			start := time.Now()
+			time.AfterFunc(time.Minute+1234567, func() {
+				renew(t, g, leases(now.From+10*(i+1), now.Until, i)...) // ahead of the clock: usable at once
+			})
+			id := next(t, g)
+			if got := time.Since(start); got != time.Minute+1234567 || tickOf(l, id) != now.From+10*(i+1) {
+				t.Errorf("a caller got his id after %v, of tick %d", got, tickOf(l, id)-now.From)
+			}
+			fill(t, g, 15)
+		}
+	})
+}
+
+// TestRenewNeverWaits: while somebody has the semaphore a lease is handed over, and
+// he takes it. Of several the latest counts, but no end is lost.
+func TestRenewNeverWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := manyWorkers(4)
+		now := lease(l, 2)
+		for _, tt := range []struct {
+			name  string
+			calls [][]generator.Lease
+			want  generator.Usage // Tick and Left from now
+		}{
+			{"one", [][]generator.Lease{leases(0, 9, 9)}, generator.Usage{Left: 160, Lanes: 1}},
+			{"later end last", [][]generator.Lease{leases(0, 5, 9), leases(0, 9, 9)}, generator.Usage{Left: 160, Lanes: 1}},
+			{"later end first", [][]generator.Lease{leases(0, 9, 9), leases(0, 5, 9)}, generator.Usage{Left: 160, Lanes: 1}},
+			{"later beginning first", [][]generator.Lease{leases(5, 9, 9), leases(0, 9, 9)}, generator.Usage{Tick: 5, Left: 80, Lanes: 1}},
+			{"others last", [][]generator.Lease{leases(0, 9, 9), leases(0, 4, 1, 2)}, generator.Usage{Left: 160, Lanes: 2}},
+			{"others first", [][]generator.Lease{leases(0, 4, 1, 2), leases(0, 9, 9)}, generator.Usage{Left: 160, Lanes: 1}},
+			{"others, later end first", [][]generator.Lease{leases(0, 4, 1, 2), leases(0, 3, 2, 1)}, generator.Usage{Left: 160, Lanes: 2}},
+			{"three", [][]generator.Lease{leases(0, 99, 8), leases(0, 50, 1, 2), leases(0, 3, 5)}, generator.Usage{Left: 64, Lanes: 1}},
+		} {
+			g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
+			release := g.Hold()
+			before := g.Usage()
+			for _, call := range tt.calls {
+				for i := range call {
+					call[i].From += now.From
+					call[i].Until += now.From
+				}
+				renew(t, g, call...)
+			}
+			if got := g.Usage(); got != before {
+				t.Errorf("%s: before it is taken over: %+v", tt.name, got)
+			}
+			release()
+			tt.want.Tick += now.From
+			if got := g.Usage(); got != tt.want {
+				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+			}
+		}
+	})
+}
+
+// TestNoWaitNeverWaits: not for a lease either, used up or over.
+func TestNoWaitNeverWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 4)
+		asked := 0
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), NoWait: true, Low: func() { asked++ }})
+		fill(t, g, 10)
+		time.Sleep(time.Hour)
+		start := time.Now()
+		if fill(t, g, 10); asked == 0 {
+			t.Error("Low was not called for a lease that is over")
+		}
+		asked = 0
+		if err := g.Fill(t.Context(), make([]int64, 13)); !errors.Is(err, generator.ErrLeaseExpired) || asked == 0 {
+			t.Errorf("more ids than there are: %v; Low was called %d times", err, asked)
+		}
+		fill(t, g, 12)
+		asked = 0
+		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) || asked == 0 {
+			t.Errorf("used up: %v; Low was called %d times", err, asked)
+		}
+		g.Suspend(errCause)
+		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) || !errors.Is(err, errCause) {
+			t.Errorf("suspended: %v", err)
+		}
+		if !time.Now().Equal(start) {
+			t.Errorf("took %v", time.Since(start))
+		}
+	})
+}
+
+// TestVisitsSeeTheEnd: a generator in use whose lease ends is no exception: within
+// a visit its callers wait for another lease, as long as there is patience.
+func TestVisitsSeeTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 16)
+		now := lease(l, 2)
+		asked := 0
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, Low: func() { asked++ }})
+		var waited time.Duration
+		for time.Since(l.TimeOf(now.From)) < 2200*time.Millisecond {
+			start := time.Now()
+			next(t, g)
+			if d := time.Since(start); d > 0 {
+				waited += d
+				if late := start.Sub(l.TimeOf(now.Until + 1)); late < 0 || late > 3*generator.ClockEvery {
+					t.Errorf("a caller waited %v after the end of the lease", late)
+				}
+			}
+			time.Sleep(3*time.Millisecond + 1)
+			if time.Now().Before(l.TimeOf(now.Until)) && asked > 0 {
+				t.Fatalf("Low was called %v after the beginning of a lease of 2 s", time.Since(l.TimeOf(now.From)))
+			}
+		}
+		if waited != 100*time.Millisecond || asked < 10 {
+			t.Errorf("callers waited for %v, and Low was called %d times", waited, asked)
+		}
+	})
+}
+
+// TestIdleAsksNobody: a generator that is not used lets its lease end without a
+// word, and Usage does not keep it in use.
+func TestIdleAsksNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		asked, readings := 0, 0
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 5), Low: func() { asked++ },
+			Clock: generator.NewClock(func() time.Time { readings++; return time.Now() })})
+		next(t, g)
+		for range 10 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			g.Usage()
+		}
+		if asked != 0 || readings > 1+1+generator.ClockIdle+2*10 {
+			t.Errorf("Low was called %d times, the clock read %d times", asked, readings)
+		}
+	})
+}
+
+// TestUsageCountsWhatVisitsPassOver: nothing is used that was only passed over, and
+// nothing that was taken goes unnoticed.
+func TestUsageCountsWhatVisitsPassOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		g := cached(t, generator.CachedConfig{Layout: l})
+		r := random(6)
+		taken := false
+		for range 5000 {
+			switch r.IntN(8) {
+			case 0:
+				g.Park()
+			case 1:
+				g.Visit()
+			case 2:
+				time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+			case 3:
+				next(t, g)
+				taken = true
+			case 4:
+				time.Sleep(time.Second)
+			case 5:
+				fill(t, g, 1+r.IntN(2000))
+				taken = true
+			default:
+				synctest.Wait()
+				if got := g.Usage().Used; got != taken {
+					t.Fatalf("Used is %v, ids were taken is %v", got, taken)
+				}
+				taken = false
+			}
+		}
+	})
+}
+
+// TestWidestPositions: with 63 bits of them, lanes reach the last id of a layout.
+func TestWidestPositions(t *testing.T) {
+	t.Parallel()
+
+	l := generator.Layout{TimeBits: 50, WorkerBits: 6, SequenceBits: 7, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
+	now := l.TimeOf(l.MaxTick() - 2)
+	for _, borrow := range []time.Duration{time.Millisecond, 0, math.MaxInt64} {
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: l.Endless(9, now), MaxBorrow: borrow, NoWait: true,
+			Clock: generator.NewClock(func() time.Time { return now })})
+		workers := spread(64, 0, 1)
+		renew(t, g, leases(l.MaxTick()-2, l.MaxTick(), workers...)...)
+		var want []int64
+		for tick := l.MaxTick() - 2; tick <= l.MaxTick(); tick++ {
+			want = append(want, tickIDs(l, tick, workers...)...)
+		}
+		if borrow == time.Millisecond {
+			if got := fill(t, g, 64*128); !slices.Equal(got, want[:64*128]) {
+				t.Errorf("with MaxBorrow %v, ids of the third last tick are wrong", borrow)
+			}
+			refused(t, g)
+			continue
+		}
+		if got := fill(t, g, 3*64*128); !slices.Equal(got, want) {
+			t.Errorf("with MaxBorrow %v, ids of the last three ticks are wrong", borrow)
+		}
+		if got := g.Usage(); got != (generator.Usage{Tick: l.MaxTick() + 1, Used: true, Lanes: 64}) {
+			t.Errorf("with MaxBorrow %v, at the end: %+v", borrow, got)
+		}
+		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrTimeExhausted) {
+			t.Errorf("with MaxBorrow %v, after the last id: %v", borrow, err)
+		}
+		renew(t, g, leases(l.MaxTick(), l.MaxTick(), 3)...)
+		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrTimeExhausted) {
+			t.Errorf("with MaxBorrow %v, with another worker after the last tick: %v", borrow, err)
+		}
+	}
+}

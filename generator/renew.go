@@ -1,0 +1,124 @@
+package generator
+
+// A grant is what Renew hands over.
+type grant struct {
+	mapping
+	from, until int64
+}
+
+// Renew implements [Renewable].
+func (g *Cached) Renew(leases ...Lease) error {
+	ids, err := workers(g.layout, leases)
+	if err != nil {
+		return err
+	}
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	latest := &grant{newMapping(g.layout, ids...), leases[0].From, leases[0].Until}
+	for {
+		old := g.grant.Load()
+		if old != nil && old.same(&latest.mapping) {
+			latest.from, latest.until = max(latest.from, old.from), max(latest.until, old.until)
+		}
+		if g.grant.CompareAndSwap(old, latest) {
+			break
+		}
+	}
+	g.suspended.Store(nil)
+	g.awake()
+	g.settle()
+	return nil
+}
+
+// accept makes the latest grant, if there is one, what the generator stamps. It
+// needs the semaphore. It opens no window: the next caller does.
+func (g *Cached) accept() {
+	n := g.grant.Swap(nil)
+	if n == nil {
+		return
+	}
+	w := g.window.Load()
+	s := g.scale(w)
+	if w.same(&n.mapping) {
+		if n.until > w.until.Load() {
+			w.until.Store(n.until)
+			g.patience = patience
+		}
+		g.from = max(g.from, n.from)
+		if n.from <= s.tick(w.reached()) {
+			return
+		}
+		// A claim that is under way may reach from the old lease across what lies
+		// between the two, so the window must not just be extended.
+		g.shut()
+		w.raise(s.start(n.from))
+	} else {
+		g.shut()
+		tick := max(s.ceil(w.next.Load()), n.from)
+		old := s
+		s.laneBits = n.laneBits
+		g.anchor = s.convert(g.anchor, old)
+		g.window.Store(newWindow(n.mapping, s.start(tick), n.until))
+		g.from, g.patience = n.from, patience
+	}
+	// A lease that begins ahead of the clock is usable from its beginning on.
+	g.lift(s, g.advance(s, g.clock.now()), s.start(n.from))
+}
+
+// Suspend implements [Renewable].
+func (g *Cached) Suspend(cause error) {
+	if cause == nil {
+		g.suspended.Store(nil)
+	} else {
+		g.suspended.Store(&cause)
+	}
+	g.awake()
+}
+
+// cause returns why the generator is suspended; nil if it is not.
+func (g *Cached) cause() error {
+	if cause := g.suspended.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
+
+// renewable reports whether a caller may wait for the lease of w to be renewed. cause
+// is why the generator is suspended, or nil.
+func (g *Cached) renewable(w *window, cause error) bool {
+	return g.low != nil && !g.noWait && w.until.Load() < g.layout.MaxTick() && cause == nil
+}
+
+// ask has the lease of w renewed, unless it is the last there can be.
+func (g *Cached) ask(w *window) {
+	if g.low != nil && w.until.Load() < g.layout.MaxTick() {
+		g.low()
+	}
+}
+
+// Usage implements [Renewable].
+func (g *Cached) Usage() Usage {
+	if g.try() {
+		if g.open {
+			g.note(g.window.Load().ring.Taken())
+		}
+		g.release()
+	}
+	w := g.window.Load()
+	s, end, next := g.scale(w), g.end(w), w.ring.Taken()
+	if next == 0 { // the window is closed, and the next one begins at the present
+		next = w.next.Load()
+		if at := s.at(g.clock.now()); at < end {
+			next = max(next, at)
+		}
+	}
+	next = min(next, end)
+	return Usage{
+		Tick:    s.tick(next),
+		Left:    end - next,
+		Waiting: g.waiting.Load(),
+		Used:    g.used.Swap(false),
+		Lanes:   1 << w.laneBits,
+	}
+}

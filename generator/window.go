@@ -1,0 +1,117 @@
+package generator
+
+import (
+	"sync/atomic"
+
+	"github.com/uidplugin/uidplugin/ringbuffer"
+)
+
+// MaxLanes is how many leases a generator can hold at once, at most.
+const MaxLanes = 64
+
+// A mapping says how positions become ids. Both have the same order: within a
+// tick the lanes follow one another, in the order of their worker ids.
+type mapping struct {
+	low  uint64 // the sequence bits of a position
+	high uint64 // its tick bits; those between are the lane
+	base uint64 // the worker id of the first lane, in its place
+
+	// bases has the worker ids of several lanes, repeated until it is full, so
+	// that any number below MaxLanes is an index. It is nil for one lane.
+	bases *[MaxLanes]uint64
+
+	shift        uint8 // by how much the tick of a position moves up
+	sequenceBits uint8
+	laneBits     uint8
+}
+
+// newMapping returns the mapping for a lane for each worker id, which ascend. Their
+// number is a power of two up to MaxLanes.
+func newMapping(l Layout, workers ...int64) mapping {
+	m := mapping{low: uint64(l.MaxSequence()), base: uint64(workers[0]) << l.SequenceBits, sequenceBits: l.SequenceBits}
+	for 1<<m.laneBits < len(workers) {
+		m.laneBits++
+	}
+	m.shift = l.WorkerBits - m.laneBits
+	m.high = ^uint64(0) << (l.SequenceBits + m.laneBits)
+	if m.laneBits > 0 {
+		m.bases = new([MaxLanes]uint64)
+		for i := range m.bases {
+			m.bases[i] = uint64(workers[i%len(workers)]) << l.SequenceBits
+		}
+	}
+	return m
+}
+
+// id returns the id of a position. It checks nothing: positions end where the
+// lease ends.
+func (m *mapping) id(position uint64) int64 { return m.idIn(m.bases, position) }
+
+// idIn is id for a caller that has loaded bases.
+func (m *mapping) idIn(bases *[MaxLanes]uint64, position uint64) int64 {
+	low := position & m.low
+	if bases == nil {
+		return int64((position^low)<<(m.shift&63) + m.base + low)
+	}
+	return int64(position&m.high<<(m.shift&63) + bases[position>>(m.sequenceBits&63)%MaxLanes] + low)
+}
+
+// fill writes the ids of consecutive positions, lane by lane: within a lane they
+// are consecutive numbers.
+func (m *mapping) fill(ids []int64, position uint64) {
+	for len(ids) > 0 {
+		run := ids[:min(uint64(len(ids)), m.low+1-position&m.low)]
+		id := m.id(position)
+		for i := range run {
+			run[i] = id + int64(i)
+		}
+		position += uint64(len(run))
+		ids = ids[len(run):]
+	}
+}
+
+// same reports whether both are for the same worker ids.
+func (m *mapping) same(n *mapping) bool {
+	if m.laneBits != n.laneBits || m.laneBits == 0 {
+		return m.laneBits == n.laneBits && m.base == n.base
+	}
+	return *m.bases == *n.bases
+}
+
+// window is a ring, how its positions become ids, and what a lease makes of them.
+// What is counted in positions is in the window that says how many there are in a
+// tick, so that whoever loads the window sees things that belong together. The
+// ring's cursor has a cache line of its own, the rest shares another that is
+// hardly ever written while the ring is in use.
+type window struct {
+	ring ringbuffer.Computed
+	mapping
+
+	// next is the first position that no closed window and no caller has been
+	// given, in the scale of this window. It only grows, and is written under the semaphore. While the ring is
+	// open it stays where the ring began.
+	next atomic.Uint64
+
+	// until is the last tick of the lease. It only grows, and is written under the
+	// semaphore. No position beyond it is ever given.
+	until atomic.Int64
+}
+
+// newWindow returns a closed window.
+func newWindow(m mapping, next uint64, until int64) *window {
+	w := &window{mapping: m}
+	w.next.Store(next)
+	w.until.Store(until)
+	return w
+}
+
+// raise moves next up to at least position.
+func (w *window) raise(position uint64) {
+	w.next.Store(max(w.next.Load(), position))
+}
+
+// reached returns the first position that has been given to nobody.
+func (w *window) reached() uint64 { return max(w.next.Load(), w.ring.Taken()) }
+
+// worker returns the worker id of the first lane.
+func (w *window) worker() int64 { return int64(w.base >> w.sequenceBits) }

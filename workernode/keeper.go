@@ -1,0 +1,419 @@
+package workernode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// run is the keeper: it renews the worker ids of the process until Close.
+func (k *Leased) run() {
+	defer close(k.done)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-k.quit:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	failures := 0
+	timer := time.NewTimer(jitter(beat))
+	defer timer.Stop()
+	for {
+		needed := false
+		select {
+		case <-k.quit:
+			return
+		case <-timer.C:
+		case <-k.wake:
+			needed = true
+		}
+		wait := beat
+		if err := k.pass(ctx, needed); err != nil {
+			if poolClosed(err) {
+				return // for good: who closes the pool seldom closes the plugin
+			}
+			wait = min(20*time.Millisecond<<min(failures, 10), maxPause)
+			failures++
+			// A lock that somebody holds for a moment is nothing to speak of.
+			if !passing(err) || failures > maxTries {
+				k.failed(err)
+			}
+		} else {
+			failures = 0
+			k.recovered()
+		}
+		// Whoever is in need now is served after a short pause.
+		pause := time.NewTimer(min(minPause, wait))
+		select {
+		case <-k.quit:
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		timer.Reset(jitter(max(wait-minPause, 0)))
+	}
+}
+
+// poolClosed tells whether an error is that of a sql.DB that was closed.
+func poolClosed(err error) bool { return strings.Contains(err.Error(), "sql: database is closed") }
+
+// jitter returns a random time around d, so that processes do not march in step.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}
+
+// pass renews what is in use, replaces what was lost, and gives generators the
+// lanes that they need. needed tells that somebody is in need.
+func (k *Leased) pass(ctx context.Context, needed bool) error {
+	k.observe(needed)
+	if err := k.write(ctx); err != nil {
+		return err
+	}
+	if err := k.renew(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	for _, h := range k.holds {
+		k.publish(h)
+	}
+	k.mu.Unlock()
+	return k.supply(ctx)
+}
+
+// observe notes which generators are in use.
+func (k *Leased) observe(needed bool) {
+	now := k.clock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.holds {
+		h.look(now)
+	}
+	if k.terms.window > 0 {
+		// Windows grow while somebody needs them, and shrink again.
+		base, _ := k.config.terms(k.layout)
+		if needed {
+			k.terms.window = min(2*k.terms.window, k.terms.lead)
+		} else {
+			k.terms.window = max(k.terms.window/2, base.window)
+		}
+	}
+}
+
+// look returns how a generator stands, and notes whether it is in use.
+func (h *hold) look(now time.Time) (u generator.Usage) {
+	if h.generator == nil {
+		h.used = now // it is being made
+		return u
+	}
+	if u = h.generator.Usage(); u.Used || u.Waiting {
+		h.used = now
+	}
+	return u
+}
+
+// renew moves the fences of all rows that are in use: one statement for those that
+// have the same, which is all of them if nothing has happened.
+func (k *Leased) renew(ctx context.Context) error {
+	if err := k.checkClock(ctx); err != nil {
+		return err
+	}
+	for round := 0; ; round++ {
+		t := k.current()
+		groups, unsure := k.due(t)
+		if len(unsure) > 0 {
+			if err := k.reread(ctx, unsure); err != nil {
+				return err
+			}
+			groups, _ = k.due(t)
+		}
+		again := false
+		for _, group := range groups {
+			for part := range slices.Chunk(group.seats, chunk) {
+				refused, err := k.extendSeats(ctx, t, part, group.next)
+				if err != nil && !passing(err) {
+					return err
+				}
+				again = again || refused || err != nil
+			}
+		}
+		if !again {
+			return nil
+		}
+		if round >= maxRounds {
+			return fmt.Errorf("workernode: renewing worker ids was refused %d times in a row", round+1)
+		}
+		if err := pause(ctx, round); err != nil {
+			return err
+		}
+	}
+}
+
+// A group is seats that compare with the same fence.
+type group struct {
+	seats []*seat
+	next  int64 // the latest tick that a generator of theirs is about to stamp
+}
+
+// due returns the seats that are in use, by the fence that they compare with, and
+// those whose rows must be read first.
+func (k *Leased) due(t terms) (groups map[int64]*group, unsure []*seat) {
+	now := k.clock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	groups = map[int64]*group{}
+	tick := k.tick(t)
+	add := func(s *seat, next int64) {
+		switch g := groups[s.compare]; {
+		case s.lost || !t.due(s, tick, next):
+		case s.unsure:
+			unsure = append(unsure, s)
+		case g == nil:
+			groups[s.compare] = &group{[]*seat{s}, next}
+		default:
+			g.seats, g.next = append(g.seats, s), max(g.next, next)
+		}
+	}
+	idle := true
+	for _, h := range k.holds {
+		u := h.look(now)
+		if now.Sub(h.used) < unusedAfter {
+			idle = false
+			for _, s := range h.lanes {
+				add(s, u.Tick)
+			}
+		}
+	}
+	if !idle {
+		for _, s := range k.spares {
+			add(s, 0)
+		}
+	}
+	return groups, unsure
+}
+
+// reread reads the rows of seats whose last statement had no clear outcome.
+func (k *Leased) reread(ctx context.Context, seats []*seat) error {
+	rows, err := k.read(ctx, workersOf(seats))
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range seats {
+		r := rows[s.worker] // the zero row if there is none
+		until := s.until
+		if s.read(r.fence, r.holder == k.holder) {
+			k.stats.Regressed++
+			k.config.Log.Error("uidplugin: the database has lost commits that it had acknowledged: this worker id's fence went back",
+				"table", s.table, "worker_id", s.worker, "was", until, "is", r.fence)
+		}
+		if s.lost {
+			k.stats.Lost++
+			k.config.Log.Warn("uidplugin: another process has taken this worker id over, which this one had not renewed in time; it gets another",
+				"table", s.table, "worker_id", s.worker)
+		}
+	}
+	return nil
+}
+
+// supply replaces lost worker ids, and gives generators more lanes or takes some
+// back.
+func (k *Leased) supply(ctx context.Context) error {
+	type want struct {
+		hold *hold
+		n    int
+	}
+	now, tick := k.clock(), k.tick(k.current())
+	var wants []want
+	var tables []string
+	k.mu.Lock()
+	back := k.dropped
+	k.dropped = nil
+	for _, h := range k.holds {
+		n := 0
+		for _, s := range h.lanes {
+			if s.lost {
+				n++
+			}
+		}
+		switch grow := k.judge(h, now, tick); {
+		case now.Sub(h.used) >= unusedAfter || n > 0 && grow < 0:
+		case grow > 0:
+			n += len(h.lanes)
+		case grow < 0:
+			kept := len(h.lanes) / 2
+			back = append(back, workersOf(h.lanes[kept:])...)
+			h.lanes = slices.Clone(h.lanes[:kept])
+			k.publish(h)
+			k.config.Log.Info("uidplugin: worker ids given back, the table needs fewer", "table", h.table, "lanes", kept)
+		}
+		if n > 0 {
+			wants = append(wants, want{h, n})
+			for range n {
+				tables = append(tables, h.table)
+			}
+		}
+	}
+	spares := 0
+	for range k.config.Spares - len(k.spares) {
+		tables = append(tables, "")
+		spares++
+	}
+	k.mu.Unlock()
+	if len(back) > 0 {
+		if err := k.giveBack(ctx, back); err != nil {
+			k.mu.Lock()
+			k.dropped = append(k.dropped, back...)
+			k.mu.Unlock()
+			return err
+		}
+	}
+	if len(tables) == 0 {
+		return nil
+	}
+	seats, err := k.claim(ctx, tables)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if errors.Is(err, ErrExhausted) {
+		for _, w := range wants {
+			k.bound(w.hold, err)
+		}
+		return nil // what is there goes on
+	} else if err != nil {
+		return err
+	}
+	for _, w := range wants {
+		h := w.hold
+		lanes := slices.DeleteFunc(slices.Clone(h.lanes), func(s *seat) bool { return s.lost })
+		lanes = append(lanes, seats[:w.n]...)
+		slices.SortFunc(lanes, func(a, b *seat) int { return cmp.Compare(a.worker, b.worker) })
+		grown := len(lanes) > len(h.lanes)
+		h.lanes, seats = lanes, seats[w.n:]
+		k.publish(h)
+		if grown {
+			k.config.Log.Info("uidplugin: more worker ids for a table that needs them", "table", h.table, "lanes", len(lanes), "worker_id", workersOf(lanes))
+		} else {
+			k.config.Log.Info("uidplugin: worker ids replaced", "table", h.table, "worker_id", workersOf(lanes))
+		}
+	}
+	k.spares = append(k.spares, seats[:spares]...)
+	return nil
+}
+
+// judge tells whether a generator needs more lanes, or has needed fewer for a
+// while.
+func (k *Leased) judge(h *hold, now time.Time, tick int64) (grow int) {
+	if h.generator == nil || len(h.published) == 0 {
+		return 0
+	}
+	u, lease := h.look(now), h.published[0]
+	capacity := uint64(max(lease.Until-max(tick, lease.From)+1, 0)) * uint64(u.Lanes) * uint64(k.layout.MaxSequence()+1)
+	switch {
+	case u.Waiting || u.Left < capacity/2:
+		h.calm = time.Time{}
+		if k.terms.window > 0 && !u.Waiting {
+			return 0 // a longer window will do
+		}
+		if 2*len(h.lanes) <= k.config.MaxLanes {
+			return 1
+		}
+		k.bound(h, nil)
+	case u.Left < capacity/4*3:
+		h.calm = time.Time{}
+	case h.calm.IsZero():
+		h.calm = now
+	case len(h.lanes) > 1 && now.Sub(h.calm) > calmAfter:
+		h.calm, h.bounded = now, false
+		return -1
+	}
+	return 0
+}
+
+// bound says once that a generator needs more lanes than it can have.
+func (k *Leased) bound(h *hold, why error) {
+	if !h.bounded {
+		h.bounded = true
+		k.config.Log.Warn("uidplugin: a table takes ids faster than its worker ids make them, and cannot have more of them: creates will wait",
+			"table", h.table, "lanes", len(h.lanes), "most", k.config.MaxLanes, "error", why)
+	}
+}
+
+// publish tells a generator what it may stamp, if that has changed. Lanes that were
+// lost stay until they are replaced: what was granted to them is this process's.
+func (k *Leased) publish(h *hold) {
+	leases := leaseOf(h.lanes)
+	if h.generator == nil || leases == nil || slices.Equal(leases, h.published) {
+		return
+	}
+	if err := h.generator.Renew(leases...); err != nil {
+		k.config.Log.Error("uidplugin: a generator refuses its lease", "table", h.table, "error", err)
+		return
+	}
+	h.published = leases
+}
+
+// write writes the tables of spares that are in use into their rows.
+func (k *Leased) write(ctx context.Context) error {
+	k.mu.Lock()
+	var unwritten []*hold
+	for _, h := range k.holds {
+		if h.unwritten {
+			unwritten = append(unwritten, h)
+		}
+	}
+	k.mu.Unlock()
+	for _, h := range unwritten {
+		if err := k.bind(ctx, h.lanes[0].worker, h.table); err != nil {
+			return err
+		}
+		k.mu.Lock()
+		h.unwritten = false
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+// failed tells the generators why their leases are not renewed, for those whose
+// leases end.
+func (k *Leased) failed(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stats.LastError == nil {
+		k.stats.Since = k.clock()
+		k.config.Log.Warn("uidplugin: worker ids cannot be renewed; ids are made until what was renewed before is used up", "error", err)
+	}
+	k.stats.LastError = err
+	for _, h := range k.holds {
+		if h.generator != nil {
+			h.generator.Suspend(err)
+		}
+	}
+}
+
+// recovered takes back what failed has done.
+func (k *Leased) recovered() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stats.LastError == nil {
+		return
+	}
+	k.config.Log.Info("uidplugin: worker ids are renewed again", "after", k.clock().Sub(k.stats.Since))
+	k.stats.LastError, k.stats.Since = nil, time.Time{}
+	for _, h := range k.holds {
+		if h.generator != nil {
+			h.generator.Suspend(nil)
+		}
+	}
+}
+
+var _ generator.Renewable = (*generator.Cached)(nil)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package workernode
+
+const modelRacing = false

@@ -1,0 +1,677 @@
+package workernode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// LeasedConfig changes what [NewLeased] makes. The zero config is the guarded
+// mode.
+type LeasedConfig struct {
+	// Durable trusts the database to keep every commit that it has acknowledged, also
+	// through a failover. Fences are then set by need, and may lie far ahead of the
+	// clock. Otherwise (guarded) they are at most Lead ahead, and Margin keeps what a
+	// forgetful database gives twice apart.
+	Durable bool
+
+	// Lead and Margin are those of the guarded mode: 20 s and 10 s unless told
+	// otherwise, or as many ticks as make that possible.
+	Lead, Margin time.Duration
+
+	// Window is how far ahead of need the durable mode sets fences, up to Lead under
+	// load: 1 min and 1 h unless told otherwise.
+	Window time.Duration
+
+	// Grace is how long a worker id must have been left alone before another process
+	// takes it over, beyond its fence: 1 min unless told otherwise. Nothing depends on
+	// it but how many worker ids are in use, and how often.
+	Grace time.Duration
+
+	// MaxLanes bounds the worker ids of one table of this process, a power of two:
+	// [DefaultMaxLanes] unless told otherwise.
+	MaxLanes int
+
+	// Spares is how many worker ids without a table are held in reserve; see
+	// [Leased.Spare]. 0 means none.
+	Spares int
+
+	// MaxSkew is how far the clock may be from the database's; beyond it no worker id
+	// is given out or renewed. 0 does not look.
+	MaxSkew time.Duration
+
+	Now func() time.Time // nil means time.Now
+	Log *slog.Logger     // of changes of state; nil logs nothing
+}
+
+// DefaultMaxLanes bounds the worker ids of one table of a process: 262,144 ids a
+// second in the default layout, and more in bursts.
+const DefaultMaxLanes = 32
+
+const (
+	// beat is the time between two renewals, unless somebody is in need.
+	beat = 5 * time.Second
+	// minPause is the time between two renewals when somebody is in need, and the
+	// longest between two attempts while the database is away is maxPause.
+	minPause = 250 * time.Millisecond
+	maxPause = 500 * time.Millisecond
+	// unusedAfter is how long a worker id is renewed after its last use.
+	unusedAfter = 10 * time.Minute
+	// calmAfter is how long a generator must have been up with the clock before it
+	// gives half of its lanes back.
+	calmAfter = 30 * time.Second
+	// maxRounds bounds how often a renewal that was refused is tried again at once.
+	maxRounds = 4
+)
+
+// Leased gives worker ids out and takes them over again: a worker id that a
+// process has given back, or has not renewed for long, goes to the next process
+// that writes to the same table. One goroutine, the keeper, renews all worker ids
+// of the process; it runs from [Leased.Start], or the first [Leased.Assign], to
+// [Leased.Close].
+//
+// The rules are in the documentation of the package. All methods may be called by
+// any number of goroutines at once.
+type Leased struct {
+	statements
+	config LeasedConfig
+	base   time.Time // the clock at the start, with its monotonic reading
+
+	wake chan struct{} // capacity 1: somebody is in need
+	quit chan struct{} // closed by Close
+	done chan struct{} // closed when the keeper has ended; nil before it was started
+
+	mu      sync.Mutex
+	terms   terms // floor and window change
+	holds   []*hold
+	spares  []*seat
+	dropped []int64 // worker ids to be given back
+	closed  bool
+	stats   LeaseStats
+
+	looked, lookedReal time.Time // the clock, and the time, when the clock was last found right
+}
+
+// A hold is what one generator stamps with: its lanes. Its fields are guarded by
+// the mutex of Leased.
+type hold struct {
+	key       int64 // the worker id that it began with, which it may have lost since
+	table     string
+	lanes     []*seat             // a power of two of them, in ascending order of worker ids
+	generator generator.Renewable // nil until Keep
+	published []generator.Lease   // what the generator has
+
+	used time.Time // when its generator was last seen in use; see look
+	calm time.Time // since when it has been up with the clock; zero if it is not
+
+	unwritten bool // a spare: its row does not say the table yet
+	bounded   bool // the log has said that it needs more lanes than it may have
+}
+
+// LeaseStats counts what happened since the start of the process.
+type LeaseStats struct {
+	Held    int // worker ids held, spares included
+	Spares  int // of them, not bound to a table
+	Renewed int64
+	Taken   int64 // worker ids taken over from former processes
+	Fresh   int64 // worker ids that nobody had before
+	Lost    int64 // worker ids that others have taken over
+	// Regressed counts rows that had forgotten what the database had acknowledged.
+	Regressed int64
+
+	// LastError is why the last renewal failed; nil if it did not. Since says from
+	// when on all have failed.
+	LastError error
+	Since     time.Time
+}
+
+// NewLeased returns the policy for one start of a process, or an error that wraps
+// [generator.ErrConfig].
+func NewLeased(db *DB, layout generator.Layout, host Host, c LeasedConfig) (*Leased, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.MaxLanes = min(cmp.Or(c.MaxLanes, DefaultMaxLanes), generator.MaxLanes)
+	for int64(c.MaxLanes) > layout.MaxWorkerID() {
+		c.MaxLanes /= 2
+	}
+	k := &Leased{
+		statements: newStatements(db, layout, host),
+		config:     c, base: c.Now(),
+		wake: make(chan struct{}, 1), quit: make(chan struct{}),
+	}
+	// A statement that hangs must leave time for another before the leases end.
+	short := *db
+	short.timeout = min(db.timeout, beat)
+	k.db = &short
+	var err error
+	k.terms, err = c.terms(layout)
+	return k, err
+}
+
+// terms counts the times of the config in ticks.
+func (c LeasedConfig) terms(layout generator.Layout) (terms, error) {
+	if c.Lead < 0 || c.Margin < 0 || c.Window < 0 || c.Grace < 0 || c.MaxLanes < 1 || c.MaxLanes&(c.MaxLanes-1) != 0 || c.Spares < 0 {
+		return terms{}, fmt.Errorf("%w: lead %v, margin %v, window %v, grace %v, spares %d must not be negative, and %d lanes must be a power of two",
+			generator.ErrConfig, c.Lead, c.Margin, c.Window, c.Grace, c.Spares, c.MaxLanes)
+	}
+	ticks := func(d time.Duration) int64 { return int64((d + layout.Tick - 1) / layout.Tick) }
+	t := terms{last: layout.MaxTick(), slack: max(ticks(time.Second), 1), grace: ticks(cmp.Or(c.Grace, time.Minute))}
+	if c.Durable {
+		t.lead = max(ticks(cmp.Or(c.Lead, time.Hour)), 2)
+		t.window = min(max(ticks(cmp.Or(c.Window, time.Minute)), 2), t.lead)
+		return t, nil
+	}
+	t.lead = max(ticks(cmp.Or(c.Lead, 20*time.Second)), 4)
+	t.margin = min(ticks(cmp.Or(c.Margin, 10*time.Second)), t.lead/2)
+	if c.Margin > 0 {
+		t.margin = ticks(c.Margin)
+	}
+	if t.margin >= t.lead {
+		return terms{}, fmt.Errorf("%w: a margin of %v leaves nothing of a lead of %v (in ticks of %v)", generator.ErrConfig, c.Margin, c.Lead, layout.Tick)
+	}
+	return t, nil
+}
+
+// clock returns the time, which does not go back while the process runs if it can be
+// told: a wall clock that is set back does not touch the monotonic one.
+func (k *Leased) clock() time.Time {
+	now := k.config.Now()
+	if steady := k.base.Add(now.Sub(k.base)); steady.After(now) {
+		return steady
+	}
+	return now
+}
+
+// tick returns the present as the protocol sees it: below an operator's floor there
+// is nothing.
+func (k *Leased) tick(t terms) int64 {
+	return max(k.layout.TickAt(k.clock()), t.floor+1-t.margin)
+}
+
+func (k *Leased) current() terms {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.terms
+}
+
+// Assign returns one lease for each of tables, in their order, in a number of
+// statements that does not depend on how many they are (up to 1,000). A table may
+// be given twice; then it gets two worker ids. [Leased.Keep] names the generator
+// of each, to be told when the lease is renewed.
+//
+// ctx should not be the one of a single request: when it ends in the middle, worker
+// ids are lost for a while, though never used twice.
+func (k *Leased) Assign(ctx context.Context, tables ...string) ([]generator.Lease, error) {
+	if len(tables) == 0 {
+		return nil, nil
+	}
+	return k.assign(ctx, tables)
+}
+
+// Start takes the spare worker ids, if there are to be any.
+func (k *Leased) Start(ctx context.Context) error {
+	if k.config.Spares == 0 {
+		return nil
+	}
+	_, err := k.assign(ctx, nil)
+	return err
+}
+
+func (k *Leased) assign(ctx context.Context, tables []string) ([]generator.Lease, error) {
+	if err := checkTables(tables); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	wanted := slices.Clone(tables)
+	for range k.config.Spares - len(k.spares) {
+		wanted = append(wanted, "")
+	}
+	k.mu.Unlock()
+	seats, err := k.claim(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		go k.drop(seats)
+		return nil, generator.ErrClosed
+	}
+	leases := make([]generator.Lease, len(tables))
+	for i, table := range tables {
+		leases[i] = leaseOf(seats[i : i+1])[0]
+		k.holds = append(k.holds, &hold{key: seats[i].worker, table: table, lanes: seats[i : i+1 : i+1], used: k.clock(), published: leases[i : i+1 : i+1]})
+	}
+	k.spares = append(k.spares, seats[len(tables):]...)
+	if k.done == nil {
+		k.done = make(chan struct{})
+		go k.run()
+	}
+	return leases, nil
+}
+
+// Keep names the generator of a lease that Assign or Spare has returned: it is told
+// when the lease was renewed, and gets more worker ids when it needs them.
+func (k *Leased) Keep(lease generator.Lease, g generator.Renewable) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.hold(lease); h != nil {
+		h.generator = g
+		k.publish(h)
+		if k.stats.LastError != nil {
+			g.Suspend(k.stats.LastError)
+		}
+	}
+}
+
+// hold returns what began with a lease; nil if there is none. The caller holds k.mu.
+func (k *Leased) hold(lease generator.Lease) *hold {
+	for _, h := range k.holds {
+		if h.key == lease.WorkerID {
+			return h
+		}
+	}
+	return nil
+}
+
+// Leases returns what has become of a lease that Assign or Spare has returned: what
+// its generator may stamp now.
+func (k *Leased) Leases(lease generator.Lease) []generator.Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.hold(lease); h != nil {
+		return slices.Clone(h.published)
+	}
+	return []generator.Lease{lease}
+}
+
+// Drop gives a lease back that Assign has returned and that was not used.
+func (k *Leased) Drop(lease generator.Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.hold(lease); h != nil {
+		k.holds = slices.DeleteFunc(k.holds, func(other *hold) bool { return other == h })
+		k.dropped = append(k.dropped, workersOf(h.lanes)...)
+		k.Need()
+	}
+}
+
+// TableOf returns the table of a worker id of this process; empty if it has none, or
+// is not this process's.
+func (k *Leased) TableOf(worker int64) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.holds {
+		for _, s := range h.lanes {
+			if s.worker == worker {
+				return h.table
+			}
+		}
+	}
+	return ""
+}
+
+// Spare binds one of the worker ids in reserve to a table, at once: no statement is
+// sent. The keeper writes the table into its row as soon as it can. It reports false
+// if there is none. It is for the first create of a table inside a transaction,
+// which may have the only connection.
+func (k *Leased) Spare(table string) (generator.Lease, bool) {
+	if checkTables([]string{table}) != nil {
+		return generator.Lease{}, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, s := range k.spares {
+		if k.closed || s.lost || s.until < s.from {
+			continue
+		}
+		k.spares = slices.Delete(k.spares, i, i+1)
+		s.table = table
+		h := &hold{key: s.worker, table: table, lanes: []*seat{s}, used: k.clock(), unwritten: true}
+		h.published = leaseOf(h.lanes)
+		k.holds = append(k.holds, h)
+		k.Need()
+		return h.published[0], true
+	}
+	return generator.Lease{}, false
+}
+
+// Need makes the keeper look at once who is in need of what. It never waits, and
+// may be called by anybody: it is what generators call when they run low.
+func (k *Leased) Need() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns what happened so far.
+func (k *Leased) Stats() LeaseStats {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.stats
+	s.Spares = len(k.spares)
+	for _, h := range k.holds {
+		s.Held += len(h.lanes)
+	}
+	s.Held += s.Spares
+	return s
+}
+
+// Close ends the keeper and gives the worker ids back, so that the next process
+// gets them at once. The generators must have been closed. It waits until ctx ends;
+// rows that were not given back by then are free when their grace is over. It may be
+// called more than once.
+func (k *Leased) Close(ctx context.Context) error {
+	k.mu.Lock()
+	first, done := !k.closed, k.done
+	k.closed = true
+	k.mu.Unlock()
+	if first {
+		close(k.quit)
+	}
+	if done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return fmt.Errorf("workernode: close: %w", ctx.Err())
+		}
+	}
+	if !first {
+		return nil
+	}
+	if err := k.write(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	var workers []int64
+	for _, h := range k.holds {
+		workers = append(workers, workersOf(h.lanes)...)
+	}
+	workers = append(append(workers, workersOf(k.spares)...), k.dropped...)
+	k.mu.Unlock()
+	return k.giveBack(ctx, workers)
+}
+
+// claim returns a seat for each of tables, in their order.
+func (k *Leased) claim(ctx context.Context, tables []string) ([]*seat, error) {
+	seats := make([]*seat, len(tables))
+	var atLeast int64
+	for try := 0; ; try++ {
+		err := k.claimOnce(ctx, tables, seats, atLeast)
+		if err == nil {
+			return seats, nil
+		}
+		switch {
+		case try >= maxTries:
+		case errors.Is(err, errTaken):
+			// UidGenerator inserts into the same table. Its ids come from
+			// AUTO_INCREMENT, so go where that is.
+			largest, e := k.db.largest(ctx, k.layout)
+			if e == nil && largest+int64(len(tables)) <= k.layout.MaxWorkerID() {
+				atLeast = largest + 1
+			}
+			if e == nil {
+				continue
+			}
+			err = e
+		case errors.Is(err, errSlow):
+			continue
+		case passing(err):
+			if err = pause(ctx, try); err == nil {
+				continue
+			}
+		}
+		k.drop(seats)
+		return nil, err
+	}
+}
+
+// errSlow reports rows that were inserted too late to be used.
+var errSlow = errors.New("workernode: inserting worker ids took too long")
+
+// drop gives back what a failed claim has got, in vain if the database is away.
+func (k *Leased) drop(seats []*seat) {
+	var workers []int64
+	for _, s := range seats {
+		if s != nil {
+			workers = append(workers, s.worker)
+		}
+	}
+	if len(workers) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = k.giveBack(ctx, workers)
+	}
+}
+
+// claimOnce fills those of seats that are nil: with rows that are free, and with
+// new ones for the rest.
+func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, atLeast int64) error {
+	t := k.current()
+	if err := k.layout.ValidAt(k.clock()); err != nil {
+		return err
+	}
+	if err := k.checkClock(ctx); err != nil {
+		return err
+	}
+	if err := k.takeOver(ctx, t, tables, seats); err != nil {
+		return err
+	}
+	var missing []int
+	for i, s := range seats {
+		if s == nil {
+			missing = append(missing, i)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	first, floor, err := k.db.reserve(ctx, k.layout, int64(len(missing)), atLeast)
+	if errors.Is(err, ErrExhausted) {
+		t.grace = 0 // rather than none
+		if e := k.takeOver(ctx, t, tables, seats); e != nil || slices.Contains(seats, nil) {
+			return errors.Join(err, e)
+		}
+		return nil
+	} else if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.terms.floor = max(k.terms.floor, floor)
+	t = k.terms
+	k.mu.Unlock()
+
+	before := k.tick(t)
+	start, fence := t.begin(before), t.target(before, before)
+	if fence <= start {
+		return fmt.Errorf("%w: the last tick of the layout is %d, now is %d", generator.ErrTimeExhausted, t.last, before)
+	}
+	nodes := make([]newNode, len(missing))
+	for i, at := range missing {
+		nodes[i] = newNode{worker: first + int64(i), table: tables[at], reusable: true, start: start, fence: fence}
+	}
+	if err := k.insert(ctx, nodes); err != nil {
+		return err
+	}
+	after := k.tick(t)
+	for i, at := range missing {
+		s, usable := t.inserted(nodes[i].worker, tables[at], start, fence, before, after)
+		if !usable {
+			return errSlow
+		}
+		seats[at] = &s
+	}
+	k.count(func(s *LeaseStats) { s.Fresh += int64(len(missing)) })
+	return nil
+}
+
+// takeOver fills those of seats that are nil with rows that are free, as far as
+// there are any.
+func (k *Leased) takeOver(ctx context.Context, t terms, tables []string, seats []*seat) error {
+	wanted := map[string][]int{}
+	var names []string
+	n := 0
+	for i, s := range seats {
+		if s == nil {
+			if wanted[tables[i]] == nil {
+				names = append(names, tables[i])
+			}
+			wanted[tables[i]] = append(wanted[tables[i]], i)
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	now := k.tick(t)
+	free, err := k.candidates(ctx, t, now, max(64, 4*min(n, chunk)), names...)
+	if err != nil {
+		return err
+	}
+	// Processes that start together shall not all want the same.
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	var rows []row
+	place := map[int64]int{} // in seats, of a worker id
+	for _, r := range free {
+		if at := wanted[r.table]; len(at) > 0 {
+			rows, place[r.worker] = append(rows, r), at[0]
+			wanted[r.table] = at[1:]
+		}
+	}
+	for _, part := range byFence(rows) {
+		taken, err := k.takeRows(ctx, t, part)
+		if err != nil {
+			return err
+		}
+		for _, s := range taken {
+			seats[place[s.worker]] = s
+		}
+	}
+	return nil
+}
+
+// takeRows takes rows over and returns the seats of those that nobody else was
+// faster to get.
+func (k *Leased) takeRows(ctx context.Context, t terms, rows []row) (taken []*seat, err error) {
+	now := k.tick(t)
+	fence := t.target(now, now)
+	if len(rows) > 1 {
+		fence-- // leaves room for another statement if some are refused
+	}
+	for _, r := range rows {
+		if fence <= r.fence {
+			return nil, nil // the clock is at the end of the layout
+		}
+	}
+	changed, err := k.take(ctx, now+max(t.margin, 1)-1, fence, rows)
+	after := k.tick(t)
+	if err == nil && changed == int64(len(rows)) {
+		for _, r := range rows {
+			s := t.taken(r, fence, after)
+			taken = append(taken, &s)
+		}
+		k.count(func(s *LeaseStats) { s.Taken += changed })
+		return taken, nil
+	}
+	if err != nil || changed == 0 {
+		return nil, err
+	}
+	// Which are ours? What the statement has granted is not known of any of them, so
+	// those that are get another.
+	workers := make([]int64, len(rows))
+	for i, r := range rows {
+		workers[i] = r.worker
+	}
+	there, err := k.read(ctx, workers)
+	if err != nil {
+		return nil, err
+	}
+	var ours []*seat
+	for _, r := range rows {
+		if now := there[r.worker]; now.holder == k.holder {
+			ours = append(ours, &seat{worker: r.worker, table: r.table, compare: now.fence, from: now.fence + 1, until: now.fence})
+		}
+	}
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	if refused, err := k.extendSeats(ctx, t, ours, 0); err != nil || refused {
+		return nil, err // these rows are free again when their grace is over
+	}
+	taken = slices.DeleteFunc(ours, func(s *seat) bool { return s.left(0) == 0 })
+	k.count(func(s *LeaseStats) { s.Taken += int64(len(taken)) })
+	return taken, nil
+}
+
+// extendSeats moves the fences of those seats, which compare with the same value,
+// that are not where they should be yet; next is the tick that is to be stamped
+// next. It reports whether the database has refused: fewer rows were changed.
+func (k *Leased) extendSeats(ctx context.Context, t terms, seats []*seat, next int64) (refused bool, err error) {
+	fence := t.target(k.tick(t), next)
+	k.mu.Lock()
+	seats = slices.DeleteFunc(slices.Clone(seats), func(s *seat) bool { return !s.extendable(fence) })
+	k.mu.Unlock()
+	if len(seats) == 0 {
+		return false, nil
+	}
+	n, err := k.extend(ctx, seats[0].compare, fence, workersOf(seats))
+	after := k.tick(t)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	refused = err == nil && n != int64(len(seats))
+	for _, s := range seats {
+		if err != nil || refused {
+			s.doubt()
+		} else {
+			t.granted(s, fence, after)
+		}
+	}
+	if err == nil && !refused {
+		k.stats.Renewed += n
+	}
+	return refused, err
+}
+
+func (k *Leased) count(f func(*LeaseStats)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f(&k.stats)
+}
+
+func workersOf(seats []*seat) []int64 {
+	workers := make([]int64, len(seats))
+	for i, s := range seats {
+		workers[i] = s.worker
+	}
+	return workers
+}
+
+// leaseOf returns what a generator may stamp with all lanes: the ticks that they
+// have in common; nil if there are none.
+func leaseOf(lanes []*seat) []generator.Lease {
+	from, until := lanes[0].from, lanes[0].until
+	for _, s := range lanes {
+		from, until = max(from, s.from), min(until, s.until)
+	}
+	if from > until {
+		return nil
+	}
+	leases := make([]generator.Lease, len(lanes))
+	for i, s := range lanes {
+		leases[i] = generator.Lease{WorkerID: s.worker, From: from, Until: until}
+	}
+	return leases
+}
