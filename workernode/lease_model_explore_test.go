@@ -54,6 +54,10 @@ func exploreModel[S comparable, E fmt.Stringer](m modelOf[S, E], happens func(E)
 	return seen.len(), depth, "", nil
 }
 
+// lostThread ends a story that cannot be retold: a state and its canonical one do
+// not behave the same.
+const lostThread = "and so on: mend canonical, what it changes is of consequence"
+
 // retell goes once more to the state numbered last, and on to what is broken next,
 // without any exchange of names on the way.
 func retell[S comparable, E fmt.Stringer](m modelOf[S, E], seen *seenStates[S], last int) (story []string) {
@@ -74,7 +78,7 @@ func retell[S comparable, E fmt.Stringer](m modelOf[S, E], seen *seenStates[S], 
 			}
 		})
 		if next == nil {
-			return append(story, "(and then what depends on names or on what is said to be of no consequence: mend the model)")
+			return append(story, lostThread)
 		}
 		s = *next
 	}

@@ -1,12 +1,8 @@
 package workernode
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "math/bits"
 
-// What processes do, in the world of lease_model_world_test.go. All that lease.go
-// decides is asked there.
+// What processes do. Whatever lease.go decides it is asked.
 
 // clock returns the least and the most that a clock may show.
 func (w *world) clock(s *worldState) (least, most int64) {
@@ -93,18 +89,19 @@ func (w *world) act(s worldState, p int, visit func(worldEvent, worldState)) {
 	case x.mode == procSeated:
 		w.keep(s, p, visit)
 	}
-	for table := uint8(1); x.mode == procSeated && x.table == tableSpare && x.remain() > 0 && int(table) <= w.tables; table++ {
+	if x.mode != procSeated {
+		return
+	}
+	for table := uint8(1); x.table == tableSpare && x.remain() > 0 && int(table) <= w.tables; table++ {
 		n = s
 		n.procs[p].table, n.procs[p].unwritten = table, true
 		for w.eager && w.stamp(&n, p) {
 		}
 		visit(worldEvent{what: evBind, p: p, q: worldStatement{worker: x.worker, table: table}}, n)
 	}
-	if !w.eager && x.mode == procSeated {
-		n = s
-		if w.stamp(&n, p) {
-			visit(worldEvent{what: evStamp, p: p, q: worldStatement{worker: x.worker}, a: x.first()}, n)
-		}
+	n = s
+	if !w.eager && w.stamp(&n, p) {
+		visit(worldEvent{what: evStamp, p: p, q: worldStatement{worker: x.worker}, a: x.first()}, n)
 	}
 }
 
@@ -128,12 +125,7 @@ func (w *world) wait(s worldState, p int, visit func(worldEvent, worldState)) {
 		}
 		visit(worldEvent{what: evArrive, p: p, q: x.sent, yes: n.procs[p].answer == answerDone}, n)
 	}
-	if x.sent.kind == stmtBind && x.answer != answerWaiting {
-		n := s
-		y := &n.procs[p]
-		y.sent, y.answer, y.unwritten = worldStatement{}, answerNone, false
-		visit(worldEvent{what: evLearn, p: p, q: x.sent, yes: true}, n)
-	} else if x.answer == answerDone {
+	if x.answer == answerDone || x.answer == answerRefused && x.sent.kind == stmtBind { // nobody looks whether it has
 		w.acknowledged(s, p, visit)
 	}
 	if x.sent.kind == stmtClaim && x.answer != answerWaiting && s.down == 0 {
@@ -147,14 +139,14 @@ func (w *world) wait(s worldState, p int, visit func(worldEvent, worldState)) {
 	}
 }
 
-// giveUp is what a process does whose statement was refused, or has no answer.
+// giveUp is what a process does whose statement was refused, or is not answered.
 func (x *worldProcess) giveUp() {
 	kind := x.sent.kind
 	x.sent, x.answer, x.clock = worldStatement{}, answerNone, 0
 	switch {
 	case x.mode != procSeated:
 		x.mode = procIdle
-	case kind != stmtBind: // which is sent again
+	case kind != stmtBind: // which is merely sent again
 		s := x.seat()
 		s.doubt()
 		x.sit(s)
@@ -166,8 +158,13 @@ func (w *world) acknowledged(s worldState, p int, visit func(worldEvent, worldSt
 	q, sent, t := s.procs[p].sent, int64(s.procs[p].clock), w.at(&s)
 	x := &s.procs[p]
 	x.sent, x.answer, x.clock = worldStatement{}, answerNone, 0
-	if q.kind == stmtReserve {
+	switch q.kind {
+	case stmtReserve:
 		x.mode, x.worker = procReserved, q.old
+		visit(worldEvent{what: evLearn, p: p, q: q}, s)
+		return
+	case stmtBind:
+		x.unwritten = false
 		visit(worldEvent{what: evLearn, p: p, q: q}, s)
 		return
 	}
@@ -211,13 +208,14 @@ func (w *world) readTaken(s worldState, p int, visit func(worldEvent, worldState
 		return
 	}
 	fence := int64(r.fence)
-	x.mode, x.table, x.next = procSeated, x.sent.table, 0
+	x.mode, x.table, x.next = procSeated, x.sent.table, r.fence+1
 	x.sit(seat{worker: int64(x.sent.worker), compare: fence, from: fence + 1, until: fence})
 	x.sent, x.answer, x.clock = worldStatement{}, answerNone, 0
 	visit(worldEvent{what: evReadTaken, p: p, q: worldStatement{worker: x.worker}, a: r.fence}, s)
 }
 
-// look is what a process without a row does: it claims one, or begins one.
+// look is what a process without a row does: it takes one over, or reserves a worker
+// id of its own.
 func (w *world) look(s worldState, p int, visit func(worldEvent, worldState)) {
 	x, t := s.procs[p], w.at(&s)
 	least, most := w.clock(&s)
@@ -237,7 +235,7 @@ func (w *world) look(s worldState, p int, visit func(worldEvent, worldState)) {
 			for now := least; now <= most; now++ {
 				takeable = takeable || w.rules.takeable(t, was, now)
 			}
-			for now := least; now <= most && takeable; now++ { // the clock is read again
+			for now := least; now <= most && takeable; now++ { // it is read again
 				if to := t.target(now, now); to > was.fence || w.flaws.lowersTaking {
 					w.send(s, p, worldStatement{stmtClaim, uint8(i), r.table, x.holder, fence, uint8(to)}, now, visit)
 				}
@@ -257,7 +255,7 @@ func (w *world) insert(s worldState, p int, visit func(worldEvent, worldState)) 
 }
 
 // keep is what a process with a seat does: it extends it, reads the row if it is
-// not sure, or closes.
+// not sure, writes a table into it, or gives it back.
 func (w *world) keep(s worldState, p int, visit func(worldEvent, worldState)) {
 	x, t := s.procs[p], w.at(&s)
 	seat := x.seat()
@@ -397,123 +395,4 @@ func (x *worldProcess) seat() seat {
 func (x *worldProcess) sit(s seat) {
 	x.worker, x.compare, x.from, x.until = uint8(s.worker), uint8(s.compare), uint8(s.from), uint8(s.until)
 	x.unsure, x.lost = s.unsure, s.lost
-}
-
-// A worldEvent is what happens from one state to the next.
-type worldEvent struct {
-	what           eventKind
-	p              int
-	q              worldStatement
-	a, from, until uint8
-	yes            bool
-}
-
-type eventKind uint8
-
-const (
-	evTick eventKind = iota
-	evLate
-	evCopy
-	evLoss
-	evRestore
-	evStart
-	evClone
-	evCrash
-	evCrashLeaving
-	evSend
-	evArrive
-	evLearn
-	evGiveUp
-	evGiveUpLeaving
-	evRead
-	evReadTaken
-	evStamp
-	evBind
-	evRelease
-	evReleaseLater
-)
-
-func (e worldEvent) String() string {
-	p, q := fmt.Sprintf("p%d", e.p+1), e.q
-	switch e.what {
-	case evTick:
-		return fmt.Sprintf("it is %d o'clock", e.a)
-	case evLate:
-		return fmt.Sprintf("a statement that was left behind is carried out: %v", q)
-	case evCopy:
-		return "the replica, or the backup, is brought up to date"
-	case evLoss:
-		return "COMMITS ARE LOST: the replica takes over"
-	case evRestore:
-		return fmt.Sprintf("THE BACKUP IS RESTORED, and FLOOR_SECOND set to %d", e.a)
-	case evStart:
-		return fmt.Sprintf("%s starts, for table %q", p, worldTables[q.table])
-	case evClone:
-		return fmt.Sprintf("%s is a copy of p%d", p, e.a+1)
-	case evCrash:
-		return p + " crashes"
-	case evCrashLeaving:
-		return fmt.Sprintf("%s crashes, and leaves behind: %v", p, q)
-	case evSend:
-		return fmt.Sprintf("%s, whose clock shows %d, sends: %v", p, e.a, q)
-	case evArrive:
-		if !e.yes {
-			return fmt.Sprintf("the statement of %s changes nothing: %v", p, q)
-		}
-		return fmt.Sprintf("the statement of %s is carried out: %v", p, q)
-	case evLearn:
-		switch q.kind {
-		case stmtReserve:
-			return fmt.Sprintf("%s has a worker id: row %d", p, q.old+1)
-		case stmtBind:
-			return fmt.Sprintf("%s believes that its row says table %s now", p, worldTables[q.table])
-		}
-		if !e.yes {
-			return fmt.Sprintf("%s, whose clock shows %d, forgets row %d", p, e.a, q.worker+1)
-		}
-		return fmt.Sprintf("%s, whose clock shows %d, counts as granted: %v, and may stamp %d to %d of row %d", p, e.a, q, e.from, e.until, q.worker+1)
-	case evGiveUp:
-		if e.yes {
-			return p + " learns that its statement changed nothing"
-		}
-		return p + " gives up waiting"
-	case evGiveUpLeaving:
-		return fmt.Sprintf("%s gives up waiting, and leaves behind: %v", p, q)
-	case evRead:
-		if !e.yes {
-			return fmt.Sprintf("%s reads that row %d is not its own", p, q.worker+1)
-		}
-		return fmt.Sprintf("%s reads that row %d is its own, with FENCE %d", p, q.worker+1, e.a)
-	case evReadTaken:
-		return fmt.Sprintf("%s, which did not get all rows that it wanted, reads that it has row %d, with FENCE %d", p, q.worker+1, e.a)
-	case evStamp:
-		return fmt.Sprintf("%s STAMPS %d of row %d", p, e.a, q.worker+1)
-	case evBind:
-		return fmt.Sprintf("%s uses its spare row %d for table %s", p, q.worker+1, worldTables[q.table])
-	case evRelease:
-		return fmt.Sprintf("%s gives its row back: %v", p, q)
-	case evReleaseLater:
-		return fmt.Sprintf("%s gives its row back, and leaves behind: %v", p, q)
-	}
-	return "?"
-}
-
-func (q worldStatement) String() string {
-	switch q.kind {
-	case stmtReserve:
-		return fmt.Sprintf("NEXT_ID %d -> %d", q.old+1, q.to+1)
-	case stmtInsert:
-		return fmt.Sprintf("insert row %d for table %q, START_SECOND %d, FENCE %d", q.worker+1, worldTables[q.table], q.old, q.to)
-	case stmtClaim:
-		return fmt.Sprintf("claim row %d, FENCE %d -> %d", q.worker+1, q.old, q.to)
-	case stmtExtend:
-		return fmt.Sprintf("extend row %d, FENCE %d -> %d", q.worker+1, q.old, q.to)
-	}
-	if q.kind == stmtBind {
-		return fmt.Sprintf("set the table of row %d to %s", q.worker+1, worldTables[q.table])
-	}
-	if q.old != q.to {
-		return fmt.Sprintf("release row %d, FENCE %d -> %d", q.worker+1, q.old, q.to)
-	}
-	return fmt.Sprintf("release row %d", q.worker+1)
 }

@@ -9,17 +9,20 @@ import "math/bits"
 // that know of each other only what they read there. A process has one statement on
 // its way at most; it arrives at any time or never, is carried out when it arrives,
 // and its answer arrives at any time or never. A process that gives up waiting,
-// crashes or closes may leave its statement behind, to be carried out at any time
-// later; there is one such statement at a time. Whatever can happen next does, in a
-// state of its own. So a pause needs no step: it is what others do meanwhile.
+// crashes or gives its row back may leave its statement behind, to be carried out at
+// any time later; there is one such statement at a time. Whatever can happen next
+// does, in a state of its own. So a pause needs no step: it is what others do
+// meanwhile.
 //
 // Ticks are small numbers, and one stamp stands for all ids of a tick. A process
 // stamps the ticks of its seat in ascending order, at any time, also after it has
-// lost the row. It may take another row only after it has stamped all that was left
-// of the old one: to leave some out would only be less.
+// lost the row. It looks for another row only when all that was left of the old one
+// is stamped: if it left some out, less could go wrong.
 //
-// Left out: statements about several rows, which are one of its own to each; rows
-// that are never given again, which nothing touches; what is above lease.go.
+// Left out is that one statement can be about several rows (to each it is like one
+// of its own, but for readTaken), that a process can have several rows at a time
+// (they know nothing of each other), rows that are never given again (nobody touches
+// them), and everything above lease.go.
 
 const (
 	worldProcs = 3 // at most
@@ -128,8 +131,8 @@ type world struct {
 	eager bool
 	// stale: reads return the row, or one with a lower FENCE and any HOLDER.
 	stale bool
-	// hasty: rows are taken over even if takeable says no. What happens then
-	// includes what happens else.
+	// hasty: rows are taken over even if takeable says no, which is more than can
+	// happen.
 	hasty    bool
 	late     bool // statements may be left behind
 	releases bool
@@ -191,9 +194,9 @@ func (r leaseRules) orReal() leaseRules {
 
 // worldFlaws are what mutants do wrong around lease.go.
 type worldFlaws struct {
-	noFence       bool // the database does not compare FENCE
-	extendNoFence bool // not when a row is extended
-	noHolder      bool // the database does not compare HOLDER
+	noFence       bool // claim and extend do not compare FENCE
+	extendNoFence bool // extend does not
+	noHolder      bool // extend does not compare HOLDER
 	onSend        bool // ticks are used when the statement that shall grant them is sent
 	clockAtSend   bool // margins are counted from the clock at which a statement was sent
 	adopts        bool // ticks up to a FENCE that was read are used

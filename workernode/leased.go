@@ -571,12 +571,14 @@ func (k *Leased) takeRows(ctx context.Context, t terms, rows []row) (taken []*se
 	if len(rows) > 1 {
 		fence-- // leaves room for another statement if some are refused
 	}
+	held := now + t.margin - 1 // nothing up to it will be stamped, or somebody else has
 	for _, r := range rows {
 		if fence <= r.fence {
 			return nil, nil // the clock is at the end of the layout
 		}
+		held = max(held, r.fence)
 	}
-	changed, err := k.take(ctx, now+max(t.margin, 1)-1, fence, rows)
+	changed, err := k.take(ctx, held, fence, rows)
 	after := k.tick(t)
 	if err == nil && changed == int64(len(rows)) {
 		for _, r := range rows {

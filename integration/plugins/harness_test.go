@@ -134,7 +134,7 @@ var quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
 
 // plugin returns a new plugin, which is closed when the test ends.
 func plugin(t *testing.T, options ...uidplugin.Option) *uidplugin.Plugin {
-	p := uidplugin.New(append([]uidplugin.Option{quiet}, options...)...)
+	p := uidplugin.New(append([]uidplugin.Option{quiet, uidplugin.WithSpares(0)}, options...)...)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
 }
