@@ -9,7 +9,8 @@ import (
 )
 
 // DefaultMaxBorrow is how far a [Cached] generator runs ahead of the clock at
-// most, unless told otherwise: 29.5 million ids at once in the default layout.
+// most, unless told otherwise: 29.5 million ids at once in the default layout and
+// one lane.
 const DefaultMaxBorrow = time.Hour
 
 // maxSleep bounds how long a waiting caller goes without looking up.
@@ -30,16 +31,16 @@ type CachedConfig struct {
 	// [ErrBorrowLimit] at once, when its lease is used up, [ErrLeaseExpired].
 	NoWait bool
 
-	// Low is called when the lease should be renewed: when less ids are left in it
+	// Low is called when the lease should be renewed: when fewer ids are left in it
 	// than half of those between the present, or its beginning if that is later, and
 	// its end; when its end has passed; and when a caller wants more ids than are
 	// left. nil means that the lease is never renewed: callers get [ErrLeaseExpired]
 	// when it is used up. Otherwise they wait, unless the generator is suspended.
 	//
-	// It is called from any goroutine, and over and over as long as that is so, but
-	// not for a lease up to the last tick of the layout. Callers wait while it runs,
-	// so it must not block, nor call anything of this package but Renew, Suspend and
-	// Usage.
+	// It is called from any goroutine, several at once, and over and over as long as
+	// that is so and the generator is in use; never for a lease up to the last tick
+	// of the layout. Callers wait while it runs, so it must not block, nor call
+	// anything of this package but Renew, Suspend and Usage.
 	Low func()
 
 	// Clock is what the generators of a process share; nil means one of its own.
@@ -71,13 +72,13 @@ type Cached struct {
 	// window is the ring that callers take from, and never nil. Under the
 	// semaphore it is replaced by one that begins at next or above, after the old
 	// one was closed and next moved above all that it had given out. So a position
-	// is given out once, and positions ascend. A window with another scale begins
-	// with a tick of which no id was given out, so ids ascend as well.
+	// is given out once, and positions ascend. One with other worker ids begins with
+	// a tick that has none of the ids before, so ids ascend as well.
 	window atomic.Pointer[window]
 
-	// grant is the latest lease that was handed over by Renew and is not in use yet,
-	// or nil. Whoever holds the semaphore takes it out; whoever releases the
-	// semaphore looks whether there is another.
+	// grant is what was handed over by Renew and not yet accepted, or nil. Only who
+	// holds the semaphore takes it out, and who has released the semaphore looks
+	// whether there is one, so none stays while the semaphore is free.
 	grant atomic.Pointer[grant]
 
 	// wake is the channel of the caller who holds the semaphore and waits, or nil. It
@@ -177,8 +178,8 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 	return w.id(position), nil
 }
 
-// Fill implements [Generator]. It does not allocate. At the borrowing limit a
-// generator that does not wait refuses a Fill as a whole.
+// Fill implements [Generator]. It does not allocate. At the borrowing limit and at
+// the end of the lease a generator that does not wait refuses a Fill as a whole.
 func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 	for len(ids) > 0 {
 		want := uint64(len(ids))
@@ -245,8 +246,8 @@ func (g *Cached) release() {
 	g.settle()
 }
 
-// settle takes over what was granted, unless somebody has the semaphore, who then
-// does so when he releases it.
+// settle accepts what was granted, unless somebody has the semaphore, who then does
+// so at the latest when he has released it.
 func (g *Cached) settle() {
 	for g.grant.Load() != nil && g.try() {
 		g.accept()

@@ -32,8 +32,8 @@ type Clock struct {
 	latest  *settings
 }
 
-// settings are what generators have in common that are configured alike. They
-// never change, and such generators share one copy of them.
+// settings are what generators that are configured alike have in common. They never
+// change, and such generators share one copy of them.
 type settings struct {
 	layout Layout
 	borrow time.Duration // MaxBorrow
@@ -50,13 +50,14 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now, base: now()}
 }
 
-// share returns the settings s, as a copy that is shared with the latest generator
-// of the clock if it has the same.
+// share returns the settings s, in the copy of the generator before if it has the
+// same.
 func (c *Clock) share(s settings) *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.latest == nil || *c.latest != s {
-		c.latest = &s
+		latest := s
+		c.latest = &latest
 	}
 	return c.latest
 }

@@ -25,14 +25,14 @@ type DefaultConfig struct {
 	// the ids of a tick, and may not exceed the ids of a tick.
 	RandomStart int64
 
-	// Low is called when the lease should be renewed: when less ids are left in it
+	// Low is called when the lease should be renewed: when fewer ids are left in it
 	// than half of those between the present, or its beginning if that is later, and
 	// its end; when its end has passed; and when it is used up. nil means that the
 	// lease is never renewed: callers get [ErrLeaseExpired] when it is used up or its
 	// end has passed. Otherwise they wait, unless the generator is suspended.
 	//
-	// It is called by callers, and over and over as long as that is so, but not for a
-	// lease up to the last tick of the layout. It must not block.
+	// It is called by callers, several at once, and over and over as long as that is
+	// so; never for a lease up to the last tick of the layout. It must not block.
 	Low func()
 
 	// Now reads the clock; nil means [time.Now]. Anything else is for tests.

@@ -9,7 +9,9 @@
 // A generator may stamp only what its [Lease] allows: one worker id, and a span
 // of ticks. Ids are unique as long as no two generators ever hold the same
 // worker id for the same tick; who hands out leases (package workernode, for
-// one) sees to that.
+// one) sees to that. Both generators are [Renewable]: they can be given other
+// leases as they go, and [Cached] several at once, lanes, each of which adds the
+// ids of a worker id to every tick.
 //
 // The package knows nothing of databases and needs only the standard library.
 package generator

@@ -37,34 +37,34 @@ type Lease struct {
 }
 
 // A Renewable generator can be given other leases while it makes ids. [Cached] and
-// [Default] are.
-//
-// Whoever renews leases gives such a generator a function to call when a lease
-// runs low, and answers by Renew, or by Suspend if there is none to be had.
+// [Default] can. When its lease runs low it calls the Low of its configuration;
+// the answer is Renew, or Suspend if there is no lease to be had.
 type Renewable interface {
 	Generator
 
-	// Renew replaces what the generator may stamp: from now on the leases, one for
-	// each lane. Their number is a power of two, up to [MaxLanes] and the worker ids
-	// of the layout; a [Default] has one lane. Their worker ids differ, their From
-	// and Until are the same for all. The order of the leases does not matter: within
-	// a tick the lanes are used up in the order of their worker ids, before the next
+	// Renew replaces what the generator may stamp by leases, each of which makes a
+	// lane. Their number is a power of two, at most [MaxLanes] and the worker ids of
+	// the layout; a [Default] has one lane. Their worker ids differ, From and Until
+	// are the same for all. Within a tick the lanes are used up one after the other,
+	// in the order of their worker ids, whatever that of the leases is; then the next
 	// tick begins.
 	//
-	// An id bears a tick from From to Until, and is larger than every id that the
-	// generator has made before:
+	// From now on an id bears a tick from From to Until, and is larger than every id
+	// that the generator has made before:
 	//
-	//   - With the worker ids that the generator has, From and Until only grow: an end
-	//     below the present one changes nothing, so that a call may come late. The
-	//     next id begins at From if it would lie before.
-	//   - With others, or with more or fewer, the next id begins at the first tick from
-	//     From on of which nobody has been given an id. Such calls must come in their
-	//     order.
+	//   - With the worker ids that it has, a generator goes on from where it is, or at
+	//     From if that is later. Neither From nor Until goes down: a call with an
+	//     earlier one, which others may have overtaken, leaves the later one as it is.
+	//   - With other worker ids, or more or fewer of them, the next id begins a tick:
+	//     the first one from From on that the generator has not begun. Until may be
+	//     earlier than before. Calls that change worker ids must come in their order.
 	//
-	// Until the leases are used, the latest of several calls counts. Renew lifts a
-	// suspension. It never waits for callers. It returns [ErrClosed] after Close, else
-	// the error wraps [ErrConfig], or [ErrLayout] for a lease that does not fit the
-	// layout, and nothing changes.
+	// A lease that begins ahead of the clock is usable from its beginning on, at once.
+	//
+	// Renew lifts a suspension. It never waits for a caller: one who waits is woken
+	// and takes the leases over, of several calls those of the latest. After Close it
+	// returns [ErrClosed]. Any other error wraps [ErrConfig], or [ErrLayout] for a
+	// lease that does not fit the layout, and changes nothing.
 	Renew(leases ...Lease) error
 
 	// Suspend makes callers who find the lease used up fail at once, rather than wait
@@ -80,9 +80,9 @@ type Renewable interface {
 // Usage is the state of a generator at one moment. If a caller takes ids, or a
 // lease is being replaced, at that very moment, it may tell what was before.
 type Usage struct {
-	// Tick is that of the next id, to some milliseconds: the present one, or a later
-	// one if ids are ahead of the clock. It is an earlier one, with ids left, when the clock is beyond the
-	// lease, and the tick after the lease when it is used up.
+	// Tick is that of the next id: the present one, or a later one if ids are ahead
+	// of the clock. It is an earlier one, with ids left, when the clock is beyond the
+	// lease, and the tick after the lease when that is used up.
 	Tick int64
 
 	// Left is the number of ids left in the lease, 0 when it is used up.
@@ -92,7 +92,7 @@ type Usage struct {
 	Waiting bool
 
 	// Used says that ids were taken since the previous call of Usage, or ever if it
-	// is the first. An id that was taken during a call counts for that or the next.
+	// is the first. Those taken at about the time of a call count for it or the next.
 	Used bool
 
 	// Lanes is the number of leases, from 1.
@@ -168,8 +168,9 @@ func exhausted(layout *Layout, worker, until int64, cause error) error {
 	return err
 }
 
-// scarce reports whether of the positions of a lease, which are from begin up to
-// end, less are left from next on than half of those from the present on.
+// scarce reports whether a lease, which has the positions from begin up to end,
+// should be renewed: whether fewer are left from next on than half of those from now
+// on, or none are, or now is beyond them.
 func scarce(begin, end, next, now uint64) bool {
 	all := end - min(max(begin, now), end)
 	return end-min(next, end) < all-all/2 || now >= end || next >= end

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,8 +347,8 @@ func TestVisitsSeeTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 16)
 		now := lease(l, 2)
-		asked := 0
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, Low: func() { asked++ }})
+		var asked atomic.Int64
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, Low: func() { asked.Add(1) }})
 		var waited time.Duration
 		for time.Since(l.TimeOf(now.From)) < 2200*time.Millisecond {
 			start := time.Now()
@@ -359,12 +360,32 @@ func TestVisitsSeeTheEnd(t *testing.T) {
 				}
 			}
 			time.Sleep(3*time.Millisecond + 1)
-			if time.Now().Before(l.TimeOf(now.Until)) && asked > 0 {
+			if time.Now().Before(l.TimeOf(now.Until)) && asked.Load() > 0 {
 				t.Fatalf("Low was called %v after the beginning of a lease of 2 s", time.Since(l.TimeOf(now.From)))
 			}
 		}
-		if waited != 100*time.Millisecond || asked < 10 {
-			t.Errorf("callers waited for %v, and Low was called %d times", waited, asked)
+		if waited != 100*time.Millisecond || asked.Load() < 10 {
+			t.Errorf("callers waited for %v, and Low was called %d times", waited, asked.Load())
+		}
+	})
+}
+
+// TestVisitsAsk: callers who never come to the slow path have the lease renewed, too.
+func TestVisitsAsk(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		var asked atomic.Int64
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 10), Low: func() { asked.Add(1) }})
+		next(t, g)
+		fill(t, g, 5*1024-1)
+		time.Sleep(generator.ClockEvery + 1)
+		if asked.Load() != 0 {
+			t.Error("Low was called for a lease of which half is left")
+		}
+		fill(t, g, 20)
+		time.Sleep(generator.ClockEvery + 1)
+		if asked.Load() == 0 {
+			t.Error("Low was not called for a lease of which less than half is left")
 		}
 	})
 }
@@ -422,6 +443,32 @@ func TestUsageCountsWhatVisitsPassOver(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLimitOfTheWidestPositions: what may be borrowed and the time that passes may
+// each be more than the layout holds.
+func TestLimitOfTheWidestPositions(t *testing.T) {
+	t.Parallel()
+
+	l := generator.Layout{TimeBits: 43, WorkerBits: 6, SequenceBits: 14, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
+	start := l.TimeOf(l.MaxTick())
+	var centuries atomic.Int64
+	g := cached(t, generator.CachedConfig{Layout: l, Lease: l.Endless(9, start), MaxBorrow: math.MaxInt64, NoWait: true,
+		Clock: generator.NewClock(func() time.Time { return start.Add(time.Duration(centuries.Load()) * 100 * year) })})
+	renew(t, g, leases(l.MaxTick(), l.MaxTick(), spread(64, 0, 1)...)...)
+	after := int64(-1)
+	for i := range 8 {
+		ids := fill(t, g, 1<<17)
+		if ids[0] <= after || !slices.IsSorted(ids) {
+			t.Fatalf("ids from %d after %d", ids[0], after)
+		}
+		after = ids[len(ids)-1]
+		g.Park()
+		centuries.Store(int64(i%2 + 1)) // the clock is wrong
+	}
+	if got := g.Usage(); got.Left != 0 {
+		t.Errorf("at the end: %+v", got)
+	}
 }
 
 // TestWidestPositions: with 63 bits of them, lanes reach the last id of a layout.

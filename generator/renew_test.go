@@ -291,6 +291,23 @@ func TestWaitForRenew(t *testing.T) {
 	})
 }
 
+// TestWaitingEnds: nobody waits any more when the context of the only one has ended.
+func TestWaitingEnds(t *testing.T) {
+	bubbles(t, func(t *testing.T, e engine) {
+		g, _, _, _ := used(t, e, nobody)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Second, func() {
+			if !g.Usage().Waiting {
+				t.Error("Usage does not say that a caller waits")
+			}
+		})
+		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || g.Usage().Waiting {
+			t.Errorf("got %v, then %+v", err, g.Usage())
+		}
+	})
+}
+
 // TestFillOverRenewals: a Fill that is longer than a lease waits for one after the
 // other, and Low, which may answer at once, is enough to have it served.
 func TestFillOverRenewals(t *testing.T) {
@@ -306,13 +323,47 @@ func TestFillOverRenewals(t *testing.T) {
 				renew(t, g, now)
 			}
 		}, nil)
+		start := time.Now()
 		ids := fill(t, g, 100)
 		ascending(t, l, -1, ids...)
+		if took := time.Since(start); e.name == "Cached" && took != 0 {
+			t.Errorf("renewed at once, a Fill waited for %v", took)
+		}
 		if ids[99]-ids[0] != 6<<(l.WorkerBits+l.SequenceBits)+3 {
 			t.Errorf("100 ids from %v to %v are not gapless", decompose(t, l, ids[0]), decompose(t, l, ids[99]))
 		}
 		if renewals != 3 {
 			t.Errorf("of 16 and then 32 ids each 100 took %d renewals", renewals)
+		}
+	})
+}
+
+// TestLowRenews: Low may renew whenever it is called, and the caller does not wait.
+func TestLowRenews(t *testing.T) {
+	bubbles(t, func(t *testing.T, e engine) {
+		l := ticks(time.Second, 4)
+		for skip := range 4 {
+			now := lease(l, 1)
+			calls, left := 0, skip
+			var g generator.Renewable
+			g = e.renewable(t, l, now, func() {
+				if g.Usage().Left > 0 {
+					return
+				}
+				calls++
+				if left--; left < 0 {
+					now.From += 2
+					now.Until += 2
+					renew(t, g, now)
+				}
+			}, nil)
+			fill(t, g, 16)
+			start := time.Now()
+			next(t, g)
+			if took := time.Since(start); took > time.Duration(max(0, skip-1))*20*time.Millisecond {
+				t.Errorf("with a Low that renews in its call %d an id took %v", calls, took)
+			}
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 		}
 	})
 }
@@ -367,7 +418,7 @@ func TestSuspend(t *testing.T) {
 		after = ascending(t, l, after, fill(t, g, 16)...)
 		now.From, now.Until = now.From+10, now.From+10
 		renew(t, g, now)
-		after = ascending(t, l, after, fill(t, g, 16)...)
+		ascending(t, l, after, fill(t, g, 16)...)
 		go g.Next(t.Context()) // would wait for ever
 		synctest.Wait()
 		if !g.Usage().Waiting {
@@ -470,6 +521,16 @@ func TestPatience(t *testing.T) {
 		}
 		after = ascending(t, l, after, ids...)
 
+		// Another worker id is another lease, with patience of its own.
+		renew(t, g, generator.Lease{WorkerID: 8, From: now.From, Until: l.TickAt(time.Now()) + 1})
+		time.Sleep(time.Hour)
+		if ids, d = took(1); d != patience {
+			t.Errorf("an id of another worker waited for %v", d)
+		}
+		renew(t, g, generator.Lease{WorkerID: 9, From: now.From, Until: l.TickAt(time.Now()) + 1})
+		time.Sleep(time.Second) // for a tick that was not begun
+		after = ascending(t, l, max(after, ids[0]), fill(t, g, 1)...)
+
 		// While callers wait: they need not any more.
 		time.Sleep(time.Hour)
 		time.AfterFunc(33*time.Millisecond+1, func() { renew(t, g, generator.Lease{WorkerID: 9, From: now.From, Until: l.TickAt(time.Now()) + 2}) })
@@ -512,21 +573,28 @@ func TestLow(t *testing.T) {
 			{"now", 0, 0, 8},
 			{"ahead", 10, 10, 8},
 			{"begun", -100, 0, 8},
+			{"renewed ahead", 20, 20, 8},
 		} {
 			now := l.TickAt(time.Now())
-			asked := 0
-			g := e.renewable(t, l, generator.Lease{WorkerID: 9, From: now + tt.from, Until: now + tt.until}, func() { asked++ }, nil)
+			var asked atomic.Int64
+			lease := generator.Lease{WorkerID: 9, From: now + tt.from, Until: now + tt.until}
+			if tt.name == "renewed ahead" {
+				lease.From, lease.Until = now, now+10
+			}
+			g := e.renewable(t, l, lease, func() { asked.Add(1) }, nil)
+			lease.From, lease.Until = now+tt.from, now+tt.until
+			renew(t, g, lease)
 			fill(t, g, tt.free)
 			g.Usage()
 			time.Sleep(generator.ClockEvery)
 			synctest.Wait()
-			if asked != 0 {
+			if asked.Load() != 0 {
 				t.Errorf("%s: Low was called after %d ids", tt.name, tt.free)
 			}
 			next(t, g)
 			time.Sleep(generator.ClockEvery) // Cached looks when it is visited
 			synctest.Wait()
-			if asked == 0 {
+			if asked.Load() == 0 {
 				t.Errorf("%s: Low was not called after %d ids", tt.name, tt.free+1)
 			}
 			g.Close()

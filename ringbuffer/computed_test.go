@@ -96,15 +96,18 @@ func TestRaise(t *testing.T) {
 
 	var r ringbuffer.Computed
 	r.Open(10, 20)
-	for _, tt := range []struct{ to, cursor uint64 }{{5, 10}, {10, 10}, {15, 15}, {12, 15}} {
-		if r.Raise(tt.to); r.Cursor() != tt.cursor {
-			t.Errorf("after Raise(%d) the cursor is at %d, want %d", tt.to, r.Cursor(), tt.cursor)
+	for _, tt := range []struct{ to, cursor, taken uint64 }{{5, 10, 10}, {10, 10, 10}, {15, 15, 10}, {12, 15, 15}} {
+		if taken := r.Raise(tt.to); r.Cursor() != tt.cursor || taken != tt.taken {
+			t.Errorf("Raise(%d) = %d, and then the cursor is at %d; want %d, %d", tt.to, taken, r.Cursor(), tt.taken, tt.cursor)
 		}
 	}
 	if first, got := r.Take(3); first != 15 || got != 3 {
 		t.Errorf("Take(3) = %d, %d", first, got)
 	}
 	r.Raise(30)
+	if taken := r.Raise(40); taken != 20 {
+		t.Errorf("beyond the tail Raise = %d, want the tail", taken)
+	}
 	if first, got := r.Take(3); got != 0 {
 		t.Errorf("beyond the tail Take(3) = %d, %d", first, got)
 	}
@@ -213,7 +216,9 @@ func TestAgainstModel(t *testing.T) {
 					t.Fatalf("Has(%d) = %v with %d and %d", n, got, cursor, tail)
 				}
 			case 3:
-				r.Raise(cursor + n - min(cursor, 10))
+				if taken := r.Raise(cursor + n - min(cursor, 10)); taken != min(cursor, tail) {
+					t.Fatalf("Raise = %d with %d and %d", taken, cursor, tail)
+				}
 				cursor = max(cursor, cursor+n-min(cursor, 10))
 			case 4:
 				r.Extend(tail + n - min(tail, 10))

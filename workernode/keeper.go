@@ -355,7 +355,9 @@ func (k *Leased) publish(h *hold) {
 	if h.generator == nil || leases == nil || slices.Equal(leases, h.published) {
 		return
 	}
-	if err := h.generator.Renew(leases...); err != nil {
+	if err := h.generator.Renew(leases...); errors.Is(err, generator.ErrClosed) {
+		return
+	} else if err != nil {
 		k.config.Log.Error("uidplugin: a generator refuses its lease", "table", h.table, "error", err)
 		return
 	}
