@@ -39,7 +39,11 @@ func (k *Leased) run() {
 		}
 		wait := beat
 		if err := k.pass(ctx, needed); err != nil {
+			if ctx.Err() != nil {
+				return // Close
+			}
 			if poolClosed(err) {
+				k.suspend(err)
 				return // for good: who closes the pool seldom closes the plugin
 			}
 			wait = min(20*time.Millisecond<<min(failures, 10), maxPause)
@@ -246,16 +250,15 @@ func (k *Leased) supply(ctx context.Context) error {
 				n++
 			}
 		}
-		switch grow := k.judge(h, now, tick); {
-		case now.Sub(h.used) >= unusedAfter || n > 0 && grow < 0:
-		case grow > 0:
-			n += len(h.lanes)
-		case grow < 0:
-			kept := len(h.lanes) / 2
-			back = append(back, workersOf(h.lanes[kept:])...)
-			h.lanes = slices.Clone(h.lanes[:kept])
+		switch wanted := k.judge(h, now, tick); {
+		case now.Sub(h.used) >= unusedAfter || n > 0 && wanted < len(h.lanes):
+		case wanted > len(h.lanes):
+			n += wanted - len(h.lanes)
+		case wanted < len(h.lanes):
+			back = append(back, workersOf(h.lanes[wanted:])...)
+			h.lanes = slices.Clone(h.lanes[:wanted])
 			k.publish(h)
-			k.config.Log.Info("uidplugin: worker ids given back, the table needs fewer", "table", h.table, "lanes", kept)
+			k.config.Log.Info("uidplugin: worker ids given back, the table needs fewer", "table", h.table, "lanes", wanted)
 		}
 		if n > 0 {
 			wants = append(wants, want{h, n})
@@ -310,33 +313,57 @@ func (k *Leased) supply(ctx context.Context) error {
 	return nil
 }
 
-// judge tells whether a generator needs more lanes, or has needed fewer for a
-// while.
-func (k *Leased) judge(h *hold, now time.Time, tick int64) (grow int) {
+// judge returns how many lanes a generator should have: more if it takes ids faster
+// than its lanes make them and has used up half of what it may borrow, and half of
+// them if it has been up with the clock for a while.
+func (k *Leased) judge(h *hold, now time.Time, tick int64) (lanes int) {
+	lanes = len(h.lanes)
 	if h.generator == nil || len(h.published) == 0 {
-		return 0
+		return lanes
 	}
 	u, lease := h.look(now), h.published[0]
-	capacity := uint64(max(lease.Until-max(tick, lease.From)+1, 0)) * uint64(u.Lanes) * uint64(k.layout.MaxSequence()+1)
+	perTick := uint64(k.layout.MaxSequence() + 1)
+	capacity := uint64(max(lease.Until-max(tick, lease.From)+1, 0)) * uint64(u.Lanes) * perTick
+	// How many ids were taken since the last look: it is only right for a generator
+	// that is ahead of the clock, as those in need are.
+	had := h.left + uint64(max(lease.Until-h.lastUntil, 0))*uint64(u.Lanes)*perTick
+	passed, comparable := now.Sub(h.judged), h.judgedLanes == u.Lanes
+	taken := had - min(u.Left, had)
+	if passed < minPause/2 && comparable {
+		return lanes // too short to tell
+	}
+	h.judged, h.left, h.lastUntil, h.judgedLanes = now, u.Left, lease.Until, u.Lanes
 	switch {
 	case u.Waiting || u.Left < capacity/2:
 		h.calm = time.Time{}
-		if k.terms.window > 0 && !u.Waiting {
-			return 0 // a longer window will do
+		if !comparable || k.terms.window > 0 && !u.Waiting {
+			return lanes // not known yet, or a longer window will do
 		}
-		if 2*len(h.lanes) <= k.config.MaxLanes {
-			return 1
+		made := float64(perTick) / k.layout.Tick.Seconds() // by one lane, in a second
+		needed := 1.25 * float64(taken) / passed.Seconds() / made
+		wanted := lanes
+		for float64(wanted) < needed && wanted < k.config.MaxLanes {
+			wanted *= 2
 		}
-		k.bound(h, nil)
+		if u.Waiting && float64(wanted) < needed {
+			k.bound(h, nil)
+		}
+		if wanted > lanes {
+			h.steady = max(h.steady, calmAfter)
+			if now.Sub(h.shrunk) < 4*h.steady {
+				h.steady = min(2*h.steady, unusedAfter) // it was given up too soon
+			}
+		}
+		return wanted
 	case u.Left < capacity/4*3:
 		h.calm = time.Time{}
 	case h.calm.IsZero():
 		h.calm = now
-	case len(h.lanes) > 1 && now.Sub(h.calm) > calmAfter:
-		h.calm, h.bounded = now, false
-		return -1
+	case lanes > 1 && now.Sub(h.calm) > max(h.steady, calmAfter):
+		h.calm, h.shrunk, h.bounded = now, now, false
+		return lanes / 2
 	}
-	return 0
+	return lanes
 }
 
 // bound says once that a generator needs more lanes than it can have.
@@ -388,11 +415,17 @@ func (k *Leased) write(ctx context.Context) error {
 // failed tells the generators why their leases are not renewed, for those whose
 // leases end.
 func (k *Leased) failed(err error) {
+	if first := k.suspend(err); first {
+		k.config.Log.Warn("uidplugin: worker ids cannot be renewed; ids are made until what was renewed before is used up", "error", err)
+	}
+}
+
+// suspend is failed without a word. It reports whether it was well before.
+func (k *Leased) suspend(err error) (first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stats.LastError == nil {
+	if first = k.stats.LastError == nil; first {
 		k.stats.Since = k.clock()
-		k.config.Log.Warn("uidplugin: worker ids cannot be renewed; ids are made until what was renewed before is used up", "error", err)
 	}
 	k.stats.LastError = err
 	for _, h := range k.holds {
@@ -400,6 +433,7 @@ func (k *Leased) failed(err error) {
 			h.generator.Suspend(err)
 		}
 	}
+	return first
 }
 
 // recovered takes back what failed has done.

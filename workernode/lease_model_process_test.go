@@ -1,6 +1,9 @@
 package workernode
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // What processes do. Whatever lease.go decides it is asked.
 
@@ -393,6 +396,9 @@ func (x *worldProcess) seat() seat {
 }
 
 func (x *worldProcess) sit(s seat) {
+	if min(s.compare, s.from, s.until) < 0 || max(s.compare, s.from-1, s.until) > 15 {
+		panic(fmt.Sprintf("a seat with ticks that there are not: %+v", s))
+	}
 	x.worker, x.compare, x.from, x.until = uint8(s.worker), uint8(s.compare), uint8(s.from), uint8(s.until)
 	x.unsure, x.lost = s.unsure, s.lost
 }

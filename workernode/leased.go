@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -85,6 +86,10 @@ type Leased struct {
 	config LeasedConfig
 	base   time.Time // the clock at the start, with its monotonic reading
 
+	// gained is by how much the wall clock has run ahead of the monotonic one since
+	// base, in nanoseconds, as far as clock follows it.
+	gained atomic.Int64
+
 	wake chan struct{} // capacity 1: somebody is in need
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed when the keeper has ended; nil before it was started
@@ -97,7 +102,8 @@ type Leased struct {
 	closed  bool
 	stats   LeaseStats
 
-	looked, lookedReal time.Time // the clock, and the time, when the clock was last found right
+	looked, lookedReal time.Time     // the clock, and the time, when the clock was last found right
+	refused            time.Duration // what the wall clock was ahead of the monotonic one when it was last not followed
 }
 
 // A hold is what one generator stamps with: its lanes. Its fields are guarded by
@@ -110,7 +116,16 @@ type hold struct {
 	published []generator.Lease   // what the generator has
 
 	used time.Time // when its generator was last seen in use; see look
-	calm time.Time // since when it has been up with the clock; zero if it is not
+
+	// how the generator stood when it was last judged
+	judged      time.Time
+	left        uint64
+	lastUntil   int64
+	judgedLanes int
+
+	shrunk time.Time     // when it last gave lanes back
+	steady time.Duration // how long it must be calm for that
+	calm   time.Time     // since when it has been up with the clock; zero if it is not
 
 	unwritten bool // a spare: its row does not say the table yet
 	bounded   bool // the log has said that it needs more lanes than it may have
@@ -184,14 +199,12 @@ func (c LeasedConfig) terms(layout generator.Layout) (terms, error) {
 	return t, nil
 }
 
-// clock returns the time, which does not go back while the process runs if it can be
-// told: a wall clock that is set back does not touch the monotonic one.
-func (k *Leased) clock() time.Time {
-	now := k.config.Now()
-	if steady := k.base.Add(now.Sub(k.base)); steady.After(now) {
-		return steady
-	}
-	return now
+// clock returns the time by the monotonic clock, if Now has one: it does not mind the
+// wall clock being set. checkClock has it follow a wall clock that has run ahead.
+func (k *Leased) clock() time.Time { return k.steady(k.config.Now()) }
+
+func (k *Leased) steady(now time.Time) time.Time {
+	return k.base.Round(0).Add(now.Sub(k.base) + time.Duration(k.gained.Load()))
 }
 
 // tick returns the present as the protocol sees it: below an operator's floor there

@@ -405,24 +405,36 @@ func TestGeneratorsGetLanesAndGiveThemBack(t *testing.T) {
 	must(t, err)
 	g := &stamper{}
 	k.Keep(leases[0], g)
-	for _, lanes := range []int{2, 4, 4} {
-		g.want(true, true, 1)
+	lanes := 1
+	// pass lets the keeper look, a second after the last time, at a generator with so
+	// many ids left.
+	pass := func(left uint64, waiting bool, want int) {
+		t.Helper()
+		c.move(time.Second)
+		g.mu.Lock()
+		g.usage = generator.Usage{Used: true, Waiting: waiting, Lanes: lanes, Left: left}
+		g.mu.Unlock()
 		must(t, k.Pass(t.Context()))
 		got, _ := g.has()
-		if len(got) != lanes || !slices.IsSortedFunc(got, func(a, b generator.Lease) int { return int(a.WorkerID - b.WorkerID) }) ||
-			got[0].From != got[lanes-1].From || got[0].Until != got[lanes-1].Until || got[0].From > got[0].Until {
-			t.Fatalf("want %d lanes: %+v", lanes, got)
+		if len(got) != want || !slices.IsSortedFunc(got, func(a, b generator.Lease) int { return int(a.WorkerID - b.WorkerID) }) ||
+			got[0].From != got[want-1].From || got[0].Until != got[want-1].Until || got[0].From > got[0].Until {
+			t.Fatalf("want %d lanes: %+v", want, got)
 		}
+		lanes = want
 	}
-	saysAll(t, j.String(), "lanes=2", "lanes=4", "cannot have more", "table=orders")
-	for _, lanes := range []int{4, 2, 2, 1, 1} {
-		g.want(true, false, 1)
-		must(t, k.Pass(t.Context()))
-		c.move(31 * time.Second)
-		must(t, k.Pass(t.Context()))
-		if got, _ := g.has(); len(got) > lanes {
-			t.Fatalf("want %d lanes: %+v", lanes, got)
-		}
+	const second = 8192
+	pass(10*second, false, 1)
+	pass(9*second, false, 1)  // two seconds' worth in one, but there is plenty
+	pass(4*second, false, 4)  // six in one
+	pass(30*second, false, 4) // another number of lanes: nothing to compare with
+	pass(14*second, false, 4) // five seconds' worth of four lanes: no more are allowed
+	pass(0, true, 4)          // and now callers wait
+	saysAll(t, j.String(), "lanes=4", "cannot have more", "table=orders", "most=4")
+
+	for _, want := range []int{2, 1, 1} {
+		pass(1<<40, false, lanes)
+		c.move(time.Minute)
+		pass(1<<40, false, want)
 	}
 	free := 0
 	nodes, err := open(t, db).Nodes(t.Context(), 0, 10)

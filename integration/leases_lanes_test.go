@@ -1,0 +1,188 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// Parcel is what imports write.
+type Parcel struct {
+	ID     int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Weight int
+}
+
+// Letter is the same with a key of the database's.
+type Letter struct {
+	ID     int64 `gorm:"primaryKey;autoIncrement"`
+	Weight int
+}
+
+// An import with the default options gets more worker ids, so that the ids are not
+// what it waits for, and they ascend from the first to the last.
+func TestImportGetsLanes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it inserts 300,000 rows")
+	}
+	t.Parallel()
+	const n, batch = 300_000, 1000
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		p := use(t, db, uidplugin.WithModels(&Parcel{}))
+		must(t, db.AutoMigrate(&Parcel{}))
+		var last int64
+		var longest, ids time.Duration
+		parcels := make([]Parcel, batch)
+		begin := time.Now()
+		for range n / batch {
+			clear(parcels)
+			// What the plugin needs is what an INSERT without a database takes.
+			start := time.Now()
+			must(t, db.Session(&gorm.Session{DryRun: true}).Create(&parcels).Error)
+			took := time.Since(start)
+			longest, ids = max(longest, took), ids+took
+			must(t, db.Create(&parcels).Error) // the keys that are set stay
+			for i := range parcels {
+				if parcels[i].ID <= last {
+					t.Fatalf("id %d after %d", parcels[i].ID, last)
+				}
+				last = parcels[i].ID
+			}
+		}
+		took := time.Since(begin)
+		s := p.Stats().Tables[0]
+		t.Logf("%d rows in %v, of which %v to make statements, the longest %v; %d worker ids", n, took, ids, longest, len(s.WorkerIDs))
+		if rate := float64(n) / took.Seconds(); rate > 12_000 && len(s.WorkerIDs) < 2 {
+			t.Errorf("%.0f rows a second with the worker ids %v", rate, s.WorkerIDs)
+		}
+		if longest > 2*time.Second {
+			t.Errorf("a create took %v, before it came to the database", longest)
+		}
+		var count int64
+		must(t, db.Model(&Parcel{}).Count(&count).Error)
+		if count != n {
+			t.Errorf("%d rows", count)
+		}
+	}, "mariadb")
+}
+
+// Worker ids come when a table needs more ids than one makes, and go when it does not
+// any more. Ids ascend all the time.
+func TestLanesComeAndGo(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		c, j := newMovedClock(20), &journal{}
+		// 32 ids a tick make 640 a second of this clock and worker id.
+		p := use(t, db, uidplugin.WithClock(c.now), j.option(), uidplugin.WithLayout(small(5)), uidplugin.WithModels(&T1{}), uidplugin.WithMaxLanes(4))
+		var last int64
+		take := func() {
+			id, err := nextID(p)
+			must(t, err)
+			if id <= last {
+				t.Fatalf("id %d after %d, with the worker ids %v", id, last, p.Stats().Tables[0].WorkerIDs)
+			}
+			last = id
+		}
+		lanes := func() int { return len(p.Stats().Tables[0].WorkerIDs) }
+		for begin := time.Now(); lanes() < 4 && time.Since(begin) < 8*time.Second; {
+			take()
+		}
+		if lanes() < 4 {
+			t.Errorf("under load: %d worker ids\n%s", lanes(), j)
+		}
+		for begin := time.Now(); lanes() > 1 && time.Since(begin) < 15*time.Second; time.Sleep(20 * time.Millisecond) {
+			take()
+		}
+		if lanes() != 1 {
+			t.Errorf("afterwards: %d worker ids\n%s", lanes(), j)
+		}
+		eventually(t, 2*time.Second, "worker ids that were given back", func() bool {
+			held := 0
+			for _, r := range rows(t, db) {
+				if r.Table != "" && r.Holder != "" {
+					held++
+				}
+			}
+			return held == 1
+		})
+	}, "mariadb")
+}
+
+// BenchmarkImport compares the rows a second of an import of b.N batches of 1000 with
+// those of AUTO_INCREMENT, in turns of 250:
+//
+//	go test -run '^$' -bench Import -benchtime 1000x ./integration
+func BenchmarkImport(b *testing.B) {
+	for _, e := range engines {
+		b.Run(e.name, func(b *testing.B) {
+			if !e.here() {
+				b.Skipf("%s is not set: no %s", e.env, e.name)
+			}
+			must := func(err error) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			d := &database{engine: e}
+			if e.name == "sqlite" {
+				d.schema = filepath.Join(b.TempDir(), "test.db")
+			}
+			db, err := d.connect(nil)
+			must(err)
+			if d.isMySQL() || d.name == "postgres" {
+				admin := db
+				d.schema = fmt.Sprintf("b%d_%d", os.Getpid(), serial.Add(1))
+				kind, end := "DATABASE ", ""
+				if d.name == "postgres" {
+					kind, end = "SCHEMA ", " CASCADE"
+				}
+				must(admin.Exec("CREATE " + kind + d.schema).Error)
+				b.Cleanup(func() { must(admin.Exec("DROP " + kind + d.schema + end).Error) })
+				db, err = d.connect(nil)
+				must(err)
+			}
+			p := uidplugin.New(quiet, uidplugin.WithModels(&Parcel{}))
+			must(db.Use(p))
+			defer func() { _ = p.Close(context.Background()) }()
+			must(db.AutoMigrate(&Parcel{}, &Letter{}))
+			parcels, letters := make([]Parcel, 1000), make([]Letter, 1000)
+			var ours, theirs time.Duration
+			lanes := 1
+			b.ResetTimer()
+			for left := b.N; left > 0; left -= 250 {
+				turn := min(left, 250)
+				ours += timed(func() {
+					for range turn {
+						clear(parcels)
+						must(db.Create(&parcels).Error)
+					}
+				})
+				lanes = max(lanes, len(p.Stats().Tables[0].WorkerIDs))
+				theirs += timed(func() {
+					for range turn {
+						clear(letters)
+						must(db.Create(&letters).Error)
+					}
+				})
+			}
+			n := float64(b.N) * 1000
+			b.ReportMetric(n/ours.Seconds(), "rows/s")
+			b.ReportMetric(n/theirs.Seconds(), "auto-rows/s")
+			b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-auto")
+			b.ReportMetric(float64(lanes), "worker-ids")
+		})
+	}
+}
+
+func timed(f func()) time.Duration {
+	begin := time.Now()
+	f()
+	return time.Since(begin)
+}
