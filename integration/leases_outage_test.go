@@ -153,6 +153,7 @@ func TestLongOutage(t *testing.T) {
 			_, err = nextID(p)
 		}
 		says(t, err, generator.ErrLeaseExpired, errValve.Error())
+		time.Sleep(time.Second) // until it has been seen that ids were taken
 		c.move(11 * time.Minute)
 		for begin := time.Now(); time.Since(begin) < 1500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 			if p.Health() == nil {

@@ -154,7 +154,7 @@ func thousand() (models []any) {
 	return models
 }
 
-// A start with a thousand models takes as many statements as one with ten, for new
+// A start with a thousand models takes as many statements as one with ten, be it for new
 // worker ids as well as for those of a former process.
 func TestAThousandModels(t *testing.T) {
 	t.Parallel()
@@ -174,9 +174,13 @@ func TestAThousandModels(t *testing.T) {
 		}
 		few, many, c := fresh(t, d.engine), d, newMovedClock(0)
 		for _, what := range []string{"new", "taken over"} {
-			a, b := start(10, c, few), start(1000, c, many)
+			n := 1000
+			if d.name == "sqlite" {
+				n = 200 // the race detector makes it slow
+			}
+			a, b := start(10, c, few), start(n, c, many)
 			if b > a+2 {
-				t.Errorf("%s: %d statements for 1000 models, %d for 10", what, b, a)
+				t.Errorf("%s: %d statements for %d models, %d for 10", what, b, n, a)
 			}
 		}
 	})

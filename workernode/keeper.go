@@ -80,6 +80,9 @@ func jitter(d time.Duration) time.Duration {
 // lanes that they need. needed tells that somebody is in need.
 func (k *Leased) pass(ctx context.Context, needed bool) error {
 	k.observe(needed)
+	if err := k.probe(ctx); err != nil {
+		return err
+	}
 	if err := k.write(ctx); err != nil {
 		return err
 	}
@@ -94,13 +97,28 @@ func (k *Leased) pass(ctx context.Context, needed bool) error {
 	return k.supply(ctx)
 }
 
+// probe finds out whether the database is back, if it was away: there may be nothing
+// else to ask.
+func (k *Leased) probe(ctx context.Context) error {
+	k.mu.Lock()
+	away := k.stats.LastError != nil
+	k.mu.Unlock()
+	if !away {
+		return nil
+	}
+	_, err := k.read(ctx, []int64{0})
+	return err
+}
+
 // observe notes which generators are in use.
 func (k *Leased) observe(needed bool) {
 	now := k.clock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.holds {
-		h.look(now)
+		if u := h.look(now); needed && u.Left == 0 {
+			h.used = now // its callers may be told why, and not wait
+		}
 	}
 	if k.terms.window > 0 {
 		// Windows grow while somebody needs them, and shrink again.
@@ -333,8 +351,9 @@ func (k *Leased) judge(h *hold, now time.Time, tick int64) (lanes int) {
 		return lanes // too short to tell
 	}
 	h.judged, h.left, h.lastUntil, h.judgedLanes = now, u.Left, lease.Until, u.Lanes
+	ahead := u.Tick > tick
 	switch {
-	case u.Waiting || u.Left < capacity/2:
+	case u.Waiting && u.Left == 0 || ahead && u.Left < capacity/2:
 		h.calm = time.Time{}
 		if !comparable || k.terms.window > 0 && !u.Waiting {
 			return lanes // not known yet, or a longer window will do
@@ -355,7 +374,7 @@ func (k *Leased) judge(h *hold, now time.Time, tick int64) (lanes int) {
 			}
 		}
 		return wanted
-	case u.Left < capacity/4*3:
+	case ahead && u.Left < capacity/4*3:
 		h.calm = time.Time{}
 	case h.calm.IsZero():
 		h.calm = now

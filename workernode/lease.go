@@ -96,7 +96,7 @@ func (t terms) begin(now int64) int64 { return max(now+max(t.margin, 0)-1, t.flo
 func (t terms) inserted(worker int64, table string, start, fence, before, after int64) (s seat, usable bool) {
 	s = seat{worker: worker, table: table, compare: start, from: start + 1, until: start}
 	t.granted(&s, fence, after)
-	return s, t.margin == 0 || after <= before+t.slack
+	return s, s.from <= s.until && (t.margin == 0 || after <= before+t.slack)
 }
 
 // granted notes that the row's fence was moved from s.compare to fence, by an

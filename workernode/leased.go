@@ -598,7 +598,9 @@ func (k *Leased) takeRows(ctx context.Context, t terms, rows []row) (taken []*se
 			s := t.taken(r, fence, after)
 			taken = append(taken, &s)
 		}
-		k.count(func(s *LeaseStats) { s.Taken += changed })
+		// Those whose acknowledgement came too late are free again after their grace.
+		taken = slices.DeleteFunc(taken, func(s *seat) bool { return s.left(0) == 0 })
+		k.count(func(s *LeaseStats) { s.Taken += int64(len(taken)) })
 		return taken, nil
 	}
 	if err != nil || changed == 0 {

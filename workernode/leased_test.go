@@ -412,7 +412,7 @@ func TestGeneratorsGetLanesAndGiveThemBack(t *testing.T) {
 		t.Helper()
 		c.move(time.Second)
 		g.mu.Lock()
-		g.usage = generator.Usage{Used: true, Waiting: waiting, Lanes: lanes, Left: left}
+		g.usage = generator.Usage{Tick: layout.TickAt(c.read()) + 1, Used: true, Waiting: waiting, Lanes: lanes, Left: left}
 		g.mu.Unlock()
 		must(t, k.Pass(t.Context()))
 		got, _ := g.has()
