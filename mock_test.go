@@ -153,8 +153,8 @@ func registryColumns() *sqlmock.Rows {
 // registry is the reading of the registry, which answers with the layout and next.
 func registry(sql func(string) string, next int64) step {
 	rows := sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND"}).AddRow(generator.DefaultLayout().String(), next, 0)
-	if sql("?") == "?" { // MySQL is also asked for autocommit
-		rows = sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND", "@@autocommit"}).AddRow(generator.DefaultLayout().String(), next, 0, 1)
+	if sql("?") == "?" { // MySQL is also asked for autocommit and AUTO_INCREMENT
+		rows = sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND", "@@autocommit", "EXISTS"}).AddRow(generator.DefaultLayout().String(), next, 0, 1, 0)
 	}
 	return step{sql: reading(sql), args: []driver.Value{"default"}, name: "registry", rows: rows}
 }
@@ -162,7 +162,8 @@ func registry(sql func(string) string, next int64) step {
 // reading is readRegistry in a dialect.
 func reading(sql func(string) string) string {
 	if sql("?") == "?" {
-		return sql(strings.Replace(readRegistry, ` FROM`, `, @@autocommit FROM`, 1))
+		return sql(strings.Replace(readRegistry, ` FROM`, `, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()`+
+			` AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM`, 1))
 	}
 	return sql(readRegistry)
 }

@@ -97,6 +97,29 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return rows.Err()
 }
 
+// beginTx begins a transaction.
+func (d *DB) beginTx(ctx context.Context) (tx interface {
+	gorm.ConnPool
+	gorm.TxCommitter
+}, err error) {
+	switch pool := d.pool.(type) {
+	case gorm.TxBeginner:
+		return pool.BeginTx(ctx, nil)
+	case gorm.ConnPoolBeginner:
+		begun, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		if tx, ok := begun.(interface {
+			gorm.ConnPool
+			gorm.TxCommitter
+		}); ok {
+			return tx, nil
+		}
+	}
+	return nil, fmt.Errorf("workernode: the connection pool, a %T, begins no transactions", d.pool)
+}
+
 // Columns returns the names of the columns of a table as the table spells them.
 // An error most often means that there is no such table; it is not logged.
 func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {

@@ -78,7 +78,7 @@ func checkTables(tables []string) error {
 }
 
 func (a *Disposable) assign(ctx context.Context, tables []string, atLeast int64) ([]generator.Lease, error) {
-	first, floor, err := a.db.reserve(ctx, a.layout, int64(len(tables)), atLeast)
+	block, err := a.db.reserve(ctx, a.layout, int64(len(tables)), atLeast)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +86,13 @@ func (a *Disposable) assign(ctx context.Context, tables []string, atLeast int64)
 	if err := a.layout.ValidAt(now); err != nil {
 		return nil, err
 	}
-	from := max(a.layout.TickAt(now), floor+1)
+	from := max(a.layout.TickAt(now), block.floor+1)
 	if from > a.layout.MaxTick() {
-		return nil, fmt.Errorf("%w: FLOOR_SECOND in %s is %d, and the last tick of the layout is %d", generator.ErrTimeExhausted, RegistryTable, floor, a.layout.MaxTick())
+		return nil, fmt.Errorf("%w: FLOOR_SECOND in %s is %d, and the last tick of the layout is %d", generator.ErrTimeExhausted, RegistryTable, block.floor, a.layout.MaxTick())
 	}
 	leases := make([]generator.Lease, len(tables))
 	for i := range leases {
-		leases[i] = generator.Lease{WorkerID: first + int64(i), From: from, Until: a.layout.MaxTick()}
+		leases[i] = generator.Lease{WorkerID: block.worker(i), From: from, Until: a.layout.MaxTick()}
 	}
 	nodes := make([]newNode, len(leases))
 	for i, l := range leases {

@@ -122,7 +122,8 @@
 //
 // UidGenerator's Java service may go on inserting into the same table: added columns
 // have defaults, and its rows, which have no TABLE_NAME and are not REUSABLE, are never
-// given to anybody here. Its ids come from AUTO_INCREMENT, which moves above each id
-// inserted here; when it is faster, the INSERT here meets a duplicate key and the next
-// id is taken.
+// given to anybody here. Its ids come from AUTO_INCREMENT, so on a table whose ID is
+// AUTO_INCREMENT new worker ids are drawn from it here too, by an INSERT that is rolled
+// back, and neither ever meets the other's. Where the counter is behind NEXT_ID, as after
+// a restart of MySQL 5.7, or beyond the layout, NEXT_ID counts.
 package workernode

@@ -492,7 +492,7 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	if len(missing) == 0 {
 		return nil
 	}
-	first, floor, err := k.db.reserve(ctx, k.layout, int64(len(missing)), atLeast)
+	block, err := k.db.reserve(ctx, k.layout, int64(len(missing)), atLeast)
 	if errors.Is(err, ErrExhausted) {
 		t.grace = 0 // rather than none
 		if e := k.takeOver(ctx, t, tables, seats); e != nil || slices.Contains(seats, nil) {
@@ -503,7 +503,7 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 		return err
 	}
 	k.mu.Lock()
-	k.terms.floor = max(k.terms.floor, floor)
+	k.terms.floor = max(k.terms.floor, block.floor)
 	t = k.terms
 	k.mu.Unlock()
 
@@ -514,7 +514,7 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	}
 	nodes := make([]newNode, len(missing))
 	for i, at := range missing {
-		nodes[i] = newNode{worker: first + int64(i), table: tables[at], reusable: true, start: start, fence: fence}
+		nodes[i] = newNode{worker: block.worker(i), table: tables[at], reusable: true, start: start, fence: fence}
 	}
 	if err := k.insert(ctx, nodes); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -19,6 +20,10 @@ type Registry struct {
 	Layout string // LAYOUT, as [generator.Layout.String]
 	NextID int64  // NEXT_ID: no worker id from this one on was ever given out
 	Floor  int64  // FLOOR_SECOND: set by an operator after a restore; no tick up to this one is stamped
+
+	// Shared tells that WORKER_NODE.ID is AUTO_INCREMENT: UidGenerator made the table,
+	// and may insert into it.
+	Shared bool
 }
 
 // Join reads the registry, and begins it if there is none: then layout is pinned
@@ -60,8 +65,9 @@ func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 	columns, autocommit := `"LAYOUT", "NEXT_ID", "FLOOR_SECOND"`, true
 	into := []any{&r.Layout, &r.NextID, &r.Floor}
 	if d.Dialect() == "mysql" {
-		columns += `, @@autocommit`
-		into = append(into, &autocommit)
+		columns += `, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
+			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
+		into = append(into, &autocommit, &r.Shared)
 	}
 	err = d.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
@@ -84,33 +90,79 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, er
 	return max(id, 0), err
 }
 
-// reserve takes n consecutive worker ids that nobody ever had, from at least
-// atLeast on, and returns the first.
-func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (first int64, floor int64, err error) {
+// A block is worker ids that nobody ever had: first, first+step and so on.
+type block struct {
+	first, step int64
+	floor       int64 // of the registry
+}
+
+func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
+
+// reserve takes n worker ids that nobody ever had, from at least atLeast on.
+func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (b block, err error) {
 	for try := 0; ; try++ {
 		r, err := d.Join(ctx, layout)
 		if err != nil {
-			return 0, 0, err
+			return b, err
 		}
-		first = max(r.NextID, atLeast)
-		if first < 1 || first+n-1 > layout.MaxWorkerID() {
-			return 0, 0, fmt.Errorf("%w: %d more are wanted from %d on, and %d bits hold 1 to %d;"+
-				" each start of a process takes one for each table it writes: take a layout with more worker bits for a new id space, or write to fewer tables",
-				ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
+		b = block{max(r.NextID, atLeast), 1, r.Floor}
+		// What AUTO_INCREMENT gave is nobody else's; NEXT_ID only has to be above it.
+		own, condition, from := false, `"NEXT_ID" = ?`, r.NextID
+		if r.Shared {
+			drawn, err := d.draw(ctx, n)
+			if err != nil && !passing(err) {
+				return b, fmt.Errorf("workernode: draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
+			}
+			// Below NEXT_ID it may be a reissue, for AUTO_INCREMENT forgets, and a row that
+			// is nobody's worker id may have lifted it beyond the layout.
+			if err == nil && drawn.first >= b.first && drawn.worker(int(n-1)) <= layout.MaxWorkerID() {
+				b.first, b.step = drawn.first, drawn.step
+				own, condition, from = true, `"NEXT_ID" <= ?`, b.worker(int(n-1))
+			}
 		}
-		changed, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" = ?`,
-			first+n, registryName, r.NextID)
+		last := b.worker(int(n - 1))
+		if b.first < 1 || last > layout.MaxWorkerID() {
+			return b, fmt.Errorf("%w: %d more are wanted from %d on, and %d bits hold 1 to %d",
+				ErrExhausted, n, b.first, layout.WorkerBits, layout.MaxWorkerID())
+		}
+		changed, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND `+condition,
+			last+1, registryName, from)
 		switch {
-		case err == nil && changed == 1:
-			return first, r.Floor, nil
+		case err == nil && (changed == 1 || own):
+			return b, nil
 		case err != nil && !passing(err):
-			return 0, 0, fmt.Errorf("workernode: reserve worker ids: %w", err)
+			return b, fmt.Errorf("workernode: reserve worker ids: %w", err)
 		}
 		// Another process has taken the ids, or stands in the way.
 		if err := pause(ctx, try); err != nil {
-			return 0, 0, fmt.Errorf("workernode: reserve worker ids: %w", err)
+			return b, fmt.Errorf("workernode: reserve worker ids: %w", err)
 		}
 	}
+}
+
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is
+// rolled back: InnoDB does not give numbers back. UidGenerator, which may have drawn
+// a number and be about to insert it, never gets one of these, nor we one of its.
+func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	tx, err := d.beginTx(ctx)
+	if err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	if err := tx.QueryRowContext(ctx, `SELECT @@auto_increment_increment`).Scan(&b.step); err != nil {
+		return b, err
+	}
+	query := d.translate(`INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES ` +
+		strings.Repeat(`, ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`, int(n))[2:])
+	begin := time.Now()
+	result, err := tx.ExecContext(ctx, query)
+	d.trace(ctx, begin, query, nil, 0, err)
+	if err == nil {
+		b.first, err = result.LastInsertId()
+	}
+	return b, err
 }
 
 // maxTries bounds attempts that cannot be told from hopeless ones.
