@@ -45,7 +45,7 @@ func file(tb testing.TB, path string, config *gorm.Config) *gorm.DB {
 	if config.Logger == nil {
 		config.Logger = logger.Discard
 	}
-	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(0)"), config)
+	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(0)"), config)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (d *database) dsn(params ...string) string {
 	dsn := os.Getenv(d.env)
 	switch {
 	case d.name == "sqlite":
-		return "file:" + d.schema + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_txlock=immediate"
+		return "file:" + d.schema + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 	case d.schema == "":
 		return dsn
 	case d.name == "postgres":

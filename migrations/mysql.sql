@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS `WORKER_NODE` (
   `TABLE_NAME` VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'ids of this worker are keys of this table; never changes',
   `LAYOUT` VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'layout of the ids of this worker; never changes',
   `REUSABLE` INT NOT NULL DEFAULT 0 COMMENT '1 if another process may take the worker id over; never changes',
-  `START_SECOND` BIGINT NOT NULL DEFAULT 0 COMMENT 'no id of this worker bears this tick or an earlier one; never changes',
+  `START_SECOND` BIGINT NOT NULL DEFAULT 0 COMMENT 'no id of this table bears this worker with this tick or an earlier one',
   `HELD_SECOND` BIGINT NOT NULL DEFAULT 0 COMMENT 'no id up to this tick is of the holder named here, but of an earlier one',
   `FENCE` BIGINT NOT NULL DEFAULT 0 COMMENT 'last tick that anybody may stamp with this worker id; never lowered',
   `HOLDER` VARCHAR(36) NOT NULL DEFAULT '' COMMENT 'process that holds the worker id; empty if none does',

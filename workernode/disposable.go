@@ -79,6 +79,10 @@ func checkTables(tables []string) error {
 
 func (a *Disposable) assign(ctx context.Context, tables []string, atLeast int64) ([]generator.Lease, error) {
 	block, err := a.db.reserve(ctx, a.layout, int64(len(tables)), atLeast)
+	if errors.Is(err, ErrExhausted) {
+		return nil, fmt.Errorf("%w; each start of a process takes one for each table it writes, and none is given out again, for worker ids are disposable:"+
+			" take a layout with more worker bits for a new id space, write to fewer tables, or let worker ids be leased", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -103,8 +103,12 @@
 // The first row of a table can come inside a transaction that has the only connection.
 // For this a few worker ids are held whose TABLE_NAME is empty. One of them is bound to
 // the table in memory, at once, and the keeper writes the table into the row when it
-// gets a connection. If the process ends before, its ids lead nowhere; such a row is
-// never given to another table.
+// gets a connection. If the process ends before, its ids lead nowhere: when another
+// process takes the row over, as a spare of its own, START_SECOND moves above all that
+// was stamped. So the row still means one table, for all ids after START_SECOND. The
+// statement that takes a spare over also compares TABLE_NAME, which may have been
+// written meanwhile; and a process that has used a spare and lost it never takes it
+// over again, because its own writing of the table may still be on its way.
 //
 // # Worker ids
 //

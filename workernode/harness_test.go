@@ -37,7 +37,7 @@ func saysAll(tb testing.TB, message string, words ...string) {
 // handle returns a handle on a SQLite file.
 func handle(tb testing.TB, path string) *gorm.DB {
 	tb.Helper()
-	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(0)"),
+	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(0)"),
 		&gorm.Config{Logger: logger.Discard})
 	must(tb, err)
 	pool, err := db.DB()

@@ -25,11 +25,11 @@ func (k *Leased) run() {
 		case <-ctx.Done():
 		}
 	}()
-	failures := 0
+	failures, again := 0, false
 	timer := time.NewTimer(jitter(beat))
 	defer timer.Stop()
 	for {
-		needed := false
+		needed := again
 		select {
 		case <-k.quit:
 			return
@@ -37,7 +37,7 @@ func (k *Leased) run() {
 		case <-k.wake:
 			needed = true
 		}
-		wait := beat
+		wait, least := beat, minPause
 		if err := k.pass(ctx, needed); err != nil {
 			if ctx.Err() != nil {
 				return // Close
@@ -46,7 +46,7 @@ func (k *Leased) run() {
 				k.suspend(err)
 				return // for good: who closes the pool seldom closes the plugin
 			}
-			wait = min(20*time.Millisecond<<min(failures, 10), maxPause)
+			wait, again = min(20*time.Millisecond<<min(failures, 10), maxPause), false
 			failures++
 			// A lock that somebody holds for a moment is nothing to speak of.
 			if !passing(err) || failures > maxTries {
@@ -55,17 +55,39 @@ func (k *Leased) run() {
 		} else {
 			failures = 0
 			k.recovered()
+			if again = k.puzzled(); again {
+				wait, least = glance, glance
+			}
 		}
 		// Whoever is in need now is served after a short pause.
-		pause := time.NewTimer(min(minPause, wait))
+		pause := time.NewTimer(min(least, wait))
 		select {
 		case <-k.quit:
 			pause.Stop()
 			return
 		case <-pause.C:
 		}
-		timer.Reset(jitter(max(wait-minPause, 0)))
+		timer.Reset(jitter(max(wait-least, 0)))
 	}
+}
+
+// poolOpen returns the error of a sql.DB that was closed, without asking the database:
+// with a context that has ended, it never comes so far.
+func (d *DB) poolOpen() error {
+	pool, err := d.gorm.DB()
+	if err != nil || pool == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	conn, err := pool.Conn(ctx)
+	if err == nil {
+		return conn.Close()
+	}
+	if poolClosed(err) {
+		return err
+	}
+	return nil
 }
 
 // poolClosed tells whether an error is that of a sql.DB that was closed.
@@ -79,6 +101,9 @@ func jitter(d time.Duration) time.Duration {
 // pass renews what is in use, replaces what was lost, and gives generators the
 // lanes that they need. needed tells that somebody is in need.
 func (k *Leased) pass(ctx context.Context, needed bool) error {
+	if err := k.db.poolOpen(); err != nil {
+		return err
+	}
 	k.observe(needed)
 	if err := k.probe(ctx); err != nil {
 		return err
@@ -268,7 +293,7 @@ func (k *Leased) supply(ctx context.Context) error {
 				n++
 			}
 		}
-		switch wanted := k.judge(h, now, tick); {
+		switch wanted := k.wanted(h, now, tick); {
 		case now.Sub(h.used) >= unusedAfter || n > 0 && wanted < len(h.lanes):
 		case wanted > len(h.lanes):
 			n += wanted - len(h.lanes)
@@ -286,6 +311,7 @@ func (k *Leased) supply(ctx context.Context) error {
 		}
 	}
 	spares := 0
+	k.spares = slices.DeleteFunc(k.spares, func(s *seat) bool { return s.lost })
 	for range k.config.Spares - len(k.spares) {
 		tables = append(tables, "")
 		spares++
@@ -321,6 +347,9 @@ func (k *Leased) supply(ctx context.Context) error {
 		grown := len(lanes) > len(h.lanes)
 		h.lanes, seats = lanes, seats[w.n:]
 		k.publish(h)
+		if h.generator != nil {
+			k.judge(h, k.clock(), h.look(now))
+		}
 		if grown {
 			k.config.Log.Info("uidplugin: more worker ids for a table that needs them", "table", h.table, "lanes", len(lanes), "worker_id", workersOf(lanes))
 		} else {
@@ -331,58 +360,81 @@ func (k *Leased) supply(ctx context.Context) error {
 	return nil
 }
 
-// judge returns how many lanes a generator should have: more if it takes ids faster
+// judge notes how a generator stands. It returns how many ids were taken since it was
+// judged before, and how long ago that was. The number is only right for a generator
+// that is ahead of the clock, as those in need are, and if it is known: if the
+// generator has as many lanes as before.
+func (k *Leased) judge(h *hold, now time.Time, u generator.Usage) (taken uint64, passed time.Duration, known bool) {
+	until := h.published[0].Until
+	had := h.left + uint64(max(until-h.lastUntil, 0))*uint64(u.Lanes)*uint64(k.layout.MaxSequence()+1)
+	passed, known = now.Sub(h.judged), h.judgedLanes == u.Lanes
+	h.judged, h.left, h.lastUntil, h.judgedLanes = now, u.Left, until, u.Lanes
+	return had - min(u.Left, had), passed, known
+}
+
+// wanted returns how many lanes a generator should have: more if it takes ids faster
 // than its lanes make them and has used up half of what it may borrow, and half of
 // them if it has been up with the clock for a while.
-func (k *Leased) judge(h *hold, now time.Time, tick int64) (lanes int) {
+func (k *Leased) wanted(h *hold, now time.Time, tick int64) (lanes int) {
 	lanes = len(h.lanes)
+	h.puzzling = false
 	if h.generator == nil || len(h.published) == 0 {
 		return lanes
 	}
 	u, lease := h.look(now), h.published[0]
-	perTick := uint64(k.layout.MaxSequence() + 1)
-	capacity := uint64(max(lease.Until-max(tick, lease.From)+1, 0)) * uint64(u.Lanes) * perTick
-	// How many ids were taken since the last look: it is only right for a generator
-	// that is ahead of the clock, as those in need are.
-	had := h.left + uint64(max(lease.Until-h.lastUntil, 0))*uint64(u.Lanes)*perTick
-	passed, comparable := now.Sub(h.judged), h.judgedLanes == u.Lanes
-	taken := had - min(u.Left, had)
-	if passed < minPause/2 && comparable {
-		return lanes // too short to tell
-	}
-	h.judged, h.left, h.lastUntil, h.judgedLanes = now, u.Left, lease.Until, u.Lanes
+	perTick := k.layout.MaxSequence() + 1
+	capacity := uint64(max(lease.Until-max(tick, lease.From)+1, 0)) * uint64(u.Lanes) * uint64(perTick)
 	ahead := u.Tick > tick
+	need := u.Waiting && u.Left == 0 || ahead && u.Left < capacity/2
+	if now.Sub(h.judged) < glance/2 && h.judgedLanes == u.Lanes {
+		h.puzzling = need
+		return lanes
+	}
+	taken, passed, known := k.judge(h, now, u)
 	switch {
-	case u.Waiting && u.Left == 0 || ahead && u.Left < capacity/2:
+	case need:
 		h.calm = time.Time{}
-		if !comparable || k.terms.window > 0 && !u.Waiting {
-			return lanes // not known yet, or a longer window will do
+		if h.puzzling = !known || passed > staleLook; !known {
+			return lanes
+		}
+		if k.terms.window > 0 && !u.Waiting {
+			h.puzzling = false
+			return lanes // a longer window will do
 		}
 		made := float64(perTick) / k.layout.Tick.Seconds() // by one lane, in a second
 		needed := 1.25 * float64(taken) / passed.Seconds() / made
-		wanted := lanes
-		for float64(wanted) < needed && wanted < k.config.MaxLanes {
-			wanted *= 2
+		most := k.config.MaxLanes
+		if passed < longLook {
+			most = min(most, boldly*lanes)
 		}
-		if u.Waiting && float64(wanted) < needed {
+		for float64(lanes) < needed && lanes < most {
+			lanes *= 2
+		}
+		if u.Waiting && float64(lanes) < needed && most == k.config.MaxLanes {
 			k.bound(h, nil)
 		}
-		if wanted > lanes {
+		if lanes > len(h.lanes) {
 			h.steady = max(h.steady, calmAfter)
 			if now.Sub(h.shrunk) < 4*h.steady {
-				h.steady = min(2*h.steady, unusedAfter) // it was given up too soon
+				h.steady = min(2*h.steady, unusedAfter) // they were given up too soon
 			}
 		}
-		return wanted
 	case ahead && u.Left < capacity/4*3:
 		h.calm = time.Time{}
 	case h.calm.IsZero():
 		h.calm = now
 	case lanes > 1 && now.Sub(h.calm) > max(h.steady, calmAfter):
 		h.calm, h.shrunk, h.bounded = now, now, false
-		return lanes / 2
+		lanes /= 2
 	}
 	return lanes
+}
+
+// puzzled tells whether a generator in need should be looked at again soon.
+func (k *Leased) puzzled() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.holds, func(h *hold) bool { return h.puzzling })
 }
 
 // bound says once that a generator needs more lanes than it can have.

@@ -59,11 +59,17 @@ type row struct {
 
 // takeable tells whether a row may be taken over: it was given back, or nobody has
 // renewed it for long. Only liveness rests on it: the statement that takes the
-// row compares its fence. A row without a table is a spare; if it was not given
-// back, its process may have stamped ids of a table that it could not write down.
+// row compares its fence.
 func (t terms) takeable(r row, now int64) bool {
-	return r.fence <= now && (r.holder == "" || r.table != "" && r.fence < now-t.grace)
+	return r.fence <= now && (r.holder == "" || r.fence < now-t.grace)
 }
+
+// held returns the last tick that is not of the process that takes a row over: what
+// it will stamp is later, and what others have stamped, even if the database has lost
+// that, is not. A row without a table is a spare, whose process may have stamped ids of
+// a table that it could not write down; held becomes its START_SECOND, so that these ids
+// lead nowhere, and not to the table that the spare is used for next.
+func (t terms) held(r row, now int64) int64 { return max(r.fence, now+t.margin-1) }
 
 // target returns where the next statement sets the fence; next is the tick that is
 // to be stamped next.

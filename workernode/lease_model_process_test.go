@@ -98,6 +98,7 @@ func (w *world) act(s worldState, p int, visit func(worldEvent, worldState)) {
 	for table := uint8(1); x.table == tableSpare && x.remain() > 0 && int(table) <= w.tables; table++ {
 		n = s
 		n.procs[p].table, n.procs[p].unwritten = table, true
+		n.procs[p].bound |= 1 << x.worker
 		for w.eager && w.stamp(&n, p) {
 		}
 		visit(worldEvent{what: evBind, p: p, q: worldStatement{worker: x.worker, table: table}}, n)
@@ -223,10 +224,10 @@ func (w *world) look(s worldState, p int, visit func(worldEvent, worldState)) {
 	x, t := s.procs[p], w.at(&s)
 	least, most := w.clock(&s)
 	if w.empty && int(s.db.next) < w.rows {
-		w.send(s, p, worldStatement{stmtReserve, 0, x.table, x.holder, s.db.next, s.db.next + 1}, 0, visit)
+		w.send(s, p, worldStatement{stmtReserve, 0, x.table, x.holder, s.db.next, s.db.next + 1, 0}, 0, visit)
 	}
 	for i, r := range s.db.rows {
-		if r.table == 0 || r.table != x.table && !w.spares {
+		if r.table == 0 || r.table != x.table && !w.spares || r.table == tableSpare && x.bound&(1<<i) != 0 && !w.flaws.takesAgain {
 			continue
 		}
 		oldest, holder := r.fence, r.holder
@@ -240,7 +241,11 @@ func (w *world) look(s worldState, p int, visit func(worldEvent, worldState)) {
 			}
 			for now := least; now <= most && takeable; now++ { // it is read again
 				if to := t.target(now, now); to > was.fence || w.flaws.lowersTaking {
-					w.send(s, p, worldStatement{stmtClaim, uint8(i), r.table, x.holder, fence, uint8(to)}, now, visit)
+					q := worldStatement{stmtClaim, uint8(i), r.table, x.holder, fence, uint8(to), 0}
+					if r.table == tableSpare {
+						q.start = uint8(max(t.held(was, now), 0))
+					}
+					w.send(s, p, q, now, visit)
 				}
 			}
 		}
@@ -252,7 +257,7 @@ func (w *world) insert(s worldState, p int, visit func(worldEvent, worldState)) 
 	x, t := s.procs[p], w.at(&s)
 	for now, most := w.clock(&s); now <= most; now++ {
 		if start, fence := w.rules.begin(t, now), t.target(now, now); start < fence {
-			w.send(s, p, worldStatement{stmtInsert, x.worker, x.table, x.holder, uint8(start), uint8(fence)}, now, visit)
+			w.send(s, p, worldStatement{stmtInsert, x.worker, x.table, x.holder, uint8(start), uint8(fence), 0}, now, visit)
 		}
 	}
 }
@@ -264,14 +269,14 @@ func (w *world) keep(s worldState, p int, visit func(worldEvent, worldState)) {
 	seat := x.seat()
 	for now, most := w.clock(&s); now <= most; now++ {
 		if fence := t.target(now, int64(x.next)); w.rules.extendable(&seat, fence) {
-			w.send(s, p, worldStatement{stmtExtend, x.worker, x.table, x.holder, x.compare, uint8(fence)}, now, visit)
+			w.send(s, p, worldStatement{stmtExtend, x.worker, x.table, x.holder, x.compare, uint8(fence), 0}, now, visit)
 		}
 	}
 	if x.unsure && !x.lost && s.down == 0 {
 		w.read(s, p, visit)
 	}
 	if x.unwritten {
-		w.send(s, p, worldStatement{stmtBind, x.worker, x.table, x.holder, 0, 0}, 0, visit)
+		w.send(s, p, worldStatement{stmtBind, x.worker, x.table, x.holder, 0, 0, 0}, 0, visit)
 	} else if w.releases {
 		w.release(s, p, visit)
 	}
@@ -308,7 +313,7 @@ func (w *world) read(s worldState, p int, visit func(worldEvent, worldState)) {
 func (w *world) release(s worldState, p int, visit func(worldEvent, worldState)) {
 	x := s.procs[p]
 	x.answer = answerWaiting
-	x.sent = worldStatement{stmtRelease, x.worker, x.table, x.holder, 0, 0}
+	x.sent = worldStatement{stmtRelease, x.worker, x.table, x.holder, 0, 0, 0}
 	if w.flaws.lowersOpen || w.flaws.lowersClosed {
 		x.sent.old, x.sent.to = x.compare, x.first()-1
 	}
@@ -348,7 +353,8 @@ func (w *world) stamp(s *worldState, p int) bool {
 	if tick <= s.floor {
 		w.blame(s, faultFloor)
 	}
-	if r := s.db.rows[x.worker]; tick <= r.start || tick > r.fence {
+	// Ids of a spare whose table is not written down lead nowhere if it is taken over.
+	if r := s.db.rows[x.worker]; tick <= r.start && !x.unwritten || tick > r.fence {
 		w.blame(s, faultOutside)
 	}
 	ticks[x.table-1] |= bit
@@ -374,7 +380,7 @@ func (w *world) settle(x *worldProcess) {
 }
 
 func (w *world) leaveRow(x *worldProcess) {
-	*x = worldProcess{mode: procIdle, holder: x.holder, table: x.table}
+	*x = worldProcess{mode: procIdle, holder: x.holder, table: x.table, bound: x.bound}
 	if w.spares {
 		x.table = tableSpare
 	}

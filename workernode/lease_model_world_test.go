@@ -47,6 +47,7 @@ type worldStatement struct {
 	kind                  stmtKind
 	worker, table, holder uint8
 	old, to               uint8
+	start                 uint8 // of a spare that is taken over: its new START_SECOND
 }
 
 type stmtKind uint8
@@ -69,7 +70,8 @@ type worldProcess struct {
 	worker, compare, from, until uint8
 	unsure, lost                 bool
 	next                         uint8
-	unwritten                    bool // a spare is in use for a table that its row does not say
+	unwritten                    bool  // a spare is in use for a table that its row does not say
+	bound                        uint8 // a bit for each row that it has ever used as a spare
 
 	sent   worldStatement
 	answer procAnswer
@@ -203,6 +205,9 @@ type worldFlaws struct {
 	lowersTaking  bool // a row is taken over even if that lowers FENCE
 	lowersOpen    bool // a release moves FENCE back to what was stamped, while stamping goes on
 	lowersClosed  bool // a release moves FENCE back to what was stamped
+	keepsStart    bool // START_SECOND stays when a spare is taken over
+	takesBound    bool // a spare is taken over even if it has got a table
+	takesAgain    bool // a process takes a spare over that it has lost
 }
 
 func (w *world) first() worldState {
@@ -265,10 +270,14 @@ func (w *world) execute(s *worldState, q worldStatement) bool {
 		*r = worldRow{q.table, q.old, q.to, q.holder}
 		return true
 	case stmtClaim:
-		if r.table == 0 || r.fence != q.old && !w.flaws.noFence {
+		if r.table == 0 || r.fence != q.old && !w.flaws.noFence ||
+			q.table == tableSpare && r.table != tableSpare && !w.flaws.takesBound {
 			return false
 		}
 		r.holder = q.holder
+		if r.table == tableSpare && !w.flaws.keepsStart {
+			r.start = q.start
+		}
 	case stmtExtend:
 		if r.holder != q.holder && !w.flaws.noHolder || r.fence != q.old && !w.flaws.noFence && !w.flaws.extendNoFence {
 			return false
@@ -387,7 +396,7 @@ func (w *world) canonical(s *worldState) {
 			x.next = x.first()
 			x.from = max(x.from, min(x.next, x.until))
 		case x.answer == answerNone:
-			*x = worldProcess{mode: x.mode, holder: x.holder, table: x.table, worker: x.worker}
+			*x = worldProcess{mode: x.mode, holder: x.holder, table: x.table, worker: x.worker, bound: x.bound}
 			if x.mode != procReserved {
 				x.worker = 0
 			}
@@ -466,6 +475,6 @@ func (s *worldState) key(p int) [2]uint64 {
 	}
 	return [2]uint64{
 		pack(uint8(x.mode), x.table, x.worker, x.compare, x.from, x.until, x.next, uint8(x.answer)),
-		pack(uint8(x.sent.kind), x.sent.worker, x.sent.table, x.sent.old, x.sent.to, x.clock, 0, 0) | flags,
+		pack(uint8(x.sent.kind), x.sent.worker, x.sent.table, x.sent.old, x.sent.to, x.clock, x.sent.start<<4|x.bound<<2, 0) | flags,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,8 @@ type LeasedConfig struct {
 	Grace time.Duration
 
 	// MaxLanes bounds the worker ids of one table of this process, a power of two:
-	// [DefaultMaxLanes] unless told otherwise.
+	// [DefaultMaxLanes] unless told otherwise, and never more than a quarter of all that
+	// the layout has.
 	MaxLanes int
 
 	// Spares is how many worker ids without a table are held in reserve; see
@@ -53,9 +55,9 @@ type LeasedConfig struct {
 	Log *slog.Logger     // of changes of state; nil logs nothing
 }
 
-// DefaultMaxLanes bounds the worker ids of one table of a process: 262,144 ids a
+// DefaultMaxLanes bounds the worker ids of one table of a process: 524,288 ids a
 // second in the default layout, and more in bursts.
-const DefaultMaxLanes = 32
+const DefaultMaxLanes = generator.MaxLanes
 
 const (
 	// beat is the time between two renewals, unless somebody is in need.
@@ -64,6 +66,14 @@ const (
 	// longest between two attempts while the database is away is maxPause.
 	minPause = 250 * time.Millisecond
 	maxPause = 500 * time.Millisecond
+	// glance is the time between two looks at a generator in need whose rate is not
+	// known. A look after less than longLook gives it no more than boldly times as many
+	// lanes, one after more than staleLook, in which it may have rested, is followed by
+	// another.
+	glance    = 25 * time.Millisecond
+	longLook  = 200 * time.Millisecond
+	staleLook = time.Second
+	boldly    = 4
 	// unusedAfter is how long a worker id is renewed after its last use.
 	unusedAfter = 10 * time.Minute
 	// calmAfter is how long a generator must have been up with the clock before it
@@ -99,8 +109,11 @@ type Leased struct {
 	holds   []*hold
 	spares  []*seat
 	dropped []int64 // worker ids to be given back
-	closed  bool
-	stats   LeaseStats
+	// usedUp has the spares that were ever used. If one is lost, this process must not
+	// take it over again: a statement that writes its former table may be on its way.
+	usedUp map[int64]bool
+	closed bool
+	stats  LeaseStats
 
 	looked, lookedReal time.Time     // the clock, and the time, when the clock was last found right
 	refused            time.Duration // what the wall clock was ahead of the monotonic one when it was last not followed
@@ -122,6 +135,7 @@ type hold struct {
 	left        uint64
 	lastUntil   int64
 	judgedLanes int
+	puzzling    bool // it is in need, and should be judged again soon
 
 	shrunk time.Time     // when it last gave lanes back
 	steady time.Duration // how long it must be calm for that
@@ -158,12 +172,12 @@ func NewLeased(db *DB, layout generator.Layout, host Host, c LeasedConfig) (*Lea
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.MaxLanes = min(cmp.Or(c.MaxLanes, DefaultMaxLanes), generator.MaxLanes)
-	for int64(c.MaxLanes) > layout.MaxWorkerID() {
+	for c.MaxLanes > 1 && int64(c.MaxLanes) > layout.MaxWorkerID()/4 {
 		c.MaxLanes /= 2
 	}
 	k := &Leased{
 		statements: newStatements(db, layout, host),
-		config:     c, base: c.Now(),
+		config:     c, base: c.Now(), usedUp: map[int64]bool{},
 		wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	// A statement that hangs must leave time for another before the leases end.
@@ -283,6 +297,7 @@ func (k *Leased) Keep(lease generator.Lease, g generator.Renewable) {
 	if h := k.hold(lease); h != nil {
 		h.generator = g
 		k.publish(h)
+		k.judge(h, k.clock(), g.Usage())
 		if k.stats.LastError != nil {
 			g.Suspend(k.stats.LastError)
 		}
@@ -352,6 +367,7 @@ func (k *Leased) Spare(table string) (generator.Lease, bool) {
 		}
 		k.spares = slices.Delete(k.spares, i, i+1)
 		s.table = table
+		k.usedUp[s.worker] = true
 		h := &hold{key: s.worker, table: table, lanes: []*seat{s}, used: k.clock(), unwritten: true}
 		h.published = leaseOf(h.lanes)
 		k.holds = append(k.holds, h)
@@ -405,9 +421,8 @@ func (k *Leased) Close(ctx context.Context) error {
 	if !first {
 		return nil
 	}
-	if err := k.write(ctx); err != nil {
-		return err
-	}
+	// What could not be written down is given back all the same: those ids lead nowhere.
+	err := persist(ctx, func() error { return k.write(ctx) })
 	k.mu.Lock()
 	var workers []int64
 	for _, h := range k.holds {
@@ -415,7 +430,7 @@ func (k *Leased) Close(ctx context.Context) error {
 	}
 	workers = append(append(workers, workersOf(k.spares)...), k.dropped...)
 	k.mu.Unlock()
-	return k.giveBack(ctx, workers)
+	return errors.Join(err, persist(ctx, func() error { return k.giveBack(ctx, workers) }))
 }
 
 // claim returns a seat for each of tables, in their order.
@@ -480,7 +495,7 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	if err := k.checkClock(ctx); err != nil {
 		return err
 	}
-	if err := k.takeOver(ctx, t, tables, seats); err != nil {
+	if err := k.takeOver(ctx, t, tables, seats, maxRounds); err != nil {
 		return err
 	}
 	var missing []int
@@ -495,8 +510,8 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	block, err := k.db.reserve(ctx, k.layout, int64(len(missing)), atLeast)
 	if errors.Is(err, ErrExhausted) {
 		t.grace = 0 // rather than none
-		if e := k.takeOver(ctx, t, tables, seats); e != nil || slices.Contains(seats, nil) {
-			return errors.Join(err, e)
+		if e := k.takeOver(ctx, t, tables, seats, maxTries); e != nil || slices.Contains(seats, nil) {
+			return errors.Join(k.exhausted(ctx, err, tables, seats), e)
 		}
 		return nil
 	} else if err != nil {
@@ -531,9 +546,47 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	return nil
 }
 
+// exhausted says of an ErrExhausted who has all the worker ids.
+func (k *Leased) exhausted(ctx context.Context, err error, tables []string, seats []*seat) error {
+	var names []string
+	for i, s := range seats {
+		if s == nil && !slices.Contains(names, tables[i]) {
+			names = append(names, tables[i])
+		}
+	}
+	for i, name := range names {
+		if name == "" {
+			names[i] = "spare ones"
+		}
+	}
+	slices.Sort(names)
+	owners, e := k.owners(ctx, 5)
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	return fmt.Errorf("%w; none of those that were given to %s is free, and a worker id is never given to another table (most have: %s);"+
+		" end processes that are not needed, write to fewer tables, or take a layout with more worker bits for a new id space",
+		err, strings.Join(names, ", "), owners)
+}
+
 // takeOver fills those of seats that are nil with rows that are free, as far as
-// there are any.
-func (k *Leased) takeOver(ctx context.Context, t terms, tables []string, seats []*seat) error {
+// there are any. It goes on as long as others were faster to get what it wanted, up to
+// a number of rounds.
+func (k *Leased) takeOver(ctx context.Context, t terms, tables []string, seats []*seat, rounds int) error {
+	for round := range rounds {
+		tried, err := k.takeFree(ctx, t, tables, seats)
+		if err != nil || tried == 0 || !slices.Contains(seats, nil) {
+			return err
+		}
+		if err := pause(ctx, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeFree is one round of takeOver. It returns how many rows it wanted.
+func (k *Leased) takeFree(ctx context.Context, t terms, tables []string, seats []*seat) (tried int, err error) {
 	wanted := map[string][]int{}
 	var names []string
 	n := 0
@@ -547,33 +600,35 @@ func (k *Leased) takeOver(ctx context.Context, t terms, tables []string, seats [
 		}
 	}
 	if n == 0 {
-		return nil
+		return 0, nil
 	}
-	now := k.tick(t)
-	free, err := k.candidates(ctx, t, now, max(64, 4*min(n, chunk)), names...)
+	// As many that others, who start now as well, find others.
+	free, err := k.candidates(ctx, t, k.tick(t), max(500, 4*min(n, chunk)), names...)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	// Processes that start together shall not all want the same.
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	var rows []row
 	place := map[int64]int{} // in seats, of a worker id
+	k.mu.Lock()
+	free = slices.DeleteFunc(free, func(r row) bool { return r.table == "" && k.usedUp[r.worker] })
+	k.mu.Unlock()
 	for _, r := range free {
 		if at := wanted[r.table]; len(at) > 0 {
 			rows, place[r.worker] = append(rows, r), at[0]
 			wanted[r.table] = at[1:]
 		}
 	}
-	for _, part := range byFence(rows) {
+	for _, part := range inParts(rows) {
 		taken, err := k.takeRows(ctx, t, part)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for _, s := range taken {
 			seats[place[s.worker]] = s
 		}
 	}
-	return nil
+	return len(rows), nil
 }
 
 // takeRows takes rows over and returns the seats of those that nobody else was
@@ -584,14 +639,12 @@ func (k *Leased) takeRows(ctx context.Context, t terms, rows []row) (taken []*se
 	if len(rows) > 1 {
 		fence-- // leaves room for another statement if some are refused
 	}
-	held := now + t.margin - 1 // nothing up to it will be stamped, or somebody else has
 	for _, r := range rows {
 		if fence <= r.fence {
 			return nil, nil // the clock is at the end of the layout
 		}
-		held = max(held, r.fence)
 	}
-	changed, err := k.take(ctx, held, fence, rows)
+	changed, err := k.take(ctx, t.held(row{}, now), fence, rows)
 	after := k.tick(t)
 	if err == nil && changed == int64(len(rows)) {
 		for _, r := range rows {

@@ -220,7 +220,6 @@ func TestRowsOfOthersAreNeverTaken(t *testing.T) {
 	run(t, db, row, 4, "items", layout.String(), 1, 5, "")                             // of another table
 	run(t, db, row, 5, "orders", layout.String(), 1, layout.TickAt(noon)+1, "")        // with a fence in the future
 	run(t, db, row, 6, "orders", layout.String(), 1, layout.TickAt(noon)-1, "someone") // held
-	run(t, db, row, 7, "", layout.String(), 1, 5, "someone")                           // a spare that may have been in use
 	run(t, db, row, 8, "orders ", layout.String(), 1, 5, "")                           // of a table that some databases take for the same
 	k := leased(t, db, c, func(c *workernode.LeasedConfig) { c.Spares = 1 })
 	leases, err := k.Assign(t.Context(), "orders")
@@ -394,6 +393,48 @@ func TestASpareIsBoundAtOnceAndWrittenDownLater(t *testing.T) {
 	}
 }
 
+// A process that ends without writing the table of a spare down leaves a worker id
+// that others take over, and ids that lead nowhere, not to the table of the others.
+func TestTheSpareOfACrashedProcessIsFreeAfterItsGrace(t *testing.T) {
+	t.Parallel()
+
+	db, c := tables(t), &clock{now: noon}
+	crashed := leased(t, db, c, func(c *workernode.LeasedConfig) { c.Spares = 1 })
+	must(t, crashed.Start(t.Context()))
+	old, ok := crashed.Spare("items")
+	if !ok {
+		t.Fatal("no spare")
+	}
+	must(t, crashed.Pass(t.Context()))
+	time.Sleep(50 * time.Millisecond) // for its keeper, which writes the table too
+	run(t, db, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = '' WHERE "ID" = ?`, old.WorkerID) // as if it had not been written
+
+	later := &clock{now: noon.Add(time.Hour)}
+	k := leased(t, db, later, func(c *workernode.LeasedConfig) { c.Spares = 4 }) // more than there are
+	must(t, k.Start(t.Context()))
+	spare, ok := k.Spare("orders")
+	for ok && spare.WorkerID != old.WorkerID {
+		spare, ok = k.Spare("orders")
+	}
+	if !ok || spare.From <= old.Until {
+		t.Fatalf("the spare is %+v, %t; it was %+v", spare, ok, old)
+	}
+	must(t, k.Pass(t.Context()))
+	nodes, err := open(t, db).Lookup(t.Context(), old.WorkerID)
+	must(t, err)
+	if n := nodes[old.WorkerID]; n.Table != "orders" || n.Start < old.Until || n.Start >= spare.From || n.Start != n.Held {
+		t.Errorf("%+v; it was stamped with up to %d, and is now from %d on", n, old.Until, spare.From)
+	}
+
+	// The first one must not come back to it, nor write its table.
+	must(t, crashed.Pass(t.Context()))
+	nodes, err = open(t, db).Lookup(t.Context(), old.WorkerID)
+	must(t, err)
+	if n := nodes[old.WorkerID]; n.Table != "orders" || n.Holder != k.Holder() {
+		t.Errorf("%+v", n)
+	}
+}
+
 func TestGeneratorsGetLanesAndGiveThemBack(t *testing.T) {
 	t.Parallel()
 
@@ -557,6 +598,51 @@ func TestTheEndOfWorkerIDs(t *testing.T) {
 	if leases[0].WorkerID != 2 {
 		t.Errorf("%+v", leases)
 	}
+}
+
+// All worker ids but a few are taken, and many want those few at once: nobody is
+// told that there are none as long as one is free for him.
+func TestTheLastWorkerIDsGoToWhoeverWantsThem(t *testing.T) {
+	t.Parallel()
+
+	db, c := tables(t), &clock{now: noon}
+	few := narrow(5) // 1 to 31
+	start := func() *workernode.Leased {
+		k, err := workernode.NewLeased(open(t, db), few, web1, workernode.LeasedConfig{Now: c.read})
+		must(t, err)
+		t.Cleanup(func() { _ = k.Close(context.Background()) })
+		return k
+	}
+	first := start()
+	_, err := first.Assign(t.Context(), slices.Repeat([]string{"orders"}, 31)...)
+	must(t, err)
+	must(t, first.Close(t.Context()))
+	c.move(time.Hour)
+
+	var mu sync.Mutex
+	workers := map[int64]bool{}
+	var wg sync.WaitGroup
+	for range 31 {
+		wg.Go(func() {
+			leases, err := start().Assign(t.Context(), "orders")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			workers[leases[0].WorkerID] = true
+		})
+	}
+	wg.Wait()
+	if len(workers) != 31 && !t.Failed() {
+		t.Errorf("%d worker ids", len(workers))
+	}
+	_, err = start().Assign(t.Context(), "orders", "items")
+	if !errors.Is(err, workernode.ErrExhausted) {
+		t.Errorf("one more: %v", err)
+	}
+	saysAll(t, fmt.Sprint(err), "5 bits hold 1 to 31", "items, orders", "orders 31, of which 31 are held", "more worker bits")
 }
 
 // counted returns how many statements a handle has sent.

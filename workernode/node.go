@@ -50,7 +50,7 @@ type Node struct {
 	Kind       Kind   // TYPE
 	LaunchDate time.Time
 
-	Start  int64 // START_SECOND: no id of this worker bears this tick or an earlier one
+	Start  int64 // START_SECOND: no id of Table bears this worker id with this tick or an earlier one
 	Held   int64 // HELD_SECOND: ids up to this tick are of an earlier holder than the one named here
 	Fence  int64 // FENCE: nobody stamps a later tick than this one, until it is moved
 	Holder string

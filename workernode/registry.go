@@ -181,5 +181,14 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
+// persist calls f again, up to maxTries times, as long as its errors are passing.
+func persist(ctx context.Context, f func() error) (err error) {
+	for try := 0; ; try++ {
+		if err = f(); !passing(err) || try >= maxTries || pause(ctx, try) != nil {
+			return err
+		}
+	}
+}
+
 // errTaken reports worker ids that somebody else has inserted meanwhile.
 var errTaken = errors.New("workernode: worker id taken by another program")

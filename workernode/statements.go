@@ -68,17 +68,21 @@ func (s statements) candidates(ctx context.Context, t terms, now int64, limit in
 	return rows, nil
 }
 
-// byFence splits rows into parts that one take can take: rows that one process has
-// given back have the same fence, and SQLite takes 1000 levels of an expression.
-func byFence(rows []row) (parts [][]row) {
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.fence, b.fence) })
+// inParts splits rows into parts that one take can take: spares apart; and rows that
+// one process has given back have the same fence, and SQLite takes 1000 levels of an
+// expression.
+func inParts(rows []row) (parts [][]row) {
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(min(1, len(a.table)), min(1, len(b.table))), cmp.Compare(a.fence, b.fence))
+	})
 	const most = 200 // different fences
 	begin, fences := 0, 0
 	for i := range rows {
-		if i == 0 || rows[i].fence != rows[i-1].fence {
+		apart := i > 0 && (rows[i].table == "") != (rows[i-1].table == "")
+		if i == 0 || rows[i].fence != rows[i-1].fence || apart {
 			fences++
 		}
-		if i-begin == chunk || fences > most {
+		if i-begin == chunk || fences > most || apart {
 			parts, begin, fences = append(parts, rows[begin:i]), i, 1
 		}
 	}
@@ -88,11 +92,19 @@ func byFence(rows []row) (parts [][]row) {
 	return parts
 }
 
-// take takes rows over, which byFence has split: it moves their fences to fence if
-// they are what was read. It returns how many it has moved. held is the last tick
-// that is not this process's.
+// take takes rows over, which inParts has split: it moves their fences to fence if
+// they are what was read. It returns how many it has moved. held is the least that
+// [terms.held] gives.
 func (s statements) take(ctx context.Context, held, fence int64, rows []row) (int64, error) {
-	args := []any{held, fence, s.holder, s.host.Name, s.host.Port, int(s.host.Kind)}
+	const later = `CASE WHEN "FENCE" > ? THEN "FENCE" ELSE ? END`
+	set, where := `"HELD_SECOND" = `+later, ``
+	args := []any{held, held}
+	if rows[0].table == "" {
+		// Its process may be about to write a table into it.
+		set, where = `"START_SECOND" = `+later+`, `+set, ` AND "TABLE_NAME" = ''`
+		args = append(args, held, held)
+	}
+	args = append(args, fence, s.holder, s.host.Name, s.host.Port, int(s.host.Kind))
 	var or []string
 	for len(rows) > 0 {
 		n := 1
@@ -105,8 +117,9 @@ func (s statements) take(ctx context.Context, held, fence int64, rows []row) (in
 		}
 		rows = rows[n:]
 	}
-	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "HELD_SECOND" = ?, "FENCE" = ?, "HOLDER" = ?, "HOST_NAME" = ?, "PORT" = ?, "TYPE" = ?,`+
-		` "LAUNCH_DATE" = CURRENT_DATE, "MODIFIED" = CURRENT_TIMESTAMP WHERE "REUSABLE" = 1 AND (`+
+	// MySQL assigns from left to right, so what FENCE was comes first.
+	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET `+set+`, "FENCE" = ?, "HOLDER" = ?, "HOST_NAME" = ?, "PORT" = ?, "TYPE" = ?,`+
+		` "LAUNCH_DATE" = CURRENT_DATE, "MODIFIED" = CURRENT_TIMESTAMP WHERE "REUSABLE" = 1`+where+` AND (`+
 		strings.Join(or, " OR ")+`)`, args...)
 	if err != nil {
 		return 0, fmt.Errorf("workernode: take worker ids over: %w", err)
@@ -148,6 +161,28 @@ func (s statements) read(ctx context.Context, workers []int64) (map[int64]row, e
 		}
 	}
 	return rows, nil
+}
+
+// owners says which tables have the most worker ids, at most most of them.
+func (s statements) owners(ctx context.Context, most int) (string, error) {
+	var owners []string
+	err := s.db.Query(ctx, func(found *sql.Rows) error {
+		var table string
+		var all, held int64
+		if err := found.Scan(&table, &all, &held); err != nil {
+			return err
+		}
+		if table == "" {
+			table = "spare or another program's"
+		}
+		owners = append(owners, fmt.Sprintf("%s %d, of which %d are held", table, all, held))
+		return nil
+	}, `SELECT "TABLE_NAME", COUNT(*), SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END) FROM "WORKER_NODE"`+
+		` GROUP BY "TABLE_NAME" ORDER BY COUNT(*) DESC, "TABLE_NAME" `+fmt.Sprintf("LIMIT %d", most))
+	if err != nil {
+		return "", fmt.Errorf("workernode: count worker ids: %w", err)
+	}
+	return strings.Join(owners, "; "), nil
 }
 
 // giveBack empties the holder of rows of this process. Their fences stay: nothing
