@@ -184,7 +184,18 @@ func checked(sql func(string) string, next int64) []step {
 		{sql: sql(probeNodes), rows: nodeColumns()},
 		{sql: sql(probeRegistry), rows: registryColumns()},
 		registry(sql, next),
+		settings(sql),
 	}
+}
+
+// settings is the question what the database may lose, which answers that it is
+// nothing.
+func settings(sql func(string) string) step {
+	query, columns := `SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync')`, []string{"name", "setting"}
+	if sql("?") == "?" {
+		query, columns = `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog')`, []string{"Variable_name", "Value"}
+	}
+	return step{sql: query, rows: sqlmock.NewRows(columns)}
 }
 
 // reserved is what it takes to get worker ids from first on for tables at noon.

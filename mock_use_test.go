@@ -3,6 +3,7 @@ package uidplugin_test
 import (
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/DATA-DOG/go-sqlmock"
@@ -182,7 +183,8 @@ func TestUseReportsOtherLayoutOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
 	db, mock := mocked(t, dialects[0].dial)
-	expect(mock, migrated(dialects[0].sql, 58)...)
+	steps := migrated(dialects[0].sql, 58)
+	expect(mock, steps[:len(steps)-1]...) // it comes no further than the registry
 	l := generator.SnowflakeLayout()
 	err := db.Use(uidplugin.New(uidplugin.WithLayout(l)))
 	if err == nil {
@@ -190,4 +192,43 @@ func TestUseReportsOtherLayoutOfTheDatabase(t *testing.T) {
 	}
 	saysAll(t, err.Error(), "uidplugin: ", l.String(), generator.DefaultLayout().String())
 	unregistered(t, db)
+}
+
+// Whoever uses a database that may forget is told so, with what it is set to.
+func TestUseWarnsOfADatabaseThatForgets(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		dialect int
+		rows    [][2]string
+		trusted bool
+		says    []string
+	}{
+		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "0"}, {"sync_binlog", "0"}}, false, []string{"innodb_flush_log_at_trx_commit = 0 loses"}},
+		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}}, false, nil},
+		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}}, true, []string{"at_trx_commit = 2 loses", "sync_binlog = 0 loses"}},
+		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "1"}, {"sync_binlog", "1"}}, true, nil},
+		{1, [][2]string{{"synchronous_commit", "off"}, {"fsync", "off"}}, false, []string{"synchronous_commit = off loses"}},
+		{1, [][2]string{{"synchronous_commit", "local"}, {"fsync", "off"}}, true, []string{"synchronous_commit = local loses", "fsync = off loses"}},
+		{1, [][2]string{{"synchronous_commit", "on"}, {"fsync", "on"}}, true, nil},
+	} {
+		d := dialects[tt.dialect]
+		db, mock := mocked(t, d.dial)
+		steps := migrated(d.sql, 58)
+		for _, row := range tt.rows {
+			steps[len(steps)-1].rows.AddRow(row[0], row[1])
+		}
+		expect(mock, steps...)
+		j := &journal{}
+		options := []uidplugin.Option{j.option(), uidplugin.WithSpares(0), uidplugin.WithMaxClockSkew(0)}
+		if tt.trusted {
+			options = append(options, uidplugin.WithDurableDatabase())
+		}
+		must(t, db.Use(uidplugin.New(options...)))
+		warnings := strings.Join(j.lines("two rows could get one id"), "")
+		if n := strings.Count(warnings, " loses "); n != len(tt.says) {
+			t.Errorf("%v, trusted %t: %d warnings: %s", tt.rows, tt.trusted, n, warnings)
+		}
+		saysAll(t, warnings, tt.says...)
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,10 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	}
 	if _, err := c.wdb.Join(ctx, c.layout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
+	}
+	if risks := c.wdb.Forgetful(ctx, c.disposable || c.durable); len(risks) > 0 {
+		c.log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
+			"settings", strings.Join(risks, "; "))
 	}
 	if err := c.wdb.CheckClock(ctx, c.now, c.skew()); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)

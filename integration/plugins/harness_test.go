@@ -96,7 +96,7 @@ func migrated(t *testing.T, e engine, models ...any) *database {
 
 func (d *database) dialector() gorm.Dialector {
 	if d.env == "" {
-		return sqlite.Open("file:" + d.schema + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)&_txlock=immediate")
+		return sqlite.Open("file:" + d.schema + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate")
 	}
 	dsn := os.Getenv(d.env)
 	if d.schema != "" {
