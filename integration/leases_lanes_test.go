@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -68,6 +70,55 @@ func TestImportGetsLanes(t *testing.T) {
 		must(t, db.Model(&Parcel{}).Count(&count).Error)
 		if count != n {
 			t.Errorf("%d rows", count)
+		}
+	}, "mariadb")
+}
+
+// Ten million ids as fast as they can be had, without rows: far more than one worker id
+// makes. They ascend, so none comes twice.
+func TestTenMillionIDs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes 20 s")
+	}
+	t.Parallel()
+	const n, batch = 10_000_000, 1000
+	each(t, func(t *testing.T, d *database) {
+		use(t, open(t, d)) // makes the tables
+		wdb, err := workernode.Open(open(t, d), 10*time.Second)
+		must(t, err)
+		layout := generator.DefaultLayout()
+		k, err := workernode.NewLeased(wdb, layout, workernode.Host{Name: "import", Port: "1"}, workernode.LeasedConfig{})
+		must(t, err)
+		defer func() { must(t, k.Close(context.Background())) }()
+		leases, err := k.Assign(t.Context(), "parcels")
+		must(t, err)
+		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: leases[0], Low: k.Need})
+		must(t, err)
+		defer g.Close()
+		k.Keep(leases[0], g)
+
+		ids := make([]int64, batch)
+		var last int64
+		var longest time.Duration
+		workers := map[int64]int{}
+		begin := time.Now()
+		for range n / batch {
+			start := time.Now()
+			must(t, g.Fill(t.Context(), ids))
+			longest = max(longest, time.Since(start))
+			for _, id := range ids {
+				if id <= last {
+					t.Fatalf("id %d after %d", id, last)
+				}
+				last = id
+				parts, err := layout.Decompose(id)
+				must(t, err)
+				workers[parts.WorkerID]++
+			}
+		}
+		t.Logf("%d ids in %v, the longest wait %v, of %d worker ids; %+v", n, time.Since(begin), longest, len(workers), k.Stats())
+		if len(workers) < 2 {
+			t.Errorf("worker ids %v", workers)
 		}
 	}, "mariadb")
 }
