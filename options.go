@@ -71,8 +71,7 @@ func newConfig(options []Option) config {
 	return c
 }
 
-// reserve returns how many spare worker ids to hold. A process that is killed loses
-// them, so where worker ids are few there are none.
+// reserve returns how many spare worker ids to hold: none where worker ids are few.
 func (c *config) reserve() int {
 	switch {
 	case c.spares != unset:
@@ -249,8 +248,8 @@ func WithMaxLanes(n int) Option { return func(c *config) { c.maxLanes = n } }
 
 // WithSpares sets how many worker ids are held in reserve for tables whose first row
 // comes inside a transaction, where the database cannot be asked for one if there is
-// no other connection. They are taken by db.Use; a process that is killed loses them
-// for ever. The default is 2, and 0 for layouts with less than 16 bits for worker ids.
+// no other connection. They are taken by db.Use. The default is 2, and 0 for layouts
+// with less than 16 bits for worker ids.
 func WithSpares(n int) Option { return func(c *config) { c.spares = n } }
 
 // WithoutMigration keeps db.Use from creating and extending the tables
