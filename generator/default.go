@@ -282,7 +282,7 @@ func (g *Default) Usage() Usage {
 	next = min(next, end)
 	used := g.used
 	g.used = false
-	return Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: used, Lanes: 1}
+	return Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: used, Lanes: 1, MaxLanes: 1}
 }
 
 // position returns that of the next id, if it were taken now and the clock were not

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,28 @@ func TestTenMillionIDs(t *testing.T) {
 		t.Logf("%d ids in %v, the longest wait %v, of %d worker ids; %+v", n, time.Since(begin), longest, len(workers), k.Stats())
 		if len(workers) < 2 {
 			t.Errorf("worker ids %v", workers)
+		}
+	}, "mariadb")
+}
+
+// A generator that reads the clock for each id has one worker id, however much is wanted
+// of it, and is renewed all the same.
+func TestOneLaneIsEnoughForDefault(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		c, j := newMovedClock(20), &journal{}
+		p := use(t, open(t, d), uidplugin.WithClock(c.now), j.option(), uidplugin.WithLayout(small(5)),
+			uidplugin.WithDefaultGenerator(uidplugin.Default), uidplugin.WithModels(&T1{}))
+		before := p.Stats().Tables[0]
+		for p.Layout().TickAt(c.now()) < p.Layout().TickAt(before.Until)+20 { // past its first lease
+			_, err := nextID(p)
+			must(t, err)
+		}
+		if s := p.Stats().Tables[0]; len(s.WorkerIDs) != 1 || s.WorkerIDs[0] != before.WorkerIDs[0] {
+			t.Errorf("worker ids %v, before %v", s.WorkerIDs, before.WorkerIDs)
+		}
+		if l := j.String(); strings.Contains(l, "refuses") || strings.Contains(l, "more worker ids") {
+			t.Error(l)
 		}
 	}, "mariadb")
 }

@@ -403,14 +403,15 @@ func (k *Leased) wanted(h *hold, now time.Time, tick int64) (lanes int) {
 		}
 		made := float64(perTick) / k.layout.Tick.Seconds() // by one lane, in a second
 		needed := 1.25 * float64(taken) / passed.Seconds() / made
-		most := k.config.MaxLanes
+		most := min(k.config.MaxLanes, cmp.Or(u.MaxLanes, generator.MaxLanes))
+		atOnce := most
 		if passed < longLook {
-			most = min(most, boldly*lanes)
+			atOnce = min(most, boldly*lanes)
 		}
-		for float64(lanes) < needed && lanes < most {
+		for float64(lanes) < needed && lanes < atOnce {
 			lanes *= 2
 		}
-		if u.Waiting && float64(lanes) < needed && most == k.config.MaxLanes {
+		if u.Waiting && float64(lanes) < needed && atOnce == most {
 			k.bound(h, nil)
 		}
 		if lanes > len(h.lanes) {

@@ -1,0 +1,5 @@
+package workernode
+
+// Racing tells whether the race detector is on, which makes each step cost some ten
+// times as much.
+const Racing = modelRacing
