@@ -88,7 +88,7 @@ func TestDefaultAheadUntil(t *testing.T) {
 		now := l.TickAt(time.Now())
 		g := defaults(t, generator.DefaultConfig{Layout: l, Lease: generator.Lease{WorkerID: 9, From: now + 10, Until: now + 11}, Low: nobody})
 		after := ascending(t, l, -1, fill(t, g, 32)...) // until 1 s
-		if got := g.Usage(); got != (generator.Usage{Tick: now + 12, Used: true, Lanes: 1}) {
+		if got := g.Usage(); got != (generator.Usage{Tick: now + 12, Used: true, Lanes: 1, MaxLanes: 1}) {
 			t.Errorf("used up: %+v", got)
 		}
 		var all sync.WaitGroup
@@ -107,7 +107,7 @@ func TestDefaultAheadUntil(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		renew(t, g, generator.Lease{WorkerID: 9, From: now + 16, Until: now + 20})
 		all.Wait()
-		if got := g.Usage(); got != (generator.Usage{Tick: now + 16, Left: 4*16 + 15, Used: true, Lanes: 1}) {
+		if got := g.Usage(); got != (generator.Usage{Tick: now + 16, Left: 4*16 + 15, Used: true, Lanes: 1, MaxLanes: 1}) {
 			t.Errorf("renewed: %+v", got)
 		}
 	})
