@@ -82,9 +82,10 @@
 // stamped from a later one is at least clock + G - S + Margin.) A process that is busy
 // does not notice the margin: it renews every 5 s, so that windows join.
 //
-// A holder also finds out: if FENCE in its row is below what was granted to it, the
-// database has lost commits. It says so in the log, counts it ([LeaseStats]), and moves
-// the fence above both. Two servers that accept writes at the same time are no
+// A holder often finds out: if a statement is acknowledged that compared with a FENCE
+// below what was granted to it, the database has lost commits. It says so in the log,
+// counts it ([LeaseStats]), and moves the fence above both. If another process has taken
+// the row before, all it sees is that the row is lost. Two servers that accept writes at the same time are no
 // register, and not covered.
 //
 // The durable mode ([LeasedConfig].Durable) does without the margin, and sets fences

@@ -258,15 +258,10 @@ func (k *Leased) reread(ctx context.Context, seats []*seat) error {
 	defer k.mu.Unlock()
 	for _, s := range seats {
 		r := rows[s.worker] // the zero row if there is none
-		until := s.until
-		if s.read(r.fence, r.holder == k.holder) {
-			k.stats.Regressed++
-			k.config.Log.Error("uidplugin: the database has lost commits that it had acknowledged: this worker id's fence went back",
-				"table", s.table, "worker_id", s.worker, "was", until, "is", r.fence)
-		}
+		s.read(r.fence, r.holder == k.holder)
 		if s.lost {
 			k.stats.Lost++
-			k.config.Log.Warn("uidplugin: another process has taken this worker id over, which this one had not renewed in time; it gets another",
+			k.config.Log.Warn("uidplugin: another process has this worker id now, because it was not renewed in time or the database has lost commits; this one gets another",
 				"table", s.table, "worker_id", s.worker)
 		}
 	}
@@ -363,11 +358,12 @@ func (k *Leased) supply(ctx context.Context) error {
 // judge notes how a generator stands. It returns how many ids were taken since it was
 // judged before, and how long ago that was. The number is only right for a generator
 // that is ahead of the clock, as those in need are, and if it is known: if the
-// generator has as many lanes as before.
+// generator has as many lanes as before, and its lease joins the one before.
 func (k *Leased) judge(h *hold, now time.Time, u generator.Usage) (taken uint64, passed time.Duration, known bool) {
-	until := h.published[0].Until
+	from, until := h.published[0].From, h.published[0].Until
 	had := h.left + uint64(max(until-h.lastUntil, 0))*uint64(u.Lanes)*uint64(k.layout.MaxSequence()+1)
-	passed, known = now.Sub(h.judged), h.judgedLanes == u.Lanes
+	// Ticks between two leases that do not join were not there to be taken.
+	passed, known = now.Sub(h.judged), h.judgedLanes == u.Lanes && from <= h.lastUntil+1
 	h.judged, h.left, h.lastUntil, h.judgedLanes = now, u.Left, until, u.Lanes
 	return had - min(u.Left, had), passed, known
 }
@@ -392,6 +388,8 @@ func (k *Leased) wanted(h *hold, now time.Time, tick int64) (lanes int) {
 	}
 	taken, passed, known := k.judge(h, now, u)
 	switch {
+	case lanes < u.MinLanes:
+		lanes = u.MinLanes
 	case need:
 		h.calm = time.Time{}
 		if h.puzzling = !known || passed > staleLook; !known {
@@ -424,7 +422,7 @@ func (k *Leased) wanted(h *hold, now time.Time, tick int64) (lanes int) {
 		h.calm = time.Time{}
 	case h.calm.IsZero():
 		h.calm = now
-	case lanes > 1 && now.Sub(h.calm) > max(h.steady, calmAfter):
+	case lanes > max(u.MinLanes, 1) && now.Sub(h.calm) > max(h.steady, calmAfter):
 		h.calm, h.shrunk, h.bounded = now, now, false
 		lanes /= 2
 	}

@@ -126,18 +126,20 @@ func (t terms) granted(s *seat, fence, after int64) {
 func (s *seat) doubt() { s.unsure = true }
 
 // read notes what the row says, after a doubt. ours tells whether its holder is this
-// process. It reports whether the database has lost what it acknowledged. What was
-// read is compared with, and never used: a statement of ours that is still on its
-// way may have moved the fence, or will.
-func (s *seat) read(fence int64, ours bool) (regressed bool) {
-	regressed = fence < s.until
+// process. What was read is compared with, and never used: a statement of ours that is
+// still on its way may have moved the fence, or will; and it may have been stale.
+func (s *seat) read(fence int64, ours bool) {
 	if !ours {
 		s.lost = true
-		return regressed
+		return
 	}
 	s.compare, s.unsure = fence, false
-	return regressed
 }
+
+// behind tells whether the next statement compares with less than what was granted. If
+// that is acknowledged the database has lost what it had acknowledged before; otherwise it
+// was a stale read.
+func (s *seat) behind() bool { return s.compare < s.until }
 
 // extendable tells whether the fence of the row may be moved to a given tick. It
 // must rise above what the row has, and above what was granted before, which the

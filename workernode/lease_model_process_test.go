@@ -185,6 +185,9 @@ func (w *world) acknowledged(s worldState, p int, visit func(worldEvent, worldSt
 		case stmtInsert:
 			got, usable = w.rules.inserted(t, int64(q.worker), worldTables[q.table], int64(q.old), int64(q.to), sent, after)
 		case stmtExtend:
+			if got.behind() {
+				w.blame(&n, faultAlarm)
+			}
 			w.rules.granted(t, &got, int64(q.to), after)
 		}
 		y := &n.procs[p]
@@ -295,9 +298,7 @@ func (w *world) read(s worldState, p int, visit func(worldEvent, worldState)) {
 				continue
 			}
 			n, seat := s, x.seat()
-			if seat.read(int64(fence), ours) && !w.stale {
-				w.blame(&n, faultAlarm)
-			}
+			seat.read(int64(fence), ours)
 			if w.flaws.adopts && ours {
 				seat.until = max(seat.until, int64(fence))
 			}

@@ -153,7 +153,8 @@ type LeaseStats struct {
 	Taken   int64 // worker ids taken over from former processes
 	Fresh   int64 // worker ids that nobody had before
 	Lost    int64 // worker ids that others have taken over
-	// Regressed counts rows that had forgotten what the database had acknowledged.
+	// Regressed counts how often a row was found to have forgotten what the database had
+	// acknowledged. A loss that let another process take the row counts in Lost.
 	Regressed int64
 
 	// LastError is why the last renewal failed; nil if it did not. Since says from
@@ -705,9 +706,14 @@ func (k *Leased) extendSeats(ctx context.Context, t terms, seats []*seat, next i
 	for _, s := range seats {
 		if err != nil || refused {
 			s.doubt()
-		} else {
-			t.granted(s, fence, after)
+			continue
 		}
+		if s.behind() {
+			k.stats.Regressed++
+			k.config.Log.Error("uidplugin: the database has lost commits that it had acknowledged: this worker id's fence had gone back",
+				"table", s.table, "worker_id", s.worker, "was", s.until, "went_back_to", s.compare)
+		}
+		t.granted(s, fence, after)
 	}
 	if err == nil && !refused {
 		k.stats.Renewed += n

@@ -406,7 +406,7 @@ func TestTheSpareOfACrashedProcessIsFreeAfterItsGrace(t *testing.T) {
 		t.Fatal("no spare")
 	}
 	must(t, crashed.Pass(t.Context()))
-	time.Sleep(50 * time.Millisecond) // for its keeper, which writes the table too
+	time.Sleep(50 * time.Millisecond)                                                     // for its keeper, which writes the table too
 	run(t, db, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = '' WHERE "ID" = ?`, old.WorkerID) // as if it had not been written
 
 	later := &clock{now: noon.Add(time.Hour)}
