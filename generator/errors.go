@@ -27,6 +27,12 @@ var (
 	// ErrTimeExhausted reports that the time bits of the layout are used up.
 	ErrTimeExhausted = errors.New("generator: time bits exhausted")
 
+	// ErrEmpty reports a [Buffered] generator that has no id and must not wait for one.
+	ErrEmpty = errors.New("generator: no ids in the buffer")
+
+	// ErrSource reports that the source of a [Buffered] generator failed.
+	ErrSource = errors.New("generator: source of ids")
+
 	// ErrClosed reports the use of a generator after its Close.
 	ErrClosed = errors.New("generator: closed")
 )

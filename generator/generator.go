@@ -95,9 +95,9 @@ type Usage struct {
 	// is the first. Those taken at about the time of a call count for it or the next.
 	Used bool
 
-	// Lanes is the number of leases, from 1. MaxLanes is how many Renew takes at most; 0
-	// means [MaxLanes].
-	Lanes, MaxLanes int
+	// Lanes is the number of leases, from 1. MinLanes is how many the generator wants at
+	// least, 0 means one, and MaxLanes how many Renew takes at most; 0 means [MaxLanes].
+	Lanes, MinLanes, MaxLanes int
 }
 
 // Endless returns the lease of worker for all ticks of the layout from the one

@@ -1,0 +1,300 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A kind is a generator of this package over a lease of worker id 9, and of its backup
+// worker if it has one, and what it promises. Default, which is the simplest, is the
+// oracle for the others.
+type kind struct {
+	name string
+	// ascends says that all ids ascend; otherwise those of one worker id do.
+	ascends bool
+	// borrows says that ids may be of the next ticks when the present one is used up.
+	borrows bool
+	// lanes is how many ids there are in a tick, in worker ids.
+	lanes int64
+	open  func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error)
+}
+
+var kinds = []kind{
+	{"Default", true, false, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		return generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: lease, Now: now, MaxClockBackwards: time.Hour})
+	}},
+	{"Cached", true, true, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Clock: generator.NewClock(now)})
+	}},
+	{"Paired", false, true, 2, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		backup := lease
+		backup.WorkerID = l.BackupWorker(lease.WorkerID)
+		return generator.NewPaired(generator.PairedConfig{Layout: l, Main: lease, Backup: backup, Clock: generator.NewClock(now)})
+	}},
+	{"Buffered", true, true, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		source, err := generator.TickSource(generator.TickConfig{Layout: l, Lease: lease, Now: now})
+		if err != nil {
+			return nil, err
+		}
+		return generator.NewBuffered(generator.BufferedConfig{Source: source, Size: 4 * (l.MaxSequence() + 1)})
+	}},
+}
+
+// eachKind runs a law for each kind, in a bubble.
+func eachKind(t *testing.T, law func(t *testing.T, k kind)) {
+	t.Parallel()
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { law(t, k) })
+		})
+	}
+}
+
+// must makes a generator, which the end of the test closes.
+func (k kind) must(t *testing.T, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
+	t.Helper()
+	g, err := k.open(l, lease, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// A ledger has every id that was made, and what is wrong with it.
+type ledger struct {
+	mu    sync.Mutex
+	l     generator.Layout
+	lease generator.Lease
+	ids   map[int64]bool
+}
+
+func (b *ledger) add(t *testing.T, k kind, last map[int64]int64, ids ...int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		p, err := b.l.Decompose(id)
+		lane := p.WorkerID
+		if k.ascends {
+			lane = 0
+		}
+		switch tick := id >> (b.l.WorkerBits + b.l.SequenceBits); {
+		case err != nil:
+			t.Error(err)
+		case b.ids[id]:
+			t.Errorf("id %d was made twice", id)
+		case tick < b.lease.From || tick > b.lease.Until:
+			t.Errorf("id %d is of tick %d, the lease of %d to %d", id, tick, b.lease.From, b.lease.Until)
+		case p.WorkerID != b.lease.WorkerID && (k.lanes == 1 || p.WorkerID != b.l.BackupWorker(b.lease.WorkerID)):
+			t.Errorf("id %d is of worker %d", id, p.WorkerID)
+		case id <= last[lane]:
+			t.Errorf("id %d after %d", id, last[lane])
+		}
+		b.ids[id], last[lane] = true, id
+	}
+}
+
+func (b *ledger) size() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(len(b.ids))
+}
+
+// Many callers use a lease up to its last id, while the clock is set to and fro: each id
+// is made once, those of one caller ascend, and then all get the error.
+func TestAllKindsUseUpALease(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		l := ticks(time.Second, 6)
+		lease := lease(l, 200)
+		var clock wall
+		g := k.must(t, l, lease, clock.now)
+		b := &ledger{l: l, lease: lease, ids: map[int64]bool{}}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				last := map[int64]int64{}
+				for r := random(uint64(i)); ; {
+					ids, err := some(t.Context(), g, r, 100)
+					if errors.Is(err, generator.ErrLeaseExpired) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					b.add(t, k, last, ids...)
+					if k.borrows && r.IntN(20) == 0 {
+						clock.step(time.Duration(r.IntN(5)-2) * time.Second)
+					}
+				}
+			})
+		}
+		all.Wait()
+		// A call that fails in the middle loses what it has, and clocks that are ahead pass
+		// ids over; without either it is exactly the lease.
+		if most := k.lanes * 200 * 64; b.size() > most || b.size() < most/4 {
+			t.Errorf("%d ids of a lease of %d", b.size(), most)
+		}
+	})
+}
+
+// A clock that stands still, or goes back by a minute: whoever borrows goes on, and the
+// others wait.
+func TestAllKindsGoOnWithAFrozenClock(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		l := ticks(time.Second, 8)
+		start := time.Now()
+		frozen := start
+		var mu sync.Mutex
+		now := func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return frozen
+		}
+		g := k.must(t, l, lease(l, 3600), now)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		made := 0
+		var err error
+		for ; err == nil && made < 20*256; made++ {
+			if made == 10*256 {
+				mu.Lock()
+				frozen = start.Add(-time.Minute)
+				mu.Unlock()
+			}
+			_, err = g.Next(ctx)
+		}
+		if k.borrows && err != nil {
+			t.Errorf("after %d ids: %v", made, err)
+		}
+		if !k.borrows && (made != 256+1 || !errors.Is(err, context.DeadlineExceeded)) {
+			t.Errorf("%d ids of one tick of 256: %v", made-1, err)
+		}
+	})
+}
+
+// A caller who waits goes when his context ends, and nothing is left behind: a bubble
+// does not end before all its goroutines have.
+func TestAllKindsHonourContexts(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		l := ticks(time.Second, 2)
+		lease := lease(l, 1e6)
+		g := k.must(t, l, lease, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := g.Fill(ctx, make([]int64, 1_000_000))
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 5*time.Second {
+			t.Errorf("%v, after %v", err, time.Since(begin))
+		}
+		if _, err := g.Next(ctx); k.name != "Cached" && err == nil {
+			// Cached hands out what it has without a look at the context.
+			t.Log("an id for a context that has ended")
+		}
+		next(t, g)
+	})
+}
+
+// Close ends the waiting of all, and no id is made when it is over.
+func TestAllKindsClose(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		l := ticks(time.Second, 2)
+		g := k.must(t, l, lease(l, 1e6), nil)
+		errs := make(chan error, 3)
+		for range cap(errs) {
+			go func() {
+				errs <- g.Fill(t.Context(), make([]int64, 1_000_000))
+			}()
+		}
+		synctest.Wait()
+		g.Close()
+		g.Close()
+		for range cap(errs) {
+			if err := <-errs; !errors.Is(err, generator.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrClosed) {
+			t.Errorf("%d, %v", id, err)
+		}
+	})
+}
+
+// What Default makes in a tick, every other kind makes too, and more only if it borrows.
+func TestAllKindsMakeWhatDefaultMakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := ticks(time.Second, 4)
+		lease := lease(l, 100)
+		made := map[string][]int64{}
+		for _, k := range kinds {
+			g := k.must(t, l, lease, nil)
+			for range 3 {
+				made[k.name] = append(made[k.name], fill(t, g, 16)...)
+				time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+			}
+			g.Close()
+		}
+		// Each began three seconds later than the one before.
+		for i, k := range kinds {
+			ids := slices.Clone(made[k.name])
+			for j := range ids {
+				ids[j] -= int64(3*i) << (l.WorkerBits + l.SequenceBits)
+			}
+			if !slices.Equal(ids, made["Default"]) {
+				t.Errorf("%s makes %v, Default %v", k.name, ids, made["Default"])
+			}
+		}
+	})
+}
+
+// BenchmarkAllNext is the cost of an id, of each kind, when there is time enough:
+//
+//	go test -run '^$' -bench 'AllNext' -cpu 1,2 ./generator
+func BenchmarkAllNext(b *testing.B) {
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) {
+			l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
+			g, err := k.open(l, l.Endless(9, time.Now()), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer g.Close()
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := g.Next(context.Background()); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func ExampleNewBuffered() {
+	// A source of your own: here, the multiples of 1000 and the 9 numbers after each.
+	thousand := int64(0)
+	source := func(_ context.Context, _ int64) (generator.Run, error) {
+		thousand += 1000
+		return generator.Run{First: thousand, N: 10}, nil
+	}
+	g, err := generator.NewBuffered(generator.BufferedConfig{Source: source, Size: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+	ids := make([]int64, 12)
+	fmt.Println(g.Fill(context.Background(), ids), ids)
+	// Output: <nil> [1000 1001 1002 1003 1004 1005 1006 1007 1008 1009 2000 2001]
+}

@@ -1,0 +1,380 @@
+package generator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uidplugin/uidplugin/ringbuffer"
+)
+
+// A Run is consecutive ids: First, First+1 and so on, N of them.
+type Run struct {
+	First int64
+	N     int64
+}
+
+// A Policy says what to do when a [Buffered] generator is empty, or full: nil looks
+// again, at once, and an error gives up. It is called with 1, 2 and so on for one
+// caller, and may wait as long as ctx lasts.
+type Policy func(ctx context.Context, try int) error
+
+// Refuse is the policy that gives up at once.
+func Refuse(context.Context, int) error { return ErrEmpty }
+
+const (
+	// DefaultBufferSize is how many ids a [Buffered] generator holds unless told
+	// otherwise: as many as UidGenerator's ring.
+	DefaultBufferSize = 65_536
+	// DefaultRefillBelow is below how many percent of its size it is refilled unless told
+	// otherwise, as UidGenerator's is.
+	DefaultRefillBelow = 50
+
+	// bufferedRuns is how many runs are held at most.
+	bufferedRuns = 1024
+
+	firstBackoff, maxBackoff = 10 * time.Millisecond, time.Second
+)
+
+// BufferedConfig configures [NewBuffered]. What UidGenerator's CachedUidGenerator
+// calls a setting is in brackets.
+type BufferedConfig struct {
+	// Source makes or fetches the next ids: a run of at least one, all larger than those
+	// of all runs before. want is how many there is room for; it may return fewer, or
+	// more. It is called by one goroutine at a time, which is not that of a caller. ctx
+	// ends with Close. Required. [its BufferedUidProvider]
+	//
+	// Its error goes to the callers who wait for ids, those that come later begin another
+	// attempt, after a pause that grows from 10 ms to a second. A panic is an error.
+	Source func(ctx context.Context, want int64) (Run, error)
+
+	// Size is how many ids are held, from 1 on, in at most 1,024 runs; 0 means
+	// [DefaultBufferSize]. [boostPower: (maxSequence+1) << boostPower]
+	Size int64
+
+	// RefillBelow is the percentage of Size below which Source is called, from 1 to 100; 0
+	// means [DefaultRefillBelow]. [paddingFactor]
+	RefillBelow int
+
+	// Every is how often the buffer is filled up without being asked, so that ids do not
+	// get old while it is full enough; 0 is never. [scheduleInterval]
+	Every time.Duration
+
+	// Empty says what a caller does who finds no id; nil waits until there are some, or
+	// Source fails. [rejectedTakeBufferHandler, which could not try again]
+	Empty Policy
+
+	// Full says what to do with a run that there is no room for; nil keeps it for the next
+	// refill, and no id is lost. If the policy gives up, the run is. It is called where
+	// Source is. [rejectedPutBufferHandler]
+	Full Policy
+}
+
+// Buffered hands out ids that were made, or fetched, before: whatever a source returns,
+// in its order. It is the ring buffer of UidGenerator's CachedUidGenerator, filled at
+// the start, when few are left, and on a schedule, but for ids of any kind: [Cached]
+// computes those of a layout, for less.
+//
+// It has a goroutine only while it is being filled. Callers that wait are served in the
+// order of their arrival. A Buffered must be made by [NewBuffered].
+type Buffered struct {
+	config BufferedConfig
+	low    int // ids below which it is refilled
+	ring   *ringbuffer.Stored
+
+	closed    atomic.Bool
+	refilling atomic.Bool // there is a goroutine that fills; set under mu
+	turn      chan struct{}
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	fills  sync.WaitGroup
+	timer  *time.Timer // of Every
+
+	mu      sync.Mutex // never held while Source or a policy runs
+	changed chan struct{}
+	waiting int // callers
+	state   BufferedState
+
+	// What follows belongs to the goroutine that fills.
+	rest    Run   // came from Source and is not in the ring yet
+	last    int64 // id of Source
+	backoff time.Duration
+}
+
+// BufferedState is the state of a [Buffered] generator at one moment.
+type BufferedState struct {
+	Left    int64 // ids in the buffer
+	Refills int64 // successful calls of Source
+	Failed  int64 // others
+	Dropped int64 // ids that there was no room for
+	// LastError is that of the last call of Source; nil if it did not fail.
+	LastError error
+}
+
+var _ Generator = (*Buffered)(nil)
+
+// NewBuffered returns a generator, which begins to fill its buffer, or an error that
+// wraps [ErrConfig].
+func NewBuffered(c BufferedConfig) (*Buffered, error) {
+	c.Size, c.RefillBelow = cmp.Or(c.Size, DefaultBufferSize), cmp.Or(c.RefillBelow, DefaultRefillBelow)
+	switch {
+	case c.Source == nil:
+		return nil, fmt.Errorf("%w: no Source is set", ErrConfig)
+	case c.Size < 0 || c.Size > math.MaxInt32:
+		return nil, fmt.Errorf("%w: Size %d is outside 1 to %d", ErrConfig, c.Size, math.MaxInt32)
+	case c.RefillBelow < 0 || c.RefillBelow > 100:
+		return nil, fmt.Errorf("%w: RefillBelow %d is outside 1 to 100 percent", ErrConfig, c.RefillBelow)
+	case c.Every < 0:
+		return nil, fmt.Errorf("%w: Every %v is negative", ErrConfig, c.Every)
+	}
+	g := &Buffered{
+		config: c, low: int(max(c.Size*int64(c.RefillBelow)/100, 1)),
+		ring: ringbuffer.NewStored(int(min(c.Size, bufferedRuns))),
+		turn: make(chan struct{}, 1), changed: make(chan struct{}),
+		last: -1,
+	}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	if c.Every > 0 {
+		g.mu.Lock()
+		g.timer = time.AfterFunc(c.Every, g.scheduled)
+		g.mu.Unlock()
+	}
+	g.refill()
+	return g, nil
+}
+
+// Next implements [Generator]. It does not allocate unless it waits.
+func (g *Buffered) Next(ctx context.Context) (int64, error) {
+	id, n, err := g.take(ctx, 1)
+	if n == 0 {
+		return 0, err
+	}
+	return id, nil
+}
+
+// Fill implements [Generator]. It does not allocate unless it waits.
+func (g *Buffered) Fill(ctx context.Context, ids []int64) error {
+	for len(ids) > 0 {
+		first, n, err := g.take(ctx, len(ids))
+		if n == 0 {
+			return err
+		}
+		for i := range ids[:n] {
+			ids[i] = first + int64(i)
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// Close implements [Generator]. It waits for a Source that is at work, and whose
+// context it ends.
+func (g *Buffered) Close() {
+	g.mu.Lock()
+	g.closed.Store(true)
+	g.cancel()
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	g.broadcast()
+	g.mu.Unlock()
+	g.fills.Wait()
+}
+
+// State returns the state of the generator.
+func (g *Buffered) State() BufferedState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.state
+	s.Left = int64(g.ring.Len())
+	return s
+}
+
+// take returns from 1 to want consecutive ids, or the error why there are none.
+func (g *Buffered) take(ctx context.Context, want int) (first int64, n int, err error) {
+	if first, n = g.ring.Take(want); n == 0 {
+		return g.wait(ctx, want)
+	}
+	if g.closed.Load() { // after the ids were taken: none is handed out when Close is over
+		return 0, 0, ErrClosed
+	}
+	if !g.refilling.Load() && g.ring.Len() < g.low {
+		g.refill()
+	}
+	return first, n, nil
+}
+
+// wait is take for a caller who has found no id.
+func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
+	select {
+	case g.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	defer func() { <-g.turn }()
+	g.mu.Lock()
+	g.waiting++
+	failed := g.state.Failed
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.waiting--
+		g.mu.Unlock()
+	}()
+	for try := 1; ; try++ {
+		g.mu.Lock()
+		changed, s := g.changed, g.state // before looking for ids
+		g.mu.Unlock()
+		first, n = g.ring.Take(want)
+		switch {
+		case g.closed.Load():
+			return 0, 0, ErrClosed
+		case n > 0:
+			if g.ring.Len() < g.low {
+				g.refill()
+			}
+			return first, n, nil
+		case s.Failed > failed && s.LastError != nil:
+			return 0, 0, s.LastError
+		}
+		g.refill()
+		if g.config.Empty != nil {
+			if err := g.config.Empty(ctx, try); err != nil {
+				return 0, 0, err
+			}
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		}
+	}
+}
+
+// scheduled fills the buffer, and comes again.
+func (g *Buffered) scheduled() {
+	g.refill()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed.Load() {
+		g.timer.Reset(g.config.Every)
+	}
+}
+
+// refill has the buffer filled, unless somebody is at it.
+func (g *Buffered) refill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() || g.refilling.Load() {
+		return
+	}
+	g.refilling.Store(true)
+	g.fills.Add(1)
+	go g.fill()
+}
+
+// fill fills the buffer, and tries again, after a pause, as long as it fails and
+// callers wait.
+func (g *Buffered) fill() {
+	defer g.fills.Done()
+	for {
+		err := g.fillUp()
+		if err == nil {
+			g.backoff = 0
+		} else {
+			g.backoff = min(max(2*g.backoff, firstBackoff), maxBackoff)
+			select {
+			case <-time.After(g.backoff):
+			case <-g.ctx.Done():
+			}
+		}
+		g.mu.Lock()
+		// Whoever finds too few ids from now on begins another one.
+		again := g.waiting > 0 && g.ring.Len() == 0
+		if g.closed.Load() || !again {
+			g.refilling.Store(false)
+			g.broadcast()
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+	}
+}
+
+// fillUp calls Source until the buffer is full.
+func (g *Buffered) fillUp() error {
+	for g.ctx.Err() == nil {
+		for try := 1; g.rest.N > 0; {
+			n := min(g.rest.N, ringbuffer.MaxRun)
+			switch {
+			case g.ring.Put(g.rest.First, int(n)):
+				g.rest.First, g.rest.N = g.rest.First+n, g.rest.N-n
+				g.mu.Lock()
+				g.broadcast()
+				g.mu.Unlock()
+				try = 1
+				continue
+			case g.config.Full == nil:
+				return nil
+			}
+			if err := g.config.Full(g.ctx, try); err != nil {
+				g.mu.Lock()
+				g.state.Dropped += g.rest.N
+				g.mu.Unlock()
+				g.rest = Run{}
+				return nil
+			}
+			try++
+		}
+		want := g.config.Size - int64(g.ring.Len())
+		if want <= 0 || g.ring.Free() == 0 {
+			return nil
+		}
+		run, err := g.fetch(want)
+		g.mu.Lock()
+		if g.state.LastError = err; err == nil {
+			g.state.Refills++
+		} else {
+			g.state.Failed++
+			g.broadcast()
+		}
+		g.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		g.rest, g.last = run, run.First+run.N-1
+	}
+	return nil
+}
+
+// fetch calls Source once.
+func (g *Buffered) fetch(want int64) (run Run, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: it panicked: %v", ErrSource, p)
+		}
+	}()
+	if run, err = g.config.Source(g.ctx, want); err != nil {
+		return run, fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	if run.N < 1 || run.First <= g.last || run.First > math.MaxInt64-run.N+1 {
+		// What does not ascend may have been handed out before.
+		return run, fmt.Errorf("%w: it returned %d ids from %d on after the id %d", ErrSource, run.N, run.First, g.last)
+	}
+	return run, nil
+}
+
+// broadcast wakes all who wait. The caller holds mu.
+func (g *Buffered) broadcast() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}

@@ -1,0 +1,392 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// counter is a source of runs of n ids from 1 on.
+type counter struct {
+	mu      sync.Mutex
+	n, last int64
+	calls   int
+	wants   []int64
+	takes   time.Duration // each call
+	fails   func(call int) error
+}
+
+func (c *counter) fetch(ctx context.Context, want int64) (generator.Run, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	c.wants = append(c.wants, want)
+	if c.takes > 0 {
+		select {
+		case <-time.After(c.takes):
+		case <-ctx.Done():
+			return generator.Run{}, ctx.Err()
+		}
+	}
+	if c.fails != nil {
+		if err := c.fails(c.calls); err != nil {
+			return generator.Run{}, err
+		}
+	}
+	c.last += c.n
+	return generator.Run{First: c.last - c.n + 1, N: c.n}, nil
+}
+
+func (c *counter) called() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
+}
+
+func buffered(t *testing.T, c generator.BufferedConfig) *generator.Buffered {
+	t.Helper()
+	g, err := generator.NewBuffered(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+var errAway = errors.New("away")
+
+func TestBufferedIsFilledAtTheStartAndBelowItsThreshold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 100, RefillBelow: 30})
+		synctest.Wait()
+		if got := g.State(); got != (generator.BufferedState{Left: 100, Refills: 10}) || c.wants[0] != 100 || c.wants[9] != 10 {
+			t.Errorf("at the start: %+v, wanted %v", got, c.wants)
+		}
+		fill(t, g, 70)
+		synctest.Wait()
+		if c.called() != 10 {
+			t.Error("refilled with 30 of 100 left")
+		}
+		next(t, g)
+		synctest.Wait()
+		if got := g.State(); got.Left != 100-1+0 && got.Left < 90 {
+			t.Errorf("below the threshold: %+v", got)
+		}
+		if ids := fill(t, g, 1000); ids[0] != 72 || ids[999] != 1071 {
+			t.Errorf("%d to %d", ids[0], ids[999])
+		}
+	})
+}
+
+func TestBufferedIsFilledOnSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 1}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 100, RefillBelow: 1, Every: time.Minute})
+		synctest.Wait()
+		fill(t, g, 50)
+		synctest.Wait()
+		if got := g.State().Left; got != 50 {
+			t.Errorf("%d left", got)
+		}
+		time.Sleep(61 * time.Second)
+		if got := g.State().Left; got != 100 {
+			t.Errorf("after a minute: %d left", got)
+		}
+		fill(t, g, 50)
+		time.Sleep(61 * time.Second)
+		if got := g.State().Left; got != 100 {
+			t.Errorf("after another: %d left", got)
+		}
+	})
+}
+
+// A source that fails, or panics, does not keep later refills from being tried, and
+// those who wait are told why.
+func TestBufferedRecoversFromItsSource(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, fails: func(call int) error {
+			switch {
+			case call == 2:
+				panic("a bug")
+			case call < 5:
+				return errAway
+			}
+			return nil
+		}}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10})
+		var said []string
+		for range 20 {
+			id, err := g.Next(t.Context())
+			if err == nil {
+				if id != 1 {
+					t.Errorf("id %d", id)
+				}
+				break
+			}
+			if !errors.Is(err, generator.ErrSource) {
+				t.Error(err)
+			}
+			said = append(said, err.Error())
+		}
+		if all := strings.Join(said, "; "); len(said) == 0 || len(said) > 4 || !strings.Contains(all, "it panicked: a bug") || !strings.Contains(all, "away") {
+			t.Errorf("%q", said)
+		}
+		if s := g.State(); s.Failed != 4 || s.LastError != nil {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// While the source is away it is asked, by callers without end, once a second at most.
+func TestBufferedDoesNotHammerItsSource(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, fails: func(int) error { return errAway }}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_, err := g.Next(ctx)
+					if !errors.Is(err, errAway) && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := c.called(); n < 50 || n > 80 {
+			t.Errorf("the source was asked %d times in a minute", n)
+		}
+	})
+}
+
+// What does not ascend may have been handed out before.
+func TestBufferedRefusesRunsThatDoNotAscend(t *testing.T) {
+	for _, runs := range [][]generator.Run{
+		{{First: 5, N: 3}, {First: 7, N: 1}},
+		{{First: 5, N: 3}, {First: 1, N: 100}},
+		{{First: -1, N: 3}},
+		{{First: 1, N: 0}},
+		{{First: 1, N: -1}},
+		{{First: math.MaxInt64 - 1, N: 3}},
+	} {
+		t.Run(fmt.Sprint(runs), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var i atomic.Int64
+				g := buffered(t, generator.BufferedConfig{Size: 100, Source: func(context.Context, int64) (generator.Run, error) {
+					return runs[min(int(i.Add(1)), len(runs))-1], nil
+				}})
+				good := 0
+				if len(runs) > 1 {
+					good = 3
+					if ids := fill(t, g, 3); !slices.Equal(ids, []int64{5, 6, 7}) {
+						t.Error(ids)
+					}
+				}
+				if id, err := g.Next(t.Context()); !errors.Is(err, generator.ErrSource) || id != 0 {
+					t.Errorf("after %d: %d, %v", good, id, err)
+				}
+			})
+		})
+	}
+	bubble(t, func(t *testing.T) { // to the very last
+		g := buffered(t, generator.BufferedConfig{Size: 2, Source: func(context.Context, int64) (generator.Run, error) {
+			return generator.Run{First: math.MaxInt64 - 1, N: 2}, nil
+		}})
+		if ids := fill(t, g, 2); ids[1] != math.MaxInt64 {
+			t.Error(ids)
+		}
+	})
+}
+
+func TestBufferedPoliciesOfAnEmptyBuffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, takes: time.Second}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10, Empty: generator.Refuse})
+		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrEmpty) {
+			t.Errorf("refuse: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		next(t, g)
+
+		tries := 0
+		c = &counter{n: 10, takes: time.Second}
+		g = buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10, Empty: func(_ context.Context, try int) error {
+			if tries++; try != tries {
+				t.Errorf("try %d is called %d", tries, try)
+			}
+			time.Sleep(300 * time.Millisecond)
+			return nil
+		}})
+		if id := next(t, g); id != 1 || tries != 4 {
+			t.Errorf("call back and try again: id %d after %d tries", id, tries)
+		}
+
+		c = &counter{n: 10, takes: time.Hour}
+		g = buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait: %v", err)
+		}
+	})
+}
+
+func TestBufferedPoliciesOfAFullBuffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Three runs at once do not fit two slots: kept, dropped, or tried again.
+		big := int64(3 << 24) // longer than a slot holds
+		for name, tt := range map[string]struct {
+			policy  generator.Policy
+			dropped bool
+		}{
+			"kept": {nil, false}, "dropped": {generator.Refuse, true},
+			"again": {func(_ context.Context, try int) error {
+				time.Sleep(time.Second)
+				return nil
+			}, false},
+		} {
+			c := &counter{n: big}
+			g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 2, RefillBelow: 100, Full: tt.policy})
+			time.Sleep(10 * time.Second)
+			var got int64
+			ids := make([]int64, 1<<20)
+			for last := int64(0); got < 2*big; got += int64(len(ids)) {
+				if err := g.Fill(t.Context(), ids); err != nil {
+					t.Fatal(name, err)
+				}
+				if gap := ids[0] != last+1; gap && !tt.dropped {
+					t.Fatalf("%s: %d after %d", name, ids[0], last)
+				}
+				last = ids[len(ids)-1]
+			}
+			if s := g.State(); (s.Dropped > 0) != tt.dropped {
+				t.Errorf("%s: %+v", name, s)
+			}
+			g.Close()
+		}
+	})
+}
+
+func TestBufferedRefusesBadSettings(t *testing.T) {
+	t.Parallel()
+	good := (&counter{n: 1}).fetch
+	for _, c := range []generator.BufferedConfig{
+		{}, {Source: good, Size: -1}, {Source: good, Size: 1 << 40}, {Source: good, RefillBelow: -1},
+		{Source: good, RefillBelow: 101}, {Source: good, Every: -1},
+	} {
+		if _, err := generator.NewBuffered(c); !errors.Is(err, generator.ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	l := ticks(time.Second, 4)
+	for _, c := range []generator.TickConfig{
+		{}, {Layout: l}, {Layout: l, Lease: generator.Lease{WorkerID: 1, From: 5, Until: 4}},
+		{Layout: l, Lease: generator.Lease{WorkerID: 1, Until: 4}, MaxBorrow: time.Millisecond},
+	} {
+		c.Now = func() time.Time { return date(2020, 1, 1) }
+		if _, err := generator.TickSource(c); (err == nil) != (c.Layout == l && c.MaxBorrow == 0 && c.Lease.Until == 0) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Many goroutines take one and many from a source with runs of all lengths that fails
+// now and then: every id comes out once, in order.
+func TestBufferedHammer(t *testing.T) {
+	t.Parallel()
+	n := int64(300_000)
+	if raceEnabled {
+		n = 50_000
+	}
+	var next atomic.Int64
+	r := random(1)
+	g := buffered(t, generator.BufferedConfig{Size: 500, Source: func(_ context.Context, want int64) (generator.Run, error) {
+		switch r.IntN(50) {
+		case 0:
+			return generator.Run{}, errAway
+		case 1:
+			panic("a bug")
+		}
+		run := generator.Run{First: next.Load(), N: 1 + r.Int64N(2*want)}
+		next.Add(run.N)
+		return run, nil
+	}})
+	seen := make([]atomic.Uint32, 2*n)
+	var taken atomic.Int64
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			last := int64(-1)
+			for r := random(uint64(i + 2)); taken.Load() < n; {
+				ids := make([]int64, 1+r.IntN(9))
+				if r.IntN(100) == 0 {
+					ids = make([]int64, 700)
+				}
+				if g.Fill(t.Context(), ids) != nil {
+					continue // what it has taken is lost
+				}
+				for _, id := range ids {
+					if id <= last {
+						t.Errorf("%d after %d", id, last)
+					}
+					if last = id; id < 2*n && seen[id].Add(1) > 1 {
+						t.Errorf("%d was made twice", id)
+					}
+				}
+				taken.Add(int64(len(ids)))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// BenchmarkBufferedNext: beside it, an atomic add, and Cached, which need not store them.
+//
+//	go test -run '^$' -bench 'BufferedNext' -cpu 1,2 ./generator
+func BenchmarkBufferedNext(b *testing.B) {
+	each := func(name string, f func() error) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := f(); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+	var last int64
+	g, err := generator.NewBuffered(generator.BufferedConfig{Size: 1 << 16, Source: func(context.Context, int64) (generator.Run, error) {
+		last += 1 << 13
+		return generator.Run{First: last, N: 1 << 13}, nil
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer g.Close()
+	each("Buffered", func() error { _, err := g.Next(context.Background()); return err })
+	l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
+	c, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now())})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	each("Cached", func() error { _, err := c.Next(context.Background()); return err })
+	var add atomic.Int64
+	each("atomic add", func() error { add.Add(1); return nil })
+}

@@ -1,0 +1,259 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// stopped is a clock that tests set.
+type stopped struct{ time.Time }
+
+func (c *stopped) now() time.Time { return c.Time }
+
+func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
+	t.Helper()
+	g, err := generator.NewPaired(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// pairOf configures worker id 3 of the 53-bit variant and its backup, 19.
+func pairOf(c *stopped) generator.PairedConfig {
+	l := generator.JSSafeLayout()
+	return generator.PairedConfig{Layout: l, Main: l.Endless(3, c.Time), Backup: l.Endless(l.BackupWorker(3), c.Time), Clock: generator.NewClock(c.now)}
+}
+
+// The published code of the variant makes 65,535 ids on each lane, 65,535 more of the
+// next second, one more, and then fails: 196,606 on a clock that stands still.
+func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &stopped{date(2026, 1, 1)}
+		config := pairOf(c)
+		g := paired(t, config)
+		l := config.Layout
+		seen := map[int64]bool{}
+		of := map[int64]int{} // by worker id
+		var latest time.Time
+		for range 300_000 {
+			id := next(t, g)
+			p := decompose(t, l, id)
+			if seen[id] || id > 1<<53-1 || p.Time.Before(c.Time) {
+				t.Fatalf("id %d, of %v", id, p.Time)
+			}
+			if p.WorkerID == 3 && !p.Time.Equal(c.Time) {
+				t.Fatalf("the main lane's id %d bears %v", id, p.Time)
+			}
+			seen[id] = true
+			of[p.WorkerID]++
+			if p.Time.After(latest) {
+				latest = p.Time
+			}
+		}
+		if len(of) != 2 || of[3] != 65_536 || of[19] != 300_000-65_536 || latest.Sub(c.Time) != 3*time.Second {
+			t.Errorf("%v, the latest %v ahead", of, latest.Sub(c.Time))
+		}
+	})
+}
+
+// After the backup lane was used the published code makes no id while the clock is
+// back by more than a second.
+func TestPairedAfterARollback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		noon := date(2026, 1, 1)
+		c := &stopped{noon}
+		config := pairOf(c)
+		g := paired(t, config)
+		l := config.Layout
+		seen := map[int64]bool{}
+		take := func(n int, worker int64) {
+			t.Helper()
+			for range n {
+				id := next(t, g)
+				if p := decompose(t, l, id); seen[id] || p.WorkerID != worker {
+					t.Fatalf("id %d of worker %d, want %d", id, p.WorkerID, worker)
+				}
+				seen[id] = true
+			}
+		}
+		take(10, 3)
+		c.Time = noon.Add(-time.Minute)
+		take(10, 19)
+		c.Time = noon.Add(-2 * time.Minute)
+		take(100_000, 19)
+		c.Time = noon
+		take(10, 3)
+		c.Time = noon.Add(time.Second)
+		take(65_536, 3)
+		take(10, 19)
+	})
+}
+
+// At the bound callers wait until the clock has caught up, or their context ends.
+func TestPairedBorrowsUpToItsBound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 4)
+		now := time.Now()
+		lease := l.Endless(9, now)
+		backup := lease
+		backup.WorkerID = l.BackupWorker(9)
+		if backup.WorkerID != 25 {
+			t.Errorf("the backup of 9 of 32 is %d", backup.WorkerID)
+		}
+		g := paired(t, generator.PairedConfig{Layout: l, Main: lease, Backup: backup, MaxBorrow: 3 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		n := 0
+		for ; ; n++ {
+			if _, err := g.Next(ctx); errors.Is(err, context.DeadlineExceeded) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != 16+3*16 {
+			t.Errorf("%d ids at once", n)
+		}
+		fill(t, g, 200)
+		// Two lanes make 32 a second.
+		if took := time.Since(now); took < 6*time.Second || took > 8*time.Second {
+			t.Errorf("200 more took %v", took)
+		}
+	})
+}
+
+// A call that gets ids from both lanes gets them in order.
+func TestPairedFillAscends(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 4)
+		for _, worker := range []int64{9, 25} { // the main lane may have the larger worker id
+			lease := l.Endless(worker, time.Now())
+			backup := lease
+			backup.WorkerID = l.BackupWorker(worker)
+			g := paired(t, generator.PairedConfig{Layout: l, Main: lease, Backup: backup})
+			for _, n := range []int{10, 30, 100, 1, 16} {
+				if ids := fill(t, g, n); !slices.IsSorted(ids) {
+					t.Errorf("%v", ids)
+				}
+			}
+		}
+	})
+}
+
+// A pair gets its second lane when there is a lease for it, and both go on with others.
+func TestPairedIsRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 2)
+		from := l.TickAt(time.Now())
+		lease := func(worker, n int64) generator.Lease {
+			return generator.Lease{WorkerID: worker, From: from, Until: from + n - 1}
+		}
+		asked := 0
+		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 10), Low: func() { asked++ }})
+		if u := g.Usage(); u.Lanes != 1 || u.MinLanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
+			t.Errorf("%+v", u)
+		}
+		workers := func(n int) map[int64]int {
+			of := map[int64]int{}
+			for _, id := range fill(t, g, n) {
+				of[decompose(t, l, id).WorkerID]++
+			}
+			return of
+		}
+		if of := workers(4); of[5] != 4 {
+			t.Errorf("alone: %v", of)
+		}
+		renew(t, g, lease(7, 10), lease(5, 10))
+		if u := g.Usage(); u.Lanes != 2 || u.Left != 36+40 {
+			t.Errorf("%+v", u)
+		}
+		if of := workers(8); of[5] != 0 || of[7] != 8 {
+			t.Errorf("within the same tick: %v", of)
+		}
+		time.Sleep(time.Second)
+		if of := workers(8); of[5] != 4 || of[7] != 4 {
+			t.Errorf("in the next: %v", of)
+		}
+		renew(t, g, lease(2, 20), lease(4, 20))
+		time.Sleep(time.Second)
+		if of := workers(8); of[2] == 0 || of[4] == 0 || of[5]+of[7] != 0 {
+			t.Errorf("with others: %v", of)
+		}
+		for _, leases := range [][]generator.Lease{{}, {lease(1, 5), lease(2, 5), lease(3, 5), lease(4, 5)}, {lease(1, 5), lease(1, 5)}, {lease(1, 5), lease(2, 6)}} {
+			if err := g.Renew(leases...); !errors.Is(err, generator.ErrConfig) {
+				t.Errorf("%v: %v", leases, err)
+			}
+		}
+		g.Suspend(errCause)
+		if err := g.Fill(t.Context(), make([]int64, 1000)); !errors.Is(err, errCause) || asked == 0 {
+			t.Errorf("%v, asked %d times", err, asked)
+		}
+		g.Close()
+		if err := g.Renew(lease(2, 20)); !errors.Is(err, generator.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPairedRefusesBadSettings(t *testing.T) {
+	t.Parallel()
+	l := generator.JSSafeLayout()
+	now := date(2026, 1, 1)
+	c := &stopped{now}
+	for _, change := range []func(*generator.PairedConfig){
+		func(p *generator.PairedConfig) { p.Layout.TimeBits = 60 },
+		func(p *generator.PairedConfig) { p.Main.WorkerID = 32 },
+		func(p *generator.PairedConfig) { p.Backup.WorkerID = 32 },
+		func(p *generator.PairedConfig) { p.Backup = p.Main },
+		func(p *generator.PairedConfig) { p.Main = generator.Lease{} },
+		func(p *generator.PairedConfig) { p.MaxBorrow = time.Millisecond },
+	} {
+		config := pairOf(c)
+		change(&config)
+		if config.Main == (generator.Lease{}) {
+			config.Main.From = 1
+		}
+		if _, err := generator.NewPaired(config); !errors.Is(err, generator.ErrConfig) && !errors.Is(err, generator.ErrLayout) {
+			t.Errorf("%+v: %v", config, err)
+		}
+	}
+	if l.BackupWorker(0) != 16 || l.BackupWorker(31) != 15 {
+		t.Error("the highest bit is not what differs")
+	}
+}
+
+// BenchmarkPairedNext: while a tick lasts, and when the clock stands still.
+func BenchmarkPairedNext(b *testing.B) {
+	l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
+	for _, frozen := range []bool{false, true} {
+		name, now := "main lane", time.Now
+		if frozen {
+			l.SequenceBits, l.TimeBits = 13, 40
+			at := time.Now()
+			name, now = "backup lane", func() time.Time { return at }
+		}
+		b.Run(name, func(b *testing.B) {
+			lease := l.Endless(9, now())
+			backup := lease
+			backup.WorkerID = 25
+			g, err := generator.NewPaired(generator.PairedConfig{Layout: l, Main: lease, Backup: backup, MaxBorrow: 1 << 60, Clock: generator.NewClock(now)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer g.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := g.Next(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,8 @@
+package ringbuffer
+
+// A Candidate is a taker between his look and his claim.
+type Candidate = candidate
+
+func (r *Stored) Look(want int) Candidate     { return r.look(want) }
+func (r *Stored) Claim(c Candidate) bool      { return r.claim(c) }
+func (c Candidate) Ids() (first int64, n int) { return c.first, c.n }
