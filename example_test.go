@@ -73,7 +73,7 @@ func ExampleFrom() {
 	for _, table := range uidplugin.From(db).Stats().Tables {
 		fmt.Println(table.Table, table.Generator, table.WorkerIDs[0])
 	}
-	// Output: orders cached 3
+	// Output: orders cached 1
 }
 
 func ExamplePlugin_Locate() {

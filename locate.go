@@ -109,11 +109,12 @@ func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...int64) (loc
 			}
 		}
 	}
-	if err := c.lookup(ctx, db, unknown); err != nil {
+	nodes, err := c.lookup(ctx, db, unknown)
+	if err != nil {
 		return nil, nil, append(errs, err)
 	}
 	for id, l := range located {
-		err := c.place(&l)
+		err := c.place(&l, nodes[l.WorkerID])
 		if err == nil || errors.Is(err, ErrFutureID) && l.Table != "" {
 			located[id] = l
 			if err != nil {
@@ -145,23 +146,27 @@ func (c *core) knows(worker int64, t time.Time) bool {
 	return ok && c.layout.TickAt(t) <= n.(*workernode.Node).Fence
 }
 
-// lookup asks the database for worker nodes, and remembers those that there are.
-func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) error {
+// lookup asks the database for worker nodes, and remembers those that there are, but
+// for spares, which are yet to become what they will be.
+func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
 	if c.fixed || len(workers) == 0 {
-		return nil
+		return nil, nil
 	}
 	nodes, err := db.Lookup(ctx, workers...)
 	if err != nil {
-		return fmt.Errorf("uidplugin: locate: %w", err)
+		return nil, fmt.Errorf("uidplugin: locate: %w", err)
 	}
 	for _, n := range nodes {
-		c.nodes.Store(n.WorkerID, n)
+		if n.Table != "" || n.Layout != c.layout.String() {
+			c.nodes.Store(n.WorkerID, n)
+		}
 	}
-	return nil
+	return nodes, nil
 }
 
-// place completes a location from the worker node, which was looked up.
-func (c *core) place(l *Location) error {
+// place completes a location from the worker node that was looked up just now, or if n is
+// nil from what is remembered.
+func (c *core) place(l *Location, n *workernode.Node) error {
 	if c.fixed {
 		if l.WorkerID != c.workerID {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
@@ -174,14 +179,15 @@ func (c *core) place(l *Location) error {
 		l.Host, l.Port, l.Kind = host.Name, host.Port, host.Kind
 		return nil
 	}
-	v, ok := c.nodes.Load(l.WorkerID)
-	if !ok {
+	if v, ok := c.nodes.Load(l.WorkerID); ok && n == nil {
+		n = v.(*workernode.Node)
+	}
+	if n == nil {
 		if err := c.notYet(l, 0); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
 	}
-	n := v.(*workernode.Node)
 	switch {
 	case n.Layout == "":
 		return fmt.Errorf("%w: %d has the worker id %d, which another program, such as UidGenerator, took on %s",
@@ -200,11 +206,13 @@ func (c *core) place(l *Location) error {
 	}
 	l.Table = n.Table
 	if l.Table == "" && c.leased != nil {
-		l.Table = c.leased.TableOf(l.WorkerID) // a spare one, whose table is not written down yet
+		l.Table = c.leased.TableOf(l.WorkerID, c.layout.TickAt(l.Time)) // a spare one, whose table is not written down yet
 	}
 	if l.Table == "" {
-		c.nodes.Delete(l.WorkerID)
 		return fmt.Errorf("%w: %d has the worker id %d, whose table is not written down: its process has not come to it yet, or has ended before", ErrUnknownID, l.ID, l.WorkerID)
+	}
+	if l.Table == allTables {
+		l.Table = "" // the worker id is of the process, not of a table
 	}
 	if c.layout.TickAt(l.Time) > n.Held {
 		l.Host, l.Port, l.Kind = n.Host, n.Port, n.Kind

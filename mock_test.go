@@ -26,6 +26,7 @@ type step struct {
 	args []driver.Value // all of them
 	rows *sqlmock.Rows  // of a query; nil is none
 	n    int64          // rows that an exec changes
+	id   int64          // LAST_INSERT_ID of an exec
 	err  error          // the answer instead of all that
 	name string         // what an error at this step must mention
 }
@@ -45,7 +46,7 @@ func expect(mock sqlmock.Sqlmock, steps ...step) {
 			if s.err != nil {
 				e.WillReturnError(s.err)
 			} else {
-				e.WillReturnResult(sqlmock.NewResult(0, s.n))
+				e.WillReturnResult(sqlmock.NewResult(s.id, s.n))
 			}
 		default:
 			e := mock.ExpectQuery(s.sql).WithArgs(s.args...)
@@ -133,7 +134,8 @@ const (
 	probeIndex    = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
 	largestNode   = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
 	beginRegistry = `INSERT INTO "WORKER_REGISTRY" ("NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND") VALUES (?, ?, ?, 0)`
-	moveNext      = `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" = ?`
+	movedNext     = `CASE WHEN "NEXT_ID" > ? THEN "NEXT_ID" ELSE ? END`
+	whereNext     = ` + ? WHERE "NAME" = ? AND "NEXT_ID" <= ?`
 	insertNodes   = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",` +
 		` "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER") VALUES `
 	insertNode  = `(?, ?, ?, ?, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, ?, ?, ?, ?, ?)`
@@ -193,7 +195,7 @@ func checked(sql func(string) string, next int64) []step {
 func settings(sql func(string) string) step {
 	query, columns := `SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync')`, []string{"name", "setting"}
 	if sql("?") == "?" {
-		query, columns = `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog')`, []string{"Variable_name", "Value"}
+		query, columns = `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`, []string{"Variable_name", "Value"}
 	}
 	return step{sql: query, rows: sqlmock.NewRows(columns)}
 }
@@ -207,9 +209,15 @@ func reserved(sql func(string) string, first int64, tables ...string) []step {
 		args = append(args, first+int64(i), "web-1", "8080", 1, table, layout.String(), 0, layout.TickAt(noon)-1, layout.TickAt(noon)-1, layout.MaxTick(), sqlmock.AnyArg())
 	}
 	values := strings.Repeat(insertNode+", ", len(tables)-1) + insertNode
+	reserve := step{sql: sql(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ` + movedNext + whereNext + ` RETURNING "NEXT_ID"`),
+		rows: sqlmock.NewRows([]string{"NEXT_ID"}).AddRow(first + n)}
+	if sql("?") == "?" {
+		reserve = step{do: "exec", sql: sql(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = LAST_INSERT_ID(` + movedNext + `)` + whereNext), id: first, n: 1}
+	}
+	reserve.name, reserve.args = "reserve worker ids", []driver.Value{1, 1, n, "default", layout.MaxWorkerID() - n + 1}
 	return []step{
 		registry(sql, first),
-		{do: "exec", sql: sql(moveNext), args: []driver.Value{first + n, "default", first}, n: 1, name: "reserve worker ids"},
+		reserve,
 		{do: "exec", sql: sql(insertNodes + values), args: args, n: n, name: "insert worker nodes"},
 	}
 }

@@ -206,7 +206,8 @@ func TestUseWarnsOfADatabaseThatForgets(t *testing.T) {
 	}{
 		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "0"}, {"sync_binlog", "0"}}, false, []string{"innodb_flush_log_at_trx_commit = 0 loses"}},
 		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}}, false, nil},
-		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}}, true, []string{"at_trx_commit = 2 loses", "sync_binlog = 0 loses"}},
+		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}, {"log_bin", "ON"}}, true, []string{"at_trx_commit = 2 loses", "sync_binlog = 0 loses"}},
+		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "1"}, {"sync_binlog", "0"}, {"log_bin", "OFF"}}, true, nil},
 		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "1"}, {"sync_binlog", "1"}}, true, nil},
 		{1, [][2]string{{"synchronous_commit", "off"}, {"fsync", "off"}}, false, []string{"synchronous_commit = off loses"}},
 		{1, [][2]string{{"synchronous_commit", "local"}, {"fsync", "off"}}, true, []string{"synchronous_commit = local loses", "fsync = off loses"}},

@@ -4,22 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
 )
-
-// The generators that a tag can name: gorm:"uid:cached".
-const (
-	Cached  = "cached"  // [generator.Cached]
-	Default = "default" // [generator.Default]
-)
-
-// generators are the known names, for messages.
-var generators = []string{Cached, Default}
 
 // An Option changes what [New] makes. Options may come in any order; they are
 // checked together when db.Use initializes the plugin.
@@ -28,11 +18,14 @@ type Option func(*config)
 type config struct {
 	layout    generator.Layout
 	generator string
-	given     []any // WithModels
+	kinds     map[string]kind // of WithGenerator and WithSource
+	bad       []string        // what was wrong with them
+	given     []any           // WithModels
 	log       *slog.Logger
 
 	workerID     int64
 	fixed        bool
+	perProcess   bool
 	disposable   bool
 	durable      bool
 	maxLanes     int
@@ -103,15 +96,20 @@ func (c *config) validate() error {
 	if err := c.layout.ValidAt(c.now()); err != nil {
 		errs = append(errs, err)
 	} else {
-		for _, name := range generators {
-			_, err := c.newGenerator(name, c.layout.Endless(1, c.now()), nil, nil)
-			if err != nil {
+		for name, k := range c.builtin() {
+			if k.make == nil {
+				continue
+			}
+			if _, err := c.newGenerator(name, allTables, []generator.Lease{c.layout.Endless(1, c.now())}, nil, nil, nil); err != nil {
 				errs = append(errs, fmt.Errorf("%w: %w", ErrOption, err))
 			}
 		}
 	}
-	if !slices.Contains(generators, c.generator) {
-		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, strings.Join(generators, ", "))
+	for _, b := range c.bad {
+		bad("%s", b)
+	}
+	if _, ok := c.kindNamed(c.generator); !ok {
+		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, c.names())
 	}
 	if c.timeout <= 0 {
 		bad("WithTimeout(%v): it must be longer than 0", c.timeout)
@@ -131,6 +129,9 @@ func (c *config) validate() error {
 	if c.spares != unset && (c.spares < 0 || c.spares > 1000) {
 		bad("WithSpares(%d): it must be from 0 to 1000", c.spares)
 	}
+	if c.fixed && c.perProcess {
+		bad("WithOneWorkerID is of no use beside WithWorkerID, which is one for all tables")
+	}
 	if c.fixed && c.noMigration {
 		bad("WithoutMigration is of no use beside WithWorkerID, which needs no table")
 	}
@@ -139,25 +140,6 @@ func (c *config) validate() error {
 			workernode.Container, workernode.Container, workernode.Actual, workernode.Actual)
 	}
 	return errors.Join(errs...)
-}
-
-// newGenerator makes a generator by its name. low is called when its lease runs
-// low; nil if the lease is not renewed.
-func (c *config) newGenerator(name string, lease generator.Lease, clock *generator.Clock, low func()) (generator.Renewable, error) {
-	switch name {
-	case Cached:
-		if clock == nil {
-			clock = generator.NewClock(c.now)
-		}
-		return generator.NewCached(generator.CachedConfig{
-			Layout: c.layout, Lease: lease, MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock, Low: low,
-		})
-	case Default:
-		return generator.NewDefault(generator.DefaultConfig{
-			Layout: c.layout, Lease: lease, MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: c.now, Low: low,
-		})
-	}
-	return nil, fmt.Errorf("%w: there is no generator %q, only %s", ErrField, name, strings.Join(generators, ", "))
 }
 
 // detectHost returns the host, each part from the options or else found out.
@@ -190,7 +172,8 @@ func WithModels(models ...any) Option {
 }
 
 // WithDefaultGenerator sets the generator of fields that name none in their tag:
-// [Cached], which is the default, or [Default].
+// [Cached], which is the default, [Default], [Paired], [Segment], or one of
+// WithGenerator and WithSource.
 func WithDefaultGenerator(name string) Option {
 	return func(c *config) { c.generator = strings.ToLower(strings.TrimSpace(name)) }
 }
@@ -224,6 +207,11 @@ func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = 
 // It is also what unit tests with a mocked database want: the plugin then sends
 // no statement.
 func WithWorkerID(n int64) Option { return func(c *config) { c.workerID, c.fixed = n, true } }
+
+// WithOneWorkerID gives this process one worker id for all its tables, instead of one for
+// each, for layouts that have few. Ids then lead back to their process, and not to a
+// table. Each generator that tags name has one.
+func WithOneWorkerID() Option { return func(c *config) { c.perProcess = true } }
 
 // WithDisposable gives each start of the process new worker ids that no other
 // process ever gets, UidGenerator's policy, instead of taking over those that ended

@@ -63,6 +63,7 @@ type core struct {
 	assigner assigner
 	leased   *workernode.Leased // the assigner, if it is one
 	clock    *generator.Clock
+	time     func() time.Time // what clock reads
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
@@ -167,17 +168,20 @@ func (c *core) open(db *gorm.DB) error {
 	}
 	now := c.now()
 	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
-	c.clock = generator.NewClock(c.now)
+	c.clock, c.time = generator.NewClock(c.now), c.now
 	c.db = db
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
 	c.sources, c.models, c.warned = map[sourceKey]*source{}, map[string]*plan{}, map[string]bool{}
 	if c.fixed {
-		c.assigner = fixed{c.layout.Endless(c.workerID, now)}
+		c.assigner = fixed{c.layout.Endless(c.workerID, now), c.layout.BackupWorker(c.workerID)}
 	} else if err := c.openRegistry(db); err != nil {
 		return err
 	}
 	if err := c.addModels(c.ctx, db, c.given); err != nil {
+		return err
+	}
+	if err := c.takeSpares(); err != nil {
 		return err
 	}
 	c.inspect(c.ctx, db, c.given)
@@ -219,10 +223,21 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 		config.Durable, config.Window = true, 10*time.Minute
 	}
 	c.leased, err = workernode.NewLeased(c.wdb, c.layout, c.detectHost(), config)
-	c.assigner = c.leased
 	if err != nil {
 		return err
 	}
+	c.assigner = c.leased
+	c.clock, c.time = generator.NewClock(c.leased.Now), c.leased.Now
+	return nil
+}
+
+// takeSpares takes the worker ids in reserve, unless those of the models came with them.
+func (c *core) takeSpares() error {
+	if c.leased == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	defer cancel()
 	if err := c.leased.Start(ctx); err != nil {
 		return c.noWorkerID(err, "the tables to come (WithSpares)")
 	}

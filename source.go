@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,8 +22,11 @@ import (
 // A source is where the ids of a table come from: a generator, once the table has
 // a worker id. Two sources never share a worker id.
 type source struct {
-	table string // TABLE_NAME; "*" with a fixed worker id, which serves all tables
+	table string // TABLE_NAME; "*" for one that serves all tables
 	kind  string // name of the generator
+	open  bool   // its ids are not of the layout
+
+	column string // of the field that it was first made for
 
 	// made is set once, under core.mu, by whoever got the worker id, and never
 	// changed.
@@ -31,10 +35,10 @@ type source struct {
 	pending *call // guarded by core.mu: somebody is getting a worker id
 }
 
-// made is a generator and its first lease.
+// made is a generator, and its first leases; none if its ids are not of the layout.
 type made struct {
-	generator.Renewable
-	lease generator.Lease
+	generator.Generator
+	leases []generator.Lease
 }
 
 // A call is the getting of worker ids for some sources, in the background: it
@@ -51,13 +55,20 @@ type assigner interface {
 	Assign(ctx context.Context, tables ...string) ([]generator.Lease, error)
 }
 
-// fixed assigns the same worker id, whatever the tables.
-type fixed struct{ lease generator.Lease }
+// fixed assigns one worker id: there is one source, of all tables.
+type fixed struct {
+	lease  generator.Lease
+	backup int64 // worker id
+}
 
+// Assign returns the worker id, and for a second one of the same table its backup.
 func (f fixed) Assign(_ context.Context, tables ...string) ([]generator.Lease, error) {
 	leases := make([]generator.Lease, len(tables))
 	for i := range leases {
 		leases[i] = f.lease
+		if i > 0 {
+			leases[i].WorkerID = f.backup
+		}
 	}
 	return leases, nil
 }
@@ -67,27 +78,28 @@ const allTables = "*"
 
 // source returns the source for a field of a table.
 func (c *core) source(table string, f *schema.Field) (*source, error) {
-	kind, _ := tagged(f)
-	if kind == "" {
-		kind = c.generator
+	name, _ := tagged(f)
+	if name == "" {
+		name = c.generator
 	}
-	if c.fixed {
-		table = allTables
-		if kind != c.generator {
-			return nil, fmt.Errorf("%w %s.%s: its tag names the generator %q, but with WithWorkerID there is one for all tables, %q",
-				ErrField, f.Schema.Name, f.Name, kind, c.generator)
-		}
-	}
-	if kind != Cached && kind != Default {
+	kind, ok := c.kindNamed(name)
+	switch {
+	case !ok:
 		return nil, fmt.Errorf(`%w %s.%s: its tag names the generator %q, which there is not; there are %s, and gorm:"uid" for %s`,
-			ErrField, f.Schema.Name, f.Name, kind, strings.Join(generators, ", "), c.generator)
+			ErrField, f.Schema.Name, f.Name, name, c.names(), c.generator)
+	case kind.open != nil:
+	case c.fixed && name != c.generator:
+		return nil, fmt.Errorf("%w %s.%s: its tag names the generator %q, but with WithWorkerID there is one for all tables, %q",
+			ErrField, f.Schema.Name, f.Name, name, c.generator)
+	case c.fixed || c.perProcess:
+		table = allTables
 	}
-	key := sourceKey{table, kind}
+	key := sourceKey{table, name}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sources[key]
 	if s == nil {
-		s = &source{table: table, kind: kind}
+		s = &source{table: table, kind: name, open: kind.open != nil, column: f.DBName}
 		c.sources[key] = s
 	}
 	return s, nil
@@ -99,7 +111,7 @@ type sourceKey struct{ table, kind string }
 // is called with a handle whose statement tells whether it is in a transaction.
 func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error {
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
-	inside := holdsConnection(db.Statement.ConnPool) && !c.fixed
+	inside := holdsConnection(db.Statement.ConnPool) && (!c.fixed || slices.ContainsFunc(sources, func(s *source) bool { return s.open }))
 	if inside {
 		wait = c.patience()
 	}
@@ -165,11 +177,14 @@ func holdsConnection(pool gorm.ConnPool) bool {
 // free, for they may all wait like this one, and on SQLite, where nobody else can
 // write while it writes.
 func (c *core) patience() time.Duration {
-	stats, _ := c.wdb.Stats()
+	var stats sql.DBStats
+	if pool, err := c.db.DB(); err == nil && pool != nil {
+		stats = pool.Stats()
+	}
 	switch full := stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections; {
 	case stats.MaxOpenConnections == 1:
 		return 0
-	case full, c.wdb.Dialect() == "sqlite":
+	case full, c.db.Dialector.Name() == "sqlite":
 		return min(time.Second, c.timeout)
 	}
 	return c.timeout
@@ -208,7 +223,7 @@ func (c *core) useSpares(sources []*source) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range sources {
-		if s.made.Load() != nil || c.closed {
+		if s.made.Load() != nil || c.closed || s.open {
 			continue
 		}
 		lease, ok := c.leased.Spare(s.table)
@@ -223,23 +238,28 @@ func (c *core) useSpares(sources []*source) error {
 }
 
 // make makes the generator of a source. The caller holds c.mu.
-func (c *core) make(s *source, lease generator.Lease) error {
+func (c *core) make(s *source, leases ...generator.Lease) error {
 	var low func()
 	if c.leased != nil {
 		low = c.leased.Need
 	}
-	g, err := c.newGenerator(s.kind, lease, c.clock, low)
+	g, err := c.newGenerator(s.kind, s.table, leases, c.clock, c.time, low)
 	if err != nil {
 		return err
 	}
+	if c.leased != nil {
+		c.leased.Keep(leases[0], g)
+	}
+	c.store(s, g, leases)
+	return nil
+}
+
+// store makes a generator that of a source. The caller holds c.mu.
+func (c *core) store(s *source, g generator.Generator, leases []generator.Lease) {
 	if c.closed {
 		g.Close()
 	}
-	if c.leased != nil {
-		c.leased.Keep(lease, g)
-	}
-	s.made.Store(&made{g, lease})
-	return nil
+	s.made.Store(&made{g, leases})
 }
 
 // next returns an id, or the error why if s has no generator.
@@ -279,46 +299,100 @@ func (s *source) wrap(err error) error {
 	return fmt.Errorf("uidplugin: no id for table %s: %w", s.table, err)
 }
 
-// assign gets worker ids for sources and makes their generators.
+// assign makes the generators of sources.
 func (c *core) assign(n *call, sources []*source) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
+	defer close(n.done)
+	var open, ours []*source
+	for _, s := range sources {
+		if s.open {
+			open = append(open, s)
+		} else {
+			ours = append(ours, s)
+		}
+	}
+	n.err = errors.Join(c.openAll(ctx, open), c.assignAll(ctx, ours))
+}
+
+// openAll makes generators whose ids are not of the layout.
+func (c *core) openAll(ctx context.Context, sources []*source) error {
+	var errs []error
+	for _, s := range sources {
+		kind, _ := c.kindNamed(s.kind)
+		g, err := kind.open(ctx, c, s)
+		if err == nil && g == nil {
+			err = errors.New("there is none")
+		}
+		c.mu.Lock()
+		s.pending = nil
+		if err == nil {
+			c.store(s, g, nil)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s: %w", s.kind, s.table, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// assignAll gets worker ids for sources and makes their generators.
+func (c *core) assignAll(ctx context.Context, sources []*source) error {
+	if len(sources) == 0 {
+		return nil
+	}
 	tables := make([]string, len(sources))
+	var wanted []string
 	for i, s := range sources {
 		tables[i] = s.table
+		wanted = append(wanted, slices.Repeat([]string{s.table}, c.lanes(s))...)
 	}
-	leases, err := c.assigner.Assign(ctx, tables...)
+	leases, err := c.assigner.Assign(ctx, wanted...)
+	first := make([]generator.Lease, len(sources))
 	c.mu.Lock()
 	for i, s := range sources {
 		s.pending = nil
+		if len(leases) == 0 {
+			continue
+		}
+		own := leases[:c.lanes(s)]
+		leases, first[i] = leases[len(own):], own[0]
 		switch {
-		case err != nil:
-		case s.made.Load() == nil:
-			err = c.make(s, leases[i])
-		default:
-			c.leased.Drop(leases[i]) // a transaction could not wait and took a spare one
+		case err == nil && s.made.Load() == nil:
+			err = c.make(s, own...)
+		case c.leased != nil:
+			c.leased.Drop(own[0]) // a transaction could not wait and took a spare one, or another could not be made
 		}
 	}
 	c.mu.Unlock()
 	if err != nil {
-		n.err = c.noWorkerID(err, list(tables))
+		return c.noWorkerID(err, list(tables))
 	}
-
-	defer close(n.done)
 	// A logger may be code that creates rows: no lock is held, and the generators
 	// are there.
-	if err == nil && !c.fixed {
+	if !c.fixed {
 		workers := make([]string, len(sources))
 		for i, s := range sources {
-			workers[i] = fmt.Sprintf("%s=%d", s.table, leases[i].WorkerID)
+			workers[i] = fmt.Sprintf("%s=%d", s.table, first[i].WorkerID)
 		}
 		c.log.Info("uidplugin: worker ids assigned", "tables", len(tables), "worker_id", list(workers),
-			"from", c.layout.TimeOf(leases[0].From), "until", c.layout.TimeOf(leases[0].Until+1))
-		if last, most := leases[len(leases)-1].WorkerID, c.layout.MaxWorkerID(); last > most/10*9 {
+			"from", c.layout.TimeOf(first[0].From), "until", c.layout.TimeOf(first[0].Until+1))
+		if last, most := first[len(first)-1].WorkerID, c.layout.MaxWorkerID(); last > most/10*9 {
 			c.log.Warn("uidplugin: more than nine tenths of the worker ids are used up; when all are, no process can start",
 				"worker_id", last, "of", most, "layout", c.layout.String())
 		}
 	}
+	return nil
+}
+
+// lanes returns how many worker ids a source is given at first: leased ones it gets
+// more of when it wants them.
+func (c *core) lanes(s *source) int {
+	if kind, _ := c.kindNamed(s.kind); c.leased == nil {
+		return kind.lanes
+	}
+	return 1
 }
 
 // noWorkerID says for what there is no worker id, and why.

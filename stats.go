@@ -21,9 +21,9 @@ type Stats struct {
 
 // TableStats is the state of the ids of one table, or of all with WithWorkerID.
 type TableStats struct {
-	Table     string        // "*" with WithWorkerID
-	Generator string        // [Cached] or [Default]
-	WorkerIDs []int64       // in ascending order; more than one if one is not enough
+	Table     string        // "*" with WithWorkerID and WithOneWorkerID
+	Generator string        // its name, such as [Cached]
+	WorkerIDs []int64       // in ascending order; more than one if one is not enough, none if its ids are not of the layout
 	From      time.Time     // since when this process may stamp ids with the worker ids
 	Until     time.Time     // until when, unless they are renewed
 	Lead      time.Duration // how far the next id lies ahead of the clock
@@ -47,16 +47,18 @@ func (p *Plugin) Stats() Stats {
 		if m == nil {
 			continue
 		}
-		leases := []generator.Lease{m.lease}
-		if c.leased != nil {
-			leases = c.leased.Leases(m.lease)
+		t := TableStats{Table: source.table, Generator: source.kind}
+		leases := m.leases
+		if c.leased != nil && len(leases) > 0 {
+			leases = c.leased.Leases(leases[0])
 		}
-		t := TableStats{Table: source.table, Generator: source.kind,
-			From: c.layout.TimeOf(leases[0].From), Until: c.layout.TimeOf(leases[0].Until + 1)}
 		for _, lease := range leases {
 			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
 		}
-		if g, ok := m.Renewable.(*generator.Cached); ok {
+		if len(leases) > 0 {
+			t.From, t.Until = c.layout.TimeOf(leases[0].From), c.layout.TimeOf(leases[0].Until+1)
+		}
+		if g, ok := m.Generator.(*generator.Cached); ok {
 			t.Lead = g.Lead()
 		}
 		s.Tables = append(s.Tables, t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -88,14 +89,14 @@ func (k *Leased) follow(ctx context.Context) error {
 		return err
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	if now := k.clock(); !ok || theirs.Sub(now) > ahead/2 {
 		k.gained.Add(int64(ahead))
 		k.refused = 0
-		k.config.Log.Info("uidplugin: the wall clock has run ahead, and is followed", "by", ahead)
+		k.say(slog.LevelInfo, "uidplugin: the wall clock has run ahead, and is followed", "by", ahead)
 	} else {
 		k.refused = ahead
-		k.config.Log.Warn("uidplugin: the wall clock has run ahead, and the database's has not: it is not followed", "by", ahead)
+		k.say(slog.LevelWarn, "uidplugin: the wall clock has run ahead, and the database's has not: it is not followed", "by", ahead)
 	}
 	return nil
 }

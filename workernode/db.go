@@ -77,6 +77,24 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	return changed, err
 }
 
+// execID runs a statement that changes a row at most, and returns what LAST_INSERT_ID
+// was given in it, and whether there was a row.
+func (d *DB) execID(ctx context.Context, query string, args ...any) (id int64, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	query = d.translate(query)
+	begin, changed := time.Now(), int64(0)
+	result, err := d.pool.ExecContext(ctx, query, args...)
+	if err == nil {
+		changed, err = result.RowsAffected()
+	}
+	if err == nil {
+		id, err = result.LastInsertId()
+	}
+	d.trace(ctx, begin, query, args, changed, err)
+	return id, changed == 1, err
+}
+
 // Query runs a statement and calls scan for each of its rows.
 func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)

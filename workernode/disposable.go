@@ -78,7 +78,11 @@ func checkTables(tables []string) error {
 }
 
 func (a *Disposable) assign(ctx context.Context, tables []string, atLeast int64) ([]generator.Lease, error) {
-	block, err := a.db.reserve(ctx, a.layout, int64(len(tables)), atLeast)
+	r, err := a.db.Join(ctx, a.layout)
+	if err != nil {
+		return nil, err
+	}
+	block, err := a.db.reserve(ctx, a.layout, r, int64(len(tables)), atLeast)
 	if errors.Is(err, ErrExhausted) {
 		return nil, fmt.Errorf("%w; each start of a process takes one for each table it writes, and none is given out again, for worker ids are disposable:"+
 			" take a layout with more worker bits for a new id space, write to fewer tables, or let worker ids be leased", err)
@@ -90,9 +94,9 @@ func (a *Disposable) assign(ctx context.Context, tables []string, atLeast int64)
 	if err := a.layout.ValidAt(now); err != nil {
 		return nil, err
 	}
-	from := max(a.layout.TickAt(now), block.floor+1)
+	from := max(a.layout.TickAt(now), r.Floor+1)
 	if from > a.layout.MaxTick() {
-		return nil, fmt.Errorf("%w: FLOOR_SECOND in %s is %d, and the last tick of the layout is %d", generator.ErrTimeExhausted, RegistryTable, block.floor, a.layout.MaxTick())
+		return nil, fmt.Errorf("%w: FLOOR_SECOND in %s is %d, and the last tick of the layout is %d", generator.ErrTimeExhausted, RegistryTable, r.Floor, a.layout.MaxTick())
 	}
 	leases := make([]generator.Lease, len(tables))
 	for i := range leases {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func (k *Leased) run() {
 			if ctx.Err() != nil {
 				return // Close
 			}
-			if poolClosed(err) {
+			if poolClosed(err) && k.db.poolOpen() != nil { // not just a connection of another pool
 				k.suspend(err)
 				return // for good: who closes the pool seldom closes the plugin
 			}
@@ -118,7 +119,7 @@ func (k *Leased) pass(ctx context.Context, needed bool) error {
 	for _, h := range k.holds {
 		k.publish(h)
 	}
-	k.mu.Unlock()
+	k.unlock()
 	return k.supply(ctx)
 }
 
@@ -176,6 +177,7 @@ func (k *Leased) renew(ctx context.Context) error {
 	}
 	for round := 0; ; round++ {
 		t := k.current()
+		now := k.tick(t)
 		groups, unsure := k.due(t)
 		if len(unsure) > 0 {
 			if err := k.reread(ctx, unsure); err != nil {
@@ -186,7 +188,7 @@ func (k *Leased) renew(ctx context.Context) error {
 		again := false
 		for _, group := range groups {
 			for part := range slices.Chunk(group.seats, chunk) {
-				refused, err := k.extendSeats(ctx, t, part, group.next)
+				refused, err := k.extendSeats(ctx, t, part, now, group.next)
 				if err != nil && !passing(err) {
 					return err
 				}
@@ -255,29 +257,25 @@ func (k *Leased) reread(ctx context.Context, seats []*seat) error {
 		return err
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	for _, s := range seats {
 		r := rows[s.worker] // the zero row if there is none
 		s.read(r.fence, r.holder == k.holder)
 		if s.lost {
 			k.stats.Lost++
-			k.config.Log.Warn("uidplugin: another process has this worker id now, because it was not renewed in time or the database has lost commits; this one gets another",
+			k.say(slog.LevelWarn, "uidplugin: another process has this worker id now, because it was not renewed in time or the database has lost commits; this one gets another",
 				"table", s.table, "worker_id", s.worker)
 		}
 	}
 	return nil
 }
 
-// supply replaces lost worker ids, and gives generators more lanes or takes some
-// back.
+// supply replaces lost worker ids, gives generators more lanes or takes some back, and
+// fills up the spares; each on its own, so that one that cannot be had keeps no other
+// from what it needs.
 func (k *Leased) supply(ctx context.Context) error {
-	type want struct {
-		hold *hold
-		n    int
-	}
 	now, tick := k.clock(), k.tick(k.current())
-	var wants []want
-	var tables []string
+	var lost, more []want
 	k.mu.Lock()
 	back := k.dropped
 	k.dropped = nil
@@ -288,30 +286,26 @@ func (k *Leased) supply(ctx context.Context) error {
 				n++
 			}
 		}
-		switch wanted := k.wanted(h, now, tick); {
-		case now.Sub(h.used) >= unusedAfter || n > 0 && wanted < len(h.lanes):
+		wanted := k.wanted(h, now, tick)
+		switch {
+		case now.Sub(h.used) >= unusedAfter || now.Before(h.again):
+		case n > 0:
+			lost = append(lost, want{h, n})
 		case wanted > len(h.lanes):
-			n += wanted - len(h.lanes)
+			more = append(more, want{h, wanted - len(h.lanes)})
 		case wanted < len(h.lanes):
 			back = append(back, workersOf(h.lanes[wanted:])...)
 			h.lanes = slices.Clone(h.lanes[:wanted])
 			k.publish(h)
-			k.config.Log.Info("uidplugin: worker ids given back, the table needs fewer", "table", h.table, "lanes", wanted)
-		}
-		if n > 0 {
-			wants = append(wants, want{h, n})
-			for range n {
-				tables = append(tables, h.table)
-			}
+			k.say(slog.LevelInfo, "uidplugin: worker ids given back, the table needs fewer", "table", h.table, "lanes", wanted)
 		}
 	}
-	spares := 0
 	k.spares = slices.DeleteFunc(k.spares, func(s *seat) bool { return s.lost })
-	for range k.config.Spares - len(k.spares) {
-		tables = append(tables, "")
-		spares++
+	spares := k.config.Spares - len(k.spares)
+	if now.Before(k.sparesAgain) {
+		spares = 0
 	}
-	k.mu.Unlock()
+	k.unlock()
 	if len(back) > 0 {
 		if err := k.giveBack(ctx, back); err != nil {
 			k.mu.Lock()
@@ -320,38 +314,72 @@ func (k *Leased) supply(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(tables) == 0 {
+	for _, w := range append(lost, more...) {
+		if err := k.get(ctx, w); err != nil {
+			return err
+		}
+	}
+	if spares <= 0 {
 		return nil
 	}
-	seats, err := k.claim(ctx, tables)
+	seats, err := k.claim(ctx, make([]string, spares))
+	if err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.addSpares(seats); slices.Contains(seats, nil) {
+		k.sparesAgain = k.clock().Add(time.Minute)
+	}
+	return nil
+}
+
+// A want is a number of worker ids that a generator should have more.
+type want struct {
+	hold *hold
+	n    int
+}
+
+// get gives a generator the worker ids that it wants, in place of those that it has lost.
+func (k *Leased) get(ctx context.Context, w want) error {
+	h := w.hold
+	seats, err := k.claim(ctx, slices.Repeat([]string{h.table}, w.n))
+	k.mu.Lock()
+	defer k.unlock()
 	if errors.Is(err, ErrExhausted) {
-		for _, w := range wants {
-			k.bound(w.hold, err)
+		h.again = k.clock().Add(beat)
+		if slices.ContainsFunc(h.lanes, func(s *seat) bool { return !s.lost }) {
+			k.bound(h, err)
+			return nil // what is there goes on
 		}
-		return nil // what is there goes on
+		if h.starved == nil {
+			k.say(slog.LevelError, "uidplugin: a table has lost its worker id, and there is no other: creates fail", "table", h.table, "error", err)
+		}
+		h.starved = fmt.Errorf("the table %s has lost its worker id: %w", h.table, err)
+		if k.stats.LastError == nil {
+			k.stats.Since = k.clock()
+		}
+		if k.stats.LastError = h.starved; h.generator != nil {
+			h.generator.Suspend(h.starved)
+		}
+		return nil
 	} else if err != nil {
 		return err
 	}
-	for _, w := range wants {
-		h := w.hold
-		lanes := slices.DeleteFunc(slices.Clone(h.lanes), func(s *seat) bool { return s.lost })
-		lanes = append(lanes, seats[:w.n]...)
-		slices.SortFunc(lanes, func(a, b *seat) int { return cmp.Compare(a.worker, b.worker) })
-		grown := len(lanes) > len(h.lanes)
-		h.lanes, seats = lanes, seats[w.n:]
-		k.publish(h)
-		if h.generator != nil {
-			k.judge(h, k.clock(), h.look(now))
-		}
-		if grown {
-			k.config.Log.Info("uidplugin: more worker ids for a table that needs them", "table", h.table, "lanes", len(lanes), "worker_id", workersOf(lanes))
-		} else {
-			k.config.Log.Info("uidplugin: worker ids replaced", "table", h.table, "worker_id", workersOf(lanes))
-		}
+	lanes := slices.DeleteFunc(slices.Clone(h.lanes), func(s *seat) bool { return s.lost })
+	lanes = append(lanes, seats...)
+	slices.SortFunc(lanes, func(a, b *seat) int { return cmp.Compare(a.worker, b.worker) })
+	grown := len(lanes) > len(h.lanes)
+	h.lanes, h.starved = lanes, nil
+	k.publish(h)
+	if h.generator != nil {
+		k.judge(h, k.clock(), h.look(k.clock()))
 	}
-	k.spares = append(k.spares, seats[:spares]...)
+	if grown {
+		k.say(slog.LevelInfo, "uidplugin: more worker ids for a table that needs them", "table", h.table, "lanes", len(lanes), "worker_id", workersOf(lanes))
+	} else {
+		k.say(slog.LevelInfo, "uidplugin: worker ids replaced", "table", h.table, "worker_id", workersOf(lanes))
+	}
 	return nil
 }
 
@@ -440,7 +468,7 @@ func (k *Leased) puzzled() bool {
 func (k *Leased) bound(h *hold, why error) {
 	if !h.bounded {
 		h.bounded = true
-		k.config.Log.Warn("uidplugin: a table takes ids faster than its worker ids make them, and cannot have more of them: creates will wait",
+		k.say(slog.LevelWarn, "uidplugin: a table takes ids faster than its worker ids make them, and cannot have more of them: creates will wait",
 			"table", h.table, "lanes", len(h.lanes), "most", k.config.MaxLanes, "error", why)
 	}
 }
@@ -455,31 +483,43 @@ func (k *Leased) publish(h *hold) {
 	if err := h.generator.Renew(leases...); errors.Is(err, generator.ErrClosed) {
 		return
 	} else if err != nil {
-		k.config.Log.Error("uidplugin: a generator refuses its lease", "table", h.table, "error", err)
+		k.say(slog.LevelError, "uidplugin: a generator refuses its lease", "table", h.table, "error", err)
 		return
 	}
 	h.published = leases
 }
 
-// write writes the tables of spares that are in use into their rows.
+// write writes the tables of spares that are in use into their rows. One that fails does
+// not keep the others from it.
 func (k *Leased) write(ctx context.Context) error {
 	k.mu.Lock()
 	var unwritten []*hold
 	for _, h := range k.holds {
-		if h.unwritten {
+		if h.unwritten != 0 {
 			unwritten = append(unwritten, h)
 		}
 	}
 	k.mu.Unlock()
+	var errs []error
 	for _, h := range unwritten {
-		if err := k.bind(ctx, h.lanes[0].worker, h.table); err != nil {
-			return err
+		ours, err := k.bind(ctx, h.unwritten, h.table)
+		if err != nil {
+			errs = append(errs, err)
+			continue
 		}
 		k.mu.Lock()
-		h.unwritten = false
-		k.mu.Unlock()
+		if !ours {
+			for _, s := range h.lanes {
+				s.lost = s.lost || s.worker == h.unwritten
+			}
+			k.stats.Lost++
+			k.say(slog.LevelError, "uidplugin: a spare worker id was lost before its table was written down: ids that were made with it lead nowhere",
+				"table", h.table, "worker_id", h.unwritten)
+		}
+		h.unwritten = 0
+		k.unlock()
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // failed tells the generators why their leases are not renewed, for those whose
@@ -509,11 +549,11 @@ func (k *Leased) suspend(err error) (first bool) {
 // recovered takes back what failed has done.
 func (k *Leased) recovered() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.stats.LastError == nil {
+	defer k.unlock()
+	if k.stats.LastError == nil || slices.ContainsFunc(k.holds, func(h *hold) bool { return h.starved != nil }) {
 		return
 	}
-	k.config.Log.Info("uidplugin: worker ids are renewed again", "after", k.clock().Sub(k.stats.Since))
+	k.say(slog.LevelInfo, "uidplugin: worker ids are renewed again", "after", k.clock().Sub(k.stats.Since))
 	k.stats.LastError, k.stats.Since = nil, time.Time{}
 	for _, h := range k.holds {
 		if h.generator != nil {

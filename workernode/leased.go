@@ -109,11 +109,19 @@ type Leased struct {
 	holds   []*hold
 	spares  []*seat
 	dropped []int64 // worker ids to be given back
-	// usedUp has the spares that were ever used. If one is lost, this process must not
+	// usedUp has the spares that were ever used, and their first ticks. If one is lost, this process must not
 	// take it over again: a statement that writes its former table may be on its way.
-	usedUp map[int64]bool
+	usedUp map[int64]int64
 	closed bool
 	stats  LeaseStats
+	// stash has seats that a claim got before it failed: the next one wants them, and their
+	// fences keep others from them for a while.
+	stash       []*seat
+	sparesAgain time.Time // when to look again for spares, of which there were none
+	said        []message // see unlock
+
+	closing sync.Mutex // held by Close while it gives back
+	given   bool       // all was given back; guarded by closing
 
 	looked, lookedReal time.Time     // the clock, and the time, when the clock was last found right
 	refused            time.Duration // what the wall clock was ahead of the monotonic one when it was last not followed
@@ -122,11 +130,15 @@ type Leased struct {
 // A hold is what one generator stamps with: its lanes. Its fields are guarded by
 // the mutex of Leased.
 type hold struct {
-	key       int64 // the worker id that it began with, which it may have lost since
+	// key is the lease that it began with, and may have lost since: never another's, as
+	// fences only grow.
+	key       generator.Lease
 	table     string
 	lanes     []*seat             // a power of two of them, in ascending order of worker ids
 	generator generator.Renewable // nil until Keep
 	published []generator.Lease   // what the generator has
+	starved   error               // why it gets no other worker id, all of its having been lost; nil if it is not so
+	again     time.Time           // when to look again for worker ids, of which there were none
 
 	used time.Time // when its generator was last seen in use; see look
 
@@ -141,8 +153,8 @@ type hold struct {
 	steady time.Duration // how long it must be calm for that
 	calm   time.Time     // since when it has been up with the clock; zero if it is not
 
-	unwritten bool // a spare: its row does not say the table yet
-	bounded   bool // the log has said that it needs more lanes than it may have
+	unwritten int64 // a spare whose row does not say the table yet; 0 if there is none
+	bounded   bool  // the log has said that it needs more lanes than it may have
 }
 
 // LeaseStats counts what happened since the start of the process.
@@ -178,7 +190,7 @@ func NewLeased(db *DB, layout generator.Layout, host Host, c LeasedConfig) (*Lea
 	}
 	k := &Leased{
 		statements: newStatements(db, layout, host),
-		config:     c, base: c.Now(), usedUp: map[int64]bool{},
+		config:     c, base: c.Now(), usedUp: map[int64]int64{},
 		wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	// A statement that hangs must leave time for another before the leases end.
@@ -248,9 +260,13 @@ func (k *Leased) Assign(ctx context.Context, tables ...string) ([]generator.Leas
 	return k.assign(ctx, tables)
 }
 
-// Start takes the spare worker ids, if there are to be any.
+// Start takes the spare worker ids, if there are to be any, and Assign was not called
+// before, which takes them too.
 func (k *Leased) Start(ctx context.Context) error {
-	if k.config.Spares == 0 {
+	k.mu.Lock()
+	enough := len(k.spares) >= k.config.Spares
+	k.mu.Unlock()
+	if enough {
 		return nil
 	}
 	_, err := k.assign(ctx, nil)
@@ -280,9 +296,9 @@ func (k *Leased) assign(ctx context.Context, tables []string) ([]generator.Lease
 	leases := make([]generator.Lease, len(tables))
 	for i, table := range tables {
 		leases[i] = leaseOf(seats[i : i+1])[0]
-		k.holds = append(k.holds, &hold{key: seats[i].worker, table: table, lanes: seats[i : i+1 : i+1], used: k.clock(), published: leases[i : i+1 : i+1]})
+		k.holds = append(k.holds, &hold{key: leases[i], table: table, lanes: seats[i : i+1 : i+1], used: k.clock(), published: leases[i : i+1 : i+1]})
 	}
-	k.spares = append(k.spares, seats[len(tables):]...)
+	k.addSpares(seats[len(tables):])
 	if k.done == nil {
 		k.done = make(chan struct{})
 		go k.run()
@@ -290,11 +306,48 @@ func (k *Leased) assign(ctx context.Context, tables []string) ([]generator.Lease
 	return leases, nil
 }
 
+// addSpares adds spares, of which some may not have been had, and gives back what is too
+// many: others may have added some meanwhile. The caller holds k.mu.
+func (k *Leased) addSpares(seats []*seat) {
+	for _, s := range seats {
+		switch {
+		case s == nil:
+		case len(k.spares) < k.config.Spares:
+			k.spares = append(k.spares, s)
+		default:
+			k.dropped = append(k.dropped, s.worker)
+		}
+	}
+}
+
+// A message is for the log.
+type message struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+// say logs when k.mu, which the caller holds, is released by unlock: a handler may be
+// code that comes back.
+func (k *Leased) say(level slog.Level, text string, args ...any) {
+	k.said = append(k.said, message{level, text, args})
+}
+
+// unlock releases k.mu and logs what was said.
+func (k *Leased) unlock() {
+	said := k.said
+	k.said = nil
+	k.mu.Unlock()
+	for _, m := range said {
+		k.config.Log.Log(context.Background(), m.level, m.text, m.args...)
+	}
+}
+
 // Keep names the generator of a lease that Assign or Spare has returned: it is told
 // when the lease was renewed, and gets more worker ids when it needs them.
 func (k *Leased) Keep(lease generator.Lease, g generator.Renewable) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	if h := k.hold(lease); h != nil {
 		h.generator = g
 		k.publish(h)
@@ -308,7 +361,7 @@ func (k *Leased) Keep(lease generator.Lease, g generator.Renewable) {
 // hold returns what began with a lease; nil if there is none. The caller holds k.mu.
 func (k *Leased) hold(lease generator.Lease) *hold {
 	for _, h := range k.holds {
-		if h.key == lease.WorkerID {
+		if h.key == lease {
 			return h
 		}
 	}
@@ -337,20 +390,29 @@ func (k *Leased) Drop(lease generator.Lease) {
 	}
 }
 
-// TableOf returns the table of a worker id of this process; empty if it has none, or
-// is not this process's.
-func (k *Leased) TableOf(worker int64) string {
+// TableOf returns the table of the ids that this process stamps with a worker id that
+// was a spare, and a tick; empty if it does not.
+func (k *Leased) TableOf(worker, tick int64) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	from, ok := k.usedUp[worker]
+	if !ok || tick < from {
+		return ""
+	}
 	for _, h := range k.holds {
 		for _, s := range h.lanes {
-			if s.worker == worker {
+			if s.worker == worker && !s.lost && tick <= s.until {
 				return h.table
 			}
 		}
 	}
 	return ""
 }
+
+// Now returns the time as the protocol sees it, for the generators: it does not go back
+// when the wall clock is set back, and follows one that is set ahead only if the
+// database's agrees.
+func (k *Leased) Now() time.Time { return k.clock() }
 
 // Spare binds one of the worker ids in reserve to a table, at once: no statement is
 // sent. The keeper writes the table into its row as soon as it can. It reports false
@@ -362,15 +424,18 @@ func (k *Leased) Spare(table string) (generator.Lease, bool) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	tick := k.tick(k.terms)
 	for i, s := range k.spares {
-		if k.closed || s.lost || s.until < s.from {
+		// One whose fence has passed may be another's by now, and its ids would lead nowhere.
+		if k.closed || s.lost || s.until < max(s.from, tick+k.terms.slack) {
 			continue
 		}
 		k.spares = slices.Delete(k.spares, i, i+1)
 		s.table = table
-		k.usedUp[s.worker] = true
-		h := &hold{key: s.worker, table: table, lanes: []*seat{s}, used: k.clock(), unwritten: true}
+		k.usedUp[s.worker] = s.from
+		h := &hold{table: table, lanes: []*seat{s}, used: k.clock(), unwritten: s.worker}
 		h.published = leaseOf(h.lanes)
+		h.key = h.published[0]
 		k.holds = append(k.holds, h)
 		k.Need()
 		return h.published[0], true
@@ -403,7 +468,7 @@ func (k *Leased) Stats() LeaseStats {
 // Close ends the keeper and gives the worker ids back, so that the next process
 // gets them at once. The generators must have been closed. It waits until ctx ends;
 // rows that were not given back by then are free when their grace is over. It may be
-// called more than once.
+// called more than once, and tries again what it did not achieve before.
 func (k *Leased) Close(ctx context.Context) error {
 	k.mu.Lock()
 	first, done := !k.closed, k.done
@@ -419,7 +484,9 @@ func (k *Leased) Close(ctx context.Context) error {
 			return fmt.Errorf("workernode: close: %w", ctx.Err())
 		}
 	}
-	if !first {
+	k.closing.Lock()
+	defer k.closing.Unlock()
+	if k.given {
 		return nil
 	}
 	// What could not be written down is given back all the same: those ids lead nowhere.
@@ -429,14 +496,18 @@ func (k *Leased) Close(ctx context.Context) error {
 	for _, h := range k.holds {
 		workers = append(workers, workersOf(h.lanes)...)
 	}
-	workers = append(append(workers, workersOf(k.spares)...), k.dropped...)
+	workers = append(append(append(workers, workersOf(k.spares)...), workersOf(k.stash)...), k.dropped...)
 	k.mu.Unlock()
-	return errors.Join(err, persist(ctx, func() error { return k.giveBack(ctx, workers) }))
+	gave := persist(ctx, func() error { return k.giveBack(ctx, workers) })
+	k.given = gave == nil
+	return errors.Join(err, gave)
 }
 
-// claim returns a seat for each of tables, in their order.
+// claim returns a seat for each of tables, in their order; for a spare, whose table is
+// empty, nil if worker ids are used up.
 func (k *Leased) claim(ctx context.Context, tables []string) ([]*seat, error) {
 	seats := make([]*seat, len(tables))
+	k.unstash(tables, seats)
 	var atLeast int64
 	for try := 0; ; try++ {
 		err := k.claimOnce(ctx, tables, seats, atLeast)
@@ -457,15 +528,44 @@ func (k *Leased) claim(ctx context.Context, tables []string) ([]*seat, error) {
 			}
 			err = e
 		case errors.Is(err, errSlow):
-			continue
+			if err = pause(ctx, try); err == nil {
+				continue
+			}
 		case passing(err):
 			if err = pause(ctx, try); err == nil {
 				continue
 			}
 		}
-		k.drop(seats)
+		k.mu.Lock()
+		for _, s := range seats {
+			if s != nil {
+				k.stash = append(k.stash, s)
+			}
+		}
+		k.mu.Unlock()
 		return nil, err
 	}
+}
+
+// unstash fills seats with those in the stash that are for tables, and gives those back
+// whose fences have passed.
+func (k *Leased) unstash(tables []string, seats []*seat) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	tick := k.tick(k.terms)
+	k.stash = slices.DeleteFunc(k.stash, func(s *seat) bool {
+		if s.until < max(s.from, tick+k.terms.slack) {
+			k.dropped = append(k.dropped, s.worker)
+			return true
+		}
+		for i, table := range tables {
+			if seats[i] == nil && table == s.table {
+				seats[i] = s
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // errSlow reports rows that were inserted too late to be used.
@@ -496,6 +596,14 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	if err := k.checkClock(ctx); err != nil {
 		return err
 	}
+	r, err := k.db.Join(ctx, k.layout)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.terms.floor = max(k.terms.floor, r.Floor)
+	t = k.terms
+	k.mu.Unlock()
 	if err := k.takeOver(ctx, t, tables, seats, maxRounds); err != nil {
 		return err
 	}
@@ -508,21 +616,25 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	if len(missing) == 0 {
 		return nil
 	}
-	block, err := k.db.reserve(ctx, k.layout, int64(len(missing)), atLeast)
+	block, err := k.db.reserve(ctx, k.layout, r, int64(len(missing)), atLeast)
 	if errors.Is(err, ErrExhausted) {
 		t.grace = 0 // rather than none
-		if e := k.takeOver(ctx, t, tables, seats, maxTries); e != nil || slices.Contains(seats, nil) {
-			return errors.Join(k.exhausted(ctx, err, tables, seats), e)
+		if e := k.takeOver(ctx, t, tables, seats, maxTries); e != nil {
+			return errors.Join(err, e)
 		}
-		return nil
-	} else if err != nil {
+		// Spares are not worth an error.
+		missing = slices.DeleteFunc(missing, func(i int) bool { return seats[i] != nil || tables[i] == "" })
+		if len(missing) == 0 {
+			return nil
+		}
+		if block, err = k.db.reserve(ctx, k.layout, r, int64(len(missing)), atLeast); errors.Is(err, ErrExhausted) {
+			return k.exhausted(ctx, err, tables, seats)
+		}
+	}
+	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	k.terms.floor = max(k.terms.floor, block.floor)
-	t = k.terms
-	k.mu.Unlock()
-
+	t = k.current()
 	before := k.tick(t)
 	start, fence := t.begin(before), t.target(before, before)
 	if fence <= start {
@@ -536,28 +648,28 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 		return err
 	}
 	after := k.tick(t)
+	var slow error
 	for i, at := range missing {
 		s, usable := t.inserted(nodes[i].worker, tables[at], start, fence, before, after)
 		if !usable {
-			return errSlow
+			k.mu.Lock()
+			k.dropped = append(k.dropped, s.worker)
+			k.mu.Unlock()
+			slow = errSlow
+			continue
 		}
 		seats[at] = &s
 	}
 	k.count(func(s *LeaseStats) { s.Fresh += int64(len(missing)) })
-	return nil
+	return slow
 }
 
 // exhausted says of an ErrExhausted who has all the worker ids.
 func (k *Leased) exhausted(ctx context.Context, err error, tables []string, seats []*seat) error {
 	var names []string
 	for i, s := range seats {
-		if s == nil && !slices.Contains(names, tables[i]) {
+		if s == nil && tables[i] != "" && !slices.Contains(names, tables[i]) {
 			names = append(names, tables[i])
-		}
-	}
-	for i, name := range names {
-		if name == "" {
-			names[i] = "spare ones"
 		}
 	}
 	slices.Sort(names)
@@ -612,7 +724,7 @@ func (k *Leased) takeFree(ctx context.Context, t terms, tables []string, seats [
 	var rows []row
 	place := map[int64]int{} // in seats, of a worker id
 	k.mu.Lock()
-	free = slices.DeleteFunc(free, func(r row) bool { return r.table == "" && k.usedUp[r.worker] })
+	free = slices.DeleteFunc(free, func(r row) bool { return r.table == "" && k.usedUp[r.worker] > 0 })
 	k.mu.Unlock()
 	for _, r := range free {
 		if at := wanted[r.table]; len(at) > 0 {
@@ -679,7 +791,7 @@ func (k *Leased) takeRows(ctx context.Context, t terms, rows []row) (taken []*se
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	if refused, err := k.extendSeats(ctx, t, ours, 0); err != nil || refused {
+	if refused, err := k.extendSeats(ctx, t, ours, k.tick(t), 0); err != nil || refused {
 		return nil, err // these rows are free again when their grace is over
 	}
 	taken = slices.DeleteFunc(ours, func(s *seat) bool { return s.left(0) == 0 })
@@ -688,10 +800,10 @@ func (k *Leased) takeRows(ctx context.Context, t terms, rows []row) (taken []*se
 }
 
 // extendSeats moves the fences of those seats, which compare with the same value,
-// that are not where they should be yet; next is the tick that is to be stamped
-// next. It reports whether the database has refused: fewer rows were changed.
-func (k *Leased) extendSeats(ctx context.Context, t terms, seats []*seat, next int64) (refused bool, err error) {
-	fence := t.target(k.tick(t), next)
+// that are not where they should be yet; now is the present tick, next the one that is to
+// be stamped next. It reports whether the database has refused: fewer rows were changed.
+func (k *Leased) extendSeats(ctx context.Context, t terms, seats []*seat, now, next int64) (refused bool, err error) {
+	fence := t.target(now, next)
 	k.mu.Lock()
 	seats = slices.DeleteFunc(slices.Clone(seats), func(s *seat) bool { return !s.extendable(fence) })
 	k.mu.Unlock()
@@ -701,7 +813,7 @@ func (k *Leased) extendSeats(ctx context.Context, t terms, seats []*seat, next i
 	n, err := k.extend(ctx, seats[0].compare, fence, workersOf(seats))
 	after := k.tick(t)
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	refused = err == nil && n != int64(len(seats))
 	for _, s := range seats {
 		if err != nil || refused {
@@ -710,7 +822,7 @@ func (k *Leased) extendSeats(ctx context.Context, t terms, seats []*seat, next i
 		}
 		if s.behind() {
 			k.stats.Regressed++
-			k.config.Log.Error("uidplugin: the database has lost commits that it had acknowledged: this worker id's fence had gone back",
+			k.say(slog.LevelError, "uidplugin: the database has lost commits that it had acknowledged: this worker id's fence had gone back",
 				"table", s.table, "worker_id", s.worker, "was", s.until, "went_back_to", s.compare)
 		}
 		t.granted(s, fence, after)

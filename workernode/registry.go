@@ -91,53 +91,82 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, er
 }
 
 // A block is worker ids that nobody ever had: first, first+step and so on.
-type block struct {
-	first, step int64
-	floor       int64 // of the registry
-}
+type block struct{ first, step int64 }
 
 func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
 
-// reserve takes n worker ids that nobody ever had, from at least atLeast on.
-func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (b block, err error) {
+// reserve takes n worker ids that nobody ever had, from at least atLeast on. r is the
+// registry as it was read a moment ago.
+func (d *DB) reserve(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, err error) {
 	for try := 0; ; try++ {
-		r, err := d.Join(ctx, layout)
-		if err != nil {
+		b, ok, err := d.reserveOnce(ctx, layout, r, n, max(atLeast, 1))
+		if ok || err != nil && !passing(err) {
 			return b, err
-		}
-		b = block{max(r.NextID, atLeast), 1, r.Floor}
-		// What AUTO_INCREMENT gave is nobody else's; NEXT_ID only has to be above it.
-		own, condition, from := false, `"NEXT_ID" = ?`, r.NextID
-		if r.Shared {
-			drawn, err := d.draw(ctx, n)
-			if err != nil && !passing(err) {
-				return b, fmt.Errorf("workernode: draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
-			}
-			// Below NEXT_ID it may be a reissue, for AUTO_INCREMENT forgets, and a row that
-			// is nobody's worker id may have lifted it beyond the layout.
-			if err == nil && drawn.first >= b.first && drawn.worker(int(n-1)) <= layout.MaxWorkerID() {
-				b.first, b.step = drawn.first, drawn.step
-				own, condition, from = true, `"NEXT_ID" <= ?`, b.worker(int(n-1))
-			}
-		}
-		last := b.worker(int(n - 1))
-		if b.first < 1 || last > layout.MaxWorkerID() {
-			return b, fmt.Errorf("%w: %d more are wanted from %d on, and %d bits hold 1 to %d",
-				ErrExhausted, n, b.first, layout.WorkerBits, layout.MaxWorkerID())
-		}
-		changed, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND `+condition,
-			last+1, registryName, from)
-		switch {
-		case err == nil && (changed == 1 || own):
-			return b, nil
-		case err != nil && !passing(err):
-			return b, fmt.Errorf("workernode: reserve worker ids: %w", err)
 		}
 		// Another process has taken the ids, or stands in the way.
 		if err := pause(ctx, try); err != nil {
 			return b, fmt.Errorf("workernode: reserve worker ids: %w", err)
 		}
+		if r, err = d.Join(ctx, layout); err != nil {
+			return b, err
+		}
 	}
+}
+
+func (d *DB) reserveOnce(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, ok bool, err error) {
+	last := layout.MaxWorkerID() - n + 1 // the last first one that there is room for
+	shared := r.Shared
+	if shared { // do not draw what could not be used, nor leave nothing to UidGenerator
+		largest, err := d.largest(ctx, layout)
+		if err != nil {
+			return b, false, fmt.Errorf("workernode: reserve worker ids: %w", err)
+		}
+		atLeast = max(atLeast, largest+1)
+		shared = max(r.NextID, atLeast) <= last
+	}
+	if shared {
+		drawn, err := d.draw(ctx, n)
+		if err != nil {
+			return b, false, fmt.Errorf("workernode: draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
+		}
+		// Below NEXT_ID it may be a reissue, for AUTO_INCREMENT forgets, and a row that is
+		// nobody's worker id may have lifted it beyond the layout.
+		if end := drawn.worker(int(n)); drawn.first >= max(r.NextID, atLeast) && end-1 <= layout.MaxWorkerID() {
+			// They are nobody else's; NEXT_ID only has to be above them.
+			_, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`, end, registryName, end)
+			if err != nil {
+				return b, false, fmt.Errorf("workernode: reserve worker ids: %w", err)
+			}
+			return drawn, true, nil
+		}
+	}
+	if first := max(r.NextID, atLeast); first > last {
+		return b, false, fmt.Errorf("%w: %d more are wanted from %d on, and %d bits hold 1 to %d",
+			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
+	}
+	b = block{first: max(r.NextID, atLeast), step: 1}
+	// One statement that adds and tells what there was: processes that start at once then
+	// wait in line, and do not have to try again and again. (On SQLite they wait anyway.)
+	add, args := `CASE WHEN "NEXT_ID" > ? THEN "NEXT_ID" ELSE ? END`, []any{atLeast, atLeast, n, registryName, last}
+	const where = ` WHERE "NAME" = ? AND "NEXT_ID" <= ?`
+	switch d.Dialect() {
+	case "mysql":
+		b.first, ok, err = d.execID(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = LAST_INSERT_ID(`+add+`) + ?`+where, args...)
+	case "postgres":
+		err = d.Query(ctx, func(rows *sql.Rows) error {
+			ok = true
+			return rows.Scan(&b.first)
+		}, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = `+add+` + ?`+where+` RETURNING "NEXT_ID"`, args...)
+		b.first -= n
+	default:
+		var changed int64
+		changed, err = d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" = ?`, b.first+n, registryName, r.NextID)
+		ok = changed == 1
+	}
+	if err != nil {
+		return b, false, fmt.Errorf("workernode: reserve worker ids: %w", err)
+	}
+	return b, ok, nil
 }
 
 // draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // A setting is what a server, or a session, is set to, and what may be lost with it.
@@ -36,18 +38,20 @@ var settings = map[string][]setting{
 // them. What replicas have not got yet when one is promoted no setting tells.
 func (d *DB) Forgetful(ctx context.Context, trusted bool) (risks []string) {
 	query := map[string]string{
-		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog')`,
+		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
 		// The session's own.
 		"postgres": `SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync')`,
 	}[d.Dialect()]
 	if query == "" {
 		return nil
 	}
+	binlog := false
 	_ = d.Query(ctx, func(rows *sql.Rows) error {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
 			return err
 		}
+		binlog = binlog || name == "log_bin" && value == "ON"
 		for _, s := range settings[d.Dialect()] {
 			if s.name == name && s.value == value && (s.crash || trusted) {
 				risks = append(risks, fmt.Sprintf("%s = %s loses %s", name, value, s.loses))
@@ -55,5 +59,8 @@ func (d *DB) Forgetful(ctx context.Context, trusted bool) (risks []string) {
 		}
 		return nil
 	}, query)
+	if !binlog { // then it does not matter how it is synced
+		risks = slices.DeleteFunc(risks, func(r string) bool { return strings.HasPrefix(r, "sync_binlog") })
+	}
 	return risks
 }

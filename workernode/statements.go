@@ -202,14 +202,19 @@ func (s statements) giveBack(ctx context.Context, workers []int64) error {
 	return nil
 }
 
-// bind writes the table of a spare worker id. It may be repeated.
-func (s statements) bind(ctx context.Context, worker int64, table string) error {
-	_, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
+// bind writes the table of a spare worker id. It may be repeated. It reports false if
+// the row is not this process's any more.
+func (s statements) bind(ctx context.Context, worker int64, table string) (bool, error) {
+	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
 		` WHERE "ID" = ? AND "TABLE_NAME" = '' AND "HOLDER" = ?`, table, worker, s.holder)
 	if err != nil {
-		return fmt.Errorf("workernode: write the table %s of worker id %d: %w", table, worker, err)
+		return false, fmt.Errorf("workernode: write the table %s of worker id %d: %w", table, worker, err)
 	}
-	return nil
+	if changed == 1 {
+		return true, nil
+	}
+	rows, err := s.read(ctx, []int64{worker}) // an earlier attempt may have written it
+	return rows[worker].table == table && rows[worker].holder == s.holder, err
 }
 
 // A newNode is a row to be inserted.

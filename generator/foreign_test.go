@@ -1,0 +1,221 @@
+package generator_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// foreignIDs are ids that the systems made, and what is known of each from
+// elsewhere: from where it is published, or from the system's own decoding.
+var foreignIDs = []struct {
+	system string
+	id     int64
+	want   generator.Parts
+}{
+	// The tweet in Twitter's documentation of the data of a tweet, "created_at": "Wed
+	// Oct 10 20:19:24 +0000 2018". It tells neither the milliseconds nor the worker.
+	{"Twitter snowflake, Leaf", 1050118621198921728, generator.Parts{Time: time.Date(2018, 10, 10, 20, 19, 24, 211e6, time.UTC), WorkerID: 347}},
+	// The tweet in Wikipedia's article on snowflake ids, which takes it apart.
+	{"Twitter snowflake, Leaf", 1541815603606036480, generator.Parts{Time: time.Date(2022, 6, 28, 16, 7, 40, 105e6, time.UTC), WorkerID: 378}},
+	// The parts in the comment on decodeSnowflakeId in Leaf's LeafMonitorController:
+	// 1567733700834, worker 39, sequence 3448; the id is theirs by Leaf's formula.
+	{"Twitter snowflake, Leaf", (1567733700834-1288834974657)<<22 | 39<<12 | 3448, generator.Parts{Time: time.UnixMilli(1567733700834).UTC(), WorkerID: 39, Sequence: 3448}},
+	// Of 23:26:39 in China, worker 21, sequence 1: in several articles on UidGenerator.
+	{"UidGenerator", 3200169789968523265, generator.Parts{Time: time.Date(2019, 5, 2, 15, 26, 39, 0, time.UTC), WorkerID: 21, Sequence: 1}},
+	// UidGenerator's README: 2017-01-19 12:15:46 in China, worker 4, sequence 9.
+	{"UidGenerator, sample configuration", 180363646902239241, generator.Parts{Time: time.Date(2017, 1, 19, 4, 15, 46, 0, time.UTC), WorkerID: 4, Sequence: 9}},
+	// Discord's reference of its API: 2016-04-30 11:18:25.796 UTC, worker 1, process 0,
+	// increment 7.
+	{"Discord", 175928847299117063, generator.Parts{Time: time.Date(2016, 4, 30, 11, 18, 25, 796e6, time.UTC), WorkerID: 1 << 5, Sequence: 7}},
+	// Posts of which https://stackoverflow.com/questions/63683015 has the times that
+	// Instagram gives, 13:43:27 and 13:52:46. Shard and sequence are not known.
+	{"Instagram", 2384288897814875714, generator.Parts{Time: time.Date(2020, 8, 26, 13, 43, 27, 313e6, time.UTC), WorkerID: 2675, Sequence: 578}},
+	{"Instagram", 2383568809444681765, generator.Parts{Time: time.Date(2020, 8, 25, 13, 52, 46, 90e6, time.UTC), WorkerID: 2474, Sequence: 37}},
+	// The example of IdGenerator's README for an id after a year.
+	{"yitter IdGenerator", 129053495681099, generator.Parts{Time: time.Date(2021, 2, 18, 10, 20, 3, 94e6, time.UTC), WorkerID: 1, Sequence: 11}},
+	// Made by its Go package as worker 37; 5 is the first sequence of a millisecond.
+	{"yitter IdGenerator", 872715881408837, generator.Parts{Time: time.Date(2026, 11, 20, 19, 10, 2, 734e6, time.UTC), WorkerID: 37, Sequence: 5}},
+	// By Compose and NextID of sonyflake v2.
+	{"sonyflake v2", 26892697443045940, generator.Parts{Time: time.Date(2025, 7, 5, 12, 34, 56, 780e6, time.UTC), WorkerID: 4660, Sequence: 37}},
+	{"sonyflake v2", 99844855454419710, generator.Parts{Time: time.Date(2026, 11, 20, 19, 9, 31, 420e6, time.UTC), WorkerID: 51966, Sequence: 2}},
+	// By NextID of sonyflake v1.
+	{"sonyflake v1", 647050535496698622, generator.Parts{Time: time.Date(2026, 11, 20, 19, 9, 33, 200e6, time.UTC), WorkerID: 51966, Sequence: 1}},
+}
+
+func foreign(t *testing.T, name string) generator.Foreign {
+	t.Helper()
+
+	for _, f := range generator.Foreigns() {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("no %s", name)
+	return generator.Foreign{}
+}
+
+func TestForeignIDs(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range foreignIDs {
+		f := foreign(t, tt.system)
+		if p, err := f.Decode(tt.id); p != tt.want || err != nil {
+			t.Errorf("%s: Decode(%d) = %v, %v; want %v", tt.system, tt.id, p, err, tt.want)
+		}
+		// As a number the id is what its layout says, whatever the order of fields.
+		first, last, err := f.Layout.Range(tt.want.Time, tt.want.Time.Add(f.Layout.Tick))
+		if err != nil || tt.id < first || tt.id > last {
+			t.Errorf("%s: %d is not in the range from %d to %d, %v", tt.system, tt.id, first, last, err)
+		}
+		if !f.SequenceFirst {
+			if id, err := f.Layout.Compose(tt.want); id != tt.id || err != nil {
+				t.Errorf("%s: Compose(%v) = %d, %v; want %d", tt.system, tt.want, id, err, tt.id)
+			}
+		}
+	}
+}
+
+// TestForeigns checks that each has an id above, and pins the layouts.
+func TestForeigns(t *testing.T) {
+	t.Parallel()
+
+	layouts := map[string]string{
+		"Twitter snowflake, Leaf":            "1-41-10-12/1ms@1288834974.657 until 2080-07-10",
+		"UidGenerator":                       "1-28-22-13/1s@1463673600 until 2024-11-20",
+		"UidGenerator, sample configuration": "1-29-21-13/1s@1474300800 until 2033-09-24",
+		"Discord":                            "1-41-10-12/1ms@1420070400 until 2084-09-06",
+		"Instagram":                          "1-40-13-10/1ms@1314220021.721 until 2046-06-27",
+		"yitter IdGenerator":                 "1-51-6-6/1ms@1582136402 until 73376-10-30",
+		"sonyflake v2":                       "1-39-16-8/10ms@1735689600 until 2199-03-19",
+		"sonyflake v1":                       "1-39-16-8/10ms@1409529600 until 2188-11-16",
+	}
+	for _, f := range generator.Foreigns() {
+		if err := f.Layout.Validate(); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+		if got := f.Layout.String() + " until " + f.Layout.Expires().Format(time.DateOnly); got != layouts[f.Name] {
+			t.Errorf("%s is %s, want %s", f.Name, got, layouts[f.Name])
+		}
+		if !strings.HasPrefix(f.Source, "https://") {
+			t.Errorf("%s is from %q", f.Name, f.Source)
+		}
+		found := false
+		for _, tt := range foreignIDs {
+			found = found || tt.system == f.Name
+		}
+		if !found {
+			t.Errorf("there is no id of %s", f.Name)
+		}
+		delete(layouts, f.Name)
+	}
+	if len(layouts) != 0 {
+		t.Errorf("missing: %v", layouts)
+	}
+	generator.Foreigns()[0].Name = "changed"
+	if generator.Foreigns()[0].Name == "changed" {
+		t.Error("callers share a slice")
+	}
+}
+
+func TestForeignErrors(t *testing.T) {
+	t.Parallel()
+
+	var zero generator.Foreign
+	if _, err := zero.Decode(1); !errors.Is(err, generator.ErrLayout) {
+		t.Errorf("the zero Foreign: %v", err)
+	}
+	for _, f := range generator.Foreigns() {
+		for _, id := range []int64{-1, math.MinInt64} {
+			if p, err := f.Decode(id); p != (generator.Parts{}) || !errors.Is(err, generator.ErrLayout) {
+				t.Errorf("%s: Decode(%d) = %v, %v", f.Name, id, p, err)
+			}
+		}
+	}
+	narrow := generator.Foreign{Layout: seconds(30, 16, 4), SequenceFirst: true}
+	if p, err := narrow.Decode(1 << 50); p != (generator.Parts{}) || !errors.Is(err, generator.ErrLayout) {
+		t.Errorf("an id of more bits: %v, %v", p, err)
+	}
+}
+
+// FuzzForeign checks that no bit of an id is lost, in either order of the fields.
+func FuzzForeign(f *testing.F) {
+	for _, tt := range foreignIDs {
+		f.Add(tt.id)
+	}
+	f.Fuzz(func(t *testing.T, id int64) {
+		for _, f := range generator.Foreigns() {
+			p, err := f.Decode(id)
+			if err != nil {
+				if id >= 0 {
+					t.Fatalf("%s: %v", f.Name, err)
+				}
+				continue
+			}
+			l := f.Layout
+			if f.SequenceFirst {
+				l.WorkerBits, l.SequenceBits = l.SequenceBits, l.WorkerBits
+				p.WorkerID, p.Sequence = p.Sequence, p.WorkerID
+			}
+			if back, err := l.Compose(p); back != id || err != nil {
+				t.Fatalf("%s: %d became %d, %v", f.Name, id, back, err)
+			}
+		}
+	})
+}
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range foreignIDs {
+		for _, made := range []time.Time{tt.want.Time, tt.want.Time.Add(time.Minute), tt.want.Time.Add(-time.Minute)} {
+			got := generator.Identify(tt.id, made, time.Minute)
+			if len(got) != 1 || got[0].Name != tt.system {
+				t.Errorf("Identify(%d, %v) = %v, want %s", tt.id, made, got, tt.system)
+			}
+		}
+		for _, none := range [][]generator.Foreign{
+			generator.Identify(tt.id, tt.want.Time.Add(time.Minute+1), time.Minute),
+			generator.Identify(tt.id, tt.want.Time, -1),
+			generator.Identify(tt.id, time.Time{}, 0),
+			generator.Identify(-tt.id, tt.want.Time, math.MaxInt64),
+		} {
+			if len(none) != 0 {
+				t.Errorf("%d was identified as %v", tt.id, none)
+			}
+		}
+	}
+	if got := generator.Identify(1<<62, date(2026, 1, 1), math.MaxInt64); len(got) != len(generator.Foreigns()) {
+		t.Errorf("within all times there are %d", len(got))
+	}
+}
+
+func TestDatacenterMachine(t *testing.T) {
+	t.Parallel()
+
+	for worker := range int64(1024) {
+		datacenter, machine, err := generator.DatacenterMachine(worker)
+		if err != nil || datacenter != worker/32 || machine != worker%32 {
+			t.Fatalf("DatacenterMachine(%d) = %d, %d, %v", worker, datacenter, machine, err)
+		}
+		if back, err := generator.WorkerOf(datacenter, machine); back != worker || err != nil {
+			t.Fatalf("WorkerOf(%d, %d) = %d, %v", datacenter, machine, back, err)
+		}
+	}
+	for _, worker := range []int64{-1, 1024, math.MinInt64, math.MaxInt64} {
+		if d, m, err := generator.DatacenterMachine(worker); d != 0 || m != 0 || !errors.Is(err, generator.ErrLayout) {
+			t.Errorf("DatacenterMachine(%d) = %d, %d, %v", worker, d, m, err)
+		}
+	}
+	for _, bad := range []int64{-1, 32, math.MinInt64, math.MaxInt64} {
+		for _, pair := range [][2]int64{{bad, 0}, {0, bad}, {bad, bad}} {
+			if worker, err := generator.WorkerOf(pair[0], pair[1]); worker != 0 || !errors.Is(err, generator.ErrLayout) {
+				t.Errorf("WorkerOf(%d, %d) = %d, %v", pair[0], pair[1], worker, err)
+			}
+		}
+	}
+}

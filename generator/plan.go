@@ -1,0 +1,293 @@
+package generator
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids
+// without loss, with worker ids enough for one for each process and table:
+// 30/13/10 bits and ticks of a second, from 2026-01-01 until 2060-01-10, 34 years.
+//
+// Its 8,191 worker ids are for the leased policy. With 50 tables they are enough
+// for 163 processes at once, or for 81 if each of these may also have crashed once
+// within the grace; [JSSafeLayout] has 31 worker ids, not enough for one such
+// process. Disposable worker ids would not last: 20 processes that restart 12 times
+// a day use up all of them in 16 hours.
+//
+// One worker id makes 1,024 ids a second, and 64 lanes, which are the most, 65,536.
+// Worker ids and sequences are worth the same here, for lanes turn one into the
+// other; but only bits of worker ids make room for more tables and processes.
+func JSSafeTablesLayout() Layout {
+	return Layout{TimeBits: 30, WorkerBits: 13, SequenceBits: 10, Tick: time.Second,
+		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+const (
+	daysPerYear   = 365.2425 // on average, in the Gregorian calendar
+	secondsPerDay = 24 * 60 * 60
+)
+
+// A Demand is what a layout is to carry, for [Plan]. The zero Demand is one process
+// that makes ids for one table and never ends.
+type Demand struct {
+	Processes int // that run at once; 0 means 1
+	Tables    int // for which each process makes ids; 0 means 1
+
+	// RestartsPerDay is how often a day each process is started, deployments and
+	// crashes included, from 0 to 86,400. It need not be whole: 1.0/7 is once a week.
+	// 0 means once and for all.
+	RestartsPerDay float64
+
+	// Lanes is how many worker ids a process holds for each table under the leased
+	// policy, from 1 to [MaxLanes]; 0 means 1.
+	Lanes int
+
+	// Spares is how many more worker ids each process holds in reserve under the
+	// leased policy; 0 means none.
+	Spares int
+
+	// CrashesPerDay is how many of RestartsPerDay follow upon an end without
+	// release, after which the leased policy keeps the worker ids for Grace. Either
+	// of them 0 means that worker ids are free as soon as a process has ended.
+	CrashesPerDay float64
+	Grace         time.Duration
+}
+
+// A Forecast is the answer of [Plan]. A year has 365.2425 days.
+type Forecast struct {
+	Layout Layout
+	Demand Demand // with the defaults in place of zeros
+
+	Years     float64 // from Epoch to Expires: how long the time bits last
+	WorkerIDs int64   // that there are; worker id 0 is not given out, and not counted
+
+	// PerWorker is how many ids one worker id carries, a second. For a while a
+	// [Cached] generator hands out more, by borrowing from the ticks to come.
+	PerWorker float64
+
+	Disposable DisposableForecast
+	Leased     LeasedForecast
+}
+
+// A DisposableForecast is of the policy by which each start of a process takes a new
+// worker id for each of its tables, and none is ever given out again. It has
+// neither lanes nor spares.
+type DisposableForecast struct {
+	PerDay    float64 // worker ids that are used up in a day
+	PerSecond float64 // ids a second that all worker ids in use carry together
+
+	// Years is how long it lasts: until all worker ids or the time bits are used up,
+	// whichever is first. It is 0 if worker ids are too few for the first starts.
+	Years float64
+
+	// Processes is how many of such processes there may be for the worker ids to
+	// last as long as the time bits.
+	Processes int64
+}
+
+// A LeasedForecast is of the policy by which worker ids are given out again when their
+// process has ended. It lasts as long as the time bits do, if it Fits.
+type LeasedForecast struct {
+	// Held is how many worker ids are held at once, at most: by the processes that
+	// run, and by as many of their predecessors as can have crashed within the grace,
+	// counted as if crashes came at equal intervals, in all processes at once.
+	Held int64
+
+	PerSecond float64 // ids a second that the worker ids of tables carry together
+	Fits      bool    // whether there are Held worker ids
+
+	// Processes is how many of such processes there may be.
+	Processes int64
+}
+
+// Plan tells how long l lasts and what it carries if it has to meet d. That there
+// are too few worker ids is no error, but an answer. An error wraps [ErrLayout] if l
+// is not valid, and [ErrConfig] if a field of d is out of its range or the worker
+// ids that d asks for at once cannot be counted, for they are more than 2^62.
+func Plan(l Layout, d Demand) (Forecast, error) {
+	if err := l.Validate(); err != nil {
+		return Forecast{}, err
+	}
+	d = d.withDefaults()
+	if err := d.validate(); err != nil {
+		return Forecast{}, err
+	}
+	var many uncountable
+	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // one of each process
+	tables := many.times(uint64(d.Tables), uint64(d.Lanes))
+	each := many.times(many.plus(tables, uint64(d.Spares)), 1+d.ghosts()) // of one process, dead ones included
+	held := many.times(uint64(d.Processes), each)
+	if many {
+		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes and %d spares are more than 2^62 worker ids at once",
+			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Spares)
+	}
+
+	f := Forecast{Layout: l, Demand: d, WorkerIDs: l.MaxWorkerID()}
+	days := math.Ldexp(l.Tick.Seconds(), int(l.TimeBits)) / secondsPerDay
+	f.Years = days / daysPerYear
+	f.PerWorker = math.Ldexp(1, int(l.SequenceBits)) / l.Tick.Seconds()
+
+	f.Disposable = DisposableForecast{
+		PerDay:    float64(starts) * d.RestartsPerDay,
+		PerSecond: float64(starts) * f.PerWorker,
+		Processes: int64(float64(f.WorkerIDs) / (float64(d.Tables) * max(d.RestartsPerDay*days, 1))),
+	}
+	if starts <= uint64(f.WorkerIDs) {
+		f.Disposable.Years = f.Years
+		if used := f.Disposable.PerDay * days; used > float64(f.WorkerIDs) {
+			f.Disposable.Years *= float64(f.WorkerIDs) / used
+		}
+	}
+	f.Leased = LeasedForecast{
+		Held:      int64(held),
+		PerSecond: float64(d.Processes) * float64(tables) * f.PerWorker,
+		Fits:      held <= uint64(f.WorkerIDs),
+		Processes: int64(uint64(f.WorkerIDs) / each),
+	}
+	return f, nil
+}
+
+func (d Demand) withDefaults() Demand {
+	for _, n := range []*int{&d.Processes, &d.Tables, &d.Lanes} {
+		if *n == 0 {
+			*n = 1
+		}
+	}
+	return d
+}
+
+func (d Demand) validate() error {
+	switch {
+	case d.Processes < 0 || d.Tables < 0 || d.Spares < 0 || d.Grace < 0:
+		return fmt.Errorf("%w: %d processes, %d tables, %d spares and a grace of %v must not be negative",
+			ErrConfig, d.Processes, d.Tables, d.Spares, d.Grace)
+	case d.Lanes < 0 || d.Lanes > MaxLanes:
+		return fmt.Errorf("%w: %d lanes are outside 1 to %d", ErrConfig, d.Lanes, MaxLanes)
+	case !(d.RestartsPerDay >= 0 && d.RestartsPerDay <= secondsPerDay): // NaN, too
+		return fmt.Errorf("%w: %v restarts a day are outside 0 to %d", ErrConfig, d.RestartsPerDay, secondsPerDay)
+	case !(d.CrashesPerDay >= 0 && d.CrashesPerDay <= d.RestartsPerDay):
+		return fmt.Errorf("%w: %v crashes a day are outside 0 to %v, the restarts a day",
+			ErrConfig, d.CrashesPerDay, d.RestartsPerDay)
+	}
+	return nil
+}
+
+// ghosts is how many predecessors of one process can have crashed within the grace.
+func (d Demand) ghosts() uint64 {
+	return uint64(math.Ceil(d.CrashesPerDay * d.Grace.Seconds() / secondsPerDay)) // below 2^34
+}
+
+// uncountable is set by arithmetic whose result is above 2^62.
+type uncountable bool
+
+func (u *uncountable) times(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	*u = *u || hi > 0 || lo > 1<<62
+	return lo
+}
+
+func (u *uncountable) plus(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	*u = *u || carry > 0 || sum > 1<<62
+	return sum
+}
+
+// String returns the forecast as lines for a person to read, each of them ended:
+//
+//	layout    1-28-22-13/1s@1767225600
+//	lasts     8.51 years, until 2034-07-04 21:24:16 UTC
+//	carries   8,192 ids a second for each of 4,194,303 worker ids
+//	demand    28 processes x 50 tables, 12 restarts a day
+//
+//	policy      worker ids    lasts       processes  ids a second
+//	disposable  16,800 a day  249.7 days  2          11,468,800
+//	leased      1,400 held    8.51 years  83,886     11,468,800
+//
+// The processes are the most that there may be, for the disposable policy those
+// whose worker ids last as long as the layout.
+func (f Forecast) String() string {
+	var out strings.Builder
+	d := f.Demand
+	fmt.Fprintf(&out, "layout    %v\n", f.Layout)
+	fmt.Fprintf(&out, "lasts     %s, until %s\n", span(f.Years), format(f.Layout.Expires()))
+	fmt.Fprintf(&out, "carries   %s ids a second for each of %s worker ids\n", number(f.PerWorker), number(float64(f.WorkerIDs)))
+	fmt.Fprintf(&out, "demand    %s x %s", several(d.Processes, "process", "processes"), several(d.Tables, "table", "tables"))
+	if d.Lanes > 1 {
+		fmt.Fprintf(&out, " x %s", several(d.Lanes, "lane", "lanes"))
+	}
+	if d.Spares > 0 {
+		fmt.Fprintf(&out, ", %s each", several(d.Spares, "spare", "spares"))
+	}
+	fmt.Fprintf(&out, ", %s restarts a day", number(d.RestartsPerDay))
+	if d.CrashesPerDay > 0 {
+		fmt.Fprintf(&out, ", of them %s crashes, grace %v", number(d.CrashesPerDay), d.Grace)
+	}
+	out.WriteString("\n\n")
+
+	leased := "too few"
+	if f.Leased.Fits {
+		leased = span(f.Years)
+	}
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "policy\tworker ids\tlasts\tprocesses\tids a second\n")
+	fmt.Fprintf(table, "disposable\t%s a day\t%s\t%s\t%s\n", number(f.Disposable.PerDay), span(f.Disposable.Years),
+		number(float64(f.Disposable.Processes)), number(f.Disposable.PerSecond))
+	fmt.Fprintf(table, "leased\t%s held\t%s\t%s\t%s\n", number(float64(f.Leased.Held)), leased,
+		number(float64(f.Leased.Processes)), number(f.Leased.PerSecond))
+	_ = table.Flush() // a Builder takes everything
+	return out.String()
+}
+
+// span writes a number of years in the largest unit of which there are at least
+// two, with four digits at most. None is "too few", for it means worker ids.
+func span(years float64) string {
+	if years == 0 {
+		return "too few"
+	}
+	units := []struct {
+		name  string
+		years float64
+	}{
+		{"years", 1}, {"days", 1 / daysPerYear},
+		{"hours", 1. / 24 / daysPerYear}, {"seconds", 1. / secondsPerDay / daysPerYear},
+	}
+	for _, u := range units[:3] {
+		if n := years / u.years; n >= 2 {
+			return number(n) + " " + u.name
+		}
+	}
+	return number(years/units[3].years) + " seconds"
+}
+
+func several(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(float64(n)) + " " + more
+}
+
+// number writes x, which is not negative, with commas if it is large, and with four
+// significant digits at most if it is small and has a fraction.
+func number(x float64) string {
+	switch {
+	case x >= 1e15:
+		return strconv.FormatFloat(x, 'g', 4, 64)
+	case x < 1000 && x != math.Trunc(x):
+		digits := 3
+		if x >= 100 {
+			digits = 4
+		}
+		return strconv.FormatFloat(x, 'g', digits, 64)
+	}
+	s := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

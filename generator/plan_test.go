@@ -1,0 +1,293 @@
+package generator_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// seconds is a layout with ticks of a second.
+func seconds(timeBits, workerBits, sequenceBits uint8) generator.Layout {
+	return generator.Layout{TimeBits: timeBits, WorkerBits: workerBits, SequenceBits: sequenceBits, Tick: time.Second, Epoch: date(2026, 1, 1)}
+}
+
+func plan(t *testing.T, l generator.Layout, d generator.Demand) generator.Forecast {
+	t.Helper()
+
+	f, err := generator.Plan(l, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+const days = 365.2425 // of a year
+
+// TestPlanUidGenerator has the two examples of UidGenerator's README. It calls the
+// rates 14,400 and 2,400.
+func TestPlanUidGenerator(t *testing.T) {
+	t.Parallel()
+
+	tests := []struct {
+		layout    generator.Layout
+		restarts  float64
+		processes int64
+		rate      float64
+		years     float64
+	}{
+		{seconds(31, 23, 9), 12, 28, 14_336, 68},
+		{seconds(30, 27, 6), 24 * 12, 37, 2_368, 34},
+	}
+	for _, tt := range tests {
+		d := generator.Demand{Processes: int(tt.processes), RestartsPerDay: tt.restarts}
+		f := plan(t, tt.layout, d)
+		if f.Disposable.Processes != tt.processes || f.Disposable.PerSecond != tt.rate || math.Floor(f.Years) != tt.years || f.Disposable.Years != f.Years {
+			t.Errorf("%v with %v restarts a day: %d processes, %v ids a second, %v of %v years; want %d, %v, %v",
+				tt.layout, tt.restarts, f.Disposable.Processes, f.Disposable.PerSecond, f.Disposable.Years, f.Years, tt.processes, tt.rate, tt.years)
+		}
+		d.Processes++
+		if f := plan(t, tt.layout, d); f.Disposable.Years >= f.Years {
+			t.Errorf("%v lasts for %d processes, too", tt.layout, d.Processes)
+		}
+	}
+}
+
+// TestPlanTables has what worker ids for each table do to 28 processes that restart
+// 12 times a day: for how many days the worker ids last.
+func TestPlanTables(t *testing.T) {
+	t.Parallel()
+
+	tests := []struct {
+		workerBits uint8
+		tables     int
+		days       float64
+	}{
+		{22, 1, 12483}, {22, 20, 624}, {22, 50, 250}, {22, 100, 125},
+		{23, 1, 24855}, // all that the time bits last; worker ids would for 24,966
+		{23, 20, 1248}, {23, 50, 499}, {23, 100, 250},
+		{27, 1, 24855}, {27, 20, 19973}, {27, 50, 7989}, {27, 100, 3995},
+	}
+	for _, tt := range tests {
+		f := plan(t, seconds(31, tt.workerBits, 5), generator.Demand{Processes: 28, RestartsPerDay: 12, Tables: tt.tables})
+		if got := math.Round(f.Disposable.Years * days); got != tt.days {
+			t.Errorf("%d tables use up %d bits in %v days, want %v", tt.tables, tt.workerBits, got, tt.days)
+		}
+		if want := float64(28 * 12 * tt.tables); f.Disposable.PerDay != want {
+			t.Errorf("%d tables use up %v worker ids a day, want %v", tt.tables, f.Disposable.PerDay, want)
+		}
+	}
+}
+
+// TestPlanDisposable has the corners: no restarts, and too few worker ids to start.
+func TestPlanDisposable(t *testing.T) {
+	t.Parallel()
+
+	l := seconds(28, 10, 13) // 1,023 worker ids
+	f := plan(t, l, generator.Demand{Processes: 341, Tables: 3})
+	if f.Disposable.Years != f.Years || f.Disposable.PerDay != 0 || f.Disposable.Processes != 341 {
+		t.Errorf("as many as there are, never restarted: %+v", f.Disposable)
+	}
+	f = plan(t, l, generator.Demand{Processes: 342, Tables: 3})
+	if f.Disposable.Years != 0 || f.Leased.Fits || f.Leased.Processes != 341 {
+		t.Errorf("more than there are: %+v, %+v", f.Disposable, f.Leased)
+	}
+	if f := plan(t, l, generator.Demand{}); f.Demand != (generator.Demand{Processes: 1, Tables: 1, Lanes: 1}) ||
+		f.Disposable.PerSecond != 8192 || f.Leased.PerSecond != 8192 || f.Leased.Held != 1 || f.Layout != l || f.WorkerIDs != 1023 {
+		t.Errorf("the zero Demand: %+v", f)
+	}
+}
+
+func TestPlanLeased(t *testing.T) {
+	t.Parallel()
+
+	tests := []struct {
+		name      string
+		demand    generator.Demand
+		held      int64
+		processes int64 // of 4,194,303 worker ids
+		rate      float64
+	}{
+		{"processes and tables", generator.Demand{Processes: 20, Tables: 50}, 1000, 83886, 1000 * 8192},
+		{"restarts in good order", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 83886, 1000 * 8192},
+		{"crashes without a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 1000, 83886, 1000 * 8192},
+		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 64}, 64000, 1310, 64000 * 8192},
+		{"spares make no ids of tables", generator.Demand{Processes: 20, Tables: 50, Spares: 2}, 1040, 80659, 1000 * 8192},
+		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, Spares: 2, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2080, 40329, 1000 * 8192},
+		{"one a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 24, CrashesPerDay: 24, Grace: time.Hour}, 2000, 41943, 1000 * 8192},
+		{"a crash loop", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 1440, CrashesPerDay: 1440, Grace: time.Hour}, 61000, 1375, 1000 * 8192},
+		{"too many", generator.Demand{Processes: 83887, Tables: 50}, 4194350, 83886, 4194350 * 8192},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
+			want := generator.LeasedForecast{Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 4194303, Processes: tt.processes}
+			if got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestPlanRates has ticks that are no second.
+func TestPlanRates(t *testing.T) {
+	t.Parallel()
+
+	tests := []struct {
+		layout generator.Layout
+		rate   float64
+	}{
+		{generator.SnowflakeLayout(), 4096 * 1000},
+		{layouts["tick 10ms"], 256 * 100},
+		{layouts["tick 1.5ms"], 1024 / 0.0015},
+		{layouts["tick 1h"], (1 << 40) / 3600.},
+		{layouts["longest sequence"], (1 << 61) / 3600.},
+	}
+	for _, tt := range tests {
+		if f := plan(t, tt.layout, generator.Demand{}); f.PerWorker != tt.rate {
+			t.Errorf("%v carries %v ids a second, want %v", tt.layout, f.PerWorker, tt.rate)
+		}
+	}
+}
+
+func TestPlanErrors(t *testing.T) {
+	t.Parallel()
+
+	if _, err := generator.Plan(generator.Layout{}, generator.Demand{}); !errors.Is(err, generator.ErrLayout) {
+		t.Errorf("the zero Layout: %v", err)
+	}
+	for _, d := range []generator.Demand{
+		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 65}, {Spares: -1}, {Grace: -1},
+		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
+		{CrashesPerDay: 1}, {RestartsPerDay: 1, CrashesPerDay: 2}, {RestartsPerDay: 1, CrashesPerDay: -1},
+		{RestartsPerDay: 1, CrashesPerDay: math.NaN()},
+		{Processes: math.MaxInt32, Tables: math.MaxInt32, Lanes: 64},
+		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 64, Spares: math.MaxInt, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
+	} {
+		if f, err := generator.Plan(generator.DefaultLayout(), d); !errors.Is(err, generator.ErrConfig) || f != (generator.Forecast{}) {
+			t.Errorf("Plan(%+v) = %+v, %v; want ErrConfig", d, f, err)
+		}
+	}
+}
+
+// FuzzPlan checks that an answer has neither infinities nor negative numbers, that
+// the processes it allows are allowed, and one more is not.
+func FuzzPlan(f *testing.F) {
+	for _, l := range layouts {
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 2, 12., 1., int64(time.Hour))
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 64, 0, 1e-300, 1e-300, int64(math.MaxInt64))
+	}
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, spares int, restarts, crashes float64, grace int64) {
+		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, 0, 0)
+		d := generator.Demand{Processes: processes, Tables: tables, Lanes: lanes, Spares: spares,
+			RestartsPerDay: restarts, CrashesPerDay: crashes, Grace: time.Duration(grace)}
+		f, err := generator.Plan(l, d)
+		if err != nil {
+			if !errors.Is(err, generator.ErrConfig) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, x := range []float64{f.Years, f.PerWorker, f.Disposable.PerDay, f.Disposable.PerSecond, f.Disposable.Years, f.Leased.PerSecond} {
+			if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+				t.Fatalf("%+v", f)
+			}
+		}
+		if f.Years == 0 || f.PerWorker == 0 || f.Disposable.Years > f.Years || f.Disposable.Processes < 0 || f.Leased.Held < 1 || f.Leased.Processes < 0 {
+			t.Fatalf("%+v", f)
+		}
+		if f.Leased.Fits != (f.Leased.Held <= f.WorkerIDs) || f.Leased.Fits != (f.Leased.Processes >= int64(f.Demand.Processes)) {
+			t.Fatalf("%+v", f)
+		}
+		if text := f.String(); strings.Count(text, "\n") != 8 || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Fatal(text)
+		}
+	})
+}
+
+// TestPlanString has what is written only if there is something to say.
+func TestPlanString(t *testing.T) {
+	t.Parallel()
+
+	d := generator.Demand{Tables: 3, Lanes: 4, Spares: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
+	l := seconds(12, 4, 4)
+	l.Tick = time.Minute
+	want := `layout    44-12-4-4/1m0s@1767225600
+lasts     2.84 days, until 2026-01-03 20:16:00 UTC
+carries   0.267 ids a second for each of 15 worker ids
+demand    1 process x 3 tables x 4 lanes, 1 spare each, 0.143 restarts a day, of them 0.01 crashes, grace 1m20s
+
+policy      worker ids   lasts      processes  ids a second
+disposable  0.429 a day  2.84 days  5          0.8
+leased      26 held      too few    0          3.2
+`
+	if got := plan(t, l, d).String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for years, text := range map[float64]string{0: "too few", 1.5: "547.9 days", 2: "2 years", 1 / days: "24 hours", 1 / days / 24: "3,600 seconds", 1e15: "1e+15 years"} {
+		f := generator.Forecast{Layout: l, Years: years, Leased: generator.LeasedForecast{Fits: true}}
+		if got := f.String(); !strings.Contains(got, "lasts     "+text+", until") {
+			t.Errorf("%v years are written as\n%s\nwant %s", years, got, text)
+		}
+	}
+}
+
+// TestJSSafeTablesLayout checks the numbers of its comment.
+func TestJSSafeTablesLayout(t *testing.T) {
+	t.Parallel()
+
+	l := generator.JSSafeTablesLayout()
+	if got := l.String(); got != "11-30-13-10/1s@1767225600" {
+		t.Errorf("String() = %s", got)
+	}
+	if !l.JSSafe() || l.MaxID() != 1<<53-1 {
+		t.Errorf("largest id is %d", l.MaxID())
+	}
+	if want := time.Date(2060, 1, 10, 13, 37, 4, 0, time.UTC); !l.Expires().Equal(want) {
+		t.Errorf("expires %v, want %v", l.Expires(), want)
+	}
+	f := plan(t, l, generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12})
+	if math.Floor(f.Years) != 34 || f.WorkerIDs != 8191 || f.PerWorker != 1024 || f.Leased.Processes != 163 {
+		t.Errorf("forecast is\n%v", f)
+	}
+	if hours := f.Disposable.Years * days * 24; math.Round(hours) != 16 {
+		t.Errorf("disposable worker ids last %v hours", hours)
+	}
+	f = plan(t, l, generator.Demand{Tables: 50, Lanes: 1, RestartsPerDay: 12, CrashesPerDay: 12, Grace: time.Hour})
+	if f.Leased.Processes != 81 {
+		t.Errorf("forecast with crashes is\n%v", f)
+	}
+	if f := plan(t, l, generator.Demand{Lanes: generator.MaxLanes}); f.Leased.PerSecond != 65536 {
+		t.Errorf("forecast with lanes is\n%v", f)
+	}
+	if f := plan(t, generator.JSSafeLayout(), generator.Demand{Tables: 50}); f.Leased.Fits || f.WorkerIDs != 31 {
+		t.Errorf("forecast of the other one is\n%v", f)
+	}
+}
+
+func ExamplePlan() {
+	forecast, err := generator.Plan(generator.DefaultLayout(), generator.Demand{
+		Processes:      28,
+		Tables:         50,
+		RestartsPerDay: 12,
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(forecast)
+	// Output:
+	// layout    1-28-22-13/1s@1767225600
+	// lasts     8.51 years, until 2034-07-04 21:24:16 UTC
+	// carries   8,192 ids a second for each of 4,194,303 worker ids
+	// demand    28 processes x 50 tables, 12 restarts a day
+	//
+	// policy      worker ids    lasts       processes  ids a second
+	// disposable  16,800 a day  249.7 days  2          11,468,800
+	// leased      1,400 held    8.51 years  83,886     11,468,800
+}

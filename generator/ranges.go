@@ -1,0 +1,91 @@
+package generator
+
+import (
+	"fmt"
+	"time"
+)
+
+// maxJSSafe is JavaScript's Number.MAX_SAFE_INTEGER.
+const maxJSSafe = 1<<53 - 1
+
+// MaxID returns the largest id that l can make, which is that of its last tick,
+// worker id and sequence; the smallest one is 0. l must be valid.
+func (l Layout) MaxID() int64 {
+	return 1<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
+}
+
+// JSSafe reports whether a JavaScript number holds every id of l without loss, now
+// and in the future: whether MaxID is at most 2^53-1. l must be valid.
+func (l Layout) JSSafe() bool { return l.MaxID() <= maxJSSafe }
+
+// tickBits is how far the time field of an id is shifted.
+func (l Layout) tickBits() uint8 { return l.WorkerBits + l.SequenceBits }
+
+// Range returns the smallest and the largest id that can bear a time in the span
+// from, included, to to, excluded, whatever their worker id and sequence are. An id
+// is from first to last if, and only if, the Time that [Layout.Decompose] finds in
+// it lies in the span. So the ranges of spans that follow one another have no id in
+// common, and leave none out.
+//
+// The time that an id bears is the start of its tick. A span that begins within a
+// tick therefore leaves that tick to the span before it; begin at TimeOf(TickAt(from))
+// to have it too. And it is not exactly the time when the id was made: ids may bear a
+// time ahead of it, by as much as a generator may borrow. Widen the span, or look at
+// a column of the row, where that matters.
+//
+// What lies outside of the layout is cut off. The error wraps [ErrLayout] if l is
+// not valid, or if no id can bear a time in the span: to is not after from, the
+// layout has ended before it or begins after it, or no tick begins in it.
+func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
+	if err := l.Validate(); err != nil {
+		return 0, 0, err
+	}
+	begin, end := l.tickFrom(from), min(l.tickFrom(to), l.MaxTick()+1)
+	if begin >= end {
+		why := "it has no tick of the layout"
+		switch {
+		case to.Round(0).Compare(from.Round(0)) <= 0: // the wall clock counts
+			why = "it is empty"
+		case begin > l.MaxTick():
+			why = "the layout ends at " + format(l.Expires())
+		case l.TickAt(to) < 0 || to.Equal(l.Epoch):
+			why = "the layout begins at " + format(l.Epoch)
+		}
+		return 0, 0, fmt.Errorf("%w: no id bears a time from %s until %s: %s", ErrLayout, exact(from), exact(to), why)
+	}
+	return begin << l.tickBits(), (end-1)<<l.tickBits() | (1<<l.tickBits() - 1), nil
+}
+
+// tickFrom returns the first tick that does not begin before t.
+func (l Layout) tickFrom(t time.Time) int64 {
+	tick, rest := l.split(t)
+	if rest > 0 {
+		tick++
+	}
+	return max(tick, 0)
+}
+
+// Above returns nil if every id of l that is stamped with the tick of now, or a
+// later one, is larger than largest, such as the largest key of a table that ids of
+// l are to continue. Any number may be largest; every id is above a negative one.
+//
+// Otherwise the error wraps [ErrLayout] and says from when on they would be. The
+// same holds if l is not valid, or no id may be stamped with now; see
+// [Layout.ValidAt]. A process whose clock is behind stamps less: let now be as far
+// behind the present as a clock may be.
+func (l Layout) Above(largest int64, now time.Time) error {
+	if err := l.ValidAt(now); err != nil {
+		return err
+	}
+	if largest < 0 || l.TickAt(now) > largest>>l.tickBits() {
+		return nil
+	}
+	// The tick in largest has an id that is not above it: that of worker id 0.
+	tick := largest>>l.tickBits() + 1
+	if tick > l.MaxTick() {
+		return fmt.Errorf("%w: no id of the layout %v is ever above %d; its last tick begins with %d",
+			ErrLayout, l, largest, l.MaxTick()<<l.tickBits())
+	}
+	return fmt.Errorf("%w: ids stamped from %s on begin with %d, and are above %d only from %s on; take an earlier epoch, or more bits for worker id and sequence",
+		ErrLayout, format(now), l.TickAt(now)<<l.tickBits(), largest, exact(l.TimeOf(tick)))
+}

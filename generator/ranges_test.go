@@ -1,0 +1,314 @@
+package generator_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// TestMaxID goes to the border of what a JavaScript number holds.
+func TestMaxID(t *testing.T) {
+	t.Parallel()
+
+	for name, l := range layouts {
+		last, err := l.Compose(generator.Parts{Time: l.Expires().Add(-1), WorkerID: l.MaxWorkerID(), Sequence: l.MaxSequence()})
+		if err != nil || l.MaxID() != last {
+			t.Errorf("%s: MaxID() = %d, want %d, %v", name, l.MaxID(), last, err)
+		}
+		if want := last <= 9007199254740991; l.JSSafe() != want {
+			t.Errorf("%s: JSSafe() = %v, the last id is %d", name, l.JSSafe(), last)
+		}
+	}
+	for sum, want := range map[uint8]bool{3: true, 52: true, 53: true, 54: false, 62: false, 63: false} {
+		for _, l := range []generator.Layout{seconds(sum-2, 1, 1), seconds(1, sum-2, 1), seconds(1, 1, sum-2)} {
+			if l.JSSafe() != want || l.MaxID() != int64(uint64(math.MaxUint64)>>(64-sum)) {
+				t.Errorf("%v: JSSafe() = %v, MaxID() = %d", l, l.JSSafe(), l.MaxID())
+			}
+		}
+	}
+	// 2^53 is the first that has a neighbour which a float64 does not.
+	if n := int64(1) << 53; int64(float64(n+1)) == n+1 || int64(float64(n-1)) != n-1 {
+		t.Errorf("%d is not where a float64 begins to round", n)
+	}
+}
+
+func TestRange(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	second := func(s float64) time.Time { return l.Epoch.Add(time.Duration(s * float64(time.Second))) }
+	end := l.Expires()
+	tests := []struct {
+		name        string
+		from, to    time.Time
+		first, last int64 // ticks
+		why         string
+	}{
+		{"a second", second(5), second(6), 5, 5, ""},
+		{"a day", date(2026, 1, 2), date(2026, 1, 3), 86400, 2*86400 - 1, ""},
+		{"another zone", date(2026, 1, 2).In(time.FixedZone("", 3600)), date(2026, 1, 3), 86400, 2*86400 - 1, ""},
+		{"begins within a tick", second(4.5), second(6), 5, 5, ""},
+		{"ends within a tick", second(5), second(5.5), 5, 5, ""},
+		{"ends one ns into a tick", second(5), second(6).Add(1), 5, 6, ""},
+		{"an instant at the start of a tick", second(5), second(5).Add(1), 5, 5, ""},
+		{"all", time.Time{}, date(9999, 1, 1), 0, 1<<28 - 1, ""},
+		{"all, exactly", l.Epoch, end, 0, 1<<28 - 1, ""},
+		{"from before the layout", date(1900, 1, 1), second(1), 0, 0, ""},
+		{"until after the layout", end.Add(-time.Second), time.Unix(1<<60, 0), 1<<28 - 1, 1<<28 - 1, ""},
+		{"until one ns into the layout", second(-1), second(0).Add(1), 0, 0, ""},
+
+		{"empty", second(5), second(5), 0, 0, "it is empty"},
+		{"inverted", second(6), second(5), 0, 0, "it is empty"},
+		{"inverted within a tick", second(5.6), second(5.5), 0, 0, "it is empty"},
+		{"within a tick", second(5.5), second(5.6), 0, 0, "no tick"},
+		{"the rest of a tick", second(5.5), second(6), 0, 0, "no tick"},
+		{"before the layout", date(1900, 1, 1), second(-5), 0, 0, "begins at 2026-01-01"},
+		{"until its beginning", date(1900, 1, 1), l.Epoch, 0, 0, "begins at 2026-01-01"},
+		{"from its end", end, end.Add(time.Hour), 0, 0, "ends at 2034-07-04"},
+		{"in its last tick", end.Add(-1), end, 0, 0, "ends at 2034-07-04"},
+		{"long after it", time.Unix(1<<60, 0), time.Unix(1<<60, 1), 0, 0, "ends at 2034-07-04"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			first, last, err := l.Range(tt.from, tt.to)
+			if tt.why != "" {
+				if !errors.Is(err, generator.ErrLayout) || !strings.Contains(err.Error(), tt.why) || first != 0 || last != 0 {
+					t.Fatalf("Range = %d, %d, %v; want an error with %q", first, last, err, tt.why)
+				}
+				return
+			}
+			if err != nil || first != tt.first<<35 || last != (tt.last+1)<<35-1 {
+				t.Errorf("Range = %d, %d, %v; want ticks %d to %d", first, last, err, tt.first, tt.last)
+			}
+		})
+	}
+	if _, _, err := (generator.Layout{}).Range(date(2026, 1, 1), date(2027, 1, 1)); !errors.Is(err, generator.ErrLayout) {
+		t.Errorf("the zero Layout: %v", err)
+	}
+}
+
+// FuzzRange checks that an id is in the range exactly if its time is in the span.
+func FuzzRange(f *testing.F) {
+	addLayouts(f, [2]int64{0, 0}, [2]int64{5e9, 1e9}, [2]int64{-1, 2}, [2]int64{1 << 62, 1 << 61}, [2]int64{1<<63 - 1, 1})
+
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
+		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+		from := l.TimeOf(a & l.MaxTick()).Add(time.Duration(b))
+		to := from.Add(time.Duration(a ^ b))
+		in := func(id int64) bool {
+			p, err := l.Decompose(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !p.Time.Before(from) && p.Time.Before(to)
+		}
+
+		first, last, err := l.Range(from, to)
+		if err != nil {
+			if in(0) || in(l.MaxID()) || in(a&l.MaxID()) || in(b&l.MaxID()) {
+				t.Fatalf("no range from %v to %v of %v: %v", from, to, l, err)
+			}
+			return
+		}
+		if first > last || !in(first) || !in(last) || first > 0 && in(first-1) || last < l.MaxID() && in(last+1) {
+			t.Fatalf("%d to %d from %v to %v of %v", first, last, from, to, l)
+		}
+		if id := a & l.MaxID(); in(id) != (id >= first && id <= last) {
+			t.Fatalf("%d, of %d to %d from %v to %v of %v", id, first, last, from, to, l)
+		}
+		// Any other way of writing the smallest and the largest of them agrees.
+		p, _ := l.Decompose(first)
+		q, _ := l.Decompose(last)
+		if p.WorkerID != 0 || p.Sequence != 0 || q.WorkerID != l.MaxWorkerID() || q.Sequence != l.MaxSequence() {
+			t.Fatalf("from %v to %v", p, q)
+		}
+	})
+}
+
+// TestRangesJoin cuts a span at instants of all kinds: each id is in one part.
+func TestRangesJoin(t *testing.T) {
+	t.Parallel()
+
+	r := random(7)
+	for name, l := range layouts {
+		first, last, err := l.Range(l.Epoch, l.Expires())
+		if err != nil || first != 0 || last != l.MaxID() {
+			t.Fatalf("%s: all of it is %d to %d, %v", name, first, last, err)
+		}
+		next, at := int64(0), l.Epoch
+		for range 200 {
+			cut := at.Add(time.Duration(r.Int64N(int64(min(l.Tick, math.MaxInt64/3)) * 3)))
+			first, last, err := l.Range(at, cut)
+			if at = cut; err != nil {
+				continue // no tick begins in it
+			}
+			if first != next {
+				t.Fatalf("%s: the range until %v begins with %d, want %d", name, cut, first, next)
+			}
+			next = last + 1
+		}
+	}
+}
+
+func TestAbove(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	now := date(2026, 3, 1).Add(time.Millisecond) // tick 59 x 86,400
+	today := int64(59*86400) << 35
+	tests := []struct {
+		name    string
+		largest int64
+		from    string // "" if they are above
+	}{
+		{"no row", 0, ""},
+		{"negative keys", -1, ""},
+		{"the smallest number", math.MinInt64, ""},
+		{"AUTO_INCREMENT of an int", math.MaxInt32, ""},
+		{"the last before this tick", today - 1, ""},
+		{"the smallest of this tick", today, "2026-03-01 00:00:01 UTC"},
+		{"within this tick", today + 12345, "2026-03-01 00:00:01 UTC"},
+		{"the first of the next tick", today + 1<<35, "2026-03-01 00:00:02 UTC"},
+		{"half of all ids", 1 << 62, "2030-04-03 10:42:09 UTC"},
+		{"the last but one tick", l.MaxTick()<<35 - 1, "2034-07-04 21:24:15 UTC"},
+		{"the last tick", l.MaxTick() << 35, "ever"},
+		{"the largest number", math.MaxInt64, "ever"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			err := l.Above(tt.largest, now)
+			if tt.from == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, generator.ErrLayout) || !strings.Contains(err.Error(), tt.from) {
+				t.Errorf("got %v, want an error with %q", err, tt.from)
+			}
+		})
+	}
+	if err := l.Above(0, l.Epoch); err == nil { // worker id 0 may make id 0
+		t.Error("ids from the epoch on are not all above 0")
+	}
+	if err := generator.JSSafeLayout().Above(1<<53, now); err == nil || !strings.Contains(err.Error(), "ever") {
+		t.Errorf("an id of more bits: %v", err)
+	}
+	for _, never := range []time.Time{l.Epoch.Add(-1), l.Expires(), {}} {
+		if err := l.Above(-1, never); !errors.Is(err, generator.ErrLayout) {
+			t.Errorf("at %v: %v", never, err)
+		}
+	}
+	if err := (generator.Layout{}).Above(-1, now); !errors.Is(err, generator.ErrLayout) {
+		t.Errorf("the zero Layout: %v", err)
+	}
+}
+
+// FuzzAbove checks the answer against the smallest id that can be made.
+func FuzzAbove(f *testing.F) {
+	addLayouts(f, [2]int64{0, 0}, [2]int64{1 << 62, 5}, [2]int64{1<<63 - 1, 1<<63 - 1}, [2]int64{-1, 1})
+
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, largest, at int64) {
+		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+		now := l.TimeOf(at & l.MaxTick())
+		smallest, err := l.Compose(generator.Parts{Time: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Above(largest, now); (err == nil) != (smallest > largest) {
+			t.Fatalf("Above(%d, %v) = %v with %v; the smallest id is %d", largest, now, err, l, smallest)
+		}
+	})
+}
+
+func ExampleLayout_Range() {
+	layout := generator.DefaultLayout()
+	from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+	first, last, err := layout.Range(from, from.AddDate(0, 0, 1))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("SELECT * FROM orders WHERE id BETWEEN %d AND %d\n", first, last)
+	// Output:
+	// SELECT * FROM orders WHERE id BETWEEN 175152202304716800 AND 178120883699711999
+}
+
+func ExampleLayout_Above() {
+	largest := int64(3_200_169_789_968_523_265) // SELECT MAX(id)
+
+	layout := generator.DefaultLayout()
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	fmt.Println(layout.Above(largest, now) == nil)
+
+	layout.TimeBits, layout.WorkerBits = 31, 19
+	layout.Epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+	fmt.Println(layout.Above(largest, now) == nil, layout.Expires().Year())
+	// Output:
+	// false
+	// true 2058
+}
+
+// TestMigrating checks the numbers of docs/migrating.md.
+func TestMigrating(t *testing.T) {
+	t.Parallel()
+
+	twitter := generator.SnowflakeLayout()
+	wide := generator.Layout{TimeBits: 31, WorkerBits: 19, SequenceBits: 13, Tick: time.Second, Epoch: twitter.Epoch}
+	if wide.MaxWorkerID() != 524287 || wide.MaxSequence() != 8191 || wide.Expires().Format(time.DateOnly) != "2078-11-22" {
+		t.Errorf("%v: %d worker ids, until %v", wide, wide.MaxWorkerID(), wide.Expires())
+	}
+	newest := func(l generator.Layout, at time.Time) int64 {
+		_, last, err := l.Range(l.Epoch, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return last
+	}
+	for at := date(2026, 1, 1); at.Year() < 2078; at = at.AddDate(0, 1, 0) {
+		if err := wide.Above(newest(twitter, at), at.Add(-24*time.Hour)); err != nil {
+			t.Errorf("a day before %v: %v", at, err)
+		}
+		first, _, err := wide.Range(at, at.Add(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old := newest(twitter, at.AddDate(0, 4, 0)); old >= first {
+			t.Errorf("four months after %v an old id is %d, the first new one %d", at, old, first)
+		}
+	}
+
+	own := generator.DefaultLayout()
+	for name, from := range map[string]time.Time{
+		"sonyflake v2":       date(2026, 1, 20),
+		"sonyflake v1":       date(2026, 8, 2),
+		"yitter IdGenerator": date(2026, 1, 2),
+	} {
+		old := foreign(t, name).Layout
+		if err := own.Above(newest(old, from), from); err != nil {
+			t.Errorf("%s on %v: %v", name, from, err)
+		}
+		if before := from.AddDate(0, 0, -1); own.Above(newest(old, before), before) == nil {
+			t.Errorf("%s: ids are above a day earlier already", name)
+		}
+	}
+	sample := newest(generator.UidGeneratorSampleLayout(), date(2026, 3, 1))
+	if err := own.Above(sample, date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2030-09-21") {
+		t.Errorf("UidGenerator's sample configuration on 2026-03-01, %d: %v", sample, err)
+	}
+	if err := own.Above(newest(generator.UidGeneratorLayout(), date(2024, 11, 20)), date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2034-07-04") {
+		t.Errorf("UidGenerator's default on its last day: %v", err)
+	}
+	if _, last, err := generator.YitterLayout().Range(date(2021, 1, 1), date(2089, 10, 26)); err != nil || last > 1<<53 {
+		t.Errorf("yitter's ids have 53 bits until %d, %v", last, err)
+	}
+}

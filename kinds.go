@@ -1,0 +1,158 @@
+package uidplugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"gorm.io/gorm"
+)
+
+// The generators that a tag can name without further ado: gorm:"uid:cached".
+const (
+	Cached  = "cached"  // [generator.Cached]
+	Default = "default" // [generator.Default]
+	Paired  = "paired"  // [generator.Paired]
+	Segment = "segment" // ranges of a table, as Leaf's; see package segment
+)
+
+// A GeneratorConfig is what a [Factory] makes a generator of.
+type GeneratorConfig struct {
+	Table  string // whose ids it makes; "*" if it serves all tables
+	Layout generator.Layout
+
+	// Lease is what it may stamp. With Low, which is not nil if leases are renewed,
+	// others follow by Renew.
+	Lease generator.Lease
+	Low   func()
+
+	Clock *generator.Clock // what the generators of the process share
+	Now   func() time.Time // the clock that it reads
+}
+
+// A Factory makes the generator of a table, or of all with one worker id. It must stamp
+// nothing that its leases do not allow: uniqueness rests on that alone. It is called
+// while other tables wait, so it must not ask a database.
+type Factory func(GeneratorConfig) (generator.Renewable, error)
+
+// An Opener makes the generator of a table whose ids are not those of the layout: that
+// they are unique, and fit the field, is its own affair. It is called once for each table,
+// with a handle on the database that is in no transaction, and may ask the database. Its
+// generator is closed with the plugin.
+type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+
+// A kind is a generator by its name.
+type kind struct {
+	// make is nil for one whose ids are not of the layout, which has open.
+	make func(c GeneratorConfig, leases []generator.Lease) (generator.Renewable, error)
+	// lanes is how many worker ids it takes for a table, if they are not renewed.
+	lanes int
+	open  func(ctx context.Context, c *core, s *source) (generator.Generator, error)
+}
+
+// builtin returns the kinds that are always there.
+func (c *config) builtin() map[string]kind {
+	return map[string]kind{
+		Cached: {lanes: 1, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
+			return generator.NewCached(generator.CachedConfig{
+				Layout: g.Layout, Lease: leases[0], MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: g.Clock, Low: g.Low,
+			})
+		}},
+		Default: {lanes: 1, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
+			return generator.NewDefault(generator.DefaultConfig{
+				Layout: g.Layout, Lease: leases[0], MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: g.Now, Low: g.Low,
+			})
+		}},
+		Paired: {lanes: 2, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
+			p := generator.PairedConfig{Layout: g.Layout, Main: leases[0], MaxBorrow: c.maxBorrow, Clock: g.Clock, Low: g.Low}
+			if len(leases) > 1 {
+				p.Backup = leases[1]
+			}
+			return generator.NewPaired(p)
+		}},
+		Segment: {open: openSegment},
+	}
+}
+
+// kindNamed returns a kind by its name.
+func (c *config) kindNamed(name string) (kind, bool) {
+	if k, ok := c.kinds[name]; ok {
+		return k, true
+	}
+	k, ok := c.builtin()[name]
+	return k, ok
+}
+
+// names lists the known generators, for messages.
+func (c *config) names() string {
+	names := slices.Collect(maps.Keys(c.builtin()))
+	for name := range c.kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
+
+// newGenerator makes a generator by its name, for what leases allow. clock, now and low
+// may be nil.
+func (c *config) newGenerator(name, table string, leases []generator.Lease, clock *generator.Clock, now func() time.Time, low func()) (generator.Renewable, error) {
+	k, ok := c.kindNamed(name)
+	if !ok || k.make == nil {
+		return nil, fmt.Errorf("%w: there is no generator %q, only %s", ErrField, name, c.names())
+	}
+	if clock == nil {
+		clock, now = generator.NewClock(c.now), c.now
+	}
+	g, err := k.make(GeneratorConfig{Table: table, Layout: c.layout, Lease: leases[0], Clock: clock, Low: low, Now: now}, leases)
+	if err == nil && g == nil {
+		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
+	}
+	return g, err
+}
+
+var kindName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// add adds a kind of WithGenerator or WithSource.
+func (c *config) add(option, name string, k kind, none bool) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	_, there := c.kindNamed(name)
+	switch {
+	case !kindName.MatchString(name) || name == "uid" || name == "true" || name == "false":
+		c.bad = append(c.bad, fmt.Sprintf("%s(%q): a name is a letter and then letters, digits, _ and -, and none of uid, true, false", option, name))
+	case there:
+		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
+	case none:
+		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is no function to make it with", option, name))
+	default:
+		if c.kinds == nil {
+			c.kinds = map[string]kind{}
+		}
+		c.kinds[name] = k
+	}
+}
+
+// WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and
+// WithDefaultGenerator then name. It makes ids of the layout, from worker ids that it is
+// given, so that they lead back to their rows. The name is of letters, digits, _ and -.
+func WithGenerator(name string, f Factory) Option {
+	return func(c *config) {
+		c.add("WithGenerator", name, kind{lanes: 1, make: func(g GeneratorConfig, _ []generator.Lease) (generator.Renewable, error) {
+			return f(g)
+		}}, f == nil)
+	}
+}
+
+// WithSource adds a generator of your own as WithGenerator does, but one whose ids are
+// not those of the layout. They lead back to nothing.
+func WithSource(name string, open Opener) Option {
+	return func(c *config) {
+		c.add("WithSource", name, kind{open: func(ctx context.Context, p *core, s *source) (generator.Generator, error) {
+			return open(ctx, p.db.Session(&gorm.Session{NewDB: true, Context: ctx}), s.table)
+		}}, open == nil)
+	}
+}
