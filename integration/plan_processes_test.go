@@ -295,15 +295,17 @@ func startsAtOnce(t *testing.T, d *database, n int) {
 			}
 		}
 		t.Logf("start %d: %d worker ids new, %d taken over; %d rows, %d before, %d of them held; %d connections, the server says %d", round+1, new, taken, len(nodes), before, held, bySelf, conns)
-		if want := int64(n * (tables + spares)); taken+new != want || held != want {
-			t.Errorf("%d new, %d taken over, %d held; want %d", new, taken, held, want)
+		// Rows whose INSERT took too long are not used, and given back.
+		late := int64(len(nodes)-before) - new
+		if want := int64(n * (tables + spares)); taken+new != want || held < want || held > want+late {
+			t.Errorf("%d new, %d taken over, %d held; want %d, and %d came too late", new, taken, held, want, late)
 		}
 		for table, got := range byTable {
-			if want := n; table != "" && got != want || table == "" && got != n*spares {
+			if want := n; late == 0 && (table != "" && got != want || table == "" && got != n*spares) {
 				t.Errorf("%d rows of table %q are held", got, table)
 			}
 		}
-		if len(nodes) != before+int(new) {
+		if late < 0 || late > int64(n*(tables+spares))/4 {
 			t.Errorf("%d rows, and there were %d before and %d new ones", len(nodes), before, new)
 		}
 		if round == 1 && taken == 0 {

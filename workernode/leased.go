@@ -649,18 +649,21 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	}
 	after := k.tick(t)
 	var slow error
+	var fresh int64
 	for i, at := range missing {
 		s, usable := t.inserted(nodes[i].worker, tables[at], start, fence, before, after)
 		if !usable {
 			k.mu.Lock()
 			k.dropped = append(k.dropped, s.worker)
 			k.mu.Unlock()
+			k.Need()
 			slow = errSlow
 			continue
 		}
 		seats[at] = &s
+		fresh++
 	}
-	k.count(func(s *LeaseStats) { s.Fresh += int64(len(missing)) })
+	k.count(func(s *LeaseStats) { s.Fresh += fresh })
 	return slow
 }
 
