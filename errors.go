@@ -43,6 +43,10 @@ var (
 	// so that its parts are not what they seem.
 	ErrOtherLayout = errors.New("uidplugin: id of another layout")
 
+	// ErrNotDecodable reports a number that is too small for the layout, as the ids of
+	// segments are, which bear neither a time nor a worker id.
+	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
+
 	// ErrNoModel reports an id whose table is known, but not the model of the
 	// table.
 	ErrNoModel = errors.New("uidplugin: no model for the table")

@@ -18,8 +18,9 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "generator", "workernode", "migrations")
+		return isGORM(name) || isPackage(name, "generator", "workernode", "segment", "migrations")
 	},
+	"segment":    func(name string) bool { return isPackage(name, "workernode", "generator") },
 	"migrations": func(name string) bool { return isPackage(name, "workernode") },
 	"workernode": func(name string) bool { return isGORM(name) || isPackage(name, "generator") },
 	"generator":  func(name string) bool { return isPackage(name, "ringbuffer") },

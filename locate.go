@@ -36,7 +36,8 @@ type Location struct {
 
 // Decode splits an id by the plugin's layout. It asks no database, so it cannot
 // tell whether the id was ever made. The error wraps [ErrNegativeID], or
-// [generator.ErrLayout] for a number with too many bits.
+// [generator.ErrLayout] for a number with too many bits, or, if the plugin also gives out
+// ids that are not of the layout, [ErrNotDecodable] for one that is too small for it.
 //
 // For ids of another layout there is [generator.Layout.Decompose].
 func (p *Plugin) Decode(id int64) (generator.Parts, error) {
@@ -50,13 +51,17 @@ func (c *core) decode(id int64) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
+	if c.opens.Load() && id>>(c.layout.WorkerBits+c.layout.SequenceBits) == 0 {
+		return generator.Parts{}, fmt.Errorf("%w: %d bears the first tick of the layout, %s, if anything; it may be of a segment, or of AUTO_INCREMENT",
+			ErrNotDecodable, id, format(c.layout.Epoch))
+	}
 	return c.layout.Decompose(id)
 }
 
 // Locate tells which table an id is a key of, which process made it, and when. It
 // asks WORKER_NODE once for each worker id and then remembers.
 //
-// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID] or
+// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or
 // [ErrOtherLayout], which tell apart the numbers that are no ids of this
 // database, or is the database's. Whether there is a row with this id only Find
 // can tell.
@@ -98,6 +103,8 @@ func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...int64) (loc
 	for _, id := range ids {
 		parts, err := c.decode(id)
 		switch {
+		case errors.Is(err, ErrNotDecodable):
+			errs = append(errs, &IDError{id, err})
 		case err != nil && !errors.Is(err, ErrNegativeID):
 			errs = append(errs, &IDError{id, fmt.Errorf("%w: %w", ErrUnknownID, err)})
 		case err != nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -20,7 +21,8 @@ type config struct {
 	generator string
 	kinds     map[string]kind // of WithGenerator and WithSource
 	bad       []string        // what was wrong with them
-	given     []any           // WithModels
+	segments  segment.Config
+	given     []any // WithModels
 	log       *slog.Logger
 
 	workerID     int64
@@ -30,6 +32,7 @@ type config struct {
 	durable      bool
 	maxLanes     int
 	spares       int // unset: the default
+	sticky       bool
 	noMigration  bool
 	timeout      time.Duration
 	host         workernode.Host
@@ -128,6 +131,9 @@ func (c *config) validate() error {
 	}
 	if c.spares != unset && (c.spares < 0 || c.spares > 1000) {
 		bad("WithSpares(%d): it must be from 0 to 1000", c.spares)
+	}
+	if c.sticky && (c.fixed || c.disposable) {
+		bad("WithStickyWorkerIDs is of no use beside WithWorkerID or WithDisposable, which take nothing over")
 	}
 	if c.fixed && c.perProcess {
 		bad("WithOneWorkerID is of no use beside WithWorkerID, which is one for all tables")
@@ -239,6 +245,12 @@ func WithMaxLanes(n int) Option { return func(c *config) { c.maxLanes = n } }
 // no other connection. They are taken by db.Use. The default is 2, and 0 for layouts
 // with less than 16 bits for worker ids.
 func WithSpares(n int) Option { return func(c *config) { c.spares = n } }
+
+// WithStickyWorkerIDs has this process take over, where it can, the worker ids that a
+// process with the same host and port had before, as Leaf does; see WithHost. A worker id
+// that is not free yet it does not wait for. Nothing depends on it but what WORKER_NODE
+// looks like.
+func WithStickyWorkerIDs() Option { return func(c *config) { c.sticky = true } }
 
 // WithoutMigration keeps db.Use from creating and extending the tables
 // WORKER_NODE and WORKER_REGISTRY. Package migrations has the SQL to run by hand.

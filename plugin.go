@@ -56,6 +56,7 @@ type core struct {
 
 	initialize sync.Mutex // held by Initialize
 	registered atomic.Bool
+	opens      atomic.Bool // there are ids that are not of the layout
 
 	// Set by Initialize, and not changed after registered is true.
 	db       *gorm.DB
@@ -216,7 +217,7 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 		c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
 		return nil
 	}
-	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), MaxSkew: c.skew(), Now: c.now, Log: c.log}
+	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), Sticky: c.sticky, MaxSkew: c.skew(), Now: c.now, Log: c.log}
 	if db.Dialector.Name() == "sqlite" {
 		// A file does not fail over, and nobody else can write to it while the
 		// application does, so leases are long.
@@ -333,19 +334,29 @@ func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
 	if plan.err != nil {
 		return 0, plan.err
 	}
-	if len(plan.fields) == 0 {
-		return 0, fmt.Errorf("%w: %T", ErrNoField, model)
-	}
-	f := plan.fields[0]
-	for _, other := range plan.fields[1:] {
-		if other.PrimaryKey && !f.PrimaryKey {
-			f = other
-		}
+	f, err := plan.key(model)
+	if err != nil {
+		return 0, err
 	}
 	if err := c.ensure(ctx, p.db, []*source{f.source}); err != nil {
 		return 0, err
 	}
 	return f.source.next(ctx, nil)
+}
+
+// key returns the primary key of the model if that is a uid field, else its first uid
+// field.
+func (p *plan) key(model any) (*field, error) {
+	if len(p.fields) == 0 {
+		return nil, fmt.Errorf("%w: %T", ErrNoField, model)
+	}
+	f := p.fields[0]
+	for _, other := range p.fields[1:] {
+		if other.PrimaryKey && !f.PrimaryKey {
+			f = other
+		}
+	}
+	return f, nil
 }
 
 // Layout returns what the plugin's ids look like.

@@ -26,7 +26,7 @@ type source struct {
 	kind  string // name of the generator
 	open  bool   // its ids are not of the layout
 
-	column string // of the field that it was first made for
+	fields []*schema.Field // that its ids are for; guarded by core.mu
 
 	// made is set once, under core.mu, by whoever got the worker id, and never
 	// changed.
@@ -99,8 +99,12 @@ func (c *core) source(table string, f *schema.Field) (*source, error) {
 	defer c.mu.Unlock()
 	s := c.sources[key]
 	if s == nil {
-		s = &source{table: table, kind: name, open: kind.open != nil, column: f.DBName}
+		s = &source{table: table, kind: name, open: kind.open != nil}
 		c.sources[key] = s
+	}
+	s.fields = append(s.fields, f)
+	if s.open {
+		c.opens.Store(true)
 	}
 	return s, nil
 }

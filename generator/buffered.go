@@ -214,12 +214,7 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	select {
-	case g.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, 0, ctx.Err()
-	}
-	defer func() { <-g.turn }()
+	// All who wait when an attempt fails are told.
 	g.mu.Lock()
 	g.waiting++
 	failed := g.state.Failed
@@ -229,6 +224,12 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 		g.waiting--
 		g.mu.Unlock()
 	}()
+	select {
+	case g.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	defer func() { <-g.turn }()
 	for try := 1; ; try++ {
 		g.mu.Lock()
 		changed, s := g.changed, g.state // before looking for ids
@@ -340,6 +341,9 @@ func (g *Buffered) fillUp() error {
 			return nil
 		}
 		run, err := g.fetch(want)
+		if g.closed.Load() {
+			return nil
+		}
 		g.mu.Lock()
 		if g.state.LastError = err; err == nil {
 			g.state.Refills++

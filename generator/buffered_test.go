@@ -148,6 +148,24 @@ func TestBufferedRecoversFromItsSource(t *testing.T) {
 	})
 }
 
+// All who wait when the source fails are told at once, however many they are.
+func TestBufferedTellsAllWhoWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, takes: time.Second, fails: func(int) error { return errAway }}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch})
+		begin := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if _, err := g.Next(t.Context()); !errors.Is(err, errAway) || time.Since(begin) != time.Second {
+					t.Errorf("after %v: %v", time.Since(begin), err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 // While the source is away it is asked, by callers without end, once a second at most.
 func TestBufferedDoesNotHammerItsSource(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -189,70 +189,110 @@ func TestLanesComeAndGo(t *testing.T) {
 	}, "mariadb")
 }
 
+// Sale is a row of a usual width, SaleAuto the same with a key of the database's.
+type Sale struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	SaleFields
+}
+
+type SaleAuto struct {
+	ID int64 `gorm:"primaryKey;autoIncrement"`
+	SaleFields
+}
+
+type SaleFields struct {
+	CustomerID int64
+	SKU        string `gorm:"size:32"`
+	Quantity   int
+	Cents      int64
+	Note       string `gorm:"size:200"`
+	CreatedAt  time.Time
+}
+
 // BenchmarkImport compares the rows a second of an import of b.N batches of 1000 with
-// those of AUTO_INCREMENT, in turns of 250:
+// those of AUTO_INCREMENT, in turns of 250: rows of a usual width, and the narrowest
+// that there are, a key and a number, of which the key is half.
 //
 //	go test -run '^$' -bench Import -benchtime 1000x ./integration
 func BenchmarkImport(b *testing.B) {
 	for _, e := range engines {
-		b.Run(e.name, func(b *testing.B) {
-			if !e.here() {
-				b.Skipf("%s is not set: no %s", e.env, e.name)
-			}
-			must := func(err error) {
-				if err != nil {
-					b.Fatal(err)
+		b.Run(e.name+"/usual", func(b *testing.B) {
+			fields := SaleFields{CustomerID: 4711, SKU: "AB-1234-XL", Quantity: 3, Cents: 1999, Note: "leave it with the neighbour, please", CreatedAt: time.Now()}
+			sales, autos := make([]Sale, 1000), make([]SaleAuto, 1000)
+			benchmarkImport(b, e, &Sale{}, &SaleAuto{}, func() any {
+				for i := range sales {
+					sales[i] = Sale{SaleFields: fields}
 				}
-			}
-			d := &database{engine: e}
-			if e.name == "sqlite" {
-				d.schema = filepath.Join(b.TempDir(), "test.db")
-			}
-			db, err := d.connect(nil)
-			must(err)
-			if d.isMySQL() || d.name == "postgres" {
-				admin := db
-				d.schema = fmt.Sprintf("b%d_%d", os.Getpid(), serial.Add(1))
-				kind, end := "DATABASE ", ""
-				if d.name == "postgres" {
-					kind, end = "SCHEMA ", " CASCADE"
+				return &sales
+			}, func() any {
+				for i := range autos {
+					autos[i] = SaleAuto{SaleFields: fields}
 				}
-				must(admin.Exec("CREATE " + kind + d.schema).Error)
-				b.Cleanup(func() { must(admin.Exec("DROP " + kind + d.schema + end).Error) })
-				db, err = d.connect(nil)
-				must(err)
-			}
-			p := uidplugin.New(quiet, uidplugin.WithModels(&Parcel{}))
-			must(db.Use(p))
-			defer func() { _ = p.Close(context.Background()) }()
-			must(db.AutoMigrate(&Parcel{}, &Letter{}))
+				return &autos
+			})
+		})
+		b.Run(e.name+"/narrow", func(b *testing.B) {
 			parcels, letters := make([]Parcel, 1000), make([]Letter, 1000)
-			var ours, theirs time.Duration
-			lanes := 1
-			b.ResetTimer()
-			for left := b.N; left > 0; left -= 250 {
-				turn := min(left, 250)
-				ours += timed(func() {
-					for range turn {
-						clear(parcels)
-						must(db.Create(&parcels).Error)
-					}
-				})
-				lanes = max(lanes, len(p.Stats().Tables[0].WorkerIDs))
-				theirs += timed(func() {
-					for range turn {
-						clear(letters)
-						must(db.Create(&letters).Error)
-					}
-				})
-			}
-			n := float64(b.N) * 1000
-			b.ReportMetric(n/ours.Seconds(), "rows/s")
-			b.ReportMetric(n/theirs.Seconds(), "auto-rows/s")
-			b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-auto")
-			b.ReportMetric(float64(lanes), "worker-ids")
+			benchmarkImport(b, e, &Parcel{}, &Letter{}, func() any { clear(parcels); return &parcels }, func() any { clear(letters); return &letters })
 		})
 	}
+}
+
+func benchmarkImport(b *testing.B, e engine, model, auto any, rows, autoRows func() any) {
+	if !e.here() {
+		b.Skipf("%s is not set: no %s", e.env, e.name)
+	}
+	must := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	d := &database{engine: e}
+	if e.name == "sqlite" {
+		d.schema = filepath.Join(b.TempDir(), "test.db")
+	}
+	db, err := d.connect(nil)
+	must(err)
+	if d.isMySQL() || d.name == "postgres" {
+		admin := db
+		d.schema = fmt.Sprintf("b%d_%d", os.Getpid(), serial.Add(1))
+		kind, end := "DATABASE ", ""
+		if d.name == "postgres" {
+			kind, end = "SCHEMA ", " CASCADE"
+		}
+		must(admin.Exec("CREATE " + kind + d.schema).Error)
+		b.Cleanup(func() { must(admin.Exec("DROP " + kind + d.schema + end).Error) })
+		db, err = d.connect(nil)
+		must(err)
+	}
+	p := uidplugin.New(quiet, uidplugin.WithModels(model))
+	must(db.Use(p))
+	defer func() { _ = p.Close(context.Background()) }()
+	must(db.AutoMigrate(model, auto))
+	var ours, theirs, longest, longestAuto time.Duration
+	lanes := 1
+	b.ResetTimer()
+	for left := b.N; left > 0; left -= 250 {
+		turn := min(left, 250)
+		ours += timed(func() {
+			for range turn {
+				longest = max(longest, timed(func() { must(db.Create(rows()).Error) }))
+			}
+		})
+		lanes = max(lanes, len(p.Stats().Tables[0].WorkerIDs))
+		theirs += timed(func() {
+			for range turn {
+				longestAuto = max(longestAuto, timed(func() { must(db.Create(autoRows()).Error) }))
+			}
+		})
+	}
+	n := float64(b.N) * 1000
+	b.ReportMetric(n/ours.Seconds(), "rows/s")
+	b.ReportMetric(n/theirs.Seconds(), "auto-rows/s")
+	b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-auto")
+	b.ReportMetric(float64(lanes), "worker-ids")
+	b.ReportMetric(longest.Seconds()*1000, "ms-longest")
+	b.ReportMetric(longestAuto.Seconds()*1000, "auto-ms-longest")
 }
 
 func timed(f func()) time.Duration {

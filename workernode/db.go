@@ -209,11 +209,11 @@ func (d *DB) duplicate(err error) bool {
 	return errors.Is(err, gorm.ErrDuplicatedKey)
 }
 
-// passing tells whether err reports a conflict with another process that a later
+// Passing tells whether err reports a conflict with another process that a later
 // attempt may not meet: a deadlock, a lock that was waited for too long, a
 // serialization failure. The engines' codes are in their messages or behind
 // methods, so no driver is needed to read them.
-func passing(err error) bool {
+func Passing(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -232,8 +232,8 @@ func passing(err error) bool {
 }
 
 // conflict matches MySQL's lock wait, deadlock and certification at COMMIT, TiDB's
-// write conflict, and SQLite's lock.
-var conflict = regexp.MustCompile(`Error (1205|1213|1180|3101|9007)\b|database (table )?is locked`)
+// write conflict, MariaDB's "record has changed since last read", and SQLite's lock.
+var conflict = regexp.MustCompile(`Error (1020|1205|1213|1180|3101|9007)\b|database (table )?is locked`)
 
 const (
 	sqliteBusy   = 5

@@ -58,7 +58,7 @@ func (a *Disposable) Assign(ctx context.Context, tables ...string) ([]generator.
 			if largest+int64(len(tables)) <= a.layout.MaxWorkerID() {
 				atLeast = largest + 1
 			}
-		case passing(err):
+		case Passing(err):
 			if err := pause(ctx, try); err != nil {
 				return nil, fmt.Errorf("workernode: insert worker nodes: %w", err)
 			}

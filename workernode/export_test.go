@@ -6,8 +6,7 @@ import (
 )
 
 var (
-	Fit     = fit
-	Passing = passing
+	Fit = fit
 )
 
 const InsertChunk, LookupChunk, MaxTries = chunk, lookupChunk, maxTries

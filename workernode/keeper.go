@@ -50,14 +50,18 @@ func (k *Leased) run() {
 			wait, again = min(20*time.Millisecond<<min(failures, 10), maxPause), false
 			failures++
 			// A lock that somebody holds for a moment is nothing to speak of.
-			if !passing(err) || failures > maxTries {
+			if !Passing(err) || failures > maxTries {
 				k.failed(err)
 			}
 		} else {
 			failures = 0
 			k.recovered()
 			if again = k.puzzled(); again {
-				wait, least = glance, glance
+				wait = glance
+			}
+			// Whoever comes to be in need after a rest is served at once.
+			if again || !needed {
+				least = glance
 			}
 		}
 		// Whoever is in need now is served after a short pause.
@@ -189,7 +193,7 @@ func (k *Leased) renew(ctx context.Context) error {
 		for _, group := range groups {
 			for part := range slices.Chunk(group.seats, chunk) {
 				refused, err := k.extendSeats(ctx, t, part, now, group.next)
-				if err != nil && !passing(err) {
+				if err != nil && !Passing(err) {
 					return err
 				}
 				again = again || refused || err != nil

@@ -55,6 +55,7 @@ type row struct {
 	table  string
 	fence  int64
 	holder string
+	own    int // 1 if a process of the same host and port had it last
 }
 
 // takeable tells whether a row may be taken over: it was given back, or nobody has

@@ -47,6 +47,9 @@ type LeasedConfig struct {
 	// [Leased.Spare]. 0 means none.
 	Spares int
 
+	// Sticky prefers worker ids that a process of the same host and port had before.
+	Sticky bool
+
 	// MaxSkew is how far the clock may be from the database's; beyond it no worker id
 	// is given out or renewed. 0 does not look.
 	MaxSkew time.Duration
@@ -531,7 +534,7 @@ func (k *Leased) claim(ctx context.Context, tables []string) ([]*seat, error) {
 			if err = pause(ctx, try); err == nil {
 				continue
 			}
-		case passing(err):
+		case Passing(err):
 			if err = pause(ctx, try); err == nil {
 				continue
 			}
@@ -719,7 +722,7 @@ func (k *Leased) takeFree(ctx context.Context, t terms, tables []string, seats [
 		return 0, nil
 	}
 	// As many that others, who start now as well, find others.
-	free, err := k.candidates(ctx, t, k.tick(t), max(500, 4*min(n, chunk)), names...)
+	free, err := k.candidates(ctx, t, k.tick(t), k.config.Sticky, max(500, 4*min(n, chunk)), names...)
 	if err != nil {
 		return 0, err
 	}
@@ -729,6 +732,9 @@ func (k *Leased) takeFree(ctx context.Context, t terms, tables []string, seats [
 	k.mu.Lock()
 	free = slices.DeleteFunc(free, func(r row) bool { return r.table == "" && k.usedUp[r.worker] > 0 })
 	k.mu.Unlock()
+	if k.config.Sticky {
+		slices.SortStableFunc(free, func(a, b row) int { return cmp.Compare(b.own, a.own) })
+	}
 	for _, r := range free {
 		if at := wanted[r.table]; len(at) > 0 {
 			rows, place[r.worker] = append(rows, r), at[0]

@@ -602,6 +602,42 @@ func TestTheEndOfWorkerIDs(t *testing.T) {
 	}
 }
 
+// Sticky, a process gets what its predecessor of the same host and port had, if it is
+// free.
+func TestStickyWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	db, c := tables(t), &clock{now: noon}
+	start := func(name string, sticky bool) *workernode.Leased {
+		k, err := workernode.NewLeased(open(t, db), layout, workernode.Host{Name: name, Port: "1"}, workernode.LeasedConfig{Now: c.read, Sticky: sticky})
+		must(t, err)
+		return k
+	}
+	had := map[string]int64{}
+	for _, sticky := range []bool{true, true, true, false} {
+		same := 0
+		var all []*workernode.Leased
+		for i := range 20 {
+			name := fmt.Sprint("web-", i)
+			k := start(name, sticky)
+			leases, err := k.Assign(t.Context(), "orders")
+			must(t, err)
+			if had[name] == leases[0].WorkerID {
+				same++
+			}
+			had[name] = leases[0].WorkerID
+			all = append(all, k)
+		}
+		for _, k := range all {
+			must(t, k.Close(t.Context()))
+		}
+		first := c.read().Equal(noon)
+		if c.move(time.Hour); sticky && !first && same != 20 || !sticky && same > 15 {
+			t.Errorf("sticky %t: %d of 20 have what they had", sticky, same)
+		}
+	}
+}
+
 // All worker ids but a few are taken, and many want those few at once: nobody is
 // told that there are none as long as one is free for him.
 func TestTheLastWorkerIDsGoToWhoeverWantsThem(t *testing.T) {

@@ -52,7 +52,7 @@ func (d *DB) Join(ctx context.Context, layout generator.Layout) (Registry, error
 		if err == nil || d.duplicate(err) {
 			continue // read what was written, by whomever
 		}
-		if !passing(err) || try >= maxTries {
+		if !Passing(err) || try >= maxTries {
 			return r, fmt.Errorf("workernode: begin the registry: %w", err)
 		}
 		if err := pause(ctx, try); err != nil {
@@ -100,7 +100,7 @@ func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
 func (d *DB) reserve(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, err error) {
 	for try := 0; ; try++ {
 		b, ok, err := d.reserveOnce(ctx, layout, r, n, max(atLeast, 1))
-		if ok || err != nil && !passing(err) {
+		if ok || err != nil && !Passing(err) {
 			return b, err
 		}
 		// Another process has taken the ids, or stands in the way.
@@ -213,7 +213,7 @@ func pause(ctx context.Context, try int) error {
 // persist calls f again, up to maxTries times, as long as its errors are passing.
 func persist(ctx context.Context, f func() error) (err error) {
 	for try := 0; ; try++ {
-		if err = f(); !passing(err) || try >= maxTries || pause(ctx, try) != nil {
+		if err = f(); !Passing(err) || try >= maxTries || pause(ctx, try) != nil {
 			return err
 		}
 	}

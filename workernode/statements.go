@@ -40,17 +40,25 @@ func newStatements(db *DB, layout generator.Layout, host Host) statements {
 func marks(n int) string { return strings.Repeat(", ?", n)[2:] }
 
 // candidates returns rows of tables that may be taken over, the longest unused
-// first, at most limit for each 1000 tables.
-func (s statements) candidates(ctx context.Context, t terms, now int64, limit int, tables ...string) (rows []row, err error) {
+// first, at most limit for each 1000 tables. With sticky those of this host and port come
+// before.
+func (s statements) candidates(ctx context.Context, t terms, now int64, sticky bool, limit int, tables ...string) (rows []row, err error) {
+	own, order := `0`, ``
+	if sticky {
+		own, order = `CASE WHEN "HOST_NAME" = ? AND "PORT" = ? THEN 1 ELSE 0 END`, `5 DESC, `
+	}
 	for part := range slices.Chunk(tables, chunk) {
-		args := make([]any, 0, len(part)+4)
+		args := make([]any, 0, len(part)+6)
+		if sticky {
+			args = append(args, s.host.Name, s.host.Port)
+		}
 		for _, table := range part {
 			args = append(args, table)
 		}
 		args = append(args, s.layout.String(), now, now-t.grace)
 		err := s.db.Query(ctx, func(found *sql.Rows) error {
 			var r row
-			if err := found.Scan(&r.worker, &r.table, &r.fence, &r.holder); err != nil {
+			if err := found.Scan(&r.worker, &r.table, &r.fence, &r.holder, &r.own); err != nil {
 				return err
 			}
 			// Databases compare text in their own ways: MySQL takes "Users " for "users".
@@ -58,9 +66,9 @@ func (s statements) candidates(ctx context.Context, t terms, now int64, limit in
 				rows = append(rows, r)
 			}
 			return nil
-		}, `SELECT "ID", "TABLE_NAME", "FENCE", "HOLDER" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+marks(len(part))+`)`+
+		}, `SELECT "ID", "TABLE_NAME", "FENCE", "HOLDER", `+own+` FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+marks(len(part))+`)`+
 			` AND "REUSABLE" = 1 AND "LAYOUT" = ? AND "FENCE" <= ? AND ("HOLDER" = '' OR "FENCE" < ?)`+
-			fmt.Sprintf(` ORDER BY "FENCE", "ID" LIMIT %d`, limit), args...)
+			fmt.Sprintf(` ORDER BY %s"FENCE", "ID" LIMIT %d`, order, limit), args...)
 		if err != nil {
 			return nil, fmt.Errorf("workernode: look for free worker ids: %w", err)
 		}

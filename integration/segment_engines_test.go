@@ -1,0 +1,311 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// openSegment returns a generator of the tag "orders", which is closed when the test ends.
+func openSegment(t *testing.T, db *gorm.DB, c segment.Config) *segment.Generator {
+	t.Helper()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	d, err := workernode.Open(db, 10*time.Second)
+	must(t, err)
+	g, err := segment.Open(t.Context(), d, "orders", c)
+	must(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// segmentIDs counts ids.
+type segmentIDs struct {
+	seen  map[int64]bool
+	twice int
+}
+
+func (c *segmentIDs) add(ids ...int64) {
+	if c.seen == nil {
+		c.seen = map[int64]bool{}
+	}
+	for _, id := range ids {
+		if c.seen[id] {
+			c.twice++
+		}
+		c.seen[id] = true
+	}
+}
+
+// leafScript is how Leaf's operators make the table.
+const leafScript = "CREATE TABLE `leaf_alloc` (" +
+	"`biz_tag` varchar(128)  NOT NULL DEFAULT ''," +
+	"`max_id` bigint(20) NOT NULL DEFAULT '1'," +
+	"`step` int(11) NOT NULL," +
+	"`description` varchar(256)  DEFAULT NULL," +
+	"`update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP," +
+	"PRIMARY KEY (`biz_tag`)) ENGINE=InnoDB"
+
+// leafFetches fetches a range as a Leaf service does, and returns the ids that it
+// hands out.
+func leafFetches(db *gorm.DB) (ids []int64, err error) {
+	var row struct{ MaxID, Step int64 }
+	err = db.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Exec("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = ?", "orders").Error; err != nil {
+			return err
+		}
+		return tx.Raw("SELECT biz_tag, max_id, step FROM leaf_alloc WHERE biz_tag = ?", "orders").Scan(&row).Error
+	})
+	for id := row.MaxID - row.Step; err == nil && id < row.MaxID; id++ {
+		ids = append(ids, id)
+	}
+	return ids, err
+}
+
+// Generators with pools of their own, whose connections are set in different ways, open
+// an empty database, or Leaf's table, at once, and a Leaf service uses the row as well:
+// all ids differ.
+func TestSegmentBesideLeaf(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		var params []string
+		switch {
+		case d.isMySQL():
+			params = []string{"clientFoundRows=true", "clientFoundRows=false", "interpolateParams=true",
+				"transaction_isolation='SERIALIZABLE'", "sql_mode=ANSI_QUOTES"}
+			if d.name == "mariadb" {
+				params[3] = "tx_isolation='SERIALIZABLE'"
+			}
+			execute(t, open(t, d), leafScript)
+			execute(t, open(t, d), "insert into leaf_alloc(biz_tag, max_id, step, description) values('orders', 1, 20, 'Test leaf Segment Mode Get Id')")
+		case d.name == "postgres":
+			params = []string{"application_name=a", "default_transaction_isolation=serializable", "default_transaction_isolation='repeatable read'", "default_query_exec_mode=simple_protocol"}
+		default:
+			params = []string{"", "", ""}
+		}
+		var mu sync.Mutex
+		var ids segmentIDs
+		var wg sync.WaitGroup
+		for _, param := range params {
+			db := open(t, d, param)
+			wg.Go(func() {
+				dn, err := workernode.Open(db, 10*time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				g, err := segment.Open(t.Context(), dn, "orders", segment.Config{Step: 20, MaxStep: 40, Log: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Errorf("%s: %v", param, err)
+					return
+				}
+				defer g.Close()
+				var callers sync.WaitGroup
+				for range 4 {
+					callers.Go(func() {
+						batch := make([]int64, 7)
+						for range 40 {
+							if err := g.Fill(t.Context(), batch); err != nil {
+								t.Errorf("%s: %v", param, err)
+								return
+							}
+							mu.Lock()
+							ids.add(batch...)
+							mu.Unlock()
+						}
+					})
+				}
+				callers.Wait()
+			})
+		}
+		if d.isMySQL() {
+			leaf := open(t, d)
+			wg.Go(func() {
+				for range 40 {
+					batch, err := leafFetches(leaf)
+					if err != nil {
+						if strings.Contains(err.Error(), "1213") { // Leaf does not try again either
+							continue
+						}
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					ids.add(batch...)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		want := len(params) * 4 * 40 * 7
+		if ids.twice > 0 || len(ids.seen) < want {
+			t.Errorf("%d ids, %d of them twice; want %d at least", len(ids.seen), ids.twice, want)
+		}
+		if ids.seen[0] {
+			t.Error("0 was handed out")
+		}
+	})
+}
+
+// The table has the columns of Leaf's own.
+func TestSegmentTable(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		openSegment(t, db, segment.Config{})
+		ours := columns(t, db, "leaf_alloc")
+		if d.isMySQL() {
+			other := open(t, fresh(t, d.engine))
+			execute(t, other, leafScript)
+			if leafs := columns(t, other, "leaf_alloc"); !slices.Equal(ours, leafs) {
+				t.Errorf("ours:\n%s\nLeaf's:\n%s", strings.Join(ours, "\n"), strings.Join(leafs, "\n"))
+			}
+		}
+		if len(ours) != 5 {
+			t.Errorf("%q", ours)
+		}
+		// Leaf's statement for a new tag.
+		execute(t, db, "insert into leaf_alloc(biz_tag, max_id, step, description) values('leaf-segment-test', 1, 2000, 'Test leaf Segment Mode Get Id')")
+
+		// By hand, with the file of the package.
+		byHand := open(t, fresh(t, d.engine))
+		file := d.file()
+		text, err := segment.Files.ReadFile(file)
+		must(t, err)
+		for range 2 {
+			execute(t, byHand, string(text))
+		}
+		if hand := columns(t, byHand, "leaf_alloc"); !slices.Equal(hand, ours) {
+			t.Errorf("by hand:\n%q\nby the package:\n%q", hand, ours)
+		}
+		openSegment(t, byHand, segment.Config{})
+	})
+}
+
+// Names that differ in case are two tables where the server says so, and a name may say
+// its schema.
+func TestSegmentTableNames(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		a := openSegment(t, db, segment.Config{Table: "LEAF_ALLOC", Start: 1000})
+		b := openSegment(t, db, segment.Config{})
+		schema := d.schema
+		if d.name == "sqlite" {
+			schema = "main"
+		}
+		c := openSegment(t, db, segment.Config{Table: schema + ".third_alloc", Start: 3000})
+		for _, tt := range []struct {
+			g    *segment.Generator
+			want int64
+		}{{a, 1000}, {b, 1}, {c, 3000}} {
+			id, err := tt.g.Next(t.Context())
+			must(t, err)
+			if id != tt.want && d.name != "sqlite" {
+				t.Errorf("id %d, want %d", id, tt.want)
+			}
+		}
+		again := openSegment(t, db, segment.Config{Table: schema + ".third_alloc"})
+		if id, err := again.Next(t.Context()); err != nil || id <= 3000 {
+			t.Errorf("%d, %v", id, err)
+		}
+	})
+}
+
+// Connections with autocommit off would keep no range, so they are refused.
+func TestSegmentWithoutAutocommit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		openSegment(t, open(t, d), segment.Config{})
+		dn, err := workernode.Open(open(t, d, "autocommit=0"), 10*time.Second)
+		must(t, err)
+		if _, err := segment.Open(t.Context(), dn, "orders", segment.Config{}); err == nil || !strings.Contains(err.Error(), "autocommit") {
+			t.Errorf("%v", err)
+		}
+	}, "mariadb", "mysql")
+}
+
+// Ids are fetched beside the application's transaction, which may hold locks of its own
+// and be taken back.
+func TestSegmentInsideTransactions(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		execute(t, db, "CREATE TABLE things (id BIGINT PRIMARY KEY)")
+		g := openSegment(t, db, segment.Config{Step: 5, MaxStep: 1})
+		last := int64(0)
+		for range 5 {
+			errBack := errors.New("back")
+			err := db.Transaction(func(tx *gorm.DB) error {
+				for range 20 {
+					id, err := g.Next(t.Context())
+					if err != nil || id <= last {
+						return fmt.Errorf("id %d after %d: %w", id, last, err)
+					}
+					last = id
+					if err := tx.Exec("INSERT INTO things VALUES (?)", id).Error; err != nil {
+						return err
+					}
+				}
+				return errBack
+			})
+			if err != errBack {
+				t.Fatal(err)
+			}
+		}
+	}, "mariadb", "mysql", "postgres") // SQLite has one writer
+}
+
+// The server is away: what is left is handed out, then callers get an error, or that of
+// their context; when it is back ids go on by themselves.
+func TestSegmentOutage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db, away, back := relayed(t, d)
+		g := openSegment(t, db, segment.Config{Step: 1000, MaxStep: 1})
+		ids := make([]int64, 200)
+		must(t, g.Fill(t.Context(), ids))
+		eventually(t, 5*time.Second, "second range", func() bool { return g.State().Ranges == 2 })
+		last := ids[199]
+		away()
+		for range 1800 {
+			id, err := g.Next(t.Context())
+			if err != nil || id != last+1 {
+				t.Fatalf("%d after %d, %v", id, last, err)
+			}
+			last = id
+		}
+		for range 3 {
+			if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrSource) {
+				t.Fatalf("%d, %v", id, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := g.Next(ctx); err == nil {
+			t.Error("no error while the server is away")
+		}
+		back()
+		begin := time.Now()
+		eventually(t, 5*time.Second, "id after the outage", func() bool {
+			id, err := g.Next(t.Context())
+			return err == nil && id > last
+		})
+		t.Logf("ids again %v after the server's return", time.Since(begin).Round(time.Millisecond))
+		if err := g.State().LastError; err != nil {
+			t.Error(err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}

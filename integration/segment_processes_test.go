@@ -1,0 +1,274 @@
+//go:build unix
+
+package integration_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+var segmentKills = flag.Duration("segment.kills", 0, "how long TestSegmentKilledProcesses kills processes: a minute in the long form")
+
+// segmentVariable makes the test binary a process of TestSegmentKilledProcesses.
+const segmentVariable = "UID_TEST_SEGMENT"
+
+type segmentTask struct {
+	Engine, Env, Schema string
+	Blind               bool // the control: max_id is not compared
+}
+
+const segmentProcesses, segmentCallers = 8, 8
+
+func init() {
+	text := os.Getenv(segmentVariable)
+	if text == "" {
+		return
+	}
+	if err := segmentChild(text); err != nil {
+		fmt.Fprintln(os.Stderr, "process:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// segmentChild makes ids with some callers, one at a time and in batches, until its
+// input ends.
+func segmentChild(text string) error {
+	var task segmentTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	d := &database{engine: engine{name: task.Engine, env: task.Env}, schema: task.Schema}
+	db, err := d.connect(nil)
+	if err != nil {
+		return err
+	}
+	if task.Blind {
+		pool, err := db.DB()
+		if err != nil {
+			return err
+		}
+		db.Config.ConnPool, db.Statement.ConnPool = blind{pool}, blind{pool}
+	}
+	dn, err := workernode.Open(db, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	g, err := segment.Open(context.Background(), dn, "orders", segment.Config{Step: 100, MaxStep: 400, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	errs := make(chan error, segmentCallers)
+	for range segmentCallers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				batch := make([]int64, 1+rand.IntN(5)*rand.IntN(10))
+				if err := g.Fill(ctx, batch); err != nil && ctx.Err() == nil {
+					errs <- err
+					return
+				} else if err != nil {
+					return
+				}
+				// One write for a batch: what a process has not told of is a hole.
+				var out strings.Builder
+				for _, id := range batch {
+					fmt.Fprintln(&out, id)
+				}
+				mu.Lock()
+				_, _ = os.Stdout.WriteString(out.String())
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	g.Close()
+	close(errs)
+	return <-errs
+}
+
+// blind is a pool that takes the protection of the fetch away.
+type blind struct{ *sql.DB }
+
+var _ gorm.GetDBConnector = blind{}
+
+func (b blind) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	const compare = " AND max_id = ?"
+	if !strings.HasPrefix(query, "UPDATE ") {
+		return b.DB.ExecContext(ctx, query, args...)
+	}
+	if !strings.HasSuffix(query, compare) {
+		return nil, errors.New("the statement that fetches ids does not look as it did: see blind")
+	}
+	_, err := b.DB.ExecContext(ctx, strings.TrimSuffix(query, compare), args[:len(args)-1]...)
+	return changedRows(1), err
+}
+
+// GetDBConn implements [gorm.GetDBConnector].
+func (b blind) GetDBConn() (*sql.DB, error) { return b.DB, nil }
+
+// Processes with several callers each are killed and started again all the time: no id
+// comes twice, and what is missing is at most what each of those that ended had fetched.
+// Without the comparison of max_id ids do come twice. The long form:
+//
+//	go test -run TestSegmentKilledProcesses -v ./integration/ -segment.kills 1m
+func TestSegmentKilledProcesses(t *testing.T) {
+	t.Parallel()
+	length := 4 * time.Second
+	switch {
+	case *segmentKills > 0:
+		length = *segmentKills
+	case testing.Short():
+		t.Skip("it takes some seconds")
+	}
+	each(t, func(t *testing.T, d *database) {
+		r := killSegments(t, d, length, false)
+		var maxID int64
+		must(t, open(t, d).Raw("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'").Scan(&maxID).Error)
+		n := int64(len(r.ids.seen))
+		holes := maxID - 1 - n
+		t.Logf("%v: %d ids, %d starts, %d kills; %d ids are missing below %d: %.0f for each process",
+			length, n, r.starts, r.kills, holes, maxID-1, float64(holes)/float64(r.starts))
+		if r.ids.twice > 0 {
+			t.Errorf("%d of %d ids came twice", r.ids.twice, n)
+		}
+		for id := range r.ids.seen {
+			if id < 1 || id >= maxID {
+				t.Errorf("id %d, and max_id is %d", id, maxID)
+			}
+		}
+		// Two ranges each, and a third one if it was killed at the moment of a fetch; and what
+		// its callers had not told of.
+		if most := int64(r.starts) * (3*400 + segmentCallers*40); holes < 0 || holes > most {
+			t.Errorf("%d ids are missing, want %d at most", holes, most)
+		}
+		if r.kills < int(length/time.Second) {
+			t.Errorf("%d kills", r.kills)
+		}
+	}, "mariadb", "postgres")
+}
+
+// The control of the test above.
+func TestSegmentKilledProcessesControl(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		r := killSegments(t, d, time.Second, true)
+		t.Logf("%d of %d ids came twice", r.ids.twice, len(r.ids.seen))
+		if r.ids.twice == 0 {
+			t.Error("no id came twice, so TestSegmentKilledProcesses proves nothing")
+		}
+	}, "mariadb")
+}
+
+// A segmentReport is what came of processes that were killed.
+type segmentReport struct {
+	mu            sync.Mutex
+	ids           segmentIDs
+	starts, kills int
+}
+
+type segmentProcess struct {
+	cmd    *exec.Cmd
+	in     io.Closer
+	read   chan struct{}
+	killed bool
+}
+
+func (r *segmentReport) start(t *testing.T, task segmentTask) *segmentProcess {
+	t.Helper()
+	text, err := json.Marshal(task)
+	must(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), segmentVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	p := &segmentProcess{cmd: cmd, in: in, read: make(chan struct{})}
+	r.starts++
+	go func() {
+		defer close(p.read)
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil { // half a line was not issued
+				return
+			}
+			var id int64
+			if _, err := fmt.Sscan(line, &id); err != nil {
+				t.Errorf("%q: %v", line, err)
+			}
+			r.mu.Lock()
+			r.ids.add(id)
+			r.mu.Unlock()
+		}
+	}()
+	return p
+}
+
+func (p *segmentProcess) end(t *testing.T) {
+	t.Helper()
+	_ = p.in.Close()
+	<-p.read
+	if err := p.cmd.Wait(); err != nil && !p.killed {
+		t.Errorf("a process ended with %v", err)
+	}
+}
+
+func (r *segmentReport) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ids.seen)
+}
+
+// killSegments kills processes for so long.
+func killSegments(t *testing.T, d *database, length time.Duration, control bool) *segmentReport {
+	t.Helper()
+	r := &segmentReport{}
+	task := segmentTask{Engine: d.name, Env: d.env, Schema: d.schema, Blind: control}
+	processes := make([]*segmentProcess, segmentProcesses)
+	for i := range processes {
+		processes[i] = r.start(t, task)
+	}
+	eventually(t, 20*time.Second, "ids", func() bool { return r.count() > 1000 })
+	for begin := time.Now(); time.Since(begin) < length; {
+		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
+		i := rand.IntN(len(processes))
+		processes[i].killed = true
+		must(t, processes[i].cmd.Process.Kill())
+		r.kills++
+		processes[i].end(t)
+		processes[i] = r.start(t, task)
+	}
+	for _, p := range processes {
+		p.end(t)
+	}
+	return r
+}

@@ -1,0 +1,296 @@
+package uidplugin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+// sheet has ids of all generators.
+type sheet struct {
+	ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Default int64 `gorm:"uid:default"`
+	Paired  int64 `gorm:"uid:paired"`
+	Segment int64 `gorm:"uid:segment"`
+	Mine    int64 `gorm:"uid:mine"`
+	Even    int64 `gorm:"uid:even"`
+}
+
+// even makes even numbers.
+type even struct {
+	generator.Generator
+	mu     sync.Mutex
+	last   int64
+	closed bool
+}
+
+func (e *even) Next(context.Context) (int64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last += 2
+	return e.last, nil
+}
+
+func (e *even) Fill(ctx context.Context, ids []int64) error {
+	for i := range ids {
+		ids[i], _ = e.Next(ctx)
+	}
+	return nil
+}
+
+func (e *even) Close() { e.closed = true }
+
+func TestAllGeneratorsInOneModel(t *testing.T) {
+	t.Parallel()
+
+	evens := map[string]*even{}
+	made := 0
+	options := []uidplugin.Option{
+		uidplugin.WithGenerator("Mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			made++
+			if c.Table != "sheets" || c.Low == nil || c.Now == nil {
+				t.Errorf("%+v", c)
+			}
+			return generator.NewDefault(generator.DefaultConfig{Layout: c.Layout, Lease: c.Lease, Low: c.Low, Now: c.Now, RandomStart: 100})
+		}),
+		uidplugin.WithSource("even", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
+			if err := db.Exec("SELECT 1").Error; err != nil {
+				return nil, err
+			}
+			evens[table] = &even{}
+			return evens[table], nil
+		}),
+		uidplugin.WithSegments(segment.Config{Step: 10}),
+	}
+	db := open(t, options...)
+	migrate(t, db, &sheet{})
+	p := uidplugin.From(db)
+	sheets := make([]sheet, 25)
+	must(t, db.Create(&sheets).Error)
+	workers := map[string]map[int64]bool{}
+	seen := map[int64]bool{}
+	for i, s := range sheets {
+		if s.Segment != int64(i+1) || s.Even != int64(2*i+2) {
+			t.Errorf("row %d: segment %d, even %d", i, s.Segment, s.Even)
+		}
+		for name, id := range map[string]int64{"ID": s.ID, "Default": s.Default, "Paired": s.Paired, "Mine": s.Mine} {
+			if seen[id] {
+				t.Errorf("id %d twice", id)
+			}
+			seen[id] = true
+			l, err := p.Locate(t.Context(), id)
+			if err != nil || l.Table != "sheets" {
+				t.Errorf("%s: %+v, %v", name, l, err)
+			}
+			if workers[name] == nil {
+				workers[name] = map[int64]bool{}
+			}
+			workers[name][l.WorkerID] = true
+			for other, w := range workers {
+				if other != name && w[l.WorkerID] {
+					t.Errorf("%s and %s have the worker id %d", name, other, l.WorkerID)
+				}
+			}
+		}
+		for _, id := range []int64{s.Segment, s.Even} {
+			if _, err := p.Decode(id); !errors.Is(err, uidplugin.ErrNotDecodable) {
+				t.Errorf("Decode(%d): %v", id, err)
+			}
+			if _, err := p.Locate(t.Context(), id); !errors.Is(err, uidplugin.ErrNotDecodable) {
+				t.Errorf("Locate(%d): %v", id, err)
+			}
+		}
+	}
+	if made != 1 || len(evens) != 1 {
+		t.Errorf("made %d times, %d", made, len(evens))
+	}
+	for _, s := range p.Stats().Tables {
+		if none := s.Generator == "segment" || s.Generator == "even"; none != (len(s.WorkerIDs) == 0) {
+			t.Errorf("%+v", s)
+		}
+	}
+	must(t, p.Close(t.Context()))
+	if !evens["sheets"].closed {
+		t.Error("a source was not closed")
+	}
+	if err := db.Create(&sheet{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// The pair gets its backup lane from the keeper, soon after the first.
+func TestPairedGetsItsBackupLane(t *testing.T) {
+	t.Parallel()
+
+	type twin struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:paired"`
+	}
+	for _, option := range []uidplugin.Option{nil, uidplugin.WithDisposable(), uidplugin.WithWorkerID(3)} {
+		options := []uidplugin.Option{option, uidplugin.WithDefaultGenerator("paired")}
+		db := open(t, options...)
+		migrate(t, db, &twin{})
+		must(t, db.Create(&twin{}).Error)
+		n := 0
+		for range 500 {
+			if n = len(uidplugin.From(db).Stats().Tables[0].WorkerIDs); n == 2 {
+				break
+			}
+			must(t, db.Create(&twin{}).Error)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n != 2 {
+			t.Errorf("%d worker ids", n)
+		}
+		seen := map[int64]bool{}
+		rows := make([]twin, 20_000) // more than a tick of one lane
+		must(t, db.CreateInBatches(&rows, 500).Error)
+		for _, r := range rows {
+			if seen[r.ID] {
+				t.Fatalf("id %d twice", r.ID)
+			}
+			seen[r.ID] = true
+		}
+	}
+}
+
+// A table that has rows goes on above them.
+func TestSegmentsBeginAboveWhatThereIs(t *testing.T) {
+	t.Parallel()
+
+	type slip struct {
+		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+		Name string
+	}
+	db := bare(t)
+	must(t, db.AutoMigrate(&slip{}))
+	must(t, db.Create(&slip{ID: 700}).Error)
+	use(t, db)
+	s := slip{}
+	must(t, db.Create(&s).Error)
+	if s.ID != 701 {
+		t.Errorf("id %d", s.ID)
+	}
+	var max, step int64
+	must(t, db.Raw("SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'slips'").Row().Scan(&max, &step))
+	if max <= 701 || step != segment.DefaultStep {
+		t.Errorf("max_id %d, step %d", max, step)
+	}
+}
+
+// With one worker id for all tables ids lead back to their process.
+func TestOneWorkerIDServesAllTables(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithOneWorkerID(), uidplugin.WithLayout(generator.JSSafeLayout()), uidplugin.WithSpares(0))
+	migrate(t, db, &part{}, &article{})
+	p := uidplugin.From(db)
+	a, b := part{}, article{}
+	must(t, db.Create(&a).Error)
+	must(t, db.Create(&b).Error)
+	la, err := p.Locate(t.Context(), a.ID)
+	must(t, err)
+	lb, err := p.Locate(t.Context(), b.ID.Int64())
+	must(t, err)
+	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Host == "" || b.ID.Int64() > 1<<53-1 {
+		t.Errorf("%+v, %+v", la, lb)
+	}
+	if _, err := p.Find(t.Context(), a.ID); !errors.Is(err, uidplugin.ErrNoModel) {
+		t.Errorf("Find: %v", err)
+	}
+	if s := p.Stats().Tables; len(s) != 1 || s[0].Table != "*" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestGeneratorsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+
+	f := func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Lease})
+	}
+	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
+	for _, o := range []uidplugin.Option{
+		uidplugin.WithGenerator("", f), uidplugin.WithGenerator("uid", f), uidplugin.WithGenerator("a b", f), uidplugin.WithGenerator("x", nil),
+		uidplugin.WithGenerator("cached", f), uidplugin.WithSource("segment", nothing), uidplugin.WithSource("y", nil),
+		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
+	} {
+		if err := bare(t).Use(uidplugin.New(o)); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := bare(t).Use(uidplugin.New(uidplugin.WithGenerator("twice", f), uidplugin.WithGenerator("twice", f))); !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("%v", err)
+	}
+
+	// What a function of the application returns is reported, and tried again.
+	type odd struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:odd"`
+	}
+	type none struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:none"`
+	}
+	fails := true
+	db := open(t, uidplugin.WithSource("odd", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+		if fails {
+			return nil, errBroken
+		}
+		return &even{}, nil
+	}), uidplugin.WithGenerator("none", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, nil }))
+	migrate(t, db, &odd{}, &none{})
+	if err := db.Create(&odd{}).Error; !errors.Is(err, errBroken) {
+		t.Errorf("%v", err)
+	}
+	fails = false
+	must(t, db.Create(&odd{}).Error)
+	if err := db.Create(&none{}).Error; !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Rows are found by when they were made.
+func TestCreatedBetween(t *testing.T) {
+	t.Parallel()
+
+	now := noon
+	db := open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithWorkerID(5),
+		uidplugin.WithDefaultGenerator(uidplugin.Default))
+	migrate(t, db, &part{}, &counter{})
+	p := uidplugin.From(db)
+	for i := range 5 {
+		now = noon.Add(time.Duration(i) * time.Hour)
+		must(t, db.Create(&part{Name: fmt.Sprint(i)}).Error)
+	}
+	for _, tt := range []struct {
+		from, to time.Duration
+		want     int
+	}{{0, 5 * time.Hour, 5}, {time.Hour, 3 * time.Hour, 2}, {30 * time.Minute, time.Hour, 0}, {4 * time.Hour, 100 * time.Hour, 1}, {-100 * time.Hour, time.Second, 1}} {
+		var parts []part
+		must(t, db.Scopes(p.CreatedBetween(noon.Add(tt.from), noon.Add(tt.to))).Find(&parts).Error)
+		var n int64
+		must(t, db.Model(&part{}).Scopes(p.CreatedBetween(noon.Add(tt.from), noon.Add(tt.to))).Count(&n).Error)
+		if len(parts) != tt.want || int(n) != tt.want {
+			t.Errorf("%v to %v: %d, %d, want %d", tt.from, tt.to, len(parts), n, tt.want)
+		}
+	}
+	var parts []part
+	if err := db.Scopes(p.CreatedBetween(noon, noon)).Find(&parts).Error; !errors.Is(err, generator.ErrLayout) && !errors.Is(err, generator.ErrConfig) {
+		t.Errorf("an empty span: %v", err)
+	}
+	first, last, err := p.Range(noon, noon.Add(time.Second))
+	if err != nil || last-first != 1<<35-1 {
+		t.Errorf("%d to %d, %v", first, last, err)
+	}
+	type plain struct{ ID int64 }
+	var plains []plain
+	if err := db.Scopes(p.CreatedBetween(noon, noon.Add(time.Hour))).Find(&plains).Error; !errors.Is(err, uidplugin.ErrNoField) {
+		t.Errorf("%v", err)
+	}
+}

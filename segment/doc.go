@@ -1,0 +1,52 @@
+// Package segment makes ids from a counter in the database, a range at a time: the
+// segment mode of Meituan's Leaf, on Leaf's table. Ids are small, begin where the
+// operator wants, and depend on no clock; in return a process is stuck when it has
+// used up what it fetched and the database is away.
+//
+//	leaf_alloc                     buffer of this process
+//	biz_tag  max_id  step          present range    next range
+//	orders   7001    2000          3001 ... 5000    5001 ... 7000
+//	           │                     └─ from 10 % on: fetch the next one
+//	           └─ first id that nobody has fetched
+//
+// # Fetching
+//
+// To fetch n ids a process reads max_id, say m, and writes
+//
+//	UPDATE leaf_alloc SET max_id = m+n WHERE biz_tag = ? AND max_id = m
+//
+// If that changes one row, the ids from m to m+n-1 are its own. If it changes none,
+// another process was faster, and it reads again. So each statement is a transaction of
+// its own and no lock is held between them; it is exact on clusters too, whose locks are
+// not, and for a read that is stale. It always changes the row, so it does not matter
+// whether the driver counts changed rows or found ones. If its answer is lost, nobody
+// has the range: a hole.
+//
+// The ids from max_id on are nobody's, as in Leaf's code, its column's name
+// notwithstanding. Therefore processes with this package and a Leaf service can use one
+// row at once. To begin above the ids of a table that has some, max_id must be above
+// the largest: see Config.Start.
+//
+// # What it promises
+//
+//   - No id is made twice, as long as max_id never goes back: the database must not lose
+//     what it has acknowledged, as one does that is restored from a backup, or that
+//     writes lazily and crashes. A process that notices goes on above its own ids, and
+//     says so in the log.
+//   - The ids of one process ascend strictly. Those of all processes do not: each has a
+//     range of its own, so a row that was created later may have the smaller id.
+//   - Ids are lost, at most two ranges by each process that ends, and one by each answer
+//     that is lost.
+//   - While a range is being fetched callers who find no id wait, with their context; they
+//     do not fail, as Leaf's do. They fail if the fetch does.
+//
+// # How large a range is
+//
+// Ranges begin with the step of the row. If one lasted less than 15 minutes the next is
+// twice as large, up to Config.MaxStep; if it lasted 30 or more, half as large, down to
+// the step of the row. So most processes fetch every quarter of an hour, and have ids
+// for about as long if the database is away. A step that an operator writes into the
+// row counts from the next fetch on, in every process.
+//
+// Nothing in an id says which process made it, or when: it cannot be decoded.
+package segment

@@ -1,0 +1,138 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// Ranges grow if they last less, and shrink if they last as long: Leaf's figures.
+const (
+	growBelow  = 15 * time.Minute
+	shrinkFrom = 30 * time.Minute
+)
+
+// fetching is the state of the goroutine that fetches. A panic of it, which
+// [generator.Buffered] takes for a failure, must leave a range due that was not
+// returned; so due and the mark are set last.
+type fetching struct {
+	due    bool          // a range is to be fetched, and was not yet
+	since  time.Time     // when it became due
+	lasted time.Duration // how long the one before it was enough
+	ranges int64         // fetched
+
+	base  int64 // step of the row
+	step  int64 // of the last range
+	floor int64 // no id below it is handed out: above all that was, and Start
+
+	failing bool // so the log says
+}
+
+// source is the source of the buffer. It waits until a range is due, and fetches it.
+func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) {
+	if !g.due {
+		select {
+		case <-g.wake:
+		case <-ctx.Done():
+			return generator.Run{}, ctx.Err()
+		}
+		g.due = true
+		now := g.config.Now()
+		g.lasted, g.since = now.Sub(g.since), now
+	}
+	run, err := g.fetch(ctx)
+	g.tell(ctx, err)
+	if err != nil {
+		return generator.Run{}, err
+	}
+	// Nobody has an id of the range yet, so nobody sees the mark before it is set; and all
+	// that were handed out are below it.
+	g.due = false
+	g.mark.Store(run.First + run.N/10)
+	return run, nil
+}
+
+// fetch fetches a range.
+func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
+	for try, begin := 0, time.Now(); ; try++ {
+		run, err := g.try(ctx)
+		if err == nil && run.N > 0 || err != nil && !workernode.Passing(err) {
+			return run, err
+		}
+		g.mu.Lock()
+		g.state.Conflicts++
+		g.mu.Unlock()
+		if err == nil {
+			err = fmt.Errorf("segment: other processes were always faster at the tag %q of %s", g.table.tag, g.table)
+		}
+		if time.Since(begin) > patience || pause(ctx, try) != nil {
+			return run, err
+		}
+	}
+}
+
+// try tries to fetch a range. It is empty if another process was faster.
+func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
+	r, ok, err := g.table.read(ctx)
+	switch {
+	case err != nil:
+		return run, err
+	case !ok:
+		// Begun again, it would make the same ids again.
+		return run, fmt.Errorf("%w: the tag %q is gone from %s: insert it again, with a max_id above all of its ids", ErrRow, g.table.tag, g.table)
+	case r.step < 1:
+		return run, fmt.Errorf("%w: the step of the tag %q of %s is %d, not 1 or more", ErrRow, g.table.tag, g.table, r.step)
+	}
+	first := max(r.maxID, g.floor)
+	if first == math.MaxInt64 {
+		return run, fmt.Errorf("%w: max_id of the tag %q of %s is %d", ErrExhausted, g.table.tag, g.table, r.maxID)
+	}
+	step := g.size(r.step)
+	n := min(step, math.MaxInt64-first)
+	if moved, err := g.table.move(ctx, r.maxID, first+n); err != nil || !moved {
+		return run, err
+	}
+	back := g.ranges > 0 && r.maxID < g.floor // and not merely read late, as it was compared
+	g.base, g.step, g.floor = r.step, step, first+n
+	g.ranges++
+	g.mu.Lock()
+	g.state.First, g.state.Last, g.state.Ranges = first, first+n-1, g.ranges
+	g.state.Step, g.state.MinStep = step, r.step
+	g.mu.Unlock()
+	if back {
+		g.config.Log.Warn("segment: max_id went back, so ids of other processes may be made again: did the database lose what it had acknowledged, or did somebody set it back?",
+			"table", g.table.String(), "tag", g.table.tag, "max_id", r.maxID, "above", first)
+	}
+	return generator.Run{First: first, N: n}, nil
+}
+
+// size returns how many ids the next range has if the step of the row is base.
+func (g *Generator) size(base int64) int64 {
+	switch {
+	case base != g.base || g.ranges < 2: // the first range lasts until it is used up, from the second on it is known how long
+		return base
+	case g.lasted < 0: // the clock was set back
+		return g.step
+	case g.lasted < growBelow:
+		return max(g.step, min(2*g.step, g.config.MaxStep))
+	case g.lasted >= shrinkFrom:
+		return max(g.step/2, base)
+	}
+	return g.step
+}
+
+// tell writes to the log that fetches fail, or work again.
+func (g *Generator) tell(ctx context.Context, err error) {
+	switch {
+	case err != nil && !g.failing && ctx.Err() == nil:
+		g.failing = true
+		g.config.Log.Warn("segment: ids cannot be fetched; trying again", "table", g.table.String(), "tag", g.table.tag, "error", err)
+	case err == nil && g.failing:
+		g.failing = false
+		g.config.Log.Info("segment: ids are fetched again", "table", g.table.String(), "tag", g.table.tag)
+	}
+}

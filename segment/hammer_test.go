@@ -1,0 +1,118 @@
+package segment_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/segment"
+)
+
+// Generators with pools of their own take ids of one tag from one file, several callers
+// each, one at a time and in batches, some larger than a range: every id is counted.
+// All are different, those of one caller ascend, and all that were fetched and are left
+// nowhere were handed out.
+func TestHammer(t *testing.T) {
+	t.Parallel()
+
+	const generators, callers, calls = 4, 4, 400
+	path := file(t)
+	handle(t, path) // makes the file
+	var mu sync.Mutex
+	seen := map[int64]int{}
+	var wg sync.WaitGroup
+	var all []*segment.Generator
+	for i := range generators {
+		all = append(all, open(t, handle(t, path), segment.Config{Step: 50, MaxStep: 50 << (2 * i)}))
+	}
+	for _, g := range all {
+		for range callers {
+			wg.Go(func() {
+				last := int64(0)
+				for range calls {
+					n := 1 + rand.IntN(10)
+					if rand.IntN(50) == 0 {
+						n = 500
+					}
+					ids := make([]int64, n)
+					var err error
+					if n == 1 {
+						ids[0], err = g.Next(t.Context())
+					} else {
+						err = g.Fill(t.Context(), ids)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for _, id := range ids {
+						if id <= last {
+							t.Errorf("id %d after %d", id, last)
+						}
+						last = id
+						seen[id]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	var left int64
+	for _, g := range all {
+		g.Close()
+		left += g.State().Left
+		if s := g.State(); s.Ranges < 10 {
+			t.Errorf("%+v", s)
+		}
+	}
+	for id, n := range seen {
+		if n > 1 {
+			t.Errorf("id %d was handed out %d times", id, n)
+		}
+	}
+	maxID, _ := stored(t, handle(t, path))
+	// A fetch that Close has ended may have lost its range.
+	if lost := maxID - 1 - int64(len(seen)) - left; lost < 0 || lost > 50*(1+4+16+64) {
+		t.Errorf("max_id %d, %d ids handed out, %d left", maxID, len(seen), left)
+	}
+}
+
+// Many callers, a range that is much too small, and a slow database: they wait, and
+// nobody fails, which is Leaf's complaint of two segments that are not ready.
+func TestCallersWaitForTheNextRange(t *testing.T) {
+	t.Parallel()
+
+	db, p := meddled(handle(t, file(t)))
+	g := open(t, db, segment.Config{Step: 10, MaxStep: 10})
+	p.set(func(_ string, run func() error) error {
+		// About the time of a database in another town.
+		pause()
+		return run()
+	})
+	var mu sync.Mutex
+	seen := map[int64]bool{}
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range 10 {
+				id, err := g.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if seen[id] {
+					t.Errorf("id %d twice", id)
+				}
+				seen[id] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) != 640 {
+		t.Errorf("%d ids", len(seen))
+	}
+}

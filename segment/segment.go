@@ -1,0 +1,211 @@
+package segment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+const (
+	// DefaultStep is the step of a row that Open inserts, unless told otherwise: that of
+	// Leaf's example.
+	DefaultStep = 2000
+
+	// DefaultMaxStep is the size up to which ranges grow unless told otherwise: Leaf's.
+	DefaultMaxStep = 1_000_000
+)
+
+// Config configures [Open]. Its zero value works.
+type Config struct {
+	// Table is the name of the table: letters, digits, _ and $, and before it, with a dot,
+	// that of its schema, if it is another one. "" means [DefaultTable].
+	Table string
+
+	// Step is the step of the row, from 1 to 2^31-1, if there is none yet for the tag and
+	// Open inserts it; 0 means [DefaultStep]. The step of a row that is there counts for
+	// itself.
+	Step int64
+
+	// MaxStep is the size up to which ranges are doubled, from 1 to 2^31-1 ids; 0 means
+	// [DefaultMaxStep]. Up to the step of the row it means that they never are.
+	MaxStep int64
+
+	// Start is the least id, from 1 on; 0 means 1. A row with a smaller max_id is lifted to
+	// it with the next fetch. For a table that has rows already it is one more than the
+	// largest id that was ever in it.
+	Start int64
+
+	// Description is for people: what a row says that Open inserts, up to 256 characters.
+	Description string
+
+	// Now tells the time by which the sizes of ranges change; nil means [time.Now]. It is
+	// called by one goroutine at a time.
+	Now func() time.Time
+
+	// Log gets what changes: a row inserted, fetches that fail and that work again, a
+	// max_id that went back. nil means [slog.Default].
+	Log *slog.Logger
+}
+
+// Generator hands out the ids of one tag, for the price of one compare-and-swap each,
+// and fetches the next range when a tenth of the present one is used up.
+//
+// It has one goroutine, which sleeps until that is so. Callers that find no id wait for
+// the fetch, in the order of their arrival. If it fails they get its error, which wraps
+// [generator.ErrSource], and perhaps [ErrRow] or [ErrExhausted]; it is tried again, with
+// pauses of up to a second, as long as there are callers.
+//
+// A caller who waits inside a transaction keeps its connection, and if the pool has no
+// other, as on SQLite with one, the fetch fails after the time that its statements have.
+//
+// A Generator must be made by [Open]. It may be used by any number of goroutines at once.
+type Generator struct {
+	buffered *generator.Buffered
+	table    *table
+	config   Config
+
+	// mark is the id from which on the next range should be fetched, unfetched if one is
+	// being fetched. Who takes such an id and then replaces the mark sends to wake, so
+	// there is one signal for each mark, and sending never waits.
+	mark atomic.Int64
+	wake chan struct{}
+
+	mu    sync.Mutex // guards what follows; never held during a statement
+	state State
+
+	fetching // belongs to the goroutine that fetches
+}
+
+var _ generator.Generator = (*Generator)(nil)
+
+// unfetched is the mark while there is none: it is never handed out.
+const unfetched = math.MaxInt64
+
+// State is the state of a generator at one moment.
+type State struct {
+	Tag  string
+	Left int64 // ids in the buffer
+
+	// First and Last are those of the range that was fetched last, 0 before there was one.
+	// There may be ids left of the one before.
+	First, Last int64
+
+	Step    int64 // what ranges have grown to
+	MinStep int64 // the step of the row, as last read
+
+	Ranges    int64 // fetched
+	Conflicts int64 // with other processes, and errors that passed
+	Failed    int64 // fetches that failed
+
+	// LastError is that of the last fetch; nil if it did not fail.
+	LastError error
+}
+
+// Open returns a generator for a tag of 1 to 128 characters: any name, such as that of
+// the table whose rows are to have the ids. It creates the table if there is none,
+// inserts the row of the tag if it is missing, and begins to fetch the first range,
+// which it does not wait for. Any number of processes may do so at once, for one tag too.
+//
+// It waits for the database as long as ctx and the timeout of db allow. The error wraps
+// [ErrConfig], [ErrRow] or [workernode.ErrTable], or is the database's.
+func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Generator, error) {
+	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, DefaultStep), cmp.Or(c.MaxStep, DefaultMaxStep), cmp.Or(c.Start, 1)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	t := newTable(db, c.Table, tag)
+	switch {
+	case db == nil:
+		return nil, fmt.Errorf("%w: no database", ErrConfig)
+	case t == nil:
+		return nil, fmt.Errorf("%w: Table %q is no name of letters, digits, _ and $", ErrConfig, c.Table)
+	case tag == "" || utf8.RuneCountInString(tag) > 128 || !text(tag):
+		return nil, fmt.Errorf("%w: the tag %q is not 1 to 128 characters of UTF-8", ErrConfig, tag)
+	case c.Step < 0 || c.Step > math.MaxInt32:
+		return nil, fmt.Errorf("%w: Step %d is outside 1 to %d", ErrConfig, c.Step, math.MaxInt32)
+	case c.MaxStep < 0 || c.MaxStep > math.MaxInt32:
+		return nil, fmt.Errorf("%w: MaxStep %d is outside 1 to %d", ErrConfig, c.MaxStep, math.MaxInt32)
+	case c.Start < 0 || c.Start == math.MaxInt64:
+		return nil, fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
+	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):
+		return nil, fmt.Errorf("%w: the description is not up to 256 characters of UTF-8", ErrConfig)
+	}
+	if err := t.prepare(ctx); err != nil {
+		return nil, err
+	}
+	inserted, err := t.join(ctx, row{maxID: c.Start, step: c.Step}, c.Description)
+	if err != nil {
+		return nil, err
+	}
+	if inserted {
+		c.Log.Info("segment: tag inserted", "table", t.String(), "tag", tag, "max_id", c.Start, "step", c.Step)
+	}
+
+	g := &Generator{table: t, config: c, wake: make(chan struct{}, 1), state: State{Tag: tag}}
+	g.mark.Store(unfetched)
+	g.fetching = fetching{due: true, since: c.Now(), floor: c.Start}
+	// Source returns a range when it is due and not before, so the buffer is never full.
+	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{Source: g.source, Size: math.MaxInt32, RefillBelow: 100})
+	return g, err
+}
+
+// text tells whether every database takes s for text.
+func text(s string) bool {
+	for _, r := range s {
+		if r == 0 {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}
+
+// Next implements [generator.Generator]. It does not allocate unless it waits.
+func (g *Generator) Next(ctx context.Context) (int64, error) {
+	id, err := g.buffered.Next(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if mark := g.mark.Load(); id >= mark && g.mark.CompareAndSwap(mark, unfetched) {
+		g.wake <- struct{}{}
+	}
+	return id, nil
+}
+
+// Fill implements [generator.Generator]. It may be larger than any range: then it waits
+// for several. It does not allocate unless it waits.
+func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
+	// One by one, for each may be the one that the next range is fetched at, and a batch
+	// may have to wait for that range.
+	for i := range ids {
+		if ids[i], err = g.Next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements [generator.Generator]. It ends a fetch that is on its way, and waits as
+// long as the driver takes to give up a statement whose context has ended: SQLite's goes
+// on until it has waited for a lock as long as its busy_timeout. The ids that are left are
+// lost.
+func (g *Generator) Close() { g.buffered.Close() }
+
+// State returns the state of the generator. It never waits for the database.
+func (g *Generator) State() State {
+	b := g.buffered.State()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.state
+	s.Left, s.Failed, s.LastError = b.Left, b.Failed, b.LastError
+	return s
+}

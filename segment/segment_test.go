@@ -1,0 +1,281 @@
+package segment_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+func TestIdsBeginAtStartAndAscend(t *testing.T) {
+	t.Parallel()
+
+	var log bytes.Buffer
+	db := handle(t, file(t))
+	g := open(t, db, segment.Config{Start: 5001, Step: 10, MaxStep: 10, Description: "what is ordered", Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if !strings.Contains(log.String(), "tag inserted") {
+		t.Errorf("logged %q", &log)
+	}
+	for want := int64(5001); want < 5100; want++ {
+		if id := next(t, g); id != want {
+			t.Fatalf("id %d, want %d", id, want)
+		}
+	}
+	// Over several ranges.
+	for i, id := range fill(t, g, 1000) {
+		if want := int64(5100 + i); id != want {
+			t.Fatalf("id %d, want %d", id, want)
+		}
+	}
+	var description string
+	must(t, db.Raw("SELECT description FROM leaf_alloc").Row().Scan(&description))
+	if description != "what is ordered" {
+		t.Error(description)
+	}
+	g.Close()
+	g.Close()
+	if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := g.Fill(t.Context(), make([]int64, 3)); !errors.Is(err, generator.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	// The next process leaves a hole.
+	last := g.State().Last
+	h := open(t, db, segment.Config{})
+	if id := next(t, h); id != last+1 {
+		t.Errorf("the next process begins with %d, after %d", id, last)
+	}
+}
+
+// The row that Leaf has made counts, and not the configuration; and the ids are those
+// that Leaf would have handed out: from max_id on.
+func TestLeafsRowIsRespected(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	leaf(t, db, 7001, 25)
+	g := open(t, db, segment.Config{Step: 3, MaxStep: 25, Start: 10, Description: "not written"})
+	if id := next(t, g); id != 7001 {
+		t.Errorf("the first id is %d", id)
+	}
+	eventually(t, "first range", func() bool { return g.State().Ranges == 1 })
+	if maxID, step := stored(t, db); maxID != 7026 || step != 25 {
+		t.Errorf("max_id %d, step %d", maxID, step)
+	}
+	fill(t, g, 2)
+	eventually(t, "second range", func() bool { return g.State().Ranges == 2 })
+	want := segment.State{Tag: tag, Left: 47, First: 7026, Last: 7050, Step: 25, MinStep: 25, Ranges: 2}
+	eventually(t, "state", func() bool { return g.State() == want })
+	var description string
+	must(t, db.Raw("SELECT description FROM leaf_alloc").Row().Scan(&description))
+	if description != "Test leaf Segment Mode Get Id" {
+		t.Error(description)
+	}
+}
+
+// A row whose max_id is below Start, zero or negative is lifted: 0 is no id to GORM.
+func TestRowsBelowStartAreLifted(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct{ maxID, start, want int64 }{
+		{0, 0, 1}, {-500, 0, 1}, {1, 0, 1}, {1, 42, 42}, {41, 42, 42}, {43, 42, 43},
+	} {
+		db := handle(t, file(t))
+		leaf(t, db, tt.maxID, 10)
+		g := open(t, db, segment.Config{Start: tt.start})
+		if id := next(t, g); id != tt.want {
+			t.Errorf("%+v: the first id is %d", tt, id)
+		}
+		g.Close()
+		if maxID, _ := stored(t, db); maxID < tt.want+10 {
+			t.Errorf("%+v: max_id is %d", tt, maxID)
+		}
+	}
+}
+
+// The next range is fetched when a tenth of the present one is used up, and not before,
+// however large ranges have become.
+func TestTheNextRangeIsFetchedAtATenth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := handle(t, file(t))
+		g := open(t, db, segment.Config{Step: 100, MaxStep: 1600})
+		synctest.Wait()
+		size := []int64{100, 100, 200, 400, 800, 1600, 1600, 1600}
+		for i, n := range size {
+			if s := g.State(); s.Ranges != int64(i+1) || s.Last-s.First+1 != n {
+				t.Fatalf("before range %d: %+v", i+1, s)
+			}
+			first := g.State().First
+			for next(t, g) != first+n/10-1 {
+			}
+			synctest.Wait()
+			if s := g.State(); s.Ranges != int64(i+1) {
+				t.Fatalf("one id before a tenth of range %d: %+v", i+1, s)
+			}
+			next(t, g)
+			synctest.Wait()
+			if s := g.State(); s.Ranges != int64(i+2) {
+				t.Fatalf("at a tenth of range %d: %+v", i+1, s)
+			}
+		}
+	})
+}
+
+// A step of 1 works, and so does a batch that needs hundreds of ranges.
+func TestTheSmallestStep(t *testing.T) {
+	t.Parallel()
+
+	g := open(t, handle(t, file(t)), segment.Config{Step: 1, MaxStep: 1})
+	for i, id := range fill(t, g, 300) {
+		if id != int64(i+1) {
+			t.Fatalf("id %d is %d", i, id)
+		}
+	}
+}
+
+func TestSettingsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	d := on(t, db)
+	for name, f := range map[string]func() (*segment.Generator, error){
+		"no database": func() (*segment.Generator, error) { return segment.Open(t.Context(), nil, tag, segment.Config{}) },
+		"no tag":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "", segment.Config{}) },
+		"long tag": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, strings.Repeat("ö", 129), segment.Config{})
+		},
+		"no UTF-8": func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "\xff", segment.Config{}) },
+		"NUL":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "a\x00", segment.Config{}) },
+		"table": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Table: `a"b`})
+		},
+		"table of three": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Table: `a.b.c`})
+		},
+		"step": func() (*segment.Generator, error) { return segment.Open(t.Context(), d, tag, segment.Config{Step: -1}) },
+		"large step": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Step: 1 << 31})
+		},
+		"max step": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: -1})
+		},
+		"large max step": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: 1 << 31})
+		},
+		"start": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Start: -1})
+		},
+		"start at the end": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Start: math.MaxInt64})
+		},
+		"description": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Description: strings.Repeat("x", 257)})
+		},
+	} {
+		if g, err := f(); g != nil || !errors.Is(err, segment.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if has := db.Migrator().HasTable("leaf_alloc"); has {
+		t.Error("the table was created all the same")
+	}
+	g, err := segment.Open(t.Context(), d, strings.Repeat("ö", 128), segment.Config{Table: "main.Other_Alloc", Log: quiet})
+	must(t, err)
+	defer g.Close()
+	next(t, g)
+	if !db.Migrator().HasTable("Other_Alloc") || db.Migrator().HasTable("leaf_alloc") {
+		t.Error("another name of the table does not count")
+	}
+}
+
+func TestWhatOpenReturns(t *testing.T) {
+	t.Parallel()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := segment.Open(ctx, on(t, handle(t, file(t))), tag, segment.Config{Log: quiet}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	// A table of this name without its columns.
+	db := handle(t, file(t))
+	run(t, db, "CREATE TABLE leaf_alloc (id INT)")
+	if _, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Log: quiet}); err == nil || !strings.Contains(err.Error(), "biz_tag") && !strings.Contains(err.Error(), "max_id") {
+		t.Errorf("with another table: %v", err)
+	}
+	// A file that may only be read.
+	path := file(t)
+	handle(t, path)
+	if _, err := segment.Open(t.Context(), on(t, handle(t, path+"?mode=ro&x=")), tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
+		t.Errorf("where no table can be created: %v", err)
+	}
+	// A row that is there twice.
+	db = handle(t, file(t))
+	run(t, db, "CREATE TABLE leaf_alloc (biz_tag TEXT, max_id INT, step INT, description TEXT, update_time TIMESTAMP)")
+	for range 2 {
+		run(t, db, "INSERT INTO leaf_alloc VALUES (?, 1, 10, NULL, NULL)", tag)
+	}
+	if _, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Log: quiet}); !errors.Is(err, segment.ErrRow) {
+		t.Errorf("with two rows: %v", err)
+	}
+}
+
+// Any number of generators open an empty database at once.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+
+	path := file(t)
+	handle(t, path) // makes the file
+	var wg sync.WaitGroup
+	for range 8 {
+		db := handle(t, path)
+		wg.Go(func() {
+			g, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Log: quiet})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer g.Close()
+			if _, err := g.Next(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if maxID, step := stored(t, handle(t, path)); maxID != 1+8*segment.DefaultStep || step != segment.DefaultStep {
+		t.Errorf("max_id %d, step %d", maxID, step)
+	}
+}
+
+func TestNextDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	g := open(t, handle(t, file(t)), segment.Config{Step: 1_000_000})
+	ids, ctx := make([]int64, 100), t.Context()
+	next(t, g)
+	fill(t, g, 200_000)
+	eventually(t, "second range", func() bool { return g.State().Ranges == 2 })
+	for name, f := range map[string]func() error{
+		"Next": func() error { _, err := g.Next(ctx); return err },
+		"Fill": func() error { return g.Fill(ctx, ids) },
+	} {
+		if n := testing.AllocsPerRun(1000, func() {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package segment_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+)
+
+// use takes ids until the next range is due, so that it is fetched.
+func use(t *testing.T, g *segment.Generator) segment.State {
+	t.Helper()
+	s := g.State()
+	for next(t, g) != s.First+(s.Last-s.First+1)/10 {
+	}
+	synctest.Wait()
+	if after := g.State(); after.Ranges != s.Ranges+1 {
+		t.Fatalf("range %d was not fetched: %+v", s.Ranges+1, after)
+	}
+	return g.State()
+}
+
+// Ranges are as large as the time that the one before has lasted says: Leaf's rule.
+func TestStepFollowsUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		db := handle(t, file(t))
+		leaf(t, db, 1, 100)
+		g := open(t, db, segment.Config{Now: c.read, MaxStep: 1000})
+		synctest.Wait()
+		if s := g.State(); s.Step != 100 || s.MinStep != 100 {
+			t.Fatalf("%+v", s)
+		}
+		for i, tt := range []struct {
+			after time.Duration
+			want  int64
+		}{
+			{10 * time.Hour, 100}, // how long the first one lasts is not known yet
+			{0, 200},
+			{15*time.Minute - 1, 400},
+			{15 * time.Minute, 400},
+			{30*time.Minute - 1, 400},
+			{time.Second, 800},
+			{time.Second, 1000}, // not beyond MaxStep
+			{time.Second, 1000},
+			{-time.Hour, 1000}, // the clock was set back
+			{30 * time.Minute, 500},
+			{time.Hour, 250},
+			{time.Hour, 125},
+			{100 * time.Hour, 100}, // not below the step of the row
+			{time.Hour, 100},
+		} {
+			c.move(tt.after)
+			if s := use(t, g); s.Step != tt.want || s.Last-s.First+1 != tt.want || s.MinStep != 100 {
+				t.Fatalf("line %d, after %v: %+v, want a step of %d", i, tt.after, s, tt.want)
+			}
+		}
+		if _, step := stored(t, db); step != 100 {
+			t.Errorf("the step of the row is %d", step)
+		}
+	})
+}
+
+// A step that an operator writes into the row counts from the next fetch on, whether it
+// is larger or smaller, and ranges grow from there.
+func TestStepChangedByAnOperator(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := handle(t, file(t))
+		g := open(t, db, segment.Config{Step: 100, MaxStep: 4000})
+		synctest.Wait()
+		for range 4 {
+			use(t, g)
+		}
+		if s := g.State(); s.Step != 800 {
+			t.Fatalf("%+v", s)
+		}
+		for _, tt := range []struct{ step, want int64 }{{50, 50}, {50, 100}, {3000, 3000}, {3000, 4000}, {5000, 5000}, {5000, 5000}, {10, 10}, {10, 20}} {
+			run(t, db, "UPDATE leaf_alloc SET step = ?", tt.step)
+			if s := use(t, g); s.Step != tt.want || s.MinStep != tt.step {
+				t.Fatalf("after the step was set to %d: %+v, want %d", tt.step, s, tt.want)
+			}
+		}
+	})
+}
+
+// At the end of the 63 bits the last ids are handed out, and then there is an error.
+func TestTheLastIds(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	leaf(t, db, math.MaxInt64-25, 10)
+	g := open(t, db, segment.Config{MaxStep: 1})
+	for want := int64(math.MaxInt64 - 25); want < math.MaxInt64; want++ {
+		if id := next(t, g); id != want {
+			t.Fatalf("id %d, want %d", id, want)
+		}
+	}
+	for range 2 {
+		if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, segment.ErrExhausted) {
+			t.Fatalf("%d, %v", id, err)
+		}
+	}
+	if maxID, _ := stored(t, db); maxID != math.MaxInt64 {
+		t.Errorf("max_id %d", maxID)
+	}
+	g.Close()
+	h := open(t, db, segment.Config{Start: 7})
+	if id, err := h.Next(t.Context()); id != 0 || !errors.Is(err, segment.ErrExhausted) || !errors.Is(err, generator.ErrSource) {
+		t.Errorf("%d, %v", id, err)
+	}
+}
+
+// A row that an operator has spoilt is told of, and ids go on when it is right again.
+func TestSpoiltRows(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
+	for _, tt := range []struct{ spoil, mend, says string }{
+		{"DELETE FROM leaf_alloc", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1000, 10)", "is gone"},
+		{"UPDATE leaf_alloc SET step = 0", "UPDATE leaf_alloc SET step = 10", "step"},
+		{"UPDATE leaf_alloc SET step = -5", "UPDATE leaf_alloc SET step = 10", "step"},
+	} {
+		run(t, db, tt.spoil)
+		var last int64
+		for {
+			id, err := g.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("after %s: %v", tt.spoil, err)
+				}
+				break
+			}
+			last = id
+		}
+		run(t, db, tt.mend)
+		eventually(t, "id after "+tt.mend, func() bool {
+			id, err := g.Next(t.Context())
+			return err == nil && id > last
+		})
+	}
+}
+
+// The max_id goes back, as it does when a backup is restored: the process goes on above
+// its own ids, lifts max_id, and says so once.
+func TestMaxIDWentBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		db := handle(t, file(t))
+		g := open(t, db, segment.Config{Step: 10, MaxStep: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		last := fill(t, g, 100)[99]
+		synctest.Wait()
+		run(t, db, "UPDATE leaf_alloc SET max_id = 5")
+		for _, id := range fill(t, g, 100) {
+			if id <= last {
+				t.Fatalf("id %d after %d", id, last)
+			}
+			last = id
+		}
+		synctest.Wait()
+		if maxID, _ := stored(t, db); maxID <= last {
+			t.Errorf("max_id is %d, after %d", maxID, last)
+		}
+		if n := strings.Count(log.String(), "went back"); n != 1 {
+			t.Errorf("%d times in the log:\n%s", n, &log)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package segment
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// Files holds mysql.sql, postgres.sql and sqlite.sql, which create the table under its
+// default name.
+//
+//go:embed *.sql
+var Files embed.FS
+
+// DefaultTable is the name of the table unless told otherwise: Leaf's, and in lower
+// case, as MySQL on Linux tells it from LEAF_ALLOC.
+const DefaultTable = "leaf_alloc"
+
+// patience bounds for how long statements are sent again after errors that pass, and after
+// conflicts with other processes, before somebody is told.
+const patience = 10 * time.Second
+
+// A table sends the statements for one tag. Each is a transaction of its own.
+//
+// Names of columns are without quotes: none is a reserved word, and PostgreSQL makes
+// them lower case, as they are in the table.
+type table struct {
+	db           *workernode.DB
+	schema, name string // schema may be empty
+	tag          string
+}
+
+// A row is what the table says of the tag.
+type row struct {
+	maxID, step int64
+}
+
+var tableName = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_$]{0,63})\.)?([A-Za-z_][A-Za-z0-9_$]{0,63})$`)
+
+// newTable returns a table, or nil if name is none.
+func newTable(db *workernode.DB, name, tag string) *table {
+	m := tableName.FindStringSubmatch(name)
+	if m == nil {
+		return nil
+	}
+	return &table{db: db, schema: m[1], name: m[2], tag: tag}
+}
+
+// quoted returns the name for a statement.
+func (t *table) quoted() string {
+	q := `"`
+	if t.db.Dialect() == "mysql" {
+		q = "`"
+	}
+	name := q + t.name + q
+	if t.schema != "" {
+		name = q + t.schema + q + "." + name
+	}
+	return name
+}
+
+// prepare creates the table if there is none. Where it is not known how to look, or to
+// create one, there has to be one.
+func (t *table) prepare(ctx context.Context) error {
+	for try := 0; ; try++ {
+		has, err := t.exists(ctx)
+		if err != nil && !workernode.Passing(err) {
+			return fmt.Errorf("segment: look for the table %s: %w", t, err)
+		}
+		if err == nil {
+			if has {
+				return nil
+			}
+			if err = t.create(ctx); err == nil {
+				return nil
+			}
+		}
+		// Processes that create it at once trip over each other.
+		if try == 10 || pause(ctx, try) != nil {
+			return fmt.Errorf("segment: %w: there is no %s, and it cannot be created (if the user lacks the right to, create it by hand with segment/%s.sql): %w",
+				workernode.ErrTable, t, t.db.Dialect(), err)
+		}
+	}
+}
+
+// exists looks into the catalogue, as a statement that fails would be logged.
+func (t *table) exists(ctx context.Context) (has bool, err error) {
+	query, args := "", []any{t.name}
+	switch t.db.Dialect() {
+	case "mysql":
+		query = `SELECT 1 FROM information_schema.tables WHERE table_name = ? AND table_schema = `
+		if t.schema == "" {
+			query += `DATABASE()`
+		} else {
+			query, args = query+`?`, append(args, t.schema)
+		}
+	case "postgres":
+		query, args = `SELECT 1 WHERE to_regclass(?) IS NOT NULL`, []any{t.quoted()}
+	case "sqlite":
+		master := `sqlite_master`
+		if t.schema != "" {
+			master = `"` + t.schema + `".sqlite_master`
+		}
+		query = `SELECT 1 FROM ` + master + ` WHERE name = ? COLLATE NOCASE`
+	default:
+		return true, nil
+	}
+	err = t.db.Query(ctx, func(*sql.Rows) error {
+		has = true
+		return nil
+	}, query, args...)
+	return has, err
+}
+
+func (t *table) create(ctx context.Context) error {
+	text, err := Files.ReadFile(t.db.Dialect() + ".sql")
+	if err != nil {
+		return err
+	}
+	create := comment.ReplaceAllString(string(text), "")
+	return t.db.ExecRaw(ctx, named.ReplaceAllLiteralString(create, t.quoted()))
+}
+
+var (
+	comment = regexp.MustCompile(`(?m)^--.*\n`)
+	named   = regexp.MustCompile("[`\"]" + DefaultTable + "[`\"]")
+)
+
+// join inserts the row of the tag if there is none, and tells whether it has. What is
+// there already stays as it is.
+func (t *table) join(ctx context.Context, r row, description string) (inserted bool, err error) {
+	var refused error // why it could not be inserted
+	for try, begin := 0, time.Now(); ; try++ {
+		_, ok, err := t.read(ctx)
+		switch {
+		case ok:
+			return false, nil
+		case err == nil && (refused == nil || workernode.Passing(refused)):
+			if refused = t.insert(ctx, r, description); refused == nil {
+				return true, nil
+			}
+			err = refused // perhaps another process has just inserted it
+		case err == nil:
+			return false, refused
+		case !workernode.Passing(err):
+			return false, err
+		}
+		if time.Since(begin) > patience || pause(ctx, try) != nil {
+			return false, err
+		}
+	}
+}
+
+func (t *table) insert(ctx context.Context, r row, description string) error {
+	_, err := t.db.Exec(ctx, `INSERT INTO `+t.quoted()+` (biz_tag, max_id, step, description, update_time) VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)`,
+		t.tag, r.maxID, r.step, sql.NullString{String: description, Valid: description != ""})
+	if err != nil {
+		return fmt.Errorf("segment: insert the tag %q into %s: %w", t.tag, t, err)
+	}
+	return nil
+}
+
+// read reads the row, and tells whether there is one.
+func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
+	columns, into, autocommit, n := `max_id, step`, []any{&r.maxID, &r.step}, true, 0
+	if t.db.Dialect() == "mysql" {
+		columns, into = columns+`, @@autocommit`, append(into, &autocommit)
+	}
+	err = t.db.Query(ctx, func(rows *sql.Rows) error {
+		n++
+		return rows.Scan(into...)
+	}, `SELECT `+columns+` FROM `+t.quoted()+` WHERE biz_tag = ?`, t.tag)
+	switch {
+	case err != nil:
+		return r, false, fmt.Errorf("segment: read the tag %q in %s: %w", t.tag, t, err)
+	case !autocommit:
+		// A range would be in use while its row waits for a COMMIT that never comes, and
+		// is fetched by another process when the connection closes.
+		return r, false, errors.New("segment: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)")
+	case n > 1:
+		return r, false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, n)
+	}
+	return r, n == 1, nil
+}
+
+// move moves max_id from one number to another, and tells whether it has.
+func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
+	changed, err := t.db.Exec(ctx, `UPDATE `+t.quoted()+` SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id = ?`,
+		to, t.tag, from)
+	if err != nil {
+		return false, fmt.Errorf("segment: fetch ids of the tag %q from %s: %w", t.tag, t, err)
+	}
+	if changed < 0 || changed > 1 {
+		return false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, changed)
+	}
+	return changed == 1, nil
+}
+
+// pause waits before attempt try+1: a random time of up to 4 ms, and later up to 64 ms,
+// so that processes that meet do not meet again.
+func pause(ctx context.Context, try int) error {
+	timer := time.NewTimer(rand.N(4 * time.Millisecond << min(try, 4)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// String returns the name as the configuration has it.
+func (t *table) String() string { return strings.TrimPrefix(t.schema+"."+t.name, ".") }
