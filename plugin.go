@@ -170,6 +170,7 @@ func (c *core) open(db *gorm.DB) error {
 	now := c.now()
 	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
 	c.clock, c.time = generator.NewClock(c.now), c.now
+	c.readCoarsely()
 	c.db = db
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
@@ -229,7 +230,16 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	}
 	c.assigner = c.leased
 	c.clock, c.time = generator.NewClock(c.leased.Now), c.leased.Now
+	c.readCoarsely()
 	return nil
+}
+
+// readCoarsely puts a coarse clock before that of the generators, if there is to be one.
+func (c *core) readCoarsely() {
+	if c.coarse {
+		c.time = generator.NewCoarseClock(c.time).Now
+		c.clock = generator.NewClock(c.time)
+	}
 }
 
 // takeSpares takes the worker ids in reserve, unless those of the models came with them.

@@ -115,8 +115,8 @@
 //
 // Auto-increment counters leave gaps of thousands on some engines (TiDB hands 30,000
 // to each server), go back after a crash or a failover on others, and differ in each
-// dialect. NEXT_ID is moved by a conditional UPDATE, judged by the number of rows that
-// it changed: the same on every engine, and exact on clusters where locks and reads are
+// dialect. One UPDATE adds to NEXT_ID and tells what it was (LAST_INSERT_ID, RETURNING), or,
+// where that cannot be had, compares it: exact on clusters too, whose locks and reads are
 // not. Worker id 0 is never given out, as in UidGenerator.
 //
 // START_SECOND is the last tick before the first that anybody may stamp with a worker
