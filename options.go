@@ -34,6 +34,7 @@ type config struct {
 	spares       int // unset: the default
 	sticky       bool
 	coarse       bool
+	leaseFile    string
 	noMigration  bool
 	timeout      time.Duration
 	host         workernode.Host
@@ -135,6 +136,9 @@ func (c *config) validate() error {
 	}
 	if c.coarse && c.layout.Tick < 10*time.Millisecond {
 		bad("WithCoarseClock: with ticks of %v ids would often bear the tick before; it is for ticks from 10 ms on", c.layout.Tick)
+	}
+	if c.leaseFile != "" && (c.fixed || c.disposable) {
+		bad("WithLeaseFile is of no use beside WithWorkerID or WithDisposable, which hold no leases")
 	}
 	if c.sticky && (c.fixed || c.disposable) {
 		bad("WithStickyWorkerIDs is of no use beside WithWorkerID or WithDisposable, which take nothing over")
@@ -279,6 +283,19 @@ func WithLogger(l *slog.Logger) Option {
 		c.log = l
 	}
 }
+
+// WithLeaseFile has Close write down, in a file, what the leases have left, so that a
+// process on the same machine can start while the database is away, and make ids of the
+// models of WithModels for as long as that lasts: 20 s at most in the guarded mode, up to an
+// hour with WithDurableDatabase. db.Use then succeeds; gorm.Open must be told not to ask the
+// database (DisableAutomaticPing, and SkipInitializeWithVersion for MySQL).
+//
+// It is off for a reason, and seldom needed: an application that cannot reach its database
+// has little use for ids. The file is used once, and refused after a restart of the machine
+// or under another host name. But nothing can tell whether it was copied meanwhile. Who
+// sets this promises that it never is: not by itself, nor with its disk, container or
+// virtual machine while that is up. Otherwise ids come twice.
+func WithLeaseFile(path string) Option { return func(c *config) { c.leaseFile = path } }
 
 // WithCoarseClock makes generators read a clock that is read once a millisecond, however
 // many ids they make: [Default] and [Paired], which read it for each id, make one three

@@ -65,6 +65,7 @@ type core struct {
 	leased   *workernode.Leased // the assigner, if it is one
 	clock    *generator.Clock
 	time     func() time.Time // what clock reads
+	offline  bool             // Initialize goes on without the database
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
@@ -171,7 +172,7 @@ func (c *core) open(db *gorm.DB) error {
 	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
 	c.clock, c.time = generator.NewClock(c.now), c.now
 	c.readCoarsely()
-	c.db = db
+	c.db, c.offline = db, false
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
 	c.sources, c.models, c.warned = map[sourceKey]*source{}, map[string]*plan{}, map[string]bool{}
@@ -182,6 +183,10 @@ func (c *core) open(db *gorm.DB) error {
 	}
 	if err := c.addModels(c.ctx, db, c.given); err != nil {
 		return err
+	}
+	if c.offline {
+		c.offline = false // from now on, whatever is missing waits for the database
+		return nil
 	}
 	if err := c.takeSpares(); err != nil {
 		return err
@@ -196,29 +201,15 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	if c.wdb, err = workernode.Open(db, c.timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if c.noMigration {
-		err = migrations.Check(ctx, c.wdb)
-	} else {
-		err = migrations.Up(ctx, c.wdb)
-	}
-	if err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
-	}
-	if _, err := c.wdb.Join(ctx, c.layout); err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
-	}
-	if risks := c.wdb.Forgetful(ctx, c.disposable || c.durable); len(risks) > 0 {
-		c.log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
-			"settings", strings.Join(risks, "; "))
-	}
-	if err := c.wdb.CheckClock(ctx, c.now, c.skew()); err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
+	away := c.reach(ctx)
+	if away != nil && (c.leaseFile == "" || !migrations.Unreachable(away)) {
+		return fmt.Errorf("uidplugin: %w", away)
 	}
 	if c.disposable {
 		c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
 		return nil
 	}
-	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), Sticky: c.sticky, MaxSkew: c.skew(), Now: c.now, Log: c.log}
+	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), Sticky: c.sticky, File: c.leaseFile, MaxSkew: c.skew(), Now: c.now, Log: c.log}
 	if db.Dialector.Name() == "sqlite" {
 		// A file does not fail over, and nobody else can write to it while the
 		// application does, so leases are long.
@@ -231,6 +222,53 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	c.assigner = c.leased
 	c.clock, c.time = generator.NewClock(c.leased.Now), c.leased.Now
 	c.readCoarsely()
+	if away == nil {
+		return nil
+	}
+	tables, err := c.leased.TakeFile()
+	if err != nil {
+		return fmt.Errorf("uidplugin: %w; and there is no start without the database: %w", away, err)
+	}
+	c.offline = true
+	c.log.Warn("uidplugin: the database is away; ids are made from what the lease file has left", "tables", len(tables), "error", away)
+	return nil
+}
+
+// reach looks at the tables and settings of the database.
+func (c *core) reach(ctx context.Context) (err error) {
+	if c.noMigration {
+		err = migrations.Check(ctx, c.wdb)
+	} else {
+		err = migrations.Up(ctx, c.wdb)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := c.wdb.Join(ctx, c.layout); err != nil {
+		return err
+	}
+	if risks := c.wdb.Forgetful(ctx, c.disposable || c.durable); len(risks) > 0 {
+		c.log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
+			"settings", strings.Join(risks, "; "))
+	}
+	return c.wdb.CheckClock(ctx, c.now, c.skew())
+}
+
+// adopt makes generators of what the lease file has for sources. The others get worker
+// ids when the database is back, at their first insert.
+func (c *core) adopt(sources []*source) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range sources {
+		if s.open || s.made.Load() != nil {
+			continue
+		}
+		if lease, ok := c.leased.Adopt(s.table); ok {
+			if err := c.make(s, lease); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -324,6 +362,9 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	}
 	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
 		return err
+	}
+	if c.offline {
+		return c.adopt(sources)
 	}
 	return c.ensure(ctx, db, sources)
 }

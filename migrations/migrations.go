@@ -72,7 +72,7 @@ func Check(ctx context.Context, db *workernode.DB) error {
 	}
 	for _, t := range tables {
 		have, err := db.Columns(ctx, t.name)
-		if err != nil && unreachable(err) {
+		if err != nil && Unreachable(err) {
 			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 	for range attempts {
 		have, err := db.Columns(ctx, t.name)
 		switch {
-		case err != nil && unreachable(err):
+		case err != nil && Unreachable(err):
 			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
 			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
@@ -141,8 +141,9 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 	return failed
 }
 
-// unreachable tells whether err is about the connection and not about the table.
-func unreachable(err error) bool {
+// Unreachable tells whether err is about the connection to the database, and not about
+// what is in it.
+func Unreachable(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

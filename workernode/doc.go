@@ -91,6 +91,12 @@
 // The durable mode ([LeasedConfig].Durable) does without the margin, and sets fences
 // by need, up to an hour ahead. It is for databases that do not forget.
 //
+// # A start without the database
+//
+// A grant is as good after its process has ended as before: ticks up to FENCE that no id
+// bears are nobody else's. [LeasedConfig].File hands them from a process that is closed to
+// the next one on the same machine. It is off unless it is asked for.
+//
 // # Lanes
 //
 // In the guarded mode one worker id makes as many ids as a tick has sequences, after a

@@ -30,3 +30,14 @@ func (k *Leased) Pass(ctx context.Context) error { return k.pass(ctx, false) }
 
 // Holder is the token of this start.
 func (k *Leased) Holder() string { return k.holder }
+
+// OnBoot is the config on a machine with a boot id; none if that is empty.
+func (c LeasedConfig) OnBoot(id string) LeasedConfig {
+	c.boot = func() (string, error) {
+		if id == "" {
+			return "", ErrLeaseFile
+		}
+		return id, nil
+	}
+	return c
+}

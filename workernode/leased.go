@@ -50,6 +50,13 @@ type LeasedConfig struct {
 	// Sticky prefers worker ids that a process of the same host and port had before.
 	Sticky bool
 
+	// File is where Close leaves what the leases have left, for a start while the database
+	// is away; see TakeFile. Empty means nowhere, which is best. Whoever sets it promises
+	// that the file is never copied while the machine is up, neither by itself nor with the
+	// disk, the container or the machine that it is on; else ids come twice.
+	File string
+	boot func() (string, error) // nil means that of this machine
+
 	// MaxSkew is how far the clock may be from the database's; beyond it no worker id
 	// is given out or renewed. 0 does not look.
 	MaxSkew time.Duration
@@ -120,8 +127,9 @@ type Leased struct {
 	// stash has seats that a claim got before it failed: the next one wants them, and their
 	// fences keep others from them for a while.
 	stash       []*seat
-	sparesAgain time.Time // when to look again for spares, of which there were none
-	said        []message // see unlock
+	sparesAgain time.Time   // when to look again for spares, of which there were none
+	said        []message   // see unlock
+	adoptable   []fileLease // of the lease file
 
 	closing sync.Mutex // held by Close while it gives back
 	given   bool       // all was given back; guarded by closing
@@ -183,6 +191,9 @@ type LeaseStats struct {
 func NewLeased(db *DB, layout generator.Layout, host Host, c LeasedConfig) (*Leased, error) {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.boot == nil {
+		c.boot = bootID
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -280,6 +291,11 @@ func (k *Leased) assign(ctx context.Context, tables []string) ([]generator.Lease
 	if err := checkTables(tables); err != nil {
 		return nil, err
 	}
+	if k.config.File != "" {
+		if err := k.dropLeaseFile(); err != nil {
+			return nil, err
+		}
+	}
 	k.mu.Lock()
 	wanted := slices.Clone(tables)
 	for range k.config.Spares - len(k.spares) {
@@ -302,11 +318,16 @@ func (k *Leased) assign(ctx context.Context, tables []string) ([]generator.Lease
 		k.holds = append(k.holds, &hold{key: leases[i], table: table, lanes: seats[i : i+1 : i+1], used: k.clock(), published: leases[i : i+1 : i+1]})
 	}
 	k.addSpares(seats[len(tables):])
+	k.begin()
+	return leases, nil
+}
+
+// begin starts the keeper, unless it runs. The caller holds k.mu.
+func (k *Leased) begin() {
 	if k.done == nil {
 		k.done = make(chan struct{})
 		go k.run()
 	}
-	return leases, nil
 }
 
 // addSpares adds spares, of which some may not have been had, and gives back what is too
@@ -501,6 +522,9 @@ func (k *Leased) Close(ctx context.Context) error {
 	}
 	workers = append(append(append(workers, workersOf(k.spares)...), workersOf(k.stash)...), k.dropped...)
 	k.mu.Unlock()
+	if k.config.File != "" {
+		err = errors.Join(err, k.writeLeaseFile())
+	}
 	gave := persist(ctx, func() error { return k.giveBack(ctx, workers) })
 	k.given = gave == nil
 	return errors.Join(err, gave)
