@@ -1,0 +1,95 @@
+package integration_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+)
+
+// Event says when it was made, beside its key.
+type Event struct {
+	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Made int64 // in milliseconds
+}
+
+// Rows of several processes, some of which borrow time, are found by the time in their
+// keys: exactly those that bear it, and, in the span and what the documentation says ids
+// are ahead at most, all that were made in it.
+func TestRangesOfSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		db := open(t, d)
+		p := use(t, db, uidplugin.WithModels(&Event{}))
+		must(t, db.AutoMigrate(&Event{}))
+		begin := time.Now()
+		var group sync.WaitGroup
+		for i := range 3 {
+			other := open(t, d)
+			q := use(t, other, uidplugin.WithModels(&Event{}))
+			group.Go(func() {
+				for round := range 6 {
+					if i == 0 { // burns ids, so that those of its rows are of ticks to come
+						for range 12_000 {
+							if _, err := q.NextID(t.Context(), &Event{}); err != nil {
+								t.Error(err)
+								return
+							}
+						}
+					}
+					events := make([]Event, 20)
+					for k := range events {
+						events[k].Made = time.Now().UnixMilli()
+					}
+					if err := other.Create(&events).Error; err != nil {
+						t.Errorf("round %d: %v", round, err)
+						return
+					}
+					time.Sleep(300 * time.Millisecond)
+				}
+			})
+		}
+		group.Wait()
+		var all []Event
+		must(t, db.Find(&all).Error)
+		if len(all) != 3*6*20 {
+			t.Fatalf("%d rows", len(all))
+		}
+		ahead := 0
+		for _, e := range all {
+			if l, err := p.Decode(e.ID); err != nil || l.Time.UnixMilli() > e.Made+1000 {
+				ahead++
+			}
+		}
+		if ahead == 0 {
+			t.Error("no id is ahead of its time: nothing is tested")
+		}
+		const most = 21 * time.Second // what a lease is ahead, and the tick
+		for from := begin.Add(-2 * time.Second); from.Before(begin.Add(5 * time.Second)); from = from.Add(700 * time.Millisecond) {
+			to := from.Add(1500 * time.Millisecond)
+			var exact, wide []Event
+			must(t, db.Scopes(p.CreatedBetween(from, to)).Find(&exact).Error)
+			must(t, db.Scopes(p.CreatedBetween(from.Add(-time.Second), to.Add(most))).Find(&wide).Error)
+			found := map[int64]bool{}
+			for _, e := range exact {
+				found[e.ID] = true
+			}
+			there := map[int64]bool{}
+			for _, e := range wide {
+				there[e.ID] = true
+			}
+			for _, e := range all {
+				parts, err := p.Decode(e.ID)
+				must(t, err)
+				bears := !parts.Time.Before(from) && parts.Time.Before(to)
+				if bears != found[e.ID] {
+					t.Errorf("an id of %v: found %t from %v to %v", parts.Time, found[e.ID], from, to)
+				}
+				if made := time.UnixMilli(e.Made); !made.Before(from) && made.Before(to) && !there[e.ID] {
+					t.Errorf("a row made at %v, whose id is of %v, is not found up to %v later", made, parts.Time, most)
+				}
+			}
+		}
+	})
+}
