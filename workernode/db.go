@@ -231,9 +231,10 @@ func Passing(err error) bool {
 	return conflict.MatchString(err.Error())
 }
 
-// conflict matches MySQL's lock wait, deadlock and certification at COMMIT, TiDB's
+// conflict matches MySQL's lock wait, deadlock and certification at COMMIT, a node of a
+// cluster that has no quorum or is not the one to write to (any more), TiDB's
 // write conflict, MariaDB's "record has changed since last read", and SQLite's lock.
-var conflict = regexp.MustCompile(`Error (1020|1205|1213|1180|3101|9007)\b|database (table )?is locked`)
+var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|1290|3100|3101|9007)\b|database (table )?is locked`)
 
 const (
 	sqliteBusy   = 5

@@ -100,6 +100,9 @@ func TestPassingErrorsAreToldFromLastingOnes(t *testing.T) {
 		{code(19), false},       // constraint
 		{code(8), false},        // read-only
 		{errors.New("Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction"), true},
+		{errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"), true},
+		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option so it cannot execute this statement"), true},
+		{errors.New("Error 1020 (HY000): Record has changed since last read in table 'WORKER_REGISTRY'"), true},
 		{errors.New("Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction"), true},
 		{errors.New("Error 1180 (HY000): Got error 149 during COMMIT"), true},
 		{errors.New("Error 3101 (40000): Plugin instructed the server to rollback the current transaction"), true},
