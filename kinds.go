@@ -31,19 +31,24 @@ type GeneratorConfig struct {
 	Lease generator.Lease
 	Low   func()
 
+	MaxBorrow time.Duration // WithMaxBorrow; Locate takes ids that are further ahead for none
+	NoWait    bool          // WithoutWaiting
+
 	Clock *generator.Clock // what the generators of the process share
 	Now   func() time.Time // the clock that it reads
 }
 
 // A Factory makes the generator of a table, or of all with one worker id. It must stamp
-// nothing that its leases do not allow: uniqueness rests on that alone. It is called
-// while other tables wait, so it must not ask a database.
+// nothing that its leases do not allow: uniqueness rests on that alone. Its Usage counts
+// ids of the layout, all sequences of a tick, or it is given more worker ids than it needs.
+// It is called while other tables wait, so it must not ask a database.
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
 // An Opener makes the generator of a table whose ids are not those of the layout: that
 // they are unique, and fit the field, is its own affair. It is called once for each table,
-// with a handle on the database that is in no transaction, and may ask the database. Its
-// generator is closed with the plugin.
+// with a handle on the database that is in no transaction, and may ask the database, with
+// ctx, which ends when it returns. The generator may keep the handle. It is closed with the
+// plugin.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
 // A kind is a generator by its name.
@@ -60,7 +65,7 @@ func (c *config) builtin() map[string]kind {
 	return map[string]kind{
 		Cached: {lanes: 1, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
 			return generator.NewCached(generator.CachedConfig{
-				Layout: g.Layout, Lease: leases[0], MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: g.Clock, Low: g.Low,
+				Layout: g.Layout, Lease: leases[0], MaxBorrow: g.MaxBorrow, NoWait: g.NoWait, Clock: g.Clock, Low: g.Low,
 			})
 		}},
 		Default: {lanes: 1, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
@@ -69,7 +74,7 @@ func (c *config) builtin() map[string]kind {
 			})
 		}},
 		Paired: {lanes: 2, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
-			p := generator.PairedConfig{Layout: g.Layout, Main: leases[0], MaxBorrow: c.maxBorrow, Clock: g.Clock, Low: g.Low}
+			p := generator.PairedConfig{Layout: g.Layout, Main: leases[0], MaxBorrow: g.MaxBorrow, Clock: g.Clock, Low: g.Low}
 			if len(leases) > 1 {
 				p.Backup = leases[1]
 			}
@@ -108,7 +113,7 @@ func (c *config) newGenerator(name, table string, leases []generator.Lease, cloc
 	if clock == nil {
 		clock, now = generator.NewClock(c.now), c.now
 	}
-	g, err := k.make(GeneratorConfig{Table: table, Layout: c.layout, Lease: leases[0], Clock: clock, Low: low, Now: now}, leases)
+	g, err := k.make(GeneratorConfig{Table: table, Layout: c.layout, Lease: leases[0], MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock, Low: low, Now: now}, leases)
 	if err == nil && g == nil {
 		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
 	}
@@ -152,7 +157,7 @@ func WithGenerator(name string, f Factory) Option {
 func WithSource(name string, open Opener) Option {
 	return func(c *config) {
 		c.add("WithSource", name, kind{open: func(ctx context.Context, p *core, s *source) (generator.Generator, error) {
-			return open(ctx, p.db.Session(&gorm.Session{NewDB: true, Context: ctx}), s.table)
+			return open(ctx, p.db.Session(&gorm.Session{NewDB: true, Context: context.WithoutCancel(ctx)}), s.table)
 		}}, open == nil)
 	}
 }

@@ -52,7 +52,7 @@ func (c *core) decode(id int64) (generator.Parts, error) {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
 	if c.opens.Load() && id>>(c.layout.WorkerBits+c.layout.SequenceBits) == 0 {
-		return generator.Parts{}, fmt.Errorf("%w: %d bears the first tick of the layout, %s, if anything; it may be of a segment, or of AUTO_INCREMENT",
+		return generator.Parts{}, fmt.Errorf("%w: %d bears the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
 			ErrNotDecodable, id, format(c.layout.Epoch))
 	}
 	return c.layout.Decompose(id)

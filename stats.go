@@ -26,7 +26,7 @@ type TableStats struct {
 	WorkerIDs []int64       // in ascending order; more than one if one is not enough, none if its ids are not of the layout
 	From      time.Time     // since when this process may stamp ids with the worker ids
 	Until     time.Time     // until when, unless they are renewed
-	Lead      time.Duration // how far the next id lies ahead of the clock
+	Lead      time.Duration // how far the next id lies ahead of the clock, if the generator tells (its method Lead)
 }
 
 // Stats returns the state of the plugin: the tables that have a worker id, in
@@ -58,7 +58,7 @@ func (p *Plugin) Stats() Stats {
 		if len(leases) > 0 {
 			t.From, t.Until = c.layout.TimeOf(leases[0].From), c.layout.TimeOf(leases[0].Until+1)
 		}
-		if g, ok := m.Generator.(*generator.Cached); ok {
+		if g, ok := m.Generator.(interface{ Lead() time.Duration }); ok {
 			t.Lead = g.Lead()
 		}
 		s.Tables = append(s.Tables, t)

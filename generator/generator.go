@@ -36,8 +36,8 @@ type Lease struct {
 	Until    int64 // last tick
 }
 
-// A Renewable generator can be given other leases while it makes ids. [Cached] and
-// [Default] can. When its lease runs low it calls the Low of its configuration;
+// A Renewable generator can be given other leases while it makes ids. [Cached],
+// [Default] and [Paired] can. When its lease runs low it calls the Low of its configuration;
 // the answer is Renew, or Suspend if there is no lease to be had.
 type Renewable interface {
 	Generator
@@ -85,7 +85,8 @@ type Usage struct {
 	// lease, and the tick after the lease when that is used up.
 	Tick int64
 
-	// Left is the number of ids left in the lease, 0 when it is used up.
+	// Left is the number of ids left in the lease, 0 when it is used up. A tick has as
+	// many as the layout has sequences, for each lane, also for a generator that uses fewer.
 	Left uint64
 
 	// Waiting says that a caller waits for the lease to be renewed.
