@@ -107,7 +107,6 @@ func TestPassingErrorsAreToldFromLastingOnes(t *testing.T) {
 		{errors.New("Error 1180 (HY000): Got error 149 during COMMIT"), true},
 		{errors.New("Error 3101 (40000): Plugin instructed the server to rollback the current transaction"), true},
 		{errors.New("Error 1062 (23000): Duplicate entry '1205' for key 'PRIMARY'"), false},
-		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option"), false},
 		{errors.New("Error 12050 (HY000): no such error"), false},
 		{errors.New("database is locked (5) (SQLITE_BUSY)"), true},
 		{errors.New("database table is locked"), true},
