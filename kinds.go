@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ type Factory func(GeneratorConfig) (generator.Renewable, error)
 // An Opener makes the generator of a table whose ids are not those of the layout: that
 // they are unique, and fit the field, is its own affair. It is called once for each table,
 // with a handle on the database that is in no transaction, and may ask the database, with
-// ctx, which ends when it returns. The generator may keep the handle. It is closed with the
+// ctx, which ends when it returns. The table itself may not be there yet. The generator may keep the handle. It is closed with the
 // plugin.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
@@ -105,7 +106,7 @@ func (c *config) names() string {
 
 // newGenerator makes a generator by its name, for what leases allow. clock, now and low
 // may be nil.
-func (c *config) newGenerator(name, table string, leases []generator.Lease, clock *generator.Clock, now func() time.Time, low func()) (generator.Renewable, error) {
+func (c *config) newGenerator(name, table string, leases []generator.Lease, clock *generator.Clock, now func() time.Time, low func()) (g generator.Renewable, err error) {
 	k, ok := c.kindNamed(name)
 	if !ok || k.make == nil {
 		return nil, fmt.Errorf("%w: there is no generator %q, only %s", ErrField, name, c.names())
@@ -113,8 +114,13 @@ func (c *config) newGenerator(name, table string, leases []generator.Lease, cloc
 	if clock == nil {
 		clock, now = generator.NewClock(c.now), c.now
 	}
-	g, err := k.make(GeneratorConfig{Table: table, Layout: c.layout, Lease: leases[0], MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock, Low: low, Now: now}, leases)
-	if err == nil && g == nil {
+	defer func() {
+		if p := recover(); p != nil {
+			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
+		}
+	}()
+	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Lease: leases[0], MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock, Low: low, Now: now}, leases)
+	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
 	}
 	return g, err

@@ -175,7 +175,7 @@ func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) (
 // nil from what is remembered.
 func (c *core) place(l *Location, n *workernode.Node) error {
 	if c.fixed {
-		if l.WorkerID != c.workerID {
+		if l.WorkerID != c.workerID && !(c.generator == Paired && l.WorkerID == c.layout.BackupWorker(c.workerID)) {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
 				ErrUnknownID, l.ID, l.WorkerID, c.workerID)
 		}

@@ -122,6 +122,10 @@ func (c *config) validate() error {
 	if c.fixed && (c.workerID < 0 || c.workerID > c.layout.MaxWorkerID()) {
 		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.workerID, c.layout.WorkerBits, c.layout.MaxWorkerID())
 	}
+	if c.fixed && c.generator == Paired && c.workerID > c.layout.MaxWorkerID()/2 {
+		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one, so only those up to %d are to be given out",
+			c.workerID, Paired, c.layout.BackupWorker(c.workerID), c.layout.MaxWorkerID()/2)
+	}
 	if c.fixed && c.disposable {
 		bad("WithDisposable is of no use beside WithWorkerID, which takes no worker id from the database")
 	}
@@ -216,7 +220,8 @@ func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = 
 // before the clock has passed what the first one was ahead of it, up to
 // WithMaxBorrow; and that none has one that a WORKER_NODE of the same id space
 // gave out. All tables share the worker id and one generator, so that ids lead
-// back to the process but not to a table.
+// back to the process but not to a table. With the generator [Paired] the process also has
+// the worker id [generator.Layout.BackupWorker], so only the lower half may be given out.
 //
 // It is also what unit tests with a mocked database want: the plugin then sends
 // no statement.
@@ -294,7 +299,8 @@ func WithLogger(l *slog.Logger) Option {
 // has little use for ids. The file is used once, and refused after a restart of the machine
 // or under another host name. But nothing can tell whether it was copied meanwhile. Who
 // sets this promises that it never is: not by itself, nor with its disk, container or
-// virtual machine while that is up. Otherwise ids come twice.
+// virtual machine while that is up; and that the DSN leads to one database. Otherwise
+// ids come twice.
 func WithLeaseFile(path string) Option { return func(c *config) { c.leaseFile = path } }
 
 // WithCoarseClock makes generators read a clock that is read once a millisecond, however

@@ -21,8 +21,10 @@ package uidplugin
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -209,7 +211,7 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 		c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
 		return nil
 	}
-	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), Sticky: c.sticky, File: c.leaseFile, MaxSkew: c.skew(), Now: c.now, Log: c.log}
+	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), Sticky: c.sticky, File: c.leaseFile, Database: fingerprint(db), MaxSkew: c.skew(), Now: c.now, Log: c.log}
 	if db.Dialector.Name() == "sqlite" {
 		// A file does not fail over, and nobody else can write to it while the
 		// application does, so leases are long.
@@ -232,6 +234,23 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	c.offline = true
 	c.log.Warn("uidplugin: the database is away; ids are made from what the lease file has left", "tables", len(tables), "error", away)
 	return nil
+}
+
+// fingerprint tells a database by its DSN; it is empty if the dialector has none.
+func fingerprint(db *gorm.DB) string {
+	v := reflect.Indirect(reflect.ValueOf(db.Dialector))
+	if v.Kind() != reflect.Struct {
+		return ""
+	}
+	config := v.FieldByName("Config") // which GORM's drivers embed, by pointer
+	if config.IsValid() && config.Kind() == reflect.Pointer && !config.IsNil() {
+		v = config.Elem()
+	}
+	dsn := v.FieldByName("DSN")
+	if !dsn.IsValid() || dsn.Kind() != reflect.String || dsn.String() == "" {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(dsn.String())))
 }
 
 // reach looks at the tables and settings of the database.
@@ -420,8 +439,8 @@ func (p *Plugin) Layout() generator.Layout {
 
 // Close ends the making of ids: every create that needs one then fails with
 // [ErrClosed], those that wait included. It waits for what goes on in the
-// background, and gives the worker ids back, so that the next process gets them at
-// once, until ctx ends. An error means that they were not given back: they are free
+// background, and gives the worker ids back, so that the next process gets them as soon
+// as the clock has passed what they were granted (20 s, on SQLite 10 min), until ctx ends. An error means that they were not given back: they are free
 // some minutes later all the same. It may be called more than once, and while the
 // plugin is in use. Call it when the program ends, before the pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
@@ -432,21 +451,25 @@ func (p *Plugin) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.cancel()
+	var made []*made
 	for _, s := range c.sources {
 		if m := s.made.Load(); m != nil {
-			m.Close()
+			made = append(made, m)
 		}
 	}
 	c.mu.Unlock()
 	idle := make(chan struct{})
 	go func() {
+		for _, m := range made {
+			m.Close()
+		}
 		c.background.Wait()
 		close(idle)
 	}()
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		return fmt.Errorf("uidplugin: close: a worker id is still being taken: %w", ctx.Err())
+		return fmt.Errorf("uidplugin: close: a worker id is still being taken, or a generator does not end: %w", ctx.Err())
 	}
 	if c.leased == nil {
 		return nil

@@ -4,14 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 )
 
@@ -37,6 +38,7 @@ func openSegment(ctx context.Context, c *core, s *source) (generator.Generator, 
 	if config.Log == nil {
 		config.Log = c.log
 	}
+	config.Log = slog.New(aloof{config.Log.Handler()})
 	if config.Description == "" {
 		config.Description = "keys of the table, by uidplugin"
 	}
@@ -56,25 +58,43 @@ func openSegment(ctx context.Context, c *core, s *source) (generator.Generator, 
 	return segment.Open(ctx, wdb, s.table, config)
 }
 
-// largestKey returns the largest value of a column of numbers; 0 if there is none, or no
-// such table yet.
+// largestKey returns the largest value of a column; 0 if there is none, or no such table
+// yet.
 func (c *core) largestKey(ctx context.Context, table string, f *schema.Field) (int64, error) {
-	if f.GORMDataType == schema.String {
-		return 0, nil // text has another order
+	var name, query strings.Builder
+	c.db.Dialector.QuoteTo(&name, f.DBName)
+	value := name.String()
+	if t := strings.ToLower(string(f.DataType)); f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text") {
+		// Text has another order than numbers.
+		switch c.db.Dialector.Name() {
+		case "mysql":
+			value = "CAST(" + value + " AS UNSIGNED)"
+		case "postgres":
+			value = "CASE WHEN CAST(" + value + " AS TEXT) ~ '^[0-9]{1,18}$' THEN CAST(CAST(" + value + " AS TEXT) AS BIGINT) END"
+		default:
+			value = "CAST(" + value + " AS INTEGER)"
+		}
 	}
-	db := c.db.Session(&gorm.Session{NewDB: true, Context: ctx})
-	if !db.Migrator().HasTable(table) {
+	c.db.Dialector.QuoteTo(&query, table)
+	var largest sql.NullInt64
+	err := c.db.ConnPool.QueryRowContext(ctx, "SELECT MAX("+value+") FROM "+query.String()).Scan(&largest)
+	if err == nil {
+		return max(largest.Int64, 0), nil
+	}
+	if !migrations.Unreachable(err) && ctx.Err() == nil && !c.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Migrator().HasTable(table) {
 		return 0, nil
 	}
-	var largest sql.NullInt64
-	stmt := &gorm.Statement{DB: db}
-	var query strings.Builder
-	query.WriteString("SELECT MAX(")
-	c.db.Dialector.QuoteTo(&query, f.DBName)
-	query.WriteString(") FROM ")
-	query.WriteString(stmt.Quote(clause.Table{Name: table}))
-	if err := c.db.ConnPool.QueryRowContext(ctx, query.String()).Scan(&largest); err != nil {
-		return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids shall begin: %w", f.DBName, table, err)
-	}
-	return max(largest.Int64, 0), nil
+	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids shall begin: %w", f.DBName, table, err)
 }
+
+// aloof is a log handler that does not make anybody wait: a handler of the application may
+// be code that creates rows, and wait for what logs.
+type aloof struct{ slog.Handler }
+
+func (h aloof) Handle(ctx context.Context, r slog.Record) error {
+	go func() { _ = h.Handler.Handle(context.WithoutCancel(ctx), r) }()
+	return nil
+}
+
+func (h aloof) WithAttrs(attrs []slog.Attr) slog.Handler { return aloof{h.Handler.WithAttrs(attrs)} }
+func (h aloof) WithGroup(name string) slog.Handler       { return aloof{h.Handler.WithGroup(name)} }

@@ -249,6 +249,9 @@ func (c *core) make(s *source, leases ...generator.Lease) error {
 	}
 	g, err := c.newGenerator(s.kind, s.table, leases, c.clock, c.time, low)
 	if err != nil {
+		if c.leased != nil {
+			c.leased.Drop(leases[0])
+		}
 		return err
 	}
 	if c.leased != nil {
@@ -316,29 +319,53 @@ func (c *core) assign(n *call, sources []*source) {
 			ours = append(ours, s)
 		}
 	}
-	n.err = errors.Join(c.openAll(ctx, open), c.assignAll(ctx, ours))
+	err := c.assignAll(ctx, ours)
+	n.err = errors.Join(c.openAll(ctx, open), err)
 }
 
-// openAll makes generators whose ids are not of the layout.
+// openAll makes generators whose ids are not of the layout, all at once: what they do is
+// their own affair. One that is late is there when it is done.
 func (c *core) openAll(ctx context.Context, sources []*source) error {
-	var errs []error
+	errs := make(chan error, len(sources))
 	for _, s := range sources {
-		kind, _ := c.kindNamed(s.kind)
-		g, err := kind.open(ctx, c, s)
-		if err == nil && g == nil {
-			err = errors.New("there is none")
-		}
-		c.mu.Lock()
-		s.pending = nil
-		if err == nil {
-			c.store(s, g, nil)
-		}
-		c.mu.Unlock()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s: %w", s.kind, s.table, err))
+		c.background.Go(func() {
+			g, err := c.open1(ctx, s)
+			c.mu.Lock()
+			s.pending = nil
+			if err == nil {
+				c.store(s, g, nil)
+			}
+			c.mu.Unlock()
+			if err != nil {
+				err = fmt.Errorf("uidplugin: the generator %s of table %s: %w", s.kind, s.table, err)
+			}
+			errs <- err
+		})
+	}
+	var all []error
+	for range sources {
+		select {
+		case err := <-errs:
+			all = append(all, err)
+		case <-ctx.Done():
+			return errors.Join(append(all, fmt.Errorf("uidplugin: a generator did not open within %v, the limit that WithTimeout sets: %w", c.timeout, ctx.Err()))...)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
+}
+
+func (c *core) open1(ctx context.Context, s *source) (g generator.Generator, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its opener panicked: %v", p)
+		}
+	}()
+	kind, _ := c.kindNamed(s.kind)
+	g, err = kind.open(ctx, c, s)
+	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
+		err = errors.New("its opener returns none")
+	}
+	return g, err
 }
 
 // assignAll gets worker ids for sources and makes their generators.
@@ -382,8 +409,8 @@ func (c *core) assignAll(ctx context.Context, sources []*source) error {
 		}
 		c.log.Info("uidplugin: worker ids assigned", "tables", len(tables), "worker_id", list(workers),
 			"from", c.layout.TimeOf(first[0].From), "until", c.layout.TimeOf(first[0].Until+1))
-		if last, most := first[len(first)-1].WorkerID, c.layout.MaxWorkerID(); last > most/10*9 {
-			c.log.Warn("uidplugin: more than nine tenths of the worker ids are used up; when all are, no process can start",
+		if last, most := first[len(first)-1].WorkerID, c.layout.MaxWorkerID(); last > most-most/10 {
+			c.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; when all are, a process gets those that others have left of the same tables, or none",
 				"worker_id", last, "of", most, "layout", c.layout.String())
 		}
 	}

@@ -251,6 +251,9 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 			if err := g.config.Empty(ctx, try); err != nil {
 				return 0, 0, err
 			}
+			if err := ctx.Err(); err != nil {
+				return 0, 0, err
+			}
 			continue
 		}
 		select {
@@ -314,7 +317,7 @@ func (g *Buffered) fill() {
 // fillUp calls Source until the buffer is full.
 func (g *Buffered) fillUp() error {
 	for g.ctx.Err() == nil {
-		for try := 1; g.rest.N > 0; {
+		for try := 1; g.rest.N > 0 && g.ctx.Err() == nil; {
 			n := min(g.rest.N, ringbuffer.MaxRun)
 			switch {
 			case g.ring.Put(g.rest.First, int(n)):
@@ -327,7 +330,7 @@ func (g *Buffered) fillUp() error {
 			case g.config.Full == nil:
 				return nil
 			}
-			if err := g.config.Full(g.ctx, try); err != nil {
+			if err := g.full(try); err != nil {
 				g.mu.Lock()
 				g.state.Dropped += g.rest.N
 				g.mu.Unlock()
@@ -358,6 +361,16 @@ func (g *Buffered) fillUp() error {
 		g.rest, g.last = run, run.First+run.N-1
 	}
 	return nil
+}
+
+// full calls Full once.
+func (g *Buffered) full(try int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the policy of a full buffer panicked: %v", ErrSource, p)
+		}
+	}()
+	return g.config.Full(g.ctx, try)
 }
 
 // fetch calls Source once.

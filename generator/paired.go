@@ -51,8 +51,9 @@ type Paired struct {
 	// backup is nil until there is a lease for it, and does not change afterwards.
 	backup atomic.Pointer[Cached]
 
-	mu     sync.Mutex // guards the making of backup, and closed
-	closed bool
+	mu      sync.Mutex // guards the making of backup, and what follows
+	workers [2]int64   // worker ids of main and backup
+	closed  bool
 }
 
 var _ Renewable = (*Paired)(nil)
@@ -67,7 +68,7 @@ func NewPaired(c PairedConfig) (*Paired, error) {
 	if c.Clock == nil {
 		c.Clock = NewClock(nil)
 	}
-	g := &Paired{config: c}
+	g := &Paired{config: c, workers: [2]int64{c.Main.WorkerID, c.Backup.WorkerID}}
 	var err error
 	if g.main, err = NewDefault(DefaultConfig{Layout: c.Layout, Lease: c.Main, Low: c.Low, Now: c.Clock.now}); err != nil {
 		return nil, err
@@ -124,9 +125,15 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 		}
 		// Not more than a tick's, for the main lane may have more by then.
 		part := ids[done:min(done+int(g.config.Layout.MaxSequence())+1, len(ids))]
-		if err := backup.Fill(ctx, part); err != nil {
+		if lease := backup.Fill(ctx, part); errors.Is(lease, ErrLeaseExpired) && err == nil && !c.lease {
+			// The main lane has ticks left, which come in their time.
+			if err := g.main.Fill(ctx, part); err != nil {
+				clear(ids)
+				return err
+			}
+		} else if lease != nil {
 			clear(ids)
-			return err
+			return lease
 		}
 		sorted = sorted && (done == 0 || ids[done-1] < ids[done])
 		done += len(part)
@@ -148,8 +155,10 @@ func (g *Paired) Close() {
 	}
 }
 
-// Renew implements [Renewable]. It takes two leases, the lower worker id for the main
-// lane; or one, for that lane.
+// Renew implements [Renewable]. It takes two leases, or one, for the lane that has its
+// worker id, or else the main one. A worker id never goes from one lane to the other,
+// which knows nothing of the ids that bear it; new ones go to the lanes that have none
+// of the others, the lower to the main lane.
 func (g *Paired) Renew(leases ...Lease) error {
 	if _, err := workers(g.config.Layout, leases); err != nil {
 		return err
@@ -165,18 +174,32 @@ func (g *Paired) Renew(leases ...Lease) error {
 		return ErrClosed
 	}
 	backup := g.backup.Load()
-	if len(leases) == 2 && backup == nil {
+	if last := leases[len(leases)-1]; last.WorkerID == g.workers[0] || backup != nil && leases[0].WorkerID == g.workers[1] {
+		slices.Reverse(leases) // of one lease: nothing
+	}
+	if len(leases) == 1 && backup != nil && leases[0].WorkerID == g.workers[1] {
+		return backup.Renew(leases[0])
+	}
+	switch {
+	case len(leases) == 1:
+	case backup == nil:
 		lane, err := g.newBackup(leases[1])
 		if err != nil {
 			return err
 		}
 		g.backup.Store(lane)
-	} else if len(leases) == 2 {
+		g.workers[1] = leases[1].WorkerID
+	default:
 		if err := backup.Renew(leases[1]); err != nil {
 			return err
 		}
+		g.workers[1] = leases[1].WorkerID
 	}
-	return g.main.Renew(leases[0])
+	if err := g.main.Renew(leases[0]); err != nil {
+		return err
+	}
+	g.workers[0] = leases[0].WorkerID
+	return nil
 }
 
 // Suspend implements [Renewable].

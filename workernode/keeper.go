@@ -294,9 +294,9 @@ func (k *Leased) supply(ctx context.Context) error {
 		switch {
 		case now.Sub(h.used) >= unusedAfter || now.Before(h.again):
 		case n > 0:
-			lost = append(lost, want{h, n})
+			lost = append(lost, want{h, n, len(h.lanes)})
 		case wanted > len(h.lanes):
-			more = append(more, want{h, wanted - len(h.lanes)})
+			more = append(more, want{h, wanted - len(h.lanes), len(h.lanes)})
 		case wanted < len(h.lanes):
 			back = append(back, workersOf(h.lanes[wanted:])...)
 			h.lanes = slices.Clone(h.lanes[:wanted])
@@ -342,6 +342,7 @@ func (k *Leased) supply(ctx context.Context) error {
 type want struct {
 	hold *hold
 	n    int
+	had  int // lanes before
 }
 
 // get gives a generator the worker ids that it wants, in place of those that it has lost.
@@ -352,9 +353,20 @@ func (k *Leased) get(ctx context.Context, w want) error {
 	defer k.unlock()
 	if errors.Is(err, ErrExhausted) {
 		h.again = k.clock().Add(beat)
-		if slices.ContainsFunc(h.lanes, func(s *seat) bool { return !s.lost }) {
+		healthy := slices.DeleteFunc(slices.Clone(h.lanes), func(s *seat) bool { return s.lost })
+		if n := len(healthy); n > 0 {
+			// What is there goes on, alone: a lane that is lost would hold up the others.
+			for n&(n-1) != 0 {
+				n &= n - 1
+			}
+			for _, s := range healthy[n:] {
+				k.dropped = append(k.dropped, s.worker)
+			}
+			if h.lanes = healthy[:n]; n < w.had {
+				k.publish(h)
+			}
 			k.bound(h, err)
-			return nil // what is there goes on
+			return nil
 		}
 		if h.starved == nil {
 			k.say(slog.LevelError, "uidplugin: a table has lost its worker id, and there is no other: creates fail", "table", h.table, "error", err)
@@ -441,7 +453,7 @@ func (k *Leased) wanted(h *hold, now time.Time, tick int64) (lanes int) {
 		for float64(lanes) < needed && lanes < atOnce {
 			lanes *= 2
 		}
-		if u.Waiting && float64(lanes) < needed && atOnce == most {
+		if u.Waiting && float64(lanes) < needed && len(h.lanes) == most {
 			k.bound(h, nil)
 		}
 		if lanes > len(h.lanes) {
@@ -472,8 +484,12 @@ func (k *Leased) puzzled() bool {
 func (k *Leased) bound(h *hold, why error) {
 	if !h.bounded {
 		h.bounded = true
-		k.say(slog.LevelWarn, "uidplugin: a table takes ids faster than its worker ids make them, and cannot have more of them: creates will wait",
-			"table", h.table, "lanes", len(h.lanes), "most", k.config.MaxLanes, "error", why)
+		args := []any{"table", h.table, "lanes", len(h.lanes), "most", k.config.MaxLanes}
+		if why != nil {
+			args = append(args, "error", why)
+		}
+		k.say(slog.LevelWarn, "uidplugin: a table takes ids faster than its worker ids make them, and cannot have more of them: creates will wait"+
+			" (a layout with more sequence bits, WithMaxLanes, WithDurableDatabase help)", args...)
 	}
 }
 

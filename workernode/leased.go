@@ -55,7 +55,10 @@ type LeasedConfig struct {
 	// that the file is never copied while the machine is up, neither by itself nor with the
 	// disk, the container or the machine that it is on; else ids come twice.
 	File string
-	boot func() (string, error) // nil means that of this machine
+	// Database is what tells the database from others, such as a digest of its DSN: a file
+	// of another one is refused, and so is any if it is empty.
+	Database string
+	boot     func() (string, error) // nil means that of this machine
 
 	// MaxSkew is how far the clock may be from the database's; beyond it no worker id
 	// is given out or renewed. 0 does not look.
@@ -133,6 +136,7 @@ type Leased struct {
 
 	closing sync.Mutex // held by Close while it gives back
 	given   bool       // all was given back; guarded by closing
+	filed   bool       // the lease file was written, or should have been; guarded by closing
 
 	looked, lookedReal time.Time     // the clock, and the time, when the clock was last found right
 	refused            time.Duration // what the wall clock was ahead of the monotonic one when it was last not followed
@@ -522,7 +526,8 @@ func (k *Leased) Close(ctx context.Context) error {
 	}
 	workers = append(append(append(workers, workersOf(k.spares)...), workersOf(k.stash)...), k.dropped...)
 	k.mu.Unlock()
-	if k.config.File != "" {
+	if k.config.File != "" && !k.filed {
+		k.filed = true // once, whatever comes of it: another process may have taken it since
 		err = errors.Join(err, k.writeLeaseFile())
 	}
 	gave := persist(ctx, func() error { return k.giveBack(ctx, workers) })

@@ -25,8 +25,8 @@ var ErrLeaseFile = errors.New("workernode: lease file")
 //     process that makes ids; a crash leaves none.
 //   - Who uses it takes it away first: it is renamed, which one process can do, the folder
 //     is synced, and only then is it read.
-//   - It is of one boot of one machine, and of one host name: after a restart of the
-//     machine, or on another, it is refused.
+//   - It is of one boot of one machine, of one host name, and of one address of a
+//     database: after a restart of the machine, or elsewhere, it is refused.
 //
 // What cannot be found out is whether it was copied, within the same boot and host name: a
 // running machine that is forked, a container's file system that is copied. That is what
@@ -36,8 +36,10 @@ type leaseFile struct {
 	Format int
 	Boot   string // of the machine
 	Host   string
-	Layout string
-	Leases []fileLease
+	// Database tells the database from all others, as far as its address does.
+	Database string
+	Layout   string
+	Leases   []fileLease
 }
 
 type fileLease struct {
@@ -72,7 +74,7 @@ func (k *Leased) writeLeaseFile() error {
 	if err != nil {
 		return err
 	}
-	f := leaseFile{Format: leaseFileFormat, Boot: boot, Host: k.host.Name, Layout: k.layout.String()}
+	f := leaseFile{Format: leaseFileFormat, Boot: boot, Host: k.host.Name, Database: k.config.Database, Layout: k.layout.String()}
 	k.mu.Lock()
 	for _, h := range k.holds {
 		if h.generator == nil || h.unwritten != 0 {
@@ -87,8 +89,8 @@ func (k *Leased) writeLeaseFile() error {
 	}
 	k.mu.Unlock()
 	path := k.config.File
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: %w", ErrLeaseFile, err)
+	if err := k.dropLeaseFile(); err != nil {
+		return err
 	}
 	if len(f.Leases) == 0 {
 		return syncFolder(path)
@@ -132,6 +134,9 @@ func syncFolder(path string) error {
 // dropLeaseFile removes a file that is not needed: the database is there. What is in it
 // is lost, and nobody else's either.
 func (k *Leased) dropLeaseFile() error {
+	if info, err := os.Lstat(k.config.File); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s is no regular file", ErrLeaseFile, k.config.File)
+	}
 	if err := os.Remove(k.config.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%w: it cannot be removed, and must not be used later: %w", ErrLeaseFile, err)
 	}
@@ -225,6 +230,8 @@ func (k *Leased) takeLeaseFile() (f leaseFile, err error) {
 		return wrong("it is of another boot of the machine, or of another machine")
 	case f.Host != k.host.Name:
 		return wrong("it is of the host %q, not %q", f.Host, k.host.Name)
+	case k.config.Database == "" || f.Database != k.config.Database:
+		return wrong("it cannot be shown that it is of the same database")
 	case f.Layout != k.layout.String():
 		return wrong("%w: it is of the layout %s, not %s", ErrLayoutMismatch, f.Layout, k.layout)
 	}

@@ -19,7 +19,7 @@ func filed(t *testing.T, c *clock) (path string, made map[int64]bool) {
 	t.Helper()
 	db := tables(t)
 	path = filepath.Join(t.TempDir(), "leases.json")
-	k, err := workernode.NewLeased(open(t, db), layout, web1, workernode.LeasedConfig{Now: c.read, File: path}.OnBoot("b1"))
+	k, err := workernode.NewLeased(open(t, db), layout, web1, workernode.LeasedConfig{Now: c.read, File: path, Database: "db1"}.OnBoot("b1"))
 	must(t, err)
 	leases, err := k.Assign(t.Context(), "orders", "items")
 	must(t, err)
@@ -43,7 +43,7 @@ func filed(t *testing.T, c *clock) (path string, made map[int64]bool) {
 func successor(t *testing.T, c *clock, path string, change func(*workernode.LeasedConfig, *workernode.Host, *generator.Layout), boot string) *workernode.Leased {
 	t.Helper()
 	db := tables(t)
-	config, host, l := workernode.LeasedConfig{Now: c.read, File: path}, web1, layout
+	config, host, l := workernode.LeasedConfig{Now: c.read, File: path, Database: "db1"}, web1, layout
 	if change != nil {
 		change(&config, &host, &l)
 	}
@@ -133,6 +133,8 @@ func TestALeaseFileIsRefused(t *testing.T) {
 		"another layout": {boot: "b1", change: func(_ *workernode.LeasedConfig, _ *workernode.Host, l *generator.Layout) {
 			l.Epoch = l.Epoch.Add(time.Hour)
 		}, says: "layout"},
+		"another database": {boot: "b1", change: func(c *workernode.LeasedConfig, _ *workernode.Host, _ *generator.Layout) { c.Database = "db2" }, says: "same database"},
+		"no database":      {boot: "b1", change: func(c *workernode.LeasedConfig, _ *workernode.Host, _ *generator.Layout) { c.Database = "" }, says: "same database"},
 		"too late": {boot: "b1", change: func(c *workernode.LeasedConfig, _ *workernode.Host, _ *generator.Layout) {
 			c.Now = (&clock{now: noon.Add(time.Minute)}).read
 		}, says: "over"},
