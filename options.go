@@ -113,6 +113,9 @@ func (c *config) validate() error {
 	for _, b := range c.bad {
 		bad("%s", b)
 	}
+	if err := c.segments.Validate(); err != nil {
+		bad("WithSegments: %w", err)
+	}
 	if _, ok := c.kindNamed(c.generator); !ok {
 		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, c.names())
 	}

@@ -37,6 +37,7 @@ var wrong = []struct {
 	{"disposable on a durable database", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithDurableDatabase()},
 		uidplugin.ErrOption, []string{"WithDurableDatabase", "WithDisposable"}},
 	{"a coarse clock for short ticks", []uidplugin.Option{uidplugin.WithCoarseClock(), uidplugin.WithLayout(generator.SnowflakeLayout())}, uidplugin.ErrOption, []string{"WithCoarseClock", "1ms"}},
+	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(2097155), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(2097155)", "2097151"}},
 	{"three lanes", []uidplugin.Option{uidplugin.WithMaxLanes(3)}, uidplugin.ErrOption, []string{"WithMaxLanes(3)", "power of two", "64"}},
 	{"no lane", []uidplugin.Option{uidplugin.WithMaxLanes(0)}, uidplugin.ErrOption, []string{"WithMaxLanes(0)"}},
 	{"too many lanes", []uidplugin.Option{uidplugin.WithMaxLanes(128)}, uidplugin.ErrOption, []string{"WithMaxLanes(128)", "64"}},

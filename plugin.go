@@ -156,7 +156,15 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 
 // abandon gives back what a failed Initialize has taken.
 func (c *core) abandon() {
-	c.background.Wait()
+	idle := make(chan struct{})
+	go func() {
+		c.background.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-time.After(time.Second): // an opener that takes its time
+	}
 	if c.leased != nil {
 		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
 		defer cancel()

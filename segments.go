@@ -18,8 +18,10 @@ import (
 
 // WithSegments configures the generator [Segment]: its table, the sizes of ranges and so
 // on; see [segment.Config]. What it says of the clock and the log counts if it is set. The
-// tag of a row, its biz_tag, is the name of the table whose keys come from it, and ids begin
-// above the largest key that the table has, or at Start if that is more.
+// tag of a row, its biz_tag, is the name of the table whose keys come from it, with the
+// column behind a dot if that is no key, and ids begin above the largest that the column
+// has, or at Start if that is more. If that is an id of the layout they look like such ids,
+// and Locate leads astray.
 func WithSegments(s segment.Config) Option { return func(c *config) { c.segments = s } }
 
 // openSegment returns the generator of a table whose ids come from ranges.
@@ -55,7 +57,7 @@ func openSegment(ctx context.Context, c *core, s *source) (generator.Generator, 
 		}
 		config.Start = max(config.Start, largest+1)
 	}
-	return segment.Open(ctx, wdb, s.table, config)
+	return segment.Open(ctx, wdb, s.tag, config)
 }
 
 // largestKey returns the largest value of a column; 0 if there is none, or no such table

@@ -23,6 +23,7 @@ import (
 // a worker id. Two sources never share a worker id.
 type source struct {
 	table string // TABLE_NAME; "*" for one that serves all tables
+	tag   string // of a segment: the table, or a column of it
 	kind  string // name of the generator
 	open  bool   // its ids are not of the layout
 
@@ -94,12 +95,16 @@ func (c *core) source(table string, f *schema.Field) (*source, error) {
 	case c.fixed || c.perProcess:
 		table = allTables
 	}
-	key := sourceKey{table, name}
+	tag := table
+	if name == Segment && !f.PrimaryKey {
+		tag += "." + f.DBName // each column has its own largest id
+	}
+	key := sourceKey{tag, name}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sources[key]
 	if s == nil {
-		s = &source{table: table, kind: name, open: kind.open != nil}
+		s = &source{table: table, tag: tag, kind: name, open: kind.open != nil}
 		c.sources[key] = s
 	}
 	s.fields = append(s.fields, f)
@@ -109,7 +114,7 @@ func (c *core) source(table string, f *schema.Field) (*source, error) {
 	return s, nil
 }
 
-type sourceKey struct{ table, kind string }
+type sourceKey struct{ tag, kind string }
 
 // ensure returns when all sources have a generator, or an error says why not. It
 // is called with a handle whose statement tells whether it is in a transaction.

@@ -47,7 +47,7 @@ func (p *Plugin) Stats() Stats {
 		if m == nil {
 			continue
 		}
-		t := TableStats{Table: source.table, Generator: source.kind}
+		t := TableStats{Table: source.tag, Generator: source.kind}
 		leases := m.leases
 		if c.leased != nil && len(leases) > 0 {
 			leases = c.leased.Leases(leases[0])

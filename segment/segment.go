@@ -118,28 +118,21 @@ type State struct {
 // It waits for the database as long as ctx and the timeout of db allow. The error wraps
 // [ErrConfig], [ErrRow] or [workernode.ErrTable], or is the database's.
 func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Generator, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, DefaultStep), cmp.Or(c.MaxStep, DefaultMaxStep), cmp.Or(c.Start, 1)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	t := newTable(db, c.Table, tag)
 	switch {
 	case db == nil:
 		return nil, fmt.Errorf("%w: no database", ErrConfig)
-	case t == nil:
-		return nil, fmt.Errorf("%w: Table %q is no name of letters, digits, _ and $", ErrConfig, c.Table)
 	case tag == "" || utf8.RuneCountInString(tag) > 128 || !text(tag):
 		return nil, fmt.Errorf("%w: the tag %q is not 1 to 128 characters of UTF-8", ErrConfig, tag)
-	case c.Step < 0 || c.Step > math.MaxInt32:
-		return nil, fmt.Errorf("%w: Step %d is outside 1 to %d", ErrConfig, c.Step, math.MaxInt32)
-	case c.MaxStep < 0 || c.MaxStep > math.MaxInt32:
-		return nil, fmt.Errorf("%w: MaxStep %d is outside 1 to %d", ErrConfig, c.MaxStep, math.MaxInt32)
-	case c.Start < 0 || c.Start == math.MaxInt64:
-		return nil, fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
-	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):
-		return nil, fmt.Errorf("%w: the description is not up to 256 characters of UTF-8", ErrConfig)
 	}
+	t := newTable(db, c.Table, tag)
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -157,6 +150,23 @@ func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Genera
 	// Source returns a range when it is due and not before, so the buffer is never full.
 	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{Source: g.source, Size: math.MaxInt32, RefillBelow: 100})
 	return g, err
+}
+
+// Validate returns an error that wraps [ErrConfig] if Open would refuse c.
+func (c Config) Validate() error {
+	switch {
+	case c.Table != "" && !tableName.MatchString(c.Table):
+		return fmt.Errorf("%w: Table %q is no name of letters, digits, _ and $", ErrConfig, c.Table)
+	case c.Step < 0 || c.Step > math.MaxInt32:
+		return fmt.Errorf("%w: Step %d is outside 1 to %d", ErrConfig, c.Step, math.MaxInt32)
+	case c.MaxStep < 0 || c.MaxStep > math.MaxInt32:
+		return fmt.Errorf("%w: MaxStep %d is outside 1 to %d", ErrConfig, c.MaxStep, math.MaxInt32)
+	case c.Start < 0 || c.Start == math.MaxInt64:
+		return fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
+	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):
+		return fmt.Errorf("%w: the description is not up to 256 characters of UTF-8", ErrConfig)
+	}
+	return nil
 }
 
 // text tells whether every database takes s for text.
