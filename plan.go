@@ -293,9 +293,16 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 		if !fields[[2]string{column.Table, column.Name}] {
 			continue
 		}
-		change := "ALTER TABLE " + column.Table + " MODIFY " + column.Name + " BIGINT NOT NULL"
+		var table, name strings.Builder
+		c.db.Dialector.QuoteTo(&table, column.Table)
+		c.db.Dialector.QuoteTo(&name, column.Name)
+		kind := " BIGINT"
+		if strings.HasSuffix(column.Type, "unsigned") {
+			kind = " BIGINT UNSIGNED"
+		}
+		change := "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
 		if dialect == "postgres" {
-			change = "ALTER TABLE " + column.Table + " ALTER COLUMN " + column.Name + " DROP DEFAULT"
+			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
 		}
 		if column.Auto {
 			c.log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
@@ -304,7 +311,7 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 				"table", column.Table, "column", column.Name, "statement", change)
 		}
 		if narrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
-			c.log.Warn("uidplugin: this column is too narrow for ids: creates will fail",
+			c.log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
 				"table", column.Table, "column", column.Name, "type", column.Type)
 		}
 	}

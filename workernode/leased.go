@@ -494,7 +494,7 @@ func (k *Leased) Stats() LeaseStats {
 }
 
 // Close ends the keeper and gives the worker ids back, so that the next process
-// gets them at once. The generators must have been closed. It waits until ctx ends;
+// gets them as soon as the clock has passed their fences. The generators must have been closed. It waits until ctx ends;
 // rows that were not given back by then are free when their grace is over. It may be
 // called more than once, and tries again what it did not achieve before.
 func (k *Leased) Close(ctx context.Context) error {
@@ -713,8 +713,18 @@ func (k *Leased) exhausted(ctx context.Context, err error, tables []string, seat
 		return errors.Join(err, e)
 	}
 	return fmt.Errorf("%w; none of those that were given to %s is free, and a worker id is never given to another table (most have: %s);"+
-		" end processes that are not needed, write to fewer tables, or take a layout with more worker bits for a new id space",
-		err, strings.Join(names, ", "), owners)
+		" those that are not held are free when the clock has passed what was granted of them, the next of these tables %s;"+
+		" else end processes that are not needed, write to fewer tables, or take a layout with more worker bits for a new id space",
+		err, strings.Join(names, ", "), owners, k.nextFree(ctx, names))
+}
+
+// nextFree says when the next worker id of tables that was given back is free.
+func (k *Leased) nextFree(ctx context.Context, tables []string) string {
+	fence, err := k.earliestFence(ctx, tables)
+	if err != nil || fence < 0 {
+		return "when a process has ended"
+	}
+	return "at " + k.layout.TimeOf(min(fence, k.layout.MaxTick())).Format(time.RFC3339)
 }
 
 // takeOver fills those of seats that are nil with rows that are free, as far as

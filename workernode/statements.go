@@ -193,6 +193,19 @@ func (s statements) owners(ctx context.Context, most int) (string, error) {
 	return strings.Join(owners, "; "), nil
 }
 
+// earliestFence returns the least fence of rows of tables that nobody holds; -1 if there
+// are none.
+func (s statements) earliestFence(ctx context.Context, tables []string) (fence int64, err error) {
+	tables = tables[:min(len(tables), chunk)]
+	args := make([]any, len(tables))
+	for i, t := range tables {
+		args[i] = t
+	}
+	err = s.db.Query(ctx, func(found *sql.Rows) error { return found.Scan(&fence) },
+		`SELECT COALESCE(MIN("FENCE"), -1) FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+marks(len(tables))+`) AND "REUSABLE" = 1 AND "HOLDER" = ''`, args...)
+	return fence, err
+}
+
 // giveBack empties the holder of rows of this process. Their fences stay: nothing
 // lowers a fence.
 func (s statements) giveBack(ctx context.Context, workers []int64) error {

@@ -82,6 +82,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := db.Use(plugin); err != nil {
 		return fmt.Errorf("cannot set up ids: %w\n%s", err, d.advice)
 	}
+	// Gives the worker ids back; before the pool is closed.
+	defer func() { err = errors.Join(err, plugin.Close(context.WithoutCancel(ctx))) }()
 	// After db.Use, so that keys become plain BIGINT, not AUTO_INCREMENT.
 	if err := db.AutoMigrate(models...); err != nil {
 		return fmt.Errorf("cannot create the tables of the shop: %w\n%s", err, d.advice)

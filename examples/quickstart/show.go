@@ -180,9 +180,9 @@ func (t *tour) workers(ctx context.Context) error {
 		return err
 	}
 	t.printf("A process holds a worker id for each table. The last ones:\n\n")
-	rows := [][]any{{"ID", "TABLE_NAME", "HOST_NAME", "PORT", "LAUNCHED, UTC"}}
+	rows := [][]any{{"ID", "TABLE_NAME", "HOST_NAME", "PORT", "HELD SINCE, UTC"}}
 	for _, n := range nodes {
-		rows = append(rows, []any{n.WorkerID, n.Table, short(n.Host), short(n.Port), clock(t.plugin.Layout().TimeOf(n.Start + 1))})
+		rows = append(rows, []any{n.WorkerID, n.Table, short(n.Host), short(n.Port), clock(t.plugin.Layout().TimeOf(n.Held + 1))})
 	}
 	return t.table(rows...)
 }
@@ -211,7 +211,11 @@ func (t *tour) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.printf("There are rows of earlier runs. The last order before this one was made by\n%s on %s, launched %s UTC.\n\n", short(l.Port), short(l.Host), clock(l.Launched))
+	who := "a process whose worker id this one has taken over"
+	if l.Host != "" {
+		who = fmt.Sprintf("%s on %s, launched %s UTC", short(l.Port), short(l.Host), clock(l.Launched))
+	}
+	t.printf("There are rows of earlier runs. The last order before this one was made by\n%s.\n\n", who)
 	item := t.customer.Orders[0].Items[0]
 	rows := [][]any{{"MODEL", "LARGEST BEFORE", "FIRST OF THIS RUN"}}
 	for i, id := range []int64{t.customer.ID.Int64(), item.OrderID, item.ID.Int64(), item.ProductID.Int64(), item.Product.Categories[0].ID.Int64()} {
