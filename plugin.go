@@ -21,10 +21,8 @@ package uidplugin
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,23 +242,6 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	return nil
 }
 
-// fingerprint tells a database by its DSN; it is empty if the dialector has none.
-func fingerprint(db *gorm.DB) string {
-	v := reflect.Indirect(reflect.ValueOf(db.Dialector))
-	if v.Kind() != reflect.Struct {
-		return ""
-	}
-	config := v.FieldByName("Config") // which GORM's drivers embed, by pointer
-	if config.IsValid() && config.Kind() == reflect.Pointer && !config.IsNil() {
-		v = config.Elem()
-	}
-	dsn := v.FieldByName("DSN")
-	if !dsn.IsValid() || dsn.Kind() != reflect.String || dsn.String() == "" {
-		return ""
-	}
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(dsn.String())))
-}
-
 // reach looks at the tables and settings of the database.
 func (c *core) reach(ctx context.Context) (err error) {
 	if c.noMigration {
@@ -279,24 +260,6 @@ func (c *core) reach(ctx context.Context) (err error) {
 			"settings", strings.Join(risks, "; "))
 	}
 	return c.wdb.CheckClock(ctx, c.now, c.skew())
-}
-
-// adopt makes generators of what the lease file has for sources. The others get worker
-// ids when the database is back, at their first insert.
-func (c *core) adopt(sources []*source) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range sources {
-		if s.open || s.made.Load() != nil {
-			continue
-		}
-		if lease, ok := c.leased.Adopt(s.table); ok {
-			if err := c.make(s, lease); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // readCoarsely puts a coarse clock before that of the generators, if there is to be one.
