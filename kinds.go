@@ -46,7 +46,8 @@ type GeneratorConfig struct {
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
 // An Opener makes the generator of a table whose ids are not those of the layout: that
-// they are unique, and fit the field, is its own affair. It is called once for each table,
+// they are unique, and fit the field, is its own affair. It is called once for each table, in
+// the background after db.Use for those of WithModels, else by the first create,
 // with a handle on the database that is in no transaction, and may ask the database, with
 // ctx, which ends when it returns. The table itself may not be there yet. The generator may keep the handle. It is closed with the
 // plugin.

@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ type core struct {
 	clock    *generator.Clock
 	time     func() time.Time // what clock reads
 	offline  bool             // Initialize goes on without the database
+	later    []*source        // to be opened after it
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
@@ -145,11 +147,29 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	p.db = db
 	c.registered.Store(true)
+	c.openLater()
 	if left := c.layout.Expires().Sub(c.now()); left < 365*24*time.Hour {
 		c.log.Warn("uidplugin: the layout ends within a year; then no id can be made",
 			"layout", c.layout.String(), "ends", c.layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
+}
+
+// openLater opens the generators whose ids are not of the layout in the background: what
+// fails is tried again by the first create.
+func (c *core) openLater() {
+	calls, err := c.begin(c.later)
+	c.later = nil
+	if err != nil {
+		return // closed
+	}
+	for _, call := range calls {
+		c.background.Go(func() {
+			if <-call.done; call.err != nil && c.ctx.Err() == nil {
+				c.log.Warn("uidplugin: a generator could not be opened; the first create tries again", "error", call.err)
+			}
+		})
+	}
 }
 
 // abandon gives back what a failed Initialize has taken.
@@ -180,7 +200,7 @@ func (c *core) open(db *gorm.DB) error {
 	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
 	c.clock, c.time = generator.NewClock(c.now), c.now
 	c.readCoarsely()
-	c.db, c.offline = db, false
+	c.db, c.offline, c.later = db, false, nil
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
 	c.sources, c.models, c.warned = map[sourceKey]*source{}, map[string]*plan{}, map[string]bool{}
@@ -355,6 +375,18 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	}
 	if c.offline {
 		return c.adopt(sources)
+	}
+	if !c.registered.Load() {
+		// GORM's registration of callbacks, which is to come, must not meet an opener at work.
+		sources = slices.DeleteFunc(sources, func(s *source) bool {
+			if s.open {
+				c.later = append(c.later, s)
+			}
+			return s.open
+		})
+	}
+	if len(sources) == 0 {
+		return nil
 	}
 	return c.ensure(ctx, db, sources)
 }

@@ -11,9 +11,9 @@ import (
 
 // A second worker id that is lower than the first.
 func TestPairedGrowsLower(t *testing.T) {
-	c := &stopped{date(2026, 1, 1).Add(500 * time.Millisecond)}
+	c := &stopped{time: date(2026, 1, 1).Add(500 * time.Millisecond)}
 	l := generator.DefaultLayout()
-	tick := l.TickAt(c.Time)
+	tick := l.TickAt(c.now())
 	main := generator.Lease{WorkerID: 9, From: tick, Until: tick + 60}
 	g := paired(t, generator.PairedConfig{Layout: l, Main: main, Clock: generator.NewClock(c.now), Low: func() {}})
 	seen := map[int64]bool{}
@@ -37,16 +37,16 @@ func TestPairedGrowsLower(t *testing.T) {
 
 // The main lane's worker id is lost, and replaced by a higher one: the backup's becomes the main's.
 func TestPairedReplaced(t *testing.T) {
-	c := &stopped{date(2026, 1, 1)}
+	c := &stopped{time: date(2026, 1, 1)}
 	l := generator.DefaultLayout()
-	tick := l.TickAt(c.Time)
+	tick := l.TickAt(c.now())
 	at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 60} }
 	g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Clock: generator.NewClock(c.now), Low: func() {}})
 	seen := map[int64]bool{}
 	for range 8192 * 6 {
 		seen[next(t, g)] = true
 	}
-	c.Time = c.Time.Add(2 * time.Second)
+	c.set(c.now().Add(2 * time.Second))
 	// guarded: the new lease of 12 begins later
 	n9, n12 := at(9), at(12)
 	n9.From, n12.From = tick+2, tick+2

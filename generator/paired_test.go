@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,9 +12,22 @@ import (
 )
 
 // stopped is a clock that tests set.
-type stopped struct{ time.Time }
+type stopped struct {
+	mu   sync.Mutex
+	time time.Time
+}
 
-func (c *stopped) now() time.Time { return c.Time }
+func (c *stopped) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.time
+}
+
+func (c *stopped) set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time = t
+}
 
 func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 	t.Helper()
@@ -28,14 +42,14 @@ func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 // pairOf configures worker id 3 of the 53-bit variant and its backup, 19.
 func pairOf(c *stopped) generator.PairedConfig {
 	l := generator.JSSafeLayout()
-	return generator.PairedConfig{Layout: l, Main: l.Endless(3, c.Time), Backup: l.Endless(l.BackupWorker(3), c.Time), Clock: generator.NewClock(c.now)}
+	return generator.PairedConfig{Layout: l, Main: l.Endless(3, c.now()), Backup: l.Endless(l.BackupWorker(3), c.now()), Clock: generator.NewClock(c.now)}
 }
 
 // The published code of the variant makes 65,535 ids on each lane, 65,535 more of the
 // next second, one more, and then fails: 196,606 on a clock that stands still.
 func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := &stopped{date(2026, 1, 1)}
+		c := &stopped{time: date(2026, 1, 1)}
 		config := pairOf(c)
 		g := paired(t, config)
 		l := config.Layout
@@ -45,10 +59,10 @@ func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
 		for range 300_000 {
 			id := next(t, g)
 			p := decompose(t, l, id)
-			if seen[id] || id > 1<<53-1 || p.Time.Before(c.Time) {
+			if seen[id] || id > 1<<53-1 || p.Time.Before(c.now()) {
 				t.Fatalf("id %d, of %v", id, p.Time)
 			}
-			if p.WorkerID == 3 && !p.Time.Equal(c.Time) {
+			if p.WorkerID == 3 && !p.Time.Equal(c.now()) {
 				t.Fatalf("the main lane's id %d bears %v", id, p.Time)
 			}
 			seen[id] = true
@@ -57,8 +71,8 @@ func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
 				latest = p.Time
 			}
 		}
-		if len(of) != 2 || of[3] != 65_536 || of[19] != 300_000-65_536 || latest.Sub(c.Time) != 3*time.Second {
-			t.Errorf("%v, the latest %v ahead", of, latest.Sub(c.Time))
+		if len(of) != 2 || of[3] != 65_536 || of[19] != 300_000-65_536 || latest.Sub(c.now()) != 3*time.Second {
+			t.Errorf("%v, the latest %v ahead", of, latest.Sub(c.now()))
 		}
 	})
 }
@@ -68,7 +82,7 @@ func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
 func TestPairedAfterARollback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		noon := date(2026, 1, 1)
-		c := &stopped{noon}
+		c := &stopped{time: noon}
 		config := pairOf(c)
 		g := paired(t, config)
 		l := config.Layout
@@ -84,13 +98,13 @@ func TestPairedAfterARollback(t *testing.T) {
 			}
 		}
 		take(10, 3)
-		c.Time = noon.Add(-time.Minute)
+		c.set(noon.Add(-time.Minute))
 		take(10, 19)
-		c.Time = noon.Add(-2 * time.Minute)
+		c.set(noon.Add(-2 * time.Minute))
 		take(100_000, 19)
-		c.Time = noon
+		c.set(noon)
 		take(10, 3)
-		c.Time = noon.Add(time.Second)
+		c.set(noon.Add(time.Second))
 		take(65_536, 3)
 		take(10, 19)
 	})
@@ -206,7 +220,7 @@ func TestPairedRefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	l := generator.JSSafeLayout()
 	now := date(2026, 1, 1)
-	c := &stopped{now}
+	c := &stopped{time: now}
 	for _, change := range []func(*generator.PairedConfig){
 		func(p *generator.PairedConfig) { p.Layout.TimeBits = 60 },
 		func(p *generator.PairedConfig) { p.Main.WorkerID = 32 },
