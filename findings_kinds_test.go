@@ -178,12 +178,6 @@ func TestSegmentKinds(t *testing.T) {
 	}
 }
 
-// A source whose generator's Close waits.
-type zclose struct{ generator.Generator }
-
-func (zclose) Close()                              { select {} }
-func (zclose) Next(context.Context) (int64, error) { return 1, nil }
-
 type zsrc struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:src"`
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 type zpool struct {
 	gorm.ConnPool
 	fail atomic.Bool
-	n    atomic.Int32
 }
 
 func (p *zpool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -121,19 +119,3 @@ func TestOpenerBlocks(t *testing.T) {
 		t.Error("db.Use hangs, WithTimeout is a second")
 	}
 }
-
-// The tag is changed from cached to segment: segment ids look like ids.
-type zold struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-}
-type zother struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-}
-type znew struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
-}
-
-func (znew) TableName() string { return "zolds" }
-
-// Fill in a create with a spare in a transaction, and a factory that panics.
-var _ sync.Mutex

@@ -83,7 +83,7 @@ type BufferedConfig struct {
 // order of their arrival. A Buffered must be made by [NewBuffered].
 type Buffered struct {
 	config BufferedConfig
-	low    int // ids below which it is refilled
+	low    int64 // ids below which it is refilled
 	ring   *ringbuffer.Stored
 
 	closed    atomic.Bool
@@ -133,7 +133,7 @@ func NewBuffered(c BufferedConfig) (*Buffered, error) {
 		return nil, fmt.Errorf("%w: Every %v is negative", ErrConfig, c.Every)
 	}
 	g := &Buffered{
-		config: c, low: int(max(c.Size*int64(c.RefillBelow)/100, 1)),
+		config: c, low: max(c.Size*int64(c.RefillBelow)/100, 1),
 		ring: ringbuffer.NewStored(int(min(c.Size, bufferedRuns))),
 		turn: make(chan struct{}, 1), changed: make(chan struct{}),
 		last: -1,
@@ -191,7 +191,7 @@ func (g *Buffered) State() BufferedState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.state
-	s.Left = int64(g.ring.Len())
+	s.Left = g.ring.Len()
 	return s
 }
 
@@ -339,7 +339,7 @@ func (g *Buffered) fillUp() error {
 			}
 			try++
 		}
-		want := g.config.Size - int64(g.ring.Len())
+		want := g.config.Size - g.ring.Len()
 		if want <= 0 || g.ring.Free() == 0 {
 			return nil
 		}

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // A process starts while the database is away, makes ids of what its predecessor had left,
@@ -30,15 +33,26 @@ func TestStartFromALeaseFile(t *testing.T) {
 				all.add(t, id, who)
 			}
 		}
-		first := use(t, open(t, d), option, models)
+		// All of them by one address, as a lease file is of one.
+		r := newRelay(t, d.address())
+		through := func() *gorm.DB {
+			host, port, _ := net.SplitHostPort(r.address)
+			dsn := pgAddress.ReplaceAllString(d.dsn(), "host="+host+" port="+port)
+			if d.isMySQL() {
+				dsn = mysqlAddress.ReplaceAllString(d.dsn(), "tcp("+r.address+")")
+			}
+			db, err := gorm.Open(d.dialector(dsn), &gorm.Config{Logger: logger.Discard})
+			must(t, err)
+			t.Cleanup(func() { _ = closed(db) })
+			return db
+		}
+		first := use(t, through(), option, models)
 		take(first, 1000, "the first process")
 		worker := first.Stats().Tables[0].WorkerIDs[0]
 		must(t, first.Close(t.Context()))
 
-		db, away, back := relayed(t, d)
-		other, awayToo, _ := relayed(t, d)
-		away()
-		awayToo()
+		db, other := through(), through()
+		r.cut()
 		second := use(t, db, option, models)
 		take(second, 1000, "the second process, without the database")
 		if got := second.Stats().Tables[0].WorkerIDs; len(got) != 1 || got[0] != worker {
@@ -51,7 +65,7 @@ func TestStartFromALeaseFile(t *testing.T) {
 			t.Logf("health: %v", err)
 		}
 
-		back()
+		r.mend(t)
 		third := use(t, open(t, d), models)
 		eventually(t, 15*time.Second, "a worker id of its own", func() bool {
 			take(second, 10, "the second process")

@@ -113,7 +113,7 @@ func (r *Stored) look(want int) (c candidate) {
 func (r *Stored) claim(c candidate) bool { return r.cursor.CompareAndSwap(c.cursor, c.next) }
 
 // Len returns how many ids there were at some moment of the call.
-func (r *Stored) Len() int {
+func (r *Stored) Len() int64 {
 	for {
 		cursor := r.cursor.Load()
 		position, offset := cursor>>offsetBits, cursor&MaxRun
@@ -122,7 +122,7 @@ func (r *Stored) Len() int {
 		}
 		before, put := r.slots[position&r.mask].before.Load(), r.put.Load()
 		if r.cursor.Load() == cursor { // so before is this run's
-			return int(put - before - offset)
+			return int64(put - before - offset)
 		}
 	}
 }

@@ -21,8 +21,8 @@ func TestStoredIsAQueueOfRuns(t *testing.T) {
 	if first, n := r.Take(1); n != 0 {
 		t.Errorf("an empty ring has %d ids from %d", n, first)
 	}
-	for i, run := range [][2]int{{10, 3}, {100, 1}, {7, ringbuffer.MaxRun}, {1 << 40, 5}} {
-		if !r.Put(int64(run[0]), run[1]) {
+	for i, run := range [][2]int64{{10, 3}, {100, 1}, {7, ringbuffer.MaxRun}, {1 << 40, 5}} {
+		if !r.Put(run[0], int(run[1])) {
 			t.Fatalf("run %d is refused", i)
 		}
 	}
@@ -164,7 +164,7 @@ func TestStoredHammer(t *testing.T) {
 						random, last := rand.New(rand.NewPCG(uint64(i), 1)), int64(-1)
 						for left.Load() > 0 {
 							if random.IntN(100) == 0 {
-								if l := r.Len(); l < 0 || l > n {
+								if l := r.Len(); l < 0 || l > int64(n) {
 									t.Errorf("%d ids in the ring", l)
 								}
 							}

@@ -102,7 +102,6 @@ func (k *Leased) drop(seats []*seat) {
 // claimOnce fills those of seats that are nil: with rows that are free, and with
 // new ones for the rest.
 func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, atLeast int64) error {
-	t := k.current()
 	if err := k.layout.ValidAt(k.clock()); err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (k *Leased) claimOnce(ctx context.Context, tables []string, seats []*seat, 
 	}
 	k.mu.Lock()
 	k.terms.floor = max(k.terms.floor, r.Floor)
-	t = k.terms
+	t := k.terms
 	k.mu.Unlock()
 	if err := k.takeOver(ctx, t, tables, seats, maxRounds); err != nil {
 		return err
