@@ -127,7 +127,11 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 		part := ids[done:min(done+int(g.config.Layout.MaxSequence())+1, len(ids))]
 		if lease := backup.Fill(ctx, part); errors.Is(lease, ErrLeaseExpired) && err == nil && !c.lease {
 			// The main lane has ticks left, which come in their time.
-			if err := g.main.Fill(ctx, part); err != nil {
+			err := g.main.Fill(ctx, part)
+			if errors.Is(err, ErrClockBackwards) {
+				err = lease // the clock went back meanwhile, and there is no other lane
+			}
+			if err != nil {
 				clear(ids)
 				return err
 			}

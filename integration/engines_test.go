@@ -4,6 +4,7 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,6 +91,14 @@ func fresh(t *testing.T, e engine) *database {
 	switch e.name {
 	case "sqlite":
 		d.schema = filepath.Join(t.TempDir(), "test.db")
+		// Several that make the file a WAL at once get "database is locked" at once.
+		db, err := d.connect(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Exec("PRAGMA user_version = 1").Error, closed(db)); err != nil {
+			t.Fatal(err)
+		}
 		return d
 	case "postgres":
 		create, drop = "CREATE SCHEMA "+d.schema, "DROP SCHEMA "+d.schema+" CASCADE"
