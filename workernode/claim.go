@@ -84,7 +84,8 @@ func (k *Leased) unstash(tables []string, seats []*seat) {
 // errSlow reports rows that were inserted too late to be used.
 var errSlow = errors.New("workernode: inserting worker ids took too long")
 
-// drop gives back what a failed claim has got, in vain if the database is away.
+// drop gives back what a claim has got that Close was faster than, in vain if the
+// database is away.
 func (k *Leased) drop(seats []*seat) {
 	var workers []int64
 	for _, s := range seats {
