@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -16,7 +17,7 @@ type ledger struct {
 // TestThePluginAllocatesNothing compares db.Create with the plugin, which sets
 // the keys, to db.Create without it, of rows that have keys.
 func TestThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
-	if racing {
+	if testkit.Race {
 		t.Skip("with the race detector pools forget what they hold")
 	}
 	for _, tt := range []struct {
@@ -74,7 +75,7 @@ func TestThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations 
 				run := tt.run(db, id)
 				return testing.AllocsPerRun(100, func() { must(t, run()) })
 			}
-			without, with := measure(nowhere(t), 1), measure(nowhere(t, uidplugin.WithMaxBorrow(0)), 0)
+			without, with := measure(nowhere(t), 1), measure(nowhere(t, uidplugin.WithWorkerID(1)), 0)
 			if with > without {
 				t.Errorf("%v allocations with the plugin, %v without", with, without)
 			}
@@ -129,7 +130,7 @@ type (
 // rows are associated with have no worker ids, each row is searched for what it
 // needs of them. That allocates no more than when all have.
 func TestAssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
-	if racing {
+	if testkit.Race {
 		t.Skip("with the race detector pools forget what they hold")
 	}
 	for _, tt := range []struct {
@@ -144,7 +145,7 @@ func TestAssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not para
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			measure := func(options ...uidplugin.Option) float64 {
-				db := open(t, append(options, uidplugin.WithLayout(plenty()), uidplugin.WithMaxBorrow(0))...)
+				db := open(t, append(options, uidplugin.WithLayout(plenty()))...)
 				p, rows := uidplugin.From(db), make([]letter, 100)
 				for i := range rows {
 					tt.set(&rows[i])

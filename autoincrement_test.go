@@ -35,7 +35,7 @@ func TestAnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	group.Wait()
 	must(t, db.Create(&[]second{{}, {}}).Error)
 	must(t, db.Model(&counter{}).Create(map[string]any{"name": "a"}).Error)
-	lines := j.lines(autoWarning)
+	lines := j.Lines(autoWarning)
 	if len(lines) != 2 {
 		t.Fatalf("%d warnings: %q", len(lines), lines)
 	}
@@ -61,7 +61,7 @@ func TestTheWarningSaysWhatToDo(t *testing.T) {
 			if _, err := uidplugin.From(db).NextID(t.Context(), &counter{}); err != nil {
 				t.Fatal(err)
 			}
-			lines := j.lines(autoWarning)
+			lines := j.Lines(autoWarning)
 			if len(lines) != 1 {
 				t.Fatalf("%s: %q", name, lines)
 			}
@@ -114,7 +114,7 @@ func TestKeysThatArePlainAreNotWarnedOf(t *testing.T) {
 		migrate(t, db, &counter{})
 		must(t, db.Create(&counter{}).Error)
 	})
-	if lines := j.lines(autoWarning); len(lines) != 0 {
+	if lines := j.Lines(autoWarning); len(lines) != 0 {
 		t.Errorf("warnings: %q", lines)
 	}
 }

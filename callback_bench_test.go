@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -12,9 +13,15 @@ import (
 
 // plenty is a layout that counts two billion ids a second.
 func plenty() generator.Layout {
-	l := generator.DefaultLayout()
+	l := seconds()
 	l.WorkerBits, l.SequenceBits = 4, 31
 	return l
+}
+
+// seconds is a layout with ticks of a second and 8,192 ids in each.
+func seconds() generator.Layout {
+	return generator.Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
+		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 // statement returns a handle as GORM gives it to the callbacks of Create.
@@ -31,7 +38,7 @@ func statement(tb testing.TB, db *gorm.DB, dest any) *gorm.DB {
 // BenchmarkFillOneRow is the callback alone, with the resetting of the key.
 func BenchmarkFillOneRow(b *testing.B) {
 	row := parcel{}
-	db := nowhere(b, uidplugin.WithMaxBorrow(0))
+	db := nowhere(b, uidplugin.WithWorkerID(1))
 	p, tx := uidplugin.From(db), statement(b, db, &row)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -47,7 +54,7 @@ func BenchmarkFillOneRow(b *testing.B) {
 // key.
 func BenchmarkFill1000Rows(b *testing.B) {
 	rows := make([]parcel, 1000)
-	db := nowhere(b, uidplugin.WithMaxBorrow(0))
+	db := nowhere(b, uidplugin.WithWorkerID(1))
 	p, tx := uidplugin.From(db), statement(b, db, &rows)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -71,7 +78,7 @@ func BenchmarkFill1000RowsThatAreSearched(b *testing.B) {
 	}{{"some", nil}, {"all", []uidplugin.Option{uidplugin.WithModels(&letter{})}}} {
 		b.Run(tt.name, func(b *testing.B) {
 			rows := make([]letter, 1000)
-			db := open(b, append(tt.options, uidplugin.WithLayout(plenty()), uidplugin.WithMaxBorrow(0))...)
+			db := open(b, append(tt.options, uidplugin.WithLayout(plenty()))...)
 			p, tx := uidplugin.From(db), statement(b, db, &rows)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -87,15 +87,22 @@ func (c *core) makeReady(db *gorm.DB, p *plan, create bool) error {
 
 // prepare gets worker ids for all that an UPDATE can create along, and keeps a
 // Save from writing zero over an id: of a uid beside another key, who saves a row
-// often knows nothing.
+// often knows nothing. It refuses associations that lose ids.
 func (c *core) prepare(db *gorm.DB) {
-	if s := db.Statement.Schema; db.Error == nil && s != nil && slices.Contains(db.Statement.Selects, "*") {
-		c.plan(s).omitZeros(db.Statement)
+	if db.Error != nil || db.Statement.Schema == nil {
+		return
 	}
-	if db.Error != nil || db.Statement.Schema == nil || holdsConnection(db.Statement.ConnPool) {
+	p := c.plan(db.Statement.Schema)
+	if slices.Contains(db.Statement.Selects, "*") {
+		p.omitZeros(db.Statement)
+	}
+	if len(p.lost) > 0 {
+		p.refuseLost(db)
+	}
+	if db.Error != nil || holdsConnection(db.Statement.ConnPool) {
 		return // in a transaction the create that needs one does the same
 	}
-	if p := c.plan(db.Statement.Schema); p.err == nil && !p.ready.Load() {
+	if p.err == nil && !p.ready.Load() {
 		_ = c.makeReady(db, p, false) // a create that needs what it did not get will say so
 	}
 }

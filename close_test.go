@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -22,7 +23,8 @@ func TestAfterCloseNoIDIsMade(t *testing.T) {
 
 			db := open(t, uidplugin.WithDefaultGenerator(kind))
 			p := uidplugin.From(db)
-			migrate(t, db, &part{}, &counter{})
+			must(t, p.AutoMigrate(&part{}))
+			migrate(t, db, &counter{})
 			known := part{}
 			must(t, db.Create(&known).Error)
 			for range 2 {
@@ -87,7 +89,7 @@ func TestCloseEndsTheWaitForAWorkerID(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	p := use(t, db, uidplugin.WithSpares(0))
+	p := use(t, db, withoutSpares())
 	migrate(t, db, &part{})
 	done := make(chan error)
 	for range 3 {
@@ -113,7 +115,7 @@ func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
 	db := bare(t)
 	g := gated(db)
 	g.deaf = true
-	p := use(t, db, uidplugin.WithSpares(0))
+	p := use(t, db, withoutSpares())
 	migrate(t, db, &part{})
 	created := make(chan error)
 	go func() { created <- db.Create(&part{}).Error }()
@@ -145,8 +147,9 @@ func TestCloseEndsTheWaitForTheClock(t *testing.T) {
 
 			synctest.Test(t, func(t *testing.T) {
 				db := nowhere(t)
-				p := use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithDefaultGenerator(kind),
-					uidplugin.WithMaxBorrow(generator.DefaultLayout().Tick), uidplugin.WithClock(atNoon))
+				hours := seconds() // so long a tick that the cached generator borrows only one
+				hours.Tick = time.Hour
+				p := use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithDefaultGenerator(kind), uidplugin.WithLayout(hours), uidplugin.WithClock(atNoon))
 				ctx, cancel := context.WithCancel(t.Context())
 				cancelled, closed := make(chan error), make(chan error)
 				go func() { closed <- db.Create(make([]parcel, 20_000)).Error }()
@@ -169,7 +172,7 @@ func TestCloseEndsTheWaitForTheClock(t *testing.T) {
 func TestCloseWhileInUse(t *testing.T) {
 	t.Parallel()
 
-	db := nowhere(t, uidplugin.WithMaxBorrow(0))
+	db := nowhere(t, uidplugin.WithWorkerID(1))
 	var group sync.WaitGroup
 	begun := make(chan struct{}, 16)
 	for range 16 {
@@ -210,7 +213,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		layout := generator.DefaultLayout()
-		layout.TimeBits, layout.WorkerBits, layout.Epoch = 31, 19, layout.Epoch.AddDate(-30, 0, 0) // bubbles begin in 2000
+		layout.Epoch = layout.Epoch.AddDate(-30, 0, 0) // bubbles begin in 2000
 		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
 		p := use(t, db, uidplugin.WithLayout(layout), uidplugin.WithModels(&part{}))
 		migrate(t, db, &part{}, &counter{})
@@ -233,4 +236,21 @@ func TestAPluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
 		must(t, db.Create(&parcel{}).Error)
 		must(t, db.Create(make([]parcel, 10)).Error)
 	})
+}
+
+// A program that closes the pool first cannot release the slot. The error had only the words of the database for it.
+func TestPluginClose_AfterThePoolSaysToCloseThePluginFirst(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&part{}))
+	migrate(t, db, &part{})
+	must(t, db.Create(&part{}).Error)
+	pool, err := db.DB()
+	must(t, err)
+	must(t, pool.Close())
+	if err := uidplugin.From(db).Close(t.Context()); err == nil {
+		t.Error("no error, but nothing can have been released")
+	} else {
+		saysAll(t, err.Error(), "call Close before the pool is closed", "sql: database is closed")
+	}
 }

@@ -110,7 +110,7 @@ func TestManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 
 	const goroutines, rounds = 64, 20
 	for _, s := range sharing[:1] { // PrepareStmt would need a real pool
-		db := nowhere(t, uidplugin.WithMaxBorrow(0))
+		db := nowhere(t, uidplugin.WithWorkerID(1))
 		made := make([][]int64, goroutines)
 		var group sync.WaitGroup
 		for g := range goroutines {
@@ -166,7 +166,7 @@ func TestManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 		handles[i] = file(t, name, &gorm.Config{})
 		group.Go(func() {
 			<-start
-			if err := handles[i].Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSpares(0), uidplugin.WithModels(&part{}, &article{}))); err != nil {
+			if err := handles[i].Use(uidplugin.New(uidplugin.WithLogger(nil), withoutSpares(), uidplugin.WithModels(&part{}, &article{}))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -182,7 +182,7 @@ func TestManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 			workers[s.WorkerIDs[0]] = true
 		}
 	}
-	if got := fmt.Sprint(len(workers), count(t, first, "WORKER_NODE"), count(t, first, "WORKER_REGISTRY")); got != "16 16 1" {
-		t.Errorf("worker ids, rows of WORKER_NODE and of WORKER_REGISTRY: %s", got)
+	if got := fmt.Sprint(len(workers), count(t, first, "WORKER_NODE"), count(t, first, "WORKER_SLOT"), count(t, first, "WORKER_REGISTRY")); got != "16 16 8 1" {
+		t.Errorf("worker ids, rows of WORKER_NODE, WORKER_SLOT and WORKER_REGISTRY: %s", got)
 	}
 }

@@ -230,7 +230,7 @@ func TestASliceLargerThanAReservation(t *testing.T) {
 func TestOmitOfTheKeyLeavesItAlone(t *testing.T) {
 	t.Parallel()
 
-	db := nowhere(t, uidplugin.WithMaxBorrow(0))
+	db := nowhere(t, uidplugin.WithWorkerID(1))
 	row := parcel{City: "Ely"}
 	sql := db.Session(&gorm.Session{DryRun: true}).Omit("ID", "OrderID", "Status", "Weight", "Street").Create(&row).Statement.SQL.String()
 	if row.ID != 0 || sql != "INSERT INTO `parcels` (`city`) VALUES (?)" {
@@ -243,7 +243,7 @@ func TestOmitOfTheKeyLeavesItAlone(t *testing.T) {
 func TestSelectDoesNotLeakIntoTheCallersStatement(t *testing.T) {
 	t.Parallel()
 
-	db := nowhere(t, uidplugin.WithMaxBorrow(0)).Session(&gorm.Session{DryRun: true})
+	db := nowhere(t, uidplugin.WithWorkerID(1)).Session(&gorm.Session{DryRun: true})
 	base := db.Select("City").Session(&gorm.Session{})
 	for range 2 {
 		row := parcel{City: "Ely"}

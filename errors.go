@@ -16,15 +16,17 @@ var (
 	ErrNotRegistered = errors.New("uidplugin: not registered")
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose
-	// tag names an unknown generator.
+	// tag names an unknown generator, or a foreign key that cannot hold the ids of
+	// the uid field that it refers to.
 	ErrField = errors.New("uidplugin: field")
 
 	// ErrNoField reports a model that has no field with the uid tag.
 	ErrNoField = errors.New("uidplugin: model has no uid field")
 
 	// ErrInTransaction reports the first create of a table that came inside a
-	// transaction, where no connection was left to get a worker id with.
-	ErrInTransaction = errors.New("uidplugin: no worker id yet, inside a transaction")
+	// transaction, where no connection was left to get a worker id, or to open another
+	// generator of its ids.
+	ErrInTransaction = errors.New("uidplugin: first insert into a table, inside a transaction")
 
 	// ErrClosed reports the use of a plugin after its Close.
 	ErrClosed = errors.New("uidplugin: closed")
@@ -50,4 +52,12 @@ var (
 	// ErrNoModel reports an id whose table is known, but not the model of the
 	// table.
 	ErrNoModel = errors.New("uidplugin: no model for the table")
+
+	// ErrNotKey reports an id that does not name one row of its table: the primary
+	// key has no uid field, or several rows share the id as a part of their key.
+	ErrNotKey = errors.New("uidplugin: id that is no key")
+
+	// ErrClause reports a database handle with a clause that Find and FindAll
+	// cannot use.
+	ErrClause = errors.New("uidplugin: clause that Find cannot use")
 )

@@ -95,7 +95,7 @@ func ExamplePlugin_Locate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(where.Table, where.Host, where.Port, where.Kind, where.WorkerID)
+	fmt.Println(where.Table, where.Session.Host, where.Session.Port, where.Session.Kind, where.WorkerID)
 
 	_, err = uidplugin.From(db).Locate(context.Background(), -7)
 	fmt.Println(err)
@@ -134,12 +134,12 @@ func ExamplePlugin_Find() {
 func ExamplePlugin_Decode() {
 	plugin := uidplugin.New(uidplugin.WithLayout(generator.DefaultLayout()))
 
-	parts, err := plugin.Decode(302914527191040001)
+	parts, err := plugin.Decode(1_113_799_104_921_619_749)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(parts.Time, parts.WorkerID, parts.Sequence)
-	// Output: 2026-04-13 00:52:53 +0000 UTC 177208 1
+	// Output: 2026-06-01 12:00:00 +0000 UTC 1234 5
 }
 
 func ExamplePlugin_NextID() {

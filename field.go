@@ -92,10 +92,8 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 		return refuse("is a float, which loses digits")
 	case f.GORMDataType == schema.Bytes:
 		return refuse("is kept as bytes")
-	case !text && size > 0 && size < 64:
-		return refuse("has only %d bits (size:%d in its tag, or its type)", size, size)
-	case text && size > 0 && size < length:
-		return refuse("has only %d characters (size:%d or the column type in its tag), an id has up to %d", size, size, length)
+	case tooSmall(text, size, length) != "":
+		return refuse("%s", tooSmall(text, size, length))
 	case narrow(f.DataType, dialect, length):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
@@ -117,6 +115,18 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 		}
 	}
 	return n, nil
+}
+
+// tooSmall says why a field of so many bits, or a text of so many characters, cannot hold an id of length digits; ""
+// if it can, or size is 0.
+func tooSmall(text bool, size, length int) string {
+	switch {
+	case !text && size > 0 && size < 64:
+		return fmt.Sprintf("has only %d bits (size:%d in its tag, or its type)", size, size)
+	case text && size > 0 && size < length:
+		return fmt.Sprintf("has only %d characters (size:%d or the column type in its tag), an id has up to %d", size, size, length)
+	}
+	return ""
 }
 
 // charColumn is a column type of so many characters.

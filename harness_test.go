@@ -1,21 +1,20 @@
 package uidplugin_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
-	"path/filepath"
-	"strings"
+	"database/sql"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
+
+var must, saysAll = testkit.Must, testkit.SaysAll
 
 // noon is the instant that fixed clocks show: the start of a tick, so that the
 // sequence of the first id is 0.
@@ -23,38 +22,100 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 func atNoon() time.Time { return noon }
 
-// at returns the id that worker makes at noon with a sequence.
+// at returns the id of the default layout that worker makes at noon with a sequence.
 func at(tb testing.TB, worker, sequence int64) int64 {
 	tb.Helper()
-	id, err := generator.DefaultLayout().Compose(generator.Parts{Time: noon, WorkerID: worker, Sequence: sequence})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	return compose(tb, generator.DefaultLayout(), worker, sequence)
+}
+
+// atFew returns the same id of the layout few.
+func atFew(tb testing.TB, worker, sequence int64) int64 {
+	tb.Helper()
+	return compose(tb, few(), worker, sequence)
+}
+
+func compose(tb testing.TB, l generator.Layout, worker, sequence int64) int64 {
+	tb.Helper()
+	id, err := l.Compose(generator.Parts{Time: noon, WorkerID: worker, Sequence: sequence})
+	must(tb, err)
 	return id
 }
+
+// few is the default layout with fewer worker ids: so few that a process has no spares.
+func few() generator.Layout {
+	l := generator.DefaultLayout()
+	l.WorkerBits, l.SequenceBits = 15, 7
+	return l
+}
+
+// withoutSpares gives a plugin a layout without spares, so that worker ids are added when they are needed.
+func withoutSpares() uidplugin.Option { return uidplugin.WithLayout(few()) }
+
+// A tap is a connection pool that tells a test of each statement before it is sent. BEGIN and COMMIT count as
+// statements. If before returns an error, the statement fails with it.
+type tap struct {
+	gorm.ConnPool
+	before func(ctx context.Context, query string) error
+}
+
+// tapped puts a tap on the pool that a plugin of db uses. GORM's own statements do not pass it.
+func tapped(db *gorm.DB, before func(ctx context.Context, query string) error) {
+	db.Config.ConnPool = &tap{db.Config.ConnPool, before}
+}
+
+func (p *tap) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := p.before(ctx, query); err != nil {
+		return nil, err
+	}
+	return p.ConnPool.ExecContext(ctx, query, args...)
+}
+
+func (p *tap) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := p.before(ctx, query); err != nil {
+		return nil, err
+	}
+	return p.ConnPool.QueryContext(ctx, query, args...)
+}
+
+// BeginTx implements [gorm.ConnPoolBeginner].
+func (p *tap) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
+	if err := p.before(ctx, "BEGIN"); err != nil {
+		return nil, err
+	}
+	tx, err := p.ConnPool.(gorm.TxBeginner).BeginTx(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedTx{tap{tx, p.before}, ctx, tx}, nil
+}
+
+// A tappedTx is a transaction of a tap.
+type tappedTx struct {
+	tap
+	ctx context.Context
+	tx  *sql.Tx
+}
+
+func (t *tappedTx) Commit() error {
+	if err := t.before(t.ctx, "COMMIT"); err != nil {
+		_ = t.tx.Rollback()
+		return err
+	}
+	return t.tx.Commit()
+}
+
+func (t *tappedTx) Rollback() error { return t.tx.Rollback() }
 
 // bare returns a handle, without the plugin, on a SQLite database of its own.
 func bare(tb testing.TB) *gorm.DB {
 	tb.Helper()
-	return file(tb, filepath.Join(tb.TempDir(), "test.db"), &gorm.Config{})
+	return testkit.SQLite{}.Open(tb)
 }
 
 // file returns a handle, without the plugin, on a SQLite database in a file.
 func file(tb testing.TB, path string, config *gorm.Config) *gorm.DB {
 	tb.Helper()
-	if config.Logger == nil {
-		config.Logger = logger.Discard
-	}
-	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(0)"), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	pool, err := db.DB()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = pool.Close() })
-	return db
+	return testkit.SQLite{Path: path, Config: config}.Open(tb)
 }
 
 // open returns a handle with the plugin on a SQLite database of its own.
@@ -81,24 +142,6 @@ func migrate(tb testing.TB, db *gorm.DB, models ...any) {
 	tb.Helper()
 	if err := db.AutoMigrate(models...); err != nil {
 		tb.Fatal(err)
-	}
-}
-
-// must stops the test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// saysAll checks that a message names everything that a reader needs to know.
-func saysAll(tb testing.TB, message string, words ...string) {
-	tb.Helper()
-	for _, w := range words {
-		if !strings.Contains(message, w) {
-			tb.Errorf("the message\n\t%s\ndoes not say %q", message, w)
-		}
 	}
 }
 
@@ -168,30 +211,7 @@ func recorded(db *gorm.DB) (*gorm.DB, *statements) {
 }
 
 // journal is what a plugin has logged.
-type journal struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buffer.Write(p)
-}
-
-// lines returns the lines that contain a word.
-func (j *journal) lines(word string) (lines []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.buffer.String()) {
-		if strings.Contains(line, word) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
+type journal struct{ testkit.Log }
 
 // option makes a plugin log into the journal.
-func (j *journal) option() uidplugin.Option {
-	return uidplugin.WithLogger(slog.New(slog.NewTextHandler(j, nil)))
-}
+func (j *journal) option() uidplugin.Option { return uidplugin.WithLogger(j.Logger()) }

@@ -1,18 +1,21 @@
 package uidplugin_test
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
-	"gorm.io/gorm"
 )
 
-func TestHealthAndStatsTellOfLeases(t *testing.T) {
+func TestPluginStats_ShowsTheSlot(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithModels(&part{}, &article{}))
@@ -21,58 +24,109 @@ func TestHealthAndStatsTellOfLeases(t *testing.T) {
 		t.Errorf("Health: %v", err)
 	}
 	s := p.Stats()
-	if s.Leases.Held != 4 || s.Leases.Spares != 2 || s.Leases.Fresh != 4 || s.Leases.LastError != nil {
-		t.Errorf("%+v", s.Leases)
+	if l := s.Slot; l.ID != 1 || l.WorkerIDs != 4 || l.Spares != 2 || l.Allocated != 1 || l.Reclaimed != 0 ||
+		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.LastError != nil || !l.Since.IsZero() {
+		t.Errorf("%+v", l)
+	}
+	until := time.Until(s.Slot.Until)
+	if l := s.Slot; l.From.After(time.Now()) || until < 5*time.Minute || until > 11*time.Minute {
+		t.Errorf("granted: %v to %v", l.From, l.Until)
 	}
 	for _, table := range s.Tables {
-		if len(table.WorkerIDs) != 1 || !table.From.Before(table.Until) || time.Until(table.Until) < 5*time.Minute {
+		if len(table.WorkerIDs) != 1 || table.From.Before(s.Slot.From) || table.Until != s.Slot.Until {
 			t.Errorf("%+v", table)
 		}
+	}
+	var space string
+	must(t, db.Raw(`SELECT "ID_SPACE" FROM "WORKER_REGISTRY"`).Scan(&space).Error)
+	if s.Space == "" || s.Space != space {
+		t.Errorf("the id space is %q, and %q in the registry", s.Space, space)
 	}
 	must(t, p.Close(t.Context()))
 	if err := p.Health(); !errors.Is(err, uidplugin.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	if n := count(t, db, "WORKER_NODE", `"HOLDER" <> ''`); n != 0 {
-		t.Errorf("%d worker ids were not given back", n)
+	if n := count(t, db, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
+		t.Errorf("%d slots were not released", n)
+	}
+	if l := p.Stats().Slot; l.ID != 0 {
+		t.Errorf("after Close: %+v", l)
 	}
 	if err := uidplugin.From(bare(t)).Health(); !errors.Is(err, uidplugin.ErrNotRegistered) {
 		t.Errorf("without a plugin: %v", err)
 	}
 }
 
-// TestAProcessTakesOverWhatAnotherGaveBack, so ids go on leading to their table, and
-// to the process if it is still the one that the row names.
-func TestAProcessTakesOverWhatAnotherGaveBack(t *testing.T) {
+// A table that got no worker id is named with the database's own reason, until it has one. The others go on.
+func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	t.Parallel()
 
-	name := fileOf(t, bare(t))
-	now := time.Now()
-	start := func(host string, at time.Time) (*uidplugin.Plugin, int64) {
-		db := file(t, name, &gorm.Config{})
-		p := use(t, db, uidplugin.WithSpares(0), uidplugin.WithClock(func() time.Time { return at }),
-			uidplugin.WithHost(workernode.Host{Name: host, Port: "1", Kind: workernode.Actual}))
-		migrate(t, db, &part{})
-		r := part{}
-		must(t, db.Create(&r).Error)
-		return p, r.ID
+	var broken atomic.Bool
+	db := bare(t)
+	tapped(db, func(_ context.Context, query string) error {
+		if broken.Load() && strings.HasPrefix(query, "INSERT INTO `WORKER_NODE`") {
+			return errBroken
+		}
+		return nil
+	})
+	p := use(t, db, withoutSpares(), uidplugin.WithModels(&article{}))
+	migrate(t, db, &part{}, &article{})
+	broken.Store(true)
+	for range 2 {
+		if err := db.Create(&part{}).Error; !errors.Is(err, errBroken) {
+			t.Fatalf("db.Create: %v", err)
+		}
+		err := p.Health()
+		if !errors.Is(err, errBroken) {
+			t.Fatalf("Health: %v", err)
+		}
+		saysAll(t, err.Error(), "uidplugin: ", "parts", "since 20")
+		if strings.Contains(err.Error(), "table articles") {
+			t.Errorf("Health: %v", err)
+		}
+		must(t, db.Create(&article{}).Error)
 	}
-	first, id := start("web-1", now)
-	must(t, first.Close(t.Context()))
-	second, other := start("web-2", now.Add(2*time.Hour))
-	if other <= id {
-		t.Errorf("%d after %d", other, id)
+	broken.Store(false)
+	must(t, db.Create(&part{}).Error)
+	testkit.Eventually(t, "Health recovers", 10*time.Second, func() bool { return p.Health() == nil })
+}
+
+// The slot cannot be renewed: Health says since when and why, and recovers with the database.
+func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
+	t.Parallel()
+
+	var broken atomic.Bool
+	db := bare(t)
+	tapped(db, func(_ context.Context, query string) error {
+		if broken.Load() && strings.Contains(query, "WORKER_SLOT") {
+			return errBroken
+		}
+		return nil
+	})
+	p := use(t, db, uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&part{}))
+	migrate(t, db, &part{})
+	must(t, db.Create(&part{}).Error)
+	before := time.Now().Truncate(time.Millisecond)
+	broken.Store(true)
+	testkit.Eventually(t, "Health tells of it", 10*time.Second, func() bool { return p.Health() != nil })
+	err := p.Health()
+	if !errors.Is(err, errBroken) {
+		t.Fatalf("Health: %v", err)
 	}
-	old, err := second.Locate(t.Context(), id)
-	must(t, err)
-	if old.Table != "parts" || old.Host != "" || !old.Launched.IsZero() {
-		t.Errorf("the first process's id leads to %+v", old)
+	saysAll(t, err.Error(), "uidplugin: ", "lease of this process", "since 20")
+	if s := p.Stats().Slot; !errors.Is(s.LastError, errBroken) || s.Since.Before(before) || time.Until(s.Since) > time.Second {
+		t.Errorf("Stats: %+v", s)
 	}
-	fresh, err := second.Locate(t.Context(), other)
-	must(t, err)
-	if fresh.Table != "parts" || fresh.Host != "web-2" || fresh.WorkerID != old.WorkerID || fresh.Launched.Sub(now.Add(2*time.Hour)).Abs() > 2*time.Second {
-		t.Errorf("the second's to %+v", fresh)
-	}
+	testkit.Eventually(t, "ids run out, and the error has the reason", 10*time.Second, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return errors.Is(db.WithContext(ctx).Create(&part{}).Error, errBroken)
+	})
+	broken.Store(false)
+	testkit.Eventually(t, "Health recovers", 10*time.Second, func() bool {
+		return p.Health() == nil && p.Stats().Slot.LastError == nil
+	})
+	must(t, db.Create(&part{}).Error)
 }
 
 func TestAClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
@@ -94,11 +148,15 @@ func TestAClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 			t.Parallel()
 
 			db, mock := mocked(t, dialects[0].dial)
-			expect(mock, migrated(dialects[0].sql, 58)...)
+			steps := migrated(dialects[0].sql)
+			last := len(steps) - 1
+			expect(mock, steps[:last]...)
 			expect(mock, step{sql: "SELECT UNIX_TIMESTAMP()", args: []driver.Value{}, rows: sqlmock.NewRows([]string{"now"}).AddRow(tt.theirs.Unix())})
-			options := append([]uidplugin.Option{uidplugin.WithLogger(nil), uidplugin.WithDisposable(), uidplugin.WithClock(atNoon),
-				uidplugin.WithMaxClockSkew(workernode.DefaultMaxSkew)}, tt.options...)
-			err := db.Use(uidplugin.New(options...))
+			if !tt.refused {
+				expect(mock, steps[last])
+			}
+			options := append([]uidplugin.Option{uidplugin.WithLogger(nil), uidplugin.WithMaxClockSkew(workernode.DefaultMaxSkew)}, onMock...)
+			err := db.Use(uidplugin.New(append(options, tt.options...)...))
 			if errors.Is(err, workernode.ErrClock) != tt.refused {
 				t.Fatalf("db.Use: %v", err)
 			}

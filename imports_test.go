@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 const module = "github.com/uidplugin/uidplugin"
@@ -25,7 +27,13 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool { return isGORM(name) || isPackage(name, "generator") },
 	"generator":  func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer": func(string) bool { return false },
+	kit: func(name string) bool {
+		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite"
+	},
 }
+
+// kit is what tests have in common. Only tests import it, those of users too.
+const kit = "internal/testkit"
 
 // users use the library as an application does, and may import what is in go.mod.
 var users = []string{"examples", "integration"}
@@ -49,9 +57,59 @@ func isPackage(name string, packages ...string) bool {
 func TestImportsGoDownwardsOnly(t *testing.T) {
 	t.Parallel()
 
-	root := os.DirFS(".")
-	seen := map[string]bool{}
-	must(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+	seen := checkImports(t, os.DirFS("."))
+	for dir := range picture {
+		if !seen[dir] {
+			t.Errorf("there is no package %s", dir)
+		}
+	}
+}
+
+// TestImportsGoDownwardsOnly_FindsWhatIsForbidden: without it the test above could pass because it looks at nothing.
+func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
+	t.Parallel()
+
+	imports := func(name string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("package p\nimport _ \"" + name + "\"\n")}
+	}
+	for _, tt := range []struct {
+		file, imports string
+		errors        int
+	}{
+		{"find_test.go", module + "/" + kit, 0},
+		{"generator/all_test.go", module + "/" + kit, 0},
+		{"integration/main_test.go", module + "/" + kit, 0},
+		{"find.go", module + "/" + kit, 1},
+		{"examples/quickstart/main.go", module + "/" + kit, 1},
+		{kit + "/must.go", module + "/generator", 1},
+		{kit + "/must.go", "gorm.io/gorm", 0},
+		{"generator/all.go", "gorm.io/gorm", 1},
+		{"generator/all.go", "database/sql", 1},
+		{"ringbuffer/all.go", "sync", 1},
+		{"elsewhere/all.go", "sync", 1},
+	} {
+		found := &failureCounter{TB: t}
+		checkImports(found, fstest.MapFS{tt.file: imports(tt.imports)})
+		if found.n != tt.errors {
+			t.Errorf("%s imports %s: %d errors, want %d", tt.file, tt.imports, found.n, tt.errors)
+		}
+	}
+}
+
+// failureCounter counts what it should report.
+type failureCounter struct {
+	testing.TB
+	n int
+}
+
+func (c *failureCounter) Helper()               {}
+func (c *failureCounter) Errorf(string, ...any) { c.n++ }
+
+// checkImports reports each import of a file, other than a test, that it may not have. It returns the packages.
+func checkImports(tb testing.TB, root fs.FS) (seen map[string]bool) {
+	tb.Helper()
+	seen = map[string]bool{}
+	must(tb, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -64,47 +122,48 @@ func TestImportsGoDownwardsOnly(t *testing.T) {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
-		dir := path.Dir(name)
-		seen[dir] = true
-		for _, u := range users {
-			if dir == u || strings.HasPrefix(dir, u+"/") {
-				return nil
-			}
-		}
-		may, ok := picture[dir]
-		if !ok {
-			t.Errorf("%s: the package %s is not in the picture", name, dir)
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		seen[path.Dir(name)] = true
+		return checkFile(tb, root, name)
+	}))
+	return seen
+}
+
+// checkFile is checkImports for one file.
+func checkFile(tb testing.TB, root fs.FS, name string) error {
+	tb.Helper()
+	dir := path.Dir(name)
+	user := slices.ContainsFunc(users, func(u string) bool { return dir == u || strings.HasPrefix(dir, u+"/") })
+	may, ok := picture[dir]
+	if !ok && !user {
+		tb.Errorf("%s: the package %s is not in the picture", name, dir)
+		return nil
+	}
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return err
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
+	if err != nil {
+		return err
+	}
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
 			return err
 		}
-		for _, spec := range f.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				return err
+		switch first, _, _ := strings.Cut(imported, "/"); {
+		case isPackage(imported, kit):
+			tb.Errorf("%s imports %s; only tests may", name, imported)
+		case user:
+		case strings.Contains(first, "."): // not the standard library's
+			if !may(imported) {
+				tb.Errorf("%s imports %s", name, imported)
 			}
-			switch first, _, _ := strings.Cut(imported, "/"); {
-			case strings.Contains(first, "."): // not the standard library's
-				if !may(imported) {
-					t.Errorf("%s imports %s", name, imported)
-				}
-			case dir == "ringbuffer" && imported != "sync/atomic":
-				t.Errorf("%s imports %s; a ring needs only sync/atomic", name, imported)
-			case strings.HasPrefix(imported, "database/"):
-				for _, p := range noSQL {
-					if dir == p {
-						t.Errorf("%s imports %s; SQL ends in workernode", name, imported)
-					}
-				}
-			}
-		}
-		return nil
-	}))
-	for dir := range picture {
-		if !seen[dir] {
-			t.Errorf("there is no package %s", dir)
+		case dir == "ringbuffer" && imported != "sync/atomic":
+			tb.Errorf("%s imports %s; a ring needs only sync/atomic", name, imported)
+		case strings.HasPrefix(imported, "database/") && slices.Contains(noSQL, dir):
+			tb.Errorf("%s imports %s; SQL ends in workernode", name, imported)
 		}
 	}
+	return nil
 }

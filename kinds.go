@@ -27,12 +27,12 @@ type GeneratorConfig struct {
 	Table  string // whose ids it makes; "*" if it serves all tables
 	Layout generator.Layout
 
-	// Lease is what it may stamp. With Low, which is not nil if leases are renewed,
-	// others follow by Renew.
-	Lease generator.Lease
-	Low   func()
+	// Leases is what it may stamp, one for each lane. With Low, which is not nil if leases
+	// are renewed, others follow by Renew.
+	Leases []generator.Lease
+	Low    func()
 
-	MaxBorrow time.Duration // WithMaxBorrow; Locate takes ids that are further ahead for none
+	MaxBorrow time.Duration // how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]
 	NoWait    bool          // WithoutWaiting
 
 	Clock *generator.Clock // what the generators of the process share
@@ -46,41 +46,45 @@ type GeneratorConfig struct {
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
 // An Opener makes the generator of a table whose ids are not those of the layout: that
-// they are unique, and fit the field, is its own affair. It is called once for each table, in
-// the background after db.Use for those of WithModels, else by the first create,
-// with a handle on the database that is in no transaction, and may ask the database, with
-// ctx, which ends when it returns. The table itself may not be there yet. The generator may keep the handle. It is closed with the
-// plugin.
+// they are unique, and fit the field, is its own affair. For the models of WithModels it is
+// called by db.Use, when the callbacks are registered, so it may create rows. For others it
+// is called by Register, AutoMigrate, or the first create. They wait for it as long as
+// WithTimeout sets.
+//
+// It gets a handle on the database that is in no transaction. It may ask the database with
+// ctx, which ends when it returns. The table itself may not be there yet. The generator may
+// keep the handle. It is closed with the plugin.
+//
+// An opener that fails is called again in the background, with pauses that grow from a
+// second to a minute, and by each create that needs it, until it succeeds. If the generator
+// has a method Health() error, [Plugin.Health] returns what it returns.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
 // A kind is a generator by its name.
 type kind struct {
 	// make is nil for one whose ids are not of the layout, which has open.
-	make func(c GeneratorConfig, leases []generator.Lease) (generator.Renewable, error)
-	// lanes is how many worker ids it takes for a table, if they are not renewed.
-	lanes int
+	make  func(c GeneratorConfig) (generator.Renewable, error)
+	lanes int // how many worker ids it has at first
 	open  func(ctx context.Context, c *core, s *source) (generator.Generator, error)
 }
 
 // builtin returns the kinds that are always there.
 func (c *config) builtin() map[string]kind {
 	return map[string]kind{
-		Cached: {lanes: 1, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
+		Cached: {lanes: 1, make: func(g GeneratorConfig) (generator.Renewable, error) {
 			return generator.NewCached(generator.CachedConfig{
-				Layout: g.Layout, Lease: leases[0], MaxBorrow: g.MaxBorrow, NoWait: g.NoWait, Clock: g.Clock, Low: g.Low,
+				Layout: g.Layout, Lease: g.Leases[0], MaxBorrow: g.MaxBorrow, NoWait: g.NoWait, Clock: g.Clock, Low: g.Low,
 			})
 		}},
-		Default: {lanes: 1, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
+		Default: {lanes: 1, make: func(g GeneratorConfig) (generator.Renewable, error) {
 			return generator.NewDefault(generator.DefaultConfig{
-				Layout: g.Layout, Lease: leases[0], MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: g.Now, Low: g.Low,
+				Layout: g.Layout, Lease: g.Leases[0], MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: g.Now, Low: g.Low,
 			})
 		}},
-		Paired: {lanes: 2, make: func(g GeneratorConfig, leases []generator.Lease) (generator.Renewable, error) {
-			p := generator.PairedConfig{Layout: g.Layout, Main: leases[0], MaxBorrow: g.MaxBorrow, Clock: g.Clock, Low: g.Low}
-			if len(leases) > 1 {
-				p.Backup = leases[1]
-			}
-			return generator.NewPaired(p)
+		Paired: {lanes: 2, make: func(g GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewPaired(generator.PairedConfig{
+				Layout: g.Layout, Main: g.Leases[0], Backup: g.Leases[1], MaxBorrow: g.MaxBorrow, Clock: g.Clock, Low: g.Low,
+			})
 		}},
 		Segment: {open: openSegment},
 	}
@@ -105,8 +109,8 @@ func (c *config) names() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// newGenerator makes a generator by its name, for what leases allow. clock, now and low
-// may be nil.
+// newGenerator makes a generator by its name, for what leases allow, as many as its kind
+// takes. clock, now and low may be nil.
 func (c *config) newGenerator(name, table string, leases []generator.Lease, clock *generator.Clock, now func() time.Time, low func()) (g generator.Renewable, err error) {
 	k, ok := c.kindNamed(name)
 	if !ok || k.make == nil {
@@ -120,7 +124,7 @@ func (c *config) newGenerator(name, table string, leases []generator.Lease, cloc
 			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
 		}
 	}()
-	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Lease: leases[0], MaxBorrow: c.maxBorrow, NoWait: c.noWait, Clock: clock, Low: low, Now: now}, leases)
+	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.fixedLead(), NoWait: c.noWait, Clock: clock, Low: low, Now: now})
 	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
 	}
@@ -150,17 +154,15 @@ func (c *config) add(option, name string, k kind, none bool) {
 
 // WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and
 // WithDefaultGenerator then name. It makes ids of the layout, from worker ids that it is
-// given, so that they lead back to their rows. The name is of letters, digits, _ and -.
+// given, so they resolve to their rows. The name is of letters, digits, _ and -.
 func WithGenerator(name string, f Factory) Option {
 	return func(c *config) {
-		c.add("WithGenerator", name, kind{lanes: 1, make: func(g GeneratorConfig, _ []generator.Lease) (generator.Renewable, error) {
-			return f(g)
-		}}, f == nil)
+		c.add("WithGenerator", name, kind{lanes: 1, make: f}, f == nil)
 	}
 }
 
 // WithSource adds a generator of your own as WithGenerator does, but one whose ids are
-// not those of the layout. They lead back to nothing.
+// not those of the layout. They cannot be decoded or located.
 func WithSource(name string, open Opener) Option {
 	return func(c *config) {
 		c.add("WithSource", name, kind{open: func(ctx context.Context, p *core, s *source) (generator.Generator, error) {

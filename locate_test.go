@@ -2,13 +2,15 @@ package uidplugin_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
-	"sync/atomic"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -34,11 +36,31 @@ func only(t *testing.T, err, kind error, says ...string) {
 	saysAll(t, err.Error(), says...)
 }
 
-// addNode adds a row of WORKER_NODE that somebody else made.
+// addNode adds a row of WORKER_NODE that another program, or process, has inserted.
 func addNode(t *testing.T, db *gorm.DB, n workernode.Node) {
 	t.Helper()
-	must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "TABLE_NAME", "LAYOUT", "START_SECOND", "HELD_SECOND", "FENCE")`+
-		` VALUES (?, 'java-1', '8080', 1, '2024-02-29', ?, ?, ?, ?, ?)`, n.WorkerID, n.Table, n.Layout, n.Start, max(n.Start, n.Held), n.Fence).Error)
+	slot := any(nil)
+	if n.Slot != 0 {
+		slot = n.Slot
+	}
+	must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")`+
+		` VALUES (?, 'java-1', '8080', 1, '2024-02-29', ?, ?, ?, ?, ?)`, n.WorkerID, slot, n.Table.Database, n.Table.Name, n.Layout, n.Start).Error)
+}
+
+// elsewhere is a worker id of a slot that no process of the test has, for a table.
+func elsewhere(worker int64, table string) workernode.Node {
+	return workernode.Node{WorkerID: worker, Slot: 50, Table: workernode.Table{Name: table}, Layout: generator.DefaultLayout().String()}
+}
+
+// addSlot adds a free slot with a FENCE, and its sessions: START_TICK, BEFORE_TICK and host of each.
+func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...workernode.Session) {
+	t.Helper()
+	must(t, db.Exec(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT")`+
+		` VALUES (?, ?, 0, ?, 9, '', 0, 'shop', 'web-9', '80')`, slot, generator.DefaultLayout().String(), fence).Error)
+	for _, s := range sessions {
+		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" ("SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER")`+
+			` VALUES (?, ?, ?, 'shop', ?, '80', 2, '2026-06-01 11:00:00.000', 'token')`, slot, s.Start, s.Before, s.Host).Error)
+	}
 }
 
 func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
@@ -48,9 +70,16 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 	now := l.TickAt(noon)
 	db := open(t, uidplugin.WithClock(atNoon))
 	p := uidplugin.From(db)
+	orders := workernode.Table{Name: "orders"}
 	addNode(t, db, workernode.Node{WorkerID: 20})
-	addNode(t, db, workernode.Node{WorkerID: 21, Table: "orders", Layout: generator.SnowflakeLayout().String(), Fence: l.MaxTick()})
-	addNode(t, db, workernode.Node{WorkerID: 22, Table: "orders", Layout: l.String(), Start: now - 10, Fence: now - 5})
+	addNode(t, db, workernode.Node{WorkerID: 21, Slot: 40, Table: orders, Layout: generator.SnowflakeLayout().String()})
+	addNode(t, db, workernode.Node{WorkerID: 22, Slot: 40, Table: orders, Layout: l.String(), Start: now - 10_001})
+	addNode(t, db, workernode.Node{WorkerID: 23, Slot: 40, Table: orders, Layout: l.String()})
+	addNode(t, db, workernode.Node{WorkerID: 24, Slot: 41, Table: orders, Layout: l.String()})
+	addNode(t, db, workernode.Node{WorkerID: 25, Slot: 40, Layout: l.String()})
+	// The first process was granted ticks up to now-7,001, the second one began at now-4,000.
+	addSlot(t, db, 40, now-3_001, workernode.Session{Start: now - 10_001, Host: "web-1"},
+		workernode.Session{Start: now - 4_001, Before: now - 7_001, Host: "web-2"})
 
 	stamped := func(worker, tick int64) int64 {
 		id, err := l.Compose(generator.Parts{Time: l.TimeOf(tick), WorkerID: worker, Sequence: 3})
@@ -65,14 +94,14 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 	}{
 		{"negative", -1, uidplugin.ErrNegativeID, []string{"-1"}},
 		{"most negative", -1 << 63, uidplugin.ErrNegativeID, []string{"-9223372036854775808"}},
-		{"future", stamped(22, now+3662), uidplugin.ErrFutureID, []string{"2026-06-01 13:01:02 UTC", "2026-06-01 13:01:01 UTC"}},
-		{"far future", 1<<63 - 1, uidplugin.ErrFutureID, []string{"9223372036854775807", "2034"}},
+		{"future", stamped(22, now+660_002), uidplugin.ErrFutureID, []string{"2026-06-01 12:11:00.002 UTC", "2026-06-01 12:11:00.001 UTC"}},
+		{"far future", 1<<63 - 1, uidplugin.ErrFutureID, []string{"9223372036854775807", "2087"}},
 		{"no such worker id", stamped(999, now), uidplugin.ErrUnknownID, []string{"999", "WORKER_NODE"}},
 		{"zero", 0, uidplugin.ErrUnknownID, []string{"worker id 0"}},
 		{"row of UidGenerator", stamped(20, now), uidplugin.ErrOtherLayout, []string{"20", "UidGenerator", "2024-02-29"}},
 		{"row with another layout", stamped(21, now), uidplugin.ErrOtherLayout, []string{"21", generator.SnowflakeLayout().String(), l.String()}},
-		{"before the worker id was given out", stamped(22, now-10), uidplugin.ErrUnknownID, []string{"22", "11:59:50", "11:59:51", "11:59:56"}},
-		{"after its fence", stamped(22, now-4), uidplugin.ErrUnknownID, []string{"22", "11:59:56"}},
+		{"before the worker id was added", stamped(22, now-10_001), uidplugin.ErrUnknownID, []string{"22", "11:59:49.999", "11:59:50"}},
+		{"spare without a table", stamped(25, now-4_000), uidplugin.ErrUnknownID, []string{"25", "table"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,13 +115,32 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 			only(t, err, tt.kind)
 		})
 	}
-	for _, tick := range []int64{now - 9, now - 5} { // first and last of worker id 22
-		if got, err := p.Locate(t.Context(), stamped(22, tick)); err != nil || got.Table != "orders" || got.Launched != l.TimeOf(now-9) {
-			t.Errorf("Locate: %+v, %v", got, err)
+	for name, id := range map[string]int64{
+		"after the fence":                      stamped(22, now-3_000),
+		"between two sessions":                 stamped(22, now-7_000),
+		"right before a session":               stamped(22, now-4_001),
+		"before the first session of the slot": stamped(23, now-10_001),
+		"of a slot without a row":              stamped(24, now-4_000),
+	} {
+		got, err := p.Locate(t.Context(), id)
+		only(t, err, uidplugin.ErrUnknownID, "uidplugin: ", "no process", "slot 4")
+		if got != (uidplugin.Location{}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for tick, host := range map[int64]string{now - 10_000: "web-1", now - 7_001: "web-1", now - 4_000: "web-2", now - 3_001: "web-2"} {
+		got, err := p.Locate(t.Context(), stamped(22, tick))
+		want := uidplugin.Session{Slot: 40, Application: "shop", Host: host, Port: "80", Kind: workernode.Actual,
+			Launched: noon.Add(-time.Hour), From: l.TimeOf(now - 10_000)}
+		if want.Until = l.TimeOf(now - 4_000); host == "web-2" {
+			want.From, want.Until = want.Until, time.Time{}
+		}
+		if err != nil || got.Table != "orders" || got.Session != want {
+			t.Errorf("Locate: %+v, %v; want the session %+v", got, err, want)
 		}
 	}
 	// The latest that another process may have stamped is not of the future.
-	_, err := p.Locate(t.Context(), stamped(999, now+3661))
+	_, err := p.Locate(t.Context(), stamped(999, now+660_001))
 	only(t, err, uidplugin.ErrUnknownID)
 }
 
@@ -118,17 +166,19 @@ func TestLocateRefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 func TestLocateOfARowThatWasCreated(t *testing.T) {
 	t.Parallel()
 
-	host := workernode.Host{Name: "web-1", Port: "8080", Kind: workernode.Container}
+	host := workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container}
 	db := open(t, uidplugin.WithHost(host), uidplugin.WithClock(atNoon))
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 3, Table: "parts", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 3, Table: "parts",
+		Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon, From: noon}}
 	if got, err := uidplugin.From(db).Locate(t.Context(), r.ID); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
-	// A table whose model nobody has given leads to the table, but to no row.
-	addNode(t, db, workernode.Node{WorkerID: 50, Table: "elsewhere", Layout: generator.DefaultLayout().String(), Fence: 1 << 27})
+	// An id of a table whose model was not given resolves to the table, but to no row.
+	addNode(t, db, elsewhere(50, "elsewhere"))
+	addSlot(t, db, 50, generator.DefaultLayout().TickAt(noon), workernode.Session{})
 	if got, err := uidplugin.From(db).Locate(t.Context(), at(t, 50, 0)); err != nil || got.Table != "elsewhere" {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -139,12 +189,13 @@ func TestLocateOfARowThatWasCreated(t *testing.T) {
 func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon), uidplugin.WithHost(workernode.Host{Name: "web-1", Port: "8080", Kind: 1}))
+	db := open(t, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon), uidplugin.WithHost(workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: 1}))
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
 	p := uidplugin.From(db)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 7, Host: "web-1", Port: "8080", Kind: workernode.Container}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 7,
+		Session: uidplugin.Session{Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container}}
 	if got, err := p.Locate(t.Context(), r.ID); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -155,53 +206,213 @@ func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	if nodes, err := p.Nodes(t.Context(), 0, 10); len(nodes) != 0 || err != nil {
 		t.Errorf("Nodes: %v, %v", nodes, err)
 	}
+	if slots, err := p.Slots(t.Context(), 0, 10); len(slots) != 0 || err != nil {
+		t.Errorf("Slots: %v, %v", slots, err)
+	}
+	if sessions, err := p.Sessions(t.Context(), 0, time.Time{}, 10); len(sessions) != 0 || err != nil {
+		t.Errorf("Sessions: %v, %v", sessions, err)
+	}
+	if s := p.Stats(); s.Space != "" || s.Slot != (uidplugin.SlotStats{}) {
+		t.Errorf("Stats: %+v", s)
+	}
 	if tables := p.Stats().Tables; len(tables) != 1 || tables[0].Table != "*" || tables[0].WorkerIDs[0] != 7 {
 		t.Errorf("Stats: %+v", tables)
 	}
 }
 
-// TestLocateKnowsTheIDsThatThisProcessMade, also when its clock was set back
-// since: ids go on from where they were, so they are ahead of the clock.
-func TestLocateKnowsTheIDsThatThisProcessMade(t *testing.T) {
+// The wall clock is set back by hours, and the generators do not follow it. An id that was created just now is then
+// ahead of the wall clock, and must not be one of the future, for any kind of generator.
+func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 
-	var back atomic.Int64
-	db := open(t, uidplugin.WithClock(func() time.Time { return noon.Add(-time.Duration(back.Load())) }))
-	migrate(t, db, &part{})
-	must(t, db.Create(&part{}).Error)
-	back.Store(int64(2 * time.Hour))
-	r := part{}
-	must(t, db.Create(&r).Error)
-	isOurs(t, db, "parts", r.ID)
-	if _, err := uidplugin.From(db).Find(t.Context(), r.ID); err != nil {
-		t.Errorf("Find: %v", err)
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Default, uidplugin.Paired} {
+		clock := testkit.NewClock(noon)
+		db := open(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
+		p := uidplugin.From(db)
+		must(t, p.AutoMigrate(&part{}))
+		must(t, db.Create(&part{}).Error)
+		clock.Add(-2 * time.Hour)
+		var made []int64
+		for range 10 {
+			r := part{}
+			must(t, db.Create(&r).Error)
+			isOurs(t, db, "parts", r.ID)
+			if parts, err := p.Decode(r.ID); err != nil || parts.Time.Before(noon) || parts.Time.After(noon.Add(time.Second)) {
+				t.Errorf("%s: Decode: %+v, %v", kind, parts, err)
+			}
+			if _, err := p.Find(t.Context(), r.ID); err != nil {
+				t.Errorf("%s: Find: %v", kind, err)
+			}
+			made = append(made, r.ID)
+		}
+		if found, err := p.FindAll(t.Context(), made...); err != nil || len(found) != len(made) {
+			t.Errorf("%s: FindAll: %d of %d, %v", kind, len(found), len(made), err)
+		}
 	}
 }
 
-// TestLocateKnowsIDsAboveAFloor: after a restore an operator may have set the
-// floor above the clock, and ids are stamped from there on.
-func TestLocateKnowsIDsAboveAFloor(t *testing.T) {
+// Each process that held a slot is found for its ids, however many held it since, and also after Close. An id of the
+// first process once resolved to the last one, or to none.
+func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join(t.TempDir(), "test.db")
-	use(t, file(t, path, &gorm.Config{}))
-	db := file(t, path, &gorm.Config{})
-	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_SECOND" = ?`, generator.DefaultLayout().TickAt(noon)+86400).Error)
+	const holders = 10
+	name, clock := fileOf(t, bare(t)), testkit.NewClock(noon)
+	holder := func(i int) workernode.Host {
+		return workernode.Host{Application: "shop", Name: fmt.Sprint("web-", i), Port: fmt.Sprint(i), Kind: workernode.Actual}
+	}
+	made := map[int64]int{} // id to holder
+	check := func(p *uidplugin.Plugin, last int) {
+		t.Helper()
+		for id, i := range made {
+			l, err := p.Locate(t.Context(), id)
+			must(t, err)
+			s := l.Session
+			got := workernode.Host{Application: s.Application, Name: s.Host, Port: s.Port, Kind: s.Kind}
+			if l.Table != "parts" || got != holder(i) || s.Slot != 1 || s.Launched != noon.Add(time.Duration(i)*time.Hour) {
+				t.Fatalf("the id %d of holder %d of %d resolves to %+v", id, i, last, l)
+			}
+			if l.Time.Before(s.From) || i < last && !l.Time.Before(s.Until) || i == last && !s.Until.IsZero() {
+				t.Errorf("the id %d of %v is outside of its session, %v to %v", id, l.Time, s.From, s.Until)
+			}
+		}
+	}
+	var first, last *uidplugin.Plugin
+	for i := range holders {
+		db := file(t, name, nil)
+		p := use(t, db, uidplugin.WithHost(holder(i)), uidplugin.WithClock(clock.Now))
+		must(t, p.AutoMigrate(&part{}))
+		for range 5 {
+			rows := make([]part, 20) // more than a tick has
+			must(t, db.Create(&rows).Error)
+			made[rows[0].ID], made[rows[len(rows)-1].ID] = i, i
+			clock.Add(time.Minute)
+		}
+		if first == nil {
+			first = p
+		}
+		last = p
+		check(p, i)
+		must(t, p.Close(t.Context()))
+		check(p, i)
+		if s := p.Stats().Slot; i > 0 && (s.Reclaimed != 1 || s.Allocated != 0) {
+			t.Errorf("holder %d: %+v", i, s)
+		}
+		clock.Add(55 * time.Minute)
+	}
+	check(first, holders-1) // it has read the row of the worker id long ago
+
+	sessions, err := last.Sessions(t.Context(), 1, time.Time{}, 100)
+	must(t, err)
+	if len(sessions) != holders {
+		t.Fatalf("%d sessions", len(sessions))
+	}
+	until := time.Time{}
+	for n, s := range sessions {
+		i := holders - 1 - n
+		begun := noon.Add(time.Duration(i) * time.Hour)
+		if s.Slot != 1 || s.Host != holder(i).Name || s.Launched != begun || s.From != begun || s.Until != until {
+			t.Errorf("session %d: %+v", i, s)
+		}
+		until = s.From
+	}
+	earlier, err := last.Sessions(t.Context(), 1, sessions[3].From, 2)
+	must(t, err)
+	if len(earlier) != 2 || earlier[0] != sessions[4] || earlier[1] != sessions[5] {
+		t.Errorf("two sessions before %v: %+v", sessions[3].From, earlier)
+	}
+	all, err := last.Sessions(t.Context(), 0, time.Time{}, 100)
+	must(t, err)
+	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() {
+		t.Errorf("the sessions of all slots: %+v", all)
+	}
+	slots, err := last.Slots(t.Context(), 0, 10)
+	must(t, err)
+	if len(slots) != 1 || slots[0].ID != 1 || slots[0].Held || !slots[0].Reusable || slots[0].Host != sessions[0].Host ||
+		slots[0].Fence.Before(sessions[0].From) {
+		t.Errorf("slots: %+v", slots)
+	}
+}
+
+// Processes with slots of their own write at the same time. One worker id serves one table of one process.
+func TestPluginSlots_ListsTheProcessesThatRun(t *testing.T) {
+	t.Parallel()
+
+	name := fileOf(t, bare(t))
+	var p *uidplugin.Plugin
+	for i := range 3 {
+		host := workernode.Host{Application: "shop", Name: fmt.Sprint("web-", i)}
+		p = use(t, file(t, name, nil), uidplugin.WithHost(host), uidplugin.WithModels(&part{}))
+		if id := p.Stats().Slot.ID; id != int64(i+1) {
+			t.Errorf("process %d has the slot %d", i, id)
+		}
+	}
+	use(t, file(t, name, nil), uidplugin.WithHost(workernode.Host{Application: "job", Name: "web-3"}),
+		uidplugin.WithModels(&part{}), uidplugin.WithDisposable())
+	slots, err := p.Slots(t.Context(), 0, 10)
+	must(t, err)
+	if len(slots) != 4 {
+		t.Fatalf("slots: %+v", slots)
+	}
+	for i, s := range slots {
+		application := "shop"
+		if i == 3 {
+			application = "job"
+		}
+		if s.ID != int64(i+1) || !s.Held || s.Reusable != (i < 3) || s.Host != fmt.Sprint("web-", i) ||
+			s.Application != application || s.Fence.Before(s.Seen) {
+			t.Errorf("slot %d: %+v", i, s)
+		}
+	}
+	if rest, err := p.Slots(t.Context(), 2, 1); err != nil || len(rest) != 1 || rest[0] != slots[2] {
+		t.Errorf("the slot after 2: %+v, %v", rest, err)
+	}
+	nodes, err := p.Nodes(t.Context(), 0, 100)
+	must(t, err)
+	of := map[int64]int64{} // slot to worker id of parts
+	for _, n := range nodes {
+		if n.Table.Name == "parts" {
+			of[n.Slot] = n.WorkerID
+		}
+	}
+	if len(of) != 4 {
+		t.Errorf("worker ids of parts, by slot: %v", of)
+	}
+}
+
+// After a restore an operator sets the floor above the clock. Ids are stamped from there on.
+func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
+	t.Parallel()
+
+	path, floor := filepath.Join(t.TempDir(), "test.db"), noon.Add(5*time.Minute)
+	use(t, file(t, path, nil))
+	db := file(t, path, nil)
+	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(floor)).Error)
 	use(t, db, uidplugin.WithClock(atNoon))
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
 	parts, err := uidplugin.From(db).Decode(r.ID)
-	if err != nil || !parts.Time.After(noon.Add(24*time.Hour)) {
+	if err != nil || !parts.Time.After(floor) {
 		t.Fatalf("the id is stamped %v, %v", parts.Time, err)
 	}
 	isOurs(t, db, "parts", r.ID)
+
+	// A floor that is further ahead than ids are stamped is refused, and named.
+	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(noon.Add(time.Hour))).Error)
+	other := file(t, path, nil)
+	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(atNoon)))
+	if !errors.Is(err, workernode.ErrClock) {
+		t.Fatalf("db.Use: %v", err)
+	}
+	saysAll(t, err.Error(), "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
+	unregistered(t, other)
 }
 
 func TestNodesListsWhoWasGivenAWorkerID(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithSpares(0), uidplugin.WithModels(&part{}, &article{}, &invoice{}))
+	db := open(t, withoutSpares(), uidplugin.WithModels(&part{}, &article{}, &invoice{}))
 	p := uidplugin.From(db)
 	var tables []string
 	for after := int64(0); ; {
@@ -211,11 +422,11 @@ func TestNodesListsWhoWasGivenAWorkerID(t *testing.T) {
 			break
 		}
 		for _, n := range nodes {
-			tables = append(tables, n.Table)
+			tables = append(tables, n.Table.Name)
 			after = n.WorkerID
 		}
 	}
-	if len(tables) != 3 || tables[0] != "parts" || tables[2] != "invoices" {
+	if !slices.Equal(tables, []string{"articles", "invoices", "parts"}) {
 		t.Errorf("the tables are %q", tables)
 	}
 }

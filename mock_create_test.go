@@ -27,14 +27,15 @@ func TestFirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
 			t.Parallel()
 
 			db, mock := mocked(t, d.dial)
-			expect(mock, migrated(d.sql, 58)...)
-			use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1)
+			expect(mock, migrated(d.sql)...)
+			use(t, db, onMock...)
 
-			expect(mock, reserved(d.sql, 58, "invoices")...)
-			expect(mock, inserted(d.sql, "(?,?)", at(t, 58, 0), 1)...)
+			asks := process{sql: d.sql, slot: 7}
+			expect(mock, asks.adds(58, "invoices")...)
+			expect(mock, inserted(d.sql, "(?,?)", atFew(t, 58, 0), 1)...)
 			must(t, db.Create(&invoice{Total: 1}).Error)
 
-			expect(mock, inserted(d.sql, "(?,?)", at(t, 58, 1), 2)...)
+			expect(mock, inserted(d.sql, "(?,?)", atFew(t, 58, 1), 2)...)
 			must(t, db.Create(&invoice{Total: 2}).Error)
 		})
 	}
@@ -83,7 +84,7 @@ func TestCreateWithoutTagSendsWhatGORMSends(t *testing.T) {
 		ID   int64
 		Text string
 	}
-	db, mock := mockedUse(t, 58)
+	db, mock := mockedUse(t)
 	expect(mock, begin,
 		step{do: "exec", sql: "INSERT INTO `notes` (`text`) VALUES (?)", args: []driver.Value{"a"}, n: 1}, commit)
 	must(t, db.Create(&note{Text: "a"}).Error)
@@ -107,38 +108,6 @@ func TestCreateOnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
 	}
 }
 
-// TestCreateFailsWhereTheWorkerIDStatementsFail breaks the database at each of
-// them: no transaction begins, the row stays as it was, and the next create works.
-func TestCreateFailsWhereTheWorkerIDStatementsFail(t *testing.T) {
-	t.Parallel()
-
-	sql := dialects[0].sql
-	for i := range 3 {
-		steps := reserved(sql, 58, "invoices")
-		t.Run(steps[i].name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := mockedUse(t, 58)
-			steps[i].err = errBroken
-			expect(mock, steps[:i+1]...)
-			row := invoice{Total: 1}
-			err := db.Create(&row).Error
-			if !errors.Is(err, errBroken) {
-				t.Fatalf("db.Create: %v", err)
-			}
-			saysAll(t, err.Error(), "uidplugin: no worker id for invoices", steps[i].name)
-			if row.ID != 0 {
-				t.Errorf("the key is %d", row.ID)
-			}
-
-			// The worker id of the failed attempt is never used.
-			expect(mock, reserved(sql, 59, "invoices")...)
-			expect(mock, inserted(sql, "(?,?)", at(t, 59, 0), 1)...)
-			must(t, db.Create(&row).Error)
-		})
-	}
-}
-
 // TestCreateFailsWhereTheInsertFails: the worker id is kept, and the row keeps its
 // id for the next attempt.
 func TestCreateFailsWhereTheInsertFails(t *testing.T) {
@@ -149,9 +118,10 @@ func TestCreateFailsWhereTheInsertFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mockedUse(t, 58)
-			expect(mock, reserved(sql, 58, "invoices")...)
-			steps := inserted(sql, "(?,?)", at(t, 58, 0), 1)
+			db, mock := mockedUse(t)
+			asks := process{sql: sql, slot: 7}
+			expect(mock, asks.adds(58, "invoices")...)
+			steps := inserted(sql, "(?,?)", atFew(t, 58, 0), 1)
 			steps[i].err = errBroken
 			expect(mock, steps[:i+1]...)
 			if name == "insert" {
@@ -162,7 +132,7 @@ func TestCreateFailsWhereTheInsertFails(t *testing.T) {
 				t.Fatalf("db.Create: %v", err)
 			}
 
-			expect(mock, inserted(sql, "(?,?)", at(t, 58, 0), 1)...)
+			expect(mock, inserted(sql, "(?,?)", atFew(t, 58, 0), 1)...)
 			must(t, db.Create(&row).Error)
 		})
 	}

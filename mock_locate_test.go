@@ -8,21 +8,13 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 )
 
-// node is the row of a worker id that a process on web-1 got at noon.
-func node(rows *sqlmock.Rows, worker int64, table string) *sqlmock.Rows {
-	l := generator.DefaultLayout()
-	return rows.AddRow(worker, table, l.String(), "web-1", "8080", 1, noon, l.TickAt(noon)-1, l.TickAt(noon)-1, l.MaxTick(), "holder")
-}
-
-func nodeRows() *sqlmock.Rows {
-	return sqlmock.NewRows([]string{"ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"})
-}
-
-func TestLocateAsksForAWorkerIDOnce(t *testing.T) {
+// The row of a worker id is read once, as what it says does not change. Who held its slot is asked each time.
+func TestPluginLocate_AsksForANodeOnceAndForItsSessionEachTime(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -30,14 +22,16 @@ func TestLocateAsksForAWorkerIDOnce(t *testing.T) {
 			t.Parallel()
 
 			db, mock := mocked(t, d.dial)
-			expect(mock, migrated(d.sql, 58)...)
-			p := use(t, db, uidplugin.WithSpares(0), uidplugin.WithClock(atNoon))
-			expect(mock, step{sql: d.sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{12}, rows: node(nodeRows(), 12, "orders")})
+			expect(mock, migrated(d.sql)...)
+			p, asks := use(t, db, onMock...), process{sql: d.sql}
+			expect(mock, asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12))
 			for sequence := range int64(3) {
-				got, err := p.Locate(t.Context(), at(t, 12, sequence))
+				expect(mock, asks.traces(4))
+				got, err := p.Locate(t.Context(), atFew(t, 12, sequence))
 				must(t, err)
-				want := uidplugin.Location{ID: uidplugin.ID(at(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence,
-					Table: "orders", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon}
+				want := uidplugin.Location{ID: uidplugin.ID(atFew(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence, Table: "orders",
+					Session: uidplugin.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
+						Launched: noon.Add(-2 * time.Minute), From: noon.Add(-90 * time.Second)}}
 				if got != want {
 					t.Errorf("Locate: %+v, want %+v", got, want)
 				}
@@ -46,44 +40,55 @@ func TestLocateAsksForAWorkerIDOnce(t *testing.T) {
 	}
 }
 
-// TestLocateAsksAgainForAnUnknownWorkerID: its row may come any moment.
-func TestLocateAsksAgainForAnUnknownWorkerID(t *testing.T) {
+// The row of a worker id that does not exist, or has no table yet, may come at any moment. A new row may be lost with
+// the database, and is read again, too.
+func TestPluginLocate_AsksAgainForANodeThatIsUnknownOrNew(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mockedUse(t, 58)
-	ask := step{sql: dialects[0].sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{12}, rows: nodeRows()}
-	expect(mock, ask)
-	p := uidplugin.From(db)
-	if _, err := p.Locate(t.Context(), at(t, 12, 0)); !errors.Is(err, uidplugin.ErrUnknownID) {
-		t.Errorf("Locate: %v", err)
+	db, mock := mockedUse(t)
+	p, asks := uidplugin.From(db), process{sql: dialects[0].sql}
+	for _, rows := range []*sqlmock.Rows{nodeRows(), node(nodeRows(), 4, 12, "")} {
+		expect(mock, asks.looksUp(rows, 12))
+		if _, err := p.Locate(t.Context(), atFew(t, 12, 0)); !errors.Is(err, uidplugin.ErrUnknownID) {
+			t.Errorf("Locate: %v", err)
+		}
 	}
-	ask.rows = node(nodeRows(), 12, "orders")
-	expect(mock, ask)
-	if _, err := p.Locate(t.Context(), at(t, 12, 0)); err != nil {
-		t.Errorf("Locate: %v", err)
+	for range 2 {
+		fresh := nodeRows().AddRow(12, 4, "", "orders", fewLayout, noonTick-1, "web-1", "8080", 1, noon)
+		expect(mock, asks.looksUp(fresh, 12), asks.traces(4))
+		if _, err := p.Locate(t.Context(), atFew(t, 12, 0)); err != nil {
+			t.Errorf("Locate: %v", err)
+		}
 	}
 }
 
-func TestLocateReportsTheDatabasesError(t *testing.T) {
+func TestPluginLocate_ReportsTheDatabasesError(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mockedUse(t, 58)
-	expect(mock, step{sql: dialects[0].sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{12}, err: errBroken})
-	_, err := uidplugin.From(db).Locate(t.Context(), at(t, 12, 0))
-	if !errors.Is(err, errBroken) || errors.Is(err, uidplugin.ErrUnknownID) {
-		t.Fatalf("Locate: %v", err)
+	asks := process{sql: dialects[0].sql}
+	node, session := asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12), asks.traces(4)
+	for _, tt := range []struct {
+		steps []step
+		says  string
+	}{{[]step{node}, "worker ids"}, {[]step{node, session}, "slot 4"}} {
+		db, mock := mockedUse(t)
+		tt.steps[len(tt.steps)-1].err = errBroken
+		expect(mock, tt.steps...)
+		l, err := uidplugin.From(db).Locate(t.Context(), atFew(t, 12, 0))
+		if !errors.Is(err, errBroken) || errors.Is(err, uidplugin.ErrUnknownID) || l != (uidplugin.Location{}) {
+			t.Fatalf("Locate: %+v, %v", l, err)
+		}
+		saysAll(t, err.Error(), "uidplugin: locate", tt.says)
 	}
-	saysAll(t, err.Error(), "uidplugin: locate", "worker ids")
 }
 
-// TestLocateReadsLaunchDatesAsText is what MySQL's driver returns without
-// parseTime.
-func TestLocateReadsLaunchDatesAsText(t *testing.T) {
+// Without parseTime MySQL's driver returns dates as text.
+func TestPluginNodes_ReadsLaunchDatesAsText(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mockedUse(t, 58)
+	db, mock := mockedUse(t)
 	expect(mock, step{sql: dialects[0].sql(selectNodes + ` WHERE "ID" > ? ORDER BY "ID" LIMIT 10`), args: []driver.Value{0},
-		rows: nodeRows().AddRow(1, "", "", "java-1", "8080", 2, []byte("2024-02-29"), 0, 0, 0, "")})
+		rows: nodeRows().AddRow(1, nil, "", "", "", 0, "java-1", "8080", 2, []byte("2024-02-29"))})
 	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
 	must(t, err)
 	want := workernode.Node{WorkerID: 1, Host: "java-1", Port: "8080", Kind: workernode.Actual, LaunchDate: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}
@@ -100,12 +105,13 @@ func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
 			t.Parallel()
 
 			db, mock := mocked(t, d.dial)
-			expect(mock, migrated(d.sql, 58)...)
-			expect(mock, reserved(d.sql, 58, "invoices")...)
-			p := use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}))
-			id := at(t, 58, 4)
+			asks := process{sql: d.sql, slot: 7}
+			expect(mock, migrated(d.sql)...)
+			expect(mock, asks.adds(58, "invoices")...)
+			p := use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
+			id := atFew(t, 58, 4)
 			expect(mock,
-				step{sql: d.sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{58}, rows: node(nodeRows(), 58, "invoices")},
+				asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
 				step{sql: d.sql(`SELECT * FROM "invoices" WHERE "invoices"."id" = ?`), args: []driver.Value{id},
 					rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(id, 99)})
 			row, err := p.Find(t.Context(), id)
@@ -117,17 +123,49 @@ func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
 	}
 }
 
+// The conditions of the handle are one thing, whatever they are joined by, and locks and hints stay where they are.
+func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
+	t.Parallel()
+
+	db, mock := mocked(t, dialects[0].dial)
+	asks := process{sql: dialects[0].sql, slot: 7}
+	expect(mock, migrated(asks.sql)...)
+	expect(mock, asks.adds(58, "invoices")...)
+	use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
+	id := atFew(t, 58, 4)
+	expect(mock,
+		asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
+		step{sql: "SELECT `id` FROM `invoices` USE INDEX (a) WHERE (total > ? OR total < ?) AND `invoices`.`id` = ? FOR UPDATE", args: []driver.Value{5, 2, id},
+			rows: sqlmock.NewRows([]string{"id"}).AddRow(id)})
+	handle := db.Select("id").Where("total > ?", 5).Or("total < ?", 2).Clauses(clause.Locking{Strength: "UPDATE"}, indexHint{})
+	if row, err := uidplugin.From(handle).Find(t.Context(), id); err != nil || *row.(*invoice) != (invoice{ID: id}) {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+}
+
+// indexHint is what the package gorm.io/hints adds to a statement.
+type indexHint struct{}
+
+// ModifyStatement implements [gorm.StatementModifier].
+func (indexHint) ModifyStatement(stmt *gorm.Statement) {
+	from := stmt.Clauses["FROM"]
+	from.AfterExpression = clause.Expr{SQL: "USE INDEX (a)"}
+	stmt.Clauses["FROM"] = from
+}
+
+// Build implements [clause.Expression].
+func (indexHint) Build(clause.Builder) {}
+
 func TestFindAllIsOneQueryForEachTable(t *testing.T) {
 	t.Parallel()
 
-	sql := dialects[0].sql
-	db, mock := mockedUse(t, 58)
-	expect(mock, reserved(sql, 58, "invoices", "articles")...)
+	asks := process{sql: dialects[0].sql, slot: 7}
+	db, mock := mockedUse(t)
+	expect(mock, asks.adds(58, "articles", "invoices")...)
 	p := uidplugin.From(db)
 	must(t, p.Register(t.Context(), &invoice{}, &article{}))
-	a, b, c, d := at(t, 58, 1), at(t, 58, 2), at(t, 59, 1), at(t, 59, 2)
-	expect(mock, step{sql: sql(selectNodes + ` WHERE "ID" IN (?, ?)`), args: []driver.Value{58, 59},
-		rows: node(node(nodeRows(), 58, "invoices"), 59, "articles")})
+	a, b, c, d := atFew(t, 59, 1), atFew(t, 59, 2), atFew(t, 58, 1), atFew(t, 58, 2)
+	expect(mock, asks.looksUp(node(node(nodeRows(), 7, 58, "articles"), 7, 59, "invoices"), 59, 58))
 	mock.MatchExpectationsInOrder(false)
 	expect(mock,
 		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` IN (?,?)", args: []driver.Value{a, b},
@@ -145,13 +183,14 @@ func TestFindReportsTheDatabasesError(t *testing.T) {
 	t.Parallel()
 
 	db, mock := mocked(t, dialects[0].dial)
-	expect(mock, migrated(dialects[0].sql, 58)...)
-	expect(mock, reserved(dialects[0].sql, 58, "invoices")...)
-	p := use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}))
+	asks := process{sql: dialects[0].sql, slot: 7}
+	expect(mock, migrated(asks.sql)...)
+	expect(mock, asks.adds(58, "invoices")...)
+	p := use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
 	expect(mock,
-		step{sql: dialects[0].sql(selectNodes + ` WHERE "ID" IN (?)`), args: []driver.Value{58}, rows: node(nodeRows(), 58, "invoices")},
-		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", args: []driver.Value{at(t, 58, 0)}, err: errBroken})
-	_, err := p.Find(t.Context(), at(t, 58, 0))
+		asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
+		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", args: []driver.Value{atFew(t, 58, 0)}, err: errBroken})
+	_, err := p.Find(t.Context(), atFew(t, 58, 0))
 	if !errors.Is(err, errBroken) {
 		t.Fatalf("Find: %v", err)
 	}

@@ -3,14 +3,15 @@ package uidplugin_test
 import (
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
@@ -26,9 +27,7 @@ type step struct {
 	args []driver.Value // all of them
 	rows *sqlmock.Rows  // of a query; nil is none
 	n    int64          // rows that an exec changes
-	id   int64          // LAST_INSERT_ID of an exec
 	err  error          // the answer instead of all that
-	name string         // what an error at this step must mention
 }
 
 // expect makes the mock expect steps in their order, and nothing else.
@@ -46,7 +45,7 @@ func expect(mock sqlmock.Sqlmock, steps ...step) {
 			if s.err != nil {
 				e.WillReturnError(s.err)
 			} else {
-				e.WillReturnResult(sqlmock.NewResult(s.id, s.n))
+				e.WillReturnResult(sqlmock.NewResult(0, s.n))
 			}
 		default:
 			e := mock.ExpectQuery(s.sql).WithArgs(s.args...)
@@ -113,52 +112,80 @@ func mocked(t *testing.T, dial func(gorm.ConnPool) gorm.Dialector) (*gorm.DB, sq
 	return db, mock
 }
 
-// mockedUse returns a handle on a MySQL mock, with a plugin whose clock stands at
-// noon and whose tables are there: NEXT_ID is next.
-func mockedUse(t *testing.T, next int64, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
+// mockedUse returns a handle on a MySQL mock with a plugin whose tables are there. Its clock stands at noon, so
+// its lease manager sends nothing unless a table needs a worker id; see [process].
+func mockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
 	t.Helper()
 	db, mock := mocked(t, dialects[0].dial)
-	expect(mock, migrated(dialects[0].sql, next)...)
-	use(t, db, append(options, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1)...)
+	expect(mock, migrated(dialects[0].sql)...)
+	use(t, db, append(options, onMock...)...)
 	return db, mock
 }
 
-// onWeb1 is the host of all worker nodes of mocks.
-var onWeb1 = uidplugin.WithHost(workernode.Host{Name: "web-1", Port: "8080", Kind: workernode.Container})
+// onMock are the options of a plugin on a mock. Without spares it takes no slot before it needs one.
+var onMock = []uidplugin.Option{uidplugin.WithClock(atNoon), withoutSpares(),
+	uidplugin.WithHost(workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container})}
 
 // The statements of the plugin, in the notation of package workernode.
 const (
-	probeNodes    = `SELECT * FROM "WORKER_NODE" WHERE 1 = 0`
-	probeRegistry = `SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`
-	readRegistry  = `SELECT "LAYOUT", "NEXT_ID", "FLOOR_SECOND" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
-	probeIndex    = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
-	largestNode   = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
-	beginRegistry = `INSERT INTO "WORKER_REGISTRY" ("NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND") VALUES (?, ?, ?, 0)`
-	movedNext     = `CASE WHEN "NEXT_ID" > ? THEN "NEXT_ID" ELSE ? END`
-	whereNext     = ` + ? WHERE "NAME" = ? AND "NEXT_ID" <= ?`
-	insertNodes   = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",` +
-		` "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER") VALUES `
-	insertNode  = `(?, ?, ?, ?, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, ?, ?, ?, ?, ?)`
-	selectNodes = `SELECT "ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"` +
-		` FROM "WORKER_NODE"`
+	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"`
+	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
+	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
+	nodeFields     = `"ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
+	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
+
+	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
+	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
+	largestNode  = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
+	largestSlot  = `SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),` +
+		` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`
+	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, ?, 0)`
+	readFloor     = `SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
+	candidates    = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
+		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)` +
+		` ORDER BY "FENCE", "ID" LIMIT 200`
+	insertSlot    = `INSERT INTO "WORKER_SLOT" (` + slotColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`
+	insertSession = `INSERT INTO "WORKER_SESSION" (` + sessionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	selectNodes   = `SELECT ` + nodeFields + ` FROM "WORKER_NODE"`
+	mayInsert     = `INSERT INTO "WORKER_NODE" (` + nodeColumns + `) SELECT ` + nodeColumns + ` FROM "WORKER_NODE" WHERE 1 = 0`
+	renewSlot     = `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP` +
+		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
+	selectOrigin = `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",` +
+		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),` +
+		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)` +
+		` FROM "WORKER_SLOT" "S" JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"` +
+		` AND "X"."START_TICK" = (SELECT MAX("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" < ?)` +
+		` WHERE "S"."ID" = ?`
 )
 
-func nodeColumns() *sqlmock.Rows {
-	return sqlmock.NewRows([]string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",
-		"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"})
+// The layout and the ticks of mocks: noon, and the fence of a slot that is claimed then.
+var (
+	fewLayout = few().String()
+	noonTick  = few().TickAt(noon)
+	leadTicks = int64(10_000)
+	noonFence = noonTick + leadTicks
+)
+
+// columns returns empty rows with the columns of a list.
+func columns(list string) *sqlmock.Rows {
+	return sqlmock.NewRows(strings.Split(strings.ReplaceAll(list, `"`, ""), ", "))
 }
 
-func registryColumns() *sqlmock.Rows {
-	return sqlmock.NewRows([]string{"NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND"})
-}
-
-// registry is the reading of the registry, which answers with the layout and next.
-func registry(sql func(string) string, next int64) step {
-	rows := sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND"}).AddRow(generator.DefaultLayout().String(), next, 0)
-	if sql("?") == "?" { // MySQL is also asked for autocommit and AUTO_INCREMENT
-		rows = sqlmock.NewRows([]string{"LAYOUT", "NEXT_ID", "FLOOR_SECOND", "@@autocommit", "EXISTS"}).AddRow(generator.DefaultLayout().String(), next, 0, 1, 0)
+// probes are the columns of the four tables, which Up and Check compare with their own.
+func probes(sql func(string) string) (steps []step) {
+	for _, t := range [][2]string{{"WORKER_NODE", nodeColumns}, {"WORKER_SLOT", slotColumns}, {"WORKER_SESSION", sessionColumns}, {"WORKER_REGISTRY", allRegistry}} {
+		steps = append(steps, step{sql: sql(`SELECT * FROM "` + t[0] + `" WHERE 1 = 0`), rows: columns(t[1])})
 	}
-	return step{sql: reading(sql), args: []driver.Value{"default"}, name: "registry", rows: rows}
+	return steps
+}
+
+// registry is the reading of the registry, which names a layout.
+func registry(sql func(string) string, layout string) step {
+	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0}
+	if sql("?") == "?" { // MySQL is also asked for autocommit and AUTO_INCREMENT
+		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "@@autocommit", "EXISTS"`), append(values, 1, 0)
+	}
+	return step{sql: reading(sql), args: []driver.Value{"default"}, rows: rows.AddRow(values...)}
 }
 
 // reading is readRegistry in a dialect.
@@ -171,55 +198,124 @@ func reading(sql func(string) string) string {
 }
 
 // migrated is what db.Use asks of a database whose tables are there.
-func migrated(sql func(string) string, next int64) []step {
-	steps := checked(sql, next)
+func migrated(sql func(string) string) []step {
+	steps := checked(sql)
 	if sql("?") == "?" {
 		return steps // MySQL has the index in CREATE TABLE
 	}
-	return slices.Insert(steps, 1, step{sql: sql(probeIndex), args: []driver.Value{"IDX_WORKER_NODE_TABLE"},
+	return slices.Insert(steps, 1, step{sql: sql(probeIndex), args: []driver.Value{"IDX_WORKER_NODE_SLOT"},
 		rows: sqlmock.NewRows([]string{"1"}).AddRow(1)})
 }
 
 // checked is what it asks with WithoutMigration.
-func checked(sql func(string) string, next int64) []step {
-	return []step{
-		{sql: sql(probeNodes), rows: nodeColumns()},
-		{sql: sql(probeRegistry), rows: registryColumns()},
-		registry(sql, next),
-		settings(sql),
-	}
+func checked(sql func(string) string) []step {
+	return append(probes(sql), settings(sql), registry(sql, fewLayout))
 }
 
 // settings is the question what the database may lose, which answers that it is
 // nothing.
 func settings(sql func(string) string) step {
-	query, columns := `SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync')`, []string{"name", "setting"}
+	query, columns := `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`, []string{"name", "setting"}
 	if sql("?") == "?" {
-		query, columns = `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`, []string{"Variable_name", "Value"}
+		query, columns = `SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`, []string{"Variable_name", "Value"}
 	}
 	return step{sql: query, rows: sqlmock.NewRows(columns)}
 }
 
-// reserved is what it takes to get worker ids from first on for tables at noon.
-func reserved(sql func(string) string, first int64, tables ...string) []step {
-	n := int64(len(tables))
-	layout := generator.DefaultLayout()
-	var args []driver.Value
-	for i, table := range tables {
-		args = append(args, first+int64(i), "web-1", "8080", 1, table, layout.String(), 0, layout.TickAt(noon)-1, layout.TickAt(noon)-1, layout.MaxTick(), sqlmock.AnyArg())
+// A process is what the lease manager of a plugin with the options onMock asks of a mock. All statements about
+// slots and worker ids that mocks expect are here.
+type process struct {
+	sql     func(string) string
+	slot    int64
+	version int64 // of its last statement on the slot; 0 before it has the slot
+}
+
+// advances is the reservation of n values of a counter, from first on.
+func (p *process) advances(counter string, first, n int64) []step {
+	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
+	least := int64(1)
+	if counter == "NEXT_ID" {
+		least = 0
 	}
-	values := strings.Repeat(insertNode+", ", len(tables)-1) + insertNode
-	reserve := step{sql: sql(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ` + movedNext + whereNext + ` RETURNING "NEXT_ID"`),
-		rows: sqlmock.NewRows([]string{"NEXT_ID"}).AddRow(first + n)}
-	if sql("?") == "?" {
-		reserve = step{do: "exec", sql: sql(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = LAST_INSERT_ID(` + movedNext + `)` + whereNext), id: first, n: 1}
-	}
-	reserve.name, reserve.args = "reserve worker ids", []driver.Value{1, 1, n, "default", layout.MaxWorkerID() - n + 1}
 	return []step{
-		registry(sql, first),
-		reserve,
-		{do: "exec", sql: sql(insertNodes + values), args: args, n: n, name: "insert worker nodes"},
+		begin,
+		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ?`), args: []driver.Value{least, least, n, "default"}, n: 1},
+		{sql: p.sql(`SELECT "` + counter + `" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`), args: []driver.Value{"default"}, rows: columns(counter).AddRow(first + n)},
+		commit,
 	}
+}
+
+func (p *process) floor() step {
+	return step{sql: p.sql(readFloor), args: []driver.Value{"default"}, rows: columns("FLOOR_TICK").AddRow(0)}
+}
+
+// starts is the allocation of a slot, as none is free, and the first session.
+func (p *process) starts() []step {
+	settle := few().TickAt(noon.Add(-11*time.Second)) - 1
+	grace := few().TickAt(noon.Add(-time.Minute))
+	p.version = 1
+	steps := append([]step{{sql: p.sql(candidates), args: []driver.Value{"shop", fewLayout, settle, grace, grace}}}, p.advances("NEXT_SLOT", p.slot, 1)...)
+	return append(steps,
+		begin,
+		step{do: "exec", sql: p.sql(insertSlot), n: 1,
+			args: []driver.Value{p.slot, fewLayout, 1, noonFence, 1, sqlmock.AnyArg(), noonTick, "shop", "web-1", "8080"}},
+		p.floor(),
+		step{do: "exec", sql: p.sql(insertSession), n: 1,
+			args: []driver.Value{p.slot, noonTick - 1, 0, "shop", "web-1", "8080", 1, noon.Format("2006-01-02 15:04:05.000"), sqlmock.AnyArg()}},
+		step{sql: p.sql(selectNodes + ` WHERE "SLOT" = ? ORDER BY "ID"`), args: []driver.Value{p.slot}},
+		commit,
+	)
+}
+
+// adds is how tables get worker ids from first on, in the order of their names.
+func (p *process) adds(first int64, tables ...string) (steps []step) {
+	if p.version == 0 {
+		steps = append(p.starts(), step{do: "exec", sql: p.sql(mayInsert)})
+	}
+	n := int64(len(tables))
+	steps = append(append(steps, registry(p.sql, fewLayout)), p.advances("NEXT_ID", first, n)...)
+	list, args := "", []driver.Value{"web-1", "8080"}
+	for i, table := range tables {
+		if i == 0 {
+			list = fmt.Sprintf(`SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, first)
+		} else {
+			list += fmt.Sprintf(` UNION ALL SELECT %d, ?, ?`, first+int64(i))
+		}
+		args = append(args, "", table)
+	}
+	p.version++
+	insert := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (%s) SELECT "N"."ID", ?, ?, 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
+		` "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", %d FROM "WORKER_SLOT" "S" CROSS JOIN (%s) "N"`+
+		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, nodeColumns, noonTick-1, list)
+	return append(steps,
+		begin,
+		step{do: "exec", sql: p.sql(renewSlot), n: 1,
+			args: []driver.Value{noonFence, p.version, sqlmock.AnyArg(), noonTick, p.slot, sqlmock.AnyArg(), p.version - 1, noonFence}},
+		p.floor(),
+		step{do: "exec", sql: p.sql(insert), n: n, args: append(args, p.slot, sqlmock.AnyArg(), p.version)},
+		commit,
+	)
+}
+
+// looksUp is how Locate and Find read the rows of worker ids. rows is what they find.
+func (p *process) looksUp(rows *sqlmock.Rows, workers ...driver.Value) step {
+	return step{sql: p.sql(selectNodes + ` WHERE "ID" IN (?` + strings.Repeat(", ?", len(workers)-1) + `)`), args: workers, rows: rows}
+}
+
+// nodeRows is the rows of worker ids, none so far.
+func nodeRows() *sqlmock.Rows { return columns(nodeFields) }
+
+// node adds the row of a worker id that a process got a minute and a half before noon, with its slot.
+func node(rows *sqlmock.Rows, slot, worker int64, table string) *sqlmock.Rows {
+	return rows.AddRow(worker, slot, "", table, fewLayout, noonTick-90_001, "web-1", "8080", 1, noon)
+}
+
+// traces is how Locate reads in which session an id of noon was made: a process on web-1 had begun it a minute and
+// a half before.
+func (p *process) traces(slot int64) step {
+	rows := columns(`SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`).
+		AddRow(slot, noonTick-90_001, 0, "shop", "web-1", "8080", 1, noon.Add(-2*time.Minute), "token", noonFence, nil, nil)
+	return step{sql: p.sql(selectOrigin), args: []driver.Value{noonTick, noonTick, noonTick, slot}, rows: rows}
 }
 
 // creates returns the CREATE statements of a dialect, as the file has them.

@@ -1,14 +1,21 @@
 package uidplugin_test
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -26,20 +33,22 @@ type article struct {
 // fresh is what db.Use asks of an empty database.
 func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step) {
 	t.Helper()
-	noTable := errors.New("no such table")
-	steps = append(steps, step{sql: sql(probeNodes), err: noTable})
+	probed, next := probes(sql), 0
 	for _, create := range creates(t, dialect) {
-		if len(steps) == len(creates(t, dialect)) { // the last one
-			steps = append(steps, step{sql: sql(probeRegistry), err: noTable})
+		if strings.HasPrefix(create, "CREATE TABLE") {
+			probed[next].err = errors.New("no such table")
+			steps = append(steps, probed[next])
+			next++
 		}
 		steps = append(steps, step{do: "exec", sql: create})
 	}
-	layout := generator.DefaultLayout().String()
 	return append(steps,
+		settings(sql),
 		step{sql: reading(sql), args: []driver.Value{"default"}},
-		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: sqlmock.NewRows([]string{"largest"}).AddRow(0)},
-		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", layout, 1}, n: 1},
-		registry(sql, 1),
+		step{sql: sql(largestNode), args: []driver.Value{few().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
+		step{sql: sql(largestSlot), rows: sqlmock.NewRows([]string{"slot", "node", "session"}).AddRow(0, 0, 0)},
+		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1, 1}, n: 1},
+		registry(sql, fewLayout),
 	)
 }
 
@@ -52,7 +61,7 @@ func TestUseOnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
 
 			db, mock := mocked(t, d.dial)
 			expect(mock, fresh(t, d.name, d.sql)...)
-			use(t, db, uidplugin.WithSpares(0), uidplugin.WithClock(atNoon))
+			use(t, db, onMock...)
 		})
 	}
 }
@@ -66,15 +75,15 @@ func TestUseOnAMigratedDatabaseOnlyReads(t *testing.T) {
 			options []uidplugin.Option
 			steps   []step
 		}{
-			{"migration", nil, migrated(d.sql, 58)},
-			{"without migration", []uidplugin.Option{uidplugin.WithoutMigration()}, checked(d.sql, 58)},
+			{"migration", nil, migrated(d.sql)},
+			{"without migration", []uidplugin.Option{uidplugin.WithoutMigration()}, checked(d.sql)},
 		} {
 			t.Run(d.name+"/"+variant.name, func(t *testing.T) {
 				t.Parallel()
 
 				db, mock := mocked(t, d.dial)
 				expect(mock, variant.steps...)
-				use(t, db, append(variant.options, uidplugin.WithSpares(0), uidplugin.WithClock(atNoon))...)
+				use(t, db, append(variant.options, onMock...)...)
 			})
 		}
 	}
@@ -101,12 +110,13 @@ func TestUseTakesWorkerIDsForAllModelsInOneStatement(t *testing.T) {
 			t.Parallel()
 
 			db, mock := mocked(t, d.dial)
-			expect(mock, migrated(d.sql, 58)...)
-			expect(mock, reserved(d.sql, 58, "invoices", "articles")...)
-			use(t, db, uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}, &article{}))
+			expect(mock, migrated(d.sql)...)
+			asks := process{sql: d.sql, slot: 7}
+			expect(mock, asks.adds(58, "articles", "invoices")...)
+			use(t, db, append(onMock, uidplugin.WithModels(&invoice{}, &article{}))...)
 
 			tables := uidplugin.From(db).Stats().Tables
-			if len(tables) != 2 || tables[0].Table != "articles" || tables[0].WorkerIDs[0] != 59 || tables[1].WorkerIDs[0] != 58 {
+			if len(tables) != 2 || tables[0].Table != "articles" || tables[0].WorkerIDs[0] != 58 || tables[1].WorkerIDs[0] != 59 {
 				t.Errorf("the tables are %+v", tables)
 			}
 		})
@@ -130,52 +140,162 @@ func unregistered(t *testing.T, db *gorm.DB) {
 	}
 }
 
-// TestUseFailsAtEveryStatement breaks the database at each statement of a
-// db.Use; afterwards the same plugin gets on with the same handle.
-func TestUseFailsAtEveryStatement(t *testing.T) {
+// How many statements a start takes does not depend on the number of tables: neither the first start nor one that
+// reclaims a slot.
+func TestPluginInitialize_SendsAsManyStatementsForAllTablesAsForOne(t *testing.T) {
 	t.Parallel()
 
-	sql := dialects[0].sql
-	// What errors must mention; a probe that fails means a table that is missing.
-	says := []string{"", "WORKER_NODE", "", "WORKER_REGISTRY", "read the registry", "begin the registry", "begin the registry",
-		"read the registry", "read the registry", "reserve worker ids", "insert worker nodes"}
-	for i := range says {
-		if says[i] == "" {
-			continue
+	starts := func(models ...any) (sent []int) {
+		name, clock := fileOf(t, bare(t)), testkit.NewClock(noon)
+		must(t, migrations.Up(t.Context(), lowLevel(t, file(t, name, nil))))
+		for range 3 {
+			n, db := 0, file(t, name, nil)
+			var mu sync.Mutex
+			tapped(db, func(context.Context, string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				n++
+				return nil
+			})
+			p := use(t, db, uidplugin.WithClock(clock.Now), uidplugin.WithModels(models...))
+			if tables := p.Stats().Tables; len(tables) != len(models) {
+				t.Errorf("%d tables, want %d", len(tables), len(models))
+			}
+			mu.Lock()
+			sent = append(sent, n)
+			mu.Unlock()
+			must(t, p.Close(t.Context()))
+			clock.Add(time.Hour)
 		}
-		t.Run(says[i], func(t *testing.T) {
-			t.Parallel()
+		return sent
+	}
+	one, many := starts(&part{}), starts(&part{}, &counter{}, &article{}, &invoice{}, &parcel{}, &slogan{}, &twinless{})
+	if !slices.Equal(one, many) || one[1] >= one[0] || one[1] != one[2] {
+		t.Errorf("statements of the first start and the next two: %d with one table, %d with seven", one, many)
+	}
+}
 
-			steps := append(fresh(t, "mysql", sql), reserved(sql, 1, "invoices", "articles")...)
-			if len(says) != len(steps) {
-				t.Fatalf("%d steps, %d expectations", len(steps), len(says))
-			}
-			s := steps[i]
-			db, mock := mocked(t, dialects[0].dial)
-			expect(mock, steps[:i]...)
-			s.err = errBroken
-			expect(mock, s)
-			if s.do == "exec" && len(s.args) == 0 { // is the table there by now?
-				expect(mock, step{sql: steps[i-1].sql, err: errBroken})
-			}
-			p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithDisposable(), uidplugin.WithClock(atNoon), onWeb1, uidplugin.WithModels(&invoice{}, &article{}))
-			err := db.Use(p)
+// twinless is one more table.
+type twinless struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+}
+
+// lowLevel returns what package workernode runs its statements on.
+func lowLevel(t *testing.T, db *gorm.DB) *workernode.DB {
+	t.Helper()
+	d, err := workernode.Open(db, time.Minute)
+	must(t, err)
+	return d
+}
+
+// faults fails the n-th statement, and only that, and notes which one it was.
+type faults struct {
+	mu     sync.Mutex
+	n      int // how many statements pass before
+	failed string
+}
+
+func (f *faults) before(_ context.Context, query string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n--; f.n != -1 {
+		return nil
+	}
+	f.failed = query
+	return errBroken
+}
+
+// end returns the statement that failed, if one did. No other one fails from then on.
+func (f *faults) end() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n = -1
+	return f.failed
+}
+
+// A db.Use fails at each of its statements in turn, and leaves nothing behind; then the same plugin gets on with the
+// same handle.
+func TestPluginInitialize_FailsAtEveryStatementAndCanBeRepeated(t *testing.T) {
+	t.Parallel()
+
+	refused := 0
+	for n := 0; ; n++ {
+		db, f := bare(t), &faults{n: n}
+		tapped(db, f.before)
+		p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&part{}, &article{}))
+		err := db.Use(p)
+		failed := f.end()
+		// A probe that fails means that the table is missing. What creates an index is tried again.
+		harmless := strings.Contains(failed, "pragma_table_info") || strings.HasPrefix(failed, "CREATE INDEX")
+		switch {
+		case err == nil && failed != "" && !harmless:
+			t.Errorf("no error, although this failed: %s", failed)
+		case err != nil:
+			refused++
 			if !errors.Is(err, errBroken) {
-				t.Fatalf("db.Use: %v", err)
+				t.Fatalf("%s: %v", failed, err)
 			}
-			saysAll(t, err.Error(), "uidplugin: ", says[i])
+			saysAll(t, err.Error(), "uidplugin: ")
 			unregistered(t, db)
-			if err := p.Register(t.Context(), &invoice{}); !errors.Is(err, uidplugin.ErrNotRegistered) {
+			if err := p.Register(t.Context(), &part{}); !errors.Is(err, uidplugin.ErrNotRegistered) {
 				t.Errorf("a plugin that db.Use has refused: %v", err)
 			}
-
-			expect(mock, migrated(sql, 58)...)
-			expect(mock, reserved(sql, 58, "invoices", "articles")...)
 			must(t, db.Use(p))
-			if db.Callback().Create().Get("uidplugin:fill") == nil {
-				t.Error("the second db.Use has registered nothing")
+		}
+		if db.Callback().Create().Get("uidplugin:fill") == nil {
+			t.Errorf("%s: db.Use has registered nothing", failed)
+		}
+		migrate(t, db, &part{})
+		r := part{}
+		must(t, db.Create(&r).Error)
+		isOurs(t, db, "parts", r.ID)
+		must(t, p.Close(t.Context()))
+		if failed == "" {
+			break
+		}
+	}
+	if refused < 20 {
+		t.Errorf("only %d statements were broken", refused)
+	}
+}
+
+// The same for the first create of a table: the row stays as it was, and the next create works.
+func TestCreate_FailsWhereTheStatementsForAWorkerIDFail(t *testing.T) {
+	t.Parallel()
+
+	refused := 0
+	for n := 0; ; n++ {
+		db, f := bare(t), &faults{n: 1 << 30}
+		tapped(db, f.before)
+		use(t, db, withoutSpares())
+		migrate(t, db, &part{})
+		f.mu.Lock()
+		f.n = n
+		f.mu.Unlock()
+		r := part{}
+		err := db.Create(&r).Error
+		failed := f.end()
+		switch {
+		case err == nil && failed != "":
+			t.Errorf("no error, although this failed: %s", failed)
+		case err != nil:
+			refused++
+			if !errors.Is(err, errBroken) {
+				t.Fatalf("%s: %v", failed, err)
 			}
-		})
+			saysAll(t, err.Error(), "uidplugin: no worker id for parts")
+			if r.ID != 0 || count(t, db, "parts") != 0 {
+				t.Errorf("%s: the key is %d, %d rows", failed, r.ID, count(t, db, "parts"))
+			}
+			must(t, db.Create(&r).Error)
+		}
+		isOurs(t, db, "parts", r.ID)
+		if failed == "" {
+			break
+		}
+	}
+	if refused < 15 {
+		t.Errorf("only %d statements were broken", refused)
 	}
 }
 
@@ -183,52 +303,42 @@ func TestUseReportsOtherLayoutOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
 	db, mock := mocked(t, dialects[0].dial)
-	steps := migrated(dialects[0].sql, 58)
-	expect(mock, steps[:len(steps)-1]...) // it comes no further than the registry
+	expect(mock, migrated(dialects[0].sql)...) // it comes no further than the registry
 	l := generator.SnowflakeLayout()
-	err := db.Use(uidplugin.New(uidplugin.WithLayout(l)))
-	if err == nil {
-		t.Fatal("accepted")
+	err := db.Use(uidplugin.New(uidplugin.WithLayout(l), uidplugin.WithClock(atNoon)))
+	if !errors.Is(err, workernode.ErrLayoutMismatch) {
+		t.Fatalf("db.Use: %v", err)
 	}
-	saysAll(t, err.Error(), "uidplugin: ", l.String(), generator.DefaultLayout().String())
+	saysAll(t, err.Error(), "uidplugin: ", l.String(), fewLayout)
 	unregistered(t, db)
 }
 
-// Whoever uses a database that may forget is told so, with what it is set to.
-func TestUseWarnsOfADatabaseThatForgets(t *testing.T) {
+// An application on a database that may forget commits is told so, with what the database is set to.
+func TestPluginInitialize_WarnsOfADatabaseThatForgets(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
-		dialect int
-		rows    [][2]string
-		trusted bool
-		says    []string
+		dialect     int
+		name, value string
+		says        []string
 	}{
-		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "0"}, {"sync_binlog", "0"}}, false, []string{"innodb_flush_log_at_trx_commit = 0 loses"}},
-		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}}, false, nil},
-		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "2"}, {"sync_binlog", "0"}, {"log_bin", "ON"}}, true, []string{"at_trx_commit = 2 loses", "sync_binlog = 0 loses"}},
-		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "1"}, {"sync_binlog", "0"}, {"log_bin", "OFF"}}, true, nil},
-		{0, [][2]string{{"innodb_flush_log_at_trx_commit", "1"}, {"sync_binlog", "1"}}, true, nil},
-		{1, [][2]string{{"synchronous_commit", "off"}, {"fsync", "off"}}, false, []string{"synchronous_commit = off loses"}},
-		{1, [][2]string{{"synchronous_commit", "local"}, {"fsync", "off"}}, true, []string{"synchronous_commit = local loses", "fsync = off loses"}},
-		{1, [][2]string{{"synchronous_commit", "on"}, {"fsync", "on"}}, true, nil},
+		{0, "innodb_flush_log_at_trx_commit", "0", []string{"innodb_flush_log_at_trx_commit = 0 loses"}},
+		{0, "innodb_flush_log_at_trx_commit", "2", nil},
+		{0, "innodb_flush_log_at_trx_commit", "1", nil},
+		{1, "synchronous_commit", "off", []string{"synchronous_commit = off loses"}},
+		{1, "synchronous_commit", "local", nil},
+		{1, "synchronous_commit", "on", nil},
 	} {
 		d := dialects[tt.dialect]
 		db, mock := mocked(t, d.dial)
-		steps := migrated(d.sql, 58)
-		for _, row := range tt.rows {
-			steps[len(steps)-1].rows.AddRow(row[0], row[1])
-		}
+		steps := migrated(d.sql)
+		steps[len(steps)-2].rows.AddRow(tt.name, tt.value)
 		expect(mock, steps...)
 		j := &journal{}
-		options := []uidplugin.Option{j.option(), uidplugin.WithSpares(0), uidplugin.WithMaxClockSkew(0)}
-		if tt.trusted {
-			options = append(options, uidplugin.WithDurableDatabase())
-		}
-		must(t, db.Use(uidplugin.New(options...)))
-		warnings := strings.Join(j.lines("two rows could get one id"), "")
+		must(t, db.Use(uidplugin.New(append(onMock, j.option())...)))
+		warnings := strings.Join(j.Lines("two rows could get one id"), "")
 		if n := strings.Count(warnings, " loses "); n != len(tt.says) {
-			t.Errorf("%v, trusted %t: %d warnings: %s", tt.rows, tt.trusted, n, warnings)
+			t.Errorf("%s = %s: %d warnings: %s", tt.name, tt.value, n, warnings)
 		}
 		saysAll(t, warnings, tt.says...)
 	}

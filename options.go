@@ -1,6 +1,7 @@
 package uidplugin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,16 +30,11 @@ type config struct {
 	fixed        bool
 	perProcess   bool
 	disposable   bool
-	durable      bool
-	maxLanes     int
-	spares       int // unset: the default
-	sticky       bool
+	lead         time.Duration // 0: the default
 	coarse       bool
-	leaseFile    string
 	noMigration  bool
 	timeout      time.Duration
 	host         workernode.Host
-	maxBorrow    time.Duration
 	noWait       bool
 	maxBackwards time.Duration
 	randomStart  int64
@@ -47,17 +43,12 @@ type config struct {
 	maxSkew      time.Duration // negative if not set
 }
 
-// unset is the number of spares that nobody has set.
-const unset = -1 << 31
-
 func newConfig(options []Option) config {
 	c := config{
 		layout:    generator.DefaultLayout(),
 		generator: Cached,
 		log:       slog.Default(),
 		timeout:   10 * time.Second,
-		maxLanes:  workernode.DefaultMaxLanes,
-		spares:    unset,
 		maxSkew:   -1,
 		now:       time.Now,
 	}
@@ -69,12 +60,10 @@ func newConfig(options []Option) config {
 	return c
 }
 
-// reserve returns how many spare worker ids to hold: none where worker ids are few.
-func (c *config) reserve() int {
-	switch {
-	case c.spares != unset:
-		return c.spares
-	case c.layout.WorkerBits < 16:
+// spares is how many worker ids without a table the process has in reserve: none where worker
+// ids are few.
+func (c *config) spares() int {
+	if c.layout.WorkerBits < 16 {
 		return 0
 	}
 	return 2
@@ -91,6 +80,19 @@ func (c *config) skew() time.Duration {
 	return workernode.DefaultMaxSkew
 }
 
+// workerIDLead is how far ahead of the clock a process with a fixed worker id stamps ids.
+const workerIDLead = time.Second
+
+// fixedLead returns how far ahead of the clock a process with a fixed worker id stamps
+// ids, at least a tick, and where it begins after a start. It is 0 for worker ids from
+// the database, and with a clock of the application's, which may stand still.
+func (c *config) fixedLead() time.Duration {
+	if !c.fixed || c.injected {
+		return 0
+	}
+	return max(cmp.Or(c.lead, workerIDLead), c.layout.Tick)
+}
+
 // validate returns everything that is wrong with the options. Values that belong
 // to a generator are checked by making one.
 func (c *config) validate() error {
@@ -105,7 +107,8 @@ func (c *config) validate() error {
 			if k.make == nil {
 				continue
 			}
-			if _, err := c.newGenerator(name, allTables, []generator.Lease{c.layout.Endless(1, c.now())}, nil, nil, nil); err != nil {
+			leases := []generator.Lease{c.layout.Endless(1, c.now()), c.layout.Endless(0, c.now())}
+			if _, err := c.newGenerator(name, allTables, leases[:k.lanes], nil, nil, nil); err != nil {
 				errs = append(errs, fmt.Errorf("%w: %w", ErrOption, err))
 			}
 		}
@@ -132,23 +135,13 @@ func (c *config) validate() error {
 	if c.fixed && c.disposable {
 		bad("WithDisposable is of no use beside WithWorkerID, which takes no worker id from the database")
 	}
-	if (c.fixed || c.disposable) && c.durable {
-		bad("WithDurableDatabase is of no use beside WithWorkerID or WithDisposable, which renew nothing")
-	}
-	if c.maxLanes < 1 || c.maxLanes > generator.MaxLanes || c.maxLanes&(c.maxLanes-1) != 0 {
-		bad("WithMaxLanes(%d): it must be 1, 2, 4 or another power of two up to %d", c.maxLanes, generator.MaxLanes)
-	}
-	if c.spares != unset && (c.spares < 0 || c.spares > 1000) {
-		bad("WithSpares(%d): it must be from 0 to 1000", c.spares)
+	if c.lead != 0 && (c.lead < minLead || c.lead > maxLead) {
+		bad("WithLead(%v): it must be from %v to %v", c.lead, minLead, maxLead)
+	} else if c.lead != 0 && !c.fixed && c.lead < minLeadTicks*c.layout.Tick {
+		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.lead, minLeadTicks, c.layout.Tick)
 	}
 	if c.coarse && c.layout.Tick < 10*time.Millisecond {
 		bad("WithCoarseClock: with ticks of %v ids would often bear the tick before; it is for ticks from 10 ms on", c.layout.Tick)
-	}
-	if c.leaseFile != "" && (c.fixed || c.disposable) {
-		bad("WithLeaseFile is of no use beside WithWorkerID or WithDisposable, which hold no leases")
-	}
-	if c.sticky && (c.fixed || c.disposable) {
-		bad("WithStickyWorkerIDs is of no use beside WithWorkerID or WithDisposable, which take nothing over")
 	}
 	if c.fixed && c.perProcess {
 		bad("WithOneWorkerID is of no use beside WithWorkerID, which is one for all tables")
@@ -175,6 +168,9 @@ func (c *config) detectHost() workernode.Host {
 	if c.host.Kind != 0 {
 		h.Kind = c.host.Kind
 	}
+	if c.host.Application != "" {
+		h.Application = c.host.Application
+	}
 	return h
 }
 
@@ -184,10 +180,14 @@ func (c *config) detectHost() workernode.Host {
 func WithLayout(l generator.Layout) Option { return func(c *config) { c.layout = l } }
 
 // WithModels names models whose keys the plugin sets, as pointers to structs. Their
-// worker ids are taken by db.Use, and not at the first create, and AutoMigrate
+// worker ids, and the first ranges of their segments, are taken by db.Use, and not at the
+// first create, which then needs no connection for them. AutoMigrate
 // makes their keys plain BIGINT instead of AUTO_INCREMENT if it comes later. The
-// models they are associated with are included. Find can load their rows from the
-// start.
+// models they are associated with are included.
+//
+// Find loads rows of the models that are listed here, or given to Register or to the
+// plugin's AutoMigrate, and of no others. A model that is only associated with a listed
+// one is not listed: give it as well if Find is to load its rows.
 func WithModels(models ...any) Option {
 	return func(c *config) { c.given = append(c.given, models...) }
 }
@@ -199,18 +199,33 @@ func WithDefaultGenerator(name string) Option {
 	return func(c *config) { c.generator = strings.ToLower(strings.TrimSpace(name)) }
 }
 
-// WithMaxBorrow sets how far ahead of the clock the cached generator may stamp
-// ids, from one tick on. The default is [generator.DefaultMaxBorrow], an hour.
-func WithMaxBorrow(d time.Duration) Option { return func(c *config) { c.maxBorrow = d } }
+// The range of WithLead.
+const (
+	minLead      = 100 * time.Millisecond
+	maxLead      = time.Hour
+	minLeadTicks = 3 // a slot is renewed after a third of the lead
+)
 
-// WithoutWaiting makes a create fail with [generator.ErrBorrowLimit] when the
-// cached generator is as far ahead of the clock as it may be. The default is to
-// wait, as long as the context of the create lasts.
+// WithLead sets how far ahead of the clock ids may be stamped, from 100 ms to an hour, and at
+// least three ticks of the layout. The
+// default is [workernode.DefaultLead], 10 s, and on SQLite [workernode.DefaultLeadSQLite], 10 min.
+//
+// It bounds three things: how long ids are made while the database is unreachable; how many
+// one worker id makes in a burst (160,000 in the default layout, with 10 s); and how soon a
+// database that has lost its latest commits may accept statements again without an id being made twice: Lead and
+// a second later. The first process pins it in the database; another one logs a warning and uses that.
+func WithLead(d time.Duration) Option { return func(c *config) { c.lead = d } }
+
+// WithoutWaiting makes a create fail when its generator has no id at once: with
+// [generator.ErrLeaseExpired] when it has used up what was granted, and with
+// [generator.ErrBorrowLimit], with WithWorkerID, when it is as far ahead of the clock as it may be. The
+// default is to wait, as long as the context of the create lasts.
 func WithoutWaiting() Option { return func(c *config) { c.noWait = true } }
 
 // WithMaxClockBackwards sets how far the clock may go back for the generator
 // [Default] to wait for it. The default, 0, refuses to make ids at once, with
-// [generator.ErrClockBackwards]. The cached generator needs no such thing.
+// [generator.ErrClockBackwards]. It has an effect with WithWorkerID only: otherwise
+// generators read a clock that does not go back. The cached generator needs no such thing.
 func WithMaxClockBackwards(d time.Duration) Option { return func(c *config) { c.maxBackwards = d } }
 
 // WithRandomStart makes the generator [Default] begin the sequence of each tick
@@ -218,12 +233,18 @@ func WithMaxClockBackwards(d time.Duration) Option { return func(c *config) { c.
 func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = n } }
 
 // WithWorkerID fixes the worker id of this process, from 0 to what the layout
-// holds. Then no table of worker ids is needed or read, and it is up to you that
-// no two processes have the same: not at the same time, and not after each other
-// before the clock has passed what the first one was ahead of it, up to
-// WithMaxBorrow; and that none has one that a WORKER_NODE of the same id space
-// gave out. All tables share the worker id and one generator, so that ids lead
-// back to the process but not to a table. With the generator [Paired] the process also has
+// holds. Then no table of worker ids is needed or read. You guarantee that no two
+// processes have the same worker id at the same time, and that none has one that a
+// WORKER_NODE of the same id space gave out.
+//
+// A process may follow another one with the same worker id at once, also after a crash,
+// if both use the same clock: ids are stamped at most WithLead ahead of the clock, which is
+// 1 s by default here, or a tick if that is longer, and a new process begins where the one before must have ended. So
+// its first id waits for the next tick to begin, and in its first moments it makes ids no
+// faster than the layout counts them. With WithClock a process begins at the present.
+//
+// All tables share the worker id and one generator, so ids resolve to the process but not
+// to a table. With the generator [Paired] the process also has
 // the worker id [generator.Layout.BackupWorker], so only the lower half may be given out.
 //
 // It is also what unit tests with a mocked database want: the plugin then sends
@@ -231,54 +252,29 @@ func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = 
 func WithWorkerID(n int64) Option { return func(c *config) { c.workerID, c.fixed = n, true } }
 
 // WithOneWorkerID gives this process one worker id for all its tables, instead of one for
-// each, for layouts that have few. Ids then lead back to their process, and not to a
+// each, for layouts that have few. Ids then resolve to their process, and not to a
 // table. Each generator that tags name has one.
 func WithOneWorkerID() Option { return func(c *config) { c.perProcess = true } }
 
-// WithDisposable gives each start of the process new worker ids that no other
-// process ever gets, UidGenerator's policy, instead of taking over those that ended
-// processes have left. The database is not asked again after the start. It takes one
-// worker id for each start and table, for ever.
+// WithDisposable gives each start of the process a new slot that no other process ever
+// reclaims, UidGenerator's policy. Each start uses up one worker id for each table,
+// permanently. The slot is renewed like any other: while the database is unreachable, ids are
+// made for Lead at most.
 func WithDisposable() Option { return func(c *config) { c.disposable = true } }
 
-// WithDurableDatabase promises that the database never loses a commit that it has
-// acknowledged, not when it fails over and not when it is restored: one server that
-// syncs each commit to its disk, a synchronous standby, Group Replication, TiDB. Then
-// a worker id may be held far ahead of the clock: ids can be made for longer while
-// the database is away, and bursts need fewer worker ids. If the promise does not
-// hold, ids can be made twice. Without it, the plugin assumes that up to some seconds
-// of commits can be lost; see docs/running.md. SQLite is taken as durable.
-func WithDurableDatabase() Option { return func(c *config) { c.durable = true } }
-
-// WithMaxLanes bounds how many worker ids this process may hold for one table, a
-// power of two: one makes 8,192 ids a second in the default layout, and a table
-// that is written to faster gets more while it needs them. The default is
-// [workernode.DefaultMaxLanes]; at the bound creates wait.
-func WithMaxLanes(n int) Option { return func(c *config) { c.maxLanes = n } }
-
-// WithSpares sets how many worker ids are held in reserve for tables whose first row
-// comes inside a transaction, where the database cannot be asked for one if there is
-// no other connection. They are taken by db.Use. The default is 2, and 0 for layouts
-// with less than 16 bits for worker ids.
-func WithSpares(n int) Option { return func(c *config) { c.spares = n } }
-
-// WithStickyWorkerIDs has this process take over, where it can, the worker ids that a
-// process with the same host and port had before, as Leaf does; see WithHost. A worker id
-// that is not free yet it does not wait for. Nothing depends on it but what WORKER_NODE
-// looks like.
-func WithStickyWorkerIDs() Option { return func(c *config) { c.sticky = true } }
-
-// WithoutMigration keeps db.Use from creating and extending the tables
-// WORKER_NODE and WORKER_REGISTRY. Package migrations has the SQL to run by hand.
+// WithoutMigration keeps db.Use from creating and extending the four tables of
+// package workernode. Package migrations has the SQL to run manually.
 func WithoutMigration() Option { return func(c *config) { c.noMigration = true } }
 
-// WithTimeout sets how long getting worker ids from the database may take, for
-// db.Use and for the first insert into a table. The default is 10 s.
+// WithTimeout sets how long getting worker ids from the database, or opening a segment or
+// another source, may take, for db.Use and for the first insert into a table. It is also how
+// long a create whose context has no deadline waits for a range of a segment. The default
+// is 10 s.
 func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 
-// WithHost sets what WORKER_NODE says about this process: name and port, of at
+// WithHost sets what the tables say about this process: name, port and application, of at
 // most 64 characters, and kind. What is zero is found out, as
-// [workernode.DetectHost] says.
+// [workernode.DetectHost] says. A process reclaims the slots of its own application.
 func WithHost(h workernode.Host) Option { return func(c *config) { c.host = h } }
 
 // WithLogger sets where changes of state are logged. The default is
@@ -291,20 +287,6 @@ func WithLogger(l *slog.Logger) Option {
 		c.log = l
 	}
 }
-
-// WithLeaseFile has Close write down, in a file, what the leases have left, so that a
-// process on the same machine can start while the database is away, and make ids of the
-// models of WithModels for as long as that lasts: 20 s at most in the guarded mode, up to an
-// hour with WithDurableDatabase. db.Use then succeeds; gorm.Open must be told not to ask the
-// database (DisableAutomaticPing, and SkipInitializeWithVersion for MySQL).
-//
-// It is off for a reason, and seldom needed: an application that cannot reach its database
-// has little use for ids. The file is used once, and refused after a restart of the machine
-// or under another host name. But nothing can tell whether it was copied meanwhile. Who
-// sets this promises that it never is: not by itself, nor with its disk, container or
-// virtual machine while that is up; and that the DSN leads to one database. Otherwise
-// ids come twice.
-func WithLeaseFile(path string) Option { return func(c *config) { c.leaseFile = path } }
 
 // WithCoarseClock makes generators read a clock that is read once a millisecond, however
 // many ids they make: [Default] and [Paired], which read it for each id, make one three

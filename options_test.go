@@ -9,6 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // wrong are options that make no sense.
@@ -20,34 +21,34 @@ var wrong = []struct {
 }{
 	{"zero layout", []uidplugin.Option{uidplugin.WithLayout(generator.Layout{})}, generator.ErrLayout, []string{"at least 1 bit"}},
 	{"future epoch", []uidplugin.Option{uidplugin.WithLayout(epoch(2999))}, generator.ErrLayout, []string{"2999", "future"}},
-	{"ended layout", []uidplugin.Option{uidplugin.WithLayout(epoch(1999))}, generator.ErrLayout, []string{"1999", "2007", "ended"}},
+	{"ended layout", []uidplugin.Option{uidplugin.WithLayout(epoch(1949))}, generator.ErrLayout, []string{"1949", "2018", "ended"}},
 	{"unknown generator", []uidplugin.Option{uidplugin.WithDefaultGenerator("nosuch")}, uidplugin.ErrOption,
 		[]string{"WithDefaultGenerator", `"nosuch"`, "cached", "default"}},
 	{"no generator", []uidplugin.Option{uidplugin.WithDefaultGenerator("")}, uidplugin.ErrOption, []string{"WithDefaultGenerator", "cached"}},
 	{"zero timeout", []uidplugin.Option{uidplugin.WithTimeout(0)}, uidplugin.ErrOption, []string{"WithTimeout", "0s"}},
 	{"negative timeout", []uidplugin.Option{uidplugin.WithTimeout(-time.Second)}, uidplugin.ErrOption, []string{"WithTimeout", "-1s"}},
-	{"negative worker id", []uidplugin.Option{uidplugin.WithWorkerID(-1)}, uidplugin.ErrOption, []string{"WithWorkerID(-1)", "22 bits", "4194303"}},
-	{"large worker id", []uidplugin.Option{uidplugin.WithWorkerID(1 << 22)}, uidplugin.ErrOption, []string{"WithWorkerID(4194304)", "22 bits", "4194303"}},
+	{"negative worker id", []uidplugin.Option{uidplugin.WithWorkerID(-1)}, uidplugin.ErrOption, []string{"WithWorkerID(-1)", "18 bits", "262143"}},
+	{"large worker id", []uidplugin.Option{uidplugin.WithWorkerID(1 << 18)}, uidplugin.ErrOption, []string{"WithWorkerID(262144)", "18 bits", "262143"}},
 	{"large worker id for the layout", []uidplugin.Option{uidplugin.WithWorkerID(32), uidplugin.WithLayout(generator.JSSafeLayout())},
 		uidplugin.ErrOption, []string{"WithWorkerID(32)", "5 bits", "31"}},
 	{"worker id without migration", []uidplugin.Option{uidplugin.WithoutMigration(), uidplugin.WithWorkerID(1)},
 		uidplugin.ErrOption, []string{"WithoutMigration", "WithWorkerID"}},
 	{"worker id and disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithWorkerID(1)},
 		uidplugin.ErrOption, []string{"WithDisposable", "WithWorkerID"}},
-	{"disposable on a durable database", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithDurableDatabase()},
-		uidplugin.ErrOption, []string{"WithDurableDatabase", "WithDisposable"}},
 	{"a coarse clock for short ticks", []uidplugin.Option{uidplugin.WithCoarseClock(), uidplugin.WithLayout(generator.SnowflakeLayout())}, uidplugin.ErrOption, []string{"WithCoarseClock", "1ms"}},
-	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(2097155), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(2097155)", "2097151"}},
-	{"three lanes", []uidplugin.Option{uidplugin.WithMaxLanes(3)}, uidplugin.ErrOption, []string{"WithMaxLanes(3)", "power of two", "64"}},
-	{"no lane", []uidplugin.Option{uidplugin.WithMaxLanes(0)}, uidplugin.ErrOption, []string{"WithMaxLanes(0)"}},
-	{"too many lanes", []uidplugin.Option{uidplugin.WithMaxLanes(128)}, uidplugin.ErrOption, []string{"WithMaxLanes(128)", "64"}},
-	{"negative spares", []uidplugin.Option{uidplugin.WithSpares(-1)}, uidplugin.ErrOption, []string{"WithSpares(-1)"}},
+	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(131075), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(131075)", "131071"}},
+	{"a lead that is too short", []uidplugin.Option{uidplugin.WithLead(100*time.Millisecond - 1)}, uidplugin.ErrOption,
+		[]string{"WithLead(99.999999ms)", "100ms", "1h0m0s"}},
+	{"a lead that is too long", []uidplugin.Option{uidplugin.WithLead(time.Hour + 1)}, uidplugin.ErrOption, []string{"WithLead(1h0m0.000000001s)", "1h0m0s"}},
+	{"negative lead", []uidplugin.Option{uidplugin.WithLead(-time.Second)}, uidplugin.ErrOption, []string{"WithLead(-1s)", "100ms"}},
+	{"a lead that is too short, with a worker id", []uidplugin.Option{uidplugin.WithWorkerID(1), uidplugin.WithLead(time.Millisecond)}, uidplugin.ErrOption,
+		[]string{"WithLead(1ms)", "100ms"}},
+	{"a lead of less than three ticks", []uidplugin.Option{uidplugin.WithLayout(seconds()), uidplugin.WithLead(2 * time.Second)}, uidplugin.ErrOption,
+		[]string{"WithLead(2s)", "3 ticks", "1s each"}},
 	{"unknown kind", []uidplugin.Option{uidplugin.WithHost(workernode.Host{Kind: 3})}, uidplugin.ErrOption, []string{"WithHost", "3", "CONTAINER", "ACTUAL"}},
-	{"negative borrowing", []uidplugin.Option{uidplugin.WithMaxBorrow(-1)}, generator.ErrConfig, []string{"MaxBorrow", "-1ns"}},
-	{"borrowing less than a tick", []uidplugin.Option{uidplugin.WithMaxBorrow(time.Millisecond)}, generator.ErrConfig, []string{"MaxBorrow", "1ms", "1s"}},
 	{"negative tolerance", []uidplugin.Option{uidplugin.WithMaxClockBackwards(-1)}, generator.ErrConfig, []string{"MaxClockBackwards", "-1ns"}},
 	{"negative random start", []uidplugin.Option{uidplugin.WithRandomStart(-1)}, generator.ErrConfig, []string{"RandomStart", "-1"}},
-	{"large random start", []uidplugin.Option{uidplugin.WithRandomStart(8193)}, generator.ErrConfig, []string{"RandomStart", "8193", "8192"}},
+	{"large random start", []uidplugin.Option{uidplugin.WithRandomStart(17)}, generator.ErrConfig, []string{"RandomStart", "17", "16"}},
 }
 
 // epoch returns the default layout with the epoch at the beginning of a year.
@@ -95,11 +96,11 @@ func TestAllWrongOptionsAreReportedAtOnce(t *testing.T) {
 func TestAllWrongSettingsOfGeneratorsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 
-	err := bare(t).Use(uidplugin.New(uidplugin.WithMaxBorrow(-1), uidplugin.WithMaxClockBackwards(-1), uidplugin.WithRandomStart(-1)))
+	err := bare(t).Use(uidplugin.New(uidplugin.WithMaxClockBackwards(-1), uidplugin.WithRandomStart(-1)))
 	if !errors.Is(err, generator.ErrConfig) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "MaxBorrow", "MaxClockBackwards", "RandomStart")
+	saysAll(t, err.Error(), "MaxClockBackwards", "RandomStart")
 }
 
 func TestOptionsThatMakeSense(t *testing.T) {
@@ -112,16 +113,16 @@ func TestOptionsThatMakeSense(t *testing.T) {
 		{"nothing", nil},
 		{"nil", []uidplugin.Option{nil, uidplugin.WithLogger(nil), uidplugin.WithClock(nil), uidplugin.WithHost(workernode.Host{})}},
 		{"first worker id", []uidplugin.Option{uidplugin.WithWorkerID(0)}},
-		{"last worker id", []uidplugin.Option{uidplugin.WithWorkerID(1<<22 - 1)}},
+		{"last worker id", []uidplugin.Option{uidplugin.WithWorkerID(1<<18 - 1)}},
 		{"snowflake", []uidplugin.Option{uidplugin.WithLayout(generator.SnowflakeLayout())}},
 		{"JavaScript", []uidplugin.Option{uidplugin.WithLayout(generator.JSSafeLayout())}},
 		{"generator in capitals", []uidplugin.Option{uidplugin.WithDefaultGenerator(" DEFAULT ")}},
-		{"borrowing a tick", []uidplugin.Option{uidplugin.WithMaxBorrow(time.Second), uidplugin.WithoutWaiting()}},
-		{"a coarse clock", []uidplugin.Option{uidplugin.WithCoarseClock(), uidplugin.WithDefaultGenerator(uidplugin.Default)}},
-		{"one lane", []uidplugin.Option{uidplugin.WithMaxLanes(1), uidplugin.WithSpares(0)}},
-		{"all lanes", []uidplugin.Option{uidplugin.WithMaxLanes(64), uidplugin.WithSpares(100), uidplugin.WithDurableDatabase()}},
+		{"the shortest lead", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithoutWaiting()}},
+		{"the longest lead", []uidplugin.Option{uidplugin.WithLead(time.Hour)}},
+		{"the shortest lead of a worker id", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithWorkerID(1)}},
+		{"a coarse clock", []uidplugin.Option{uidplugin.WithCoarseClock(), uidplugin.WithLayout(seconds()), uidplugin.WithDefaultGenerator(uidplugin.Default)}},
 		{"disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithMaxClockSkew(0)}},
-		{"largest random start", []uidplugin.Option{uidplugin.WithRandomStart(8192), uidplugin.WithMaxClockBackwards(time.Hour)}},
+		{"largest random start", []uidplugin.Option{uidplugin.WithRandomStart(16), uidplugin.WithMaxClockBackwards(time.Hour)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,18 +142,80 @@ func TestTheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 	t.Parallel()
 
 	real := workernode.DetectHost()
+	with := func(change func(*workernode.Host)) workernode.Host {
+		h := real
+		change(&h)
+		return h
+	}
 	for _, tt := range []struct{ set, want workernode.Host }{
 		{workernode.Host{}, real},
-		{workernode.Host{Name: "web-1"}, workernode.Host{Name: "web-1", Port: real.Port, Kind: real.Kind}},
-		{workernode.Host{Port: "8080"}, workernode.Host{Name: real.Name, Port: "8080", Kind: real.Kind}},
-		{workernode.Host{Kind: workernode.Container}, workernode.Host{Name: real.Name, Port: real.Port, Kind: workernode.Container}},
-		{workernode.Host{Kind: workernode.Actual}, workernode.Host{Name: real.Name, Port: real.Port, Kind: workernode.Actual}},
+		{workernode.Host{Name: "web-1"}, with(func(h *workernode.Host) { h.Name = "web-1" })},
+		{workernode.Host{Port: "8080"}, with(func(h *workernode.Host) { h.Port = "8080" })},
+		{workernode.Host{Kind: workernode.Container}, with(func(h *workernode.Host) { h.Kind = workernode.Container })},
+		{workernode.Host{Kind: workernode.Actual}, with(func(h *workernode.Host) { h.Kind = workernode.Actual })},
+		{workernode.Host{Application: "shop"}, with(func(h *workernode.Host) { h.Application = "shop" })},
 	} {
-		db := open(t, uidplugin.WithSpares(0), uidplugin.WithHost(tt.set), uidplugin.WithModels(&part{}))
-		nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
+		db := open(t, uidplugin.WithHost(tt.set), uidplugin.WithModels(&part{}))
+		p := uidplugin.From(db)
+		sessions, err := p.Sessions(t.Context(), 0, time.Time{}, 10)
 		must(t, err)
-		if n := nodes[0]; len(nodes) != 1 || (workernode.Host{Name: n.Host, Port: n.Port, Kind: n.Kind}) != tt.want {
+		if s := sessions[0]; len(sessions) != 1 || (workernode.Host{Name: s.Host, Port: s.Port, Kind: s.Kind, Application: s.Application}) != tt.want {
+			t.Errorf("WithHost(%+v): %+v", tt.set, s)
+		}
+		nodes, err := p.Nodes(t.Context(), 0, 10)
+		must(t, err)
+		if n := nodes[0]; n.Host != tt.want.Name || n.Port != tt.want.Port || n.Kind != tt.want.Kind {
 			t.Errorf("WithHost(%+v): %+v", tt.set, n)
+		}
+	}
+}
+
+// The first process pins the lead. A later one with another uses the pinned one, and says so.
+func TestWithLead_IsPinnedByTheFirstProcess(t *testing.T) {
+	t.Parallel()
+
+	first := open(t, uidplugin.WithLead(time.Minute))
+	for _, tt := range []struct {
+		option   uidplugin.Option
+		warnings int
+	}{{uidplugin.WithLead(time.Minute), 0}, {uidplugin.WithLead(time.Second), 1}, {nil, 1}} {
+		j := &journal{}
+		p := use(t, file(t, fileOf(t, first), &gorm.Config{}), j.option(), tt.option)
+		lines := j.Lines("another lead")
+		if len(lines) != tt.warnings {
+			t.Errorf("warnings: %q", lines)
+		}
+		for _, l := range lines {
+			saysAll(t, l, "level=WARN", "database=1m0s", "process=1", "LEAD_TICKS")
+		}
+		if s := p.Stats().Slot; s.Until.Sub(s.From) < 59*time.Second || s.Until.Sub(s.From) > time.Minute+time.Second {
+			t.Errorf("granted: %v to %v", s.From, s.Until)
+		}
+	}
+}
+
+// With a fixed worker id the lead bounds how far ahead of the clock ids are.
+func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
+	t.Parallel()
+
+	const lead = 200 * time.Millisecond
+	for _, option := range []uidplugin.Option{uidplugin.WithLead(lead), nil} {
+		want := lead
+		if option == nil {
+			want = time.Second // the default
+		}
+		db := open(t, uidplugin.WithWorkerID(1), uidplugin.WithoutWaiting(), option)
+		p := uidplugin.From(db)
+		var err error
+		for err == nil {
+			_, err = p.NextID(t.Context(), &part{})
+		}
+		if !errors.Is(err, generator.ErrBorrowLimit) {
+			t.Fatal(err)
+		}
+		saysAll(t, err.Error(), want.String())
+		if ahead := p.Stats().Tables[0].Lead; ahead > want+generator.DefaultLayout().Tick {
+			t.Errorf("%v ahead of the clock, want %v at most", ahead, want)
 		}
 	}
 }
@@ -171,12 +234,12 @@ func TestALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 	} {
 		j := &journal{}
 		open(t, j.option(), uidplugin.WithClock(func() time.Time { return ends.Add(-tt.left) }))
-		lines := j.lines("ends within a year")
+		lines := j.Lines("ends within a year")
 		if len(lines) != tt.warns {
 			t.Errorf("%v before the end: %q", tt.left, lines)
 		}
 		for _, l := range lines {
-			saysAll(t, l, "level=WARN", "1-28-22-13/1s@1767225600", "2034-07-04")
+			saysAll(t, l, "level=WARN", "1-41-18-4/1ms@1514764800", "2087-09-07")
 		}
 	}
 	err := bare(t).Use(uidplugin.New(uidplugin.WithClock(func() time.Time { return ends })))
@@ -189,15 +252,20 @@ func TestWorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	t.Parallel()
 
 	j := &journal{}
-	db := open(t, j.option(), uidplugin.WithSpares(0), uidplugin.WithModels(&part{}))
+	db := open(t, j.option(), withoutSpares(), uidplugin.WithModels(&part{}))
 	migrate(t, db, &article{})
 	must(t, db.Create(&article{}).Error)
-	lines := j.lines("worker ids assigned")
+	lines := j.Lines("worker ids assigned")
 	if len(lines) != 2 {
 		t.Fatalf("%q", lines)
 	}
-	saysAll(t, lines[0], "level=INFO", "parts=1", "from=20", "until=20")
+	saysAll(t, lines[0], "level=INFO", "parts=1")
 	saysAll(t, lines[1], "level=INFO", "articles=2")
+	lines = j.Lines("this process has a slot")
+	if len(lines) != 1 {
+		t.Fatalf("%q", lines)
+	}
+	saysAll(t, lines[0], "level=INFO", "slot=1", "id_space=", "from=20", "until=20")
 }
 
 func TestTheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default logger is everybody's
@@ -206,7 +274,7 @@ func TestTheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default lo
 	slog.SetDefault(slog.New(slog.NewTextHandler(j, nil)))
 	defer slog.SetDefault(old)
 	must(t, bare(t).Use(uidplugin.New(uidplugin.WithModels(&part{}))))
-	if len(j.lines("worker ids assigned")) != 1 {
+	if len(j.Lines("worker ids assigned")) != 1 {
 		t.Error("nothing was logged")
 	}
 }

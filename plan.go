@@ -35,7 +35,8 @@ type plan struct {
 	mayConflict bool
 	conflict    clause.Interface
 
-	relations []association // that GORM saves; they find the plans of their models later
+	lost      map[*schema.Relationship]error // associations that lose ids; all of them are in err
+	relations []association                  // that GORM saves; they find the plans of their models later
 
 	// mapSchema is the schema for a create from maps; nil if it is as good as
 	// schema. See withoutDefault.
@@ -70,9 +71,6 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 	plans = maps.Clone(plans)
 	plans[s] = p
 	c.plans.Store(&plans)
-	if _, ok := c.models[s.Table]; !ok && len(p.fields) > 0 {
-		c.models[s.Table] = p
-	}
 	warn := p.autoIncrement && !c.warned[s.Table]
 	if warn {
 		c.warned[s.Table] = true
@@ -93,7 +91,7 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 	}
 	for _, sf := range uidFields(s) {
 		if s.Name == "" && s.Table == c.db.NamingStrategy.TableName("") { // which may be a prefix
-			p.err = fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could lead back to; give the struct type a name or a method TableName",
+			p.err = fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could resolve to; give the struct type a name or a method TableName",
 				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
 			return p
 		}
@@ -106,6 +104,10 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 			return p
 		}
 		p.fields = append(p.fields, f)
+	}
+	if p.lost = c.checkForeignKeys(s); len(p.lost) > 0 {
+		p.err = joined(s, p.lost)
+		return p
 	}
 	if len(p.fields) > 0 {
 		if key := s.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && key.DefaultValue == "" && hasTag(key) {

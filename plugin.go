@@ -1,9 +1,9 @@
 // Package uidplugin is a GORM plugin that gives rows their keys: 64-bit ids that
 // are unique across all processes, ascend in time, are known before the INSERT,
-// cost what an increment costs, and lead back to their table, their process and
+// cost what an increment costs, and resolve to their table, their process and
 // their row.
 //
-//	db.Use(uidplugin.New())
+//	db.Use(uidplugin.New(uidplugin.WithModels(&Order{})))
 //
 //	type Order struct {
 //		ID    int64 `gorm:"primaryKey;autoIncrement:false;uid"`
@@ -14,7 +14,7 @@
 //	row, err := uidplugin.From(db).Find(ctx, order.ID)     // *Order
 //
 // What an id looks like is a [generator.Layout]; how ids are made is a
-// [generator.Generator]; who may make which is settled in the table WORKER_NODE
+// [generator.Generator]; who may make which is settled in four tables
 // of the same database, by package workernode. docs/architecture.md has the
 // picture.
 package uidplugin
@@ -60,22 +60,23 @@ type core struct {
 	opens      atomic.Bool // there are ids that are not of the layout
 
 	// Set by Initialize, and not changed after registered is true.
-	db       *gorm.DB
-	wdb      *workernode.DB // nil with a fixed worker id
-	assigner assigner
-	leased   *workernode.Leased // the assigner, if it is one
-	clock    *generator.Clock
-	time     func() time.Time // what clock reads
-	offline  bool             // Initialize goes on without the database
-	later    []*source        // to be opened after it
+	db      *gorm.DB
+	wdb     *workernode.DB      // nil with a fixed worker id
+	manager *workernode.Manager // nil with a fixed worker id
+	own     fixed               // the fixed worker id
+	clock   *generator.Clock
+	time    func() time.Time // what clock reads
+	later   []*source        // to be opened after Initialize
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
-	mu      sync.Mutex
-	sources map[sourceKey]*source
-	models  map[string]*plan // by table: what Find loads
-	warned  map[string]bool  // by table: of AUTO_INCREMENT
-	closed  bool
+	mu        sync.Mutex
+	sources   map[sourceKey]*source
+	segmentOf map[string]*tableSegment // by tag
+	models    map[string]*plan         // by table: those that were listed, which Find loads
+	warned    map[string]bool          // by table: of AUTO_INCREMENT
+	closed    bool
+	used      chan struct{} // closed when Initialize has returned
 
 	nodes sync.Map // worker id -> *workernode.Node; what Locate uses of a node never changes
 
@@ -96,8 +97,9 @@ func New(options ...Option) *Plugin {
 }
 
 // From returns the plugin of a database handle, for calls such as
-// From(db).Locate(ctx, id). Find and FindAll of the plugin that it returns use
-// db, so that inside a transaction they see what the transaction sees.
+// From(db).Locate(ctx, id). Find and FindAll of the plugin that it returns query
+// db: inside a transaction they see what the transaction sees, and the conditions
+// of db hold for them.
 //
 // It never returns nil. If db has no such plugin, every method returns
 // [ErrNotRegistered].
@@ -114,10 +116,13 @@ func From(db *gorm.DB) *Plugin {
 func (p *Plugin) Name() string { return Name }
 
 // Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options,
-// creates or extends the tables WORKER_NODE and WORKER_REGISTRY unless told
-// otherwise, compares the layout with the database's, and gets worker ids for
-// the models of WithModels. If it fails, nothing is registered, and it may be
-// tried again.
+// creates or extends the four tables of package workernode unless told
+// otherwise, compares the layout with the database's, gets worker ids for the
+// models of WithModels, and opens their segments and other sources. If it fails,
+// nothing is registered, and it may be tried again.
+//
+// A segment that the database cannot be reached for, and a source of WithSource that
+// fails, are no errors: the log and Health tell of them, and they are opened again.
 func (p *Plugin) Initialize(db *gorm.DB) error {
 	if p.core == nil {
 		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -138,38 +143,28 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
 		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
 	}
+	used := make(chan struct{})
+	defer close(used)
+	c.mu.Lock()
+	c.used = used
+	c.mu.Unlock()
 	if err := c.open(db); err != nil {
 		c.abandon()
 		return err
 	}
 	if err := c.register(db); err != nil {
+		c.abandon()
 		return fmt.Errorf("uidplugin: register callbacks: %w", err)
 	}
 	p.db = db
 	c.registered.Store(true)
+	db.Config.Plugins[Name] = p // db.Use does so when this returns, but openers may ask From(db)
 	c.openLater()
 	if left := c.layout.Expires().Sub(c.now()); left < 365*24*time.Hour {
 		c.log.Warn("uidplugin: the layout ends within a year; then no id can be made",
 			"layout", c.layout.String(), "ends", c.layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
-}
-
-// openLater opens the generators whose ids are not of the layout in the background: what
-// fails is tried again by the first create.
-func (c *core) openLater() {
-	calls, err := c.begin(c.later)
-	c.later = nil
-	if err != nil {
-		return // closed
-	}
-	for _, call := range calls {
-		c.background.Go(func() {
-			if <-call.done; call.err != nil && c.ctx.Err() == nil {
-				c.log.Warn("uidplugin: a generator could not be opened; the first create tries again", "error", call.err)
-			}
-		})
-	}
 }
 
 // abandon gives back what a failed Initialize has taken.
@@ -183,11 +178,20 @@ func (c *core) abandon() {
 	case <-idle:
 	case <-time.After(time.Second): // an opener that takes its time
 	}
-	if c.leased != nil {
+	c.mu.Lock()
+	sources := c.sources
+	c.sources = map[sourceKey]*source{} // an opener that returns later finds that nobody wants its generator
+	c.mu.Unlock()
+	for _, s := range sources {
+		if m := s.made.Load(); m != nil && s.open {
+			m.Close()
+		}
+	}
+	if c.manager != nil {
 		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
 		defer cancel()
-		_ = c.leased.Close(ctx)
-		c.leased = nil
+		_ = c.manager.Close(ctx)
+		c.manager = nil
 	}
 }
 
@@ -196,27 +200,26 @@ func (c *core) open(db *gorm.DB) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	now := c.now()
 	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
 	c.clock, c.time = generator.NewClock(c.now), c.now
 	c.readCoarsely()
-	c.db, c.offline, c.later = db, false, nil
+	c.db, c.later = db, nil
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
 	c.sources, c.models, c.warned = map[sourceKey]*source{}, map[string]*plan{}, map[string]bool{}
+	c.segmentOf = map[string]*tableSegment{}
 	if c.fixed {
-		c.assigner = fixed{c.layout.Endless(c.workerID, now), c.layout.BackupWorker(c.workerID)}
+		c.own = c.newFixed(c.now())
 	} else if err := c.openRegistry(db); err != nil {
 		return err
 	}
 	if err := c.addModels(c.ctx, db, c.given); err != nil {
 		return err
 	}
-	if c.offline {
-		c.offline = false // from now on, whatever is missing waits for the database
-		return nil
-	}
 	if err := c.takeSpares(); err != nil {
+		return err
+	}
+	if err := c.openSegments(); err != nil {
 		return err
 	}
 	c.inspect(c.ctx, db, c.given)
@@ -229,36 +232,17 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	if c.wdb, err = workernode.Open(db, c.timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	away := c.reach(ctx)
-	if away != nil && (c.leaseFile == "" || !migrations.Unreachable(away)) {
-		return fmt.Errorf("uidplugin: %w", away)
+	if err := c.reach(ctx); err != nil {
+		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if c.disposable {
-		c.assigner = workernode.NewDisposable(c.wdb, c.layout, c.detectHost(), c.now)
-		return nil
-	}
-	config := workernode.LeasedConfig{Durable: c.durable, MaxLanes: c.maxLanes, Spares: c.reserve(), Sticky: c.sticky, File: c.leaseFile, Database: fingerprint(db), MaxSkew: c.skew(), Now: c.now, Log: c.log}
-	if db.Dialector.Name() == "sqlite" {
-		// A file does not fail over, and nobody else can write to it while the
-		// application does, so leases are long.
-		config.Durable, config.Window = true, 10*time.Minute
-	}
-	c.leased, err = workernode.NewLeased(c.wdb, c.layout, c.detectHost(), config)
+	c.manager, err = workernode.NewManager(ctx, c.wdb, c.layout, c.detectHost(), workernode.Config{
+		Lead: c.lead, Disposable: c.disposable, Spares: c.spares(), MaxSkew: c.skew(), Now: c.now, Log: c.log,
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("uidplugin: %w", err)
 	}
-	c.assigner = c.leased
-	c.clock, c.time = generator.NewClock(c.leased.Now), c.leased.Now
+	c.clock, c.time = generator.NewClock(c.manager.Now), c.manager.Now
 	c.readCoarsely()
-	if away == nil {
-		return nil
-	}
-	tables, err := c.leased.TakeFile()
-	if err != nil {
-		return fmt.Errorf("uidplugin: %w; and there is no start without the database: %w", away, err)
-	}
-	c.offline = true
-	c.log.Warn("uidplugin: the database is away; ids are made from what the lease file has left", "tables", len(tables), "error", away)
 	return nil
 }
 
@@ -272,10 +256,10 @@ func (c *core) reach(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := c.wdb.Join(ctx, c.layout); err != nil {
+	if err := c.wdb.OneDatabase(ctx); err != nil {
 		return err
 	}
-	if risks := c.wdb.Forgetful(ctx, c.disposable || c.durable); len(risks) > 0 {
+	if risks := c.wdb.Forgetful(ctx); len(risks) > 0 {
 		c.log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
 			"settings", strings.Join(risks, "; "))
 	}
@@ -292,20 +276,20 @@ func (c *core) readCoarsely() {
 
 // takeSpares takes the worker ids in reserve, unless those of the models came with them.
 func (c *core) takeSpares() error {
-	if c.leased == nil {
+	if c.manager == nil || c.spares() == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
-	if err := c.leased.Start(ctx); err != nil {
-		return c.noWorkerID(err, "the tables to come (WithSpares)")
+	if err := c.manager.Start(ctx); err != nil {
+		return c.noWorkerID(err, "the tables to come")
 	}
 	return nil
 }
 
 // Register does for models what WithModels does: it gets worker ids for them and
-// for the models they are associated with, makes AutoMigrate create plain BIGINT
-// keys, and lets Find load their rows. As it changes what GORM knows of a model,
+// for the models they are associated with, opens their segments and other sources, makes AutoMigrate
+// create plain BIGINT keys, and lets Find load rows of models, but not of associated ones. As it changes what GORM knows of a model,
 // it must come before the model, and those it is associated with, are used: one that
 // is in use stays as it is.
 func (p *Plugin) Register(ctx context.Context, models ...any) error {
@@ -336,6 +320,8 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 		}
 		if len(uidFields(s)) > 0 {
 			ours = append(ours, m)
+		} else if err := joined(s, c.checkForeignKeys(s)); err != nil {
+			return err
 		}
 	}
 	if err := c.addModels(p.db.Statement.Context, p.db, ours); err != nil {
@@ -364,7 +350,10 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 		}
 		c.makePlain(db, s)
 		plan := c.plan(s)
-		errs = append(errs, plan.err)
+		if plan.err != nil {
+			errs = append(errs, plan.err)
+			continue
+		}
 		sources = append(sources, plan.sources...)
 		c.mu.Lock()
 		c.models[s.Table] = plan
@@ -373,11 +362,8 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
 		return err
 	}
-	if c.offline {
-		return c.adopt(sources)
-	}
 	if !c.registered.Load() {
-		// GORM's registration of callbacks, which is to come, must not meet an opener at work.
+		// Openers are called by openSegments and openLater.
 		sources = slices.DeleteFunc(sources, func(s *source) bool {
 			if s.open {
 				c.later = append(c.later, s)
@@ -442,9 +428,9 @@ func (p *Plugin) Layout() generator.Layout {
 
 // Close ends the making of ids: every create that needs one then fails with
 // [ErrClosed], those that wait included. It waits for what goes on in the
-// background, and gives the worker ids back, so that the next process gets them as soon
-// as the clock has passed what they were granted (20 s, on SQLite 10 min), until ctx ends. An error means that they were not given back: they are free
-// some minutes later all the same. It may be called more than once, and while the
+// background, and releases the slot, so that the next process gets its worker ids as soon
+// as the clock has passed what was granted, and Lead; until ctx ends. An error means that the slot was not
+// released: it is free a minute later all the same. It may be called more than once, and while the
 // plugin is in use. Call it when the program ends, before the pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
 	c, err := p.ready()
@@ -472,13 +458,20 @@ func (p *Plugin) Close(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-ctx.Done():
+		if c.manager != nil {
+			_ = c.manager.Close(ctx) // it renews no longer, and another process reclaims the slot
+		}
 		return fmt.Errorf("uidplugin: close: a worker id is still being taken, or a generator does not end: %w", ctx.Err())
 	}
-	if c.leased == nil {
+	if c.manager == nil {
 		return nil
 	}
-	if err := c.leased.Close(ctx); err != nil {
-		return fmt.Errorf("uidplugin: close: %w", err)
+	if err := c.manager.Close(ctx); err != nil {
+		if strings.Contains(err.Error(), "sql: database is closed") { // database/sql does not export it
+			return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released;"+
+				" call Close before the pool is closed: %w", err)
+		}
+		return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released: %w", err)
 	}
 	return nil
 }

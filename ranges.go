@@ -1,34 +1,68 @@
 package uidplugin
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
 )
 
-// Range returns the smallest and the largest id of the layout that bears a time from
-// from on and before to: rows can be found by when they were made, with the index of
-// their key. The error is that of [generator.Layout.Range].
+// Range returns the smallest and the largest id of the layout that carries a time from
+// from on and before to: rows can be found by when they were created, with the index of
+// their key. Both times are rounded down to the start of their tick, because an id carries
+// the start of its tick: a row that is created right after from is found. Spans that follow
+// one another have no id in common. The error is that of [generator.Layout.Range]; a span
+// within one tick is empty.
 //
-// What an id bears is the tick that it was stamped with. That is when it was made, to some
-// milliseconds, or later: a process that has just started stamps ids up to 10 s ahead, one
-// that makes them faster than its worker ids count them up to 20 s, or as far as
-// WithMaxBorrow in the durable mode; so a span that ends now may miss the latest rows. It
-// is earlier only where a lease ran out and had ids left, as after an outage, or by what the
-// clocks of processes differ.
+// An id carries the tick that it was stamped with. That is the time when it was made, to
+// some milliseconds, or later: an id may be stamped up to Lead ahead, 10 s by default. So
+// the ids of rows that were just made can be above last if to is the present. It is earlier
+// only where a lease ran out and had ids left, as after an outage, or by the difference
+// between the clocks of processes.
 func (p *Plugin) Range(from, to time.Time) (first, last int64, err error) {
 	if p == nil || p.core == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
-	return p.core.layout.Range(from, to)
+	return p.core.idsBetween(from, to)
+}
+
+// idsBetween is Range.
+func (c *core) idsBetween(from, to time.Time) (first, last int64, err error) {
+	l := c.layout
+	tick := l.TickAt(from)
+	if tick >= 0 && tick == l.TickAt(to) && tick <= l.MaxTick() && to.Round(0).After(from.Round(0)) {
+		return 0, 0, fmt.Errorf("%w: no id carries a time from %s until %s: both are in one tick of %v",
+			generator.ErrLayout, from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano), l.Tick)
+	}
+	return l.Range(tickStart(l, from), tickStart(l, to))
+}
+
+// tickStart returns the start of the tick of t, or t if it is outside of the layout.
+func tickStart(l generator.Layout, t time.Time) time.Time {
+	if tick := l.TickAt(t); tick >= 0 && tick <= l.MaxTick() {
+		return l.TimeOf(tick)
+	}
+	return t
 }
 
 // CreatedBetween returns a scope for queries: rows of the model whose key, if that is a uid
-// field, else first uid field, bears a time from from on and before to, as Range says:
+// field, else first uid field, carries a time from from on and before to, both rounded down
+// to the start of their tick, as Range says:
 //
 //	db.Scopes(uidplugin.From(db).CreatedBetween(from, to)).Find(&orders)
+//
+// If to is the present or later when the query runs, it has no upper bound, because an id
+// may be stamped up to Lead ahead, 10 s by default: CreatedBetween(hourAgo, now) finds a row
+// that was created a millisecond ago. The present begins a second before the clock of the
+// generators, or a tick if that is longer. A span that follows finds a row that is stamped
+// ahead again.
+//
+// A span that ends in the past misses rows that were created in it and stamped after it:
+// let it end Lead later, and compare a column of the row, where that matters.
 //
 // The error of the query wraps [ErrNoField], [ErrNotDecodable] for ids that are not of the
 // layout, [ErrField] for a key that is text, or is that of Range.
@@ -51,6 +85,10 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 		model = db.Statement.Dest
 	}
 	s, err := parse(p.db, model)
+	if errors.Is(err, schema.ErrUnsupportedDataType) { // GORM's error has the address of model
+		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
+			schema.ErrUnsupportedDataType, model)
+	}
 	if err != nil {
 		return err
 	}
@@ -68,11 +106,30 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	case f.text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, s.Name, f.Name)
 	}
-	first, last, err := c.layout.Range(from, to)
+	past := c.isPast(to)
+	if !past && to.Round(0).After(from.Round(0)) {
+		to = c.layout.Expires()
+	}
+	first, last, err := c.idsBetween(from, to)
 	if err != nil {
 		return err
 	}
 	column := clause.Column{Table: clause.CurrentTable, Name: f.DBName}
-	db.Where(clause.And(clause.Gte{Column: column, Value: first}, clause.Lte{Column: column, Value: last}))
+	conditions := []clause.Expression{clause.Gte{Column: column, Value: first}}
+	if past {
+		conditions = append(conditions, clause.Lte{Column: column, Value: last})
+	}
+	db.Where(clause.And(conditions...))
 	return nil
+}
+
+// isPast reports whether t is before the present, which lasts a second, or a tick: a caller
+// takes the time before its query runs. Of the clock of the generators and that of the
+// process, which may have been set back, the earlier one counts.
+func (c *core) isPast(t time.Time) bool {
+	now := c.time()
+	if wall := c.now(); wall.Before(now) {
+		now = wall
+	}
+	return t.Before(now.Add(-max(c.layout.Tick, time.Second)))
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -159,7 +160,7 @@ func TestUseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	saysAll(t, err.Error(), "WORKER_NODE", "HOST_NAME", "colour", "rename")
 
 	tiny := generator.DefaultLayout()
-	tiny.TimeBits, tiny.WorkerBits = 32, 1
+	tiny.WorkerBits = 1
 	db := bare(t)
 	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&part{}, &article{})))
 	if !errors.Is(err, workernode.ErrExhausted) {
@@ -201,6 +202,9 @@ func TestEveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 				"Find":        func() error { _, err := p.Find(ctx, 1); return err },
 				"FindAll":     func() error { _, err := p.FindAll(ctx, 1, 2); return err },
 				"Nodes":       func() error { _, err := p.Nodes(ctx, 0, 1); return err },
+				"Slots":       func() error { _, err := p.Slots(ctx, 0, 1); return err },
+				"Sessions":    func() error { _, err := p.Sessions(ctx, 0, time.Time{}, 1); return err },
+				"Health":      func() error { return p.Health() },
 				"Close":       func() error { return p.Close(ctx) },
 				"Decode":      func() error { _, err := p.Decode(1); return err },
 				"Initialize":  func() error { return p.Initialize(db) },

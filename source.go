@@ -33,13 +33,15 @@ type source struct {
 	// changed.
 	made atomic.Pointer[made]
 
-	pending *call // guarded by core.mu: somebody is getting a worker id
+	pending *call  // guarded by core.mu: somebody is getting a worker id
+	outage  outage // guarded by core.mu: why it has no generator
 }
 
-// made is a generator, and its first leases; none if its ids are not of the layout.
+// made is a generator, and what it stamps with.
 type made struct {
 	generator.Generator
-	leases []generator.Lease
+	lease *workernode.TableLease // nil with a fixed worker id, and if its ids are not of the layout
+	fixed []generator.Lease      // with a fixed worker id
 }
 
 // A call is the getting of worker ids for some sources, in the background: it
@@ -50,32 +52,55 @@ type call struct {
 	err  error
 }
 
-// An assigner says who may stamp. Its policies are workernode.Leased,
-// workernode.Disposable and a fixed worker id.
-type assigner interface {
-	Assign(ctx context.Context, tables ...string) ([]generator.Lease, error)
-}
-
-// fixed assigns one worker id: there is one source, of all tables.
+// fixed is the worker id of WithWorkerID. One source of all tables has it.
 type fixed struct {
 	lease  generator.Lease
-	backup int64 // worker id
+	backup int64     // worker id of a second lane
+	begins time.Time // not to be used before
+	now    func() time.Time
 }
 
-// Assign returns the worker id, and for a second one of the same table its backup.
-func (f fixed) Assign(_ context.Context, tables ...string) ([]generator.Lease, error) {
-	leases := make([]generator.Lease, len(tables))
+// newFixed returns the worker id of a process that starts now. A process that had the worker id before
+// may have stamped ticks up to fixedLead ahead of the clock, the last of them in part. So
+// the lease begins with the tick after these, and is used when the present tick has
+// ended: then its first tick is fixedLead ahead, no more.
+func (c *config) newFixed(now time.Time) fixed {
+	f := fixed{lease: c.layout.Endless(c.workerID, now), backup: c.layout.BackupWorker(c.workerID), begins: now, now: c.now}
+	if lead := c.fixedLead(); lead > 0 {
+		next := f.lease.From + 1
+		f.lease.From = next + int64((lead-1)/c.layout.Tick) + 1
+		f.begins = now.Add(c.layout.TimeOf(next).Sub(now)) // by the monotonic clock
+	}
+	return f
+}
+
+// wait returns when the worker id may be used.
+func (f fixed) wait(ctx context.Context) error {
+	if d := f.begins.Sub(f.now()); d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return fmt.Errorf("worker id %d must not be used before %s, when a tick begins that no process before can have stamped: %w",
+				f.lease.WorkerID, format(f.begins), ctx.Err())
+		}
+	}
+	return nil
+}
+
+// leases returns a lease for each lane.
+func (f fixed) leases(lanes int) []generator.Lease {
+	leases := make([]generator.Lease, lanes)
 	for i := range leases {
 		leases[i] = f.lease
 		if i > 0 {
 			leases[i].WorkerID = f.backup
 		}
 	}
-	return leases, nil
+	return leases
 }
 
 // allTables is the table name of worker ids that serve all tables.
-const allTables = "*"
+const allTables = workernode.AllTables
 
 // source returns the source for a field of a table.
 func (c *core) source(table string, f *schema.Field) (*source, error) {
@@ -124,11 +149,12 @@ func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error
 	if inside {
 		wait = c.patience()
 	}
-	if inside && c.leased != nil {
+	if inside && c.manager != nil {
 		if err := c.useSpares(sources); err != nil {
 			return err
 		}
 	}
+	what := lacking(sources)
 	calls, err := c.begin(sources)
 	if err != nil {
 		return err
@@ -138,26 +164,20 @@ func (c *core) ensure(ctx context.Context, db *gorm.DB, sources []*source) error
 	for _, call := range calls {
 		select {
 		case <-call.done:
-			if call.err != nil && inside {
-				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy, call.err)
+			if call.err != nil && inside && passes(call.err) {
+				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)
 			}
 			if call.err != nil {
 				return call.err
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("uidplugin: waiting for a worker id: %w", ctx.Err())
+			return fmt.Errorf("uidplugin: waiting for %s: %w", what, ctx.Err())
 		case <-timer.C:
-			return fmt.Errorf("%w: %s", ErrInTransaction, remedy)
+			return fmt.Errorf("%w: %s", ErrInTransaction, remedy(what))
 		}
 	}
 	return nil
 }
-
-// remedy says what to do about the first insert into a table that comes inside a
-// transaction.
-const remedy = "the first insert into a table needs a connection of its own, beside the one of the transaction" +
-	" (hooks and CreateInBatches are inside one, too): give the models to WithModels, so that db.Use gets their worker ids," +
-	" or insert a row before the transaction, or let the pool have more connections (SQLite cannot write from a second one meanwhile)"
 
 // holdsConnection tells whether a statement has a connection already: in a
 // transaction, or by db.Connection.
@@ -235,7 +255,7 @@ func (c *core) useSpares(sources []*source) error {
 		if s.made.Load() != nil || c.closed || s.open {
 			continue
 		}
-		lease, ok := c.leased.Spare(s.table)
+		lease, ok := c.manager.Spare(workernode.Table{Name: s.table}, c.lanes(s))
 		if !ok {
 			return nil
 		}
@@ -247,31 +267,23 @@ func (c *core) useSpares(sources []*source) error {
 }
 
 // make makes the generator of a source. The caller holds c.mu.
-func (c *core) make(s *source, leases ...generator.Lease) error {
-	var low func()
-	if c.leased != nil {
-		low = c.leased.Need
-	}
-	g, err := c.newGenerator(s.kind, s.table, leases, c.clock, c.time, low)
+func (c *core) make(s *source, lease *workernode.TableLease) error {
+	g, err := c.newGenerator(s.kind, s.table, lease.Leases(), c.clock, c.time, c.manager.RequestRenewal)
 	if err != nil {
-		if c.leased != nil {
-			c.leased.Drop(leases[0])
-		}
+		lease.Release()
 		return err
 	}
-	if c.leased != nil {
-		c.leased.Keep(leases[0], g)
-	}
-	c.store(s, g, leases)
+	lease.Attach(g)
+	c.store(s, &made{Generator: g, lease: lease})
 	return nil
 }
 
 // store makes a generator that of a source. The caller holds c.mu.
-func (c *core) store(s *source, g generator.Generator, leases []generator.Lease) {
+func (c *core) store(s *source, m *made) {
 	if c.closed {
-		g.Close()
+		m.Close()
 	}
-	s.made.Store(&made{g, leases})
+	s.made.Store(m)
 }
 
 // next returns an id, or the error why if s has no generator.
@@ -301,7 +313,7 @@ func (s *source) fill(ctx context.Context, ids []int64, why error) error {
 
 // errNoGenerator is the reason when nobody knew that a row would need an id:
 // another goroutine changed it meanwhile, for one.
-var errNoGenerator = errors.New("the table has no worker id yet; create again")
+var errNoGenerator = errors.New("the table has no generator yet; create again")
 
 // wrap says for which table there is no id.
 func (s *source) wrap(err error) error {
@@ -328,107 +340,69 @@ func (c *core) assign(n *call, sources []*source) {
 	n.err = errors.Join(c.openAll(ctx, open), err)
 }
 
-// openAll makes generators whose ids are not of the layout, all at once: what they do is
-// their own affair. One that is late is there when it is done.
-func (c *core) openAll(ctx context.Context, sources []*source) error {
-	errs := make(chan error, len(sources))
-	for _, s := range sources {
-		c.background.Go(func() {
-			g, err := c.open1(ctx, s)
-			c.mu.Lock()
-			s.pending = nil
-			if err == nil {
-				c.store(s, g, nil)
-			}
-			c.mu.Unlock()
-			if err != nil {
-				err = fmt.Errorf("uidplugin: the generator %s of table %s: %w", s.kind, s.table, err)
-			}
-			errs <- err
-		})
-	}
-	var all []error
-	for range sources {
-		select {
-		case err := <-errs:
-			all = append(all, err)
-		case <-ctx.Done():
-			return errors.Join(append(all, fmt.Errorf("uidplugin: a generator did not open within %v, the limit that WithTimeout sets: %w", c.timeout, ctx.Err()))...)
-		}
-	}
-	return errors.Join(all...)
-}
-
-func (c *core) open1(ctx context.Context, s *source) (g generator.Generator, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("its opener panicked: %v", p)
-		}
-	}()
-	kind, _ := c.kindNamed(s.kind)
-	g, err = kind.open(ctx, c, s)
-	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
-		err = errors.New("its opener returns none")
-	}
-	return g, err
-}
-
 // assignAll gets worker ids for sources and makes their generators.
-func (c *core) assignAll(ctx context.Context, sources []*source) error {
+func (c *core) assignAll(ctx context.Context, sources []*source) (err error) {
 	if len(sources) == 0 {
 		return nil
 	}
-	tables := make([]string, len(sources))
-	var wanted []string
+	tables, lanes, names := make([]workernode.Table, len(sources)), make([]int, len(sources)), make([]string, len(sources))
 	for i, s := range sources {
-		tables[i] = s.table
-		wanted = append(wanted, slices.Repeat([]string{s.table}, c.lanes(s))...)
+		tables[i], lanes[i], names[i] = workernode.Table{Name: s.table}, c.lanes(s), s.table
 	}
-	leases, err := c.assigner.Assign(ctx, wanted...)
-	first := make([]generator.Lease, len(sources))
-	c.mu.Lock()
-	for i, s := range sources {
-		s.pending = nil
-		if len(leases) == 0 {
-			continue
-		}
-		own := leases[:c.lanes(s)]
-		leases, first[i] = leases[len(own):], own[0]
-		switch {
-		case err == nil && s.made.Load() == nil:
-			err = c.make(s, own...)
-		case c.leased != nil:
-			c.leased.Drop(own[0]) // a transaction could not wait and took a spare one, or another could not be made
-		}
+	var leases []*workernode.TableLease
+	if c.manager != nil {
+		leases, err = c.manager.Assign(ctx, tables, lanes)
+	} else {
+		err = c.own.wait(ctx)
 	}
-	c.mu.Unlock()
 	if err != nil {
-		return c.noWorkerID(err, list(tables))
+		err = c.noWorkerID(err, list(names))
 	}
-	// A logger may be code that creates rows: no lock is held, and the generators
-	// are there.
-	if !c.fixed {
-		workers := make([]string, len(sources))
-		for i, s := range sources {
-			workers[i] = fmt.Sprintf("%s=%d", s.table, first[i].WorkerID)
-		}
-		c.log.Info("uidplugin: worker ids assigned", "tables", len(tables), "worker_id", list(workers),
-			"from", c.layout.TimeOf(first[0].From), "until", c.layout.TimeOf(first[0].Until+1))
-		if last, most := first[len(first)-1].WorkerID, c.layout.MaxWorkerID(); last > most-most/10 {
-			c.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; when all are, a process gets those that others have left of the same tables, or none",
-				"worker_id", last, "of", most, "layout", c.layout.String())
-		}
+	workers := c.makeAll(sources, leases, &err)
+	// A logger may be code that creates rows: no lock is held, and the generators are there.
+	if err == nil && c.manager != nil {
+		c.log.Info("uidplugin: worker ids assigned", "tables", len(names), "worker_id", list(workers))
 	}
-	return nil
+	return err
 }
 
-// lanes returns how many worker ids a source is given at first: leased ones it gets
-// more of when it wants them.
-func (c *core) lanes(s *source) int {
-	if kind, _ := c.kindNamed(s.kind); c.leased == nil {
-		return kind.lanes
+// makeAll makes the generators of sources, unless there is an error, and notes what became
+// of each. It returns the worker ids for the log.
+func (c *core) makeAll(sources []*source, leases []*workernode.TableLease, err *error) (workers []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range sources {
+		s.pending = nil
+		switch {
+		case *err != nil && i >= len(leases):
+		case s.made.Load() != nil || *err != nil:
+			leases[i].Release() // a transaction could not wait and took a spare one, or another could not be made
+		case c.manager == nil:
+			*err = c.makeFixed(s)
+		default:
+			if *err = c.make(s, leases[i]); *err == nil {
+				workers = append(workers, fmt.Sprintf("%s=%d", s.table, s.made.Load().lease.Leases()[0].WorkerID))
+			}
+		}
+		s.outage.note(*err, c.now())
 	}
-	return 1
+	return workers
+}
+
+// makeFixed makes the generator of all tables with a fixed worker id.
+func (c *core) makeFixed(s *source) error {
+	leases := c.own.leases(c.lanes(s))
+	g, err := c.newGenerator(s.kind, s.table, leases, c.clock, c.time, nil)
+	if err == nil {
+		c.store(s, &made{Generator: g, fixed: leases})
+	}
+	return err
+}
+
+// lanes returns how many worker ids a source has at first.
+func (c *core) lanes(s *source) int {
+	kind, _ := c.kindNamed(s.kind)
+	return kind.lanes
 }
 
 // noWorkerID says for what there is no worker id, and why.
@@ -450,8 +424,3 @@ func list(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-var (
-	_ assigner = (*workernode.Disposable)(nil)
-	_ assigner = (*workernode.Leased)(nil)
-)

@@ -2,21 +2,41 @@ package uidplugin
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Stats is the state of a plugin at one moment.
 type Stats struct {
 	Layout  generator.Layout
 	Expires time.Time // when the layout ends
+	Space   string    // ID_SPACE: names the id space; empty with WithWorkerID
+	Slot    SlotStats // zero with WithWorkerID
 	Tables  []TableStats
-	Leases  workernode.LeaseStats // zero with WithDisposable and WithWorkerID
+}
+
+// SlotStats is the state of the slot that this process holds, and what has happened since its
+// start.
+type SlotStats struct {
+	ID        int64     // 0 if it holds none now
+	From      time.Time // since when this process may stamp ids, in this session
+	Until     time.Time // until when, unless the slot is renewed
+	WorkerIDs int       // of the slot, spares included
+	Spares    int       // worker ids without a table
+
+	Renewals    int64 // acknowledged statements that moved Until
+	Sessions    int64 // that were begun
+	Reclaimed   int64 // slots of former processes that were reclaimed
+	Allocated   int64 // slots that were inserted
+	Lost        int64 // slots that another process has reclaimed
+	LostCommits int64 // slots that were given up because the database had lost commits
+
+	LastError error     // why the last statement failed; nil if it did not
+	Since     time.Time // since when all have failed
 }
 
 // TableStats is the state of the ids of one table, or of all with WithWorkerID.
@@ -26,7 +46,7 @@ type TableStats struct {
 	WorkerIDs []int64       // in ascending order; more than one if one is not enough, none if its ids are not of the layout
 	From      time.Time     // since when this process may stamp ids with the worker ids
 	Until     time.Time     // until when, unless they are renewed
-	Lead      time.Duration // how far the next id lies ahead of the clock, if the generator tells (its method Lead)
+	Lead      time.Duration // how far the next id lies ahead of the clock, if the generator says so (its method Lead)
 }
 
 // Stats returns the state of the plugin: the tables that have a worker id, in
@@ -37,8 +57,8 @@ func (p *Plugin) Stats() Stats {
 		return Stats{}
 	}
 	s := Stats{Layout: c.layout, Expires: c.layout.Expires()}
-	if c.leased != nil {
-		s.Leases = c.leased.Stats()
+	if c.manager != nil {
+		s.Space, s.Slot = c.manager.Registry().Space, c.slotStats()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,9 +68,9 @@ func (p *Plugin) Stats() Stats {
 			continue
 		}
 		t := TableStats{Table: source.tag, Generator: source.kind}
-		leases := m.leases
-		if c.leased != nil && len(leases) > 0 {
-			leases = c.leased.Leases(leases[0])
+		leases := m.fixed
+		if m.lease != nil {
+			leases = m.lease.Leases()
 		}
 		for _, lease := range leases {
 			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
@@ -69,10 +89,28 @@ func (p *Plugin) Stats() Stats {
 	return s
 }
 
-// Health returns nil if ids can be made, and go on being made. The error wraps
-// [ErrNotRegistered] or [ErrClosed], or says since when worker ids could not be
-// renewed, and why: then ids are made until what was renewed before is used up. It
-// asks no database.
+// slotStats returns the state of the slot.
+func (c *core) slotStats() SlotStats {
+	s := c.manager.Stats()
+	stats := SlotStats{
+		ID: s.Slot, WorkerIDs: s.WorkerIDs, Spares: s.Spares, Renewals: s.Renewals, Sessions: s.Sessions, Reclaimed: s.Reclaimed,
+		Allocated: s.Allocated, Lost: s.Lost, LostCommits: s.LostCommits, LastError: s.LastError, Since: s.Since,
+	}
+	if s.Slot != 0 {
+		stats.From, stats.Until = c.layout.TimeOf(s.From), c.layout.TimeOf(s.Until+1)
+	}
+	return stats
+}
+
+// Health returns nil if ids can be made, and go on being made. Otherwise the error wraps
+// [ErrNotRegistered] or [ErrClosed], or says since when, and why,
+//
+//   - the lease of this process could not be renewed: ids are made until what was granted is used up;
+//   - a table has no ids: it got no worker id, or its generator could not be opened;
+//   - a segment could not fetch a range: ids are made until those in memory are used up;
+//   - a generator of WithSource is not well, if it has a method Health() error.
+//
+// It wraps the database's own error. It is nil again when the plugin has recovered. It asks no database.
 func (p *Plugin) Health() error {
 	c, err := p.ready()
 	if err != nil {
@@ -84,22 +122,11 @@ func (p *Plugin) Health() error {
 	if closed {
 		return ErrClosed
 	}
-	if c.leased == nil {
-		return nil
+	var errs []error
+	if c.manager != nil {
+		if s := c.manager.Stats(); s.LastError != nil {
+			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", format(s.Since), s.LastError))
+		}
 	}
-	if s := c.leased.Stats(); s.LastError != nil {
-		return fmt.Errorf("uidplugin: worker ids could not be renewed since %s: %w", format(s.Since), s.LastError)
-	}
-	return nil
-}
-
-// Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in
-// ascending order: who was ever given a worker id. It returns none with
-// WithWorkerID.
-func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
-	c, err := p.ready()
-	if err != nil || c.fixed {
-		return nil, err
-	}
-	return c.wdb.Nodes(ctx, after, limit)
+	return errors.Join(append(errs, c.sourcesHealth())...)
 }

@@ -30,7 +30,7 @@ func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
-		use(t, db, uidplugin.WithSpares(0), uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(atNoon))
+		use(t, db, withoutSpares(), uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(atNoon))
 		migrate(t, db, &part{}, &ledger{})
 		single(t, db)
 		tx := db.Begin()
@@ -61,7 +61,7 @@ func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing
 func TestTheErrorInATransactionRollsItBack(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithSpares(0))
+	db := open(t, withoutSpares())
 	migrate(t, db, &part{}, &ledger{})
 	single(t, db)
 	err := db.Transaction(func(tx *gorm.DB) error {
@@ -78,7 +78,7 @@ func TestTheErrorInATransactionRollsItBack(t *testing.T) {
 func TestAPreparedTransactionIsATransaction(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithSpares(0))
+	db := open(t, withoutSpares())
 	migrate(t, db, &part{})
 	single(t, db)
 	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
@@ -106,7 +106,7 @@ func TestWithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
 func TestARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithSpares(0))
+	db := open(t, withoutSpares())
 	migrate(t, db, &part{})
 	tx := db.Begin()
 	r := part{}
@@ -114,7 +114,7 @@ func TestARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	must(t, tx.Rollback().Error)
 	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
 	must(t, err)
-	if len(nodes) != 1 || nodes[0].WorkerID != 1 || nodes[0].Table != "parts" {
+	if len(nodes) != 1 || nodes[0].WorkerID != 1 || nodes[0].Table.Name != "parts" {
 		t.Errorf("worker nodes: %+v", nodes)
 	}
 	again := part{}
@@ -133,7 +133,7 @@ func TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		db, mock := mockedUse(t, 58)
+		db, mock := mockedUse(t)
 		pool, err := db.DB()
 		must(t, err)
 		pool.SetMaxOpenConns(2)
@@ -197,7 +197,7 @@ func TestAnUpdateInATransactionWaitsForNothing(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		db, mock := mockedUse(t, 58)
+		db, mock := mockedUse(t)
 		pool, err := db.DB()
 		must(t, err)
 		pool.SetMaxOpenConns(2)

@@ -2,10 +2,8 @@ package uidplugin_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,44 +14,38 @@ import (
 	"gorm.io/gorm"
 )
 
-// A gate is a connection pool that lets no statement about worker ids pass while
-// it is shut.
+// A gate lets no transaction of the lease manager begin while it is shut, so no worker id comes.
 type gate struct {
-	gorm.ConnPool
 	deaf    bool // statements do not notice that their context ends
 	arrived chan struct{}
 	opened  chan struct{}
-	err     atomic.Pointer[error] // what statements fail with
-	passed  atomic.Int64
+	err     atomic.Pointer[error] // what transactions fail with
 }
 
-// gated puts a gate before the pool that plugins of db will use.
+// gated puts a gate before the pool that a plugin of db uses.
 func gated(db *gorm.DB) *gate {
-	g := &gate{ConnPool: db.Config.ConnPool, arrived: make(chan struct{}, 1000), opened: make(chan struct{})}
-	db.Config.ConnPool = g
+	g := &gate{arrived: make(chan struct{}, 1000), opened: make(chan struct{})}
+	tapped(db, g.before)
 	return g
 }
 
-func (g *gate) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if strings.HasPrefix(query, "UPDATE `WORKER_REGISTRY`") {
-		g.passed.Add(1)
-		if err := g.err.Load(); err != nil {
-			return nil, *err
-		}
-		g.arrived <- struct{}{}
-		if g.deaf {
-			ctx = context.WithoutCancel(ctx)
-		}
-		select {
-		case <-g.opened:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+func (g *gate) before(ctx context.Context, query string) error {
+	if query != "BEGIN" {
+		return nil
 	}
+	if err := g.err.Load(); err != nil {
+		return *err
+	}
+	g.arrived <- struct{}{}
 	if g.deaf {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return g.ConnPool.ExecContext(ctx, query, args...)
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
@@ -61,7 +53,7 @@ func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	use(t, db, uidplugin.WithSpares(0))
+	use(t, db, withoutSpares())
 	migrate(t, db, &part{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -78,8 +70,8 @@ func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
 	go func() { done <- db.Create(&part{}).Error }()
 	close(g.opened)
 	must(t, <-done)
-	if g.passed.Load() != 1 || count(t, db, "parts") != 1 {
-		t.Errorf("%d worker ids, %d rows", g.passed.Load(), count(t, db, "parts"))
+	if count(t, db, "WORKER_NODE") != 1 || count(t, db, "parts") != 1 {
+		t.Errorf("%d worker ids, %d rows", count(t, db, "WORKER_NODE"), count(t, db, "parts"))
 	}
 }
 
@@ -88,7 +80,7 @@ func TestAllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	use(t, db, uidplugin.WithSpares(0))
+	use(t, db, withoutSpares())
 	migrate(t, db, &part{})
 	var group sync.WaitGroup
 	for range 16 {
@@ -101,8 +93,8 @@ func TestAllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 	<-g.arrived
 	close(g.opened)
 	group.Wait()
-	if g.passed.Load() != 1 || count(t, db, "parts") != 16 || count(t, db, "WORKER_NODE") != 1 {
-		t.Errorf("%d worker ids, %d rows", g.passed.Load(), count(t, db, "parts"))
+	if count(t, db, "parts") != 16 || count(t, db, "WORKER_NODE") != 1 || count(t, db, "WORKER_SLOT") != 1 {
+		t.Errorf("%d worker ids, %d slots, %d rows", count(t, db, "WORKER_NODE"), count(t, db, "WORKER_SLOT"), count(t, db, "parts"))
 	}
 }
 
@@ -111,7 +103,7 @@ func TestAWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	use(t, db, uidplugin.WithSpares(0))
+	use(t, db, withoutSpares())
 	migrate(t, db, &part{})
 	broken := errBroken
 	g.err.Store(&broken)
@@ -148,10 +140,10 @@ func TestAWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
 		}
 		options := []uidplugin.Option{uidplugin.WithClock(atNoon), uidplugin.WithTimeout(3 * time.Second), uidplugin.WithLogger(nil)}
 		started := time.Now()
-		late(started, db.Use(uidplugin.New(append(options, uidplugin.WithSpares(0), uidplugin.WithModels(&part{}, &article{}))...)), "parts, articles")
+		late(started, db.Use(uidplugin.New(append(options, withoutSpares(), uidplugin.WithModels(&part{}, &article{}))...)), "parts, articles")
 		unregistered(t, db)
 
-		use(t, db, append(options, uidplugin.WithSpares(0))...)
+		use(t, db, append(options, withoutSpares())...)
 		migrate(t, db, &part{})
 		for range 2 {
 			started = time.Now()

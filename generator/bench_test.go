@@ -2,6 +2,7 @@ package generator_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,12 +53,11 @@ func BenchmarkMutexCounter(b *testing.B) {
 	}
 }
 
-// wide is the default layout with so long a sequence that no benchmark comes to
-// the borrowing limit.
+// wide has the default layout, and may borrow so much that no benchmark comes to the
+// limit.
 func wide(tb testing.TB) *generator.Cached {
 	l := generator.DefaultLayout()
-	l.WorkerBits, l.SequenceBits = 4, 31
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(1, time.Now())})
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(1, time.Now()), MaxBorrow: math.MaxInt64})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -101,17 +101,10 @@ func BenchmarkCachedFill1000(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
 }
 
-// wideLanes is wide with eight lanes, and with a sequence so short that they follow
-// one another many times.
+// wideLanes is wide with eight lanes.
 func wideLanes(tb testing.TB) *generator.Cached {
-	l := generator.DefaultLayout()
-	l.WorkerBits, l.SequenceBits = 10, 22
+	g, l := wide(tb), generator.DefaultLayout()
 	from := l.TickAt(time.Now())
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(1, time.Now())})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(g.Close)
 	leases := make([]generator.Lease, 8)
 	for i := range leases {
 		leases[i] = generator.Lease{WorkerID: int64(i*i + 1), From: from, Until: l.MaxTick()}
@@ -184,7 +177,7 @@ func BenchmarkDefaultNextParallel(b *testing.B) {
 }
 
 func wideDefault(tb testing.TB) *generator.Default {
-	l := generator.DefaultLayout()
+	l := seconds(28, 22, 13)
 	l.WorkerBits, l.SequenceBits = 4, 31
 	g, err := generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: l.Endless(1, time.Now())})
 	if err != nil {

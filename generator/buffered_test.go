@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // counter is a source of runs of n ids from 1 on.
@@ -327,7 +328,7 @@ func TestBufferedRefusesBadSettings(t *testing.T) {
 func TestBufferedHammer(t *testing.T) {
 	t.Parallel()
 	n := int64(300_000)
-	if raceEnabled {
+	if testkit.Race {
 		n = 50_000
 	}
 	var next atomic.Int64

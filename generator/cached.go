@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultMaxBorrow is how far a [Cached] generator runs ahead of the clock at
-// most, unless told otherwise: 29.5 million ids at once in the default layout and
+// most, unless told otherwise: 57.6 million ids at once in the default layout and
 // one lane.
 const DefaultMaxBorrow = time.Hour
 
@@ -21,10 +21,10 @@ type CachedConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxBorrow bounds how far ahead of the clock, or of the beginning of a lease
-	// that begins ahead of it, an id may be stamped; 0 means [DefaultMaxBorrow], the
-	// least is one tick. UidGenerator's boostPower bounds the same thing as a number
-	// of ticks, 2^boostPower.
+	// MaxBorrow bounds how far ahead of the clock an id may be stamped; 0 means
+	// [DefaultMaxBorrow], the least is one tick. A lease that begins further ahead has
+	// no id to give until the clock is within MaxBorrow of it. UidGenerator's boostPower
+	// bounds the same thing as a number of ticks, 2^boostPower.
 	MaxBorrow time.Duration
 
 	// NoWait makes a generator never wait. When it is MaxBorrow ahead it returns
@@ -51,9 +51,10 @@ type CachedConfig struct {
 // is UidGenerator's CachedUidGenerator with a ring that computes its ids instead
 // of storing them; it has no goroutine, and no timer while it is idle.
 //
-// Ids bear the present, to some milliseconds, as long as they are taken more
-// slowly than the layout counts them (8,192 a second by default, for each lane).
-// Taken faster, they borrow ticks of the future, up to MaxBorrow. At that limit
+// Ids bear the present as long as they are taken more slowly than the layout counts
+// them (16 a millisecond by default, for each lane): exactly if there are fewer than
+// some thousands a second, else to about a millisecond. Taken faster, they borrow ticks
+// of the future, up to MaxBorrow. At that limit
 // callers are served in the order of their arrival, at the nominal rate; a context
 // that ends while its caller waits costs no id.
 //
@@ -98,9 +99,10 @@ type Cached struct {
 	// are given out without a window.
 	used atomic.Bool
 
-	open bool  // window has not been closed; guarded by sem
-	kept bool  // the clock visits this generator; guarded by sem
-	idle uint8 // visits in a row that found the cursor at seen; guarded by sem
+	open  bool  // window has not been closed; guarded by sem
+	kept  bool  // the clock visits this generator; guarded by sem
+	idle  uint8 // visits in a row that found hardly any id taken; guarded by sem
+	quick uint8 // readings of the clock in a row that came soon after the last, at most hurried; guarded by sem
 
 	// sem is the right to do all that is slow: it is held while there is a value
 	// in it. A channel serves those who wait in the order of their arrival and
@@ -112,8 +114,8 @@ type Cached struct {
 	seen uint64
 
 	// limit = anchor + what the clock has gained since anchor was set. It never
-	// shrinks, and is raised when the wall clock has run ahead of it, or a lease
-	// begins ahead of the clock. anchor is at most the top of the scale.
+	// shrinks, and is raised when the wall clock has run ahead of it. anchor is at most
+	// the top of the scale.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
@@ -159,8 +161,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 	next := s.start(c.Lease.From)
 	// Closed: the first caller opens one.
 	g.window.Store(newWindow(newMapping(c.Layout, c.Lease.WorkerID), next, c.Lease.Until))
-	// A lease that begins ahead of the clock is usable from its beginning on.
-	g.anchor = min(max(s.at(now), next)+s.count(g.borrow), s.top())
+	g.anchor = min(s.at(now)+s.count(g.borrow), s.top())
 	return g, nil
 }
 
@@ -171,7 +172,7 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 	if position, ok := w.ring.TakeOne(); ok {
 		return w.idIn(bases, position), nil
 	}
-	w, position, _, err := g.slow(ctx, 1)
+	w, position, _, err := g.slow(ctx, 1, true)
 	if err != nil {
 		return 0, err
 	}
@@ -180,7 +181,10 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 
 // Fill implements [Generator]. It does not allocate. At the borrowing limit and at
 // the end of the lease a generator that does not wait refuses a Fill as a whole.
-func (g *Cached) Fill(ctx context.Context, ids []int64) error {
+func (g *Cached) Fill(ctx context.Context, ids []int64) error { return g.fill(ctx, ids, true) }
+
+// fill is Fill. patient says whether it may wait for a lease.
+func (g *Cached) fill(ctx context.Context, ids []int64, patient bool) error {
 	for len(ids) > 0 {
 		want := uint64(len(ids))
 		w := g.window.Load()
@@ -190,7 +194,7 @@ func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 		}
 		if got == 0 {
 			var err error
-			if w, position, got, err = g.slow(ctx, want); err != nil {
+			if w, position, got, err = g.slow(ctx, want, patient); err != nil {
 				return err
 			}
 		}
@@ -267,8 +271,8 @@ func (g *Cached) awake() {
 
 // slow claims from 1 to want positions when the window gave none. It is where
 // callers wait at the borrowing limit and for a lease, where all errors arise, and
-// where the next window is opened.
-func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, got uint64, err error) {
+// where the next window is opened. patient says whether the caller may wait for a lease.
+func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window, position, got uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, 0, err
 	}
@@ -306,7 +310,7 @@ func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, go
 
 		d, lease := maxSleep, true // how long to wait, and whether for a lease
 		switch {
-		case at >= end && next < end && g.patience > 0 && g.renewable(w, cause):
+		case at >= end && next < end && g.patience > 0 && patient && g.renewable(w, cause):
 			d = min(g.patience, maxSleep)
 			g.ask(w)
 		case got == want || got > 0 && !g.noWait:
@@ -315,13 +319,13 @@ func (g *Cached) slow(ctx context.Context, want uint64) (w *window, position, go
 			if scarce(s.start(g.from), end, next+got, at) {
 				g.ask(w)
 			}
-			if free-got >= g.reopenAt(s) {
+			if g.quick >= hurried && free-got >= g.reopenAt(s) {
 				g.start(w, limit)
 			}
 			return w, next, got, nil
 		case next >= end || g.noWait && want > end-next:
 			g.ask(w)
-			if !g.renewable(w, cause) {
+			if !patient || !g.renewable(w, cause) {
 				return nil, 0, 0, exhausted(&g.layout, w.worker(), w.until.Load(), cause)
 			}
 		case g.noWait:
@@ -380,6 +384,11 @@ func (g *Cached) advance(s scale, now time.Time) uint64 {
 	// With a monotonic reading, as time.Now has it, Sub does not see the wall
 	// clock being set. Without one a step back must not count.
 	reading := now.Sub(g.clock.base)
+	if reading < g.last || reading-g.last >= soon {
+		g.quick = 0
+	} else if g.quick < hurried {
+		g.quick++
+	}
 	if reading > g.last {
 		gained := reading - g.last
 		if gained < 0 || gained > math.MaxInt64-g.elapsed {
@@ -391,17 +400,10 @@ func (g *Cached) advance(s scale, now time.Time) uint64 {
 	limit := g.anchor + min(s.count(g.elapsed), s.top()-g.anchor)
 	// A wall clock that is beyond the layout is wrong, and not to be followed.
 	if at := s.at(now); at < s.top() {
-		limit = g.lift(s, limit, at)
-	}
-	return limit
-}
-
-// lift raises the borrowing limit to what may be borrowed from position on, if it
-// is lower, and returns it.
-func (g *Cached) lift(s scale, limit, position uint64) uint64 {
-	if to := min(position+s.count(g.borrow), s.top()); to > limit {
-		limit = to
-		g.anchor, g.elapsed = limit, 0
+		if to := min(at+s.count(g.borrow), s.top()); to > limit {
+			limit = to
+			g.anchor, g.elapsed = limit, 0
+		}
 	}
 	return limit
 }
@@ -433,7 +435,10 @@ func (g *Cached) shut() {
 // note accounts for the positions of the open window below taken.
 func (g *Cached) note(taken uint64) {
 	if taken > g.seen {
-		g.seen, g.idle = taken, 0
+		if taken-g.seen >= hardlyAny {
+			g.idle = 0
+		}
+		g.seen = taken
 		g.used.Store(true)
 	}
 }

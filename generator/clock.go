@@ -7,16 +7,25 @@ import (
 
 const (
 	// clockEvery is the time between two visits of a Clock, and so how stale an id
-	// of a generator in use can be.
-	clockEvery = 4 * time.Millisecond
-	// clockIdle is how many visits in a row must find a generator unused before it
-	// is left alone, half a second.
-	clockIdle = 125
+	// from a window can be.
+	clockEvery = time.Millisecond
+	// clockIdle is how many visits in a row must find that hardly any id was taken
+	// from a window before it is closed.
+	clockIdle = 8
+	// hardlyAny is the number of ids, since the last visit, below which a window is
+	// not worth its visits.
+	hardlyAny = 2
+
+	// A window is opened by a caller who comes within soon of the one before, and that
+	// one came as soon after its own, and so on: hurried times in a row.
+	soon    = 125 * time.Microsecond
+	hurried = 16
 )
 
 // A Clock keeps the [Cached] generators of a process up with the time, as long
-// as they are used: it visits those in use every 4 ms, in one timer for all, and
-// stops when none is left. An idle process has no timer and no goroutine.
+// as many ids are taken from them: it visits these generators every millisecond, with
+// one timer for all, and stops when none is left. A process that makes fewer ids, or
+// none, has no timer and no goroutine.
 //
 // A Clock must be made by [NewClock]. It may be used by any number of
 // generators and goroutines at once.

@@ -8,12 +8,13 @@ import (
 	"unsafe"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // TestNoAllocations: an id costs no memory. (A caller that waits has a timer, and
 // a generator that wakes up opens a window.)
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if testkit.Race {
 		t.Skip("the race detector allocates; this runs in every run without it")
 	}
 	l, ctx := wideLayout(), context.Background()
@@ -52,7 +53,7 @@ func TestNoAllocations(t *testing.T) {
 // lease renewed, and are idle.
 func liveBytes(tb testing.TB, n int) float64 {
 	tb.Helper()
-	l, clock := generator.DefaultLayout(), generator.NewClock(nil)
+	l, clock := seconds(28, 22, 13), generator.NewClock(nil)
 	l.Epoch = time.Now().Add(-time.Hour)
 	all := make([]*generator.Cached, n)
 	before := heap()

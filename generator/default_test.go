@@ -158,7 +158,7 @@ func TestDefaultRandomStart(t *testing.T) {
 func TestDefaultConfig(t *testing.T) {
 	t.Parallel()
 
-	l := generator.DefaultLayout()
+	l := seconds(28, 22, 13)
 	now := func() time.Time { return date(2027, 1, 1) }
 	for _, tt := range []struct {
 		name string

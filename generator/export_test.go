@@ -7,7 +7,7 @@ import (
 
 // What the tests see of the inside: the arithmetic of positions, the constants
 // that their fake clocks must know, and the two things that a Clock does to a
-// generator, so that a hammer can do them more often than every 4 ms.
+// generator, so that a hammer can do them more often than every millisecond.
 
 const (
 	ClockEvery = clockEvery
@@ -34,7 +34,14 @@ func (s Scale) ID(position uint64, workers ...int64) int64 {
 	return m.id(position)
 }
 
-// Park closes the window of g, as a visit does after half a second without use.
+// Open reports whether g has an open window.
+func (g *Cached) Open() bool {
+	g.sem <- struct{}{}
+	defer g.release()
+	return g.open
+}
+
+// Park closes the window of g, as a visit does when hardly any id is taken from it.
 func (g *Cached) Park() {
 	g.sem <- struct{}{}
 	defer g.release()

@@ -3,42 +3,17 @@ package generator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A second worker id that is lower than the first.
-func TestPairedGrowsLower(t *testing.T) {
-	c := &stopped{time: date(2026, 1, 1).Add(500 * time.Millisecond)}
-	l := generator.DefaultLayout()
-	tick := l.TickAt(c.now())
-	main := generator.Lease{WorkerID: 9, From: tick, Until: tick + 60}
-	g := paired(t, generator.PairedConfig{Layout: l, Main: main, Clock: generator.NewClock(c.now), Low: func() {}})
-	seen := map[int64]bool{}
-	for range 8192 { // all of this second, by worker id 9
-		seen[next(t, g)] = true
-	}
-	second := main
-	second.WorkerID = 5
-	if err := g.Renew(second, main); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 100 {
-		id := next(t, g)
-		if seen[id] {
-			p, _ := l.Decompose(id)
-			t.Fatalf("twice: %d (%dth after Renew, %+v)", id, i, p)
-		}
-		seen[id] = true
-	}
-}
-
 // The main lane's worker id is lost, and replaced by a higher one: the backup's becomes the main's.
 func TestPairedReplaced(t *testing.T) {
 	c := &stopped{time: date(2026, 1, 1)}
-	l := generator.DefaultLayout()
+	l := seconds(28, 22, 13)
 	tick := l.TickAt(c.now())
 	at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 60} }
 	g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Clock: generator.NewClock(c.now), Low: func() {}})
@@ -63,26 +38,32 @@ func TestPairedReplaced(t *testing.T) {
 	}
 }
 
-// No other lease is to be had, and the main lane has ids of all ticks to come.
-func TestPairedOutage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := generator.Layout{TimeBits: 30, WorkerBits: 10, SequenceBits: 4, Tick: time.Second, Epoch: date(2000, 1, 1).Add(-time.Hour)}
-		now := time.Now()
-		tick := l.TickAt(now)
-		at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 9} }
-		g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Low: func() {}})
-		g.Suspend(errors.New("database away"))
-		n := 0
-		for range 16 * 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			_, err := g.Next(ctx)
-			cancel()
-			if err != nil {
-				t.Fatalf("after %d ids of %d, %v, with %+v left: %v", n, 16*20, time.Since(now), g.Usage(), err)
-			}
-			n++
-		}
-	})
+// No other lease arrives, and the main lane has ids of all ticks to come. A caller who
+// had come to the backup lane waited there for a lease, without end unless the generator
+// was suspended, although the main lane went on.
+func TestPairedFill_GoesOnWithTheMainLane(t *testing.T) {
+	for _, suspended := range []bool{false, true} {
+		t.Run(fmt.Sprint(suspended), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				l := generator.Layout{TimeBits: 30, WorkerBits: 10, SequenceBits: 4, Tick: time.Second, Epoch: date(2000, 1, 1).Add(-time.Hour)}
+				now := time.Now()
+				tick := l.TickAt(now)
+				at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 9} }
+				g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Low: nobody})
+				if suspended {
+					g.Suspend(errors.New("database away"))
+				}
+				for n := range 16 * 20 {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					_, err := g.Next(ctx)
+					cancel()
+					if err != nil {
+						t.Fatalf("after %d ids of %d, %v, with %+v left: %v", n, 16*20, time.Since(now), g.Usage(), err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestBufferedCloseFull2(t *testing.T) {

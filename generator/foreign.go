@@ -7,7 +7,8 @@ import (
 
 // UidGeneratorLayout is the one that UidGenerator has if nothing is configured, to
 // read ids of it: 28/22/13 bits and ticks of a second, from 2016-05-20 in China
-// (+08:00) until 2024-11-20. For new ids there is [DefaultLayout].
+// (+08:00) until 2024-11-20. For new ids there is [DefaultLayout], or this one with a later
+// Epoch.
 //
 // An epoch that was configured begins at midnight in the time zone of the Java
 // process, so ids made elsewhere than in China need another Epoch.

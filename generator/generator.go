@@ -44,10 +44,10 @@ type Renewable interface {
 
 	// Renew replaces what the generator may stamp by leases, each of which makes a
 	// lane. Their number is a power of two, at most [MaxLanes] and the worker ids of
-	// the layout; a [Default] has one lane. Their worker ids differ, From and Until
-	// are the same for all. Within a tick the lanes are used up one after the other,
-	// in the order of their worker ids, whatever that of the leases is; then the next
-	// tick begins.
+	// the layout; a [Default] has one lane, a [Paired] two. Their worker ids differ, From
+	// and Until are the same for all. Within a tick the lanes are used up one after the
+	// other, in the order of their worker ids, whatever that of the leases is; then the
+	// next tick begins.
 	//
 	// From now on an id bears a tick from From to Until, and is larger than every id
 	// that the generator has made before:
@@ -59,7 +59,8 @@ type Renewable interface {
 	//     the first one from From on that the generator has not begun. Until may be
 	//     earlier than before. Calls that change worker ids must come in their order.
 	//
-	// A lease that begins ahead of the clock is usable from its beginning on, at once.
+	// What a generator does with a lease that begins ahead of the clock, its own
+	// documentation says.
 	//
 	// Renew lifts a suspension. It never waits for a caller: one who waits is woken
 	// and takes the leases over, of several calls those of the latest. After Close it

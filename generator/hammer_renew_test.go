@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A renewer gives a generator leases of all kinds while it is hammered, and keeps
@@ -169,7 +170,7 @@ func TestHammerRenew(t *testing.T) {
 			for _, ordered := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/ordered=%v", tt.name, ordered), func(t *testing.T) {
 					before := runtime.NumGoroutine()
-					if !raceEnabled && !testing.Short() {
+					if !testkit.Race && !testing.Short() {
 						tt.ids *= 2
 					}
 					a := newRenewer(millis(tt.bits))

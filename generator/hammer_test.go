@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A hammer has many goroutines take ids from one generator at once, in calls of
@@ -195,7 +196,7 @@ func (h *hammer) wait(n int64) bool {
 
 // scaled makes a number of ids smaller where each costs more.
 func scaled(n int) int {
-	if raceEnabled {
+	if testkit.Race {
 		n /= 25
 	}
 	if testing.Short() {

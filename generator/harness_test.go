@@ -102,6 +102,17 @@ func next(tb testing.TB, g generator.Generator) int64 {
 	return id
 }
 
+// window takes ids until g has a window, and returns how many.
+func window(tb testing.TB, g *generator.Cached) (n int) {
+	tb.Helper()
+	for ; !g.Open(); n++ {
+		if next(tb, g); n > 100 {
+			tb.Fatalf("%d ids in a hurry opened no window", n)
+		}
+	}
+	return n
+}
+
 func fill(tb testing.TB, g generator.Generator, n int) []int64 {
 	tb.Helper()
 	ids := make([]int64, n)

@@ -40,15 +40,14 @@ type Parts struct {
 	Sequence int64
 }
 
-// DefaultLayout is UidGenerator's split, 28/22/13 bits and ticks of a second,
-// with an epoch of its own: 8,192 ids a second for each of 4,194,304 worker ids,
-// from 2026-01-01 until 2034-07-04 (UTC). UidGenerator's epoch, 2016-05-20 in
-// China, ran out on 2024-11-20.
+// DefaultLayout has 41/18/4 bits and ticks of a millisecond since 2018-01-01: 16 ids a
+// millisecond for each of 262,144 worker ids, until 2087-09-07 (UTC).
 //
-// Those who start later do well to set Epoch to the day they start.
+// Every id stamped since 2025-07-22 11:22:59.102 UTC has 19 decimal digits, so ids that
+// are stored as text sort like numbers.
 func DefaultLayout() Layout {
-	return Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
-		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return Layout{TimeBits: 41, WorkerBits: 18, SequenceBits: 4, Tick: time.Millisecond,
+		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 // SnowflakeLayout is Twitter's and Leaf's, 41/10/12 bits and ticks of a
@@ -127,7 +126,7 @@ func (l Layout) MaxSequence() int64 { return 1<<l.SequenceBits - 1 }
 // MaxTick returns the number of the last tick.
 func (l Layout) MaxTick() int64 { return 1<<l.TimeBits - 1 }
 
-// String returns the layout in one line, such as "1-28-22-13/1s@1767225600": the
+// String returns the layout in one line, such as "1-41-18-4/1ms@1514764800": the
 // widths of sign, time, worker id and sequence, the tick, and the epoch in Unix
 // seconds. Two layouts make the same ids if, and only if, their strings are the
 // same.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 
 // layouts are the presets and the corners of what is allowed.
 var layouts = map[string]generator.Layout{
-	"default":   generator.DefaultLayout(),
-	"snowflake": generator.SnowflakeLayout(),
-	"jssafe":    generator.JSSafeLayout(),
+	"default":       generator.DefaultLayout(),
+	"snowflake":     generator.SnowflakeLayout(),
+	"jssafe":        generator.JSSafeLayout(),
+	"jssafe tables": generator.JSSafeTablesLayout(),
+	"seconds":       seconds(28, 22, 13),
 
 	"least":            {TimeBits: 1, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: date(2026, 1, 1)},
 	"longest time":     {TimeBits: 61, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: date(2026, 1, 1)},
@@ -197,6 +200,22 @@ func TestKnownIDs(t *testing.T) {
 	}
 }
 
+// Ids of the default layout have 19 digits from the instant on that its comment names,
+// and so sort as text like numbers.
+func TestDefaultLayout_NineteenDigits(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	since := time.Date(2025, 7, 22, 11, 22, 59, 102e6, time.UTC)
+	first, _, err := l.Range(since, l.Expires())
+	if err != nil || first < 1e18 || len(strconv.FormatInt(l.MaxID(), 10)) != 19 {
+		t.Errorf("ids go from %d to %d, %v", first, l.MaxID(), err)
+	}
+	if first, _, err := l.Range(since.Add(-l.Tick), since); err != nil || first >= 1e18 {
+		t.Errorf("the tick before begins with %d, %v", first, err)
+	}
+}
+
 // TestPresets pins what can never change once ids exist.
 func TestPresets(t *testing.T) {
 	t.Parallel()
@@ -207,8 +226,10 @@ func TestPresets(t *testing.T) {
 		expires time.Time
 		bits    int
 	}{
-		{generator.DefaultLayout(), "1-28-22-13/1s@1767225600", time.Date(2034, 7, 4, 21, 24, 16, 0, time.UTC), 63},
+		{generator.DefaultLayout(), "1-41-18-4/1ms@1514764800", time.Date(2087, 9, 7, 15, 47, 35, 552e6, time.UTC), 63},
 		{generator.SnowflakeLayout(), "1-41-10-12/1ms@1288834974.657", time.Date(2080, 7, 10, 17, 30, 30, 209e6, time.UTC), 63},
+		{generator.JSSafeTablesLayout(), "11-37-13-3/10ms@1514764800", time.Date(2061, 7, 21, 6, 52, 14, 720e6, time.UTC), 53},
+		{generator.UidGeneratorLayout(), "1-28-22-13/1s@1463673600", time.Date(2024, 11, 20, 13, 24, 16, 0, time.UTC), 63},
 		{generator.JSSafeLayout(), "11-32-5-16/1s@1546300800", time.Date(2155, 2, 7, 6, 28, 16, 0, time.UTC), 53},
 	}
 	for _, tt := range tests {
@@ -236,14 +257,14 @@ func TestPresets(t *testing.T) {
 func ExampleLayout_Decompose() {
 	layout := generator.DefaultLayout()
 
-	parts, err := layout.Decompose(296_868_149_608_453)
+	parts, err := layout.Decompose(1_113_799_104_921_619_749)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(parts.Time.Format(time.DateTime))
 	fmt.Println(parts.WorkerID, parts.Sequence)
 	// Output:
-	// 2026-01-01 02:24:00
+	// 2026-06-01 12:00:00
 	// 1234 5
 }
 
@@ -256,5 +277,5 @@ func ExampleLayout_String() {
 	fmt.Println(generator.DefaultLayout())
 	// Output:
 	// 1-41-10-12/1ms@1767225600
-	// 1-28-22-13/1s@1767225600
+	// 1-41-18-4/1ms@1514764800
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// with returns the default layout after a change.
+// with returns a layout with ticks of a second after a change.
 func with(change func(l *generator.Layout)) generator.Layout {
-	l := generator.DefaultLayout()
+	l := seconds(28, 22, 13)
 	change(&l)
 	return l
 }
@@ -146,7 +146,7 @@ func TestLayoutValidAtSays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			err := generator.DefaultLayout().ValidAt(tt.now)
+			err := seconds(28, 22, 13).ValidAt(tt.now)
 			if !errors.Is(err, generator.ErrLayout) {
 				t.Fatalf("got %v, want ErrLayout", err)
 			}
@@ -170,6 +170,7 @@ func TestLayoutString(t *testing.T) {
 		layout generator.Layout
 		want   string
 	}{
+		{generator.DefaultLayout(), "1-41-18-4/1ms@1514764800"},
 		{widths(28, 22, 13), "1-28-22-13/1s@1767225600"},
 		{widths(28, 13, 22), "1-28-13-22/1s@1767225600"},
 		{widths(22, 28, 13), "1-22-28-13/1s@1767225600"},

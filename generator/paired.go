@@ -1,13 +1,12 @@
 package generator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +16,7 @@ type PairedConfig struct {
 
 	// Main is the lease of the lane that bears the clock's time, Backup that of the lane
 	// that stands in for it, with another worker id: [Layout.BackupWorker] is the
-	// article's. The zero Backup means that there is none until Renew brings one; until
-	// then it is a [Default].
+	// article's. Both are required; Renew replaces them.
 	Main, Backup Lease
 
 	// MaxBorrow bounds how far ahead of the clock the backup lane may stamp; 0 means
@@ -45,15 +43,12 @@ type PairedConfig struct {
 //
 // A Paired must be made by [NewPaired]. With a [JSSafeLayout] all ids are at most 2^53-1.
 type Paired struct {
-	config PairedConfig
+	tick   int // ids of a tick and lane
 	main   *Default
+	backup *Cached
 
-	// backup is nil until there is a lease for it, and does not change afterwards.
-	backup atomic.Pointer[Cached]
-
-	mu      sync.Mutex // guards the making of backup, and what follows
+	mu      sync.Mutex // held by Renew; guards what follows
 	workers [2]int64   // worker ids of main and backup
-	closed  bool
 }
 
 var _ Renewable = (*Paired)(nil)
@@ -68,30 +63,26 @@ func NewPaired(c PairedConfig) (*Paired, error) {
 	if c.Clock == nil {
 		c.Clock = NewClock(nil)
 	}
-	g := &Paired{config: c, workers: [2]int64{c.Main.WorkerID, c.Backup.WorkerID}}
-	var err error
-	if g.main, err = NewDefault(DefaultConfig{Layout: c.Layout, Lease: c.Main, Low: c.Low, Now: c.Clock.now}); err != nil {
-		return nil, err
-	}
-	backup := c.Backup
-	if backup == (Lease{}) {
-		// What MaxBorrow may be is found out now.
-		backup = c.Main
-	} else if backup.WorkerID == c.Main.WorkerID {
-		return nil, fmt.Errorf("%w: both lanes have the worker id %d", ErrConfig, backup.WorkerID)
-	}
-	lane, err := g.newBackup(backup)
+	main, err := NewDefault(DefaultConfig{Layout: c.Layout, Lease: c.Main, Low: c.Low, Now: c.Clock.now})
 	if err != nil {
 		return nil, err
 	}
-	if c.Backup != (Lease{}) {
-		g.backup.Store(lane)
+	switch {
+	case c.Backup == (Lease{}):
+		return nil, fmt.Errorf("%w: no Backup lease is set", ErrConfig)
+	case c.Backup.WorkerID == c.Main.WorkerID:
+		return nil, fmt.Errorf("%w: both lanes have the worker id %d", ErrConfig, c.Main.WorkerID)
 	}
-	return g, nil
-}
-
-func (g *Paired) newBackup(lease Lease) (*Cached, error) {
-	return NewCached(CachedConfig{Layout: g.config.Layout, Lease: lease, MaxBorrow: g.config.MaxBorrow, Low: g.config.Low, Clock: g.config.Clock})
+	backup, err := NewCached(CachedConfig{Layout: c.Layout, Lease: c.Backup, MaxBorrow: c.MaxBorrow, Low: c.Low, Clock: c.Clock})
+	if err != nil {
+		return nil, err
+	}
+	return &Paired{
+		tick:    int(min(c.Layout.MaxSequence()+1, math.MaxInt32)),
+		main:    main,
+		backup:  backup,
+		workers: [2]int64{c.Main.WorkerID, c.Backup.WorkerID},
+	}, nil
 }
 
 // Next implements [Generator].
@@ -105,42 +96,13 @@ func (g *Paired) Next(ctx context.Context) (int64, error) {
 func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 	sorted := true
 	for done := 0; done < len(ids); {
-		c, err := g.main.claim(ids[done:])
-		backup := g.backup.Load()
-		switch {
-		case errors.Is(err, ErrClosed):
+		n, err := g.part(ctx, ids[done:])
+		if err != nil {
 			clear(ids)
 			return err
-		case err == nil && c.n > 0:
-			// Another lane may be ahead.
-			sorted = sorted && (done == 0 || ids[done-1] < ids[done])
-			done += c.n
-			continue
-		case backup == nil:
-			if err := g.main.Fill(ctx, ids[done:]); err != nil {
-				clear(ids)
-				return err
-			}
-			return nil
 		}
-		// Not more than a tick's, for the main lane may have more by then.
-		part := ids[done:min(done+int(g.config.Layout.MaxSequence())+1, len(ids))]
-		if lease := backup.Fill(ctx, part); errors.Is(lease, ErrLeaseExpired) && err == nil && !c.lease {
-			// The main lane has ticks left, which come in their time.
-			err := g.main.Fill(ctx, part)
-			if errors.Is(err, ErrClockBackwards) {
-				err = lease // the clock went back meanwhile, and there is no other lane
-			}
-			if err != nil {
-				clear(ids)
-				return err
-			}
-		} else if lease != nil {
-			clear(ids)
-			return lease
-		}
-		sorted = sorted && (done == 0 || ids[done-1] < ids[done])
-		done += len(part)
+		sorted = sorted && (done == 0 || ids[done-1] < ids[done]) // another lane may be ahead
+		done += n
 	}
 	if !sorted {
 		slices.Sort(ids)
@@ -148,80 +110,80 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// Close implements [Generator].
-func (g *Paired) Close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	g.main.Close()
-	if backup := g.backup.Load(); backup != nil {
-		backup.Close()
+// part sets some of ids, of one lane, and returns how many. It is where callers wait.
+func (g *Paired) part(ctx context.Context, ids []int64) (n int, err error) {
+	c, err := g.main.claim(ids)
+	if errors.Is(err, ErrClosed) || c.n > 0 {
+		return c.n, err
 	}
+	// Not more than a tick's, for the main lane may have more by then.
+	ids = ids[:min(g.tick, len(ids))]
+	if err != nil || c.lease {
+		return len(ids), g.backup.Fill(ctx, ids)
+	}
+	// The main lane has ticks left, which come in their time, so nobody waits for a
+	// lease of the backup lane.
+	lease := g.backup.fill(ctx, ids, false)
+	if !errors.Is(lease, ErrLeaseExpired) {
+		return len(ids), lease
+	}
+	if err = g.main.Fill(ctx, ids); errors.Is(err, ErrClockBackwards) {
+		err = lease // the clock went back meanwhile, and there is no other lane
+	}
+	return len(ids), err
 }
 
-// Renew implements [Renewable]. It takes two leases, or one, for the lane that has its
-// worker id, or else the main one. A worker id never goes from one lane to the other,
-// which knows nothing of the ids that bear it; new ones go to the lanes that have none
-// of the others, the lower to the main lane.
+// Close implements [Generator].
+func (g *Paired) Close() {
+	g.main.Close()
+	g.backup.Close()
+}
+
+// Renew implements [Renewable]: of two leases. A worker id never goes from one lane to
+// the other, which knows nothing of the ids that bear it. New ones go to the lanes that
+// have none of the others, the lower to the main lane.
 func (g *Paired) Renew(leases ...Lease) error {
-	if _, err := workers(g.config.Layout, leases); err != nil {
+	if _, err := workers(g.main.layout, leases); err != nil {
 		return err
 	}
-	if len(leases) > 2 {
+	if len(leases) != 2 {
 		return fmt.Errorf("%w: %d leases; this generator has two lanes", ErrConfig, len(leases))
 	}
-	leases = slices.Clone(leases)
-	slices.SortFunc(leases, func(a, b Lease) int { return cmp.Compare(a.WorkerID, b.WorkerID) })
+	main, backup := leases[0], leases[1]
+	if main.WorkerID > backup.WorkerID {
+		main, backup = backup, main
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
-		return ErrClosed
+	if backup.WorkerID == g.workers[0] || main.WorkerID == g.workers[1] {
+		main, backup = backup, main
 	}
-	backup := g.backup.Load()
-	if last := leases[len(leases)-1]; last.WorkerID == g.workers[0] || backup != nil && leases[0].WorkerID == g.workers[1] {
-		slices.Reverse(leases) // of one lease: nothing
-	}
-	if len(leases) == 1 && backup != nil && leases[0].WorkerID == g.workers[1] {
-		return backup.Renew(leases[0])
-	}
-	switch {
-	case len(leases) == 1:
-	case backup == nil:
-		lane, err := g.newBackup(leases[1])
-		if err != nil {
-			return err
-		}
-		g.backup.Store(lane)
-		g.workers[1] = leases[1].WorkerID
-	default:
-		if err := backup.Renew(leases[1]); err != nil {
-			return err
-		}
-		g.workers[1] = leases[1].WorkerID
-	}
-	if err := g.main.Renew(leases[0]); err != nil {
+	if err := g.backup.Renew(backup); err != nil {
 		return err
 	}
-	g.workers[0] = leases[0].WorkerID
+	if err := g.main.Renew(main); err != nil {
+		return err
+	}
+	g.workers = [2]int64{main.WorkerID, backup.WorkerID}
 	return nil
 }
 
 // Suspend implements [Renewable].
 func (g *Paired) Suspend(cause error) {
 	g.main.Suspend(cause)
-	if backup := g.backup.Load(); backup != nil {
-		backup.Suspend(cause)
-	}
+	g.backup.Suspend(cause)
 }
 
 // Usage implements [Renewable]: of both lanes together.
 func (g *Paired) Usage() Usage {
-	u := g.main.Usage()
-	u.MinLanes, u.MaxLanes = 2, 2
-	if backup := g.backup.Load(); backup != nil {
-		b := backup.Usage()
-		u.Tick, u.Left, u.Lanes = max(u.Tick, b.Tick), u.Left+b.Left, 2
-		u.Waiting, u.Used = u.Waiting || b.Waiting, u.Used || b.Used
+	m, b := g.main.Usage(), g.backup.Usage()
+	return Usage{
+		Tick:     max(m.Tick, b.Tick),
+		Left:     m.Left + b.Left,
+		Waiting:  m.Waiting || b.Waiting,
+		Used:     m.Used || b.Used,
+		Lanes:    2,
+		MinLanes: 2,
+		MaxLanes: 2,
 	}
-	return u
 }

@@ -161,7 +161,7 @@ func TestPairedFillAscends(t *testing.T) {
 	})
 }
 
-// A pair gets its second lane when there is a lease for it, and both go on with others.
+// Both lanes go on with other leases.
 func TestPairedIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
@@ -170,8 +170,8 @@ func TestPairedIsRenewed(t *testing.T) {
 			return generator.Lease{WorkerID: worker, From: from, Until: from + n - 1}
 		}
 		asked := 0
-		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 10), Low: func() { asked++ }})
-		if u := g.Usage(); u.Lanes != 1 || u.MinLanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
+		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 5), Backup: lease(7, 5), Low: func() { asked++ }})
+		if u := g.Usage(); u.Lanes != 2 || u.MinLanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
 			t.Errorf("%+v", u)
 		}
 		workers := func(n int) map[int64]int {
@@ -182,7 +182,7 @@ func TestPairedIsRenewed(t *testing.T) {
 			return of
 		}
 		if of := workers(4); of[5] != 4 {
-			t.Errorf("alone: %v", of)
+			t.Errorf("at first: %v", of)
 		}
 		renew(t, g, lease(7, 10), lease(5, 10))
 		if u := g.Usage(); u.Lanes != 2 || u.Left != 36+40 {
@@ -200,7 +200,7 @@ func TestPairedIsRenewed(t *testing.T) {
 		if of := workers(8); of[2] == 0 || of[4] == 0 || of[5]+of[7] != 0 {
 			t.Errorf("with others: %v", of)
 		}
-		for _, leases := range [][]generator.Lease{{}, {lease(1, 5), lease(2, 5), lease(3, 5), lease(4, 5)}, {lease(1, 5), lease(1, 5)}, {lease(1, 5), lease(2, 6)}} {
+		for _, leases := range [][]generator.Lease{{}, {lease(5, 9)}, {lease(1, 5), lease(2, 5), lease(3, 5), lease(4, 5)}, {lease(1, 5), lease(1, 5)}, {lease(1, 5), lease(2, 6)}} {
 			if err := g.Renew(leases...); !errors.Is(err, generator.ErrConfig) {
 				t.Errorf("%v: %v", leases, err)
 			}
@@ -210,7 +210,7 @@ func TestPairedIsRenewed(t *testing.T) {
 			t.Errorf("%v, asked %d times", err, asked)
 		}
 		g.Close()
-		if err := g.Renew(lease(2, 20)); !errors.Is(err, generator.ErrClosed) {
+		if err := g.Renew(lease(2, 20), lease(4, 20)); !errors.Is(err, generator.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -226,6 +226,7 @@ func TestPairedRefusesBadSettings(t *testing.T) {
 		func(p *generator.PairedConfig) { p.Main.WorkerID = 32 },
 		func(p *generator.PairedConfig) { p.Backup.WorkerID = 32 },
 		func(p *generator.PairedConfig) { p.Backup = p.Main },
+		func(p *generator.PairedConfig) { p.Backup = generator.Lease{} },
 		func(p *generator.PairedConfig) { p.Main = generator.Lease{} },
 		func(p *generator.PairedConfig) { p.MaxBorrow = time.Millisecond },
 	} {

@@ -15,12 +15,12 @@ const pictureWidth = 80
 // and its value. The last line says which instant the time field stands for: the
 // start of its tick.
 //
-//	id     296868149608453
-//	field  sign time                         worker id              sequence
-//	bits   0    0000000000000010000111000000 0000000000010011010010 0000000000101
-//	width  1    28                           22                     13
-//	value  0    8640                         1234                   5
-//	time   2026-01-01 00:00:00 UTC + 8640 x 1s = 2026-01-01 02:24:00 UTC
+//	id     1113799104921619749
+//	field  sign time                                      worker id          seq
+//	bits   0    00011110111010100000010011000101000000000 000000010011010010 0101
+//	width  1    41                                        18                 4
+//	value  0    265550400000                              1234               5
+//	time   2018-01-01 00:00:00 UTC + 265550400000 x 1ms = 2026-06-01 12:00:00 UTC
 //
 // Bits that the layout does not use are a field of their own, between sign and
 // time. A name that is too long for its field is shortened, to its first letter

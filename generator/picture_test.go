@@ -15,18 +15,18 @@ import (
 )
 
 func ExampleLayout_Picture() {
-	picture, err := generator.DefaultLayout().Picture(296_868_149_608_453)
+	picture, err := generator.DefaultLayout().Picture(1_113_799_104_921_619_749)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Print(picture)
 	// Output:
-	// id     296868149608453
-	// field  sign time                         worker id              sequence
-	// bits   0    0000000000000010000111000000 0000000000010011010010 0000000000101
-	// width  1    28                           22                     13
-	// value  0    8640                         1234                   5
-	// time   2026-01-01 00:00:00 UTC + 8640 x 1s = 2026-01-01 02:24:00 UTC
+	// id     1113799104921619749
+	// field  sign time                                      worker id          seq
+	// bits   0    00011110111010100000010011000101000000000 000000010011010010 0101
+	// width  1    41                                        18                 4
+	// value  0    265550400000                              1234               5
+	// time   2018-01-01 00:00:00 UTC + 265550400000 x 1ms = 2026-06-01 12:00:00 UTC
 }
 
 func ExampleLayout_Picture_unused() {

@@ -11,21 +11,19 @@ import (
 )
 
 // JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids
-// without loss, with worker ids enough for one for each process and table:
-// 30/13/10 bits and ticks of a second, from 2026-01-01 until 2060-01-10, 34 years.
+// without loss. It has enough worker ids for one per process and table: 37/13/3 bits
+// and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
-// Its 8,191 worker ids are for the leased policy. With 50 tables they are enough
-// for 163 processes at once, or for 81 if each of these may also have crashed once
-// within the grace; [JSSafeLayout] has 31 worker ids, not enough for one such
-// process. Disposable worker ids would not last: 20 processes that restart 12 times
-// a day use up all of them in 16 hours.
+// Its 8,191 worker ids are for the leased policy. With 50 tables and no spares they are
+// enough for 163 processes at once, or for 81 if each of these may also have crashed
+// once within the grace. [JSSafeLayout] has 31 worker ids, too few for one such process.
+// Disposable worker ids would not last: 20 processes that restart 12 times a day use up
+// all of them in 16 hours.
 //
-// One worker id makes 1,024 ids a second, and 64 lanes, which are the most, 65,536.
-// Worker ids and sequences are worth the same here, for lanes turn one into the
-// other; but only bits of worker ids make room for more tables and processes.
+// One worker id makes 800 ids a second, and 16 lanes, which are the most, 12,800.
 func JSSafeTablesLayout() Layout {
-	return Layout{TimeBits: 30, WorkerBits: 13, SequenceBits: 10, Tick: time.Second,
-		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return Layout{TimeBits: 37, WorkerBits: 13, SequenceBits: 3, Tick: 10 * time.Millisecond,
+		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 const (
@@ -44,20 +42,26 @@ type Demand struct {
 	// 0 means once and for all.
 	RestartsPerDay float64
 
-	// Lanes is how many worker ids a process holds for each table under the leased
-	// policy, from 1 to [MaxLanes]; 0 means 1.
+	// Lanes is how many worker ids a slot owns for each table under the leased policy,
+	// from 1 to [MaxLanes]; 0 means 1.
 	Lanes int
 
-	// Spares is how many more worker ids each process holds in reserve under the
-	// leased policy; 0 means none.
+	// Spares is how many more worker ids each slot owns under the leased policy; 0
+	// means none.
 	Spares int
 
-	// CrashesPerDay is how many of RestartsPerDay follow upon an end without
-	// release, after which the leased policy keeps the worker ids for Grace. Either
-	// of them 0 means that worker ids are free as soon as a process has ended.
+	// CrashesPerDay is how many of RestartsPerDay follow a crash. The leased policy
+	// keeps the slot of a crashed process for Grace. 0 means that every process
+	// releases its slot when it ends.
 	CrashesPerDay float64
-	Grace         time.Duration
+
+	// Grace is how long the slot of a crashed process is kept; 0 means [DefaultGrace].
+	Grace time.Duration
 }
+
+// DefaultGrace is how long the leased policy keeps the slot of a crashed process
+// unless told otherwise.
+const DefaultGrace = time.Minute
 
 // A Forecast is the answer of [Plan]. A year has 365.2425 days.
 type Forecast struct {
@@ -91,16 +95,19 @@ type DisposableForecast struct {
 	Processes int64
 }
 
-// A LeasedForecast is of the policy by which worker ids are given out again when their
-// process has ended. It lasts as long as the time bits do, if it Fits.
+// A LeasedForecast is of the policy by which each process holds one slot. A slot owns
+// Tables x Lanes + Spares worker ids. It is used again when its process has ended, or,
+// after a crash, when Grace has passed. The policy lasts as long as the time bits do,
+// if it Fits.
 type LeasedForecast struct {
-	// Held is how many worker ids are held at once, at most: by the processes that
-	// run, and by as many of their predecessors as can have crashed within the grace,
-	// counted as if crashes came at equal intervals, in all processes at once.
+	// Held is how many worker ids the slots own that are held at once, at most. Running
+	// processes hold slots, and so do as many of their predecessors as can have crashed
+	// within Grace. Crashes count as if they came at equal intervals, in all processes
+	// at once.
 	Held int64
 
 	PerSecond float64 // ids a second that the worker ids of tables carry together
-	Fits      bool    // whether there are Held worker ids
+	Fits      bool    // whether the layout has Held worker ids
 
 	// Processes is how many of such processes there may be.
 	Processes int64
@@ -121,7 +128,7 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 	var many uncountable
 	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // one of each process
 	tables := many.times(uint64(d.Tables), uint64(d.Lanes))
-	each := many.times(many.plus(tables, uint64(d.Spares)), 1+d.ghosts()) // of one process, dead ones included
+	each := many.times(many.plus(tables, uint64(d.Spares)), 1+d.ghosts()) // of one process and its crashed predecessors
 	held := many.times(uint64(d.Processes), each)
 	if many {
 		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes and %d spares are more than 2^62 worker ids at once",
@@ -158,6 +165,9 @@ func (d Demand) withDefaults() Demand {
 		if *n == 0 {
 			*n = 1
 		}
+	}
+	if d.Grace == 0 {
+		d.Grace = DefaultGrace
 	}
 	return d
 }
@@ -200,14 +210,14 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 
 // String returns the forecast as lines for a person to read, each of them ended:
 //
-//	layout    1-28-22-13/1s@1767225600
-//	lasts     8.51 years, until 2034-07-04 21:24:16 UTC
-//	carries   8,192 ids a second for each of 4,194,303 worker ids
+//	layout    1-41-18-4/1ms@1514764800
+//	lasts     69.7 years, until 2087-09-07 15:47:35.552 UTC
+//	carries   16,000 ids a second for each of 262,143 worker ids
 //	demand    28 processes x 50 tables, 12 restarts a day
 //
 //	policy      worker ids    lasts       processes  ids a second
-//	disposable  16,800 a day  249.7 days  2          11,468,800
-//	leased      1,400 held    8.51 years  83,886     11,468,800
+//	disposable  16,800 a day  15.6 days   0          22,400,000
+//	leased      1,400 held    69.7 years  5,242      22,400,000
 //
 // The processes are the most that there may be, for the disposable policy those
 // whose worker ids last as long as the layout.

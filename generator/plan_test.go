@@ -96,7 +96,7 @@ func TestPlanDisposable(t *testing.T) {
 	if f.Disposable.Years != 0 || f.Leased.Fits || f.Leased.Processes != 341 {
 		t.Errorf("more than there are: %+v, %+v", f.Disposable, f.Leased)
 	}
-	if f := plan(t, l, generator.Demand{}); f.Demand != (generator.Demand{Processes: 1, Tables: 1, Lanes: 1}) ||
+	if f := plan(t, l, generator.Demand{}); f.Demand != (generator.Demand{Processes: 1, Tables: 1, Lanes: 1, Grace: generator.DefaultGrace}) ||
 		f.Disposable.PerSecond != 8192 || f.Leased.PerSecond != 8192 || f.Leased.Held != 1 || f.Layout != l || f.WorkerIDs != 1023 {
 		t.Errorf("the zero Demand: %+v", f)
 	}
@@ -109,25 +109,25 @@ func TestPlanLeased(t *testing.T) {
 		name      string
 		demand    generator.Demand
 		held      int64
-		processes int64 // of 4,194,303 worker ids
+		processes int64 // of 262,143 worker ids
 		rate      float64
 	}{
-		{"processes and tables", generator.Demand{Processes: 20, Tables: 50}, 1000, 83886, 1000 * 8192},
-		{"restarts in good order", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 83886, 1000 * 8192},
-		{"crashes without a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 1000, 83886, 1000 * 8192},
-		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 64}, 64000, 1310, 64000 * 8192},
-		{"spares make no ids of tables", generator.Demand{Processes: 20, Tables: 50, Spares: 2}, 1040, 80659, 1000 * 8192},
-		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, Spares: 2, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2080, 40329, 1000 * 8192},
-		{"one a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 24, CrashesPerDay: 24, Grace: time.Hour}, 2000, 41943, 1000 * 8192},
-		{"a crash loop", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 1440, CrashesPerDay: 1440, Grace: time.Hour}, 61000, 1375, 1000 * 8192},
-		{"too many", generator.Demand{Processes: 83887, Tables: 50}, 4194350, 83886, 4194350 * 8192},
+		{"processes and tables", generator.Demand{Processes: 20, Tables: 50}, 1000, 5242, 1000 * 16000},
+		{"restarts in good order", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 5242, 1000 * 16000},
+		{"crashes with the default grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 2000, 2621, 1000 * 16000},
+		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 16}, 16000, 327, 16000 * 16000},
+		{"spares make no ids of tables", generator.Demand{Processes: 20, Tables: 50, Spares: 2}, 1040, 5041, 1000 * 16000},
+		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, Spares: 2, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2080, 2520, 1000 * 16000},
+		{"one a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 24, CrashesPerDay: 24, Grace: time.Hour}, 2000, 2621, 1000 * 16000},
+		{"a crash loop", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 1440, CrashesPerDay: 1440, Grace: time.Hour}, 61000, 85, 1000 * 16000},
+		{"too many", generator.Demand{Processes: 5243, Tables: 50}, 262150, 5242, 262150 * 16000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
 			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
-			want := generator.LeasedForecast{Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 4194303, Processes: tt.processes}
+			want := generator.LeasedForecast{Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 262143, Processes: tt.processes}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -163,12 +163,12 @@ func TestPlanErrors(t *testing.T) {
 		t.Errorf("the zero Layout: %v", err)
 	}
 	for _, d := range []generator.Demand{
-		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 65}, {Spares: -1}, {Grace: -1},
+		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Spares: -1}, {Grace: -1},
 		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
 		{CrashesPerDay: 1}, {RestartsPerDay: 1, CrashesPerDay: 2}, {RestartsPerDay: 1, CrashesPerDay: -1},
 		{RestartsPerDay: 1, CrashesPerDay: math.NaN()},
-		{Processes: math.MaxInt32, Tables: math.MaxInt32, Lanes: 64},
-		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 64, Spares: math.MaxInt, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
+		{Processes: math.MaxInt32, Tables: math.MaxInt32, Lanes: 16},
+		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 16, Spares: math.MaxInt, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
 	} {
 		if f, err := generator.Plan(generator.DefaultLayout(), d); !errors.Is(err, generator.ErrConfig) || f != (generator.Forecast{}) {
 			t.Errorf("Plan(%+v) = %+v, %v; want ErrConfig", d, f, err)
@@ -181,7 +181,7 @@ func TestPlanErrors(t *testing.T) {
 func FuzzPlan(f *testing.F) {
 	for _, l := range layouts {
 		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 2, 12., 1., int64(time.Hour))
-		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 64, 0, 1e-300, 1e-300, int64(math.MaxInt64))
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 16, 0, 1e-300, 1e-300, int64(math.MaxInt64))
 	}
 	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, spares int, restarts, crashes float64, grace int64) {
 		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, 0, 0)
@@ -243,17 +243,17 @@ func TestJSSafeTablesLayout(t *testing.T) {
 	t.Parallel()
 
 	l := generator.JSSafeTablesLayout()
-	if got := l.String(); got != "11-30-13-10/1s@1767225600" {
+	if got := l.String(); got != "11-37-13-3/10ms@1514764800" {
 		t.Errorf("String() = %s", got)
 	}
 	if !l.JSSafe() || l.MaxID() != 1<<53-1 {
 		t.Errorf("largest id is %d", l.MaxID())
 	}
-	if want := time.Date(2060, 1, 10, 13, 37, 4, 0, time.UTC); !l.Expires().Equal(want) {
+	if want := time.Date(2061, 7, 21, 6, 52, 14, 720e6, time.UTC); !l.Expires().Equal(want) {
 		t.Errorf("expires %v, want %v", l.Expires(), want)
 	}
 	f := plan(t, l, generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12})
-	if math.Floor(f.Years) != 34 || f.WorkerIDs != 8191 || f.PerWorker != 1024 || f.Leased.Processes != 163 {
+	if math.Floor(f.Years) != 43 || f.WorkerIDs != 8191 || math.Abs(f.PerWorker-800) > 1e-9 || f.Leased.Processes != 163 {
 		t.Errorf("forecast is\n%v", f)
 	}
 	if hours := f.Disposable.Years * days * 24; math.Round(hours) != 16 {
@@ -263,7 +263,7 @@ func TestJSSafeTablesLayout(t *testing.T) {
 	if f.Leased.Processes != 81 {
 		t.Errorf("forecast with crashes is\n%v", f)
 	}
-	if f := plan(t, l, generator.Demand{Lanes: generator.MaxLanes}); f.Leased.PerSecond != 65536 {
+	if f := plan(t, l, generator.Demand{Lanes: generator.MaxLanes}); math.Abs(f.Leased.PerSecond-12800) > 1e-9 {
 		t.Errorf("forecast with lanes is\n%v", f)
 	}
 	if f := plan(t, generator.JSSafeLayout(), generator.Demand{Tables: 50}); f.Leased.Fits || f.WorkerIDs != 31 {
@@ -282,12 +282,12 @@ func ExamplePlan() {
 	}
 	fmt.Print(forecast)
 	// Output:
-	// layout    1-28-22-13/1s@1767225600
-	// lasts     8.51 years, until 2034-07-04 21:24:16 UTC
-	// carries   8,192 ids a second for each of 4,194,303 worker ids
+	// layout    1-41-18-4/1ms@1514764800
+	// lasts     69.7 years, until 2087-09-07 15:47:35.552 UTC
+	// carries   16,000 ids a second for each of 262,143 worker ids
 	// demand    28 processes x 50 tables, 12 restarts a day
 	//
 	// policy      worker ids    lasts       processes  ids a second
-	// disposable  16,800 a day  249.7 days  2          11,468,800
-	// leased      1,400 held    8.51 years  83,886     11,468,800
+	// disposable  16,800 a day  15.6 days   0          22,400,000
+	// leased      1,400 held    69.7 years  5,242      22,400,000
 }

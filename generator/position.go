@@ -10,7 +10,7 @@ import (
 // that the lanes of a generator could ever make. With s the SequenceBits of the
 // layout and 2^k lanes, a position has, from the highest bit down, the tick, k
 // bits of the lane, and s bits of the sequence. So a position also stands for an
-// instant, finer than a tick: 122 us in the default layout and one lane.
+// instant, finer than a tick: 62.5 us in the default layout and one lane.
 //
 // There are no more lanes than worker ids, so a position has at most 63 bits.
 type scale struct {

@@ -40,7 +40,7 @@ func TestMaxID(t *testing.T) {
 func TestRange(t *testing.T) {
 	t.Parallel()
 
-	l := generator.DefaultLayout()
+	l := seconds(28, 22, 13)
 	second := func(s float64) time.Time { return l.Epoch.Add(time.Duration(s * float64(time.Second))) }
 	end := l.Expires()
 	tests := []struct {
@@ -160,7 +160,7 @@ func TestRangesJoin(t *testing.T) {
 func TestAbove(t *testing.T) {
 	t.Parallel()
 
-	l := generator.DefaultLayout()
+	l := seconds(28, 22, 13)
 	now := date(2026, 3, 1).Add(time.Millisecond) // tick 59 x 86,400
 	today := int64(59*86400) << 35
 	tests := []struct {
@@ -240,7 +240,7 @@ func ExampleLayout_Range() {
 	}
 	fmt.Printf("SELECT * FROM orders WHERE id BETWEEN %d AND %d\n", first, last)
 	// Output:
-	// SELECT * FROM orders WHERE id BETWEEN 175152202304716800 AND 178120883699711999
+	// SELECT * FROM orders WHERE id BETWEEN 1080278227353600000 AND 1080640615219199999
 }
 
 func ExampleLayout_Above() {
@@ -250,8 +250,8 @@ func ExampleLayout_Above() {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	fmt.Println(layout.Above(largest, now) == nil)
 
-	layout.TimeBits, layout.WorkerBits = 31, 19
-	layout.Epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+	layout = generator.Layout{TimeBits: 31, WorkerBits: 19, SequenceBits: 13, Tick: time.Second,
+		Epoch: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)}
 	fmt.Println(layout.Above(largest, now) == nil, layout.Expires().Year())
 	// Output:
 	// false
@@ -262,10 +262,10 @@ func ExampleLayout_Above() {
 func TestMigrating(t *testing.T) {
 	t.Parallel()
 
-	twitter := generator.SnowflakeLayout()
-	wide := generator.Layout{TimeBits: 31, WorkerBits: 19, SequenceBits: 13, Tick: time.Second, Epoch: twitter.Epoch}
-	if wide.MaxWorkerID() != 524287 || wide.MaxSequence() != 8191 || wide.Expires().Format(time.DateOnly) != "2078-11-22" {
-		t.Errorf("%v: %d worker ids, until %v", wide, wide.MaxWorkerID(), wide.Expires())
+	twitter, next := generator.SnowflakeLayout(), generator.DefaultLayout()
+	next.Epoch = twitter.Epoch.AddDate(0, -4, 0)
+	if next.MaxWorkerID() != 262143 || next.Expires().Format(time.DateOnly) != "2080-03-09" {
+		t.Errorf("%v: %d worker ids, until %v", next, next.MaxWorkerID(), next.Expires())
 	}
 	newest := func(l generator.Layout, at time.Time) int64 {
 		_, last, err := l.Range(l.Epoch, at)
@@ -275,37 +275,44 @@ func TestMigrating(t *testing.T) {
 		return last
 	}
 	for at := date(2026, 1, 1); at.Year() < 2078; at = at.AddDate(0, 1, 0) {
-		if err := wide.Above(newest(twitter, at), at.Add(-24*time.Hour)); err != nil {
+		if err := next.Above(newest(twitter, at), at.Add(-24*time.Hour)); err != nil {
 			t.Errorf("a day before %v: %v", at, err)
 		}
-		first, _, err := wide.Range(at, at.Add(time.Second))
+		first, _, err := next.Range(at, at.Add(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if old := newest(twitter, at.AddDate(0, 4, 0)); old >= first {
-			t.Errorf("four months after %v an old id is %d, the first new one %d", at, old, first)
+		if old := newest(twitter, at.AddDate(0, 0, 119)); old >= first {
+			t.Errorf("119 days after %v an old id is %d, the first new one %d", at, old, first)
+		}
+	}
+
+	// Discord and Instagram: the widths and epochs of docs/migrating.md.
+	discord, instagram := generator.DefaultLayout(), generator.InstagramLayout()
+	discord.Epoch = foreign(t, "Discord").Layout.Epoch.AddDate(0, -1, 0)
+	instagram.WorkerBits, instagram.SequenceBits, instagram.Epoch = 19, 4, instagram.Epoch.AddDate(0, -1, 0)
+	for at := date(2026, 1, 1); at.Year() < 2046; at = at.AddDate(0, 1, 0) {
+		for name, l := range map[string]generator.Layout{"Discord": discord, "Instagram": instagram} {
+			if err := l.Above(newest(foreign(t, name).Layout, at), at.Add(-24*time.Hour)); err != nil {
+				t.Errorf("%s, a day before %v: %v", name, at, err)
+			}
 		}
 	}
 
 	own := generator.DefaultLayout()
-	for name, from := range map[string]time.Time{
-		"sonyflake v2":       date(2026, 1, 20),
-		"sonyflake v1":       date(2026, 8, 2),
-		"yitter IdGenerator": date(2026, 1, 2),
-	} {
+	for _, name := range []string{"sonyflake v2", "sonyflake v1", "yitter IdGenerator"} {
 		old := foreign(t, name).Layout
-		if err := own.Above(newest(old, from), from); err != nil {
-			t.Errorf("%s on %v: %v", name, from, err)
-		}
-		if before := from.AddDate(0, 0, -1); own.Above(newest(old, before), before) == nil {
-			t.Errorf("%s: ids are above a day earlier already", name)
+		for at := date(2026, 1, 1); at.Year() < 2087; at = at.AddDate(0, 6, 0) {
+			if err := own.Above(newest(old, at), at); err != nil {
+				t.Errorf("%s on %v: %v", name, at, err)
+			}
 		}
 	}
 	sample := newest(generator.UidGeneratorSampleLayout(), date(2026, 3, 1))
-	if err := own.Above(sample, date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2030-09-21") {
+	if err := own.Above(sample, date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2056-09-06") {
 		t.Errorf("UidGenerator's sample configuration on 2026-03-01, %d: %v", sample, err)
 	}
-	if err := own.Above(newest(generator.UidGeneratorLayout(), date(2024, 11, 20)), date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2034-07-04") {
+	if err := own.Above(newest(generator.UidGeneratorLayout(), date(2024, 11, 20)), date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2087-09-03") {
 		t.Errorf("UidGenerator's default on its last day: %v", err)
 	}
 	if _, last, err := generator.YitterLayout().Range(date(2021, 1, 1), date(2089, 10, 26)); err != nil || last > 1<<53 {

@@ -62,8 +62,6 @@ func (g *Cached) accept() {
 		g.window.Store(newWindow(n.mapping, s.start(tick), n.until))
 		g.from, g.patience = n.from, patience
 	}
-	// A lease that begins ahead of the clock is usable from its beginning on.
-	g.lift(s, g.advance(s, g.clock.now()), s.start(n.from))
 }
 
 // Suspend implements [Renewable].

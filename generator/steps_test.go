@@ -1,6 +1,7 @@
 package generator_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -91,8 +92,8 @@ func TestStepForwardIsFollowed(t *testing.T) {
 					l, c := stepLayout(6), &wall{bare: w.bare}
 					g := cached(t, generator.CachedConfig{Layout: l, Clock: generator.NewClock(c.now)})
 					s := generator.NewScale(l)
-					next(t, g)
 					for _, by := range []time.Duration{time.Second, time.Hour, year, 3 * year} {
+						window(t, g)
 						c.step(by)
 						time.Sleep(pause)
 						got, now := position(l, next(t, g)), s.At(c.now())
@@ -196,7 +197,7 @@ func TestBeyondTheLayoutIsNotFollowed(t *testing.T) {
 }
 
 // TestBehindTheLease starts with a clock that has not reached the lease: it is used
-// from its beginning, at once.
+// from its beginning, at once, by Cached as far as MaxBorrow allows.
 func TestBehindTheLease(t *testing.T) {
 	for _, behind := range []time.Duration{time.Second, 5 * time.Second, time.Hour, 2 * year} {
 		t.Run(behind.String(), func(t *testing.T) {
@@ -208,7 +209,7 @@ func TestBehindTheLease(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				g := cached(t, generator.CachedConfig{Layout: l, Lease: lease, MaxBorrow: time.Second, NoWait: true})
+				g := cached(t, generator.CachedConfig{Layout: l, Lease: lease, MaxBorrow: behind + time.Second, NoWait: true})
 				for i, id := range fill(t, g, 64) {
 					if id != start+int64(i) {
 						t.Fatalf("Cached: id %d is %d, want %d", i, id, start+int64(i))
@@ -229,6 +230,61 @@ func TestBehindTheLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease that begins further ahead of the clock than MaxBorrow is waited for. Its ids
+// were handed out at once, and then MaxBorrow more: a process that followed could not
+// know how far ahead of the clock ids may be.
+func TestCachedMaxBorrow_CountsFromTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 6)
+		for _, renewed := range []bool{false, true} {
+			for _, worker := range []int64{9, 8} {
+				now := lease(l, 1)
+				ahead := generator.Lease{WorkerID: worker, From: now.From + 10, Until: now.From + 99}
+				open := func(noWait bool) *generator.Cached {
+					c := generator.CachedConfig{Layout: l, Lease: ahead, MaxBorrow: 3 * time.Second, NoWait: noWait}
+					if renewed {
+						c.Lease = now
+					}
+					g := cached(t, c)
+					if renewed {
+						renew(t, g, ahead)
+					}
+					return g
+				}
+				refused(t, open(true))
+				g, start := open(false), time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
+					t.Errorf("renewed %v: 5 s before its time an id is refused with %v after %v", renewed, err, time.Since(start))
+				}
+				cancel()
+				id := next(t, g)
+				if waited := time.Since(start) - 7*time.Second; waited < 0 || waited > 20*time.Millisecond || tickOf(l, id) != ahead.From {
+					t.Errorf("renewed %v: the first id came %v after it was due, of tick %d", renewed, waited, tickOf(l, id)-now.From)
+				}
+				time.Sleep(time.Until(l.TimeOf(ahead.From))) // the next loop begins with a whole tick
+			}
+		}
+	})
+}
+
+// The same goes for a TickSource.
+func TestTickSource_MaxBorrowCountsFromTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 6)
+		now := lease(l, 1)
+		source, err := generator.TickSource(generator.TickConfig{Layout: l, MaxBorrow: 3 * time.Second,
+			Lease: generator.Lease{WorkerID: 9, From: now.From + 10, Until: now.From + 99}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if run, err := source(t.Context(), 1); err != nil || tickOf(l, run.First) != now.From+10 || time.Since(start) < 7*time.Second {
+			t.Errorf("after %v: %+v, %v", time.Since(start), run, err)
+		}
+	})
 }
 
 // refused checks that g has nothing to give, and that this is because of the

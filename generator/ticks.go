@@ -56,8 +56,7 @@ func TickSource(c TickConfig) (func(ctx context.Context, want int64) (Run, error
 			if next > c.Lease.Until {
 				return Run{}, exhausted(&c.Layout, c.Lease.WorkerID, c.Lease.Until, nil)
 			}
-			// A lease that begins ahead of the clock is usable from its beginning on.
-			if next < max(present, c.Lease.From)+ahead {
+			if next < max(present, 0)+ahead {
 				break
 			}
 			if err := sleep(ctx, min(max(c.Layout.TimeOf(next-ahead+1).Sub(now), time.Millisecond), maxSleep), nil); err != nil {

@@ -115,7 +115,7 @@ func TestUserWithFewRights(t *testing.T) {
 		says(t, poor().Use(uidplugin.New(quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
 
 		byHand(t, admin, d.file())
-		tables := []string{"WORKER_NODE", "WORKER_REGISTRY"}
+		tables := []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"}
 		if d.isMySQL() {
 			// SELECT is granted already.
 		} else {
@@ -123,7 +123,7 @@ func TestUserWithFewRights(t *testing.T) {
 				must(`GRANT SELECT ON "` + table + `" TO ` + user)
 			}
 		}
-		says(t, poor().Use(uidplugin.New(quiet, uidplugin.WithModels(&T1{}))), nil, "registry")
+		says(t, poor().Use(uidplugin.New(quiet, uidplugin.WithModels(&T1{}))), nil, "WORKER_REGISTRY", "denied")
 
 		for _, table := range tables {
 			if d.isMySQL() {
@@ -245,7 +245,7 @@ func TestPoolOfOneWithSpares(t *testing.T) {
 			}
 			bound := 0
 			for _, n := range nodes {
-				if n.Table != "" {
+				if n.Table.Name != "" {
 					bound++
 				}
 			}
@@ -269,7 +269,7 @@ func TestPoolOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool.SetMaxOpenConns(1)
-		use(t, db, uidplugin.WithSpares(0))
+		use(t, db, uidplugin.WithLayout(few(12))) // no spares
 		if err := db.AutoMigrate(&T1{}, &T2{}); err != nil {
 			t.Fatal(err)
 		}

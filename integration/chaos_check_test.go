@@ -8,21 +8,25 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // The default layout, from the right: sequence, worker id, time.
 const (
-	chaosSequenceBits = 13
-	chaosWorkerBits   = 22
+	chaosSequenceBits = 4
+	chaosWorkerBits   = 18
 )
 
 // A chaosCount counts the ids that processes have written down.
@@ -92,7 +96,8 @@ func (c *chaosCount) updateFile(name string) error {
 	const size = 24
 	for ; len(data) >= size; data = data[size:] {
 		c.read[name] += size
-		c.add(at, int64(binary.LittleEndian.Uint64(data)), int64(binary.LittleEndian.Uint64(data[8:])), int64(binary.LittleEndian.Uint64(data[16:])))
+		c.add(at, int64(binary.LittleEndian.Uint64(data)), int64(binary.LittleEndian.Uint64(data[8:])),
+			int64(binary.LittleEndian.Uint64(data[16:])))
 	}
 	return nil
 }
@@ -109,7 +114,8 @@ func (c *chaosCount) add(file int, table, id, n int64) {
 		c.workers[worker] = w
 	}
 	if w.table != table {
-		c.fault("worker id %d has ids of %s and of %s (%s)", worker, chaosTables[w.table].name, chaosTables[table].name, c.files[file])
+		c.fault("worker id %d has ids of %s and of %s (%s)", worker, chaosTables[w.table].name, chaosTables[table].name,
+			c.files[file])
 	}
 	if k := len(w.spans) - 1; k >= 0 && w.spans[k].end == at && w.spans[k].file == file {
 		w.spans[k].end += n
@@ -128,7 +134,8 @@ func (c *chaosCount) duplicates() (n int64, first string) {
 			if s.at < last.end {
 				n += min(s.end, last.end) - s.at
 				if first == "" {
-					first = fmt.Sprintf("worker id %d (%s), tick %d (%v), sequence %d, by %s and %s", worker, chaosTables[w.table].name, s.at>>chaosSequenceBits,
+					first = fmt.Sprintf("worker id %d (%s), tick %d (%v), sequence %d, by %s and %s", worker,
+						chaosTables[w.table].name, s.at>>chaosSequenceBits,
 						layout.TimeOf(s.at>>chaosSequenceBits), s.at&(1<<chaosSequenceBits-1), c.files[last.file], c.files[s.file])
 				}
 			}
@@ -140,54 +147,107 @@ func (c *chaosCount) duplicates() (n int64, first string) {
 	return n, first
 }
 
-// rows compares the ids with the rows of their worker ids. The spans are sorted.
-func (c *chaosCount) rows(ctx context.Context, db *workernode.DB) error {
-	seen := 0
-	for after := int64(0); ; {
-		nodes, err := db.Nodes(ctx, after, 1000)
-		if err != nil {
-			return err
+// resolve checks that each id resolves to its table and to the process that made it. The spans are sorted. What
+// the tables say is compared with all of them, and Locate with a sample.
+func (c *chaosCount) resolve(ctx context.Context, db *workernode.DB, p *uidplugin.Plugin) error {
+	nodes, sessions, err := c.tables(ctx, db)
+	if err != nil {
+		return err
+	}
+	var sample []chaosSample
+	for worker, w := range c.workers {
+		n := nodes[worker]
+		if n == nil {
+			c.fault("worker id %d has no row", worker)
+			continue
 		}
-		for _, n := range nodes {
-			after = n.WorkerID
-			w := c.workers[n.WorkerID]
-			if w == nil {
-				continue
-			}
-			seen++
-			first, last := w.spans[0].at>>chaosSequenceBits, int64(0)
-			for _, s := range w.spans {
-				last = max(last, (s.end-1)>>chaosSequenceBits)
-			}
-			if n.Table != chaosTables[w.table].name {
-				c.fault("worker id %d: its row is of table %q, its ids are of %s", n.WorkerID, n.Table, chaosTables[w.table].name)
-			}
-			if first <= n.Start || last > n.Fence {
-				c.fault("worker id %d: ids bear the ticks from %d to %d, its row has (%d, %d]", n.WorkerID, first, last, n.Start, n.Fence)
-			}
+		if n.Table.Name != chaosTables[w.table].name {
+			c.fault("worker id %d: its row is of table %q, its ids are of %s", worker, n.Table, chaosTables[w.table].name)
 		}
-		if len(nodes) == 0 {
-			break
+		for _, s := range w.spans {
+			first, last := s.at>>chaosSequenceBits, (s.end-1)>>chaosSequenceBits
+			process := strings.TrimSuffix(c.files[s.file], ".ids")
+			if first <= n.Start {
+				c.fault("worker id %d: an id of tick %d, START_TICK is %d", worker, first, n.Start)
+			}
+			c.span(worker, process, first, last, sessions[n.Slot])
+			sample = append(sample, chaosSample{last<<(chaosWorkerBits+chaosSequenceBits) | worker<<chaosSequenceBits | (s.end-1)&(1<<chaosSequenceBits-1), w.table, process})
 		}
 	}
-	if seen != len(c.workers) {
-		c.fault("%d worker ids have no row", len(c.workers)-seen)
+	rand.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
+	for _, s := range sample[:min(len(sample), 1000)] {
+		l, err := p.Locate(ctx, s.id)
+		if err != nil || l.Table != chaosTables[s.table].name || l.Session.Port != s.process {
+			c.fault("Locate(%d) = %+v, %v; want table %s of %s", s.id, l, err, chaosTables[s.table].name, s.process)
+		}
 	}
 	return nil
 }
 
+// A chaosSample is an id, and what it must resolve to.
+type chaosSample struct {
+	id, table int64
+	process   string
+}
+
+// span checks that the ticks from first to last of a worker id are of one process. The sessions are in ascending order.
+func (c *chaosCount) span(worker int64, process string, first, last int64, sessions []workernode.Session) {
+	at := sort.Search(len(sessions), func(i int) bool { return sessions[i].Start >= first }) - 1
+	if at < 0 {
+		c.fault("worker id %d: tick %d of %s lies before all sessions", worker, first, process)
+		return
+	}
+	for ; at < len(sessions) && sessions[at].Start < last; at++ {
+		if sessions[at].Port != process {
+			c.fault("worker id %d: ticks %d to %d of %s resolve to %s", worker, first, last, process, sessions[at].Port)
+			return
+		}
+	}
+	for _, s := range sessions[at:] {
+		if s.Before < last {
+			c.fault("worker id %d: tick %d of %s is unknown: BEFORE_TICK of the session of %s is %d", worker, last, process,
+				s.Port, s.Before)
+			return
+		}
+	}
+}
+
+// tables reads all worker ids, and the sessions of all slots in ascending order.
+func (c *chaosCount) tables(ctx context.Context, db *workernode.DB) (map[int64]*workernode.Node,
+	map[int64][]workernode.Session, error) {
+	nodes, sessions := map[int64]*workernode.Node{}, map[int64][]workernode.Session{}
+	for after := int64(0); ; {
+		found, err := db.Nodes(ctx, after, 1000)
+		if err != nil || len(found) == 0 {
+			return nodes, sessions, err
+		}
+		for _, n := range found {
+			after, nodes[n.WorkerID] = n.WorkerID, n
+			if _, read := sessions[n.Slot]; read {
+				continue
+			}
+			all, err := db.Sessions(ctx, n.Slot, math.MaxInt64, 1_000_000)
+			if err != nil {
+				return nil, nil, err
+			}
+			slices.Reverse(all)
+			sessions[n.Slot] = all
+		}
+	}
+}
+
 // chaosEvents is what the processes have told.
 type chaosEvents struct {
-	taken, fresh, lost, regressed int64
-	open                          time.Duration // the longest until a process had its worker ids
-	openOf                        string
-	stall, stallClock             time.Duration // the longest of a caller, and of one whose clock was set
-	stallOf, stallClockOf         string
-	recovery                      time.Duration // the longest, after the server's return
-	recoveryOf                    string
-	recovered                     int // how many callers have stalled over a return
-	unclosed                      int
-	faults                        []string
+	reclaimed, allocated, lost, lostCommits int64
+	open                                    time.Duration // the longest until a process had its worker ids
+	openOf                                  string
+	stall, stallClock                       time.Duration // the longest of a caller, and of one whose clock was set
+	stallOf, stallClockOf                   string
+	recovery                                time.Duration // the longest, after the server's return
+	recoveryOf                              string
+	recovered                               int // how many callers have stalled over a return
+	unclosed                                int
+	faults                                  []string
 }
 
 // events reads them. returns are the times at which the server was back.
@@ -221,7 +281,7 @@ func (c *chaosCount) events(returns []time.Time) (e chaosEvents, err error) {
 				e.stalled(name, rest, what == "stalled", returns)
 			}
 		}
-		e.taken, e.fresh, e.lost, e.regressed = e.taken+stats[0], e.fresh+stats[1], e.lost+stats[2], e.regressed+stats[4]
+		e.reclaimed, e.allocated, e.lost, e.lostCommits = e.reclaimed+stats[0], e.allocated+stats[1], e.lost+stats[2], e.lostCommits+stats[4]
 	}
 	return e, nil
 }

@@ -5,6 +5,7 @@ package integration_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -81,10 +83,9 @@ type chaosTask struct {
 	Files string // the beginning of the names of its files
 	Clock string // the file with what to add to the wall clock, in seconds
 
-	Plugin              bool // through uidplugin.New, or with package workernode alone
-	Skew                time.Duration
-	Lead, Margin, Grace time.Duration // without the plugin
-	Unguarded           string        // a control: see unguarded
+	Plugin    bool // through uidplugin.New, or with package workernode alone
+	Skew      time.Duration
+	Unguarded string // a control: see unguarded
 
 	Tables, Batch int
 	Rate          float64 // of ids a second and table
@@ -139,7 +140,7 @@ type chaosMaker interface {
 	fill(ctx context.Context, table int, ids []int64) error
 	next(ctx context.Context, table int) (int64, error)
 	insert(ctx context.Context, table, n int) ([]int64, error) // none if it inserts no rows
-	stats() workernode.LeaseStats
+	stats() uidplugin.SlotStats
 	close(ctx context.Context) error
 }
 
@@ -203,7 +204,8 @@ func (c *chaosProcess) run() (err error) {
 		if try == 200 {
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-before+1, stacks.String()))
+			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-before+1,
+				stacks.String()))
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -248,7 +250,7 @@ func (c *chaosProcess) watch() {
 func (c *chaosProcess) snapshot() {
 	if m := c.maker.Load(); m != nil {
 		s := (*m.(*chaosMaker)).stats()
-		c.event("stats", s.Taken, s.Fresh, s.Lost, s.Renewed, s.Regressed, s.Held)
+		c.event("stats", s.Reclaimed, s.Allocated, s.Lost, s.Renewals, s.LostCommits, s.Sessions)
 	}
 }
 
@@ -303,12 +305,14 @@ func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	pool.SetMaxOpenConns(4)
-	var conn gorm.ConnPool = pool
 	if c.Unguarded != "" {
-		conn = unguarded{pool, c.Unguarded}
+		tap := &tap{exec: unguarded(c.Unguarded)}
+		drv := pool.Driver()
+		_ = pool.Close()
+		pool = sql.OpenDB(&tapConnector{tap: tap, driver: drv, dsn: c.DSN})
 	}
-	db, err := gorm.Open(mysql.New(mysql.Config{Conn: conn}), &gorm.Config{Logger: logger.Discard})
+	pool.SetMaxOpenConns(4)
+	db, err := gorm.Open(mysql.New(mysql.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return nil, pool, err
 	}
@@ -318,7 +322,7 @@ func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
 		maker, err := c.openPlugin(db)
 		return maker, pool, err
 	}
-	maker, err := c.openLeased(ctx, db)
+	maker, err := c.openManager(ctx, db)
 	return maker, pool, err
 }
 
@@ -341,7 +345,9 @@ func (c *chaosProcess) openPlugin(db *gorm.DB) (chaosMaker, error) {
 		return nil, err
 	}
 	// The skew is the default, which WithClock alone would turn off.
-	p := uidplugin.New(uidplugin.WithLogger(c.logger()), uidplugin.WithClock(c.now), uidplugin.WithMaxClockSkew(c.Skew))
+	p := uidplugin.New(uidplugin.WithLogger(c.logger()), uidplugin.WithClock(c.now), uidplugin.WithMaxClockSkew(c.Skew),
+		uidplugin.WithLead(chaosLead),
+		uidplugin.WithHost(workernode.Host{Port: filepath.Base(c.Files)}))
 	if err := db.Use(p); err != nil {
 		return nil, err
 	}
@@ -363,67 +369,74 @@ func (m *pluginMaker) insert(ctx context.Context, table, n int) ([]int64, error)
 	return chaosTables[table].create(m.db.WithContext(ctx), n)
 }
 
-func (m *pluginMaker) stats() workernode.LeaseStats    { return m.plugin.Stats().Leases }
+func (m *pluginMaker) stats() uidplugin.SlotStats      { return m.plugin.Stats().Slot }
 func (m *pluginMaker) close(ctx context.Context) error { return m.plugin.Close(ctx) }
 
-// leasedMaker makes ids with leases that are shorter than the plugin's.
-type leasedMaker struct {
-	leased     *workernode.Leased
+// chaosLead is short, so that much happens in a short time.
+const chaosLead = 3 * time.Second
+
+// managerMaker makes ids without the plugin.
+type managerMaker struct {
+	manager    *workernode.Manager
 	generators []*generator.Cached
 }
 
-func (c *chaosProcess) openLeased(ctx context.Context, db *gorm.DB) (chaosMaker, error) {
+func (c *chaosProcess) openManager(ctx context.Context, db *gorm.DB) (chaosMaker, error) {
 	wdb, err := workernode.Open(db, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
 	layout := generator.DefaultLayout()
-	if _, err := wdb.Join(ctx, layout); err != nil {
-		return nil, err
-	}
-	k, err := workernode.NewLeased(wdb, layout, workernode.DetectHost(), workernode.LeasedConfig{
-		Lead: c.Lead, Margin: c.Margin, Grace: c.Grace, MaxSkew: c.Skew, Now: c.now, Log: c.logger(),
-	})
+	host := workernode.DetectHost()
+	host.Port = filepath.Base(c.Files)
+	k, err := workernode.NewManager(ctx, wdb, layout, host, workernode.Config{Lead: chaosLead, Spares: 1, MaxSkew: c.Skew,
+		Now: c.now, Log: c.logger()})
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var tables []workernode.Table
 	for _, table := range chaosTables[:c.Tables] {
-		names = append(names, table.name)
+		tables = append(tables, workernode.Table{Name: table.name})
 	}
-	leases, err := k.Assign(ctx, names...)
+	leases, err := k.Assign(ctx, tables, nil)
 	if err != nil {
 		return nil, errors.Join(err, k.Close(ctx))
 	}
-	m := &leasedMaker{leased: k}
-	clock := generator.NewClock(c.now)
+	m := &managerMaker{manager: k}
+	clock := generator.NewClock(k.Now)
 	for _, lease := range leases {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: lease, Low: k.Need, Clock: clock})
+		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: lease.Leases()[0], Low: k.RequestRenewal,
+			Clock: clock})
 		if err != nil {
 			return nil, errors.Join(err, k.Close(ctx))
 		}
-		k.Keep(lease, g)
+		lease.Attach(g)
 		m.generators = append(m.generators, g)
 	}
 	return m, nil
 }
 
-func (m *leasedMaker) fill(ctx context.Context, table int, ids []int64) error {
+func (m *managerMaker) fill(ctx context.Context, table int, ids []int64) error {
 	return m.generators[table].Fill(ctx, ids)
 }
 
-func (m *leasedMaker) next(ctx context.Context, table int) (int64, error) {
+func (m *managerMaker) next(ctx context.Context, table int) (int64, error) {
 	return m.generators[table].Next(ctx)
 }
 
-func (m *leasedMaker) insert(context.Context, int, int) ([]int64, error) { return nil, nil }
-func (m *leasedMaker) stats() workernode.LeaseStats                      { return m.leased.Stats() }
+func (m *managerMaker) insert(context.Context, int, int) ([]int64, error) { return nil, nil }
 
-func (m *leasedMaker) close(ctx context.Context) error {
+func (m *managerMaker) stats() uidplugin.SlotStats {
+	s := m.manager.Stats()
+	return uidplugin.SlotStats{Reclaimed: s.Reclaimed, Allocated: s.Allocated, Lost: s.Lost, Renewals: s.Renewals,
+		LostCommits: s.LostCommits, Sessions: s.Sessions}
+}
+
+func (m *managerMaker) close(ctx context.Context) error {
 	for _, g := range m.generators {
 		g.Close()
 	}
-	return m.leased.Close(ctx)
+	return m.manager.Close(ctx)
 }
 
 func (c *chaosProcess) logger() *slog.Logger {
@@ -529,7 +542,8 @@ func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error
 // stalled writes down a stall that has ended, or goes on.
 func (c *chaosProcess) stalled(what string, s chaosStall) {
 	now, awake := time.Now(), time.Duration(c.awake.Load()-s.awake)
-	c.event(what, s.begin.UnixNano(), now.UnixNano(), awake.Milliseconds(), c.stepped.Load(), now.Sub(s.begin)-awake > 300*time.Millisecond, s.table)
+	c.event(what, s.begin.UnixNano(), now.UnixNano(), awake.Milliseconds(), c.stepped.Load(),
+		now.Sub(s.begin)-awake > 300*time.Millisecond, s.table)
 }
 
 // record writes ids down as ranges of consecutive numbers, and returns the last of
@@ -557,35 +571,23 @@ func (c *chaosProcess) record(table int, last int64, ids []int64) int64 {
 	return last
 }
 
-// unguarded is a pool that takes the protection of the lease protocol away, for the
-// controls: the keeper's statement then takes what is no longer its own.
+// unguarded takes the protection of the lease protocol away, for the controls: a statement about a slot then takes
+// what belongs to another process.
 //
-//   - blind: it does not compare FENCE and HOLDER any more
-//   - deaf: it compares them, and the answer says that all rows were changed
-type unguarded struct {
-	*sql.DB
-	how string
+//   - blind: it does not compare HOLDER, VERSION and FENCE
+//   - deaf: it compares them, and the answer says that the row was changed
+func unguarded(how string) func(query string, args []driver.NamedValue, run executor) (driver.Result, error) {
+	const begin, compare = "UPDATE `WORKER_SLOT` SET `FENCE` = ?", " AND `HOLDER` = ? AND `VERSION` = ? AND `FENCE` = ?"
+	return func(query string, args []driver.NamedValue, run executor) (driver.Result, error) {
+		switch {
+		case !strings.HasPrefix(query, begin):
+			return run(query, args)
+		case !strings.HasSuffix(query, compare):
+			return nil, errors.New("chaos: the statement that renews a slot does not look as it did: see unguarded")
+		case how == "blind":
+			return run(strings.TrimSuffix(query, compare), args[:len(args)-3])
+		}
+		_, err := run(query, args)
+		return driver.RowsAffected(1), err
+	}
 }
-
-func (u unguarded) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	const begin, compare = "UPDATE `WORKER_NODE` SET `FENCE` = ?", " AND `HOLDER` = ? AND `FENCE` = ?"
-	if !strings.HasPrefix(query, begin) {
-		return u.DB.ExecContext(ctx, query, args...)
-	}
-	if !strings.HasSuffix(query, compare) {
-		return nil, errors.New("chaos: the statement that renews worker ids does not look as it did: see unguarded")
-	}
-	if u.how == "blind" {
-		return u.DB.ExecContext(ctx, strings.TrimSuffix(query, compare), args[:len(args)-2]...)
-	}
-	_, err := u.DB.ExecContext(ctx, query, args...)
-	return changedRows(len(args) - 3), err
-}
-
-// GetDBConn implements [gorm.GetDBConnector].
-func (u unguarded) GetDBConn() (*sql.DB, error) { return u.DB, nil }
-
-type changedRows int64
-
-func (changedRows) LastInsertId() (int64, error)   { return 0, nil }
-func (n changedRows) RowsAffected() (int64, error) { return int64(n), nil }

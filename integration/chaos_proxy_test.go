@@ -18,7 +18,8 @@ import (
 type chaosProxy struct {
 	net.Listener
 	target string
-	quiet  atomic.Bool // does nothing to statements
+	quiet  atomic.Bool   // does nothing to statements
+	delay  time.Duration // of each answer
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // the clients'
@@ -30,12 +31,24 @@ type chaosProxy struct {
 	shut atomic.Int64 // connections that were cut while nothing was said about worker ids, or anything
 }
 
-func newChaosProxy(t *testing.T, target string) *chaosProxy {
+// A delayedReader returns what it reads after a while.
+type delayedReader struct {
+	io.Reader
+	delay time.Duration
+}
+
+func (r delayedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	time.Sleep(r.delay)
+	return n, err
+}
+
+func newChaosProxy(t *testing.T, target string, delay time.Duration) *chaosProxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &chaosProxy{Listener: listener, target: target, conns: map[net.Conn]bool{}}
+	p := &chaosProxy{Listener: listener, target: target, delay: delay, conns: map[net.Conn]bool{}}
 	p.quiet.Store(true)
 	p.group.Go(func() {
 		for {
@@ -83,7 +96,7 @@ func (p *chaosProxy) serve(client net.Conn) {
 	}()
 	answered := make(chan struct{}) // closed after an answer that the client does not get, too
 	go func() {
-		_, _ = io.Copy(client, server)
+		_, _ = io.Copy(client, delayedReader{server, p.delay})
 		_ = client.Close()
 		close(answered)
 	}()
@@ -153,8 +166,8 @@ func readPacket(r io.Reader) ([]byte, error) {
 	return packet, err
 }
 
-// aboutWorkers tells whether a statement changes the tables of worker ids.
+// aboutWorkers reports whether a statement changes the plugin's tables, or ends a transaction.
 func aboutWorkers(statement []byte) bool {
-	return (bytes.HasPrefix(statement, []byte("UPDATE")) || bytes.HasPrefix(statement, []byte("INSERT"))) &&
-		(bytes.Contains(statement, []byte("WORKER_NODE")) || bytes.Contains(statement, []byte("WORKER_REGISTRY")))
+	return bytes.HasPrefix(statement, []byte("COMMIT")) || bytes.Contains(statement, []byte("WORKER_")) &&
+		!bytes.HasPrefix(statement, []byte("SELECT"))
 }

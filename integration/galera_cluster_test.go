@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
 // galeraProviders is where distributions put the library that makes servers a cluster.
@@ -147,6 +149,12 @@ func (g *galera) cleared(i int, what string) {
 // dsn returns the data source name of a database on a node.
 func (g *galera) dsn(i int, schema string) string { return mariadbDSN(g.nodes[i].address(), schema) }
 
+// releaseOld frees the slots of a database whose holders have been silent for so long; see chaos.releaseOld.
+func (g *galera) releaseOld(node int, schema string, silent time.Duration) {
+	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
+	must(g.T, g.nodes[node].execute(fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)))
+}
+
 // killed kills a node, and lets it join again.
 func (g *galera) killed(i int) {
 	g.nodes[i].kill()
@@ -186,6 +194,10 @@ func (g *galera) stopped(i int, d time.Duration, c, control *chaos) {
 	time.Sleep(d)
 	again := c.slots[4+two]
 	c.kill(again)
+	if d > 2*chaosLead+time.Second { // then their slots can be reclaimed
+		g.releaseOld(one, "uid", 2*chaosLead+time.Second)
+		g.releaseOld(one, "control", 2*chaosLead+time.Second)
+	}
 	g.start(c, again, two)
 	if control != nil {
 		for _, s := range control.slots[2:] {
@@ -218,7 +230,7 @@ func (g *galera) halved(survivor int, away time.Duration) {
 	begin := time.Now()
 	must(g.T, s.wait(20*time.Second, galeraPart, "non-Primary"))
 	g.Logf("%v: all nodes but %s are killed, and it has no quorum", g.since(), s.name)
-	if err := s.execute("UPDATE uid.WORKER_NODE SET FENCE = FENCE + 1 WHERE ID = 1"); err == nil {
+	if err := s.execute("UPDATE uid.WORKER_SLOT SET FENCE = FENCE + 1 WHERE ID = 1"); err == nil {
 		g.Error("a node without quorum takes statements")
 	}
 	time.Sleep(away - time.Since(begin))

@@ -1,13 +1,8 @@
 package integration_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,170 +11,171 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// pausedVariable makes TestPausedProcess the process that is paused.
-const pausedVariable = "UID_TEST_PAUSED"
+// makeIDs is the role of a process that makes ids of T1 until its input ends, and prints them.
+const makeIDs = "make ids"
 
-type pausedTask struct {
-	Engine, Env, Schema string
-	Base                time.Time // of the clock
+type makerTask struct {
+	Database *testkit.Database
+	Ahead    time.Duration // of its clock
+	Port     string
+	Worker   int64 // a fixed worker id, if it is not 0
 }
 
-// pausedFactor makes the 80 seconds, after which a worker id is taken over, 4.
-const pausedFactor = 20
+func maker(task makerTask) error {
+	db, err := task.Database.Connect(nil)
+	if err != nil {
+		return err
+	}
+	options := []uidplugin.Option{quiet, uidplugin.WithModels(&T1{}),
+		uidplugin.WithClock(func() time.Time { return time.Now().Add(task.Ahead) }),
+		uidplugin.WithHost(workernode.Host{Port: task.Port})}
+	if task.Worker > 0 {
+		options = append(options, uidplugin.WithWorkerID(task.Worker))
+	}
+	p := uidplugin.New(options...)
+	if err := db.Use(p); err != nil {
+		return err
+	}
+	for ended := testkit.InputEnded(); ; {
+		id, err := nextID(p)
+		if err != nil {
+			return err
+		}
+		fmt.Println(id)
+		select {
+		case <-ended:
+			return p.Close(context.Background())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
 
-// A process is stopped until another one has its worker id, and goes on. What it makes
-// with that worker id lies before all that the other one makes with it, and then it
-// gets another.
-func TestPausedProcess(t *testing.T) {
-	if text := os.Getenv(pausedVariable); text != "" {
-		paused(t, text)
-		return
-	}
-	if testing.Short() {
-		t.Skip("it takes some seconds")
-	}
+// A maker's ids, as a test reads them.
+type made struct {
+	*testkit.Process
+	mu  sync.Mutex
+	all []int64
+}
+
+func startMaker(t *testing.T, task makerTask) *made {
+	t.Helper()
+	m := &made{}
+	m.Process = testkit.Start(t, makeIDs, task, func(line string) {
+		var id int64
+		if _, err := fmt.Sscan(line, &id); err != nil {
+			t.Errorf("a process says %q", line)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.all = append(m.all, id)
+	})
+	return m
+}
+
+func (m *made) ids() []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[:len(m.all):len(m.all)]
+}
+
+// A process is stopped until another one has its slot, and goes on. Without fences both would stamp the same
+// ticks: what it still stamps lies below all that the other one stamps with the same worker id, and then it gets
+// another slot.
+func TestSlot_OfAStoppedProcessIsReclaimed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
-		base := time.Now()
-		c := &movedClock{base: base, factor: pausedFactor}
-		task, err := json.Marshal(pausedTask{Engine: d.name, Env: d.env, Schema: d.schema, Base: base})
-		must(t, err)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestPausedProcess$", "-test.v")
-		cmd.Env = append(os.Environ(), pausedVariable+"="+string(task))
-		in, err := cmd.StdinPipe()
-		must(t, err)
-		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
-		defer func() { _ = cmd.Process.Kill() }()
-		var mu sync.Mutex
-		var theirs []int64
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				var id int64
-				if n, _ := fmt.Sscanf(lines.Text(), "id %d", &id); n == 1 {
-					mu.Lock()
-					theirs = append(theirs, id)
-					mu.Unlock()
-				} else if strings.Contains(lines.Text(), "FAIL") || strings.Contains(lines.Text(), "_test.go") {
-					t.Errorf("the process that is paused: %s", lines.Text())
-				}
-			}
-		}()
-		count := func() int {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(theirs)
-		}
-		eventually(t, 20*time.Second, "ids of the other process", func() bool { return count() > 100 })
-		must(t, cmd.Process.Signal(syscall.SIGSTOP))
+		theirs := startMaker(t, makerTask{Database: d.kit(), Port: "stopped"})
+		eventually(t, 20*time.Second, "ids of the other process", func() bool { return len(theirs.ids()) > 100 })
+		must(t, theirs.Signal(syscall.SIGSTOP))
 		time.Sleep(100 * time.Millisecond) // for what is on its way
-		before := count()
-		time.Sleep(85*time.Second/pausedFactor + 200*time.Millisecond)
+		before := len(theirs.ids())
 
-		p := use(t, open(t, d), uidplugin.WithLayout(small(8)), uidplugin.WithModels(&T1{}), uidplugin.WithClock(c.now), uidplugin.WithSpares(0))
+		// A clock that is 90 s ahead makes the wait short.
+		ahead := 90 * time.Second
+		if d.name == "sqlite" {
+			ahead += workernode.DefaultLeadSQLite
+		}
+		p := use(t, open(t, d), uidplugin.WithModels(&T1{}),
+			uidplugin.WithClock(func() time.Time { return time.Now().Add(ahead) }),
+			uidplugin.WithHost(workernode.Host{Port: "reclaims"}))
 		worker := p.Stats().Tables[0].WorkerIDs[0]
-		if s := p.Stats().Leases; s.Taken != 1 {
-			t.Errorf("no worker id was taken over: %+v", s)
+		if s := p.Stats().Slot; s.Reclaimed != 1 {
+			t.Errorf("no slot was reclaimed: %+v", s)
 		}
 		var ours []int64
-		take := func(span time.Duration) {
-			for begin := time.Now(); time.Since(begin) < span; time.Sleep(2 * time.Millisecond) {
+		take := func(n int) {
+			for range n {
 				id, err := nextID(p)
 				must(t, err)
 				ours = append(ours, id)
+				time.Sleep(time.Millisecond)
 			}
 		}
-		take(300 * time.Millisecond)
-		must(t, cmd.Process.Signal(syscall.SIGCONT))
-		take(time.Second)
-		eventually(t, 5*time.Second, "other worker id for the process that was paused", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			last, err := p.Decode(theirs[len(theirs)-1])
-			return err == nil && len(theirs) > before && last.WorkerID != worker
+		take(100)
+		must(t, theirs.Signal(syscall.SIGCONT))
+		take(300)
+		eventually(t, 10*time.Second, "other worker id for the process that was stopped", func() bool {
+			all := theirs.ids()
+			last, err := p.Decode(all[len(all)-1])
+			return err == nil && len(all) > before && last.WorkerID != worker || d.name == "sqlite" && len(all) > before+100
 		})
-		take(100 * time.Millisecond)
-		must(t, in.Close())
-		<-ended
-		must(t, cmd.Wait())
+		take(50)
+		must(t, theirs.Stop())
 
-		var all used
-		first := int64(0)
-		for _, id := range ours {
-			all.add(t, id, "the one that took over")
-			if parts, _ := p.Decode(id); parts.WorkerID == worker && first == 0 {
-				first = id
+		ledger := testkit.NewLedger(t)
+		ledger.Add("t1", ours...)
+		ledger.Add("t1", theirs.ids()...)
+		for _, id := range theirs.ids() {
+			if parts, _ := p.Decode(id); parts.WorkerID == worker && id >= ours[0] {
+				t.Fatalf("id %d is of worker id %d and not below %d, when it was another's", id, worker, ours[0])
 			}
 		}
-		others := 0
-		for i, id := range theirs {
-			all.add(t, id, "the one that was paused")
-			if parts, _ := p.Decode(id); parts.WorkerID != worker {
-				others++
-			} else if id >= first {
-				t.Errorf("id %d (number %d of %d, %d before the pause) is of worker id %d and not below %d, when it was another's", id, i, len(theirs), before, worker, first)
-			}
-		}
-		t.Logf("%d ids here, %d there, %d of them with another worker id", len(ours), len(theirs), others)
-	}, "mariadb", "postgres")
+		resolves(t, p, "t1", "reclaims", ours[0], ours[len(ours)-1])
+		resolves(t, p, "t1", "stopped", theirs.ids()[0], theirs.ids()[before-1], theirs.ids()[len(theirs.ids())-1])
+	})
 }
 
-// paused makes ids until its input ends.
-func paused(t *testing.T, text string) {
-	var task pausedTask
-	must(t, json.Unmarshal([]byte(text), &task))
-	d := &database{engine: engine{name: task.Engine, env: task.Env}, schema: task.Schema}
-	c := &movedClock{base: task.Base, factor: pausedFactor}
-	p := use(t, open(t, d), uidplugin.WithLayout(small(8)), uidplugin.WithModels(&T1{}), uidplugin.WithClock(c.now), uidplugin.WithSpares(0))
-	end := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(end)
-	}()
-	for {
-		select {
-		case <-end:
-			return
-		case <-time.After(2 * time.Millisecond):
+// resolves checks that ids resolve to a table, and to a process by its port.
+func resolves(t *testing.T, p *uidplugin.Plugin, table, port string, ids ...int64) {
+	t.Helper()
+	for _, id := range ids {
+		l, err := p.Locate(context.Background(), id)
+		if err != nil || l.Table != table || port != "" && l.Session.Port != port {
+			t.Errorf("Locate(%d) = %+v, %v; want table %s and port %s", id, l, err, table, port)
 		}
-		id, err := nextID(p)
-		must(t, err)
-		fmt.Printf("id %d\n", id)
 	}
 }
 
-// Processes whose clocks are years apart make different ids on one database, that bear
-// the time of the process that made them.
-func TestClocksThatAreApart(t *testing.T) {
+// Processes whose clocks are years apart make different ids on one database. Each id carries the time of its
+// process.
+func TestSlot_ClocksThatAreYearsApart(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
-		var all used
-		start := func(off time.Duration, round int) *uidplugin.Plugin {
+		ledger := testkit.NewLedger(t)
+		start := func(off time.Duration) *uidplugin.Plugin {
 			c := newMovedClock(1)
 			c.move(off)
 			p := use(t, open(t, d), uidplugin.WithModels(&T1{}), uidplugin.WithClock(c.now))
 			for range 500 {
 				id, err := nextID(p)
 				must(t, err)
-				all.add(t, id, fmt.Sprintf("%v off, round %d", off, round))
+				ledger.Add("t1", id)
 				parts, err := p.Decode(id)
 				must(t, err)
-				if ahead := parts.Time.Sub(c.now()); ahead < -2*time.Second || ahead > 25*time.Second {
+				if ahead := parts.Time.Sub(c.now()); ahead < -2*time.Second || ahead > 2*time.Second {
 					t.Fatalf("%v off: an id that is %v ahead", off, ahead)
 				}
 			}
 			return p
 		}
-		for round := range 3 {
+		for range 3 {
 			var plugins []*uidplugin.Plugin
 			for _, off := range []time.Duration{0, 3 * 365 * 24 * time.Hour, -200 * 24 * time.Hour, time.Minute} {
-				plugins = append(plugins, start(off, round))
+				plugins = append(plugins, start(off))
 			}
 			for _, p := range plugins {
 				must(t, p.Close(t.Context()))
@@ -188,26 +184,65 @@ func TestClocksThatAreApart(t *testing.T) {
 	})
 }
 
-// A clock that is wrong is noticed at the start, and when it gets wrong later.
-func TestWrongClocks(t *testing.T) {
+// The clock is set while a process is down, so that time comes twice. No id does. A fixed worker id has no row that
+// remembers: with it the same clocks make ids twice.
+func TestSlot_ClockSetOverARestart(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
-		skew := uidplugin.WithMaxClockSkew(10 * time.Minute)
+		for _, step := range []time.Duration{-time.Hour, -30 * time.Second, 30 * time.Second, 365 * 24 * time.Hour} {
+			for _, control := range []bool{false, true} {
+				d := fresh(t, d.engine)
+				c := newMovedClock(0)
+				ledger := &testkit.Ledger{}
+				for _, off := range []time.Duration{0, step.Abs(), min(step+step.Abs(), 0), step.Abs(), 0} { // there and back again
+					c.moved.Store(int64(off))
+					options := []uidplugin.Option{uidplugin.WithModels(&T1{}), uidplugin.WithClock(c.now)}
+					if control {
+						options = append(options, uidplugin.WithWorkerID(1))
+					}
+					p := use(t, open(t, d), options...)
+					for range 500 {
+						id, err := nextID(p)
+						must(t, err)
+						ledger.Add("t1", id)
+						parts, err := p.Decode(id)
+						must(t, err)
+						if ahead := parts.Time.Sub(c.now()); ahead < -time.Second || ahead > 11*time.Second && d.name != "sqlite" {
+							t.Fatalf("%v: an id that is %v ahead", step, ahead)
+						}
+						if !control {
+							resolves(t, p, "t1", "", id)
+						}
+					}
+					must(t, p.Close(t.Context()))
+				}
+				if control != (ledger.Twice() > 0) {
+					t.Errorf("%v, control %t: %d of %d ids came twice", step, control, ledger.Twice(), ledger.Len())
+				}
+			}
+		}
+	}, "sqlite", "mariadb")
+}
+
+// A clock that is wrong is noticed at the start, and when it becomes wrong later.
+func TestSlot_WrongClocksAreRefused(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		skew, lead := uidplugin.WithMaxClockSkew(10*time.Minute), uidplugin.WithLead(time.Second) // soon used up
 		for _, off := range []time.Duration{-time.Hour, time.Hour, 3 * 365 * 24 * time.Hour} {
 			c := newMovedClock(1)
 			c.move(off)
-			err := open(t, d).Use(uidplugin.New(quiet, skew, uidplugin.WithClock(c.now)))
+			err := open(t, d).Use(uidplugin.New(quiet, skew, lead, uidplugin.WithModels(&T1{}), uidplugin.WithClock(c.now)))
 			says(t, err, workernode.ErrClock, "set the clock", c.now().UTC().Format("2006-01-02 15"))
 		}
-		d = fresh(t, d.engine) // which has a layout already
 		c := newMovedClock(1)
 		c.move(5 * time.Minute)
-		p := use(t, open(t, d), skew, uidplugin.WithClock(c.now), uidplugin.WithModels(&T1{}), uidplugin.WithLayout(small(4)))
+		p := use(t, open(t, d), skew, lead, uidplugin.WithClock(c.now), uidplugin.WithModels(&T1{}))
 		_, err := nextID(p)
 		must(t, err)
 		c.move(365 * 24 * time.Hour)
 		begin := time.Now()
-		for err == nil && time.Since(begin) < 10*time.Second {
+		for err == nil && time.Since(begin) < time.Minute {
 			var id int64
 			if id, err = nextID(p); err == nil {
 				if parts, _ := p.Decode(id); parts.Time.After(begin.Add(time.Hour)) {
@@ -219,62 +254,59 @@ func TestWrongClocks(t *testing.T) {
 		says(t, err, workernode.ErrClock)
 		says(t, p.Health(), workernode.ErrClock)
 		c.move(-365 * 24 * time.Hour)
-		eventually(t, 5*time.Second, "health with the right clock", func() bool { return p.Health() == nil })
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		if _, err := p.NextID(ctx, &T1{}); err != nil {
+		eventually(t, 10*time.Second, "health with the right clock", func() bool { return p.Health() == nil })
+		if _, err := nextID(p); err != nil {
 			t.Errorf("with the right clock: %v", err)
 		}
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A process that is paused after a statement, before it has read the clock again, uses
-// nothing of what was granted meanwhile, and tries again.
-func TestLateAcknowledgements(t *testing.T) {
+// A process is paused between a statement and its next look at the clock. It must not use ticks that passed
+// meanwhile as if they were of one session, and it recovers by itself.
+func TestSlot_LateAcknowledgements(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		for _, test := range []struct {
-			name, statement string
-			pause           time.Duration
-			durable         bool
+			statement string
+			reclaim   bool
+			pause     time.Duration
 		}{
-			{"insert", "INSERT INTO", 15 * time.Second, false},
-			{"insert", "INSERT INTO", 2 * time.Minute, true},
-			{"take over", "HELD_SECOND", 15 * time.Second, false},
-			{"take over", "HELD_SECOND", 2 * time.Minute, true},
+			{"WORKER_SLOT", false, 3 * time.Second}, {"COMMIT", false, 15 * time.Second}, {"COMMIT", false, 2 * time.Hour},
+			{"WORKER_SLOT", true, 15 * time.Second}, {"COMMIT", true, 15 * time.Second}, {"COMMIT", true, 2 * time.Hour},
 		} {
-			func() {
-				db, v := valved(t, fresh(t, d.engine))
-				c := newMovedClock(0)
-				config := func(l *workernode.LeasedConfig) { l.Durable = test.durable }
-				if test.name == "take over" {
-					former := lessor(t, db, c, config)
-					drain(t, tenant(t, former, c, "t1"))
-					must(t, former.Close(t.Context()))
-					c.move(2 * time.Hour)
+			d := fresh(t, d.engine)
+			ledger := testkit.NewLedger(t)
+			c := newMovedClock(0)
+			if test.reclaim {
+				former := manager(t, open(t, d), c, nil)
+				ledger.Add("t1", newTenant(t, former, "t1").drain(t)...)
+				must(t, former.Close(t.Context()))
+				c.move(2 * time.Hour)
+			}
+			db, tap := tapped(t, d)
+			m := manager(t, db, c, nil)
+			paused := false
+			tap.meet(func(query string, run func() error) error {
+				err := run()
+				if !paused && strings.Contains(query, test.statement) && !strings.HasPrefix(query, "SELECT") {
+					paused = true
+					c.move(test.pause)
 				}
-				k := lessor(t, db, c, config)
-				pauses := 0
-				pause := func(query string) {
-					if strings.Contains(query, test.statement) && strings.Contains(query, "WORKER_NODE") && pauses == 0 {
-						pauses++
-						c.move(test.pause)
-					}
-				}
-				v.after.Store(&pause)
-				defer func() {
-					if r := recover(); r != nil {
-						t.Errorf("%s, durable %t: panic: %v", test.name, test.durable, r)
-					}
-				}()
-				leases, err := k.Assign(t.Context(), "t1")
-				if pauses != 1 {
-					t.Errorf("%s, durable %t: no statement was late", test.name, test.durable)
-				}
-				if now := small(4).TickAt(c.now()); err != nil || leases[0].Until < now || !test.durable && leases[0].From < now+10 {
-					t.Errorf("%s, durable %t: %+v at %d, %v", test.name, test.durable, leases, now, err)
-				}
-			}()
+				return err
+			})
+			g := newTenant(t, m, "t1")
+			tap.meet(nil)
+			l := g.lease.Leases()[0]
+			if now := small(4).TickAt(c.now()); !paused || l.Until < now {
+				t.Errorf("%+v: lease %+v at %d", test, l, now)
+			}
+			ledger.Add("t1", g.drain(t)...)
+			c.move(5 * time.Second)
+			g.renewed(t, m, c)
+			ids := g.drain(t)
+			ledger.Add("t1", ids...)
+			p := use(t, open(t, d), uidplugin.WithLayout(small(4)), uidplugin.WithClock(c.now))
+			resolves(t, p, "t1", "", ids[0], ids[len(ids)-1])
 		}
 	})
 }

@@ -3,10 +3,11 @@ package integration_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -84,68 +86,90 @@ func eventually(t *testing.T, limit time.Duration, what string, f func() bool) {
 	}
 }
 
-// small is a layout with so few ids a tick that they are soon used up.
+// small is a layout with ticks of a second and so few ids in each that they are soon used up.
 func small(sequenceBits uint8) generator.Layout {
-	l := generator.DefaultLayout()
-	l.SequenceBits = sequenceBits
-	return l
+	return generator.Layout{TimeBits: 32, WorkerBits: 18, SequenceBits: sequenceBits, Tick: time.Second,
+		Epoch: generator.DefaultLayout().Epoch}
 }
 
-// A valve is a connection pool that counts what is sent through it, and sends
-// nothing while it is shut.
-type valve struct {
-	*sql.DB
-	shut atomic.Bool
-	n    atomic.Int64
-
-	after atomic.Pointer[func(query string)] // called when a statement has changed rows
-}
-
-var errValve = errors.New("the valve is shut")
-
-func (v *valve) open() error {
-	v.n.Add(1)
-	if v.shut.Load() {
-		return errValve
-	}
-	return nil
-}
-
-func (v *valve) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := v.open(); err != nil {
-		return nil, err
-	}
-	result, err := v.DB.ExecContext(ctx, query, args...)
-	if after := v.after.Load(); after != nil && err == nil {
-		(*after)(query)
-	}
-	return result, err
-}
-
-func (v *valve) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := v.open(); err != nil {
-		return nil, err
-	}
-	return v.DB.QueryContext(ctx, query, args...)
-}
-
-// GetDBConn implements [gorm.GetDBConnector].
-func (v *valve) GetDBConn() (*sql.DB, error) { return v.DB, nil }
-
-// valved returns a new handle with a valve.
-func valved(t *testing.T, d *database) (*gorm.DB, *valve) {
+// manager returns the lease manager of one start of a process, past the plugin, with the layout small(4). Each
+// is another machine.
+func manager(t *testing.T, db *gorm.DB, c *movedClock, change func(*workernode.Config)) *workernode.Manager {
 	t.Helper()
-	db := open(t, d)
-	pool, err := db.DB()
+	d, err := workernode.Open(db, 10*time.Second)
 	must(t, err)
-	v := &valve{DB: pool}
-	db.Config.ConnPool, db.Statement.ConnPool = v, v
-	return db, v
+	must(t, migrations.Up(t.Context(), d))
+	config := workernode.Config{Now: c.now, Lead: workernode.DefaultLead}
+	if change != nil {
+		change(&config)
+	}
+	host := workernode.Host{Name: fmt.Sprint("h", serial.Add(1)), Port: "1", Kind: workernode.Actual, Application: "tests"}
+	m, err := workernode.NewManager(t.Context(), d, small(4), host, config)
+	must(t, err)
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+// A tenant makes ids of a table and does not wait.
+type tenant struct {
+	*generator.Cached
+	lease *workernode.TableLease
+}
+
+func newTenant(t *testing.T, m *workernode.Manager, table string) *tenant {
+	t.Helper()
+	leases, err := m.Assign(t.Context(), []workernode.Table{{Name: table}}, nil)
+	must(t, err)
+	return attached(t, m, leases[0])
+}
+
+// attached returns the generator of a lease.
+func attached(t *testing.T, m *workernode.Manager, l *workernode.TableLease) *tenant {
+	t.Helper()
+	g, err := generator.NewCached(generator.CachedConfig{Layout: small(4), Lease: l.Leases()[0], NoWait: true,
+		Clock:     generator.NewClock(m.Now),
+		MaxBorrow: time.Hour, Low: func() {}})
+	must(t, err)
+	l.Attach(g)
+	return &tenant{g, l}
+}
+
+// drain takes all ids that a tenant has.
+func (g *tenant) drain(t *testing.T) (ids []int64) {
+	t.Helper()
+	for {
+		id, err := g.Next(t.Context())
+		if err == nil {
+			ids = append(ids, id)
+			continue
+		}
+		if !errors.Is(err, generator.ErrLeaseExpired) {
+			t.Fatal(err)
+		}
+		return ids
+	}
+}
+
+// renewed waits until a tenant has ids again. The clock moves: a statement whose outcome is unknown may have used up
+// the ticks of the moment.
+func (g *tenant) renewed(t *testing.T, m *workernode.Manager, c *movedClock) {
+	t.Helper()
+	begin := time.Now()
+	eventually(t, 10*time.Second, "renewal", func() bool {
+		m.RequestRenewal()
+		if time.Since(begin) > 100*time.Millisecond {
+			begin = time.Now()
+			c.move(time.Second)
+		}
+		return g.Usage().Left > 0
+	})
 }
 
 // A relay passes connections on to a server until it is cut.
 type relay struct {
 	address, server string
+
+	slow atomic.Int64 // each answer is delayed by up to so long, in nanoseconds
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -200,7 +224,11 @@ func (r *relay) pass(l net.Listener, c net.Conn) {
 	}
 	r.ends[c], r.ends[s] = true, true
 	both := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
+		var source io.Reader = from
+		if to == c {
+			source = slowReader{from, &r.slow}
+		}
+		_, _ = io.Copy(to, source)
 		_, _ = to.Close(), from.Close()
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -209,6 +237,25 @@ func (r *relay) pass(l net.Listener, c net.Conn) {
 	}
 	go both(c, s)
 	go both(s, c)
+}
+
+// A slowReader returns what it reads after a random time.
+type slowReader struct {
+	net.Conn
+	most *atomic.Int64
+}
+
+func (s slowReader) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if most := s.most.Load(); most > 0 {
+		time.Sleep(rand.N(time.Duration(most)))
+	}
+	return n, err
+}
+
+// WriteTo hides that of the connection, which would not call Read.
+func (s slowReader) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{s})
 }
 
 // cut ends all connections, and refuses others.
@@ -238,26 +285,30 @@ func (d *database) address() string {
 	return mysqlAddress.FindStringSubmatch(os.Getenv(d.env))[1]
 }
 
-// relayed returns a handle through a relay of its own, or for SQLite a valve, and what
+// relayed returns a handle through a relay of its own, or for SQLite a tap, and what
 // takes the database away and brings it back.
 func relayed(t *testing.T, d *database) (db *gorm.DB, away, back func()) {
 	t.Helper()
 	if d.name == "sqlite" {
-		db, v := valved(t, d)
-		return db, func() { v.shut.Store(true) }, func() { v.shut.Store(false) }
+		db, tap := tapped(t, d)
+		return db, func() { tap.shut.Store(true) }, func() { tap.shut.Store(false) }
 	}
 	r := newRelay(t, d.address())
+	return r.open(t, d), r.cut, func() { r.mend(t) }
+}
+
+// open returns a handle through the relay.
+func (r *relay) open(t *testing.T, d *database, params ...string) *gorm.DB {
+	t.Helper()
 	host, port, _ := net.SplitHostPort(r.address)
-	dsn := pgAddress.ReplaceAllString(d.dsn(), "host="+host+" port="+port)
+	dsn := pgAddress.ReplaceAllString(d.dsn(params...), "host="+host+" port="+port)
 	if d.isMySQL() {
-		dsn = mysqlAddress.ReplaceAllString(d.dsn(), "tcp("+r.address+")")
+		dsn = mysqlAddress.ReplaceAllString(d.dsn(params...), "tcp("+r.address+")")
 	}
 	db, err := gorm.Open(d.dialector(dsn), &gorm.Config{Logger: logger.Discard})
 	must(t, err)
-	pool, err := db.DB()
-	must(t, err)
-	t.Cleanup(func() { _ = pool.Close() })
-	return db, r.cut, func() { r.mend(t) }
+	t.Cleanup(func() { _ = closed(db) })
+	return db
 }
 
 // rows returns all of WORKER_NODE.
@@ -268,6 +319,16 @@ func rows(t *testing.T, db *gorm.DB) []*workernode.Node {
 	nodes, err := d.Nodes(context.Background(), 0, 10000)
 	must(t, err)
 	return nodes
+}
+
+// slots returns all of WORKER_SLOT.
+func slots(t *testing.T, db *gorm.DB) []workernode.Slot {
+	t.Helper()
+	d, err := workernode.Open(db, time.Minute)
+	must(t, err)
+	all, err := d.Slots(context.Background(), 0, 10000)
+	must(t, err)
+	return all
 }
 
 // execute runs a statement with "quoted" names, past what is tested.

@@ -115,7 +115,7 @@ func TestMainJob(t *testing.T) {
 				if age := time.Since(where.Time); age < -time.Hour || age > time.Minute {
 					t.Errorf("Locate(%d).Time = %v, %v ago", id, where.Time, age)
 				}
-				if where.Launched.After(where.Time) || where.Host == "" || where.Port == "" {
+				if s := where.Session; s.Launched.After(where.Time.Add(time.Second)) || s.Host == "" || s.Port == "" || s.Application == "" {
 					t.Errorf("Locate(%d) = %+v", id, where)
 				}
 				if _, err := p.Find(ctx, id); err != nil {
@@ -178,6 +178,7 @@ func TestAutoIncrementKeyStillWorks(t *testing.T) {
 		if err := db.AutoMigrate(&Legacy{}); err != nil {
 			t.Fatal(err)
 		}
+		must(t, p.Register(t.Context(), &Legacy{}))
 		rows := []Legacy{{Name: "a"}, {Name: "b"}}
 		if err := db.Create(&rows).Error; err != nil {
 			t.Fatal(err)

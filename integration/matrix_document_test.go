@@ -186,32 +186,32 @@ func (m *matrix) render() string {
 
 const matrixIntroduction = `# Ways to create rows
 
-GORM has many ways to create a row. This page says of each what comes of the fields with the tag ` + "`uid`" + `, on each
-database. A test writes it, from what the databases answer; nothing in it is by hand.
+After reading this you know what becomes of fields with the tag ` + "`uid`" + ` in every way in which GORM creates rows, on each
+database. ` + "`TestMatrix`" + ` writes this page from what the databases answer.
 
-* **ok**: the row has an id of the plugin, the struct or map has the same one or, where a note says so, none, foreign keys in structs and rows agree,
-  and ` + "`RowsAffected`" + ` is what it is without the plugin.
-* **refused**: an error that says what to do. Nothing was written, no transaction is left open, the next create works.
-* **as GORM**: GORM's own limit, with the plugin and without it. The test does the same without the plugin and compares.
+* **ok**: the row has an id of the plugin. The struct or map has the same id, or none where a note says so. Foreign keys
+  in structs and rows agree. ` + "`RowsAffected`" + ` is the same as without the plugin.
+* **refused**: an error says what to do. Nothing is written, no transaction is left open, and the next create works.
+* **as GORM**: GORM's own limit, with the plugin and without it. The test compares both.
 * **–**: the database does not have it.
 
-A number in brackets leads to the notes at the end. Where kinds of keys differ, the worst one counts, and its note names
-the kinds. What to remember of it all:
+A number in brackets refers to the notes at the end. Where kinds of keys differ, the worst result counts, and its note
+names the kinds. In short:
 
-* Give ` + "`Create`" + ` pointers, or slices. A struct by value cannot be given an id.
-* Create from maps with ` + "`Model(&T{})`" + `. Without a model GORM does not know that there is a key, nor does the plugin.
-  In raw SQL, use ` + "`plugin.NextID`" + `.
-* After an upsert look at the key of the struct: it is zero if the row was there already and nothing said under
-  which id. It is never an id that is in no row.
-* Name your models to ` + "`WithModels`" + ` if the first create of a table may come inside a transaction.
+* Give ` + "`Create`" + ` pointers or slices. A struct by value cannot get an id.
+* Create from maps with ` + "`Model(&T{})`" + `. Without a model neither GORM nor the plugin knows that there is a key. In raw
+  SQL, use ` + "`plugin.NextID`" + `.
+* After an upsert look at the key of the struct. It is zero if the row existed already and nothing said under which id.
+  It is never an id that no row has.
+* List your models in ` + "`WithModels`" + ` if the first create of a table may come inside a transaction.
 
-The columns: SQLite; MariaDB, which has RETURNING; MariaDB with ` + "`DisableWithReturning: true`" + ` in the driver's
-configuration; Oracle MySQL; PostgreSQL. The kinds of keys: ` + "`int64`, `uint64`, `*int64`" + `, each on columns that GORM made
-AUTO_INCREMENT and on plain ones, ` + "`string` and `uidplugin.ID`" + `.
+The columns are SQLite, MariaDB with RETURNING, MariaDB with ` + "`DisableWithReturning: true`" + ` in the driver's configuration,
+Oracle MySQL, and PostgreSQL. The kinds of keys are ` + "`int64`" + `, ` + "`uint64`" + ` and ` + "`*int64`" + `, each on AUTO_INCREMENT columns and
+on plain ones, ` + "`string`" + ` and ` + "`uidplugin.ID`" + `.
 
-To write this page anew:
+To write this page again:
 
     integration/servers.sh run -- go test ./integration -run TestMatrix -update
 
-Without ` + "`-update`" + ` the test fails if a database that is there does something else than this page says.
+Without ` + "`-update`" + ` the test fails if an available database does something else than this page says.
 `

@@ -65,7 +65,7 @@ func TestMigrationByHand(t *testing.T) {
 		hand, plugin := open(t, d), open(t, other)
 		byHand(t, hand, d.file())
 		use(t, plugin)
-		for _, table := range []string{"WORKER_NODE", "WORKER_REGISTRY"} {
+		for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"} {
 			a, b := columns(t, hand, table), columns(t, plugin, table)
 			if len(a) == 0 || !slices.Equal(a, b) {
 				t.Errorf("%s by hand:\n%s\nby the plugin:\n%s", table, strings.Join(a, "\n"), strings.Join(b, "\n"))
@@ -100,8 +100,8 @@ func TestExtensionByHand(t *testing.T) {
 			t.Errorf("by hand:\n%s\nby the plugin:\n%s\nnew:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"), strings.Join(c, "\n"))
 		}
 		for _, db := range []*gorm.DB{hand, plugin} {
-			if !db.Migrator().HasIndex("WORKER_NODE", "IDX_WORKER_NODE_TABLE") {
-				t.Error("no index on TABLE_NAME")
+			if !db.Migrator().HasIndex("WORKER_NODE", "IDX_WORKER_NODE_SLOT") {
+				t.Error("no index on SLOT")
 			}
 		}
 	}, "mariadb", "mysql")

@@ -33,7 +33,7 @@ func (c *cell[K]) tags(n int) []*mTag[K] {
 }
 
 func associationPaths[K key]() group[K] {
-	return group[K]{"Associations", "The whole graph is checked: ids, foreign keys in the structs and in the rows, rows of join tables.", []path[K]{
+	return group[K]{"Associations", "The test checks the whole graph: ids, foreign keys in the structs and in the rows, rows of join tables.", []path[K]{
 		{name: "belongs to, two levels", run: func(c *cell[K]) {
 			u := c.user("u")
 			u.Company = c.company()
@@ -200,7 +200,7 @@ func associationModePaths[K key]() group[K] {
 			c.right(roles, owner(m))
 		}
 	}
-	return group[K]{"Association mode", "Each with has many, has one, belongs to, many to many and polymorphic.", []path[K]{
+	return group[K]{"Association mode", "Each path is tried with has many, has one, belongs to, many to many and polymorphic.", []path[K]{
 		{name: "`Association(x).Append`", run: on(func(a *gorm.Association, rows any) error { return a.Append(rows) })},
 		{name: "`Association(x).Replace`", run: on(func(a *gorm.Association, rows any) error { return a.Replace(rows) })},
 		{name: "`Association(x).Unscoped().Replace`", run: on(func(a *gorm.Association, rows any) error { return a.Unscoped().Replace(rows) })},

@@ -73,7 +73,7 @@ func conflictPaths[K key]() group[K] {
 	never1 := func(*cell[K]) bool { return false }
 	postgres := func(column matrixColumn, _ keyKind) bool { return column.name == "postgres" }
 	notMySQL := func(column matrixColumn, _ keyKind) bool { return !column.engine().isMySQL() }
-	note := "After an upsert a struct has the id of the row that is there, or none where nothing tells which row that is (name the `Columns`); never an id that is in no row."
+	note := "After an upsert a struct has the id of the existing row, or none if nothing says which row that is (name the `Columns`).\nIt never has an id that no row has."
 	return group[K]{"Upserts", note, []path[K]{
 		{name: "`DoNothing`, one row", run: single(clause.OnConflict{DoNothing: true}, mysql)},
 		{name: "`DoNothing`, a batch", run: batch(clause.OnConflict{DoNothing: true}, never1)},

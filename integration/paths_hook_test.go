@@ -128,7 +128,7 @@ func (h *mHookWait[K]) BeforeCreate(tx *gorm.DB) error {
 func hookPaths[K key]() group[K] {
 	// own is a session whose hooks can set keys.
 	own := func(c *cell[K]) *gorm.DB { return c.db.Set(ownSetting, c.own).Session(&gorm.Session{}) }
-	note := "The id is there before the hooks run. A hook may set another one; if it leaves none, the row gets one."
+	note := "The id is set before the hooks run. A hook may set another one. If it leaves none, the row gets one."
 	return group[K]{"Hooks", note, []path[K]{
 		{name: "`BeforeCreate` reads the key", run: func(c *cell[K]) {
 			h := []mHookRead[K]{{ID: c.key()}, {ID: c.key()}}

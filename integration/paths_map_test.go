@@ -47,8 +47,8 @@ func (c *cell[K]) rightMap(model any, key string, m map[string]any) {
 
 func mapPaths[K key]() group[K] {
 	type maps = []map[string]any
-	note := "The map gets the id under the key by which it names it, the column or the field, or else under the column. Its type is" +
-		" `int64`, or `uint64` or `string` for a field of that kind."
+	note := "The map gets the id under the name that it uses, column or field, otherwise under the column.\n" +
+		"Its type is `int64`, or `uint64` or `string` for a field of that kind."
 	model := func(c *cell[K]) *gorm.DB { return c.db.Model(&mOrder[K]{}) }
 	return group[K]{"Maps", note, []path[K]{
 		{name: "`Model(&T{}).Create(map)`", run: func(c *cell[K]) {

@@ -38,7 +38,7 @@ func (c *cell[K]) elsewhere(naming schema.NamingStrategy, models ...any) *gorm.D
 }
 
 func namePaths[K key]() group[K] {
-	note := "An id leads to the table of its model, also if `Table(...)` put the row into another one."
+	note := "An id resolves to the table of its model, also if `Table(...)` put the row into another one."
 	// in puts rows into a table that is not the model's.
 	in := func(table string, db func(c *cell[K]) *gorm.DB) func(c *cell[K]) {
 		return func(c *cell[K]) {

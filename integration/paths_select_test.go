@@ -24,7 +24,7 @@ func selectPaths[K key]() group[K] {
 		o.Note, all[0].Note, all[1].Note = "", "", ""
 		c.right(&o, all)
 	}
-	note := "The key is always selected: without it the database would assign another one. `Omit` of the key is taken at its word."
+	note := "The key is always selected, because without it the database would assign another one. `Omit` of the key does omit it."
 	return group[K]{"Select and Omit", note, []path[K]{
 		{name: "`Select(\"Name\")`, `Select(\"name\")`", run: func(c *cell[K]) {
 			orders(c, c.selecting("Name").Session(&gorm.Session{}))

@@ -3,15 +3,13 @@ package integration_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // The five tables that every process writes.
@@ -31,40 +29,22 @@ type (
 	}
 )
 
-// childVariable makes the test binary a process that creates rows.
-const childVariable = "UID_TEST_CHILD"
+// createRows is the role of a process that creates rows.
+const createRows = "create rows"
 
 // childTask is what a child is to do.
 type childTask struct {
-	Engine, Env, Schema string
-	Rows                int
+	Database *testkit.Database
+	Rows     int
 }
 
-// runChild does the task of a child process, if this is one: it registers the
-// plugin, creates rows in all tables, and prints a line for each id.
-func runChild() bool {
-	text := os.Getenv(childVariable)
-	if text == "" {
-		return false
-	}
-	if err := child(text); err != nil {
-		fmt.Fprintln(os.Stderr, "child:", err)
-		os.Exit(1)
-	}
-	return true
-}
-
-func child(text string) error {
-	var task childTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	d := &database{engine: engine{name: task.Engine, env: task.Env}, schema: task.Schema}
-	db, err := d.connect(nil)
+// child registers the plugin, creates rows in all tables, and prints a line for each id.
+func child(task childTask) error {
+	db, err := task.Database.Connect(nil)
 	if err != nil {
 		return err
 	}
-	p := uidplugin.New(quiet, uidplugin.WithSpares(0))
+	p := uidplugin.New(quiet)
 	if err := db.Use(p); err != nil {
 		return err
 	}
@@ -95,29 +75,21 @@ func child(text string) error {
 
 // start runs n processes at once and returns their lines.
 func start(t *testing.T, d *database, n, rows int) (lines []string) {
-	task, err := json.Marshal(childTask{Engine: d.name, Env: d.env, Schema: d.schema, Rows: rows})
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := childTask{Database: d.kit(), Rows: rows}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), childVariable+"="+string(task))
-			cmd.Stderr = os.Stderr
-			out, err := cmd.Output()
+	processes := make([]*testkit.Process, n)
+	for i := range processes {
+		processes[i] = testkit.Start(t, createRows, task, func(line string) {
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				t.Errorf("a process ended with %v", err)
-			}
-			for line := range strings.Lines(string(out)) {
-				lines = append(lines, line)
-			}
+			lines = append(lines, line)
 		})
 	}
-	wg.Wait()
+	for _, p := range processes {
+		if err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
 	return lines
 }
 
@@ -142,7 +114,7 @@ func TestManyProcesses(t *testing.T) {
 			t.Fatalf("%d rows, want %d", len(lines), want)
 		}
 
-		p := use(t, db, uidplugin.WithSpares(0))
+		p := use(t, db)
 		table := map[int64]string{}
 		for _, line := range lines {
 			var name string
@@ -166,9 +138,8 @@ func TestManyProcesses(t *testing.T) {
 		if want := processes * 5; len(workers) != want {
 			t.Errorf("%d worker ids, want %d", len(workers), want)
 		}
-		nodes, err := p.Nodes(context.Background(), 0, 1000)
-		if err != nil || len(nodes) != len(workers) {
-			t.Errorf("%d worker nodes, %v; want %d", len(nodes), err, len(workers))
+		if n := len(slots(t, db)); n != processes+1 {
+			t.Errorf("%d slots, want one for each of %d processes", n, processes+1)
 		}
 	})
 }

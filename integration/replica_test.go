@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -28,23 +27,20 @@ var promotedTimes = flag.Int("promoted.times", 1, "how many replicas TestPromote
 // A promotion is processes that use one database of a primary server, which is killed,
 // and go on with its replica, which has lost the last seconds of commits.
 type promotion struct {
-	name    string
-	gap     time.Duration // from the last answer of the primary to the first statement that the replica gets
-	apart   time.Duration // clocks
-	durable bool          // WithDurableDatabase
-	lanes   int           // WithMaxLanes
-	unsafe  bool          // it is documented that ids can be made twice
-	twice   bool          // and they surely are
+	name   string
+	gap    time.Duration // from the last answer of the primary to the first statement that the replica gets
+	apart  time.Duration // clocks
+	unsafe bool          // it is documented that ids can be made twice
+	twice  bool          // and they surely are
 
 	schema    string
 	first     time.Duration // gap, as it came to be
 	processes []*promotionProcess
 }
 
-// promotions are what TestPromotedReplica does at once. In the guarded mode no id comes
-// twice if as much time passes as workernode/doc.go says, for clocks that agree, and
-// docs/running.md, for those that do not. The others are controls, and documented not
-// to be safe: they show that ids that come twice are found.
+// promotions are what TestPromotedReplica does at once. No id comes twice if Lead and a second pass between the last
+// commit that was lost and the first statement afterwards. The others are controls, and documented not to be safe:
+// they show that ids that come twice are found.
 func promotions() (all []*promotion) {
 	add := func(times int, p promotion) {
 		for range times {
@@ -53,18 +49,16 @@ func promotions() (all []*promotion) {
 			all = append(all, &p)
 		}
 	}
-	add(3, promotion{name: "guarded, 11 s", gap: 11 * time.Second, lanes: 1})
-	add(2, promotion{name: "guarded, 12 s, clocks apart", gap: 12 * time.Second, apart: 980 * time.Millisecond, lanes: 1})
-	add(1, promotion{name: "guarded, 12 s, lanes", gap: 12 * time.Second, lanes: workernode.DefaultMaxLanes})
-	add(1, promotion{name: "guarded, 10 s: too fast", gap: 10 * time.Second, lanes: 1, unsafe: true})
-	add(2, promotion{name: "guarded, 6 s: too fast", gap: 6 * time.Second, lanes: 1, unsafe: true, twice: true})
-	add(2, promotion{name: "durable, 12 s: not for this", gap: 12 * time.Second, durable: true, lanes: 1, unsafe: true, twice: true})
+	add(4, promotion{name: "11 s", gap: 11 * time.Second})
+	add(3, promotion{name: "12 s, clocks apart", gap: 12 * time.Second, apart: 980 * time.Millisecond})
+	add(1, promotion{name: "9 s: too fast", gap: 9 * time.Second, unsafe: true})
+	add(3, promotion{name: "5 s: too fast", gap: 5 * time.Second, unsafe: true, twice: true})
 	return all
 }
 
 // An asynchronous replica is promoted that has not got the last commits of its primary,
-// among them worker ids that were given out. In the guarded mode, the default, no id is
-// made twice; where it is documented that ids can be, they are.
+// among them slots and worker ids that were given out. No id is made twice; where it is
+// documented that ids can be, they are.
 func TestPromotedReplica(t *testing.T) {
 	t.Parallel()
 	needMariaDB(t)
@@ -141,9 +135,7 @@ func promote(t *testing.T, all []*promotion) {
 	each(func(p *promotion) { p.failover(t, replica, died) })
 	time.Sleep(4 * time.Second)
 	each(func(p *promotion) {
-		if !p.durable {
-			eventually(t, 20*time.Second, "notice of lost commits", p.noticed)
-		}
+		eventually(t, 20*time.Second, "notice of lost commits", p.noticed)
 	})
 	each(func(p *promotion) { p.end(t) })
 	for _, p := range all {
@@ -186,7 +178,9 @@ func (p *promotion) failover(t *testing.T, replica *mariadb, died time.Time) {
 
 // noticed tells whether a process has found out that the database has lost commits.
 func (p *promotion) noticed() bool {
-	return slices.ContainsFunc(p.processes, func(c *promotionProcess) bool { return c.maker != nil && c.maker.stats().Regressed > 0 })
+	return slices.ContainsFunc(p.processes, func(c *promotionProcess) bool {
+		return c.maker != nil && c.maker.stats().LostCommits+c.maker.stats().Lost > 0
+	})
 }
 
 // end ends all processes.
@@ -196,7 +190,7 @@ func (p *promotion) end(t *testing.T) {
 	}
 }
 
-const promotedSequenceBits = 8
+const promotedSequenceBits = 4
 
 // judge counts all ids.
 func (p *promotion) judge(t *testing.T) {
@@ -212,7 +206,7 @@ func (p *promotion) judge(t *testing.T) {
 		for _, id := range c.ids {
 			ids = append(ids, made{id, i})
 		}
-		regressed, lost, faults = regressed+c.leases.Regressed, lost+c.leases.Lost, faults+c.faults
+		regressed, lost, faults = regressed+c.leases.LostCommits, lost+c.leases.Lost, faults+c.faults
 	}
 	slices.SortFunc(ids, func(a, b made) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.by, b.by)) })
 	twice, shared, first := 0, 0, ""
@@ -232,7 +226,7 @@ func (p *promotion) judge(t *testing.T) {
 			owner[tick] = -1
 		}
 	}
-	line += fmt.Sprintf(" first statement after %v: %d ids, %d of them again, %d ticks of worker ids with ids of two processes; %d rows regressed, %d worker ids lost, %d rows refused",
+	line += fmt.Sprintf(" first statement after %v: %d ids, %d of them again, %d ticks of worker ids with ids of two processes; %d slots with lost commits, %d lost, %d rows refused",
 		p.first.Round(time.Millisecond), len(ids), twice, shared, regressed, lost, faults)
 	for _, c := range p.processes {
 		if c.stall > 0 {
@@ -248,7 +242,7 @@ func (p *promotion) judge(t *testing.T) {
 	case twice > 0 || shared > 0 || faults > 0:
 		t.Errorf("%s: %d ids came twice, %d ticks were granted twice, %d rows were refused%s", p.name, twice, shared, faults, first)
 	}
-	if regressed == 0 && !p.durable { // there, a renewal was seldom among the lost commits
+	if regressed == 0 {
 		t.Errorf("%s: nobody has noticed that the database has lost commits", p.name)
 	}
 }
@@ -266,8 +260,8 @@ type promotionProcess struct {
 	mu              sync.Mutex
 	ids             []int64
 	faults          int
-	leases          workernode.LeaseStats // in the end
-	stall, recovery time.Duration         // the longest time without ids over back, and its end from back on
+	leases          uidplugin.SlotStats // in the end
+	stall, recovery time.Duration       // the longest time without ids over back, and its end from back on
 }
 
 // start starts a process, whose clock is off, and returns when it has worker ids.
@@ -306,11 +300,8 @@ func (p *promotion) register(db *gorm.DB, off time.Duration) (*pluginMaker, erro
 		return nil, err
 	}
 	now := func() time.Time { return time.Now().Add(off) }
-	options := []uidplugin.Option{quiet, uidplugin.WithLayout(small(promotedSequenceBits)), uidplugin.WithMaxLanes(p.lanes), uidplugin.WithClock(now),
+	options := []uidplugin.Option{quiet, uidplugin.WithLayout(small(promotedSequenceBits)), uidplugin.WithClock(now),
 		uidplugin.WithTimeout(time.Minute)}
-	if p.durable {
-		options = append(options, uidplugin.WithDurableDatabase())
-	}
 	plugin := uidplugin.New(options...)
 	if err := db.Use(plugin); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -307,5 +308,56 @@ func TestSegmentOutage(t *testing.T) {
 		if err := g.State().LastError; err != nil {
 			t.Error(err)
 		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// Receipt has a table whose name a prefix of the naming strategy may qualify.
+type Receipt struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+// Through the plugin: the first create in a transaction on a pool of one needs no further
+// connection. After an outage the segment is opened, or goes on, without a create that asks
+// for it, and Health tells of both.
+func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		admin := open(t, d)
+		must(t, admin.AutoMigrate(&OfSegment{}, &Receipt{}))
+		db, away, back := relayed(t, d)
+		pool, err := db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(1)
+		p := uidplugin.New(quiet, uidplugin.WithWorkerID(1), uidplugin.WithTimeout(2*time.Second),
+			uidplugin.WithSegments(segment.Config{Step: 20, MaxStep: 1}), uidplugin.WithModels(&OfSegment{}))
+		must(t, db.Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&OfSegment{}).Error }))
+		must(t, p.Health())
+
+		away()
+		if err := db.Create(&Receipt{}).Error; err == nil {
+			t.Fatal("a row while the server is away")
+		}
+		failed := p.Health()
+		if failed == nil || !strings.Contains(failed.Error(), "the generator segment of table receipts could not be opened since") {
+			t.Errorf("Health of a segment that cannot be opened: %v", failed)
+		}
+		for range 50 { // more than the ranges in memory hold
+			if _, err = p.NextID(context.Background(), &OfSegment{}); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, generator.ErrSource) {
+			t.Errorf("without ids: %v", err)
+		}
+		if failed := p.Health(); failed == nil || !strings.Contains(failed.Error(), `ids of the tag "of_segments" could not be fetched`) {
+			t.Errorf("Health of a segment that cannot fetch: %v", failed)
+		}
+		back()
+		eventually(t, 30*time.Second, "recovery", func() bool { return p.Health() == nil })
+		must(t, db.Transaction(func(tx *gorm.DB) error {
+			return errors.Join(tx.Create(&Receipt{}).Error, tx.Create(&OfSegment{}).Error)
+		}))
 	}, "mariadb", "mysql", "postgres")
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -126,7 +127,7 @@ func (b blind) ExecContext(ctx context.Context, query string, args ...any) (sql.
 		return nil, errors.New("the statement that fetches ids does not look as it did: see blind")
 	}
 	_, err := b.DB.ExecContext(ctx, strings.TrimSuffix(query, compare), args[:len(args)-1]...)
-	return changedRows(1), err
+	return driver.RowsAffected(1), err
 }
 
 // GetDBConn implements [gorm.GetDBConnector].

@@ -173,7 +173,7 @@ func TestRegistryBeginsAboveExistingRows(t *testing.T) {
 		if err := java.Exec(strings.Replace(fmt.Sprintf(strings.ReplaceAll(uidGeneratorInsert, "?", "%s"), "7000, 'j'", "'p'", "1", "'2020-01-01'"), "(HOST_NAME", "(ID, HOST_NAME", 1)).Error; err != nil {
 			t.Fatal(err)
 		}
-		p := use(t, open(t, d), uidplugin.WithSpares(0), uidplugin.WithModels(&T1{}))
+		p := use(t, open(t, d), uidplugin.WithModels(&T1{}))
 		if got := p.Stats().Tables[0].WorkerIDs[0]; got != 7001 {
 			t.Errorf("worker id %d, want 7001", got)
 		}

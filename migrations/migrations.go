@@ -1,5 +1,5 @@
-// Package migrations creates and extends the tables of package workernode:
-// WORKER_NODE and WORKER_REGISTRY. It only ever adds.
+// Package migrations creates and extends the tables of package workernode: WORKER_NODE,
+// WORKER_SLOT, WORKER_SESSION and WORKER_REGISTRY. It only ever adds.
 //
 // The statements are the files *.sql of this package, for those who migrate by
 // hand and tell the plugin WithoutMigration.
@@ -7,13 +7,9 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,11 +23,30 @@ import (
 //go:embed *.sql
 var Files embed.FS
 
-// essential are the columns of the first day: UidGenerator's, and the registry's.
-// A table that lacks one of them is somebody else's.
+// essential are the columns without which a table is another program's: of WORKER_NODE those
+// of UidGenerator.
 var essential = map[string][]string{
 	workernode.NodeTable:     {"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"},
+	workernode.SlotTable:     {"ID", "FENCE", "VERSION", "HOLDER"},
+	workernode.SessionTable:  {"SLOT", "START_TICK", "BEFORE_TICK"},
 	workernode.RegistryTable: {"NAME", "LAYOUT", "NEXT_ID"},
+}
+
+// outdated are columns that only unreleased versions of uidplugin had. Their tables cannot
+// be extended: what they say of worker ids is not what is needed.
+var outdated = map[string]string{
+	workernode.NodeTable:     "START_SECOND",
+	workernode.RegistryTable: "FLOOR_SECOND",
+}
+
+// refuseOutdated returns an error if a table is one of an unreleased version.
+func refuseOutdated(table string, have []string) error {
+	column := outdated[table]
+	if column == "" || len(missing([]string{column}, have)) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: it was created by an unreleased version of uidplugin (it has the column %s), and ids of that version cannot be continued:"+
+		" start with a database of its own, or, if no row has such an id, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
 }
 
 // A table is what a CREATE TABLE statement of the files says.
@@ -72,12 +87,15 @@ func Check(ctx context.Context, db *workernode.DB) error {
 	}
 	for _, t := range tables {
 		have, err := db.Columns(ctx, t.name)
-		if err != nil && Unreachable(err) {
+		if err != nil && workernode.Unreachable(err) {
 			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
 		}
 		if err != nil {
 			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by migrations/%s.sql",
 				workernode.ErrTable, t.name, err, fileOf(db))
+		}
+		if err := refuseOutdated(t.name, have); err != nil {
+			return fmt.Errorf("migrations: %s: %w", t.name, err)
 		}
 		if lacks := missing(t.columns, have); len(lacks) > 0 {
 			file := fileOf(db)
@@ -109,11 +127,11 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 	for range attempts {
 		have, err := db.Columns(ctx, t.name)
 		switch {
-		case err != nil && Unreachable(err):
+		case err != nil && workernode.Unreachable(err):
 			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
 			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
-				"if the user lacks the right to, create it by hand with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
+				"if the user lacks the right to, create it manually with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
 			if failed = t.run(ctx, db, t.create, t.index); failed == nil {
 				return nil
@@ -124,6 +142,9 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 			return fmt.Errorf("%w: there is a table of this name without the columns %s (it has %s), "+
 				"so it is not uidplugin's: rename it, or give uidplugin a database of its own",
 				workernode.ErrTable, strings.Join(lacks, ", "), strings.Join(have, ", "))
+		}
+		if err := refuseOutdated(t.name, have); err != nil {
+			return err
 		}
 		lacks := missing(t.columns, have)
 		if len(lacks) == 0 {
@@ -139,14 +160,6 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 		}
 	}
 	return failed
-}
-
-// Unreachable tells whether err is about the connection to the database, and not about
-// what is in it.
-func Unreachable(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier
@@ -168,7 +181,7 @@ func (t *table) extend(ctx context.Context, db *workernode.DB, columns []string)
 	for _, c := range columns {
 		adds = append(adds, "ADD COLUMN "+t.define[c])
 	}
-	if t.key != "" && slices.Contains(columns, "TABLE_NAME") {
+	if t.key != "" && slices.Contains(columns, "SLOT") {
 		adds = append(adds, "ADD "+t.key)
 	}
 	name := quoted(t.create)
@@ -220,7 +233,7 @@ func quoted(statement string) string { return name.FindString(statement) }
 func parse(dialect string) ([]*table, error) {
 	text, err := Files.ReadFile(dialect + ".sql")
 	if err != nil {
-		return nil, fmt.Errorf("migrations: no file for the dialect %q: create the tables by hand, after sqlite.sql, and use WithoutMigration: %w",
+		return nil, fmt.Errorf("migrations: no file for the dialect %q: create the tables manually, after sqlite.sql, and use WithoutMigration: %w",
 			dialect, errors.ErrUnsupported)
 	}
 	var tables []*table

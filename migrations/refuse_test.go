@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-func TestUpRefusesATableOfAnotherKind(t *testing.T) {
+func TestUp_RefusesATableOfAnotherKind(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -46,8 +47,8 @@ func TestUpRefusesATableOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestColumnsAreComparedWithoutTheirCase, as MySQL and SQLite do.
-func TestColumnsAreComparedWithoutTheirCase(t *testing.T) {
+// TestUp_ComparesColumnsWithoutTheirCase, as MySQL and SQLite do.
+func TestUp_ComparesColumnsWithoutTheirCase(t *testing.T) {
 	t.Parallel()
 
 	db, d, _ := open(t)
@@ -58,7 +59,7 @@ func TestColumnsAreComparedWithoutTheirCase(t *testing.T) {
 	}
 }
 
-func TestUpRefusesARegistryOfAnotherKind(t *testing.T) {
+func TestUp_RefusesARegistryOfAnotherKind(t *testing.T) {
 	t.Parallel()
 
 	db, d, _ := open(t)
@@ -97,20 +98,27 @@ func onPostgres(conns gorm.ConnPool) gorm.Dialector {
 	return postgres.New(postgres.Config{Conn: conns})
 }
 
-func columns(names ...string) *sqlmock.Rows { return sqlmock.NewRows(names) }
+func columns(names ...string) *sqlmock.Rows { return sqlmock.NewRows(slices.Clone(names)) } // Columns writes into it
 
 var (
 	sevenColumns = []string{"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"}
-	allColumns   = append(sevenColumns[:7:7], "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER")
+	slotColumns  = []string{"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"}
+
+	sessionColumns  = []string{"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"}
+	registryColumns = []string{"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"}
+
+	allColumns = append(sevenColumns[:7:7], "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")
 )
 
-// TestUpAltersNoForeignRegistry: what the application calls WORKER_REGISTRY is
+// TestUp_AltersNoForeignRegistry: what the application calls WORKER_REGISTRY is
 // its own. MySQL would add columns to it without a default.
-func TestUpAltersNoForeignRegistry(t *testing.T) {
+func TestUp_AltersNoForeignRegistry(t *testing.T) {
 	t.Parallel()
 
 	d, mock := mocked(t, onMySQL)
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
+	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
+	mock.ExpectQuery("SELECT * FROM `WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
 	err := migrations.Up(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) || strings.Contains(err.Error(), "ALTER") {
@@ -118,7 +126,7 @@ func TestUpAltersNoForeignRegistry(t *testing.T) {
 	}
 }
 
-func TestUpExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
+func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	t.Parallel()
 
 	text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
@@ -128,22 +136,26 @@ func TestUpExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectExec(strings.TrimSuffix(strings.TrimSpace(alter), ";")).WillReturnResult(sqlmock.NewResult(0, 0))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND"))
+	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
+	mock.ExpectQuery("SELECT * FROM `WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
+	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
 	must(t, migrations.Up(t.Context(), d))
 
 	d, mock = mocked(t, onPostgres)
-	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:11]...))
-	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "HELD_SECOND" BIGINT NOT NULL DEFAULT 0, ADD COLUMN "FENCE" BIGINT NOT NULL DEFAULT 0, ADD COLUMN "HOLDER" VARCHAR(36) NOT NULL DEFAULT ''`).
+	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:10]...))
+	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "LAYOUT" VARCHAR(64) NOT NULL DEFAULT '', ADD COLUMN "START_TICK" BIGINT NOT NULL DEFAULT 0`).
 		WillReturnResult(sqlmock.NewResult(0, 0))
-	mock.ExpectExec(`CREATE INDEX IF NOT EXISTS "IDX_WORKER_NODE_TABLE" ON "WORKER_NODE" ("TABLE_NAME", "FENCE")`).WillReturnResult(sqlmock.NewResult(0, 0))
+	mock.ExpectExec(`CREATE INDEX IF NOT EXISTS "IDX_WORKER_NODE_SLOT" ON "WORKER_NODE" ("SLOT")`).WillReturnResult(sqlmock.NewResult(0, 0))
 	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns...))
 	mock.ExpectQuery(`SELECT 1 FROM pg_indexes WHERE indexname = $1 AND schemaname = ANY (current_schemas(false))`).
-		WithArgs("IDX_WORKER_NODE_TABLE").WillReturnRows(columns("1").AddRow(1))
-	mock.ExpectQuery(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns("NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND"))
+		WithArgs("IDX_WORKER_NODE_SLOT").WillReturnRows(columns("1").AddRow(1))
+	mock.ExpectQuery(`SELECT * FROM "WORKER_SLOT" WHERE 1 = 0`).WillReturnRows(columns(slotColumns...))
+	mock.ExpectQuery(`SELECT * FROM "WORKER_SESSION" WHERE 1 = 0`).WillReturnRows(columns(sessionColumns...))
+	mock.ExpectQuery(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns(registryColumns...))
 	must(t, migrations.Up(t.Context(), d))
 }
 
-func TestAnAlterThatIsRefusedSaysWhatIsMissing(t *testing.T) {
+func TestUp_SaysWhatIsMissingWhenItMayNotAddIt(t *testing.T) {
 	t.Parallel()
 
 	db, d, p := open(t)
@@ -160,13 +172,13 @@ func TestAnAlterThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 	if !errors.Is(err, workernode.ErrTable) || !errors.Is(err, denied) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "migrations: WORKER_NODE", "TABLE_NAME, LAYOUT, REUSABLE, START_SECOND, HELD_SECOND, FENCE, HOLDER")
+	saysAll(t, err.Error(), "migrations: WORKER_NODE", "SLOT, DATABASE_NAME, TABLE_NAME, LAYOUT, START_TICK")
 	if alters > 20 {
 		t.Errorf("%d attempts", alters)
 	}
 }
 
-func TestCheckNamesTheFileAndTheColumns(t *testing.T) {
+func TestCheck_NamesTheFileAndTheColumns(t *testing.T) {
 	t.Parallel()
 
 	db, d, _ := open(t)
@@ -184,19 +196,19 @@ func TestCheckNamesTheFileAndTheColumns(t *testing.T) {
 	}
 	check("WORKER_NODE", "sqlite.sql", "no such table")
 	uidGenerator(t, db)
-	check("WORKER_NODE", "sqlite.sql", "TABLE_NAME, LAYOUT, REUSABLE, START_SECOND, HELD_SECOND, FENCE, HOLDER")
+	check("WORKER_NODE", "sqlite.sql", "SLOT, DATABASE_NAME, TABLE_NAME, LAYOUT, START_TICK")
 	must(t, db.Exec(`DROP TABLE "WORKER_NODE"`).Error)
 	byHand(t, db)
 	must(t, migrations.Check(t.Context(), d))
-	must(t, db.Exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "FLOOR_SECOND"`).Error)
-	check("WORKER_REGISTRY", "sqlite.sql", "FLOOR_SECOND")
+	must(t, db.Exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "FLOOR_TICK"`).Error)
+	check("WORKER_REGISTRY", "sqlite.sql", "FLOOR_TICK")
 	must(t, db.Exec(`DROP TABLE "WORKER_REGISTRY"`).Error)
 	check("WORKER_REGISTRY", "sqlite.sql", "no such table")
 }
 
-// TestCheckNamesTheFileThatExtendsTheTable: mysql.sql would do nothing to a table
+// TestCheck_NamesTheFileThatExtendsTheTable: mysql.sql would do nothing to a table
 // that is there.
-func TestCheckNamesTheFileThatExtendsTheTable(t *testing.T) {
+func TestCheck_NamesTheFileThatExtendsTheTable(t *testing.T) {
 	t.Parallel()
 
 	d, mock := mocked(t, onMySQL)
@@ -206,4 +218,54 @@ func TestCheckNamesTheFileThatExtendsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	saysAll(t, err.Error(), "TABLE_NAME", "mysql_uidgenerator.sql")
+}
+
+// Check must accept what the driver's parameter columnsWithAlias=true makes of column names, or no process
+// starts with it.
+func TestCheck_AcceptsColumnsWithAlias(t *testing.T) {
+	t.Parallel()
+
+	d, mock := mocked(t, onMySQL)
+	for _, table := range []struct {
+		name    string
+		columns []string
+	}{{"WORKER_NODE", allColumns}, {"WORKER_SLOT", slotColumns}, {"WORKER_SESSION", sessionColumns}, {"WORKER_REGISTRY", registryColumns}} {
+		var with []string
+		for _, c := range table.columns {
+			with = append(with, table.name+"."+c)
+		}
+		mock.ExpectQuery("SELECT * FROM `" + table.name + "` WHERE 1 = 0").WillReturnRows(columns(with...))
+	}
+	must(t, migrations.Check(t.Context(), d))
+}
+
+// The tables of a version before slots cannot be continued: its worker ids have no slot. Adding columns to them
+// would let both versions stamp with one worker id.
+func TestUp_RefusesTheTablesOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+
+	const registry = `CREATE TABLE "WORKER_REGISTRY" (NAME text, LAYOUT text, NEXT_ID int, FLOOR_SECOND int)`
+	for name, create := range map[string]string{
+		"WORKER_NODE": `CREATE TABLE "WORKER_NODE" (ID integer, HOST_NAME text, PORT text, TYPE int, LAUNCH_DATE date, MODIFIED text, CREATED text,
+			TABLE_NAME text, LAYOUT text, REUSABLE int, START_SECOND int, HELD_SECOND int, FENCE int, HOLDER text); ` + registry,
+		"WORKER_REGISTRY": registry,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			db, d, p := open(t)
+			must(t, db.Exec(create).Error)
+			before := shape(t, db)
+			for _, do := range []func(context.Context, *workernode.DB) error{migrations.Up, migrations.Check} {
+				err := do(t.Context(), d)
+				if !errors.Is(err, workernode.ErrTable) {
+					t.Fatal(err)
+				}
+				saysAll(t, err.Error(), "migrations: "+name, "created by an unreleased version of uidplugin", "_SECOND", "database of its own")
+			}
+			if name == "WORKER_NODE" && !slices.Equal(shape(t, db), before) {
+				t.Errorf("the tables were changed: %q", p.list)
+			}
+		})
+	}
 }

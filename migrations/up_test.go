@@ -12,31 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 	"gorm.io/gorm/utils/tests"
 )
 
-// must stops the test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// saysAll checks that a message names everything that a reader needs to know.
-func saysAll(tb testing.TB, message string, words ...string) {
-	tb.Helper()
-	for _, w := range words {
-		if !strings.Contains(message, w) {
-			tb.Errorf("the message\n\t%s\ndoes not say %q", message, w)
-		}
-	}
-}
+var must, saysAll = testkit.Must, testkit.SaysAll
 
 // A pool keeps the statements that go through it, and fails those that fail says.
 type pool struct {
@@ -71,21 +54,16 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 }
 
 // handle returns a handle on a SQLite file, for the test itself.
-func handle(tb testing.TB, path, options string) *gorm.DB {
+func handle(tb testing.TB, path string, options ...string) *gorm.DB {
 	tb.Helper()
-	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(0)"+options), &gorm.Config{Logger: logger.Discard})
-	must(tb, err)
-	conns, err := db.DB()
-	must(tb, err)
-	tb.Cleanup(func() { _ = conns.Close() })
-	return db
+	return testkit.SQLite{Path: path, Params: options}.Open(tb)
 }
 
 // open returns a handle on a database of its own, for the test, and one for what
 // is tested, with its pool.
 func open(tb testing.TB) (*gorm.DB, *workernode.DB, *pool) {
 	tb.Helper()
-	db := handle(tb, filepath.Join(tb.TempDir(), "test.db"), "&_pragma=journal_mode(WAL)")
+	db := handle(tb, testkit.SQLitePath(tb))
 	d, p := node(tb, db)
 	return db, d, p
 }
@@ -165,7 +143,7 @@ func rows(t *testing.T, db *gorm.DB) (list []string) {
 	return list
 }
 
-func TestUpMakesWhatTheFileMakes(t *testing.T) {
+func TestUp_CreatesWhatTheFileCreates(t *testing.T) {
 	t.Parallel()
 
 	db, d, _ := open(t)
@@ -173,14 +151,14 @@ func TestUpMakesWhatTheFileMakes(t *testing.T) {
 	other, _, _ := open(t)
 	byHand(t, other)
 	up, hand := shape(t, db), shape(t, other)
-	if len(up) < 17 || !slices.Equal(up, hand) {
+	if len(up) < 39 || !slices.Equal(up, hand) {
 		t.Errorf("Up makes\n\t%s\nand the file\n\t%s", strings.Join(up, "\n\t"), strings.Join(hand, "\n\t"))
 	}
 	byHand(t, other) // again does no harm
 	must(t, migrations.Check(t.Context(), d))
 }
 
-func TestUpAgainOnlyReads(t *testing.T) {
+func TestUp_OnlyReadsTheSecondTime(t *testing.T) {
 	t.Parallel()
 
 	_, d, p := open(t)
@@ -193,25 +171,25 @@ func TestUpAgainOnlyReads(t *testing.T) {
 	}
 }
 
-func TestUpNeedsNoRightButToReadWhereNothingIsMissing(t *testing.T) {
+func TestUp_NeedsOnlyTheRightToReadWhereNothingIsMissing(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
-	byHand(t, handle(t, path, ""))
-	d, _ := node(t, handle(t, path, "&mode=ro"))
+	byHand(t, handle(t, path))
+	d, _ := node(t, handle(t, path, "mode=ro"))
 	must(t, migrations.Up(t.Context(), d))
 
 	path = filepath.Join(t.TempDir(), "empty.db")
-	must(t, handle(t, path, "").Exec("CREATE TABLE t (a)").Error)
-	d, _ = node(t, handle(t, path, "&mode=ro"))
+	must(t, handle(t, path).Exec("CREATE TABLE t (a)").Error)
+	d, _ = node(t, handle(t, path, "mode=ro"))
 	err := migrations.Up(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "migrations: WORKER_NODE", "by hand", "sqlite.sql", "right", "readonly")
+	saysAll(t, err.Error(), "migrations: WORKER_NODE", "manually", "sqlite.sql", "right", "readonly")
 }
 
-func TestUpExtendsTheTableOfUidGenerator(t *testing.T) {
+func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {
 	t.Parallel()
 
 	db, d, _ := open(t)
@@ -223,8 +201,8 @@ func TestUpExtendsTheTableOfUidGenerator(t *testing.T) {
 		t.Errorf("the rows were %q and are %q", before, after)
 	}
 	var added []string
-	must(t, db.Raw(`SELECT "TABLE_NAME" || '|' || "LAYOUT" || '|' || "REUSABLE" || '|' || "START_SECOND" || '|' || "FENCE" || '|' || "HOLDER" FROM "WORKER_NODE"`).Scan(&added).Error)
-	if !slices.Equal(added, []string{"||0|0|0|", "||0|0|0|"}) {
+	must(t, db.Raw(`SELECT COALESCE("SLOT", 'NULL') || '|' || "DATABASE_NAME" || '|' || "TABLE_NAME" || '|' || "LAYOUT" || '|' || "START_TICK" FROM "WORKER_NODE"`).Scan(&added).Error)
+	if !slices.Equal(added, []string{"NULL||||0", "NULL||||0"}) {
 		t.Errorf("the new columns are %q", added)
 	}
 	java(t, db) // goes on working
@@ -235,8 +213,8 @@ func TestUpExtendsTheTableOfUidGenerator(t *testing.T) {
 	fresh, f, _ := open(t)
 	must(t, migrations.Up(t.Context(), f))
 	isAdded := func(line string) bool {
-		return strings.HasPrefix(line, "WORKER_REGISTRY.") || strings.Contains(line, "IDX_") ||
-			slices.ContainsFunc([]string{"TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER"}, func(c string) bool {
+		return !strings.HasPrefix(line, "WORKER_NODE") || strings.Contains(line, "IDX_") ||
+			slices.ContainsFunc([]string{"SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"}, func(c string) bool {
 				return strings.HasPrefix(line, "WORKER_NODE."+c+" ")
 			})
 	}
@@ -248,8 +226,8 @@ func TestUpExtendsTheTableOfUidGenerator(t *testing.T) {
 	}
 }
 
-// TestUpGoesOnWhereItWasInterrupted, after any statement.
-func TestUpGoesOnWhereItWasInterrupted(t *testing.T) {
+// TestUp_ContinuesWhereItWasInterrupted, after any statement.
+func TestUp_ContinuesWhereItWasInterrupted(t *testing.T) {
 	t.Parallel()
 
 	for after := range 10 {
@@ -278,9 +256,9 @@ func TestUpGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-// TestAnIndexThatCouldNotBeCreatedIsNotForgotten: either Up says so, or it is
+// TestUp_DoesNotForgetAnIndexThatItCouldNotCreate: either Up says so, or it is
 // there after the next.
-func TestAnIndexThatCouldNotBeCreatedIsNotForgotten(t *testing.T) {
+func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 	t.Parallel()
 
 	for _, start := range []string{"empty", "UidGenerator"} {
@@ -303,15 +281,15 @@ func TestAnIndexThatCouldNotBeCreatedIsNotForgotten(t *testing.T) {
 			}
 			p.fail = nil
 			must(t, migrations.Up(t.Context(), d))
-			if !slices.ContainsFunc(shape(t, db), func(l string) bool { return strings.Contains(l, "IDX_WORKER_NODE_TABLE") }) {
+			if !slices.ContainsFunc(shape(t, db), func(l string) bool { return strings.Contains(l, "IDX_WORKER_NODE_SLOT") }) {
 				t.Error("the index is missing")
 			}
 		})
 	}
 }
 
-// TestAnotherProcessMayBeFaster: what failed is looked at again.
-func TestAnotherProcessMayBeFaster(t *testing.T) {
+// TestUp_AcceptsWhatAnotherProcessHasCreated: what failed is looked at again.
+func TestUp_AcceptsWhatAnotherProcessHasCreated(t *testing.T) {
 	t.Parallel()
 
 	db, d, p := open(t)
@@ -326,7 +304,7 @@ func TestAnotherProcessMayBeFaster(t *testing.T) {
 	must(t, migrations.Up(t.Context(), d))
 }
 
-func TestManyProcessesMigrateAtOnce(t *testing.T) {
+func TestUp_ByManyProcessesAtOnce(t *testing.T) {
 	t.Parallel()
 
 	for _, start := range []string{"empty", "UidGenerator"} {
@@ -334,14 +312,14 @@ func TestManyProcessesMigrateAtOnce(t *testing.T) {
 			t.Parallel()
 
 			path := filepath.Join(t.TempDir(), "test.db")
-			first := handle(t, path, "&_pragma=journal_mode(WAL)")
+			first := handle(t, path)
 			if start == "UidGenerator" {
 				uidGenerator(t, first)
 			}
 			var group sync.WaitGroup
 			gun := make(chan struct{})
 			for range 8 {
-				d, _ := node(t, handle(t, path, ""))
+				d, _ := node(t, handle(t, path))
 				group.Go(func() {
 					<-gun
 					if err := migrations.Up(context.Background(), d); err != nil {
@@ -351,13 +329,13 @@ func TestManyProcessesMigrateAtOnce(t *testing.T) {
 			}
 			close(gun)
 			group.Wait()
-			d, _ := node(t, handle(t, path, ""))
+			d, _ := node(t, handle(t, path))
 			must(t, migrations.Check(t.Context(), d))
 		})
 	}
 }
 
-func TestADialectThatIsNotKnownIsRefused(t *testing.T) {
+func TestUp_RefusesAnUnknownDialect(t *testing.T) {
 	t.Parallel()
 
 	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})

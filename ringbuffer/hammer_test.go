@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
@@ -127,7 +128,7 @@ func (c *course) own(extend, raise, replace bool) {
 // was refused.
 func (c *course) take(t *testing.T, r *rand.Rand) (taken, refused []span) {
 	claims := perTaker
-	if raceEnabled {
+	if testkit.Race {
 		claims = perTakerRace
 	}
 	taken = make([]span, 0, claims)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
@@ -146,7 +147,7 @@ func (r *originalRing) slot(next int64) int64 { return r.slots[next%int64(len(r.
 // want all numbers of ids, and accounts for every single one: taken once, in order.
 func TestStoredHammer(t *testing.T) {
 	n := 400_000
-	if raceEnabled {
+	if testkit.Race {
 		n = 40_000
 	}
 	for _, slots := range []int{1, 2, 64} {

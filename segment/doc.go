@@ -1,7 +1,7 @@
 // Package segment makes ids from a counter in the database, a range at a time: the
 // segment mode of Meituan's Leaf, on Leaf's table. Ids are small, begin where the
-// operator wants, and depend on no clock; in return a process is stuck when it has
-// used up what it fetched and the database is away.
+// operator wants, and depend on no clock. In return a process that cannot reach the
+// database makes no ids once it has used up its ranges.
 //
 //	leaf_alloc                     buffer of this process
 //	biz_tag  max_id  step          present range    next range
@@ -37,15 +37,19 @@
 //     range of its own, so a row that was created later may have the smaller id.
 //   - Ids are lost, at most two ranges by each process that ends, and one by each answer
 //     that is lost.
-//   - While a range is being fetched callers who find no id wait, with their context; they
-//     do not fail, as Leaf's do. They fail if the fetch does.
+//   - When Open returns, the first range is in memory.
+//   - Callers that find no id wait for the fetch; they do not fail at once, as Leaf's do.
+//     They get the database's error if the fetch fails. No caller waits longer than its
+//     context allows, or than Config.MaxWait if the context has no deadline.
+//   - A fetch that failed is sent again, also if no caller waits. Health says since when
+//     fetches fail, and why, until one succeeds.
 //
 // # How large a range is
 //
 // Ranges begin with the step of the row. If one lasted less than 15 minutes the next is
 // twice as large, up to Config.MaxStep; if it lasted 30 or more, half as large, down to
 // the step of the row. So most processes fetch every quarter of an hour, and have ids
-// for about as long if the database is away. A step that an operator writes into the
+// for about as long while the database is unreachable. A step that an operator writes into the
 // row counts from the next fetch on, in every process.
 //
 // Nothing in an id says which process made it, or when: it cannot be decoded.

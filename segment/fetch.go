@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -29,11 +30,18 @@ type fetching struct {
 	step  int64 // of the last range
 	floor int64 // no id below it is handed out: above all that was, and Start
 
+	first generator.Run // fetched by Open, and not in the buffer yet
+
 	failing bool // so the log says
 }
 
 // source is the source of the buffer. It waits until a range is due, and fetches it.
 func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) {
+	if run := g.first; run.N > 0 {
+		g.first = generator.Run{}
+		g.mark.Store(run.First + run.N/10)
+		return run, nil
+	}
 	if !g.due {
 		select {
 		case <-g.wake:
@@ -44,6 +52,11 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 		now := g.config.Now()
 		g.lasted, g.since = now.Sub(g.since), now
 	}
+	g.mu.Lock()
+	if g.began.IsZero() {
+		g.began = g.since
+	}
+	g.mu.Unlock()
 	run, err := g.fetch(ctx)
 	g.tell(ctx, err)
 	if err != nil {
@@ -56,24 +69,38 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	return run, nil
 }
 
-// fetch fetches a range.
+// fetch fetches a range. Errors that pass are met with another attempt until patience has passed.
 func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
+	var last error
 	for try, begin := 0, time.Now(); ; try++ {
 		run, err := g.try(ctx)
-		if err == nil && run.N > 0 || err != nil && !workernode.Passing(err) {
-			return run, err
+		if err == nil && run.N == 0 {
+			err = fmt.Errorf("%w at the tag %q of %s", errConflict, g.table.tag, g.table)
 		}
+		passes := errors.Is(err, errConflict) || workernode.Passing(err)
 		g.mu.Lock()
-		g.state.Conflicts++
+		if g.reason = err; err == nil {
+			g.began = time.Time{}
+		} else if passes {
+			g.state.Conflicts++
+		}
 		g.mu.Unlock()
-		if err == nil {
-			err = fmt.Errorf("segment: other processes were always faster at the tag %q of %s", g.table.tag, g.table)
+		switch {
+		case passes:
+			last = err
+		case ctx.Err() != nil && last != nil:
+			return run, fmt.Errorf("%w; the attempt before: %w", err, last)
+		default:
+			return run, err
 		}
 		if time.Since(begin) > patience || pause(ctx, try) != nil {
 			return run, err
 		}
 	}
 }
+
+// errConflict reports a fetch that lost against another process.
+var errConflict = errors.New("segment: other processes were always faster")
 
 // try tries to fetch a range. It is empty if another process was faster.
 func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {

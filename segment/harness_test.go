@@ -4,43 +4,27 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 )
 
 const tag = "orders"
 
+var must, file = testkit.Must, testkit.SQLitePath
+
 var quiet = slog.New(slog.DiscardHandler)
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// file returns the name of an SQLite file that is not there yet.
-func file(tb testing.TB) string { return filepath.Join(tb.TempDir(), "test.db") }
 
 // handle returns a handle on a SQLite file with a pool of its own.
 func handle(tb testing.TB, path string) *gorm.DB {
 	tb.Helper()
-	db, err := gorm.Open(sqlite.Open("file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(0)&_txlock=immediate"),
-		&gorm.Config{Logger: logger.Discard})
-	must(tb, err)
-	pool, err := db.DB()
-	must(tb, err)
-	tb.Cleanup(func() { _ = pool.Close() })
-	return db
+	return testkit.SQLite{Path: path, Params: []string{"_txlock=immediate"}}.Open(tb)
 }
 
 // on returns what statements are sent with.
@@ -106,11 +90,7 @@ func pause() { time.Sleep(5 * time.Millisecond) }
 // eventually waits until f is true.
 func eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
-	for begin := time.Now(); !f(); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			tb.Fatalf("no %s", what)
-		}
-	}
+	testkit.Eventually(tb, what, 20*time.Second, f)
 }
 
 // A pool is a connection pool whose statements a test can meddle with.
@@ -178,24 +158,4 @@ func meddled(db *gorm.DB) (*gorm.DB, *pool) {
 	copied := *db
 	copied.Config = &config
 	return &copied, p
-}
-
-// A clock is set by a test.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)} }
-
-func (c *clock) read() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }

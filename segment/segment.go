@@ -3,6 +3,7 @@ package segment
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -22,6 +23,12 @@ const (
 
 	// DefaultMaxStep is the size up to which ranges grow unless told otherwise: Leaf's.
 	DefaultMaxStep = 1_000_000
+
+	// DefaultMaxWait is how long a caller without a deadline waits unless told otherwise.
+	DefaultMaxWait = 10 * time.Second
+
+	// retryEvery is how often a fetch that failed is sent again while no caller waits.
+	retryEvery = 5 * time.Second
 )
 
 // Config configures [Open]. Its zero value works.
@@ -47,6 +54,15 @@ type Config struct {
 	// Description is for people: what a row says that Open inserts, up to 256 characters.
 	Description string
 
+	// MaxWait bounds how long a caller waits for one id if its context has no deadline; 0
+	// means [DefaultMaxWait]. A context with a deadline is the caller's own bound.
+	MaxWait time.Duration
+
+	// Alias reports whether a row's tag is another name of the tag that Open gets, so that
+	// its ids are in the same table. Open reads all tags once. Ids begin above the max_id of
+	// each alias; the rows of aliases do not change. nil means that no tag is an alias.
+	Alias func(tag string) bool
+
 	// Now tells the time by which the sizes of ranges change; nil means [time.Now]. It is
 	// called by one goroutine at a time.
 	Now func() time.Time
@@ -60,12 +76,14 @@ type Config struct {
 // and fetches the next range when a tenth of the present one is used up.
 //
 // It has one goroutine, which sleeps until that is so. Callers that find no id wait for
-// the fetch, in the order of their arrival. If it fails they get its error, which wraps
-// [generator.ErrSource], and perhaps [ErrRow] or [ErrExhausted]; it is tried again, with
-// pauses of up to a second, as long as there are callers.
+// the fetch, in the order of their arrival, until their context ends. A context without a
+// deadline waits for Config.MaxWait at most. If the fetch fails they get its error, which
+// wraps [generator.ErrSource], and perhaps [ErrRow] or [ErrExhausted]. A fetch that failed
+// is sent again with pauses of up to a second while callers wait, and every 5 s otherwise.
 //
-// A caller who waits inside a transaction keeps its connection, and if the pool has no
-// other, as on SQLite with one, the fetch fails after the time that its statements have.
+// A caller that waits inside a transaction keeps its connection. If the pool has no other,
+// the fetch fails after the time that its statements have. The same happens on SQLite in a
+// transaction that has written.
 //
 // A Generator must be made by [Open]. It may be used by any number of goroutines at once.
 type Generator struct {
@@ -79,8 +97,10 @@ type Generator struct {
 	mark atomic.Int64
 	wake chan struct{}
 
-	mu    sync.Mutex // guards what follows; never held during a statement
-	state State
+	mu     sync.Mutex // guards what follows; never held during a statement
+	state  State
+	began  time.Time // when the first of the attempts began that have not succeeded yet; zero after a success
+	reason error     // why the last attempt failed; nil after a success
 
 	fetching // belongs to the goroutine that fetches
 }
@@ -108,21 +128,25 @@ type State struct {
 
 	// LastError is that of the last fetch; nil if it did not fail.
 	LastError error
+
+	// FailingSince is when the first fetch began of those that have failed since the last
+	// success; zero while LastError is nil.
+	FailingSince time.Time
 }
 
 // Open returns a generator for a tag of 1 to 128 characters: any name, such as that of
-// the table whose rows are to have the ids. It creates the table if there is none,
-// inserts the row of the tag if it is missing, and begins to fetch the first range,
-// which it does not wait for. Any number of processes may do so at once, for one tag too.
+// the table whose rows are to have the ids. It creates the table if none exists,
+// inserts the row of the tag if it is missing, and fetches the first range: the first ids
+// need no connection. Any number of processes may do so at once, for one tag too.
 //
 // It waits for the database as long as ctx and the timeout of db allow. The error wraps
-// [ErrConfig], [ErrRow] or [workernode.ErrTable], or is the database's.
+// [ErrConfig], [ErrRow], [ErrExhausted] or [workernode.ErrTable], or is the database's.
 func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Generator, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, DefaultStep), cmp.Or(c.MaxStep, DefaultMaxStep), cmp.Or(c.Start, 1)
-	c.Log = cmp.Or(c.Log, slog.Default())
+	c.Log, c.MaxWait = cmp.Or(c.Log, slog.Default()), cmp.Or(c.MaxWait, DefaultMaxWait)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -136,6 +160,13 @@ func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Genera
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if c.Alias != nil {
+		highest, err := t.highest(ctx, c.Alias)
+		if err != nil {
+			return nil, err
+		}
+		c.Start = max(c.Start, highest)
+	}
 	inserted, err := t.join(ctx, row{maxID: c.Start, step: c.Step}, c.Description)
 	if err != nil {
 		return nil, err
@@ -146,9 +177,14 @@ func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Genera
 
 	g := &Generator{table: t, config: c, wake: make(chan struct{}, 1), state: State{Tag: tag}}
 	g.mark.Store(unfetched)
-	g.fetching = fetching{due: true, since: c.Now(), floor: c.Start}
+	g.fetching = fetching{since: c.Now(), floor: c.Start}
+	if g.first, err = g.fetch(ctx); err != nil {
+		return nil, err
+	}
 	// Source returns a range when it is due and not before, so the buffer is never full.
-	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{Source: g.source, Size: math.MaxInt32, RefillBelow: 100})
+	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{
+		Source: g.source, Size: math.MaxInt32, RefillBelow: 100, Every: retryEvery,
+	})
 	return g, err
 }
 
@@ -161,6 +197,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: Step %d is outside 1 to %d", ErrConfig, c.Step, math.MaxInt32)
 	case c.MaxStep < 0 || c.MaxStep > math.MaxInt32:
 		return fmt.Errorf("%w: MaxStep %d is outside 1 to %d", ErrConfig, c.MaxStep, math.MaxInt32)
+	case c.MaxWait < 0:
+		return fmt.Errorf("%w: MaxWait %v is negative", ErrConfig, c.MaxWait)
 	case c.Start < 0 || c.Start == math.MaxInt64:
 		return fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
 	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):
@@ -181,9 +219,11 @@ func text(s string) bool {
 
 // Next implements [generator.Generator]. It does not allocate unless it waits.
 func (g *Generator) Next(ctx context.Context) (int64, error) {
-	id, err := g.buffered.Next(ctx)
+	id, err := g.buffered.Next(ended)
 	if err != nil {
-		return 0, err
+		if id, err = g.wait(ctx); err != nil {
+			return 0, err
+		}
 	}
 	if mark := g.mark.Load(); id >= mark && g.mark.CompareAndSwap(mark, unfetched) {
 		g.wake <- struct{}{}
@@ -191,8 +231,42 @@ func (g *Generator) Next(ctx context.Context) (int64, error) {
 	return id, nil
 }
 
+// ended is the context of a caller that does not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// wait is Next for a caller that has found no id.
+func (g *Generator) wait(ctx context.Context) (int64, error) {
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if _, ok := ctx.Deadline(); !ok {
+		bounded, cancel = context.WithTimeout(ctx, g.config.MaxWait)
+	}
+	defer cancel()
+	id, err := g.buffered.Next(bounded)
+	if err == nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()) || errors.Is(err, generator.ErrSource) {
+		return id, err
+	}
+	g.mu.Lock()
+	reason := g.reason
+	g.mu.Unlock()
+	if ctx.Err() == nil { // MaxWait is over
+		if reason == nil {
+			reason = fmt.Errorf("the database has not answered: %w", err)
+		}
+		return 0, fmt.Errorf("%w: no id of the tag %q came from %s within %v: %w",
+			generator.ErrSource, g.table.tag, g.table, g.config.MaxWait, reason)
+	}
+	if reason == nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("segment: waiting for an id of the tag %q: %w; the last fetch failed: %w", g.table.tag, err, reason)
+}
+
 // Fill implements [generator.Generator]. It may be larger than any range: then it waits
-// for several. It does not allocate unless it waits.
+// for several, for each as long as Next. It does not allocate unless it waits.
 func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
 	// One by one, for each may be the one that the next range is fetched at, and a batch
 	// may have to wait for that range.
@@ -217,5 +291,21 @@ func (g *Generator) State() State {
 	defer g.mu.Unlock()
 	s := g.state
 	s.Left, s.Failed, s.LastError = b.Left, b.Failed, b.LastError
+	if s.LastError != nil {
+		s.FailingSince = g.began
+	}
 	return s
+}
+
+// Health returns nil unless the last fetch failed. The error says since when ids cannot be
+// fetched, how many are left, and why: it wraps the database's own. It is nil again after
+// the next fetch that succeeds, which no caller has to ask for. Health never waits for the
+// database.
+func (g *Generator) Health() error {
+	s := g.State()
+	if s.LastError == nil || s.FailingSince.IsZero() { // it has just succeeded
+		return nil
+	}
+	return fmt.Errorf("segment: ids of the tag %q could not be fetched from %s since %s; %d are left: %w",
+		g.table.tag, g.table, s.FailingSince.UTC().Format("2006-01-02 15:04:05 MST"), s.Left, s.LastError)
 }

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -173,6 +175,9 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		"large max step": func() (*segment.Generator, error) {
 			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: 1 << 31})
 		},
+		"max wait": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{MaxWait: -1})
+		},
 		"start": func() (*segment.Generator, error) {
 			return segment.Open(t.Context(), d, tag, segment.Config{Start: -1})
 		},
@@ -216,7 +221,8 @@ func TestWhatOpenReturns(t *testing.T) {
 	// A file that may only be read.
 	path := file(t)
 	handle(t, path)
-	if _, err := segment.Open(t.Context(), on(t, handle(t, path+"?mode=ro&x=")), tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
+	readOnly := testkit.SQLite{Path: path, Params: []string{"mode=ro"}}.Open(t)
+	if _, err := segment.Open(t.Context(), on(t, readOnly), tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
 		t.Errorf("where no table can be created: %v", err)
 	}
 	// A row that is there twice.
@@ -258,7 +264,7 @@ func TestOpenAtOnce(t *testing.T) {
 }
 
 func TestNextDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if testkit.Race {
 		t.Skip("the race detector allocates")
 	}
 	g := open(t, handle(t, file(t)), segment.Config{Step: 1_000_000})
@@ -278,4 +284,142 @@ func TestNextDoesNotAllocate(t *testing.T) {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
+}
+
+// Without the first range the first create in a transaction on a pool of one connection
+// waited for a connection that could not come.
+func TestOpen_FetchesTheFirstRange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, p := meddled(handle(t, file(t)))
+		g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
+		p.set(func(string, func() error) error { return errors.New("connection refused") })
+		for want := int64(1); want <= 10; want++ {
+			if id := next(t, g); id != want {
+				t.Fatalf("id %d, want %d", id, want)
+			}
+		}
+	})
+}
+
+// Ids began anew when the spelling of a table's name, and with it the tag, changed.
+func TestOpen_BeginsAboveAliases(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	leaf(t, db, 5, 10)
+	for other, maxID := range map[string]int{"main.orders": 300, "ORDERS": 200, "customers": 9000} {
+		run(t, db, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?, ?, 10)", other, maxID)
+	}
+	g := open(t, db, segment.Config{Alias: func(other string) bool {
+		if other == tag {
+			t.Errorf("asked about the tag itself")
+		}
+		return strings.HasSuffix(strings.ToLower(other), "orders")
+	}})
+	if id := next(t, g); id != 300 {
+		t.Errorf("id %d, want 300", id)
+	}
+	var left int64
+	must(t, db.Raw("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'main.orders'").Row().Scan(&left))
+	if left != 300 {
+		t.Errorf("the row of the alias was moved to %d", left)
+	}
+}
+
+// A caller without a deadline waited as long as a driver that does not answer.
+func TestGeneratorNext_GivesUpAfterMaxWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, p := meddled(handle(t, file(t)))
+		g := open(t, db, segment.Config{Step: 1, MaxStep: 1, MaxWait: 3 * time.Second})
+		next(t, g)
+		synctest.Wait()
+		hang := func() (answer func()) {
+			answered := make(chan struct{})
+			p.set(func(string, func() error) error {
+				<-answered
+				return coded(5) // an error that passes
+			})
+			return func() { close(answered) }
+		}
+		answer := hang()
+		next(t, g) // of the second range; the third hangs
+		late := func(ctx context.Context, waits time.Duration, says string) {
+			t.Helper()
+			begin := time.Now()
+			err := g.Fill(ctx, make([]int64, 1))
+			if took := time.Since(begin); err == nil || took != waits || !strings.Contains(err.Error(), says) {
+				t.Fatalf("after %v, want %v: %v, want %q", took, waits, err, says)
+			}
+			if _, ok := ctx.Deadline(); errors.Is(err, generator.ErrSource) == ok || errors.Is(err, context.DeadlineExceeded) != (ok || says == "has not answered") {
+				t.Errorf("%v", err)
+			}
+		}
+		cancelable, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		late(context.Background(), 3*time.Second, "has not answered")
+		late(cancelable, 3*time.Second, "has not answered")
+		other, cancelOther := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancelOther()
+		late(other, 5*time.Second, "deadline")
+
+		// The reason of an attempt that failed is told while the next one hangs.
+		first := answer
+		answer = hang()
+		first()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		late(context.Background(), 3*time.Second, "database error")
+		third, cancelThird := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancelThird()
+		late(third, 5*time.Second, "database error")
+
+		p.set(nil)
+		answer()
+		eventually(t, "id", func() bool { _, err := g.Next(t.Context()); return err == nil })
+	})
+}
+
+// A refill that failed was seen by nobody until the ids were used up, and one that failed
+// on an idle table was not sent again.
+func TestGeneratorHealth_TellsOfFetchesThatFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, p := meddled(handle(t, file(t)))
+		g := open(t, db, segment.Config{Step: 100, MaxStep: 1})
+		fill(t, g, 5)
+		if err := g.Health(); err != nil {
+			t.Errorf("at first: %v", err)
+		}
+		time.Sleep(time.Hour)
+		refused, since := errors.New("connection refused"), time.Now()
+		p.set(func(string, func() error) error { return refused })
+		fill(t, g, 10)
+		synctest.Wait()
+		for range 3 {
+			err := g.Health()
+			if !errors.Is(err, refused) {
+				t.Fatalf("while the database refuses: %v", err)
+			}
+			for _, says := range []string{`"orders"`, "leaf_alloc", since.UTC().Format(time.DateTime), "85 are left"} {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%v does not say %s", err, says)
+				}
+			}
+			if s := g.State(); !s.FailingSince.Equal(since) {
+				t.Errorf("%+v", s)
+			}
+			time.Sleep(time.Minute)
+		}
+		failed := g.State().Failed
+		if failed < 10 {
+			t.Errorf("%d fetches in 3 minutes", failed)
+		}
+		p.set(nil)
+		time.Sleep(10 * time.Second) // and no caller
+		if err := g.Health(); err != nil || !g.State().FailingSince.IsZero() || g.State().Ranges != 2 {
+			t.Errorf("after the database's return: %v, %+v", err, g.State())
+		}
+	})
 }

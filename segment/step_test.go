@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 )
 
@@ -31,10 +31,10 @@ func use(t *testing.T, g *segment.Generator) segment.State {
 func TestStepFollowsUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
+		c := testkit.NewClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
 		db := handle(t, file(t))
 		leaf(t, db, 1, 100)
-		g := open(t, db, segment.Config{Now: c.read, MaxStep: 1000})
+		g := open(t, db, segment.Config{Now: c.Now, MaxStep: 1000})
 		synctest.Wait()
 		if s := g.State(); s.Step != 100 || s.MinStep != 100 {
 			t.Fatalf("%+v", s)
@@ -58,7 +58,7 @@ func TestStepFollowsUse(t *testing.T) {
 			{100 * time.Hour, 100}, // not below the step of the row
 			{time.Hour, 100},
 		} {
-			c.move(tt.after)
+			c.Add(tt.after)
 			if s := use(t, g); s.Step != tt.want || s.Last-s.First+1 != tt.want || s.MinStep != 100 {
 				t.Fatalf("line %d, after %v: %+v, want a step of %d", i, tt.after, s, tt.want)
 			}
@@ -113,9 +113,8 @@ func TestTheLastIds(t *testing.T) {
 		t.Errorf("max_id %d", maxID)
 	}
 	g.Close()
-	h := open(t, db, segment.Config{Start: 7})
-	if id, err := h.Next(t.Context()); id != 0 || !errors.Is(err, segment.ErrExhausted) || !errors.Is(err, generator.ErrSource) {
-		t.Errorf("%d, %v", id, err)
+	if _, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Start: 7, Log: quiet}); !errors.Is(err, segment.ErrExhausted) {
+		t.Errorf("Open: %v", err)
 	}
 }
 

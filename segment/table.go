@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -159,6 +158,30 @@ func (t *table) join(ctx context.Context, r row, description string) (inserted b
 	}
 }
 
+// highest returns the largest max_id of the rows whose tag alias reports; 0 if none is there.
+func (t *table) highest(ctx context.Context, alias func(tag string) bool) (highest int64, err error) {
+	for try, begin := 0, time.Now(); ; try++ {
+		highest = 0
+		err = t.db.Query(ctx, func(rows *sql.Rows) error {
+			var tag string
+			var maxID int64
+			if err := rows.Scan(&tag, &maxID); err != nil {
+				return err
+			}
+			if alias(tag) {
+				highest = max(highest, maxID)
+			}
+			return nil
+		}, `SELECT biz_tag, max_id FROM `+t.quoted()+` WHERE biz_tag <> ?`, t.tag)
+		switch {
+		case err == nil:
+			return highest, nil
+		case !workernode.Passing(err) || time.Since(begin) > patience || pause(ctx, try) != nil:
+			return 0, fmt.Errorf("segment: read the tags in %s: %w", t, err)
+		}
+	}
+}
+
 func (t *table) insert(ctx context.Context, r row, description string) error {
 	_, err := t.db.Exec(ctx, `INSERT INTO `+t.quoted()+` (biz_tag, max_id, step, description, update_time) VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)`,
 		t.tag, r.maxID, r.step, sql.NullString{String: description, Valid: description != ""})
@@ -184,7 +207,7 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 	case !autocommit:
 		// A range would be in use while its row waits for a COMMIT that never comes, and
 		// is fetched by another process when the connection closes.
-		return r, false, errors.New("segment: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)")
+		return r, false, fmt.Errorf("%w: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)", ErrConfig)
 	case n > 1:
 		return r, false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, n)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,54 +50,83 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 		ErrClock, after.UTC().Format(time.DateTime), theirs.UTC().Format(time.DateTime))
 }
 
-// checkClock checks the clock when it is looked at for the first time, and when it
-// has run ahead: of the time that has passed, or the wall clock of the monotonic one.
-func (k *Leased) checkClock(ctx context.Context) error {
-	real, now := time.Now(), k.clock()
-	k.mu.Lock()
-	passed, gained := real.Sub(k.lookedReal), now.Sub(k.looked)
-	first := k.lookedReal.IsZero()
-	k.mu.Unlock()
-	if first || gained > passed+k.config.MaxSkew {
-		if err := k.db.CheckClock(ctx, k.clock, k.config.MaxSkew); err != nil {
+// A clock is the time as the protocol sees it. It never goes back. It does not see the wall
+// clock being set, unless that runs ahead and the database's clock agrees; see follow.
+type clock struct {
+	read func() time.Time
+	base time.Time // the first reading
+
+	gained atomic.Int64 // by how much the wall clock has run ahead since base, as far as it is followed, in nanoseconds
+	latest atomic.Int64 // latest reading since base, in nanoseconds; only if read has no monotonic reading
+}
+
+func newClock(read func() time.Time) *clock { return &clock{read: read, base: read()} }
+
+// now returns the time. It may be called concurrently.
+func (c *clock) now() time.Time { return c.steady(c.read()) }
+
+func (c *clock) steady(reading time.Time) time.Time {
+	passed := int64(reading.Sub(c.base)) + c.gained.Load()
+	if c.base == c.base.Round(0) { // no monotonic reading: the clock of a test
+		for latest := c.latest.Load(); ; latest = c.latest.Load() {
+			if passed <= latest {
+				passed = latest
+				break
+			}
+			if c.latest.CompareAndSwap(latest, passed) {
+				break
+			}
+		}
+	}
+	return c.base.Round(0).Add(time.Duration(passed))
+}
+
+// A clockCheck decides when the clock is compared with the database's. Only the lease
+// manager uses it.
+type clockCheck struct {
+	at, shown time.Time     // when the clock was last found right, and what it showed
+	refused   time.Duration // what the wall clock was ahead when it was last not followed
+}
+
+// check compares the clock with the database's when it is used for the first time, and when
+// it has run ahead of the time that has passed.
+func (m *Manager) checkClock(ctx context.Context) error {
+	at, shown := time.Now(), m.clock.now()
+	c := &m.clockCheck
+	if c.at.IsZero() || shown.Sub(c.shown) > at.Sub(c.at)+m.config.MaxSkew {
+		if err := m.store.db.CheckClock(ctx, m.clock.now, m.config.MaxSkew); err != nil {
 			return err
 		}
 	}
-	if err := k.follow(ctx); err != nil {
+	if err := m.follow(ctx); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lookedReal, k.looked = real, k.clock()
+	c.at, c.shown = at, m.clock.now()
 	return nil
 }
 
-// follow has the clock follow the wall clock if that has run ahead of the monotonic
-// one: somebody has set it, or the machine has slept. The database's clock tells
-// whether it is right; a fence that a wrong one has set would stand in the way when
-// it is set right.
-func (k *Leased) follow(ctx context.Context) error {
-	wall := k.config.Now()
-	ahead := wall.Round(0).Sub(k.steady(wall))
-	k.mu.Lock()
-	known := ahead > k.refused-time.Second && ahead < k.refused+time.Second
-	k.mu.Unlock()
+// follow has the clock follow the wall clock if that has run ahead of the monotonic one:
+// somebody has set it, or the machine has slept. The database's clock tells which is right; a
+// fence set by a wrong one would stand in the way when it is set right.
+func (m *Manager) follow(ctx context.Context) error {
+	reading := m.clock.read()
+	ahead := reading.Round(0).Sub(m.clock.steady(reading))
+	c := &m.clockCheck
+	known := ahead > c.refused-time.Second && ahead < c.refused+time.Second
 	if ahead < time.Second || known {
 		return nil
 	}
-	theirs, ok, err := k.db.Clock(ctx)
+	theirs, ok, err := m.store.db.Clock(ctx)
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.unlock()
-	if now := k.clock(); !ok || theirs.Sub(now) > ahead/2 {
-		k.gained.Add(int64(ahead))
-		k.refused = 0
-		k.say(slog.LevelInfo, "uidplugin: the wall clock has run ahead, and is followed", "by", ahead)
-	} else {
-		k.refused = ahead
-		k.say(slog.LevelWarn, "uidplugin: the wall clock has run ahead, and the database's has not: it is not followed", "by", ahead)
+	if !ok || theirs.Sub(m.clock.now()) > ahead/2 {
+		m.clock.gained.Add(int64(ahead))
+		c.refused = 0
+		m.log.add(slog.LevelInfo, "uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
+		return nil
 	}
+	c.refused = ahead
+	m.log.add(slog.LevelWarn, "uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
 	return nil
 }

@@ -3,8 +3,11 @@ package workernode
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"regexp"
 	"strings"
 	"time"
@@ -73,26 +76,28 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	if err == nil {
 		changed, err = result.RowsAffected()
 	}
+	err = d.late(interrupted(ctx, err))
 	d.trace(ctx, begin, query, args, changed, err)
 	return changed, err
 }
 
-// execID runs a statement that changes a row at most, and returns what LAST_INSERT_ID
-// was given in it, and whether there was a row.
-func (d *DB) execID(ctx context.Context, query string, args ...any) (id int64, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	query = d.translate(query)
-	begin, changed := time.Now(), int64(0)
-	result, err := d.pool.ExecContext(ctx, query, args...)
-	if err == nil {
-		changed, err = result.RowsAffected()
+// interrupted returns the error of a statement whose context has ended. SQLite's driver may
+// return another one, or none.
+func interrupted(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil && err == nil {
+		return ended
+	} else if ended != nil && !errors.Is(err, ended) {
+		return fmt.Errorf("%w: %w", ended, err)
 	}
-	if err == nil {
-		id, err = result.LastInsertId()
+	return err
+}
+
+// late explains the error of a statement that had no answer in time.
+func (d *DB) late(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v (the database is unreachable or busy, a lock is held, or the pool has no free connection): %w", d.timeout, err)
 	}
-	d.trace(ctx, begin, query, args, changed, err)
-	return id, changed == 1, err
+	return err
 }
 
 // Query runs a statement and calls scan for each of its rows.
@@ -101,7 +106,7 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	defer cancel()
 	query = d.translate(query)
 	begin, n := time.Now(), int64(0)
-	defer func() { d.trace(ctx, begin, query, args, n, err) }()
+	defer func() { err = d.late(interrupted(ctx, err)); d.trace(ctx, begin, query, args, n, err) }()
 	rows, err := d.pool.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -115,12 +120,140 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return rows.Err()
 }
 
-// beginTx begins a transaction.
-func (d *DB) beginTx(ctx context.Context) (tx interface {
+// errRefused is returned from a transaction that is rolled back because a statement did not
+// change the row that it should have.
+var errRefused = errors.New("workernode: the row was changed by somebody else")
+
+// transact runs f in a transaction on one connection, and commits it unless f returns an
+// error. After any error but errRefused the outcome is unknown, and the connection is
+// closed: a statement may still be on its way. f must use only the DB and the context that
+// it is given. The timeout is that of the whole transaction.
+func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	tx, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	inside := *d
+	inside.pool = tx
+	failed := f(ctx, &inside)
+	// COMMIT and ROLLBACK have no context. Drivers may wait for the answer until the network
+	// gives up, after many minutes.
+	ended := make(chan error, 1)
+	go func() { ended <- tx.end(failed) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		if err = failed; err == nil || err == errRefused {
+			err = fmt.Errorf("COMMIT or ROLLBACK: %w", d.late(ctx.Err()))
+		}
+	}
+	return err
+}
+
+// A transaction is one on a connection of its own, if the pool has such.
+type transaction struct {
+	txPool
+	conn   *sql.Conn // nil if the pool has none
+	cancel context.CancelFunc
+}
+
+// end commits a transaction, or rolls it back if it has failed, and gives its connection back
+// to the pool.
+func (t *transaction) end(failed error) (err error) {
+	defer t.cancel()
+	if err = failed; err == nil {
+		if err = t.Commit(); err != nil {
+			err = fmt.Errorf("COMMIT: %w", err)
+		}
+	} else if rollback := t.Rollback(); rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
+		err = errors.Join(err, fmt.Errorf("ROLLBACK: %w", rollback))
+	}
+	if t.conn == nil {
+		return err
+	}
+	if err != nil && err != errRefused {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
+	}
+	_ = t.conn.Close()
+	return err
+}
+
+// begin begins a transaction. Like database/sql, it tries another connection if one turns
+// out to be closed.
+func (d *DB) begin(ctx context.Context) (*transaction, error) {
+	p, ok := d.pool.(interface {
+		Conn(ctx context.Context) (*sql.Conn, error)
+	})
+	for try := 0; ; try++ {
+		t := &transaction{}
+		pool := d.pool
+		if ok {
+			conn, err := p.Conn(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("get a connection: %w", d.late(err))
+			}
+			t.conn, pool = conn, conn
+		}
+		err := t.begin(ctx, pool)
+		if err == nil {
+			return t, nil
+		}
+		if t.conn != nil {
+			_ = t.conn.Close()
+		}
+		if !ok || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
+			return nil, fmt.Errorf("BEGIN: %w", d.late(err))
+		}
+	}
+}
+
+// begin sends BEGIN. The context ends that statement and no later one: database/sql would
+// roll the transaction back at any time, while its connection is being closed here.
+func (t *transaction) begin(ctx context.Context, pool gorm.ConnPool) (err error) {
+	var own context.Context
+	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, t.cancel)
+	t.txPool, err = begin(own, pool)
+	if !stop() && err == nil {
+		_ = t.Rollback()
+		err = ctx.Err()
+	}
+	if err != nil {
+		t.cancel()
+	}
+	return err
+}
+
+// poolOpen returns the error of a sql.DB that was closed, without asking the database: with
+// a context that has ended, it never comes so far.
+func (d *DB) poolOpen() error {
+	pool, err := d.gorm.DB()
+	if err != nil || pool == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	conn, err := pool.Conn(ctx)
+	if err == nil {
+		return conn.Close()
+	}
+	if poolClosed(err) {
+		return err
+	}
+	return nil
+}
+
+// A txPool is a transaction that statements can be run in.
+type txPool interface {
 	gorm.ConnPool
 	gorm.TxCommitter
-}, err error) {
-	switch pool := d.pool.(type) {
+}
+
+// begin begins a transaction on a pool.
+func begin(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
+	switch pool := pool.(type) {
 	case gorm.TxBeginner:
 		return pool.BeginTx(ctx, nil)
 	case gorm.ConnPoolBeginner:
@@ -128,14 +261,11 @@ func (d *DB) beginTx(ctx context.Context) (tx interface {
 		if err != nil {
 			return nil, err
 		}
-		if tx, ok := begun.(interface {
-			gorm.ConnPool
-			gorm.TxCommitter
-		}); ok {
+		if tx, ok := begun.(txPool); ok {
 			return tx, nil
 		}
 	}
-	return nil, fmt.Errorf("workernode: the connection pool, a %T, begins no transactions", d.pool)
+	return nil, fmt.Errorf("workernode: the connection pool, a %T, begins no transactions", pool)
 }
 
 // Columns returns the names of the columns of a table as the table spells them.
@@ -168,7 +298,11 @@ func (d *DB) Columns(ctx context.Context, table string) (names []string, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	return rows.Columns()
+	names, err = rows.Columns()
+	for i, n := range names { // "table.column" with columnsWithAlias=true of the MySQL driver
+		names[i] = n[strings.LastIndexByte(n, '.')+1:]
+	}
+	return names, err
 }
 
 // HasIndex tells whether an index that was created by a statement of its own is
@@ -229,6 +363,14 @@ func Passing(err error) bool {
 		return true
 	}
 	return conflict.MatchString(err.Error())
+}
+
+// Unreachable reports whether err is about the connection to the database, and not about
+// what is in it.
+func Unreachable(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // conflict matches MySQL's lock wait, deadlock and certification at COMMIT, a node of a

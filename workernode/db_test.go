@@ -3,16 +3,18 @@ package workernode_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
@@ -46,20 +48,20 @@ func onPostgres(pool gorm.ConnPool) gorm.Dialector {
 	return postgres.New(postgres.Config{Conn: pool})
 }
 
-func TestStatementsAreTranslatedToTheDialect(t *testing.T) {
+func TestDBTranslate_QuotesNamesAndNumbersValuesAsTheDialectDoes(t *testing.T) {
 	t.Parallel()
 
-	const query = `SELECT "ID", MAX("FLOOR_SECOND") FROM "WORKER_NODE" WHERE "ID" IN (?, ?) AND "NAME" = ?`
+	const query = `SELECT "ID", MAX("FLOOR_TICK") FROM "WORKER_NODE" WHERE "ID" IN (?, ?) AND "NAME" = ?`
 	my, _ := mocked(t, onMySQL)
 	pg, _ := mocked(t, onPostgres)
-	lite := open(t, handle(t, filepath.Join(t.TempDir(), "test.db")))
+	lite := open(t, testkit.SQLite{}.Open(t))
 	for _, tt := range []struct {
 		db            *workernode.DB
 		dialect, want string
 	}{
-		{my, "mysql", "SELECT `ID`, MAX(`FLOOR_SECOND`) FROM `WORKER_NODE` WHERE `ID` IN (?, ?) AND `NAME` = ?"},
-		{pg, "postgres", `SELECT "ID", MAX("FLOOR_SECOND") FROM "WORKER_NODE" WHERE "ID" IN ($1, $2) AND "NAME" = $3`},
-		{lite, "sqlite", "SELECT `ID`, MAX(`FLOOR_SECOND`) FROM `WORKER_NODE` WHERE `ID` IN (?, ?) AND `NAME` = ?"},
+		{my, "mysql", "SELECT `ID`, MAX(`FLOOR_TICK`) FROM `WORKER_NODE` WHERE `ID` IN (?, ?) AND `NAME` = ?"},
+		{pg, "postgres", `SELECT "ID", MAX("FLOOR_TICK") FROM "WORKER_NODE" WHERE "ID" IN ($1, $2) AND "NAME" = $3`},
+		{lite, "sqlite", "SELECT `ID`, MAX(`FLOOR_TICK`) FROM `WORKER_NODE` WHERE `ID` IN (?, ?) AND `NAME` = ?"},
 	} {
 		if got := tt.db.Translate(query); got != tt.want || tt.db.Dialect() != tt.dialect {
 			t.Errorf("%s: %s", tt.db.Dialect(), got)
@@ -81,7 +83,7 @@ type code int
 func (c code) Error() string { return fmt.Sprint("constraint failed: ", int(c)) }
 func (c code) Code() int     { return int(c) }
 
-func TestPassingErrorsAreToldFromLastingOnes(t *testing.T) {
+func TestPassing_TellsConflictsFromLastingErrors(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -128,7 +130,7 @@ type errorOfPostgres struct{ Code string }
 
 func (e errorOfPostgres) Error() string { return e.Code }
 
-func TestDuplicateKeysAreToldFromOtherErrors(t *testing.T) {
+func TestDBDuplicate_TellsDuplicateKeysFromOtherErrors(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
@@ -140,7 +142,7 @@ func TestDuplicateKeysAreToldFromOtherErrors(t *testing.T) {
 	}
 	lite := open(t, db)
 	pg, _ := mocked(t, onPostgres)
-	dummy, err := gorm.Open(tests.DummyDialector{TranslatedErr: gorm.ErrDuplicatedKey}, &gorm.Config{ConnPool: &pool{}})
+	dummy, err := gorm.Open(tests.DummyDialector{TranslatedErr: gorm.ErrDuplicatedKey}, &gorm.Config{ConnPool: hanging{}})
 	must(t, err)
 	for _, tt := range []struct {
 		db   *workernode.DB
@@ -160,10 +162,10 @@ func TestDuplicateKeysAreToldFromOtherErrors(t *testing.T) {
 	}
 }
 
-func TestOpenNeedsAPoolThatLasts(t *testing.T) {
+func TestOpen_NeedsAPoolThatLasts(t *testing.T) {
 	t.Parallel()
 
-	db := handle(t, filepath.Join(t.TempDir(), "test.db"))
+	db := testkit.SQLite{}.Open(t)
 	tx := db.Begin()
 	defer tx.Rollback()
 	if _, err := workernode.Open(tx, time.Second); err == nil {
@@ -196,7 +198,7 @@ func (hanging) QueryContext(ctx context.Context, _ string, _ ...any) (*sql.Rows,
 	return nil, ctx.Err()
 }
 
-func TestEachStatementHasItsLimit(t *testing.T) {
+func TestDB_LimitsEachStatement(t *testing.T) {
 	t.Parallel()
 
 	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: hanging{}, Logger: logger.Discard})
@@ -230,9 +232,9 @@ func (j *journal) Trace(_ context.Context, _ time.Time, fc func() (string, int64
 	j.list = append(j.list, fmt.Sprintf("%s [%d %v]", sql, n, err != nil))
 }
 
-// TestStatementsAreInGORMsLog with their values, and whether there is a table is
+// TestDB_LogsStatementsWithGORM: with their values, and whether there is a table is
 // not.
-func TestStatementsAreInGORMsLog(t *testing.T) {
+func TestDB_LogsStatementsWithGORM(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
@@ -245,18 +247,18 @@ func TestStatementsAreInGORMsLog(t *testing.T) {
 	}
 	got, err := d.Columns(t.Context(), "WORKER_REGISTRY")
 	must(t, err)
-	if !slices.Equal(got, []string{"NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND"}) {
+	if !slices.Equal(got, []string{"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"}) {
 		t.Errorf("columns %q", got)
 	}
-	_, err = d.Exec(t.Context(), `INSERT INTO "WORKER_REGISTRY" ("NAME", "LAYOUT", "NEXT_ID") VALUES (?, ?, ?)`, "a", "b", 7)
+	_, err = d.Exec(t.Context(), `INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, '', '', '', 1, '', '')`, 6, 7)
 	must(t, err)
-	must(t, d.Query(t.Context(), func(*sql.Rows) error { return nil }, `SELECT "NAME" FROM "WORKER_REGISTRY" WHERE "NEXT_ID" = ?`, 7))
+	must(t, d.Query(t.Context(), func(*sql.Rows) error { return nil }, `SELECT "SLOT" FROM "WORKER_SESSION" WHERE "BEFORE_TICK" = ?`, 7))
 	if err := d.ExecRaw(t.Context(), "nonsense"); err == nil {
 		t.Error("nonsense was run")
 	}
 	want := []string{
-		"INSERT INTO `WORKER_REGISTRY` (`NAME`, `LAYOUT`, `NEXT_ID`) VALUES (\"a\", \"b\", 7) [1 false]",
-		"SELECT `NAME` FROM `WORKER_REGISTRY` WHERE `NEXT_ID` = 7 [1 false]",
+		"INSERT INTO `WORKER_SESSION` VALUES (1, 6, 7, '', '', '', 1, '', '') [1 false]",
+		"SELECT `SLOT` FROM `WORKER_SESSION` WHERE `BEFORE_TICK` = 7 [1 false]",
 		"nonsense [0 true]",
 	}
 	if !slices.Equal(j.list, want) {
@@ -264,7 +266,7 @@ func TestStatementsAreInGORMsLog(t *testing.T) {
 	}
 }
 
-func TestQueryEndsAtTheFirstErrorOfItsReader(t *testing.T) {
+func TestDBQuery_EndsAtTheFirstErrorOfItsReader(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
@@ -278,13 +280,13 @@ func TestQueryEndsAtTheFirstErrorOfItsReader(t *testing.T) {
 	}
 }
 
-// TestColumnsAreThoseThatTheTableHasNow, whatever a connection remembers of it:
+// TestDBColumns_AreThoseThatTheTableHasNow: whatever a connection remembers of it:
 // SQLite's driver tells names before SQLite looks whether they still hold.
-func TestColumnsAreThoseThatTheTableHasNow(t *testing.T) {
+func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join(t.TempDir(), "test.db")
-	first, second := handle(t, path), handle(t, path)
+	s := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	first, second := s.Open(t), s.Open(t)
 	run(t, first, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER)`)
 	columns := func() []string {
 		names, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
@@ -295,5 +297,134 @@ func TestColumnsAreThoseThatTheTableHasNow(t *testing.T) {
 	run(t, second, `ALTER TABLE "WORKER_NODE" ADD COLUMN "FENCE" BIGINT`)
 	if names := columns(); !slices.Equal(names, []string{"ID", "FENCE"}) {
 		t.Errorf("columns %q", names)
+	}
+}
+
+// wired returns a handle on a database with a table t, each statement of which gets a second, and its wire.
+func wired(t *testing.T) (*workernode.DB, *testkit.Wire) {
+	t.Helper()
+	wire := &testkit.Wire{}
+	db := wire.Open(t, testkit.SQLite{})
+	run(t, db, `CREATE TABLE "T" ("A" INT)`)
+	d, err := workernode.Open(db, time.Second)
+	must(t, err)
+	return d, wire
+}
+
+func insertOne(ctx context.Context, tx *workernode.DB) error {
+	_, err := tx.Exec(ctx, `INSERT INTO "T" VALUES (1)`)
+	return err
+}
+
+func rowsOfT(t *testing.T, d *workernode.DB) (n int) {
+	t.Helper()
+	must(t, d.Query(t.Context(), func(rows *sql.Rows) error { return rows.Scan(&n) }, `SELECT COUNT(*) FROM "T"`))
+	return n
+}
+
+// A transaction of several slow statements must end in time, with an error that says that there was no answer. Each
+// statement had a timeout of its own once, and then failed with "transaction has already been committed or rolled
+// back", which callers took for a lasting error.
+func TestDBTransact_IsLimitedAsAWhole(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		d, wire := wired(t)
+		wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(400*time.Millisecond), c.Run()) })
+		begin := time.Now()
+		err := d.Transact(t.Context(), func(ctx context.Context, tx *workernode.DB) error {
+			for range 5 {
+				if err := insertOne(ctx, tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > time.Second+time.Millisecond {
+			t.Fatalf("after %v: %v", time.Since(begin), err)
+		}
+		saysAll(t, err.Error(), "no answer within 1s")
+		wire.Set(nil)
+		if n := rowsOfT(t, d); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// COMMIT has no context in database/sql, and MySQL's driver waits for its answer until the network gives up. The
+// lease manager sends nothing else meanwhile, so its process would run out of ids.
+func TestDBTransact_DoesNotWaitForACommitThatHangs(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		d, wire := wired(t)
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.SQL == "COMMIT" {
+				time.Sleep(15 * time.Minute)
+			}
+			return c.Run()
+		})
+		begin := time.Now()
+		err := d.Transact(t.Context(), insertOne)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > time.Second+time.Millisecond {
+			t.Fatalf("after %v: %v", time.Since(begin), err)
+		}
+		saysAll(t, err.Error(), "COMMIT", "no answer within 1s")
+		time.Sleep(time.Hour)
+		if n := rowsOfT(t, d); n != 1 { // that is what "outcome unknown" means
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// After an error nothing may follow on the same connection, and nothing is kept.
+func TestDBTransact_ClosesTheConnectionAfterAnError(t *testing.T) {
+	t.Parallel()
+
+	for _, fault := range []string{"INSERT", "COMMIT"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, wire := wired(t)
+				first, last := 0, 0
+				odd := errors.New("odd")
+				wire.Set(func(c *testkit.Crossing) error {
+					if last = c.Conn; c.Is(fault) && first == 0 {
+						first = c.Conn
+						return odd
+					}
+					return c.Run()
+				})
+				if err := d.Transact(t.Context(), insertOne); !errors.Is(err, odd) {
+					t.Fatal(err)
+				}
+				if n := rowsOfT(t, d); n != 0 {
+					t.Errorf("%d rows", n)
+				}
+				if must(t, d.Transact(t.Context(), insertOne)); last == first {
+					t.Errorf("the connection %d is used again", first)
+				}
+			})
+		})
+	}
+}
+
+// Connections that the server has closed while they were idle are replaced, as database/sql does for single
+// statements. Otherwise the first create after a restart of the server fails.
+func TestDBTransact_ReplacesConnectionsThatWereClosed(t *testing.T) {
+	t.Parallel()
+
+	d, wire := wired(t)
+	faults := 0
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.SQL == "BEGIN" && faults < 2 {
+			faults++
+			return driver.ErrBadConn
+		}
+		return c.Run()
+	})
+	must(t, d.Transact(t.Context(), insertOne))
+	if n := rowsOfT(t, d); n != 1 {
+		t.Errorf("%d rows", n)
 	}
 }

@@ -3,41 +3,43 @@ package workernode
 import (
 	"context"
 	"io/fs"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
-var (
-	Fit = fit
-)
+var Fit = fit
 
-const InsertChunk, LookupChunk, MaxTries = chunk, lookupChunk, maxTries
+const LookupChunk = lookupChunk
 
-// Detect is DetectHost on a file system and an environment of one's own.
+// Detect is DetectHost on a file system and an environment of a test.
 func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, getenv) }
 
 func (d *DB) Translate(query string) string { return d.translate(query) }
 
 func (d *DB) Duplicate(err error) bool { return d.duplicate(err) }
 
-// ScanDate reads a LAUNCH_DATE.
+// ScanDate reads a date.
 func ScanDate(v any) (text string, err error) {
 	var d date
 	err = d.Scan(v)
-	return d.Format("2006-01-02 15:04:05 MST"), err
+	return d.Format("2006-01-02 15:04:05.000 MST"), err
 }
 
-// Pass is what the keeper does at each beat.
-func (k *Leased) Pass(ctx context.Context) error { return k.pass(ctx, false) }
-
-// Holder is the token of this start.
-func (k *Leased) Holder() string { return k.holder }
-
-// OnBoot is the config on a machine with a boot id; none if that is empty.
-func (c LeasedConfig) OnBoot(id string) LeasedConfig {
-	c.boot = func() (string, error) {
-		if id == "" {
-			return "", ErrLeaseFile
-		}
-		return id, nil
-	}
-	return c
+// Transact runs f in a transaction.
+func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
+	return d.transact(ctx, f)
 }
+
+// NodesAt returns the nodes of a slot whose row has a holder and a version.
+func (d *DB) NodesAt(ctx context.Context, slot int64, holder string, version int64) ([]*Node, bool, error) {
+	return d.nodesAt(ctx, slot, holder, version)
+}
+
+// Reserve takes n worker ids, and returns the first and the distance to the next.
+func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (first, step int64, err error) {
+	b, err := d.reserve(ctx, layout, n, atLeast)
+	return b.first, b.step, err
+}
+
+// NextSlot takes a slot.
+func (d *DB) NextSlot(ctx context.Context) (int64, error) { return d.nextSlot(ctx) }

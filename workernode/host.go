@@ -4,26 +4,36 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 )
 
-// A Host says where a process runs. It is written into WORKER_NODE for people;
-// nothing is derived from it, for in containers host names, addresses and
-// process ids repeat.
+// A Host says which process this is, and where it runs. It is written into the tables for
+// people. Slots are reclaimed within an application, from the same host and port first;
+// uniqueness does not rest on it, for in containers names, addresses and process ids repeat.
 type Host struct {
 	Name string // at most 64 characters are kept
 	Port string // likewise
 	Kind Kind
+
+	// Application groups processes that write to the same tables. At most 64 characters are kept.
+	Application string
 }
 
-// maxHost is the width of HOST_NAME and PORT.
+// fitted returns h as its columns hold it.
+func (h Host) fitted() Host {
+	h.Name, h.Port, h.Application = fit(h.Name, maxHost), fit(h.Port, maxHost), fit(h.Application, maxHost)
+	return h
+}
+
+// maxHost is the width of HOST_NAME, PORT and APPLICATION.
 const maxHost = 64
 
 // DetectHost finds out where this process runs. Name is the host name. Port is
 // what the platform told the process to listen on (environment variable PORT, as
 // Cloud Run, Heroku and others set it, or JPAAS_HTTP_PORT, as UidGenerator reads
-// it), else "pid-" and the process id. Kind is Container if Kubernetes, Docker,
+// it), else "pid-" and the process id. Application is the base name of the executable. Kind is Container if Kubernetes, Docker,
 // Podman, containerd, LXC or systemd-nspawn left their mark.
 func DetectHost() Host {
 	name, err := os.Hostname()
@@ -32,6 +42,9 @@ func DetectHost() Host {
 	}
 	h := detect(os.DirFS("/"), os.Getenv)
 	h.Name = name
+	if path, err := os.Executable(); err == nil {
+		h.Application = filepath.Base(path)
+	}
 	return h
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin/workernode"
@@ -41,7 +42,7 @@ const (
 `
 )
 
-func TestDetectTellsContainersFromMachines(t *testing.T) {
+func TestDetectHost_TellsContainersFromMachines(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -92,7 +93,7 @@ func TestDetectTellsContainersFromMachines(t *testing.T) {
 	}
 }
 
-func TestDetectFindsThePort(t *testing.T) {
+func TestDetectHost_FindsThePort(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -111,16 +112,16 @@ func TestDetectFindsThePort(t *testing.T) {
 	}
 }
 
-func TestDetectHostHasAllParts(t *testing.T) {
+func TestDetectHost_HasAllParts(t *testing.T) {
 	t.Parallel()
 
 	h := workernode.DetectHost()
-	if h.Name == "" || h.Port == "" || h.Kind != workernode.Container && h.Kind != workernode.Actual {
+	if h.Name == "" || h.Port == "" || h.Application == "" || strings.Contains(h.Application, "/") || h.Kind != workernode.Container && h.Kind != workernode.Actual {
 		t.Errorf("%+v", h)
 	}
 }
 
-func TestFit(t *testing.T) {
+func TestFit_CutsCharactersNotBytes(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -145,23 +146,31 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestHostsAreCutToTheColumns, so that a name of any length gets its worker id.
-func TestHostsAreCutToTheColumns(t *testing.T) {
+// TestManager_CutsTheHostToItsColumns: a name of any length must get a slot.
+func TestManager_CutsTheHostToItsColumns(t *testing.T) {
 	t.Parallel()
 
-	db := tables(t)
-	a := workernode.NewDisposable(open(t, db), layout, workernode.Host{Name: strings.Repeat("主", 100), Port: "p\xff" + strings.Repeat("q", 100)}, atNoon)
-	leases, err := a.Assign(t.Context(), "orders")
-	must(t, err)
-	nodes, err := open(t, db).Lookup(t.Context(), workers(leases)...)
-	must(t, err)
-	n := nodes[leases[0].WorkerID]
-	if n.Host != strings.Repeat("主", 64) || n.Port != "p?"+strings.Repeat("q", 62) {
-		t.Errorf("%+v", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(func(_ *workernode.Config, h *workernode.Host) {
+			*h = workernode.Host{Name: strings.Repeat("主", 100), Port: "p\xff" + strings.Repeat("q", 100), Application: strings.Repeat("a", 65)}
+		})
+		p.assign(table("orders"))
+		name, port, application := strings.Repeat("主", 64), "p?"+strings.Repeat("q", 62), strings.Repeat("a", 64)
+		if n := w.nodes()[0]; n.Host != name || n.Port != port {
+			t.Errorf("%+v", n)
+		}
+		if s := w.slot(1); s.Host != name || s.Port != port || s.Application != application {
+			t.Errorf("%+v", s)
+		}
+		o, ok, err := open(t, w.db).Origin(t.Context(), 1, w.tick())
+		if must(t, err); !ok || o.Host != name || o.Port != port || o.Application != application {
+			t.Errorf("%+v, %v", o, ok)
+		}
+	})
 }
 
-func TestKindsHaveUidGeneratorsNames(t *testing.T) {
+func TestKindString_HasTheNamesOfUidGenerator(t *testing.T) {
 	t.Parallel()
 
 	if s := fmt.Sprint(workernode.Container, workernode.Actual, workernode.Kind(0)); s != "CONTAINER ACTUAL Kind(0)" {

@@ -1,159 +1,224 @@
 package workernode
 
-// This file holds all that decides who may stamp what. It knows neither SQL nor
-// clocks nor goroutines: what happens outside comes in as arguments, so that a
-// test can drive it through everything that can happen outside. doc.go has the
-// protocol in words.
+// This file decides what a process may stamp and which statement it sends next. It knows
+// neither SQL nor clocks nor goroutines: all that happens outside comes in as arguments,
+// so the model (model_test.go) drives this code through everything that can happen.
+// doc.go has the protocol in words.
 
-// terms are the numbers of the protocol, in ticks of the layout.
-type terms struct {
-	// lead is how far beyond the clock a fence is set at most.
-	lead int64
-	// margin: of a grant only ticks that are at least margin beyond the clock, read
-	// after the acknowledgement, are used, so that grants which the database lost
-	// are not given twice. 0 trusts the database to keep what it acknowledged.
-	margin int64
-	// window, if it is not 0, sets fences by need: at most window beyond the next
-	// tick that is to be stamped, even if that is ahead of the clock.
-	window int64
-	// slack is how long the statement that inserts a row may take.
-	slack int64
-	// grace is how long a row must have been left alone before it is taken over.
-	grace int64
-	// floor is the operator's FLOOR_SECOND: no tick up to it is stamped.
-	floor int64
-	// last is the last tick of the layout.
-	last int64
+// leaseParams are the numbers of the protocol, in ticks of the layout.
+type leaseParams struct {
+	lead   int64 // how far ahead of the clock a fence is set
+	settle int64 // how long ago the fence of a free slot must have passed before it is reclaimed
+	grace  int64 // the same for a slot that has a holder; its last statement must be as long ago
+	last   int64 // last tick of the layout
 }
 
-// A seat is what a process knows of one row that it holds. The zero seat holds
-// nothing.
+// A slotRow is what was read of a row of WORKER_SLOT.
+type slotRow struct {
+	id      int64
+	holder  string
+	version int64
+	fence   int64
+	seen    int64
+	near    int // preference for reclaiming: 2 same host and port, 1 same application, 0 another application
+}
+
+// A change is one statement on a row of WORKER_SLOT: what it compares, and what it sets.
+type change struct {
+	slot           int64
+	insert         bool   // the row is inserted; nothing is compared
+	holder         string // compared
+	version, fence int64  // compared
+
+	newHolder            string
+	newVersion, newFence int64
+	first, before, least int64 // of a session: its first tick, its BEFORE_TICK, and the least that the first may be
+}
+
+// A slotLease is what a process knows of the slot that it holds. The zero slotLease holds none.
 //
-// Invariants: until only grows, and until <= compare, unless the database has lost
-// what it acknowledged. Every tick in [from, until] was
-// granted by an acknowledged statement of this process that moved the row's FENCE
-// from below it to or above it, and no such tick was ever granted to anybody else.
-type seat struct {
-	worker int64
-	table  string
+// Invariant: every tick in (session, granted] was granted to this process by an acknowledged
+// statement that moved the slot's FENCE from below the tick to the tick or above, and to
+// nobody else. granted only grows while the slot is held.
+type slotLease struct {
+	held bool
+	slot int64
 
-	// compare is the FENCE that the row has, if nobody else has moved it: what the
-	// next statement compares with.
-	compare int64
+	version, fence int64 // what the next statement compares
+	acknowledged   int64 // VERSION of the last acknowledged statement
 
-	// from and until are the first and the last tick that may be stamped; none may
-	// if from is above until.
-	from, until int64
+	session int64 // START_TICK of the current session: its first tick less one
+	granted int64 // last tick that may be stamped
+	floor   int64 // FLOOR_TICK: no tick up to it is stamped
 
-	unsure bool // the outcome of the last statement is not known: read the row first
-	lost   bool // somebody else has the row; what is left up to until may be used up
+	inDoubt   bool // the outcome of the last statement is unknown
+	regressed bool // the row was read with a VERSION below acknowledged
+
+	// used is the largest version that this process has sent for any slot. It survives the
+	// loss of a slot, so one holder never uses a version twice.
+	used int64
 }
 
-// A row is what was read of a row of WORKER_NODE.
-type row struct {
-	worker int64
-	table  string
-	fence  int64
-	holder string
-	own    int // 1 if a process of the same host and port had it last
-}
+// A step is what a lease manager does next about its slot.
+type step int
 
-// takeable tells whether a row may be taken over: it was given back, or nobody has
-// renewed it for long. Only liveness rests on it: the statement that takes the
-// row compares its fence.
-func (t terms) takeable(r row, now int64) bool {
-	return r.fence <= now && (r.holder == "" || r.fence < now-t.grace)
-}
+const (
+	stepAcquire   step = iota // it has no slot: reclaim one, or insert one
+	stepRead                  // the outcome of a statement is unknown: read the row
+	stepSurrender             // the row is older than what was acknowledged: find out whether commits were lost
+	stepBegin                 // begin a new session
+	stepAbandon               // the fence is ahead of what can be granted: release the slot and acquire another
+	stepRenew                 // renewing, adding and binding are possible
+	stepWait                  // the fence is as far ahead as it may be: a session can begin when the clock has moved
+	stepExhausted             // the layout has no tick left
+)
 
-// held returns the last tick that is not of the process that takes a row over: what
-// it will stamp is later, and what others have stamped, even if the database has lost
-// that, is not. A row without a table is a spare, whose process may have stamped ids of
-// a table that it could not write down; held becomes its START_SECOND, so that these ids
-// lead nowhere, and not to the table that the spare is used for next.
-func (t terms) held(r row, now int64) int64 { return max(r.fence, now+t.margin-1) }
-
-// target returns where the next statement sets the fence; next is the tick that is
-// to be stamped next.
-func (t terms) target(now, next int64) int64 {
-	to := now + t.lead
-	if t.window > 0 {
-		to = max(now, next) + t.window
-	}
-	return min(to, t.last)
-}
-
-// taken returns the seat of a row that was taken over: the acknowledged statement
-// moved its fence from r.fence to fence. after is the clock after the
-// acknowledgement.
-func (t terms) taken(r row, fence, after int64) seat {
-	s := seat{worker: r.worker, table: r.table, compare: r.fence, from: r.fence + 1, until: r.fence}
-	t.granted(&s, fence, after)
-	return s
-}
-
-// begin returns START_SECOND of a new row: no tick up to it is stamped with this
-// worker id. It is so late that nobody can have stamped a later one whose row, of
-// the same worker id, the database has lost.
-func (t terms) begin(now int64) int64 { return max(now+max(t.margin, 0)-1, t.floor, -1) }
-
-// inserted returns the seat of a row that was inserted with the given start and
-// fence, acknowledged; before and after are the clock around the statement. It is
-// not usable, and to be forgotten, if the statement took so long that start was too
-// early.
-func (t terms) inserted(worker int64, table string, start, fence, before, after int64) (s seat, usable bool) {
-	s = seat{worker: worker, table: table, compare: start, from: start + 1, until: start}
-	t.granted(&s, fence, after)
-	return s, s.from <= s.until && (t.margin == 0 || after <= before+t.slack)
-}
-
-// granted notes that the row's fence was moved from s.compare to fence, by an
-// acknowledged statement of this process and nobody else.
-func (t terms) granted(s *seat, fence, after int64) {
-	first := max(s.compare+1, s.until+1, t.floor+1, after+t.margin)
-	s.compare, s.unsure = fence, false
+// next returns what must be done before, or for, a grant; now is the clock.
+func (l *slotLease) next(p leaseParams, now int64) step {
 	switch {
-	case first > fence:
-		// The acknowledgement came so late that nothing of the grant is usable. What
-		// was usable before still is.
-	case first == s.until+1 && s.from <= s.until: // the windows join
-		s.until = fence
-	default:
-		s.from, s.until = first, fence
+	case !l.held:
+		return stepAcquire
+	case l.inDoubt:
+		return stepRead
+	case l.regressed:
+		return stepSurrender
+	case l.contiguous(now):
+		return stepRenew
+	case l.fence > p.fenceAt(now, 0):
+		return stepAbandon
+	case l.fence >= p.last:
+		return stepExhausted
+	case l.fence == p.fenceAt(now, 0):
+		return stepWait
+	}
+	return stepBegin
+}
+
+// contiguous reports whether a grant that is made now continues the one before: it begins
+// with the next tick, which the clock has not passed.
+func (l *slotLease) contiguous(now int64) bool {
+	return l.fence == l.granted && now <= l.granted+1 && l.floor <= l.granted
+}
+
+// fenceAt returns the FENCE that a statement sets which compares with the given one.
+func (p leaseParams) fenceAt(now, compared int64) int64 {
+	return max(min(now+p.lead, p.last), compared)
+}
+
+// reclaimable reports whether a slot may be reclaimed. Only Rule 6 of doc.go, the safety
+// of a database that loses commits, rests on it.
+func (p leaseParams) reclaimable(r slotRow, now int64) bool {
+	if r.holder == "" {
+		return r.fence < now-p.settle
+	}
+	return max(r.fence, r.seen) < now-p.grace
+}
+
+// maxVersion is the largest VERSION that a row can have for this package to use it.
+const maxVersion = 1 << 62
+
+// send returns the version of a statement that compares with the given one.
+func (l *slotLease) send(compared int64) int64 {
+	l.used = max(l.used, compared) + 1
+	return l.used
+}
+
+// reclaim returns the change that takes a slot over. Its session begins at first, which
+// [change.begins] sets when the row is locked.
+func (l *slotLease) reclaim(p leaseParams, r slotRow, now int64, me string) change {
+	return change{
+		slot: r.id, holder: r.holder, version: r.version, fence: r.fence,
+		newHolder: me, newVersion: l.send(r.version), newFence: p.fenceAt(now, r.fence),
+		before: r.fence, least: r.fence + 1,
 	}
 }
 
-// doubt notes that a statement about the row failed, or changed fewer rows than it
-// should have. Nothing was granted, whatever has become of it.
-func (s *seat) doubt() { s.unsure = true }
+// allocate returns the change that inserts a new slot.
+func (l *slotLease) allocate(p leaseParams, slot, now int64, me string) change {
+	return change{slot: slot, insert: true, newHolder: me, newVersion: l.send(0), newFence: p.fenceAt(now, 0)}
+}
 
-// read notes what the row says, after a doubt. ours tells whether its holder is this
-// process. What was read is compared with, and never used: a statement of ours that is
-// still on its way may have moved the fence, or will; and it may have been stale.
-func (s *seat) read(fence int64, ours bool) {
-	if !ours {
-		s.lost = true
-		return
+// begin returns the change that begins a new session of the same holder.
+func (l *slotLease) begin(p leaseParams, now int64, me string) change {
+	c := l.keepAlive(me)
+	c.newFence = p.fenceAt(now, l.fence)
+	c.before, c.least = l.granted, max(l.fence, l.granted)+1
+	return c
+}
+
+// begins sets the first tick of the session that c begins; now is the clock, read after
+// the slot's row was locked, and floor the registry's. It reports whether there is a tick to grant.
+func (c *change) begins(now, floor int64) bool {
+	c.first = max(c.least, now, min(floor, c.newFence)+1)
+	return c.first <= c.newFence
+}
+
+// renew returns the change that moves the fence on. The same change goes first in a
+// transaction that adds or binds worker ids.
+func (l *slotLease) renew(p leaseParams, now int64, me string) change {
+	return change{
+		slot: l.slot, holder: me, version: l.version, fence: l.fence,
+		newHolder: me, newVersion: l.send(l.version), newFence: p.fenceAt(min(now, l.granted+1), l.fence),
 	}
-	s.compare, s.unsure = fence, false
 }
 
-// behind tells whether the next statement compares with less than what was granted. If
-// that is acknowledged the database has lost what it had acknowledged before; otherwise it
-// was a stale read.
-func (s *seat) behind() bool { return s.compare < s.until }
-
-// extendable tells whether the fence of the row may be moved to a given tick. It
-// must rise above what the row has, and above what was granted before, which the
-// database may have forgotten.
-func (s *seat) extendable(fence int64) bool {
-	return !s.lost && !s.unsure && fence > s.compare && fence > s.until
+// keepAlive returns the change of an idle process: FENCE stays.
+func (l *slotLease) keepAlive(me string) change {
+	return change{
+		slot: l.slot, holder: me, version: l.version, fence: l.fence,
+		newHolder: me, newVersion: l.send(l.version), newFence: l.fence,
+	}
 }
 
-// due tells whether it is time to renew a seat: always, unless fences are set by need
-// and more than half of the window is left.
-func (t terms) due(s *seat, now, next int64) bool {
-	return t.window == 0 || s.unsure || s.until-max(now, next) < t.window/2
+// release returns the change that frees the slot. FENCE stays.
+func (l *slotLease) release(me string) change {
+	c := l.keepAlive(me)
+	c.newHolder = ""
+	return c
 }
 
-// left tells how many ticks from next on may be stamped.
-func (s *seat) left(next int64) int64 { return max(s.until-max(s.from, next)+1, 0) }
+// began notes that the transaction of c, which began a session, was acknowledged.
+func (l *slotLease) began(c change, floor int64) {
+	*l = slotLease{
+		held: true, slot: c.slot, version: c.newVersion, fence: c.newFence, acknowledged: c.newVersion,
+		session: c.first - 1, granted: c.newFence, floor: floor, used: l.used,
+	}
+}
+
+// renewed notes that c, a renewal, was acknowledged; now is the clock after that. What it
+// granted is usable only if it continues what was granted before; otherwise a new session
+// has to begin. It reports whether anything was granted.
+func (l *slotLease) renewed(c change, now int64) bool {
+	joins := l.contiguous(now)
+	grew := joins && c.newFence > l.granted
+	if joins {
+		l.granted = c.newFence
+	}
+	l.kept(c)
+	return grew
+}
+
+// kept notes that c was acknowledged, and grants nothing.
+func (l *slotLease) kept(c change) {
+	l.version, l.fence, l.acknowledged, l.inDoubt = c.newVersion, c.newFence, c.newVersion, false
+}
+
+// doubt notes that the outcome of a statement is unknown, or that it changed fewer rows
+// than it should have. Nothing was granted.
+func (l *slotLease) doubt() { l.inDoubt, l.regressed = true, false }
+
+// read notes what the slot's row says after a doubt; found is false if there is no row. It
+// reports whether the slot is still held. What was read is compared with and never used.
+func (l *slotLease) read(r slotRow, found bool, me string) bool {
+	if !found || r.holder != me || r.version > maxVersion {
+		l.lose()
+		return false
+	}
+	l.inDoubt = false
+	l.version, l.fence = r.version, r.fence
+	l.regressed = r.version < l.acknowledged
+	return true
+}
+
+// lose forgets the slot. What was granted may be used up.
+func (l *slotLease) lose() { *l = slotLease{used: l.used} }

@@ -8,16 +8,35 @@ import (
 	"time"
 )
 
-// The names of the tables. GORM's naming strategies and prefixes do not touch
-// them, so that every application of a database finds the same.
+// The names of the tables. GORM's naming strategies and prefixes do not touch them, so that
+// every application of a database finds the same.
 const (
 	NodeTable     = "WORKER_NODE"
+	SlotTable     = "WORKER_SLOT"
+	SessionTable  = "WORKER_SESSION"
 	RegistryTable = "WORKER_REGISTRY"
 )
 
-// MaxTableName is the longest name of a table, in characters, that a worker node
-// can bear.
+// MaxTableName is the longest name of a table or database, in characters, that a worker
+// node has room for.
 const MaxTableName = 128
+
+// AllTables is the name of a worker id's table if it serves all tables.
+const AllTables = "*"
+
+// A Table names a table of the application.
+type Table struct {
+	Database string // empty for the registry's own
+	Name     string // [AllTables] stands for all of them
+}
+
+// String returns the name, after that of the database if it is another one.
+func (t Table) String() string {
+	if t.Database == "" {
+		return t.Name
+	}
+	return t.Database + "." + t.Name
+}
 
 // A Kind says where a process runs: column TYPE, with UidGenerator's values.
 type Kind int
@@ -39,27 +58,26 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// A Node is a row of WORKER_NODE: one worker id and what it stands for.
+// A Node is a row of WORKER_NODE: one worker id, and what it stands for. The table of a
+// node never changes once it is set.
 type Node struct {
 	WorkerID int64  // ID
-	Table    string // TABLE_NAME; empty in a row that UidGenerator made
-	Layout   string // LAYOUT, as [generator.Layout.String]; empty as Table
+	Slot     int64  // SLOT: the slot that owns it; 0 in a row that UidGenerator inserted
+	Table    Table  // DATABASE_NAME and TABLE_NAME; the name is empty for a spare, and in a row of UidGenerator's
+	Layout   string // LAYOUT, as [generator.Layout.String]; empty in a row of UidGenerator's
+	Start    int64  // START_TICK: no id of Table has this worker id and a tick up to this one
 
+	// The process that inserted the row.
 	Host       string // HOST_NAME
 	Port       string // PORT
 	Kind       Kind   // TYPE
 	LaunchDate time.Time
-
-	Start  int64 // START_SECOND: no id of Table bears this worker id with this tick or an earlier one
-	Held   int64 // HELD_SECOND: ids up to this tick are of an earlier holder than the one named here
-	Fence  int64 // FENCE: nobody stamps a later tick than this one, until it is moved
-	Holder string
 }
 
-const selectNodes = `SELECT "ID", "TABLE_NAME", "LAYOUT", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER" FROM "WORKER_NODE"`
+const selectNodes = `SELECT "ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE" FROM "WORKER_NODE"`
 
-// lookupChunk keeps a statement below the number of values that SQLite (32,766)
-// and the others take.
+// lookupChunk keeps a statement below the number of values that SQLite (32,766) and the
+// others take.
 const lookupChunk = 1000
 
 // Lookup returns the nodes of worker ids, those that exist.
@@ -72,67 +90,110 @@ func (d *DB) Lookup(ctx context.Context, workers ...int64) (map[int64]*Node, err
 		for i, w := range chunk {
 			args[i] = w
 		}
-		err := d.Query(ctx, func(rows *sql.Rows) error {
-			n, err := scanNode(rows)
-			if err == nil {
-				nodes[n.WorkerID] = n
-			}
-			return err
-		}, selectNodes+` WHERE "ID" IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
+		found, err := d.nodes(ctx, ` WHERE "ID" IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
 		if err != nil {
 			return nil, fmt.Errorf("workernode: look up worker ids: %w", err)
+		}
+		for _, n := range found {
+			nodes[n.WorkerID] = n
 		}
 	}
 	return nodes, nil
 }
 
-// Nodes returns up to limit nodes with worker ids above after, in ascending
-// order.
+// Nodes returns up to limit nodes with worker ids above after, in ascending order.
 func (d *DB) Nodes(ctx context.Context, after int64, limit int) ([]*Node, error) {
-	var nodes []*Node
-	err := d.Query(ctx, func(rows *sql.Rows) error {
-		n, err := scanNode(rows)
-		nodes = append(nodes, n)
-		return err
-	}, selectNodes+fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+	nodes, err := d.nodes(ctx, fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list worker nodes: %w", err)
 	}
 	return nodes, nil
 }
 
-func scanNode(rows *sql.Rows) (*Node, error) {
-	n, launched := &Node{}, date{}
-	err := rows.Scan(&n.WorkerID, &n.Table, &n.Layout, &n.Host, &n.Port, &n.Kind, &launched, &n.Start, &n.Held, &n.Fence, &n.Holder)
-	n.LaunchDate = launched.Time
-	return n, err
+// nodesOf returns the nodes of a slot, in ascending order of worker ids.
+func (d *DB) nodesOf(ctx context.Context, slot int64) ([]*Node, error) {
+	nodes, err := d.nodes(ctx, ` WHERE "SLOT" = ? ORDER BY "ID"`, slot)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: read the worker ids of slot %d: %w", slot, err)
+	}
+	return nodes, nil
 }
 
-// date reads a DATE from whatever the driver makes of it: a time, or, with
-// MySQL's parseTime=false, text.
+// nodesAt returns the nodes of a slot, as they are if its row has the given holder and
+// version. It reports false if it has not: then another state of the slot counts.
+func (d *DB) nodesAt(ctx context.Context, slot int64, holder string, version int64) (nodes []*Node, ok bool, err error) {
+	// A row of NULLs says that the slot is so and has no worker id.
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		ok = true
+		n, err := scanNode(rows)
+		if err == nil && n != nil {
+			nodes = append(nodes, n)
+		}
+		return err
+	}, `SELECT "N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."HOST_NAME", "N"."PORT", "N"."TYPE", "N"."LAUNCH_DATE"`+
+		` FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_NODE" "N" ON "N"."SLOT" = "S"."ID" WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? ORDER BY "N"."ID"`,
+		slot, holder, version)
+	if err != nil {
+		return nil, false, fmt.Errorf("workernode: read the worker ids of slot %d: %w", slot, err)
+	}
+	return nodes, ok, nil
+}
+
+func (d *DB) nodes(ctx context.Context, where string, args ...any) (nodes []*Node, err error) {
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		n, err := scanNode(rows)
+		nodes = append(nodes, n)
+		return err
+	}, selectNodes+where, args...)
+	return nodes, err
+}
+
+// scanNode reads a node; nil if the row is one of NULLs.
+func scanNode(rows *sql.Rows) (*Node, error) {
+	var id, slot, start, kind sql.NullInt64
+	var database, table, layout, host, port sql.NullString
+	var launched date
+	err := rows.Scan(&id, &slot, &database, &table, &layout, &start, &host, &port, &kind, &launched)
+	if err != nil || !id.Valid {
+		return nil, err
+	}
+	return &Node{
+		WorkerID: id.Int64, Slot: slot.Int64, Table: Table{database.String, table.String}, Layout: layout.String, Start: start.Int64,
+		Host: host.String, Port: port.String, Kind: Kind(kind.Int64), LaunchDate: launched.Time,
+	}, nil
+}
+
+// date reads a DATE or a DATETIME from whatever the driver makes of it: a time, or, with
+// MySQL's parseTime=false, text. The digits are those of UTC, whatever zone the driver adds.
 type date struct{ time.Time }
+
+// timestampFormat is how a DATETIME is written. It has milliseconds.
+const timestampFormat = "2006-01-02 15:04:05.000"
 
 // Scan implements [sql.Scanner].
 func (d *date) Scan(v any) error {
 	var text string
 	switch v := v.(type) {
+	case nil:
+		return nil
 	case time.Time:
-		d.Time = v
+		d.Time = time.Date(v.Year(), v.Month(), v.Day(), v.Hour(), v.Minute(), v.Second(), v.Nanosecond(), time.UTC)
 		return nil
 	case []byte:
 		text = string(v)
 	case string:
 		text = v
 	default:
-		return fmt.Errorf("workernode: column LAUNCH_DATE holds a %T", v)
+		return fmt.Errorf("workernode: a column of dates holds a %T", v)
 	}
 	if strings.HasPrefix(text, "0000-00-00") {
 		return nil // MySQL's word for no date
 	}
-	t, err := time.Parse(time.DateOnly, text[:min(len(text), len(time.DateOnly))])
-	if err != nil {
-		return fmt.Errorf("workernode: column LAUNCH_DATE holds %q", text)
+	for _, format := range [...]string{time.DateTime, time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(format, text); err == nil { // fractions of a second are read as well
+			d.Time = t.UTC()
+			return nil
+		}
 	}
-	d.Time = t
-	return nil
+	return fmt.Errorf("workernode: a column of dates holds %q", text)
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-func TestLookupReturnsTheNodesThatThereAre(t *testing.T) {
+// Lookup returns the nodes that exist, whatever else is asked for.
+func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
-	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "TABLE_NAME")
-		WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 2500) SELECT id, '', '', 1, '2026-06-01', 'orders' FROM n`)
+	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")
+		WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 2500) SELECT id, 'h', 'p', 2, '2026-06-01', id % 7, 'archive', 'orders', 'l', id * 2 FROM n`)
 	d := open(t, db)
 	var ids []int64
 	for id := int64(-10); id < 3000; id++ {
@@ -29,8 +30,10 @@ func TestLookupReturnsTheNodesThatThereAre(t *testing.T) {
 		t.Errorf("%d nodes", len(nodes))
 	}
 	for id, n := range nodes {
-		if n.WorkerID != id || n.Table != "orders" {
-			t.Fatalf("%d: %+v", id, n)
+		want := workernode.Node{WorkerID: id, Slot: id % 7, Table: workernode.Table{Database: "archive", Name: "orders"}, Layout: "l", Start: id * 2,
+			Host: "h", Port: "p", Kind: workernode.Actual, LaunchDate: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
+		if *n != want {
+			t.Fatalf("%d: %+v, want %+v", id, n, want)
 		}
 	}
 	if nodes, err := d.Lookup(t.Context()); len(nodes) != 0 || err != nil {
@@ -38,11 +41,12 @@ func TestLookupReturnsTheNodesThatThereAre(t *testing.T) {
 	}
 }
 
-func TestLookupAsksForAThousandAtATime(t *testing.T) {
+// A statement with more values than the database takes would fail.
+func TestDBLookup_AsksForAThousandAtATime(t *testing.T) {
 	t.Parallel()
 
 	d, mock := mocked(t, onMySQL)
-	const columns = "SELECT `ID`, `TABLE_NAME`, `LAYOUT`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE`, `START_SECOND`, `HELD_SECOND`, `FENCE`, `HOLDER` FROM `WORKER_NODE`"
+	const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE` FROM `WORKER_NODE`"
 	var ids []int64
 	for i, n := range []int{workernode.LookupChunk, workernode.LookupChunk, 1} {
 		var args []driver.Value
@@ -61,13 +65,14 @@ func TestLookupAsksForAThousandAtATime(t *testing.T) {
 	must(t, err)
 }
 
-func TestNodesPageThroughTheTable(t *testing.T) {
+// Nodes lists all rows, those of UidGenerator among them, in pages.
+func TestDBNodes_PagesThroughTheTable(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
-	_, err := assigner(t, db, layout).Assign(t.Context(), names(10)...)
-	must(t, err)
-	foreign(t, db, 20)
+	for _, id := range []int64{20, 3, 4, 5, 6, 7, 1, 2, 8, 9, 10} {
+		foreign(t, db, id)
+	}
 	d := open(t, db)
 	var all []int64
 	var pages []int
@@ -90,8 +95,8 @@ func TestNodesPageThroughTheTable(t *testing.T) {
 	}
 }
 
-// TestARowOfUidGeneratorHasNoTable and no layout.
-func TestARowOfUidGeneratorHasNoTable(t *testing.T) {
+// A row of UidGenerator has no slot, no table and no layout. NULL in SLOT must not fail the list.
+func TestDBLookup_ReadsARowOfUidGenerator(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
@@ -104,40 +109,75 @@ func TestARowOfUidGeneratorHasNoTable(t *testing.T) {
 	}
 }
 
-func TestLaunchDatesAreReadInEveryForm(t *testing.T) {
+// Drivers return dates as times or as text, depending on their settings.
+func TestDateScan_ReadsEveryForm(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
 		v    any
 		want string // "" is an error
 	}{
-		{time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC), "2024-02-29 00:00:00 UTC"},
-		{"2024-02-29", "2024-02-29 00:00:00 UTC"},
-		{[]byte("2024-02-29"), "2024-02-29 00:00:00 UTC"},
-		{"2024-02-29 13:14:15", "2024-02-29 00:00:00 UTC"},
-		{"2024-02-29T13:14:15Z", "2024-02-29 00:00:00 UTC"},
+		{time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC), "2024-02-29 00:00:00.000 UTC"},
+		{time.Date(2024, 2, 29, 13, 14, 15, 678e6, time.FixedZone("x", 3600)), "2024-02-29 13:14:15.678 UTC"}, // loc of the driver: the digits count
+		{"2024-02-29", "2024-02-29 00:00:00.000 UTC"},
+		{[]byte("2024-02-29"), "2024-02-29 00:00:00.000 UTC"},
+		{"2024-02-29 13:14:15", "2024-02-29 13:14:15.000 UTC"},
+		{[]byte("2024-02-29 13:14:15.678"), "2024-02-29 13:14:15.678 UTC"},
+		{"2024-02-29T13:14:15Z", "2024-02-29 13:14:15.000 UTC"},
+		{nil, "0001-01-01 00:00:00.000 UTC"},
+		{[]byte("0000-00-00"), "0001-01-01 00:00:00.000 UTC"}, // MySQL had such rows, and a list must not fail because of one
+		{"0000-00-00 00:00:00", "0001-01-01 00:00:00.000 UTC"},
 		{"", ""},
 		{"2024", ""},
 		{"2024-02-30", ""},
 		{int64(1), ""},
-		{nil, ""},
 	} {
 		got, err := workernode.ScanDate(tt.v)
 		if (err == nil) != (tt.want != "") || err == nil && got != tt.want {
 			t.Errorf("%T %v: %s, %v", tt.v, tt.v, got, err)
 		}
 		if err != nil {
-			saysAll(t, err.Error(), "workernode: ", "LAUNCH_DATE")
+			saysAll(t, err.Error(), "workernode: ", "dates")
 		}
 	}
 }
 
-// TestAZeroDateDoesNotHideItsRow: MySQL has had rows with 0000-00-00, and a list
-// of all rows must not fail because of one of them.
-func TestAZeroDateDoesNotHideItsRow(t *testing.T) {
+// A table of another database has its name in front, or two tables of one name could not be told apart.
+func TestTableString_NamesTheDatabase(t *testing.T) {
 	t.Parallel()
 
-	if got, err := workernode.ScanDate([]byte("0000-00-00")); err != nil || got != "0001-01-01 00:00:00 UTC" {
-		t.Errorf("%s, %v", got, err)
+	for want, x := range map[string]workernode.Table{"orders": table("orders"), "archive.orders": {Database: "archive", Name: "orders"}, "*": table(workernode.AllTables)} {
+		if got := x.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Worker ids that were added with an unknown outcome are read together with the slot's row. Read alone they could be those
+// of a COMMIT that came late and was lost, or of a server that has been replaced: then another table got them as well.
+func TestNodesAt_ReturnsTheNodesOfOneStateOfTheSlot(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	run(t, db, `INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT")
+		VALUES (7, 'l', 1, 100, 3, 'me', 90, 'a', 'h', 'p')`)
+	d := open(t, db)
+	if nodes, ok, err := d.NodesAt(t.Context(), 7, "me", 3); len(nodes) != 0 || !ok || err != nil {
+		t.Errorf("of a slot without worker ids: %v, %v, %v", nodes, ok, err)
+	}
+	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "TABLE_NAME", "LAYOUT", "START_TICK")
+		VALUES (5, 'h', 'p', 1, '2026-06-01', 7, 'orders', 'l', 80)`)
+	nodes, ok, err := d.NodesAt(t.Context(), 7, "me", 3)
+	if err != nil || !ok || len(nodes) != 1 || nodes[0].WorkerID != 5 || nodes[0].Table != table("orders") || nodes[0].Start != 80 || nodes[0].Slot != 7 {
+		t.Errorf("%+v, %v, %v", nodes, ok, err)
+	}
+	for _, other := range []struct {
+		slot    int64
+		holder  string
+		version int64
+	}{{7, "me", 2}, {7, "me", 4}, {7, "other", 3}, {8, "me", 3}} {
+		if nodes, ok, err := d.NodesAt(t.Context(), other.slot, other.holder, other.version); len(nodes) != 0 || ok || err != nil {
+			t.Errorf("%+v: %v, %v, %v", other, nodes, ok, err)
+		}
 	}
 }

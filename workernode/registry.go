@@ -1,11 +1,13 @@
 package workernode
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"strings"
 	"time"
 
@@ -17,53 +19,76 @@ const registryName = "default"
 
 // A Registry is the row of WORKER_REGISTRY: one id space.
 type Registry struct {
-	Layout string // LAYOUT, as [generator.Layout.String]
-	NextID int64  // NEXT_ID: no worker id from this one on was ever given out
-	Floor  int64  // FLOOR_SECOND: set by an operator after a restore; no tick up to this one is stamped
+	Space     string // ID_SPACE: random, names the id space
+	Layout    string // LAYOUT, as [generator.Layout.String]
+	LeadTicks int64  // LEAD_TICKS: how far ahead of the clock a fence is set
+	NextID    int64  // NEXT_ID: no worker id from this one on was ever given out
+	NextSlot  int64  // NEXT_SLOT: the same for slots
+	Floor     int64  // FLOOR_TICK: set by an operator after a restore; no tick up to it is stamped
 
-	// Shared tells that WORKER_NODE.ID is AUTO_INCREMENT: UidGenerator made the table,
+	// Shared reports that WORKER_NODE.ID is AUTO_INCREMENT: UidGenerator made the table,
 	// and may insert into it.
 	Shared bool
 }
 
-// Join reads the registry, and begins it if there is none: then layout is pinned
-// for ever. It returns an error that wraps [ErrLayoutMismatch] if another layout
-// was pinned.
-func (d *DB) Join(ctx context.Context, layout generator.Layout) (Registry, error) {
+// OpenRegistry reads the registry. The first process inserts it, and so pins its layout and
+// lead. The error wraps [ErrLayoutMismatch] if another layout is pinned.
+func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration) (Registry, error) {
 	for try := 0; ; try++ {
 		r, ok, err := d.registry(ctx)
 		if err != nil {
-			return r, fmt.Errorf("workernode: read the registry: %w", err)
+			return r, fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
 		}
 		if ok {
-			if r.Layout != layout.String() {
-				return r, fmt.Errorf("%w: this process is set to %s, the database was begun with %s;"+
-					" with both, two rows could get one id: give this process the database's layout, or a database of its own",
-					ErrLayoutMismatch, layout, r.Layout)
-			}
-			return r, nil
+			return r, r.check(layout)
 		}
 		largest, err := d.largest(ctx, layout)
-		if err != nil {
-			return r, fmt.Errorf("workernode: begin the registry: %w", err)
+		var slot int64
+		if err == nil {
+			slot, err = d.largestSlot(ctx, layout)
 		}
-		_, err = d.Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "LAYOUT", "NEXT_ID", "FLOOR_SECOND") VALUES (?, ?, ?, 0)`,
-			registryName, layout.String(), largest+1)
-		if err == nil || d.duplicate(err) {
-			continue // read what was written, by whomever
+		if err == nil {
+			_, err = d.Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
+				` VALUES (?, ?, ?, ?, ?, ?, 0)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1, slot+1)
+		}
+		if (err == nil || d.duplicate(err)) && try < maxTries {
+			continue // read what this process, or another one, has inserted
 		}
 		if !Passing(err) || try >= maxTries {
-			return r, fmt.Errorf("workernode: begin the registry: %w", err)
+			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
 		}
 		if err := pause(ctx, try); err != nil {
-			return r, fmt.Errorf("workernode: begin the registry: %w", err)
+			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
 		}
 	}
 }
 
+// check returns an error if the registry cannot be used with a layout.
+func (r Registry) check(layout generator.Layout) error {
+	switch {
+	case r.Layout != layout.String():
+		return fmt.Errorf("%w: this process is set to %s, and the database was begun with %s;"+
+			" with both, two rows could get one id: give this process the database's layout (WithLayout), or a database of its own",
+			ErrLayoutMismatch, layout, r.Layout)
+	case r.LeadTicks < minLeadTicks || r.LeadTicks > max(ticks(layout, 24*time.Hour), minLeadTicks):
+		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it is a number of ticks of %v, at least %d and at most a day", ErrTable, RegistryTable, r.LeadTicks, layout.Tick, minLeadTicks)
+	case r.NextID < 1 || r.NextSlot < 1:
+		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
+	}
+	return nil
+}
+
+// minLeadTicks is the shortest lead: a renewal comes after a third of it.
+const minLeadTicks = 3
+
+// ticks counts a duration in ticks of a layout, rounded up.
+func ticks(layout generator.Layout, d time.Duration) int64 {
+	return int64((d + layout.Tick - 1) / layout.Tick)
+}
+
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
-	columns, autocommit := `"LAYOUT", "NEXT_ID", "FLOOR_SECOND"`, true
-	into := []any{&r.Layout, &r.NextID, &r.Floor}
+	columns, autocommit := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`, true
+	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor}
 	if d.Dialect() == "mysql" {
 		columns += `, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
 			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
@@ -74,122 +99,147 @@ func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 		return rows.Scan(into...)
 	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
 	if !autocommit {
-		// A worker id would be in use while its row waits for a COMMIT that never
-		// comes, and is given to another process when the connection closes.
-		return r, ok, errors.New("workernode: autocommit is off on the connections of this pool, so no worker id would be kept: turn it on (in the DSN or the server's init_connect)")
+		// A renewal would wait for a COMMIT that never comes, and be undone when the
+		// connection closes.
+		return r, ok, errors.New("workernode: autocommit is off on the connections of this pool, so no lease would be kept: turn it on (in the DSN or the server's init_connect)")
 	}
 	return r, ok, err
 }
 
-// largest returns the largest worker id in the table that fits the layout; 0 if
-// there is none. One that does not fit is nobody's worker id here, and must not
-// use up the layout.
+// floor reads FLOOR_TICK.
+func (d *DB) floor(ctx context.Context) (floor int64, err error) {
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&floor) },
+		`SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	return floor, err
+}
+
+// largest returns the largest worker id in the table that fits the layout; 0 if none does.
+// One that does not fit is no worker id here, and must not use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, err error) {
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
 		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`, layout.MaxWorkerID())
 	return max(id, 0), err
 }
 
-// A block is worker ids that nobody ever had: first, first+step and so on.
+// largestSlot returns the largest slot that a table names, for a registry whose row was lost;
+// 0 if there is none. The error wraps [ErrLayoutMismatch] if slots have another layout.
+func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, error) {
+	var slot, node, session int64
+	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&slot, &node, &session) },
+		`SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),`+
+			` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`)
+	if err != nil || slot == 0 {
+		return max(slot, node, session, 0), err
+	}
+	other := ""
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
+		`SELECT COALESCE(MIN("LAYOUT"), '') FROM "WORKER_SLOT" WHERE "LAYOUT" <> ?`, layout.String())
+	if err == nil && other != "" {
+		err = fmt.Errorf("%w: %s has no row, and a slot has the layout %s, not %s of this process", ErrLayoutMismatch, RegistryTable, printable(other), layout)
+	}
+	return max(slot, node, session), err
+}
+
+// nextSlot advances NEXT_SLOT and returns its previous value.
+func (d *DB) nextSlot(ctx context.Context) (slot int64, err error) {
+	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
+		slot, err = tx.advance(ctx, "NEXT_SLOT", 1, 1)
+		return err
+	})
+	return slot, err
+}
+
+// advance adds n to a counter of the registry and returns what it was, or least if that is
+// more. It must run in a transaction: the row stays locked, so nothing that a trigger
+// changes, such as LAST_INSERT_ID, matters.
+func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first int64, err error) {
+	changed, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = CASE WHEN "`+counter+`" > ? THEN "`+counter+`" ELSE ? END + ? WHERE "NAME" = ?`,
+		least, least, n, registryName)
+	if err != nil {
+		return 0, err
+	}
+	if changed != 1 {
+		return 0, fmt.Errorf("%w: the row %q of %s is missing", ErrTable, registryName, RegistryTable)
+	}
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&first) },
+		`SELECT "`+counter+`" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	return first - n, err
+}
+
+// mayInsert returns an error if this user may not insert worker ids, so that a process that
+// fails uses up none.
+func (d *DB) mayInsert(ctx context.Context) error {
+	_, err := d.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
+	if err != nil {
+		return fmt.Errorf("workernode: the right to insert into %s: %w", NodeTable, err)
+	}
+	return nil
+}
+
+// A block is worker ids that were never given out: first, first+step and so on.
 type block struct{ first, step int64 }
 
 func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
 
-// reserve takes n worker ids that nobody ever had, from at least atLeast on. r is the
-// registry as it was read a moment ago.
-func (d *DB) reserve(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, err error) {
-	for try := 0; ; try++ {
-		b, ok, err := d.reserveOnce(ctx, layout, r, n, max(atLeast, 1))
-		if ok || err != nil && !Passing(err) {
-			return b, err
-		}
-		// Another process has taken the ids, or stands in the way.
-		if err := pause(ctx, try); err != nil {
-			return b, fmt.Errorf("workernode: reserve worker ids: %w", err)
-		}
-		if r, err = d.Join(ctx, layout); err != nil {
-			return b, err
-		}
+// reserve takes n worker ids that were never given out, atLeast or above. The error wraps
+// [ErrExhausted] if the layout has no more.
+func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (b block, err error) {
+	r, _, err := d.registry(ctx)
+	if err != nil {
+		return b, err
 	}
-}
-
-func (d *DB) reserveOnce(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, ok bool, err error) {
 	last := layout.MaxWorkerID() - n + 1 // the last first one that there is room for
-	shared := r.Shared
-	if shared { // do not draw what could not be used, nor leave nothing to UidGenerator
+	if r.Shared {
 		largest, err := d.largest(ctx, layout)
 		if err != nil {
-			return b, false, fmt.Errorf("workernode: reserve worker ids: %w", err)
+			return b, err
 		}
 		atLeast = max(atLeast, largest+1)
-		shared = max(r.NextID, atLeast) <= last
-	}
-	if shared {
-		drawn, err := d.draw(ctx, n)
-		if err != nil {
-			return b, false, fmt.Errorf("workernode: draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
-		}
-		// Below NEXT_ID it may be a reissue, for AUTO_INCREMENT forgets, and a row that is
-		// nobody's worker id may have lifted it beyond the layout.
-		if end := drawn.worker(int(n)); drawn.first >= max(r.NextID, atLeast) && end-1 <= layout.MaxWorkerID() {
-			// They are nobody else's; NEXT_ID only has to be above them.
-			_, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`, end, registryName, end)
-			if err != nil {
-				return b, false, fmt.Errorf("workernode: reserve worker ids: %w", err)
-			}
-			return drawn, true, nil
-		}
 	}
 	if first := max(r.NextID, atLeast); first > last {
-		return b, false, fmt.Errorf("%w: %d more are wanted from %d on, and %d bits hold 1 to %d",
+		return b, fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
 			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
 	}
-	b = block{first: max(r.NextID, atLeast), step: 1}
-	// One statement that adds and tells what there was: processes that start at once then
-	// wait in line, and do not have to try again and again. (On SQLite they wait anyway.)
-	add, args := `CASE WHEN "NEXT_ID" > ? THEN "NEXT_ID" ELSE ? END`, []any{atLeast, atLeast, n, registryName, last}
-	const where = ` WHERE "NAME" = ? AND "NEXT_ID" <= ?`
-	switch d.Dialect() {
-	case "mysql":
-		b.first, ok, err = d.execID(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = LAST_INSERT_ID(`+add+`) + ?`+where, args...)
-	case "postgres":
-		err = d.Query(ctx, func(rows *sql.Rows) error {
-			ok = true
-			return rows.Scan(&b.first)
-		}, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = `+add+` + ?`+where+` RETURNING "NEXT_ID"`, args...)
-		b.first -= n
-	default:
-		var changed int64
-		changed, err = d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" = ?`, b.first+n, registryName, r.NextID)
-		ok = changed == 1
+	if r.Shared {
+		if b, err = d.draw(ctx, n); err != nil {
+			return b, fmt.Errorf("draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
+		}
+		// Below NEXT_ID it may be a number that was given out before, as AUTO_INCREMENT
+		// forgets; and a row that is no worker id may have lifted it beyond the layout.
+		if b.first >= max(r.NextID, atLeast) && b.worker(int(n-1)) <= layout.MaxWorkerID() {
+			_, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
+				b.worker(int(n)), registryName, b.worker(int(n)))
+			return b, err
+		}
 	}
-	if err != nil {
-		return b, false, fmt.Errorf("workernode: reserve worker ids: %w", err)
-	}
-	return b, ok, nil
+	b = block{step: 1}
+	err = d.transact(ctx, func(ctx context.Context, tx *DB) (err error) {
+		if b.first, err = tx.advance(ctx, "NEXT_ID", atLeast, n); err == nil && b.first > last {
+			err = fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
+				ErrExhausted, n, b.first, layout.WorkerBits, layout.MaxWorkerID())
+		}
+		return err
+	})
+	return b, err
 }
 
-// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is
-// rolled back: InnoDB does not give numbers back. UidGenerator, which may have drawn
-// a number and be about to insert it, never gets one of these, nor we one of its.
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is rolled
+// back: InnoDB does not give numbers back. UidGenerator, which may have drawn a number and
+// be about to insert it, never gets one of these, nor this process one of its.
 func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	tx, err := d.beginTx(ctx)
-	if err != nil {
-		return b, err
-	}
-	defer func() { err = errors.Join(err, tx.Rollback()) }()
-	if err := tx.QueryRowContext(ctx, `SELECT @@auto_increment_increment`).Scan(&b.step); err != nil {
-		return b, err
-	}
-	query := d.translate(`INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES ` +
-		strings.Repeat(`, ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`, int(n))[2:])
-	begin := time.Now()
-	result, err := tx.ExecContext(ctx, query)
-	d.trace(ctx, begin, query, nil, 0, err)
-	if err == nil {
-		b.first, err = result.LastInsertId()
+	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
+		_, err := tx.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+
+			strings.Repeat(`, ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`, int(n))[2:])
+		if err != nil {
+			return err
+		}
+		// The function, not the driver's answer: a trigger changes that.
+		err = tx.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&b.first, &b.step) },
+			`SELECT LAST_INSERT_ID(), @@auto_increment_increment`)
+		return cmp.Or(err, errRefused)
+	})
+	if err == errRefused {
+		err = nil
 	}
 	return b, err
 }
@@ -197,10 +247,10 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 // maxTries bounds attempts that cannot be told from hopeless ones.
 const maxTries = 20
 
-// pause waits before attempt try+1: a random time that doubles from 4 ms up to
-// 256 ms at most, so that processes that start together do not meet again.
+// pause waits before attempt try+1: a random time that doubles from 4 ms up to 256 ms at
+// most, so that processes that start together do not meet again.
 func pause(ctx context.Context, try int) error {
-	timer := time.NewTimer(rand.N(4 * time.Millisecond << min(try, 6)))
+	timer := time.NewTimer(mathrand.N(4 * time.Millisecond << min(try, 6)))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -209,15 +259,3 @@ func pause(ctx context.Context, try int) error {
 		return nil
 	}
 }
-
-// persist calls f again, up to maxTries times, as long as its errors are passing.
-func persist(ctx context.Context, f func() error) (err error) {
-	for try := 0; ; try++ {
-		if err = f(); !Passing(err) || try >= maxTries || pause(ctx, try) != nil {
-			return err
-		}
-	}
-}
-
-// errTaken reports worker ids that somebody else has inserted meanwhile.
-var errTaken = errors.New("workernode: worker id taken by another program")

@@ -1,70 +1,184 @@
 package workernode_test
 
 import (
-	"context"
-	"database/sql"
 	"errors"
-	"path/filepath"
+	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
-func TestJoinPinsTheLayout(t *testing.T) {
+// registered returns a database whose registry was opened.
+func registered(t *testing.T) (*gorm.DB, *workernode.DB) {
+	t.Helper()
+	db := tables(t)
+	d := open(t, db)
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second)
+	must(t, err)
+	return db, d
+}
+
+// The first process decides; with two layouts, two rows could get one id.
+func TestDBOpenRegistry_PinsTheLayout(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, tables(t))
-	want := workernode.Registry{Layout: layout.String(), NextID: 1}
-	for range 2 {
-		if got, err := d.Join(t.Context(), layout); err != nil || got != want {
-			t.Errorf("Join: %+v, %v", got, err)
-		}
+	first, err := d.OpenRegistry(t.Context(), layout, 10*time.Second)
+	must(t, err)
+	if first.Layout != layout.String() || first.LeadTicks != 10_000 || first.NextID != 1 || first.NextSlot != 1 || first.Floor != 0 || len(first.Space) != 13 {
+		t.Errorf("%+v", first)
 	}
-	for _, other := range []generator.Layout{generator.SnowflakeLayout(), generator.JSSafeLayout(), narrow(21)} {
-		_, err := d.Join(t.Context(), other)
+	again, err := d.OpenRegistry(t.Context(), layout, time.Minute)
+	if must(t, err); again != first {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	for _, other := range []generator.Layout{generator.SnowflakeLayout(), generator.JSSafeLayout(), narrow(17)} {
+		_, err := d.OpenRegistry(t.Context(), other, 10*time.Second)
 		if !errors.Is(err, workernode.ErrLayoutMismatch) {
 			t.Fatalf("%v: %v", other, err)
 		}
-		saysAll(t, err.Error(), layout.String(), other.String(), "two rows could get one id")
-		if _, err = workernode.NewDisposable(d, other, web1, atNoon).Assign(t.Context(), "orders"); !errors.Is(err, workernode.ErrLayoutMismatch) {
-			t.Errorf("Assign: %v", err)
+		saysAll(t, err.Error(), layout.String(), other.String(), "two rows could get one id", "WithLayout")
+	}
+}
+
+// UidGenerator's rows have worker ids that its processes stamp with. One that fits no layout is none, and must not use
+// up the worker ids.
+func TestDBOpenRegistry_BeginsAboveTheRowsThatExist(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		rows []int64
+		want int64
+	}{
+		{nil, 1}, {[]int64{41, 7}, 42}, {[]int64{-5}, 1}, {[]int64{3, layout.MaxWorkerID() + 1}, 4}, {[]int64{3, 1 << 40, math.MaxInt64}, 4},
+	} {
+		db := tables(t)
+		for _, id := range tt.rows {
+			foreign(t, db, id)
+		}
+		if r, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second); err != nil || r.NextID != tt.want {
+			t.Errorf("%d: %+v, %v", tt.rows, r, err)
 		}
 	}
 }
 
-func TestJoinBeginsAboveTheRowsThatThereAre(t *testing.T) {
+// A registry whose row was lost began again at slot 1. Slots of processes that still lived came twice, with their
+// worker ids, and so did ids.
+func TestDBOpenRegistry_BeginsAboveAllSlots(t *testing.T) {
 	t.Parallel()
 
-	db := tables(t)
-	foreign(t, db, 41)
-	foreign(t, db, 7)
-	if got, err := open(t, db).Join(t.Context(), layout); err != nil || got.NextID != 42 {
-		t.Errorf("Join: %+v, %v", got, err)
+	for _, tt := range []struct{ slot, node, session, want int64 }{
+		{0, 0, 0, 1}, {7, 3, 4, 8}, {3, 7, 4, 8}, {3, 4, 7, 8}, {0, 7, 4, 8}, {0, 4, 7, 8}, {0, -7, 0, 1},
+	} {
+		db := tables(t)
+		if tt.slot != 0 {
+			run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (?, ?, 1, 5, 5, '', 5, 'shop', 'web-1', '8080', CURRENT_TIMESTAMP)`, tt.slot, layout.String())
+		}
+		if tt.node != 0 {
+			foreign(t, db, 41)
+			run(t, db, `UPDATE "WORKER_NODE" SET "SLOT" = ?`, tt.node)
+		}
+		if tt.session != 0 {
+			run(t, db, `INSERT INTO "WORKER_SESSION" ("SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER")
+				VALUES (?, 1, 0, 'shop', 'web-1', '8080', 1, '2024-02-29', 'a')`, tt.session)
+		}
+		if r, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second); err != nil || r.NextSlot != tt.want {
+			t.Errorf("%+v: %+v, %v", tt, r, err)
+		}
 	}
 }
 
-// TestOneLayoutWins of those that processes begin an empty registry with at once.
-func TestOneLayoutWins(t *testing.T) {
+// If only the registry's row was lost, a process with another layout pinned its own. With both layouts, two rows
+// could get one id.
+func TestDBOpenRegistry_WithoutTheRowRefusesAnotherLayoutThanTheSlots(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := w.start(nil)
+		must(t, a.Start(t.Context()))
+		run(t, w.db, `DELETE FROM "WORKER_REGISTRY"`)
+		d := open(t, w.db)
+		for _, other := range []generator.Layout{generator.SnowflakeLayout(), narrow(17)} {
+			_, err := d.OpenRegistry(t.Context(), other, time.Second)
+			if !errors.Is(err, workernode.ErrLayoutMismatch) {
+				t.Fatalf("%v: %v", other, err)
+			}
+			saysAll(t, err.Error(), layout.String(), other.String(), "WORKER_REGISTRY has no row")
+		}
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_REGISTRY"`); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+		if r, err := d.OpenRegistry(t.Context(), layout, time.Second); err != nil || r.NextSlot != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// Somebody emptied tables, or set a counter back, while a process lived. The next process got the same slot with the
+// worker ids of the first, and both made the same ids.
+func TestManager_SurvivesAnEmptiedRegistry(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join(t.TempDir(), "test.db")
-	must(t, migrations.Up(t.Context(), open(t, handle(t, path))))
-	layouts := []generator.Layout{layout, generator.SnowflakeLayout(), narrow(20)}
+	for name, tt := range map[string]struct {
+		change string
+		slot   int64 // of the next process; 1 is that of the first
+	}{
+		"row lost":         {`DELETE FROM "WORKER_REGISTRY"`, 4},
+		"counter set back": {`UPDATE "WORKER_REGISTRY" SET "NEXT_SLOT" = 1`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				a, other, unused := w.start(nil), w.start(nil), w.start(nil)
+				a.assign(table("orders"))
+				other.assign(table("items"))
+				must(t, unused.Start(t.Context())) // only a session names its slot
+				a.make(table("orders"), 10)
+				run(t, w.db, tt.change)
+				run(t, w.db, `DELETE FROM "WORKER_SLOT"`)
+				time.Sleep(5 * time.Millisecond) // b may stamp the ticks that were granted to a
+				b := w.start(nil)
+				b.assign(table("orders"))
+				if got := b.Stats().Slot; got != tt.slot {
+					t.Errorf("slot %d", got)
+				}
+				for range 30 {
+					b.use(t, table("orders"), 100)
+					a.use(t, table("orders"), 100)
+					other.use(t, table("items"), 100)
+					time.Sleep(100 * time.Millisecond)
+				}
+				w.checkWorkerIDs()
+			})
+		})
+	}
+}
+
+// Of the layouts that processes begin an empty registry with at once, one wins, and there is one id space.
+func TestDBOpenRegistry_ByManyAtOnce(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	layouts := []generator.Layout{layout, generator.SnowflakeLayout(), narrow(17)}
 	var won [3]atomic.Int64
+	var spaces sync.Map
 	var group sync.WaitGroup
 	start := make(chan struct{})
-	for i := range 12 {
-		d := open(t, handle(t, path))
+	for i := range 24 {
+		d := open(t, db)
 		group.Go(func() {
 			<-start
-			switch _, err := d.Join(context.Background(), layouts[i%3]); {
+			switch r, err := d.OpenRegistry(t.Context(), layouts[i%3], time.Second); {
 			case err == nil:
 				won[i%3].Add(1)
+				spaces.Store(r.Space, true)
 			case !errors.Is(err, workernode.ErrLayoutMismatch):
 				t.Error(err)
 			}
@@ -72,56 +186,224 @@ func TestOneLayoutWins(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
-	if a, b, c := won[0].Load(), won[1].Load(), won[2].Load(); a+b+c != 4 || max(a, b, c) != 4 {
+	if a, b, c := won[0].Load(), won[1].Load(), won[2].Load(); a+b+c != 8 || max(a, b, c) != 8 {
 		t.Errorf("the layouts were accepted %d, %d and %d times", a, b, c)
 	}
+	n := 0
+	spaces.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d id spaces", n)
+	}
 }
 
-func TestWithoutTablesJoinSaysWhatItWanted(t *testing.T) {
+// A registry that somebody has damaged must not be used: NEXT_ID 0 would give out the worker id 0.
+func TestDBOpenRegistry_RefusesADamagedRow(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, handle(t, filepath.Join(t.TempDir(), "test.db")))
-	_, err := d.Join(t.Context(), layout)
-	if err == nil {
-		t.Fatal("joined")
-	}
-	saysAll(t, err.Error(), "workernode: read the registry", "WORKER_REGISTRY")
-	_, err = d.Lookup(t.Context(), 1)
-	if err == nil {
-		t.Fatal("looked up")
-	}
-	saysAll(t, err.Error(), "workernode: look up worker ids", "WORKER_NODE")
-	if _, err = d.Nodes(t.Context(), 0, 10); err == nil {
-		t.Fatal("listed")
-	}
-	saysAll(t, err.Error(), "workernode: list worker nodes", "WORKER_NODE")
-}
-
-// TestARegistryThatCannotBeBegun says so after a bounded number of attempts.
-func TestARegistryThatCannotBeBegun(t *testing.T) {
-	t.Parallel()
-
-	db, p := meddled(tables(t))
-	refused, calls := code(8), 0
-	p.exec = func(string, func() (sql.Result, error)) (sql.Result, error) {
-		calls++
-		return nil, refused
-	}
-	_, err := open(t, db).Join(t.Context(), layout)
-	if !errors.Is(err, refused) || calls != 1 {
-		t.Fatalf("%d calls, %v", calls, err)
-	}
-	saysAll(t, err.Error(), "workernode: begin the registry")
-
-	p.query = func(query string, run func() (*sql.Rows, error)) (*sql.Rows, error) {
-		if strings.Contains(query, "MAX(") {
-			return nil, refused
+	for _, set := range []string{`"LEAD_TICKS" = 2`, `"LEAD_TICKS" = -1`, `"NEXT_ID" = 0`, `"NEXT_SLOT" = 0`, `"NEXT_SLOT" = -7`} {
+		db, d := registered(t)
+		run(t, db, `UPDATE "WORKER_REGISTRY" SET `+set)
+		_, err := d.OpenRegistry(t.Context(), layout, time.Second)
+		if !errors.Is(err, workernode.ErrTable) {
+			t.Fatalf("%s: %v", set, err)
 		}
-		return run()
+		saysAll(t, err.Error(), "WORKER_REGISTRY", strings.Fields(strings.ReplaceAll(set, `"`, ""))[0])
 	}
-	_, err = open(t, db).Join(t.Context(), layout)
-	if !errors.Is(err, refused) {
-		t.Fatal(err)
+}
+
+// Errors name the table, so that a user knows what is missing.
+func TestDBOpenRegistry_WithoutTables(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, testkit.SQLite{}.Open(t))
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second)
+	_, lookup := d.Lookup(t.Context(), 1)
+	_, nodes := d.Nodes(t.Context(), 0, 1)
+	_, slots := d.Slots(t.Context(), 0, 1)
+	_, sessions := d.Sessions(t.Context(), 0, 1, 1)
+	_, _, origin := d.Origin(t.Context(), 1, 1)
+	for says, err := range map[string]error{
+		"read WORKER_REGISTRY": err, "look up worker ids": lookup, "list worker nodes": nodes, "list slots": slots, "list sessions": sessions,
+		"look up the sessions of slot 1": origin,
+	} {
+		if err == nil {
+			t.Fatalf("%s: no error", says)
+		}
+		saysAll(t, err.Error(), "workernode: ", says, "no such table")
 	}
-	saysAll(t, err.Error(), "workernode: begin the registry")
+}
+
+// A user who may not insert gets the reason, after one attempt.
+func TestDBOpenRegistry_ReportsWhyItCannotInsert(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err   error
+		calls int
+	}{{code(8), 1}, {code(5), 3}} {
+		wire := &testkit.Wire{}
+		path := testkit.SQLitePath(t)
+		db := wire.Open(t, testkit.SQLite{Path: path})
+		must(t, migrate(t, db))
+		calls := 0
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("INSERT INTO WORKER_REGISTRY") {
+				if calls++; calls < 3 {
+					return tt.err
+				}
+			}
+			return c.Run()
+		})
+		_, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second)
+		if calls != tt.calls || (err == nil) != (tt.calls == 3) {
+			t.Fatalf("%d calls, %v", calls, err)
+		}
+		if err != nil {
+			saysAll(t, err.Error(), "insert the row of WORKER_REGISTRY", tt.err.Error())
+		}
+	}
+}
+
+// With autocommit off, a renewal would be undone when its connection closes, and ids come twice.
+func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
+	t.Parallel()
+
+	d, mock := mocked(t, onMySQL)
+	mock.ExpectQuery("SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?").
+		WillReturnRows(sqlmock.NewRows(make([]string, 8)).AddRow("space", layout.String(), 1000, 1, 1, 0, 0, 0))
+	if _, err := d.OpenRegistry(t.Context(), layout, time.Second); err == nil {
+		t.Error("autocommit is off, and that is no error")
+	} else {
+		saysAll(t, err.Error(), "autocommit is off")
+	}
+}
+
+// Processes that add worker ids at once never get the same, and leave no gaps.
+func TestDBReserve_ByManyAtOnce(t *testing.T) {
+	t.Parallel()
+
+	db, _ := registered(t)
+	run(t, db, `CREATE TABLE "AUDIT" ("ID" INTEGER PRIMARY KEY AUTOINCREMENT, "N" INT)`)
+	run(t, db, `INSERT INTO "AUDIT" VALUES (9000, 0)`)
+	// LAST_INSERT_ID is then that of the trigger.
+	run(t, db, `CREATE TRIGGER "T" AFTER UPDATE ON "WORKER_REGISTRY" BEGIN INSERT INTO "AUDIT" ("N") VALUES (NEW."NEXT_ID"); END`)
+	var mu sync.Mutex
+	var all, slots []int64
+	var group sync.WaitGroup
+	for i := range 12 {
+		d := open(t, db)
+		group.Go(func() {
+			for range 5 {
+				first, step, err := d.Reserve(t.Context(), layout, int64(1+i%3), 0)
+				slot, err2 := d.NextSlot(t.Context())
+				if err = errors.Join(err, err2); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for j := range int64(1 + i%3) {
+					all = append(all, first+j*step)
+				}
+				slots = append(slots, slot)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for _, list := range [][]int64{all, slots} {
+		slices.Sort(list)
+		if n := len(list); len(slices.Compact(list)) != n || n > 0 && (list[0] != 1 || list[n-1] != int64(n)) {
+			t.Errorf("%d", list)
+		}
+	}
+}
+
+// What does not fit the layout must leave what is left to those who want less.
+func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
+	t.Parallel()
+
+	db, d := registered(t)
+	small := narrow(3)
+	for _, tt := range []struct {
+		n, first int64
+		err      error
+	}{{5, 1, nil}, {3, 0, workernode.ErrExhausted}, {2, 6, nil}, {1, 0, workernode.ErrExhausted}, {1, 0, workernode.ErrExhausted}} {
+		first, _, err := d.Reserve(t.Context(), small, tt.n, 0)
+		if !errors.Is(err, tt.err) || err == nil && first != tt.first {
+			t.Errorf("%d: from %d, %v", tt.n, first, err)
+		}
+		if err != nil {
+			saysAll(t, err.Error(), fmt.Sprintf("%d more", tt.n), "3 bits", "1 to 7")
+		}
+	}
+	var next int64
+	must(t, db.Raw(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`).Scan(&next).Error)
+	if next != 8 {
+		t.Errorf("NEXT_ID is %d", next)
+	}
+	// A counter that is far beyond is no overflow.
+	run(t, db, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 9223372036854775807`)
+	if _, _, err := d.Reserve(t.Context(), layout, 1, 0); !errors.Is(err, workernode.ErrExhausted) {
+		t.Error(err)
+	}
+}
+
+// Without the row nothing was reserved, and without a counter nothing may be given out.
+func TestDBReserve_WithoutTheRow(t *testing.T) {
+	t.Parallel()
+
+	db, d := registered(t)
+	run(t, db, `DELETE FROM "WORKER_REGISTRY"`)
+	if _, _, err := d.Reserve(t.Context(), layout, 1, 0); !errors.Is(err, workernode.ErrTable) {
+		t.Error(err)
+	}
+	if _, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
+		t.Error(err)
+	}
+}
+
+// Next to UidGenerator, worker ids come from AUTO_INCREMENT, so that neither gets one of the other's. What that
+// gives is used only if nobody can have it.
+func TestDBReserve_NextToUidGenerator(t *testing.T) {
+	t.Parallel()
+
+	const (
+		registry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
+		advance  = "UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = CASE WHEN `NEXT_ID` > ? THEN `NEXT_ID` ELSE ? END + ? WHERE `NAME` = ?"
+	)
+	for _, tt := range []struct {
+		name               string
+		largest, next      int64 // in WORKER_NODE, and NEXT_ID
+		drawn, step        int64
+		counts             bool // NEXT_ID counts, not AUTO_INCREMENT
+		first, wantedTaken int64
+	}{
+		{"drawn", 40, 30, 41, 1, false, 41, 1},
+		{"drawn in steps of three", 40, 30, 42, 3, false, 42, 3},
+		{"AUTO_INCREMENT forgot", 40, 50, 41, 1, true, 50, 1},
+		{"a row that is gone", 40, 30, 35, 1, true, 41, 1},
+		{"zero", 40, 30, 0, 1, true, 41, 1},
+		{"a row beyond the layout", 40, 30, layout.MaxWorkerID(), 1, true, 41, 1},
+	} {
+		d, mock := mocked(t, onMySQL)
+		mock.ExpectQuery(registry).WillReturnRows(sqlmock.NewRows(make([]string, 8)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1, 1))
+		mock.ExpectQuery("SELECT COALESCE(MAX(`ID`), 0) FROM `WORKER_NODE` WHERE `ID` <= ?").WithArgs(layout.MaxWorkerID()).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.largest))
+		mock.ExpectBegin()
+		mock.ExpectExec("INSERT INTO `WORKER_NODE` (`HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE`, `MODIFIED`, `CREATED`) VALUES ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP), ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)").
+			WillReturnResult(sqlmock.NewResult(77, 2))
+		mock.ExpectQuery("SELECT LAST_INSERT_ID(), @@auto_increment_increment").WillReturnRows(sqlmock.NewRows(make([]string, 2)).AddRow(tt.drawn, tt.step))
+		mock.ExpectRollback()
+		if tt.counts {
+			mock.ExpectBegin()
+			mock.ExpectExec(advance).WithArgs(tt.largest+1, tt.largest+1, 2, "default").WillReturnResult(sqlmock.NewResult(0, 1))
+			mock.ExpectQuery("SELECT `NEXT_ID` FROM `WORKER_REGISTRY` WHERE `NAME` = ?").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.first + 2))
+			mock.ExpectCommit()
+		} else {
+			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).
+				WillReturnResult(sqlmock.NewResult(0, 1))
+		}
+		if first, step, err := d.Reserve(t.Context(), layout, 2, 0); err != nil || first != tt.first || step != tt.wantedTaken {
+			t.Errorf("%s: from %d in steps of %d, %v", tt.name, first, step, err)
+		}
+	}
 }

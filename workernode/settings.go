@@ -4,63 +4,79 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
-	"strings"
 )
 
-// A setting is what a server, or a session, is set to, and what may be lost with it.
+// A setting is what a server, or a session, is set to, and what may be lost with it when the
+// server crashes: it may be back before Lead is over. What takes a machine's crash or a failover takes longer.
 type setting struct {
 	name, value string
 
-	// crash: the server's crash loses the last commits, and it may be back before
-	// anybody notices. Otherwise it takes the machine's, or a failover, and matters only to
-	// those who trust the database to keep what it has acknowledged.
-	crash bool
 	loses string
 }
 
 var settings = map[string][]setting{
 	"mysql": {
-		{"innodb_flush_log_at_trx_commit", "0", true, "up to a second of commits when the server crashes"},
-		{"innodb_flush_log_at_trx_commit", "2", false, "up to a second of commits when the machine crashes"},
-		{"sync_binlog", "0", false, "commits that the binary log has not got when the machine crashes"},
+		{"innodb_flush_log_at_trx_commit", "0", "up to a second of commits when the server crashes"},
 	},
 	"postgres": {
-		{"synchronous_commit", "off", true, "up to three times wal_writer_delay of commits when the server crashes"},
-		{"synchronous_commit", "local", false, "commits that a standby has not got when it is promoted"},
-		{"fsync", "off", false, "commits when the machine crashes"},
+		{"synchronous_commit", "off", "up to three times wal_writer_delay of commits when the server crashes"},
 	},
 }
 
-// Forgetful returns the settings of the database with which it may lose commits that it
-// has acknowledged, each with what is lost; none if there are none, or they cannot be
-// read. trusted tells that everything rests on its keeping them: then there are more of
-// them. What replicas have not got yet when one is promoted no setting tells.
-func (d *DB) Forgetful(ctx context.Context, trusted bool) (risks []string) {
+// Forgetful returns the settings of the database with which it may lose commits that it has
+// acknowledged when it crashes, each with what is lost. It returns nil if there are none, or
+// they cannot be read.
+func (d *DB) Forgetful(ctx context.Context) (risks []string) {
 	query := map[string]string{
-		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
+		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`,
 		// The session's own.
-		"postgres": `SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync')`,
+		"postgres": `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`,
 	}[d.Dialect()]
 	if query == "" {
 		return nil
 	}
-	binlog := false
 	_ = d.Query(ctx, func(rows *sql.Rows) error {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
 			return err
 		}
-		binlog = binlog || name == "log_bin" && value == "ON"
 		for _, s := range settings[d.Dialect()] {
-			if s.name == name && s.value == value && (s.crash || trusted) {
+			if s.name == name && s.value == value {
 				risks = append(risks, fmt.Sprintf("%s = %s loses %s", name, value, s.loses))
 			}
 		}
 		return nil
 	}, query)
-	if !binlog { // then it does not matter how it is synced
-		risks = slices.DeleteFunc(risks, func(r string) bool { return strings.HasPrefix(r, "sync_binlog") })
-	}
 	return risks
+}
+
+// OneDatabase returns an error that wraps [ErrTable] if each connection of the pool has a
+// database of its own, as with ":memory:" on SQLite: a row would be in one of them, and its worker
+// id in another. The tables must be there.
+func (d *DB) OneDatabase(ctx context.Context) error {
+	pool, err := d.gorm.DB()
+	if err != nil || pool == nil || d.Dialect() != "sqlite" || pool.Stats().MaxOpenConnections == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	var conns [2]*sql.Conn
+	for i := range conns {
+		if conns[i], err = pool.Conn(ctx); err != nil {
+			return d.late(err)
+		}
+		defer func() { _ = conns[i].Close() }()
+	}
+	var file string
+	if err := conns[0].QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&file); err != nil || file != "" {
+		return nil // a file is one
+	}
+	for _, conn := range conns {
+		var n int
+		if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM "`+NodeTable+`"`).Scan(&n); err != nil {
+			return fmt.Errorf("%w: each connection of this pool has an in-memory database of its own (%w): limit the pool to one connection"+
+				" (SetMaxOpenConns(1) before db.Use), or share it: file::memory:?cache=shared", ErrTable, err)
+		}
+	}
+	return nil
 }

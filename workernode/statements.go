@@ -1,275 +1,321 @@
 package workernode
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// The statements of the lease protocol. Each is a transaction of its own, is
-// harmless if it is executed twice or late, and is judged by the number of rows
-// that it changed. doc.go has the protocol.
+// The statements of the lease protocol. Each compares what it changes, is harmless if it is
+// executed twice or late, and is judged by the number of rows that it changed. doc.go has
+// the protocol.
 //
-// None says WHERE HOLDER = ? alone: without an index InnoDB would lock every row
-// that it looks at, all processes' rows.
+// Every statement finds its row by ID, so InnoDB locks no other row.
 
-// chunk bounds the rows of one statement: SQLite takes 32,766 values, a row has up
-// to 9 of them.
-const chunk = 1000
-
-// statements sends them for one start of a process.
+// statements sends them for one start of a process. Only the lease manager calls it, one
+// statement at a time.
 type statements struct {
-	db     *DB
-	layout generator.Layout
-	host   Host
-	holder string // a token that nobody else has
+	db         *DB
+	layout     generator.Layout
+	host       Host
+	launched   time.Time
+	disposable bool
 }
 
-func newStatements(db *DB, layout generator.Layout, host Host) statements {
-	return statements{db: db, layout: layout, holder: rand.Text(),
-		host: Host{Name: fit(host.Name, maxHost), Port: fit(host.Port, maxHost), Kind: host.Kind}}
+// A newNode is a worker id to be inserted.
+type newNode struct {
+	worker int64
+	table  Table
 }
 
-// marks returns n question marks.
-func marks(n int) string { return strings.Repeat(", ?", n)[2:] }
+const (
+	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"`
+	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
+	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
+)
 
-// candidates returns rows of tables that may be taken over, the longest unused
-// first, at most limit for each 1000 tables. With sticky those of this host and port come
-// before.
-func (s statements) candidates(ctx context.Context, t terms, now int64, sticky bool, limit int, tables ...string) (rows []row, err error) {
-	own, order := `0`, ``
-	if sticky {
-		own, order = `CASE WHEN "HOST_NAME" = ? AND "PORT" = ? THEN 1 ELSE 0 END`, `5 DESC, `
+// maxCandidates bounds the slots that are read to choose one from.
+const maxCandidates = 200
+
+// candidates returns slots that may be reclaimed. tables, if there are any, must have a worker
+// id of the slot; then slots of all applications are returned, else those of this one.
+func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, tables []Table) (rows []slotRow, err error) {
+	where, args := `"APPLICATION" = ?`, []any{s.host.Application}
+	if len(tables) > 0 {
+		where = `"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (?` + strings.Repeat(", ?", len(tables)-1) + `))`
+		args = nil
+		for _, t := range tables {
+			args = append(args, t.Name)
+		}
 	}
-	for part := range slices.Chunk(tables, chunk) {
-		args := make([]any, 0, len(part)+6)
-		if sticky {
-			args = append(args, s.host.Name, s.host.Port)
+	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.grace)
+	err = s.db.Query(ctx, func(found *sql.Rows) error {
+		var r slotRow
+		var application, host, port string
+		if err := found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port); err != nil {
+			return err
 		}
-		for _, table := range part {
-			args = append(args, table)
+		if application == s.host.Application {
+			r.near = 1
+			if host == s.host.Name && port == s.host.Port {
+				r.near = 2
+			}
 		}
-		args = append(args, s.layout.String(), now, now-t.grace)
-		err := s.db.Query(ctx, func(found *sql.Rows) error {
-			var r row
-			if err := found.Scan(&r.worker, &r.table, &r.fence, &r.holder, &r.own); err != nil {
+		if p.reclaimable(r, now) && r.id > 0 && r.version >= 0 && r.version < maxVersion && r.fence <= p.last {
+			rows = append(rows, r)
+		}
+		return nil
+	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE `+where+
+		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)`+
+		` ORDER BY "FENCE", "ID" LIMIT `+strconv.Itoa(maxCandidates), args...)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look for a free slot: %w", err)
+	}
+	return rows, nil
+}
+
+// read reads a slot's row, and FLOOR_TICK.
+func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
+	err = s.db.Query(ctx, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen)
+	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
+	if err == nil {
+		floor, err = s.db.floor(ctx)
+	}
+	if err != nil {
+		return r, false, 0, fmt.Errorf("workernode: read slot %d: %w", slot, err)
+	}
+	return r, found, floor, nil
+}
+
+// update executes c. It reports false if the row was not as c compares.
+func (s *statements) update(ctx context.Context, c change, now int64) (bool, error) {
+	n, err := s.db.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
+		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
+		c.newFence, c.newVersion, c.newHolder, now, c.slot, c.holder, c.version, c.fence)
+	if err != nil {
+		return false, fmt.Errorf("workernode: renew slot %d: %w", c.slot, err)
+	}
+	return n == 1, nil
+}
+
+// session executes c and begins a session with it, in one transaction. It reports false, and leaves everything unchanged, if the row was not as c
+// compares or has no tick to grant. It sets c.first. It returns the worker ids of the slot
+// and FLOOR_TICK.
+func (s *statements) session(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
+		now := clock()
+		if err := s.claim(ctx, tx, *c, now); err != nil {
+			return err
+		}
+		if floor, err = tx.floor(ctx); err != nil {
+			return err
+		}
+		if !c.begins(clock(), floor) {
+			return errRefused
+		}
+		err := inserted(1)(tx.Exec(ctx, `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			c.slot, c.first-1, c.before, s.host.Application, s.host.Name, s.host.Port, int(s.host.Kind),
+			s.launched.UTC().Format(timestampFormat), c.newHolder))
+		if err != nil {
+			return err
+		}
+		nodes, err = tx.nodesOf(ctx, c.slot)
+		return err
+	})
+	switch {
+	case err == errRefused:
+		return nil, floor, false, nil
+	case err != nil:
+		return nil, floor, false, fmt.Errorf("workernode: begin a session of slot %d: %w", c.slot, err)
+	}
+	return nodes, floor, true, nil
+}
+
+// claim is the first statement of a session: the row of the slot, with who has it now.
+func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
+	host := []any{s.host.Application, s.host.Name, s.host.Port}
+	if c.insert {
+		return inserted(1)(tx.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
+			append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.newFence, c.newVersion, c.newHolder, now}, host...)...))
+	}
+	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
+	n, err := tx.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
+		` "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
+		append(args, c.slot, c.holder, c.version, c.fence)...)
+	if err == nil && n != 1 {
+		err = errRefused
+	}
+	return err
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// add executes c and inserts worker ids, in one transaction. It reports false, and leaves
+// everything unchanged, if the row was not as c compares. The error wraps errTaken if another
+// program has inserted one of the worker ids. start is their START_TICK.
+func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
+		t := statements{db: tx}
+		switch ok, err := t.update(ctx, c, clock()); {
+		case err != nil:
+			return err
+		case !ok:
+			return errRefused
+		}
+		floor, err := tx.floor(ctx)
+		if err != nil {
+			return err
+		}
+		if floor >= c.newFence {
+			return errRefused // a session, which follows, says so
+		}
+		start = max(clock()-1, floor)
+		for len(nodes) > 0 {
+			part := nodes[:min(len(nodes), insertChunk)]
+			nodes = nodes[len(part):]
+			if err := s.insert(ctx, tx, c, part, start); err != nil {
 				return err
 			}
-			// Databases compare text in their own ways: MySQL takes "Users " for "users".
-			if slices.Contains(part, r.table) && t.takeable(r, now) {
-				rows = append(rows, r)
-			}
-			return nil
-		}, `SELECT "ID", "TABLE_NAME", "FENCE", "HOLDER", `+own+` FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+marks(len(part))+`)`+
-			` AND "REUSABLE" = 1 AND "LAYOUT" = ? AND "FENCE" <= ? AND ("HOLDER" = '' OR "FENCE" < ?)`+
-			fmt.Sprintf(` ORDER BY %s"FENCE", "ID" LIMIT %d`, order, limit), args...)
-		if err != nil {
-			return nil, fmt.Errorf("workernode: look for free worker ids: %w", err)
 		}
-	}
-	return rows, nil
-}
-
-// inParts splits rows into parts that one take can take: spares apart; and rows that
-// one process has given back have the same fence, and SQLite takes 1000 levels of an
-// expression.
-func inParts(rows []row) (parts [][]row) {
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(min(1, len(a.table)), min(1, len(b.table))), cmp.Compare(a.fence, b.fence))
+		return nil
 	})
-	const most = 200 // different fences
-	begin, fences := 0, 0
-	for i := range rows {
-		apart := i > 0 && (rows[i].table == "") != (rows[i-1].table == "")
-		if i == 0 || rows[i].fence != rows[i-1].fence || apart {
-			fences++
-		}
-		if i-begin == chunk || fences > most || apart {
-			parts, begin, fences = append(parts, rows[begin:i]), i, 1
-		}
+	switch {
+	case err == errRefused:
+		return 0, false, nil
+	case err != nil && s.db.duplicate(err):
+		return 0, false, fmt.Errorf("%w: %w", errTaken, err)
+	case err != nil:
+		return 0, false, fmt.Errorf("workernode: add worker ids to slot %d: %w", c.slot, err)
 	}
-	if begin < len(rows) {
-		parts = append(parts, rows[begin:])
-	}
-	return parts
+	return start, true, nil
 }
 
-// take takes rows over, which inParts has split: it moves their fences to fence if
-// they are what was read. It returns how many it has moved. held is the least that
-// [terms.held] gives.
-func (s statements) take(ctx context.Context, held, fence int64, rows []row) (int64, error) {
-	const later = `CASE WHEN "FENCE" > ? THEN "FENCE" ELSE ? END`
-	set, where := `"HELD_SECOND" = `+later, ``
-	args := []any{held, held}
-	if rows[0].table == "" {
-		// Its process may be about to write a table into it.
-		set, where = `"START_SECOND" = `+later+`, `+set, ` AND "TABLE_NAME" = ''`
-		args = append(args, held, held)
-	}
-	args = append(args, fence, s.holder, s.host.Name, s.host.Port, int(s.host.Kind))
-	var or []string
-	for len(rows) > 0 {
-		n := 1
-		for n < len(rows) && rows[n].fence == rows[0].fence {
-			n++
+// errTaken reports worker ids that somebody else has inserted meanwhile.
+var errTaken = errors.New("workernode: worker id taken by another program")
+
+// insertChunk keeps a statement below the number of SELECTs that SQLite joins by UNION (500).
+const insertChunk = 250
+
+// insert inserts worker ids as long as the slot's row is what c made of it: should something
+// between this process and the database have split the transaction, nothing is inserted.
+func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNode, start int64) error {
+	var list strings.Builder
+	args := []any{s.host.Name, s.host.Port}
+	for i, n := range nodes {
+		// Numbers are written out, as PostgreSQL takes a bare value in a SELECT for text.
+		if i == 0 {
+			fmt.Fprintf(&list, `SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, n.worker)
+		} else {
+			fmt.Fprintf(&list, ` UNION ALL SELECT %d, ?, ?`, n.worker)
 		}
-		or, args = append(or, `"FENCE" = ? AND "ID" IN (`+marks(n)+`)`), append(args, rows[0].fence)
-		for _, r := range rows[:n] {
-			args = append(args, r.worker)
-		}
-		rows = rows[n:]
+		args = append(args, n.table.Database, n.table.Name)
 	}
-	// MySQL assigns from left to right, so what FENCE was comes first.
-	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET `+set+`, "FENCE" = ?, "HOLDER" = ?, "HOST_NAME" = ?, "PORT" = ?, "TYPE" = ?,`+
-		` "LAUNCH_DATE" = CURRENT_DATE, "MODIFIED" = CURRENT_TIMESTAMP WHERE "REUSABLE" = 1`+where+` AND (`+
-		strings.Join(or, " OR ")+`)`, args...)
-	if err != nil {
-		return 0, fmt.Errorf("workernode: take worker ids over: %w", err)
-	}
-	return changed, nil
+	args = append(args, c.slot, c.newHolder, c.newVersion)
+	query := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT "N"."ID", ?, ?, %d, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
+		` "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", %d FROM "WORKER_SLOT" "S" CROSS JOIN (%s) "N"`+
+		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, int(s.host.Kind), start, list.String())
+	return inserted(len(nodes))(tx.Exec(ctx, query, args...))
 }
 
-// extend moves the fences of rows of this process from one tick to another. It
-// returns how many it has moved.
-func (s statements) extend(ctx context.Context, from, to int64, workers []int64) (int64, error) {
-	args := []any{to}
-	for _, w := range workers {
-		args = append(args, w)
+// inserted returns a function that checks the outcome of an INSERT of n rows.
+func inserted(n int) func(int64, error) error {
+	return func(rows int64, err error) error {
+		if err == nil && rows != int64(n) {
+			err = fmt.Errorf("the database reports %d new rows, not %d", rows, n)
+		}
+		return err
 	}
-	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "FENCE" = ?, "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" IN (`+
-		marks(len(workers))+`) AND "HOLDER" = ? AND "FENCE" = ?`, append(args, s.holder, from)...)
-	if err != nil {
-		return 0, fmt.Errorf("workernode: renew worker ids: %w", err)
-	}
-	return changed, nil
 }
 
-// read reads rows by their worker ids.
-func (s statements) read(ctx context.Context, workers []int64) (map[int64]row, error) {
-	rows := make(map[int64]row, len(workers))
-	for part := range slices.Chunk(workers, chunk) {
-		args := make([]any, len(part))
-		for i, w := range part {
-			args[i] = w
-		}
-		err := s.db.Query(ctx, func(found *sql.Rows) error {
-			var r row
-			err := found.Scan(&r.worker, &r.table, &r.fence, &r.holder)
-			rows[r.worker] = r
+// A spareUse is a spare worker id that a table uses.
+type spareUse struct {
+	worker int64
+	table  Table
+}
+
+// bind executes c and writes the tables of spares, in one transaction. start is START_TICK of
+// the current session, latest the last clock with which that session goes on. It reports false, and leaves everything
+// unchanged, if the row was not as c compares or the clock is above latest. It returns the
+// spares that another table has.
+func (s *statements) bind(ctx context.Context, c change, uses []spareUse, start, latest int64, clock func() int64) (gone []int64, ok bool, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
+		t := statements{db: tx}
+		if ok, err := t.update(ctx, c, clock()); err != nil {
 			return err
-		}, `SELECT "ID", "TABLE_NAME", "FENCE", "HOLDER" FROM "WORKER_NODE" WHERE "ID" IN (`+marks(len(part))+`)`, args...)
-		if err != nil {
-			return nil, fmt.Errorf("workernode: read worker ids: %w", err)
+		} else if !ok || clock() > latest {
+			return errRefused
 		}
+		for _, u := range uses {
+			ok, err := tx.bindOne(ctx, c.slot, u, start)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				gone = append(gone, u.worker)
+			}
+		}
+		return nil
+	})
+	switch {
+	case err == errRefused:
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("workernode: write the tables of spare worker ids of slot %d: %w", c.slot, err)
 	}
-	return rows, nil
+	return gone, true, nil
 }
 
-// owners says which tables have the most worker ids, at most most of them.
-func (s statements) owners(ctx context.Context, most int) (string, error) {
+// bindOne writes the table of one spare. It reports false if the row has another table.
+func (d *DB) bindOne(ctx context.Context, slot int64, u spareUse, start int64) (bool, error) {
+	n, err := d.Exec(ctx, `UPDATE "WORKER_NODE" SET "DATABASE_NAME" = ?, "TABLE_NAME" = ?, "START_TICK" = CASE WHEN "START_TICK" > ? THEN "START_TICK" ELSE ? END,`+
+		` "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "SLOT" = ? AND "TABLE_NAME" = ''`,
+		u.table.Database, u.table.Name, start, start, u.worker, slot)
+	if err != nil || n == 1 {
+		return n == 1, err
+	}
+	nodes, err := d.Lookup(ctx, u.worker) // an earlier attempt may have written it
+	node := nodes[u.worker]
+	if node != nil && node.Slot == slot && node.Table == (Table{}) {
+		return false, fmt.Errorf("the database changed no row for the worker id %d, and reports no error", u.worker)
+	}
+	return err == nil && node != nil && node.Slot == slot && node.Table == u.table, err
+}
+
+// owners says which tables have the most worker ids.
+func (s *statements) owners(ctx context.Context) (string, error) {
 	var owners []string
 	err := s.db.Query(ctx, func(found *sql.Rows) error {
 		var table string
-		var all, held int64
-		if err := found.Scan(&table, &all, &held); err != nil {
+		var all int64
+		if err := found.Scan(&table, &all); err != nil {
 			return err
 		}
 		if table == "" {
 			table = "spare or another program's"
 		}
-		owners = append(owners, fmt.Sprintf("%s %d, of which %d are held", table, all, held))
+		owners = append(owners, fmt.Sprintf("%s %d", printable(table), all))
 		return nil
-	}, `SELECT "TABLE_NAME", COUNT(*), SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END) FROM "WORKER_NODE"`+
-		` GROUP BY "TABLE_NAME" ORDER BY COUNT(*) DESC, "TABLE_NAME" `+fmt.Sprintf("LIMIT %d", most))
-	if err != nil {
-		return "", fmt.Errorf("workernode: count worker ids: %w", err)
-	}
-	return strings.Join(owners, "; "), nil
+	}, `SELECT "TABLE_NAME", COUNT(*) FROM "WORKER_NODE" GROUP BY "TABLE_NAME" ORDER BY COUNT(*) DESC, "TABLE_NAME" LIMIT 5`)
+	return strings.Join(owners, ", "), err
 }
 
-// earliestFence returns the least fence of rows of tables that nobody holds; -1 if there
-// are none.
-func (s statements) earliestFence(ctx context.Context, tables []string) (fence int64, err error) {
-	tables = tables[:min(len(tables), chunk)]
-	args := make([]any, len(tables))
-	for i, t := range tables {
-		args[i] = t
+// printable quotes text from a table that could mislead a reader.
+func printable(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` || strings.ContainsAny(s, " ,;") {
+		return q
 	}
-	err = s.db.Query(ctx, func(found *sql.Rows) error { return found.Scan(&fence) },
-		`SELECT COALESCE(MIN("FENCE"), -1) FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+marks(len(tables))+`) AND "REUSABLE" = 1 AND "HOLDER" = ''`, args...)
-	return fence, err
-}
-
-// giveBack empties the holder of rows of this process. Their fences stay: nothing
-// lowers a fence.
-func (s statements) giveBack(ctx context.Context, workers []int64) error {
-	for part := range slices.Chunk(workers, chunk) {
-		args := make([]any, 0, len(part)+1)
-		for _, w := range part {
-			args = append(args, w)
-		}
-		_, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "HOLDER" = '', "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" IN (`+
-			marks(len(part))+`) AND "HOLDER" = ?`, append(args, s.holder)...)
-		if err != nil {
-			return fmt.Errorf("workernode: give worker ids back: %w", err)
-		}
-	}
-	return nil
-}
-
-// bind writes the table of a spare worker id. It may be repeated. It reports false if
-// the row is not this process's any more.
-func (s statements) bind(ctx context.Context, worker int64, table string) (bool, error) {
-	changed, err := s.db.Exec(ctx, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
-		` WHERE "ID" = ? AND "TABLE_NAME" = '' AND "HOLDER" = ?`, table, worker, s.holder)
-	if err != nil {
-		return false, fmt.Errorf("workernode: write the table %s of worker id %d: %w", table, worker, err)
-	}
-	if changed == 1 {
-		return true, nil
-	}
-	rows, err := s.read(ctx, []int64{worker}) // an earlier attempt may have written it
-	return rows[worker].table == table && rows[worker].holder == s.holder, err
-}
-
-// A newNode is a row to be inserted.
-type newNode struct {
-	worker       int64
-	table        string
-	reusable     bool
-	start, fence int64
-}
-
-// insert inserts rows, all or none of each 1000. Its error wraps errTaken if
-// somebody else has inserted one of the worker ids.
-func (s statements) insert(ctx context.Context, nodes []newNode) error {
-	const columns = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED",` +
-		` "TABLE_NAME", "LAYOUT", "REUSABLE", "START_SECOND", "HELD_SECOND", "FENCE", "HOLDER") VALUES `
-	const values = `(?, ?, ?, ?, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, ?, ?, ?, ?, ?)`
-	for part := range slices.Chunk(nodes, chunk) {
-		var args []any
-		for _, n := range part {
-			reusable := 0
-			if n.reusable {
-				reusable = 1
-			}
-			args = append(args, n.worker, s.host.Name, s.host.Port, int(s.host.Kind), n.table, s.layout.String(), reusable, n.start, n.start, n.fence, s.holder)
-		}
-		changed, err := s.db.Exec(ctx, columns+strings.Repeat(", "+values, len(part))[2:], args...)
-		switch {
-		case err != nil && s.db.duplicate(err):
-			return fmt.Errorf("%w: %w", errTaken, err)
-		case err != nil:
-			return fmt.Errorf("workernode: insert worker nodes: %w", err)
-		case changed != int64(len(part)):
-			return fmt.Errorf("workernode: insert worker nodes: the database reports %d new rows, not %d", changed, len(part))
-		}
-	}
-	return nil
+	return s
 }

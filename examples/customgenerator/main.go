@@ -85,6 +85,7 @@ func open(ctx context.Context, file string) (*gorm.DB, *uidplugin.Plugin, error)
 	}
 	db = db.WithContext(ctx)
 	ids := uidplugin.New(
+		uidplugin.WithLayout(layout()),
 		uidplugin.WithGenerator("sharded", newSharded),
 		uidplugin.WithSource("number", openNumbers),
 		uidplugin.WithModels(models...),
@@ -175,7 +176,7 @@ func (s *show) many() error {
 	if err != nil {
 		return err
 	}
-	s.printf("\n3. %d at once: a second has room for %d, and then they borrow the seconds to come\n\n", len(orders), perTick(s.ids.Layout()))
+	s.printf("\n3. %d at once: a millisecond has room for %d, and then they borrow later ones\n\n", len(orders), perTick(s.ids.Layout()))
 	s.printf("  orders %d to %d, stamped over %v\n  numbers %d to %d\n", first.ID, last.ID, b.Time.Sub(a.Time), first.Number, last.Number)
 	return nil
 }

@@ -23,15 +23,17 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	for _, want := range []string{
-		"number 100008\n", "number 100057\n", ": table orders, worker id ", "ErrNotDecodable", "room for 512,", "no shard in the context",
+		"number 100008\n", "number 100057\n", ": table orders, worker id ", "ErrNotDecodable", "room for 16,", "no shard in the context",
 		"  orders     number   worker ids []\n", "  orders     sharded  worker ids [", "  customers  cached   worker ids [",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q", want)
 		}
 	}
-	if !regexp.MustCompile(`stamped over (9|10)s\n`).MatchString(out.String()) { // it begins anywhere in a second
-		t.Error("it does not say how far ahead ids are")
+	// 5,000 ids need 312.5 ms, and longer if the database is slower than that.
+	over := regexp.MustCompile(`stamped over (.*)\n`).FindStringSubmatch(out.String())
+	if d, err := time.ParseDuration(append(over, "", "")[1]); err != nil || d < 312*time.Millisecond {
+		t.Errorf("it does not say how far ahead ids are: %q", over)
 	}
 	lines := regexp.MustCompile(`shard +(\d+)   order \d+, shard +(\d+), number`).FindAllStringSubmatch(out.String(), -1)
 	if len(lines) != 6 {
@@ -96,12 +98,12 @@ func TestTwoProcesses(t *testing.T) {
 func TestShardedKeepsToItsLeases(t *testing.T) {
 	t.Parallel()
 
-	l := generator.DefaultLayout()
+	l := layout()
 	var mu sync.Mutex // guards lease and renewed
 	now := l.TickAt(time.Now())
 	lease, renewed := generator.Lease{WorkerID: 5, From: now, Until: now + 2}, 0
 	var g generator.Renewable
-	g, err := newSharded(uidplugin.GeneratorConfig{Layout: l, Lease: lease, Low: func() {
+	g, err := newSharded(uidplugin.GeneratorConfig{Layout: l, Leases: []generator.Lease{lease}, Low: func() {
 		mu.Lock()
 		defer mu.Unlock()
 		lease.Until++
@@ -153,7 +155,7 @@ func TestShardedKeepsToItsLeases(t *testing.T) {
 	}
 	small := l
 	small.SequenceBits = shardBits
-	if g, err := newSharded(uidplugin.GeneratorConfig{Layout: small, Lease: lease}); g != nil || err == nil {
+	if g, err := newSharded(uidplugin.GeneratorConfig{Layout: small, Leases: []generator.Lease{lease}}); g != nil || err == nil {
 		t.Errorf("%v, %v for a sequence that is too short", g, err)
 	}
 }
@@ -163,9 +165,9 @@ func TestShardedKeepsToItsLeases(t *testing.T) {
 func TestShardedTakesLanes(t *testing.T) {
 	t.Parallel()
 
-	l := generator.DefaultLayout()
+	l := layout()
 	a, b := generator.Lease{WorkerID: 5, From: 1000, Until: 1000}, generator.Lease{WorkerID: 8, From: 1000, Until: 1000}
-	g, err := newSharded(uidplugin.GeneratorConfig{Layout: l, Lease: a})
+	g, err := newSharded(uidplugin.GeneratorConfig{Layout: l, Leases: []generator.Lease{a}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func TestShardedTakesLanes(t *testing.T) {
 	if err := g.Renew(a, b); err != nil {
 		t.Fatal(err)
 	}
-	cause := errors.New("the database is away")
+	cause := errors.New("the database is unreachable")
 	g.Suspend(cause)
 	ctx, workers := withShard(t.Context(), 3), map[int64]int64{}
 	for {

@@ -12,6 +12,14 @@ import (
 // shardBits is how many of the lowest bits of an id are the shard.
 const shardBits = 4
 
+// layout is the default one with four bits of the worker id given to the sequence, for
+// the shard.
+func layout() generator.Layout {
+	l := generator.DefaultLayout()
+	l.WorkerBits, l.SequenceBits = l.WorkerBits-shardBits, l.SequenceBits+shardBits
+	return l
+}
+
 // shardOf returns the shard of a row with this id.
 func shardOf(id int64) int64 { return id & (1<<shardBits - 1) }
 
@@ -47,7 +55,7 @@ func newSharded(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 		return nil, fmt.Errorf("%d bits of sequence leave none beside %d of shard", l.SequenceBits, shardBits)
 	}
 	l.SequenceBits -= shardBits
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: c.Lease, Low: c.Low, Clock: c.Clock})
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: c.Leases[0], Low: c.Low, Clock: c.Clock})
 	if err != nil {
 		return nil, err // not a sharded with nothing in it
 	}

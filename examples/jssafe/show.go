@@ -127,9 +127,9 @@ func (s *show) text() error {
 // parts takes ids apart in JavaScript. Its operators >> and & know only 32 bits, so that
 // takes division.
 const parts = `JSON.stringify(JSON.parse(text).map(o => ({
-	Tick:     Math.floor(o.id / 2**23),
-	WorkerID: Math.floor(o.id / 2**10) % 2**13,
-	Sequence: o.id % 2**10,
+	Tick:     Math.floor(o.id / 2**16),
+	WorkerID: Math.floor(o.id / 2**3) % 2**13,
+	Sequence: o.id % 2**3,
 })))`
 
 func (s *show) safe() error {

@@ -37,8 +37,8 @@ Run it twice: the second run shows that ids go on ascending.
   -postgres DSN   PostgreSQL instead, such as
                   'host=127.0.0.1 user=me password=secret dbname=test'
 
-The rows stay there, in tables called shop_..., beside the plugin's WORKER_NODE
-and WORKER_REGISTRY. On a server, take a database for trying things out.
+The rows stay there, in tables called shop_..., next to the plugin's tables
+WORKER_.... On a server, take a database for trying things out.
 `
 
 func main() {
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := db.Use(plugin); err != nil {
 		return fmt.Errorf("cannot set up ids: %w\n%s", err, d.advice)
 	}
-	// Gives the worker ids back; before the pool is closed.
+	// Releases the slot; before the pool is closed.
 	defer func() { err = errors.Join(err, plugin.Close(context.WithoutCancel(ctx))) }()
 	// After db.Use, so that keys become plain BIGINT, not AUTO_INCREMENT.
 	if err := db.AutoMigrate(models...); err != nil {
@@ -102,7 +102,7 @@ type database struct {
 }
 
 func server(name string, d gorm.Dialector) database {
-	return database{d, "the " + name + " server", "drop the tables shop_..., WORKER_NODE and WORKER_REGISTRY",
+	return database{d, "the " + name + " server", "drop the tables shop_... and WORKER_...",
 		"Does the server run, are address, user, password and database right, and may\n" +
 			"the user create tables and write? Without flags no server is needed."}
 }

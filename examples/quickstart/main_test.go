@@ -16,7 +16,7 @@ func TestRun(t *testing.T) {
 			"Run me again!",
 		},
 		{
-			"There are rows of earlier runs.",
+			"There are rows of earlier runs. The last order before this one was made by\n", ", launched 20",
 			"*main.Customer", "*main.Order", "*main.Item", "*main.Product", "*main.Category", " larger",
 		},
 	} {
@@ -27,10 +27,10 @@ func TestRun(t *testing.T) {
 		text := out.String()
 		for _, want := range append(want, file,
 			"1. ", "9. ",
-			"bits   0    000",
+			"bits   0    00",
 			"table          shop_customers       shop_orders          shop_items\n",
 			"ErrNegativeID", "ErrFutureID", "ErrUnknownID", "gorm.ErrRecordNotFound",
-			"shop_categories", "WORKER_NODE",
+			"shop_categories", "WORKER_NODE", "This process holds slot ", "(spare)", "SLOT  APPLICATION",
 		) {
 			if !strings.Contains(text, want) {
 				t.Errorf("run %d does not say %q", i+1, want)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (t *tour) show(ctx context.Context) error {
 		{"Locate: which table, process and second an id came from", t.locate},
 		{"Find: the row of an id, whatever its table", t.find},
 		{"Numbers that lead nowhere", t.nowhere},
-		{"WORKER_NODE: who may make which ids", t.workers},
+		{"WORKER_NODE and WORKER_SESSION: who may make which ids", t.workers},
 		{"Stats: the state of this process", t.stats},
 		{"Ids go on ascending over restarts", t.restart},
 	} {
@@ -112,7 +113,7 @@ func (t *tour) locate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for i, v := range []any{l.ID, l.Table, clock(l.Time), l.WorkerID, l.Sequence, short(l.Host), short(l.Port), l.Kind, clock(l.Launched)} {
+		for i, v := range []any{l.ID, l.Table, clock(l.Time), l.WorkerID, l.Sequence, short(l.Session.Host), short(l.Session.Port), l.Session.Kind, clock(l.Session.Launched)} {
 			rows[i] = append(rows[i], v)
 		}
 	}
@@ -170,19 +171,34 @@ func (t *tour) nowhere(ctx context.Context) error {
 }
 
 func (t *tour) workers(ctx context.Context) error {
-	tables := t.plugin.Stats().Tables
-	first := tables[0].WorkerIDs[0]
-	for _, s := range tables {
-		first = min(first, s.WorkerIDs[0])
+	slot := t.plugin.Stats().Slot
+	t.printf("This process holds slot %d, which owns a worker id for each table, and spares:\n\n", slot.ID)
+	rows := [][]any{{"ID", "TABLE_NAME"}}
+	for after := int64(0); ; {
+		nodes, err := t.plugin.Nodes(ctx, after, 100)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			if after = n.WorkerID; n.Slot == slot.ID {
+				rows = append(rows, []any{n.WorkerID, cmp.Or(n.Table.Name, "(spare)")})
+			}
+		}
+		if len(nodes) == 0 {
+			break
+		}
 	}
-	nodes, err := t.plugin.Nodes(ctx, first-1-int64(len(tables)), 2*len(tables))
+	if err := t.table(rows...); err != nil {
+		return err
+	}
+	sessions, err := t.plugin.Sessions(ctx, 0, time.Time{}, 5) // of all slots
 	if err != nil {
 		return err
 	}
-	t.printf("A process holds a worker id for each table. The last ones:\n\n")
-	rows := [][]any{{"ID", "TABLE_NAME", "HOST_NAME", "PORT", "HELD SINCE, UTC"}}
-	for _, n := range nodes {
-		rows = append(rows, []any{n.WorkerID, n.Table, short(n.Host), short(n.Port), clock(t.plugin.Layout().TimeOf(n.Held + 1))})
+	t.printf("\nEach start of a process begins a session of a slot, and any id leads to its own.\nThe last ones:\n\n")
+	rows = [][]any{{"SLOT", "APPLICATION", "HOST_NAME", "PORT", "FROM, UTC"}}
+	for _, s := range sessions {
+		rows = append(rows, []any{s.Slot, short(s.Application), short(s.Host), short(s.Port), clock(s.From)})
 	}
 	return t.table(rows...)
 }
@@ -211,11 +227,8 @@ func (t *tour) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	who := "a process whose worker id this one has taken over"
-	if l.Host != "" {
-		who = fmt.Sprintf("%s on %s, launched %s UTC", short(l.Port), short(l.Host), clock(l.Launched))
-	}
-	t.printf("There are rows of earlier runs. The last order before this one was made by\n%s.\n\n", who)
+	t.printf("There are rows of earlier runs. The last order before this one was made by\n%s on %s, launched %s UTC.\n\n",
+		short(l.Session.Port), short(l.Session.Host), clock(l.Session.Launched))
 	item := t.customer.Orders[0].Items[0]
 	rows := [][]any{{"MODEL", "LARGEST BEFORE", "FIRST OF THIS RUN"}}
 	for i, id := range []int64{t.customer.ID.Int64(), item.OrderID, item.ID.Int64(), item.ProductID.Int64(), item.Product.Categories[0].ID.Int64()} {

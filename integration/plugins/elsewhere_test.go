@@ -62,6 +62,7 @@ func TestLocateInAnOldTransaction(t *testing.T) {
 		c := Customer{Name: "inside"}
 		must(t, tx.Create(&c).Error)
 		located(t, tx, c.ID, "customers")
+		must(t, uidplugin.From(db).Register(t.Context(), &Customer{})) // for Find
 		if name, err := foundName(t, tx, c.ID); err != nil || name != "inside" {
 			t.Errorf("Find = %q, %v", name, err)
 		}

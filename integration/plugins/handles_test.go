@@ -66,7 +66,7 @@ func TestTwoPluginsOnOneDatabase(t *testing.T) {
 		d := migrated(t, e, shop...)
 		handles := []*gorm.DB{d.open(t, nil), d.open(t, &gorm.Config{PrepareStmt: true})}
 		must(t, handles[0].Use(plugin(t, uidplugin.WithModels(shop...), uidplugin.WithHost(workernode.Host{Name: "one"}))))
-		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator(uidplugin.Default), uidplugin.WithMaxBorrow(time.Minute),
+		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator(uidplugin.Default), uidplugin.WithoutWaiting(),
 			uidplugin.WithHost(workernode.Host{Name: "two"}), uidplugin.WithoutMigration())))
 
 		var ids []int64
@@ -81,7 +81,7 @@ func TestTwoPluginsOnOneDatabase(t *testing.T) {
 			}
 			for _, reader := range handles {
 				where, err := uidplugin.From(reader).Locate(context.Background(), customers[0].ID)
-				if err != nil || where.Host != []string{"one", "two"}[i] {
+				if err != nil || where.Session.Host != []string{"one", "two"}[i] {
 					t.Errorf("Locate = %+v, %v", where, err)
 				}
 			}
@@ -156,6 +156,7 @@ func TestConfigurationsOpenedAgain(t *testing.T) {
 						seen[id] = true
 					}
 					located(t, handle, c.ID, "customers")
+					must(t, uidplugin.From(handle).Register(t.Context(), &Customer{}))
 					if name, err := foundName(t, handle, c.ID); err != nil || name != "here" {
 						t.Errorf("Find = %q, %v", name, err)
 					}

@@ -75,6 +75,7 @@ func createAtOnce(t *testing.T, db *gorm.DB) []Customer {
 			seen[id] = true
 		}
 	}
+	must(t, uidplugin.From(db).Register(t.Context(), &Customer{}, &Order{})) // for Find
 	return customers
 }
 

@@ -99,6 +99,7 @@ func TestShardingByAColumn(t *testing.T) {
 			// What is not sharded is as ever.
 			c := Customer{Name: "whole", Orders: make([]Order, 2)}
 			must(t, db.Create(&c).Error)
+			must(t, uidplugin.From(db).Register(t.Context(), &Customer{}))
 			if name, err := foundName(t, db, c.ID); err != nil || name != "whole" {
 				t.Errorf("Find = %q, %v", name, err)
 			}

@@ -1,0 +1,304 @@
+package uidplugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// Find loads the row whose primary key is id, as a pointer to a struct of the model that was listed for its table: by
+// WithModels, Register or AutoMigrate. The handle that was given to [From] takes part in the query: conditions,
+// scopes, Select, Omit, Preload, Joins, Unscoped, locking and the like. A clause that has no meaning there is refused
+// with [ErrClause]: Limit, Offset, Group, Having, Distinct, Raw, and Table or Model of another table.
+//
+// The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause], or [gorm.ErrRecordNotFound] if no row
+// has the key, or the row is deleted, or does not meet the conditions of the handle. Find does not ask for the
+// session, so an id that no process made is not found where Locate returns [ErrUnknownID].
+func (p *Plugin) Find(ctx context.Context, id int64) (any, error) {
+	rows, err := p.FindAll(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	row, ok := rows[id]
+	if !ok {
+		return nil, fmt.Errorf("uidplugin: find %d: %w", id, gorm.ErrRecordNotFound)
+	}
+	return row, nil
+}
+
+// FindAll loads the rows whose primary keys are ids, as Find does, with one query for each table (for each 1,000 of
+// its ids). What the handle says applies to each of the queries. The map has each row that was found, whatever the
+// other ids are.
+//
+// Ids of no table or no model are in the error, each as an [IDError], in the order of ids. Errors of queries come
+// after them; errors.Join put them together. An id of a table that has no such row, or none that meets the conditions
+// of the handle, is in neither.
+func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, error) {
+	c, err := p.ready()
+	if err != nil {
+		return nil, err
+	}
+	located, future, errs := c.locate(ctx, p.lookup(), ids...)
+	byTable := map[string][]int64{}
+	for id, l := range located {
+		byTable[l.Table] = append(byTable[l.Table], id)
+	}
+	found := make(map[int64]any, len(located))
+	for _, table := range slices.Sorted(maps.Keys(byTable)) {
+		errs = append(errs, p.findIn(ctx, table, byTable[table], found)...)
+	}
+	for id, err := range future {
+		if _, ok := found[id]; !ok {
+			errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*IDError); return ok && other.ID == id })
+			errs = append(errs, err)
+		}
+	}
+	sortErrors(errs, ids)
+	return found, errors.Join(errs...)
+}
+
+// findIn adds the rows of one table to found.
+func (p *Plugin) findIn(ctx context.Context, table string, ids []int64, found map[int64]any) (errs []error) {
+	all := func(format string, args ...any) (errs []error) {
+		for _, id := range ids {
+			errs = append(errs, idErrorf(id, format, append(args, id)...))
+		}
+		return errs
+	}
+	if table == "" || table == allTables {
+		return all("%w: the worker id of %d serves all tables, so the id does not resolve to one", ErrNoModel)
+	}
+	p.core.mu.Lock()
+	plan := p.core.models[table]
+	p.core.mu.Unlock()
+	if plan == nil {
+		return all("%w: %s, which %d is an id of; give its model to WithModels, Register"+
+			" or the AutoMigrate of the plugin", ErrNoModel, table)
+	}
+	f, err := plan.key(nil)
+	if err != nil || !f.PrimaryKey {
+		return all("%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
+			" query the table for %d", ErrNotKey, table)
+	}
+	slices.Sort(ids)
+	for chunk := range slices.Chunk(ids, findChunk) {
+		for _, err := range p.load(ctx, plan, f, chunk, found) {
+			if _, ok := err.(*IDError); !ok {
+				err = fmt.Errorf("uidplugin: find in %s: %w", table, err)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// sortErrors puts errors of ids into the order of ids, and before all others,
+// which keep theirs.
+func sortErrors(errs []error, ids []int64) {
+	if len(errs) < 2 {
+		return
+	}
+	index := make(map[int64]int, len(ids))
+	for i, id := range slices.Backward(ids) { // so that the first of equal ids counts
+		index[id] = i
+	}
+	position := func(err error) int {
+		if e, ok := err.(*IDError); ok {
+			return index[e.ID]
+		}
+		return len(ids)
+	}
+	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(position(a), position(b)) })
+}
+
+// findChunk keeps a query below the number of values that databases take.
+const findChunk = 1000
+
+// load adds the rows whose key f is one of ids to found.
+func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []int64, found map[int64]any) (errs []error) {
+	rows := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.schema.ModelType)))
+	if err := p.query(ctx, plan, f, ids).Find(rows.Interface()).Error; err != nil {
+		return []error{err}
+	}
+	wanted := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	shared := map[int64]bool{}
+	for _, loaded := range rows.Elem().Seq2() {
+		r := row{v: loaded.Elem()}
+		id := r.id(ctx, f)
+		if !wanted[id] {
+			// A text that the database takes for equal, because of spaces at its end, is another key.
+			if _, zero := r.value(ctx, f.Field); f.text && !zero {
+				continue
+			}
+			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
+				" %s.%s in", ErrClause, plan.schema.Table, f.DBName)}
+		}
+		if other, ok := found[id]; ok && !plan.sameKey(ctx, r, row{v: reflect.ValueOf(other).Elem()}) {
+			shared[id] = true
+			continue
+		}
+		found[id] = loaded.Interface()
+	}
+	for id := range shared {
+		delete(found, id)
+		errs = append(errs, idErrorf(id, "%w: several rows of %s have %d in their key;"+
+			" add a condition on the rest of the key, as in From(db.Where(...))", ErrNotKey,
+			plan.schema.Table, id))
+	}
+	return errs
+}
+
+// sameKey reports whether two rows have the same primary key, as one row has that a join returns twice.
+func (p *plan) sameKey(ctx context.Context, a, b row) bool {
+	return !slices.ContainsFunc(p.schema.PrimaryFields, func(f *schema.Field) bool {
+		x, _ := f.ValueOf(ctx, a.v)
+		y, _ := f.ValueOf(ctx, b.v)
+		return !reflect.DeepEqual(x, y)
+	})
+}
+
+// query returns the handle, with the condition that the key f is one of ids.
+func (p *Plugin) query(ctx context.Context, plan *plan, f *field, ids []int64) *gorm.DB {
+	values := make([]any, len(ids))
+	for i, id := range ids {
+		values[i] = f.value(id)
+	}
+	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Values: values}
+	// Scopes may add any clause, and more scopes, which GORM runs in another round: this one has to be the last.
+	var last func(db *gorm.DB) *gorm.DB
+	last = func(db *gorm.DB) *gorm.DB {
+		if hasScopes(db.Statement) {
+			return db.Scopes(last)
+		}
+		if err := plan.restrict(db.Statement, condition); err != nil {
+			_ = db.AddError(err)
+		}
+		return db
+	}
+	// Clauses, given none, begins as every method of GORM does: without what a session with NewDB has dropped, such
+	// as the conditions of the statement that a hook is called for. The session copies the rest.
+	return p.db.Clauses().Session(&gorm.Session{Context: ctx}).Scopes(last)
+}
+
+// hasScopes reports whether scopes are still to be run. GORM has no method that says so.
+func hasScopes(stmt *gorm.Statement) bool {
+	scopes := reflect.ValueOf(stmt).Elem().FieldByName("scopes")
+	return scopes.IsValid() && scopes.Len() > 0
+}
+
+// restrict adds the condition for the key to a statement, which must hold besides all others. It refuses clauses with
+// which the rows would not be those of the ids.
+func (p *plan) restrict(stmt *gorm.Statement, condition clause.Expression) error {
+	if err := p.refuse(stmt); err != nil {
+		return err
+	}
+	stmt.Model = nil // the one of the rows, then
+	c := stmt.Clauses["WHERE"]
+	where, _ := c.Expression.(clause.Where)
+	exprs := []clause.Expression{condition}
+	if len(where.Exprs) > 0 {
+		// An Or of the handle is not one with the condition. GORM sorts the expressions when it builds them.
+		exprs = []clause.Expression{group{clause.Where{Exprs: slices.Clone(where.Exprs)}}, condition}
+	}
+	c.Name, c.Expression = "WHERE", clause.Where{Exprs: exprs}
+	stmt.Clauses["WHERE"] = c
+	return nil
+}
+
+// group is a WHERE clause in parentheses.
+type group struct{ where clause.Where }
+
+// Build implements [clause.Expression].
+func (g group) Build(builder clause.Builder) {
+	_ = builder.WriteByte('(')
+	g.where.Build(builder)
+	_ = builder.WriteByte(')')
+}
+
+// refuse returns an error for the first thing in a statement that a query by key cannot have.
+func (p *plan) refuse(stmt *gorm.Statement) error {
+	no := func(what, remedy string) error {
+		return fmt.Errorf("%w: %s of the handle given to From: %s", ErrClause, what, remedy)
+	}
+	if stmt.SQL.Len() > 0 {
+		return no("Raw", "it is a whole statement of its own; add conditions with Where")
+	}
+	if table := stmt.Table; !p.isTable(stmt) {
+		return no(fmt.Sprintf("Table(%q)", table), "Find reads "+p.schema.Table+
+			", the table of the id; leave Table out, or query that table yourself")
+	}
+	if stmt.Model != nil {
+		if s, err := parse(stmt.DB, stmt.Model); err != nil || s.ModelType != p.schema.ModelType {
+			return no(fmt.Sprintf("Model(%T)", stmt.Model), "Find loads "+p.schema.ModelType.String()+
+				", the model that was listed for "+p.schema.Table+"; leave Model out")
+		}
+	}
+	if stmt.Distinct {
+		return no("Distinct", "a key names one row; leave it out")
+	}
+	for _, name := range [...]string{"SELECT", "FROM", "WHERE", "GROUP BY", "LIMIT"} {
+		if what, remedy := p.unusable(name, stmt.Clauses[name].Expression); what != "" {
+			return no(what, remedy)
+		}
+	}
+	return nil
+}
+
+// isTable reports whether a statement is about the table of the plan: it names none, or this one without an alias.
+func (p *plan) isTable(stmt *gorm.Statement) bool {
+	table := p.schema.Table
+	if stmt.TableExpr != nil {
+		return len(stmt.TableExpr.Vars) == 0 && stmt.TableExpr.SQL == stmt.Quote(table)
+	}
+	return stmt.Table == "" || stmt.Table == table[strings.LastIndexByte(table, '.')+1:]
+}
+
+// unusable returns what a clause of a statement is called, and what to do instead, if a query by key cannot have it.
+func (p *plan) unusable(name string, expr clause.Expression) (what, remedy string) {
+	switch e := expr.(type) {
+	case nil:
+		return "", ""
+	case clause.Select:
+		if len(e.Columns) == 0 && e.Expression == nil && !e.Distinct {
+			return "", ""
+		}
+	case clause.From:
+		other := func(t clause.Table) bool { return t != clause.Table{Name: p.schema.Table} }
+		if !slices.ContainsFunc(e.Tables, other) {
+			return "", ""
+		}
+	case clause.Where:
+		return "", ""
+	case clause.GroupBy:
+		if len(e.Columns) == 0 && len(e.Having) == 0 {
+			return "", ""
+		}
+	case clause.Limit:
+		if (e.Limit == nil || *e.Limit < 0) && e.Offset <= 0 {
+			return "", ""
+		}
+	}
+	switch name {
+	case "SELECT":
+		return "Select with an expression", "give it the names of fields"
+	case "FROM":
+		return "a FROM clause", "Find reads " + p.schema.Table + ", the table of the id; leave it out"
+	case "WHERE":
+		return "a WHERE clause of another kind", "add conditions with Where"
+	case "GROUP BY":
+		return "Group or Having", "a key names one row; leave it out, or use Where"
+	}
+	return "Limit or Offset", "the ids say which rows; leave it out"
+}

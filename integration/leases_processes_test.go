@@ -1,0 +1,341 @@
+package integration_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+var startsProcesses = flag.Int("starts.processes", 0,
+	"how many processes TestProcessesStartAtOnce starts, on a server of its own: 200 in the long form")
+
+// startedVariable makes the test binary a process of TestProcessesStartAtOnce.
+const startedVariable = "UID_TEST_STARTED"
+
+// startedTables are what each of these processes writes.
+var startedTables = []any{&T1{}, &T2{}, &T3{}, &T4{}, &T5{}}
+
+// A startedTask is what a process of TestProcessesStartAtOnce is to do.
+type startedTask struct {
+	Engine, Env, Schema string
+	Ahead               time.Duration // of its clock
+	Same                time.Time     // for the control: where the clocks of all stand, who share a worker id
+}
+
+// A startedReport is what it has seen.
+type startedReport struct {
+	Open, Use, First time.Duration // for the handle, for db.Use, and for the first row of each table
+	Workers          map[string]int64
+	IDs              []int64
+	Slot             uidplugin.SlotStats
+	Connections      int
+	Port             string
+}
+
+// A process of TestProcessesStartAtOnce does its task here, before there are tests.
+func init() {
+	text := os.Getenv(startedVariable)
+	if text == "" {
+		return
+	}
+	if err := started(text); err != nil {
+		fmt.Fprintln(os.Stderr, "process:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// started waits for a line, registers the plugin, creates rows, reports, and goes on
+// until its input ends.
+func started(text string) (err error) {
+	var task startedTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	in := bufio.NewReader(os.Stdin)
+	fmt.Println("up")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	var r startedReport
+	begin := time.Now()
+	d := &database{engine: engine{name: task.Engine, env: task.Env}, schema: task.Schema}
+	db, err := d.connect(nil)
+	if err != nil {
+		return err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return err
+	}
+	r.Open = time.Since(begin)
+	// The default options, but for the clock, which is within what may be.
+	options := []uidplugin.Option{quiet, uidplugin.WithModels(startedTables...),
+		uidplugin.WithMaxClockSkew(workernode.DefaultMaxSkew),
+		uidplugin.WithClock(func() time.Time { return time.Now().Add(task.Ahead) })}
+	if !task.Same.IsZero() {
+		options = []uidplugin.Option{quiet, uidplugin.WithWorkerID(7),
+			uidplugin.WithClock(func() time.Time { return task.Same })}
+	}
+	r.Port = fmt.Sprint("started-", os.Getpid())
+	p := uidplugin.New(append(options, uidplugin.WithHost(workernode.Host{Port: r.Port}))...)
+	if err := db.Use(p); err != nil {
+		return fmt.Errorf("after %v: %w", time.Since(begin), err)
+	}
+	r.Use = time.Since(begin)
+	if task.Same.IsZero() {
+		a, b, c, e, f := T1{}, T2{}, T3{}, T4{}, T5{}
+		for _, row := range []any{&a, &b, &c, &e, &f} {
+			if err := db.Create(row).Error; err != nil {
+				return err
+			}
+		}
+		text, err := uidplugin.ParseID(e.ID)
+		if err != nil {
+			return err
+		}
+		r.IDs = []int64{a.ID.Int64(), b.ID, int64(c.ID), text.Int64(), f.Key.Int64()}
+	}
+	r.First = time.Since(begin)
+	for range 3 {
+		id, err := p.NextID(db.Statement.Context, &T1{})
+		if err != nil {
+			return err
+		}
+		r.IDs = append(r.IDs, id)
+	}
+	r.Workers = map[string]int64{}
+	for _, table := range p.Stats().Tables {
+		r.Workers[table.Table] = table.WorkerIDs[0]
+	}
+	r.Slot, r.Connections = p.Stats().Slot, pool.Stats().OpenConnections
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(line))
+	_, _ = io.Copy(io.Discard, in)
+	return errors.Join(p.Close(db.Statement.Context), pool.Close())
+}
+
+// startAtOnce starts n processes, lets all begin at the same moment, and calls during
+// when all are up. It returns what they have seen, in the order of their first rows,
+// and how long it took until all had those.
+func startAtOnce(t *testing.T, n int, task startedTask, during func()) (reports []startedReport, took time.Duration) {
+	t.Helper()
+	text, err := json.Marshal(task)
+	must(t, err)
+	type process struct {
+		cmd *exec.Cmd
+		in  io.WriteCloser
+		out *bufio.Reader
+	}
+	processes := make([]process, n)
+	begin := time.Now()
+	for i := range processes {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), startedVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		must(t, err)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		processes[i] = process{cmd, in, bufio.NewReader(out)}
+	}
+	for i, p := range processes {
+		if line, err := p.out.ReadString('\n'); line != "up\n" {
+			t.Errorf("process %d: %q, %v", i, line, err)
+		}
+	}
+	running := time.Since(begin)
+	begin = time.Now()
+	for _, p := range processes {
+		_, err := p.in.Write([]byte("go\n"))
+		must(t, err)
+	}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i, p := range processes {
+		group.Go(func() {
+			line, err := p.out.ReadString('\n')
+			var r startedReport
+			if err == nil {
+				err = json.Unmarshal([]byte(line), &r)
+			}
+			if err != nil {
+				t.Errorf("process %d says %q: %v", i, line, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			reports = append(reports, r)
+		})
+	}
+	group.Wait()
+	took = time.Since(begin)
+	if during != nil && !t.Failed() {
+		during()
+	}
+	begin = time.Now()
+	for _, p := range processes {
+		_ = p.in.Close()
+	}
+	for i, p := range processes {
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("process %d ended with %v", i, err)
+		}
+	}
+	if len(reports) == n {
+		at := func(part float64, of func(startedReport) time.Duration) time.Duration {
+			all := make([]time.Duration, n)
+			for i, r := range reports {
+				all[i] = of(r)
+			}
+			slices.Sort(all)
+			return all[int(part*float64(n-1))].Round(time.Millisecond)
+		}
+		open, use, first := func(r startedReport) time.Duration { return r.Open }, func(r startedReport) time.Duration { return r.Use - r.Open }, func(r startedReport) time.Duration { return r.First }
+		t.Logf("%d processes: running after %v, rows in all tables of all after %v more (median %v, longest %v; db.Use %v and %v, connecting %v and %v), ended in %v",
+			n, running.Round(time.Millisecond), took.Round(time.Millisecond), at(0.5, first), at(1, first), at(0.5, use), at(1,
+				use), at(0.5, open), at(1, open), time.Since(begin).Round(time.Millisecond))
+	}
+	return reports, took
+}
+
+// sameIDs counts the ids of processes that come twice, and the worker ids.
+func sameIDs(reports []startedReport) (ids, workers int) {
+	seen, held := map[int64]bool{}, map[int64]bool{}
+	for _, r := range reports {
+		for _, id := range r.IDs {
+			if seen[id] {
+				ids++
+			}
+			seen[id] = true
+		}
+		for _, w := range r.Workers {
+			if held[w] {
+				workers++
+			}
+			held[w] = true
+		}
+	}
+	return ids, workers
+}
+
+// Many processes, each with the default options, five tables, and connections of its
+// own, start at the same moment on an empty database: all come up within seconds, each
+// with its own worker ids. They end, all are started again, and take over what those
+// before them had. The long form:
+//
+//	go test -run TestProcessesStartAtOnce -v ./integration/ -starts.processes 200
+func TestProcessesStartAtOnce(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("UID_TEST_MARIADB") == "" {
+		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
+	}
+	n := 30
+	if testing.Short() {
+		n = 10
+	}
+	run := func(d *database) { startsAtOnce(t, d, n) }
+	if *startsProcesses == 0 {
+		run(fresh(t, engine{name: "mariadb", env: "UID_TEST_MARIADB"}))
+		return
+	}
+	// It wants connections that others would miss.
+	n = *startsProcesses
+	server(t, "mariadb", func(d *database, _ func(string)) { run(fresh(t, d.engine)) })
+}
+
+func startsAtOnce(t *testing.T, d *database, n int) {
+	admin, db := open(t, &database{engine: d.engine}), open(t, d)
+	must(t, db.AutoMigrate(startedTables...))
+	own := connections(t, admin, d)
+	task := startedTask{Engine: d.name, Env: d.env, Schema: d.schema}
+	var all []startedReport
+	before := 0
+	for round, ahead := range []time.Duration{0, 30 * time.Second} { // by which the fences of the first round have passed
+		task.Ahead = ahead
+		var held []workernode.Slot
+		var conns int64
+		reports, took := startAtOnce(t, n, task, func() {
+			held, conns = slots(t, db), connections(t, admin, d)-own
+		})
+		if t.Failed() {
+			return
+		}
+		// So many processes on so few cores take their time to run at all.
+		if limit := 10*time.Second + time.Duration(n)*200*time.Millisecond; took > limit {
+			t.Errorf("it took %v until all had their rows", took)
+		}
+		all = append(all, reports...)
+		if ids, _ := sameIDs(all); ids > 0 {
+			t.Errorf("%d ids came twice", ids)
+		}
+		if _, workers := sameIDs(reports); workers > 0 {
+			t.Errorf("%d worker ids have two holders", workers)
+		}
+		var reclaimed, allocated int64
+		holders, slot := 0, map[int64]bool{}
+		for _, r := range reports {
+			reclaimed, allocated, slot[r.Slot.ID] = reclaimed+r.Slot.Reclaimed, allocated+r.Slot.Allocated, true
+		}
+		for _, s := range held {
+			if s.Holder != "" {
+				holders++
+			}
+		}
+		nodes := rows(t, db)
+		t.Logf("start %d: %d slots new, %d reclaimed; %d worker ids; %d slots, %d before, %d of them held; %d connections",
+			round+1, allocated, reclaimed, len(nodes), len(held), before, holders, conns)
+		if len(slot) != n || holders < n || reclaimed+allocated < int64(n) {
+			t.Errorf("%d processes have %d slots; %d are held", n, len(slot), holders)
+		}
+		if round == 1 && reclaimed == 0 {
+			t.Error("nothing was reclaimed")
+		}
+		if conns > 2*int64(n) {
+			t.Errorf("%d connections of %d processes", conns, n)
+		}
+		before = len(held)
+		eventually(t, 5*time.Second, "end of the connections", func() bool { return connections(t, admin, d) == own })
+		for _, s := range slots(t, db) {
+			if s.Holder != "" && slot[s.ID] {
+				t.Errorf("slot %d was not released", s.ID)
+				break
+			}
+		}
+	}
+	p := use(t, db, uidplugin.WithModels(startedTables...))
+	tables := []string{"t1", "t2", "t3", "t4", "t5", "t1", "t1", "t1"}
+	for _, r := range all {
+		for i, id := range r.IDs {
+			resolves(t, p, tables[i], r.Port, id)
+		}
+	}
+}
+
+// The same processes with one worker id that somebody has set for all: there are ids
+// that come twice, which the test above would have seen.
+func TestProcessesWithTheSameWorkerID(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		reports, _ := startAtOnce(t, 8, startedTask{Engine: d.name, Env: d.env, Schema: d.schema, Same: time.Now()}, nil)
+		if ids, _ := sameIDs(reports); ids == 0 {
+			t.Error("no id came twice, so TestProcessesStartAtOnce proves nothing")
+		}
+	}, "sqlite")
+}

@@ -1,0 +1,146 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/glebarez/sqlite"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+)
+
+// An Engine is a database server, or SQLite.
+type Engine struct {
+	Name string // sqlite, mariadb, mysql or postgres
+
+	// Variable is the environment variable with the data source name of a user with all rights. It is empty for
+	// SQLite, which needs no server.
+	Variable string
+}
+
+// Engines returns all engines, including those without a server.
+func Engines() []Engine {
+	return []Engine{
+		{Name: "sqlite"},
+		{Name: "mariadb", Variable: "UID_TEST_MARIADB"},
+		{Name: "mysql", Variable: "UID_TEST_MYSQL"},
+		{Name: "postgres", Variable: "UID_TEST_POSTGRES"},
+	}
+}
+
+// Available reports whether the environment names a server of this engine.
+func (e Engine) Available() bool { return e.Variable == "" || os.Getenv(e.Variable) != "" }
+
+// IsMySQL reports whether the engine is MySQL or MariaDB.
+func (e Engine) IsMySQL() bool { return e.Name == "mariadb" || e.Name == "mysql" }
+
+// Dialector returns GORM's dialector of the engine.
+func (e Engine) Dialector(dsn string) gorm.Dialector {
+	switch e.Name {
+	case "sqlite":
+		return sqlite.Open(dsn)
+	case "postgres":
+		return postgres.Open(dsn)
+	}
+	return mysql.Open(dsn)
+}
+
+// Each runs a test on all engines, or on those named, in parallel, each with a new database. An engine without a
+// server is skipped.
+func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
+	t.Helper()
+	for _, e := range Engines() {
+		if len(only) > 0 && !slices.Contains(only, e.Name) {
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			if !e.Available() {
+				t.Skipf("%s is not set: no %s", e.Variable, e.Name)
+			}
+			test(t, e.New(t))
+		})
+	}
+}
+
+// A Database is one database of an engine: a schema for PostgreSQL, a file for SQLite. It can be sent to a child
+// process as JSON.
+type Database struct {
+	Engine
+	Schema string // its name; for SQLite the path of the file; empty: the one that the variable names
+}
+
+var serial atomic.Int64
+
+// New creates an empty database, and drops it when the test ends.
+func (e Engine) New(tb testing.TB) *Database {
+	tb.Helper()
+	d := &Database{Engine: e, Schema: fmt.Sprintf("t%d_%d", os.Getpid(), serial.Add(1))}
+	create, drop := "CREATE DATABASE "+d.Schema, "DROP DATABASE "+d.Schema
+	switch e.Name {
+	case "sqlite":
+		d.Schema = filepath.Join(tb.TempDir(), "test.db")
+		// Handles that turn the file into a WAL at the same time fail with "database is locked".
+		db, err := d.Connect(nil)
+		Must(tb, err)
+		Must(tb, errors.Join(db.Exec("PRAGMA user_version = 1").Error, closePool(db)))
+		return d
+	case "postgres":
+		create, drop = "CREATE SCHEMA "+d.Schema, "DROP SCHEMA "+d.Schema+" CASCADE"
+	}
+	admin := (&Database{Engine: e}).Open(tb, nil)
+	Must(tb, admin.Exec(create).Error)
+	tb.Cleanup(func() {
+		if err := admin.Exec(drop).Error; err != nil {
+			tb.Error(err)
+		}
+	})
+	return d
+}
+
+// DSN returns the data source name. Params are further parameters, as the engine's driver writes them; SQLite
+// ignores them.
+func (d *Database) DSN(params ...string) string {
+	dsn := os.Getenv(d.Variable)
+	switch {
+	case d.Name == "sqlite":
+		return fileDSN(d.Schema, "_pragma=busy_timeout(10000)", "_pragma=journal_mode(WAL)", "_txlock=immediate")
+	case d.Schema == "":
+		return dsn
+	case d.Name == "postgres":
+		return strings.Join(append([]string{dsn, "search_path=" + d.Schema}, params...), " ")
+	}
+	address, query, _ := strings.Cut(dsn, "?")
+	address = address[:strings.LastIndex(address, "/")+1] + d.Schema
+	return address + "?" + strings.Join(append([]string{query}, params...), "&")
+}
+
+// Connect returns a handle with a pool of its own, which the caller closes. Without a config, or without a Logger in
+// it, GORM logs nothing.
+func (d *Database) Connect(config *gorm.Config, params ...string) (*gorm.DB, error) {
+	return gorm.Open(d.Dialector(d.DSN(params...)), quiet(config))
+}
+
+// Open is Connect for a test, and closes the pool when the test ends.
+func (d *Database) Open(tb testing.TB, config *gorm.Config, params ...string) *gorm.DB {
+	tb.Helper()
+	db, err := d.Connect(config, params...)
+	Must(tb, err)
+	tb.Cleanup(func() { _ = closePool(db) })
+	return db
+}
+
+func closePool(db *gorm.DB) error {
+	pool, err := db.DB()
+	if err != nil {
+		return err
+	}
+	return pool.Close()
+}

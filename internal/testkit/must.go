@@ -1,0 +1,38 @@
+// Package testkit holds what the tests of several packages need: databases, clocks, logs, child processes and
+// a ledger that finds ids that were made twice. Only tests import it.
+package testkit
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Must ends the test if err is not nil. Call it on the goroutine of the test.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// SaysAll reports an error for each of words that message does not contain.
+func SaysAll(tb testing.TB, message string, words ...string) {
+	tb.Helper()
+	for _, w := range words {
+		if !strings.Contains(message, w) {
+			tb.Errorf("the message\n\t%s\ndoes not say %q", message, w)
+		}
+	}
+}
+
+// Eventually calls done every few milliseconds until it returns true. It ends the test after timeout; why names
+// what the test waited for. Call it on the goroutine of the test.
+func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bool) {
+	tb.Helper()
+	for begin := time.Now(); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(begin) > timeout {
+			tb.Fatalf("waited %v in vain: %s", timeout, why)
+		}
+	}
+}

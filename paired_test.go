@@ -1,0 +1,113 @@
+package uidplugin_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// twin has ids of a pair of worker ids.
+type twin struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:paired"`
+}
+
+// The pair has both worker ids from its first create on. The second one once came seconds later, and until
+// then the pair could not do what it is for.
+func TestPaired_HasBothWorkerIDsFromTheStart(t *testing.T) {
+	t.Parallel()
+
+	for name, option := range map[string]uidplugin.Option{
+		"spares": nil, "no spares": withoutSpares(), "disposable": uidplugin.WithDisposable(),
+		"fixed": uidplugin.WithWorkerID(3), "from db.Use": uidplugin.WithModels(&twin{}),
+		"one for all": uidplugin.WithOneWorkerID(),
+	} {
+		db := open(t, option, uidplugin.WithDefaultGenerator(uidplugin.Paired))
+		migrate(t, db, &twin{})
+		must(t, db.Create(&twin{}).Error)
+		ids := uidplugin.From(db).Stats().Tables[0].WorkerIDs
+		if len(ids) != 2 || ids[0] == ids[1] {
+			t.Errorf("%s: the worker ids are %v", name, ids)
+		}
+		ledger := testkit.NewLedger(t)
+		rows := make([]twin, 5_000) // more than a tick of one worker id has
+		must(t, db.CreateInBatches(&rows, 500).Error)
+		for _, r := range rows {
+			ledger.Add("twins", r.ID)
+		}
+	}
+}
+
+// The first create inside a transaction takes both worker ids from the spares.
+func TestPaired_GetsBothWorkerIDsInsideATransaction(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &twin{})
+	single(t, db)
+	tx := db.Begin()
+	r := twin{}
+	must(t, tx.Create(&r).Error)
+	if ids := uidplugin.From(db).Stats().Tables[0].WorkerIDs; len(ids) != 2 {
+		t.Errorf("the worker ids are %v", ids)
+	}
+	must(t, tx.Commit().Error)
+	isOurs(t, db, "twins", r.ID)
+}
+
+// Each process reclaims the two worker ids of its predecessor, adds none, and makes no id again.
+func TestPaired_ReclaimsBothWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	name, clock, ledger := fileOf(t, bare(t)), testkit.NewClock(noon), testkit.NewLedger(t)
+	var first []int64
+	for i := range 4 {
+		db := file(t, name, nil)
+		p := use(t, db, uidplugin.WithClock(clock.Now))
+		must(t, p.AutoMigrate(&twin{}))
+		for range 20 {
+			for range 50 {
+				id, err := p.NextID(t.Context(), &twin{})
+				must(t, err)
+				ledger.Add("twins", id)
+				if i := ledger.Len(); i%20 == 0 {
+					isOurs(t, db, "twins", id)
+				}
+			}
+			clock.Add(time.Millisecond)
+		}
+		ids := p.Stats().Tables[0].WorkerIDs
+		if first == nil {
+			first = ids
+		}
+		if !slices.Equal(ids, first) {
+			t.Errorf("process %d has the worker ids %v, and the first had %v", i, ids, first)
+		}
+		must(t, p.Close(t.Context()))
+		clock.Add(time.Hour)
+	}
+	db := file(t, name, nil)
+	if n := count(t, db, "WORKER_NODE", `"TABLE_NAME" = 'twins'`); n != 2 {
+		t.Errorf("%d worker ids of the table", n)
+	}
+}
+
+// With a fixed worker id the pair makes ids with a second one, which Locate once did not know.
+func TestPaired_LocateKnowsTheBackupOfAFixedWorkerID(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(uidplugin.Paired))
+	p, workers := uidplugin.From(db), map[int64]bool{}
+	for range 20_000 {
+		id, err := p.NextID(t.Context(), &twin{})
+		must(t, err)
+		l, err := p.Locate(t.Context(), id)
+		must(t, err)
+		workers[l.WorkerID] = true
+	}
+	if len(workers) != 2 || !workers[3] || !workers[p.Layout().BackupWorker(3)] {
+		t.Errorf("the worker ids are %v", workers)
+	}
+}

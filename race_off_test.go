@@ -1,5 +1,0 @@
-//go:build !race
-
-package uidplugin_test
-
-const racing = false

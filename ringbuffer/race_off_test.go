@@ -1,5 +1,0 @@
-//go:build !race
-
-package ringbuffer_test
-
-const raceEnabled = false

@@ -1,0 +1,132 @@
+package uidplugin_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"gorm.io/gorm"
+)
+
+type brokenQuestions struct {
+	*sql.DB
+	fail atomic.Bool
+}
+
+func (p *brokenQuestions) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if strings.Contains(query, "sqlite_master") && p.fail.Load() {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		return p.DB.QueryRowContext(gone, query, args...) // the connection breaks
+	}
+	return p.DB.QueryRowContext(ctx, query, args...)
+}
+
+type badge struct {
+	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+	Ref  int64
+	Text string
+}
+
+// The connection breaks when the segment asks whether its table exists. It was then taken for missing, and ids began at 1.
+func TestSegment_GoesOnAboveRowsIfItsQuestionFails(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	must(t, db.AutoMigrate(&badge{}))
+	for i := range 5 {
+		must(t, db.Exec("INSERT INTO badges (id, ref) VALUES (?, ?)", 100+i, 200+i).Error)
+		must(t, db.Exec("INSERT INTO badges (id, ref) VALUES (?, ?)", 1+i, 1+i).Error)
+	}
+	p := &brokenQuestions{DB: db.Config.ConnPool.(*sql.DB)}
+	db.Config.ConnPool = p
+	db.Statement.ConnPool = p
+	use(t, db)
+	p.fail.Store(true)
+	row := badge{}
+	err := db.Create(&row).Error
+	if err != nil || row.ID < 105 {
+		t.Errorf("%+v, %v; the largest key is 104", row, err)
+	}
+}
+
+type upperCased struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+func (upperCased) TableName() string { return "ORDERS" }
+
+// The model spells the table in capitals, and the database does not. Its rows were overlooked.
+func TestSegment_GoesOnAboveRowsOfATableInAnotherCase(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	must(t, db.Exec("CREATE TABLE orders (id BIGINT PRIMARY KEY)").Error)
+	must(t, db.Exec("INSERT INTO orders VALUES (1), (2), (7)").Error)
+	if err := db.Create(&upperCased{}).Error; err != nil {
+		t.Error(err)
+	}
+}
+
+type oneColumn struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+type twoColumns struct {
+	ID  int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+	Ref int64 `gorm:"uid:segment"`
+}
+
+func (oneColumn) TableName() string  { return "both" }
+func (twoColumns) TableName() string { return "both" }
+
+// A second model of a table has one more field with a segment, which begins above the column's values, too.
+func TestSegment_OfASecondModelGoesOnAboveRows(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	must(t, db.Exec("CREATE TABLE both (id BIGINT PRIMARY KEY, ref BIGINT UNIQUE)").Error)
+	must(t, db.Exec("INSERT INTO both VALUES (1, 5), (2, 6), (3, 7)").Error)
+	must(t, db.Create(&oneColumn{}).Error)
+	var err error
+	for range 4 {
+		err = errors.Join(err, db.Create(&twoColumns{}).Error)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+type slowSource struct {
+	ID  int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Src int64 `gorm:"uid:src"`
+}
+
+// An opener that ignores its context held up db.Use beyond its timeout.
+func TestPluginInitialize_DoesNotWaitForAnOpenerThatHangs(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	block := make(chan struct{})
+	defer close(block)
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Second), uidplugin.WithModels(&slowSource{}), uidplugin.WithSource("src", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
+		<-block
+		return nil, nil
+	}))
+	done := make(chan error, 1)
+	go func() { done <- db.Use(p) }()
+	select {
+	case err := <-done:
+		must(t, err) // it is opened again
+	case <-time.After(time.Minute):
+		t.Fatal("db.Use hangs, WithTimeout is a second")
+	}
+	if err := p.Health(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Health: %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package uidplugin
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A Session is a time in which one process held a slot: it stamped the ids of the slot's
+// worker ids from From on, until the next session of the slot began.
+type Session struct {
+	Slot        int64
+	Application string // name of the executable, or Host.Application
+	Host        string
+	Port        string
+	Kind        workernode.Kind
+	Launched    time.Time // start of the process, by its clock
+	From        time.Time // no id of the session has an earlier time
+	Until       time.Time // start of the next session of the slot; zero if there is none
+}
+
+// A Slot is a reusable process identity. It permanently owns worker ids, and one process at a
+// time holds it.
+type Slot struct {
+	ID       int64
+	Held     bool      // a process has it, or had it and ended without releasing it
+	Reusable bool      // false for one of WithDisposable, which no other process ever gets
+	Fence    time.Time // nobody has stamped a later time with a worker id of the slot
+	Seen     time.Time // clock of the last holder at its last statement
+
+	// The last holder.
+	Application string
+	Host        string
+	Port        string
+}
+
+// Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending
+// order: every worker id, and its table and slot. It returns none with WithWorkerID.
+func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
+	c, err := p.ready()
+	if err != nil || c.fixed {
+		return nil, err
+	}
+	return c.wdb.Nodes(ctx, after, limit)
+}
+
+// Slots returns up to limit slots with an ID above after, in ascending order. It returns none with
+// WithWorkerID.
+func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, error) {
+	c, err := p.ready()
+	if err != nil || c.fixed {
+		return nil, err
+	}
+	rows, err := c.wdb.Slots(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	slots := make([]Slot, len(rows))
+	for i, r := range rows {
+		slots[i] = Slot{
+			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Fence: c.timeOf(r.Fence), Seen: c.timeOf(r.Seen),
+			Application: r.Application, Host: r.Host, Port: r.Port,
+		}
+	}
+	return slots, nil
+}
+
+// Sessions returns up to limit sessions that began before an instant, the latest first; a zero
+// instant means all. A slot of 0 means the sessions of all slots; then Until is zero. It returns none with
+// WithWorkerID.
+func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
+	c, err := p.ready()
+	if err != nil || c.fixed {
+		return nil, err
+	}
+	latest := int64(math.MaxInt64)
+	if !before.IsZero() {
+		latest = c.layout.TickAt(before)
+		if !c.timeOf(latest).Before(before) {
+			latest-- // a session has its first tick after START_TICK
+		}
+	}
+	rows, err := c.wdb.Sessions(ctx, slot, latest, limit)
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]Session, len(rows))
+	until := before
+	for i, r := range rows {
+		sessions[i] = c.session(r)
+		if slot != 0 {
+			sessions[i].Until, until = until, sessions[i].From
+		}
+	}
+	return sessions, nil
+}
+
+// session returns a session as the package shows it.
+func (c *core) session(s workernode.Session) Session {
+	return Session{
+		Slot: s.Slot, Application: s.Application, Host: s.Host, Port: s.Port, Kind: s.Kind,
+		Launched: s.Launched, From: c.timeOf(s.Start + 1),
+	}
+}
+
+// timeOf returns the start of a tick that was read from a table, which may hold anything.
+func (c *core) timeOf(tick int64) time.Time {
+	return c.layout.TimeOf(min(max(tick, 0), c.layout.MaxTick()+1))
+}

@@ -1,0 +1,149 @@
+package uidplugin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+// entry is a row of a log, with ids of a segment.
+type entry struct {
+	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+	Text string
+}
+
+// A handlerFunc handles what is logged.
+type handlerFunc func(slog.Record)
+
+func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return true }
+func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
+
+// A log handler writes rows, whose ids the plugin makes. What is logged while such an id is being made once waited for
+// itself.
+func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	var on atomic.Bool
+	handler := handlerFunc(func(r slog.Record) {
+		if on.Load() {
+			_ = db.Create(&entry{Text: r.Message}).Error
+		}
+	})
+	p := uidplugin.New(uidplugin.WithLogger(slog.New(handler)), uidplugin.WithTimeout(time.Second))
+	must(t, db.Use(p))
+	migrate(t, db, &entry{}, &part{})
+	on.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		done <- errors.Join(db.Create(&entry{Text: "first"}).Error, db.Create(&part{}).Error, p.Close(t.Context()))
+	}()
+	select {
+	case err := <-done:
+		must(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("a create, or Close, hangs, although WithTimeout is a second")
+	}
+	if n := count(t, db, "entries", "text = 'first'"); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// The options of segments are checked with all others. They once failed at the first create.
+func TestWithSegments_IsCheckedByUse(t *testing.T) {
+	t.Parallel()
+
+	for says, config := range map[string]segment.Config{"Step -1": {Step: -1}, "no name": {Table: "no name"}} {
+		db := bare(t)
+		err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSegments(config)))
+		if !errors.Is(err, uidplugin.ErrOption) {
+			t.Fatalf("db.Use: %v", err)
+		}
+		saysAll(t, err.Error(), "WithSegments", says)
+		unregistered(t, db)
+	}
+}
+
+type (
+	bigString struct {
+		ID string `gorm:"primaryKey;uid:segment;type:bigint"`
+	}
+	bigText struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment;type:varchar(20)"`
+	}
+	shortString struct {
+		ID string `gorm:"primaryKey;size:20;uid:segment"`
+	}
+)
+
+// Keys of all types go on above the largest that is there, by their value: of texts, 9 is above 10.
+func TestSegment_GoesOnAboveKeysOfAnyType(t *testing.T) {
+	t.Parallel()
+
+	for table, m := range map[string]any{
+		"big_strings": &bigString{}, "big_texts": &bigText{}, "short_strings": &shortString{},
+	} {
+		db := open(t)
+		migrate(t, db, m)
+		for _, id := range []int{1, 2, 9, 10} {
+			must(t, db.Exec("INSERT INTO "+table+" (id) VALUES (?)", id).Error)
+		}
+		if err := db.Create(m).Error; err != nil || fmt.Sprint(m) != "&{11}" {
+			t.Errorf("%s: %v, %v", table, m, err)
+		}
+	}
+}
+
+type slowRow struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:src"`
+}
+
+// A source of the application ignores its context. Close, and creates of other tables, return when their own ends.
+func TestPluginClose_ReturnsAlthoughASourceHangs(t *testing.T) {
+	t.Parallel()
+
+	db, hang := bare(t), make(chan struct{})
+	defer close(hang)
+	fetched := false
+	fetch := func(context.Context, int64) (generator.Run, error) {
+		if fetched {
+			<-hang
+			return generator.Run{}, errBroken
+		}
+		fetched = true
+		return generator.Run{First: 1, N: 5}, nil
+	}
+	open := func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+		return generator.NewBuffered(generator.BufferedConfig{Size: 10, Source: fetch})
+	}
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSource("src", open))
+	must(t, db.Use(p))
+	migrate(t, db, &slowRow{}, &part{})
+	must(t, db.Create(&slowRow{}).Error)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.Close(ctx) }()
+	for _, want := range []error{context.DeadlineExceeded, uidplugin.ErrClosed} {
+		select {
+		case err := <-done:
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("no %v a minute later", want)
+		}
+		go func() { done <- db.WithContext(ctx).Create(&part{}).Error }()
+	}
+}

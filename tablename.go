@@ -1,0 +1,134 @@
+package uidplugin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// A naming finds the canonical name of a table, which is the same for all spellings that
+// mean one table on one connection.
+type naming struct {
+	dialector gorm.Dialector
+	current   string // schema or database of names without one; "" if none is selected
+	catalog   string // PostgreSQL's database
+	fold      bool   // the server ignores the case of tables
+}
+
+// newNaming asks the database what names mean on its connections.
+func newNaming(ctx context.Context, db *workernode.DB, dialector gorm.Dialector) (n naming, err error) {
+	n.dialector = dialector
+	query, lower := "", 0
+	into := []any{&n.current}
+	switch dialector.Name() {
+	case "mysql":
+		query, into = `SELECT COALESCE(DATABASE(), ''), @@lower_case_table_names`, append(into, &lower)
+	case "postgres":
+		query, into = `SELECT COALESCE(CURRENT_SCHEMA(), ''), CURRENT_DATABASE()`, append(into, &n.catalog)
+	case "sqlite":
+		n.current, n.fold = "main", true
+		return n, nil
+	default:
+		return n, nil
+	}
+	err = db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(into...) }, query)
+	if err != nil {
+		return n, fmt.Errorf("uidplugin: ask for the current schema, which names of tables depend on: %w", err)
+	}
+	n.fold = lower != 0
+	return n, nil
+}
+
+// table returns the canonical name: without quotes, without the current schema, and in
+// lower case where the server ignores case. An unknown dialect leaves the name unchanged.
+func (n naming) table(name string) string {
+	current := n.current
+	parts, ok := n.split(name)
+	if !ok {
+		return name
+	}
+	if n.fold {
+		current = strings.ToLower(current)
+		for i := range parts {
+			parts[i] = strings.ToLower(parts[i])
+		}
+	}
+	if len(parts) == 3 && n.catalog != "" && parts[0] == n.catalog {
+		parts = parts[1:]
+	}
+	if len(parts) == 2 && current != "" && parts[0] == current {
+		parts = parts[1:]
+	}
+	return strings.Join(parts, ".")
+}
+
+// column returns the canonical name of a column: only PostgreSQL tells case apart.
+func (n naming) column(name string) string {
+	if n.dialector.Name() == "postgres" {
+		return name
+	}
+	return strings.ToLower(name)
+}
+
+// alias reports whether a tag is another spelling of the tag of a column of a table, which
+// are canonical. column is "", or begins with a dot.
+func (n naming) alias(table, column string) func(tag string) bool {
+	return func(tag string) bool {
+		cut := len(tag) - len(column)
+		return cut > 0 && n.column(tag[cut:]) == column && n.table(tag[:cut]) == table
+	}
+}
+
+// split returns the parts of a name as GORM puts it into statements, without their quotes.
+func (n naming) split(name string) (parts []string, ok bool) {
+	quote := `"`
+	switch n.dialector.Name() {
+	case "mysql", "sqlite":
+		quote = "`"
+	case "postgres":
+	default:
+		return nil, false
+	}
+	var quoted strings.Builder
+	n.dialector.QuoteTo(&quoted, name)
+	rest := quoted.String()
+	if !strings.Contains(rest, quote) { // PostgreSQL's dialector can be told not to quote; then the server folds
+		return strings.Split(strings.ToLower(rest), "."), true
+	}
+	for {
+		var part string
+		if part, rest, ok = unquote(rest, quote); !ok {
+			return nil, false
+		}
+		parts = append(parts, part)
+		if rest == "" {
+			return parts, true
+		}
+		if rest, ok = strings.CutPrefix(rest, "."); !ok {
+			return nil, false
+		}
+	}
+}
+
+// unquote returns the name that s begins with, and what comes after it.
+func unquote(s, quote string) (name, rest string, ok bool) {
+	s, ok = strings.CutPrefix(s, quote)
+	if !ok {
+		return "", "", false
+	}
+	for {
+		part, after, found := strings.Cut(s, quote)
+		name += part
+		if !found {
+			return "", "", false
+		}
+		if s, ok = strings.CutPrefix(after, quote); !ok { // not doubled: the end
+			return name, after, name != ""
+		}
+		name += quote
+	}
+}

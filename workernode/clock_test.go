@@ -1,0 +1,107 @@
+package workernode_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A settable clock is one whose wall clock is set while the monotonic one goes on, as when somebody sets the time of a
+// machine.
+type settable struct{ ahead atomic.Int64 } // in seconds
+
+// now is time.Now with the seconds added to the bits of the wall clock, which a time with a monotonic reading has from
+// bit 30 on.
+func (s *settable) now() time.Time {
+	t := time.Now()
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(s.ahead.Load()) << 30
+	return t
+}
+
+// A wall clock that is set neither stops the renewals of a running process nor makes ids twice. Set ahead, ids follow
+// it, as SQLite has no clock that could object.
+func TestManager_WhenTheWallClockIsSet(t *testing.T) {
+	t.Parallel() // and not in a bubble, where times have no monotonic reading
+
+	s := &settable{}
+	before := s.now()
+	s.ahead.Store(3600)
+	if after := s.now(); after.Sub(before) > time.Minute || after.Round(0).Sub(before.Round(0)) < 59*time.Minute {
+		t.Fatalf("time.Time is not built as this test expects: %v, %v", after.Sub(before), after.Round(0).Sub(before.Round(0)))
+	}
+	s.ahead.Store(0)
+	w := newWorld(t)
+	p := w.start(func(c *workernode.Config, _ *workernode.Host) {
+		c.Now, c.MaxSkew, c.Lead = s.now, workernode.DefaultMaxSkew, time.Second
+	})
+	p.use(t, table("orders"), 10)
+	for _, ahead := range []int64{-3600, -30, 0, 3600, 0, -3600} {
+		last := p.Stats().Until
+		s.ahead.Store(ahead)
+		testkit.Eventually(t, "a renewal", time.Minute, func() bool {
+			p.use(t, table("orders"), 1)
+			return p.Stats().Until > last
+		})
+		if st := p.Stats(); st.LastError != nil || st.Slot != 1 {
+			t.Fatalf("set to %+d s: %+v", ahead, st)
+		}
+	}
+	if p.Stats().Until < layout.TickAt(before.Add(time.Hour)) {
+		t.Error("ids have not followed the clock")
+	}
+	w.check()
+}
+
+// A clock that differs from the database's by hours would leave ids with a wrong time, and a fence that stands in the
+// way when it is set right.
+func TestDBCheckClock_ComparesWithTheDatabase(t *testing.T) {
+	t.Parallel()
+
+	here := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		theirs time.Time
+		skew   time.Duration
+		ok     bool
+	}{
+		{here, time.Minute, true},
+		{here.Add(-time.Minute), time.Minute, true},
+		{here.Add(time.Minute), time.Minute, true},
+		{here.Add(-61 * time.Second), time.Minute, false},
+		{here.Add(61 * time.Second), time.Minute, false},
+		{here.Add(time.Hour), 0, true},
+	} {
+		d, mock := mocked(t, onMySQL)
+		if tt.skew > 0 {
+			mock.ExpectQuery("SELECT UNIX_TIMESTAMP()").WillReturnRows(sqlmock.NewRows([]string{"t"}).AddRow(tt.theirs.Unix()))
+		}
+		err := d.CheckClock(t.Context(), func() time.Time { return here }, tt.skew)
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, workernode.ErrClock) {
+			t.Errorf("%v: %v", tt, err)
+		}
+		if err != nil {
+			saysAll(t, err.Error(), "2026-06-01 12:00:00", tt.theirs.Format(time.DateTime))
+		}
+	}
+}
+
+// A database whose clock cannot be read is no reason to take the process's for right.
+func TestDBClock_ReturnsTheErrorOfTheDatabase(t *testing.T) {
+	t.Parallel()
+
+	d, mock := mocked(t, onPostgres)
+	mock.ExpectQuery(`SELECT CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT)`).WillReturnError(sql.ErrConnDone)
+	if err := d.CheckClock(context.Background(), time.Now, time.Minute); !errors.Is(err, sql.ErrConnDone) {
+		t.Error(err)
+	}
+	if _, ok, err := open(t, tables(t)).Clock(t.Context()); ok || err != nil {
+		t.Errorf("SQLite has a clock: %v", err)
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package workernode
-
-const modelRacing = false

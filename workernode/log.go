@@ -1,0 +1,69 @@
+package workernode
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// An asyncLog writes records in their order, in a goroutine that ends when there are none. A
+// handler of the application may be code that creates rows: what logs must not wait for it.
+type asyncLog struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	queue []record
+	done  chan struct{} // closed when the goroutine has ended; nil if none runs
+}
+
+type record struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+// add queues a record. It may be called with any lock held.
+func (l *asyncLog) add(level slog.Level, text string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, record{level, text, args})
+	if l.done == nil {
+		l.done = make(chan struct{})
+		go l.write(l.done)
+	}
+}
+
+func (l *asyncLog) write(done chan struct{}) {
+	defer close(done)
+	for {
+		l.mu.Lock()
+		queue := l.queue
+		if l.queue = nil; len(queue) == 0 {
+			l.done = nil
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		for _, r := range queue {
+			l.log.Log(context.Background(), r.level, r.text, r.args...)
+		}
+	}
+}
+
+// flush waits until all records are written, or ctx ends, or for a time at most: a handler may
+// never return.
+func (l *asyncLog) flush(ctx context.Context, most time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	l.mu.Lock()
+	done := l.done
+	l.mu.Unlock()
+	if done == nil {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,105 @@
+package workernode
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// A Slot is a row of WORKER_SLOT: a reusable process identity.
+type Slot struct {
+	ID       int64
+	Layout   string
+	Reusable bool   // false for a disposable one, which is never reclaimed
+	Fence    int64  // FENCE: nobody stamps a later tick with a worker id of the slot, until it is raised
+	Version  int64  // VERSION changes with every statement
+	Holder   string // HOLDER: a random token of a process start; empty if the slot is free
+	Seen     int64  // SEEN_TICK: the holder's clock at its last statement
+
+	// The last holder.
+	Application, Host, Port string
+	Modified                time.Time // by the database's clock
+}
+
+// A Session is a row of WORKER_SESSION: a process held a slot from Start on.
+type Session struct {
+	Slot   int64
+	Start  int64 // START_TICK: the last tick before the session
+	Before int64 // BEFORE_TICK: the slot's FENCE when the session began; no earlier session stamped a later tick
+
+	Application, Host, Port string
+	Kind                    Kind
+	Launched                time.Time // start of the process, by its clock, in UTC
+	Holder                  string
+}
+
+// Slots returns up to limit slots with an ID above after, in ascending order.
+func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, err error) {
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		var s Slot
+		var modified date
+		var reusable int
+		err := rows.Scan(&s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified)
+		s.Reusable, s.Modified = reusable != 0, modified.Time
+		slots = append(slots, s)
+		return err
+	}, `SELECT `+slotColumns+fmt.Sprintf(` FROM "WORKER_SLOT" WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: list slots: %w", err)
+	}
+	return slots, nil
+}
+
+// Sessions returns up to limit sessions of a slot, or of all slots if slot is 0, the latest
+// first: those that began before the tick before.
+func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessions []Session, err error) {
+	where, args := `"START_TICK" < ?`, []any{before}
+	if slot != 0 {
+		where, args = where+` AND "SLOT" = ?`, append(args, slot)
+	}
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		var s Session
+		var launched date
+		err := rows.Scan(&s.Slot, &s.Start, &s.Before, &s.Application, &s.Host, &s.Port, &s.Kind, &launched, &s.Holder)
+		s.Launched = launched.Time
+		sessions = append(sessions, s)
+		return err
+	}, `SELECT `+sessionColumns+` FROM "WORKER_SESSION" WHERE `+where+fmt.Sprintf(` ORDER BY "START_TICK" DESC, "SLOT" DESC LIMIT %d`, limit), args...)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: list sessions: %w", err)
+	}
+	return sessions, nil
+}
+
+// An Origin is where an id came from: the session that stamped its tick.
+type Origin struct {
+	Session
+	Until int64 // START_TICK of the next session of the slot; -1 if there is none
+}
+
+// Origin returns the session in which a tick of a slot was stamped. It reports false if no
+// process can have stamped it: no session had begun, or the fence was below.
+func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, err error) {
+	var next, end sql.NullInt64
+	var fence int64
+	var launched date
+	// One SELECT, so all of it is of one moment.
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		ok = true
+		return rows.Scan(&o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched, &o.Holder, &fence, &next, &end)
+	}, `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",`+
+		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),`+
+		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)`+
+		` FROM "WORKER_SLOT" "S" JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"`+
+		` AND "X"."START_TICK" = (SELECT MAX("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" < ?)`+
+		` WHERE "S"."ID" = ?`, tick, tick, tick, slot)
+	if err != nil {
+		return o, false, fmt.Errorf("workernode: look up the sessions of slot %d: %w", slot, err)
+	}
+	o.Launched, o.Until = launched.Time, -1
+	if next.Valid {
+		o.Until = next.Int64
+	}
+	return o, ok && tick <= fence && (!end.Valid || tick <= end.Int64), nil
+}

@@ -1,0 +1,396 @@
+package workernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// What the lease manager does about its slot. lease.go decides; each function here sends one
+// statement, or one transaction, and notes what came of it. Only the goroutine of the Manager calls
+// them, or Close after it has ended. They change what the mutex guards with it held.
+
+// acquire gets a slot: one of a process that has ended, or a new one.
+func (m *Manager) acquire(ctx context.Context, tables []Table) error {
+	if err := m.layout.ValidAt(m.clock.now()); err != nil {
+		return err
+	}
+	if err := m.checkClock(ctx); err != nil {
+		return err
+	}
+	if !m.config.Disposable {
+		if ok, err := m.reclaim(ctx, tables); ok || err != nil {
+			return err
+		}
+	}
+	slot, err := m.store.db.nextSlot(ctx)
+	if err != nil {
+		return fmt.Errorf("workernode: reserve a slot: %w", err)
+	}
+	c := m.lease.allocate(m.params, slot, m.tick(), m.me)
+	ok, err := m.session(ctx, &c)
+	if ok {
+		m.mu.Lock()
+		m.stats.Allocated++
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// reclaim tries to get a slot of a former process. It reports false if there is none.
+func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
+	if !m.exhausted {
+		tables = nil // then slots of this application
+	}
+	rows, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])
+	if err != nil {
+		return false, err
+	}
+	// At random, so that processes that start at once do not all try the same.
+	rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	slices.SortStableFunc(rows, func(a, b slotRow) int { return b.near - a.near })
+	failures := 0
+	for _, r := range rows[:min(len(rows), 2*maxRefused)] {
+		if time.Since(m.avoid[r.id]) < grace && !m.avoid[r.id].IsZero() {
+			continue
+		}
+		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
+		ok, err := m.session(ctx, &c)
+		if Passing(err) && !lockWait.MatchString(err.Error()) {
+			return false, err // another process was at work at the same time
+		}
+		if err != nil {
+			// The row may be locked, or hold what cannot be read. Another slot, or a new one, may do.
+			m.avoid[r.id] = time.Now()
+			if failures++; failures > 1 || ctx.Err() != nil || !timedOut(err) && Unreachable(err) {
+				return false, err
+			}
+			continue
+		}
+		if ok {
+			m.mu.Lock()
+			m.stats.Reclaimed++
+			m.mu.Unlock()
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// session begins a session with c, of this slot or another one. It reports false if that was
+// refused.
+func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
+	nodes, floor, ok, err := m.store.session(ctx, c, m.tick)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !ok {
+		if m.lease.held {
+			m.lease.doubt()
+			m.locked(err)
+		}
+		if err == nil && floor >= c.newFence {
+			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d, which is %s; now is %s, and ids are stamped at most %v ahead",
+				ErrClock, RegistryTable, floor, m.layout.TimeOf(min(floor, m.layout.MaxTick())), m.clock.now().UTC().Format(time.RFC3339), m.config.Lead)
+		}
+		return false, err
+	}
+	if !m.lease.held || m.lease.slot != c.slot {
+		m.workers = nil
+	}
+	if c.insert {
+		nodes = nil // nobody has held the slot, so no worker id is its own
+	}
+	for _, w := range m.workers {
+		if w.toBind { // its START_TICK must be that of the new session
+			m.log.add(slog.LevelError, "uidplugin: the table of a spare worker id was not written in time: ids that it made until now cannot be located",
+				"table", w.table.String(), "worker_id", w.id, "until", m.layout.TimeOf(c.first))
+		}
+	}
+	m.lease.began(*c, floor)
+	m.acknowledged()
+	m.stats.Sessions++
+	m.reselect = false
+	m.adopt(nodes)
+	m.publish()
+	m.log.add(slog.LevelInfo, "uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),
+		"from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence+1))
+	return true, nil
+}
+
+// begin begins a new session of the slot.
+func (m *Manager) begin(ctx context.Context) error {
+	if err := m.checkClock(ctx); err != nil {
+		return err
+	}
+	c := m.lease.begin(m.params, m.tick(), m.me)
+	ok, err := m.session(ctx, &c)
+	if err == nil && !ok {
+		return m.refuse(ctx, "begin a session")
+	}
+	return err
+}
+
+// refuse notes that a statement changed no row, although its slot is held. It returns an error if
+// that has happened too often in a row, and waits for a moment if not.
+func (m *Manager) refuse(ctx context.Context, what string) error {
+	m.mu.Lock()
+	m.lease.doubt()
+	slot := m.lease.slot
+	m.mu.Unlock()
+	if m.refused++; m.refused <= maxRefused {
+		return pause(ctx, m.refused)
+	}
+	m.refused = 0
+	r, found, _, err := m.store.read(ctx, slot)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("workernode: %s: slot %d has no row in %s any more", what, slot, SlotTable)
+	}
+	return fmt.Errorf("workernode: %s: the database changed no row %d times in a row, and reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
+		what, maxRefused+1, slot, r.version, r.fence, printable(r.holder), SlotTable)
+}
+
+// lockWait matches the error of a statement that waited too long for a lock: by the server's own
+// limit, on MySQL and PostgreSQL.
+var lockWait = regexp.MustCompile(`Error 1205\b|SQLSTATE 55P03`)
+
+// locked gives the slot up if its row seems to be locked: statements have no answer, although
+// the row was read between them, and what was granted is used up. Giving a slot up is always
+// safe. The caller holds the mutex.
+func (m *Manager) locked(err error) {
+	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) || !m.lease.held {
+		m.timeouts = 0
+		return
+	}
+	if m.timeouts++; m.timeouts > 2 && m.tick() > m.lease.granted {
+		m.timeouts = 0
+		m.avoid[m.lease.slot] = time.Now()
+		m.lost(m.lease.slot, "its row can be read and not be changed; somebody may hold a lock")
+	}
+}
+
+// acknowledged notes that a statement about the slot was acknowledged. The caller holds the mutex.
+func (m *Manager) acknowledged() {
+	m.refused, m.timeouts = 0, 0
+	m.renewed = time.Now()
+	m.setInterval()
+}
+
+// publish tells all generators what they may stamp. The caller holds the mutex.
+func (m *Manager) publish() {
+	for _, l := range m.leases {
+		l.publish()
+	}
+}
+
+// renew moves the fence on.
+func (m *Manager) renew(ctx context.Context) error {
+	if err := m.checkClock(ctx); err != nil {
+		return err
+	}
+	c := m.lease.renew(m.params, m.tick(), m.me)
+	ok, err := m.store.update(ctx, c, m.tick())
+	if err := m.outcome(ctx, ok, err, "renew the slot"); err != nil || !ok {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.granted(c)
+	return nil
+}
+
+// outcome notes what became of a statement that was not acknowledged, or changed no row. It
+// returns nil if the statement counts, or if it was refused and may be tried again.
+func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
+	switch {
+	case err != nil:
+		m.doubt()
+		return err
+	case !ok:
+		return m.refuse(ctx, what)
+	}
+	return nil
+}
+
+// doubt notes that the outcome of a statement is unknown.
+func (m *Manager) doubt() {
+	m.mu.Lock()
+	m.lease.doubt()
+	m.mu.Unlock()
+}
+
+// granted notes the acknowledgement of a renewal, or of an Add or Bind, which renew as well. The
+// caller holds the mutex.
+func (m *Manager) granted(c change) {
+	if m.lease.renewed(c, m.tick()) {
+		m.stats.Renewals++
+	}
+	m.acknowledged()
+	m.publish()
+}
+
+// keepAlive keeps the slot of an idle process from being reclaimed. It grants nothing.
+func (m *Manager) keepAlive(ctx context.Context) error {
+	c := m.lease.keepAlive(m.me)
+	ok, err := m.store.update(ctx, c, m.tick())
+	if err := m.outcome(ctx, ok, err, "keep the slot alive"); err != nil || !ok {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lease.kept(c)
+	m.acknowledged()
+	return nil
+}
+
+// read reads the slot's row after a statement whose outcome is unknown.
+func (m *Manager) read(ctx context.Context) error {
+	r, found, floor, err := m.store.read(ctx, m.lease.slot)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slot := m.lease.slot
+	if held := m.lease.read(r, found, m.me); held {
+		m.lease.floor = max(m.lease.floor, floor)
+		return nil
+	}
+	if found && r.holder == "" { // a release of this process was executed, and its answer lost
+		m.lost(slot, "it was released")
+		return nil
+	}
+	m.stats.Lost++
+	m.lost(slot, "another process has the slot now, because it was not renewed in time, or the database has lost commits")
+	return nil
+}
+
+// lost detaches all generators from the slot: they use up what they have. The caller holds
+// the mutex.
+func (m *Manager) lost(slot int64, why string) {
+	if !m.closed {
+		m.log.add(slog.LevelWarn, "uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
+	}
+	m.forget()
+	for _, l := range m.leases {
+		l.want = max(l.want, len(l.lanes), 1)
+		l.lanes = nil
+	}
+}
+
+// forget forgets the slot and its worker ids. The caller holds the mutex.
+func (m *Manager) forget() {
+	m.lease.lose()
+	for _, w := range m.workers {
+		if w.toBind {
+			m.log.add(slog.LevelError, "uidplugin: the slot was given up before the table of a spare worker id was written: its ids cannot be located",
+				"table", w.table.String(), "worker_id", w.id)
+		}
+	}
+	m.workers = nil
+}
+
+// surrender finds out whether the row, whose VERSION is older than what was acknowledged, is all
+// that the database has: if it can be released as it was read, commits were lost.
+func (m *Manager) surrender(ctx context.Context) error {
+	return m.release(ctx, func(slot int64) {
+		m.stats.LostCommits++
+		m.lost(slot, "the database has lost commits that it had acknowledged")
+	})
+}
+
+// abandon releases a slot whose fence is ahead of all that can be granted.
+func (m *Manager) abandon(ctx context.Context) error {
+	fence := m.lease.fence
+	return m.release(ctx, func(slot int64) {
+		m.lost(slot, fmt.Sprintf("FENCE in %s is %d (%s), further ahead of the clock than the lead of %v",
+			SlotTable, fence, m.layout.TimeOf(min(max(fence, 0), m.layout.MaxTick())), m.config.Lead))
+	})
+}
+
+// release frees the slot as it was read last, and then calls done with the mutex held.
+func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
+	c := m.lease.release(m.me)
+	ok, err := m.store.update(ctx, c, m.tick())
+	if err := m.outcome(ctx, ok, err, "release the slot"); err != nil || !ok {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = 0
+	done(c.slot)
+	return nil
+}
+
+// bind writes the tables of spares that are in use.
+func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
+	c := m.lease.renew(m.params, m.tick(), m.me)
+	gone, ok, err := m.store.bind(ctx, c, uses, m.lease.session, m.lease.granted+1, m.tick)
+	if err := m.outcome(ctx, ok, err, "write the table of a spare worker id"); err != nil || !ok {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.workers {
+		used := slices.ContainsFunc(uses, func(u spareUse) bool { return u.worker == w.id })
+		w.toBind = w.toBind && !used
+		if used && slices.Contains(gone, w.id) {
+			m.log.add(slog.LevelError, "uidplugin: another program has changed the row of a spare worker id: its ids cannot be located",
+				"table", w.table.String(), "worker_id", w.id)
+			if l := w.user; l != nil {
+				l.want, l.lanes = max(l.want, len(l.lanes)), nil
+			}
+		}
+	}
+	m.granted(c)
+	return nil
+}
+
+// releaseSlot writes what is still to be written and frees the slot, for Close.
+func (m *Manager) releaseSlot(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := m.releaseOnce(ctx)
+		if err == nil || ctx.Err() != nil || !Passing(err) || try >= maxTries || pause(ctx, try) != nil {
+			return err
+		}
+	}
+}
+
+func (m *Manager) releaseOnce(ctx context.Context) error {
+	for range 4 * maxRefused {
+		w := &work{}
+		m.mu.Lock()
+		for _, wk := range m.workers {
+			if wk.toBind {
+				w.binds = append(w.binds, spareUse{wk.id, wk.table})
+			}
+		}
+		m.mu.Unlock()
+		var err error
+		switch next := m.lease.next(m.params, m.tick()); {
+		case next == stepAcquire:
+			return nil
+		case next == stepRead:
+			err = m.read(ctx)
+		case next == stepSurrender:
+			err = m.surrender(ctx)
+		case len(w.binds) > 0 && next == stepRenew:
+			err = m.bind(ctx, w.binds)
+		case len(w.binds) > 0 && next == stepBegin:
+			err = m.begin(ctx)
+		default:
+			err = m.release(ctx, func(int64) { m.forget() })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.New("workernode: the slot was not released: its row changes all the time")
+}

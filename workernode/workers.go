@@ -1,0 +1,244 @@
+package workernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// What the lease manager does about the worker ids of its slot: it adds those that are missing,
+// and decides what to do without those that it cannot add. As in slot.go, only the goroutine
+// of the Manager calls these functions.
+
+// add adds worker ids to the slot.
+func (m *Manager) add(ctx context.Context, tables []Table) error {
+	if !m.mayInsert {
+		if err := m.store.db.mayInsert(ctx); err != nil {
+			return err
+		}
+		m.mayInsert = true
+	}
+	if err := m.reserve(ctx, len(tables)); errors.Is(err, ErrExhausted) {
+		return m.usedUp(ctx, err, tables)
+	} else if err != nil {
+		return fmt.Errorf("workernode: reserve worker ids: %w", err)
+	}
+	nodes := make([]newNode, len(tables))
+	for i, t := range tables {
+		nodes[i] = newNode{m.unspent[i], t}
+	}
+	c := m.lease.renew(m.params, m.tick(), m.me)
+	start, ok, err := m.store.add(ctx, c, nodes, m.tick)
+	if err != nil {
+		return m.notAdded(ctx, tables, err)
+	}
+	if !ok {
+		return m.refuse(ctx, "add worker ids")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unspent = m.unspent[len(nodes):]
+	for _, n := range nodes {
+		m.workers = append(m.workers, &worker{id: n.worker, table: n.table, start: start})
+	}
+	m.exhausted, m.taken = false, 0
+	m.given = max(m.given, nodes[len(nodes)-1].worker)
+	m.lease.floor = max(m.lease.floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
+	m.granted(c)
+	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-most/10 {
+		m.log.add(slog.LevelWarn, "uidplugin: more than nine tenths of the worker ids were given out; when all are, new processes and tables get those of slots that are free, or none",
+			"worker_id", last, "of", most, "layout", m.layout.String())
+	}
+	return nil
+}
+
+// reserve makes m.unspent hold at least n worker ids. What an Add that failed has not
+// inserted is used first, so that failures use up none.
+func (m *Manager) reserve(ctx context.Context, n int) error {
+	n -= len(m.unspent)
+	if n <= 0 {
+		return nil
+	}
+	b, err := m.store.db.reserve(ctx, m.layout, int64(n), m.atLeast)
+	for i := 0; i < n && err == nil; i++ {
+		m.unspent = append(m.unspent, b.worker(i))
+	}
+	return err
+}
+
+// notAdded decides what follows from an Add that failed.
+func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
+	m.mu.Lock()
+	m.lease.doubt()
+	m.reselect = true
+	optional := !m.needed(tables)
+	if optional {
+		later := m.clock.now().Add(grace / 2)
+		m.again = later
+		for _, l := range m.leases {
+			if n := len(l.lanes); n > 0 && l.want > n {
+				l.want, l.again = n, later
+			}
+		}
+	}
+	m.mu.Unlock()
+	if errors.Is(why, errTaken) { // UidGenerator inserts into the same table
+		largest, err := m.store.db.largest(ctx, m.layout)
+		if err != nil {
+			return err
+		}
+		m.unspent, m.atLeast = nil, largest+1
+		if m.taken++; m.taken <= 2*maxRefused {
+			return pause(ctx, m.taken)
+		}
+		m.taken = 0
+	}
+	if !optional {
+		return why
+	}
+	m.log.add(slog.LevelWarn, "uidplugin: worker ids in reserve could not be added; trying again later", "error", why)
+	return nil
+}
+
+// needed reports whether a caller, or a generator that has no worker id, waits for one of the
+// worker ids that are missing: not if they are spares and further lanes. The caller holds
+// the mutex.
+func (m *Manager) needed(missing []Table) bool {
+	return len(m.requests) > 0 || slices.ContainsFunc(m.leases, func(l *TableLease) bool {
+		return len(l.lanes) == 0 && slices.Contains(missing, l.table)
+	})
+}
+
+// usedUp decides what to do without the worker ids that are missing. Spares and further lanes
+// are done without. A process that has no worker id yet tries a slot that has some; otherwise
+// requests fail.
+func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
+	m.mu.Lock()
+	later := m.clock.now().Add(grace / 2)
+	more := slices.Contains(tables, Table{})
+	m.again = later
+	idle := true
+	for _, l := range m.leases {
+		n := len(l.lanes)
+		idle = idle && n == 0
+		if n == 0 { // its slot was lost: the new one may have fewer
+			n = len(m.free(l.table))
+			for n&(n-1) != 0 {
+				n &= n - 1
+			}
+		}
+		if n >= l.least && l.want > n {
+			more, l.want, l.again = true, n, later
+			l.limit(why)
+		}
+	}
+	m.mu.Unlock()
+	if more {
+		return nil // the rest is tried alone
+	}
+	if idle && !m.exhausted && !m.config.Disposable {
+		others, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])
+		if err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			m.exhausted = true
+			return m.release(ctx, func(int64) { m.forget() })
+		}
+	}
+	m.exhausted = false
+	err := m.explain(ctx, why)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.leases {
+		if len(l.lanes) == 0 {
+			m.starve(l, err, later)
+		}
+	}
+	m.fail(err, slices.Clone(m.requests)...)
+	return nil
+}
+
+// starve notes that a lease has lost its worker ids and gets no others.
+func (m *Manager) starve(l *TableLease, why error, again time.Time) {
+	why = fmt.Errorf("the table %s has lost its worker id: %w", l.table, why)
+	if l.starved == nil {
+		m.log.add(slog.LevelError, "uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
+	}
+	l.starved, l.again = why, again
+	if m.stats.LastError == nil {
+		m.stats.Since = m.clock.now()
+	}
+	if m.stats.LastError = why; l.generator != nil {
+		l.generator.Suspend(why)
+	}
+}
+
+// explain says of an ErrExhausted which tables have the worker ids, and what to do.
+func (m *Manager) explain(ctx context.Context, err error) error {
+	owners, e := m.store.owners(ctx)
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	if m.config.Disposable {
+		return fmt.Errorf("%w (most have: %s); each start of a process takes one for each table, and none is given out again:"+
+			" use a layout with more worker bits in a new id space, write to fewer tables, or drop WithDisposable", err, owners)
+	}
+	return fmt.Errorf("%w (most have: %s), and no free slot has one of these tables: a slot is free when its process has ended and the clock has passed its FENCE;"+
+		" end processes that are not needed, write to fewer tables, or use a layout with more worker bits in a new id space", err, owners)
+}
+
+// rereadWorkers reads the worker ids of the slot that were added with an unknown outcome,
+// after a later statement was acknowledged.
+func (m *Manager) rereadWorkers(ctx context.Context) error {
+	m.mu.Lock()
+	due := m.reselect && m.lease.held && !m.lease.inDoubt && !m.lease.regressed && m.lease.version == m.lease.acknowledged
+	m.mu.Unlock()
+	if !due {
+		return nil
+	}
+	// The row of the slot is compared in the same SELECT: a late COMMIT of these worker ids would have changed
+	// its version, and a server that has been replaced has an old one.
+	nodes, ok, err := m.store.db.nodesAt(ctx, m.lease.slot, m.me, m.lease.acknowledged)
+	if err != nil || !ok {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reselect = false
+	m.adopt(nodes)
+	return nil
+}
+
+// adopt adds worker ids that were read to those of the slot. It leaves out, and reports,
+// those that no process can use. The caller holds the mutex.
+func (m *Manager) adopt(nodes []*Node) {
+	have := make(map[int64]bool, len(m.workers))
+	for _, w := range m.workers {
+		have[w.id] = true
+	}
+	for _, n := range nodes {
+		if have[n.WorkerID] {
+			continue
+		}
+		m.unspent = slices.DeleteFunc(m.unspent, func(id int64) bool { return id == n.WorkerID })
+		why := ""
+		switch {
+		case n.WorkerID < 1 || n.WorkerID > m.layout.MaxWorkerID():
+			why = "it is outside the layout"
+		case n.Layout != m.layout.String():
+			why = "its LAYOUT is " + printable(n.Layout)
+		case n.Start > m.params.fenceAt(m.tick(), 0):
+			why = "its START_TICK is ahead of the clock"
+		}
+		if why == "" {
+			m.workers = append(m.workers, &worker{id: n.WorkerID, table: n.Table, start: n.Start})
+		} else if !m.ignored[n.WorkerID] {
+			m.ignored[n.WorkerID] = true
+			m.log.add(slog.LevelError, "uidplugin: a row of "+NodeTable+" is not used: "+why, "worker_id", n.WorkerID, "slot", n.Slot)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package workernode_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+const failingInsert = `CREATE TRIGGER "NO" BEFORE INSERT ON "WORKER_NODE"
+	BEGIN SELECT RAISE(ABORT, 'not while I watch'); END`
+
+func (w *world) nextID() int64 { return w.number(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`) }
+
+// Spares that cannot be inserted used up worker ids with each attempt, thousands in an hour. The process
+// reported an error, although its tables had all that they needed.
+func TestManager_DoesWithoutSparesThatCannotBeInserted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead, c.Spares = 10*time.Second, 2 })
+		p.use(t, table("orders"), 1)
+		p.spare(t, table("items"))
+		before := w.nextID()
+		run(t, w.db, failingInsert)
+		p.wire.Take()
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			p.use(t, table("orders"), 1)
+			p.use(t, table("items"), 1)
+			if s := p.Stats(); s.LastError != nil || s.Until < w.tick()+5000 {
+				t.Fatalf("%+v, now is %d", s, w.tick())
+			}
+		}
+		if n := w.nextID() - before; n > 2 {
+			t.Errorf("%d worker ids were used up", n)
+		}
+		if n := len(p.wire.Take()); n > 1000 {
+			t.Errorf("%d statements in ten minutes", n)
+		}
+		w.logs("worker ids in reserve could not be added", "not while I watch")
+		run(t, w.db, `DROP TRIGGER "NO"`)
+		time.Sleep(40 * time.Second)
+		if s := p.Stats(); s.Spares != 2 {
+			t.Errorf("%+v", s)
+		}
+		if n := w.nextID() - before; n > 2 {
+			t.Errorf("%d worker ids were used up by two spares", n)
+		}
+		w.check()
+	})
+}
+
+// The same holds for a table that callers ask for again and again: they get the database's reason each time.
+func TestManagerAssign_ThatFailsUsesUpNoWorkerIDs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 1)
+		before := w.nextID()
+		run(t, w.db, failingInsert)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
+			if err == nil || ctx.Err() != nil {
+				t.Fatalf("%v, %v", err, ctx.Err())
+			}
+			cancel()
+			saysAll(t, err.Error(), "not while I watch")
+			time.Sleep(2 * time.Second)
+		}
+		if n := w.nextID() - before; n > 1 {
+			t.Errorf("%d worker ids were used up", n)
+		}
+		run(t, w.db, `DROP TRIGGER "NO"`)
+		p.use(t, table("items"), 10)
+		if n := w.nextID() - before; n != 1 {
+			t.Errorf("%d worker ids were used up by one table", n)
+		}
+		w.check()
+	})
+}
+
+// Another program that always inserts the worker ids first used up worker ids without end, and the caller
+// waited until its context ended.
+func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 1)
+		before := w.nextID()
+		p.wire.Set(func(c *testkit.Crossing) error {
+			_ = c.Sleep(500 * time.Microsecond)
+			if c.Is("BEGIN") {
+				run(t, w.db, `INSERT OR IGNORE INTO "WORKER_NODE"
+					("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED")
+					SELECT "NEXT_ID" - 1, 'java-1', '8080', 1, '2024-02-29', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP
+					FROM "WORKER_REGISTRY"`)
+			}
+			return c.Run()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
+		if err == nil || ctx.Err() != nil {
+			t.Fatalf("%v, %v", err, ctx.Err())
+		}
+		saysAll(t, err.Error(), "taken by another program")
+		if n := w.nextID() - before; n < 2 || n > 20 {
+			t.Errorf("%d worker ids were used up", n)
+		}
+		p.wire.Set(nil)
+		p.use(t, table("items"), 10)
+		w.check()
+	})
+}
+
+// When worker ids are used up, each failing Assign released the slot to look for a better one, and inserted another.
+func TestManagerAssign_WhenWorkerIDsAreUsedUpInsertsFewSlots(t *testing.T) {
+	t.Parallel()
+
+	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
+		foreign(t, w.db, 7)
+		p := w.start(nil)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
+			if !errors.Is(err, workernode.ErrExhausted) || ctx.Err() != nil {
+				t.Fatalf("%v, %v", err, ctx.Err())
+			}
+			cancel()
+		}
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n > 2 {
+			t.Errorf("%d slots", n)
+		}
+		if n := w.number(`SELECT "NEXT_SLOT" FROM "WORKER_REGISTRY"`); n > 3 {
+			t.Errorf("NEXT_SLOT is %d", n)
+		}
+	})
+}
