@@ -182,8 +182,8 @@ func probes(sql func(string) string) (steps []step) {
 // registry is the reading of the registry, which names a layout.
 func registry(sql func(string) string, layout string) step {
 	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0}
-	if sql("?") == "?" { // MySQL is also asked for autocommit and AUTO_INCREMENT
-		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "@@autocommit", "EXISTS"`), append(values, 1, 0)
+	if sql("?") == "?" { // MySQL is also asked for AUTO_INCREMENT
+		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "EXISTS"`), append(values, 0)
 	}
 	return step{sql: reading(sql), args: []driver.Value{"default"}, rows: rows.AddRow(values...)}
 }
@@ -191,7 +191,7 @@ func registry(sql func(string) string, layout string) step {
 // reading is readRegistry in a dialect.
 func reading(sql func(string) string) string {
 	if sql("?") == "?" {
-		return sql(strings.Replace(readRegistry, ` FROM`, `, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()`+
+		return sql(strings.Replace(readRegistry, ` FROM`, `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()`+
 			` AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM`, 1))
 	}
 	return sql(readRegistry)
@@ -209,7 +209,15 @@ func migrated(sql func(string) string) []step {
 
 // checked is what it asks with WithoutMigration.
 func checked(sql func(string) string) []step {
-	return append(probes(sql), settings(sql), registry(sql, fewLayout))
+	return append(append(probes(sql), connections(sql)...), registry(sql, fewLayout))
+}
+
+// connections is what db.Use asks about the settings of connections.
+func connections(sql func(string) string) []step {
+	if sql("?") != "?" {
+		return []step{settings(sql)}
+	}
+	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)}}
 }
 
 // settings is the question what the database may lose, which answers that it is
@@ -237,11 +245,14 @@ func (p *process) advances(counter string, first, n int64) []step {
 	if counter == "NEXT_ID" {
 		least = 0
 	}
+	args := []driver.Value{least, least, n, "default"}
+	if p.sql("?") != "?" { // PostgreSQL
+		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? RETURNING "` + counter + `"`),
+			args: args, rows: columns(counter).AddRow(first + n)}}
+	}
 	return []step{
-		begin,
-		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ?`), args: []driver.Value{least, least, n, "default"}, n: 1},
-		{sql: p.sql(`SELECT "` + counter + `" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`), args: []driver.Value{"default"}, rows: columns(counter).AddRow(first + n)},
-		commit,
+		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = LAST_INSERT_ID(` + next + `) WHERE "NAME" = ?`), args: args, n: 1},
+		{sql: `SELECT LAST_INSERT_ID()`, rows: columns("n").AddRow(first + n)},
 	}
 }
 

@@ -42,8 +42,7 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 		}
 		steps = append(steps, step{do: "exec", sql: create})
 	}
-	return append(steps,
-		settings(sql),
+	return append(append(steps, connections(sql)...),
 		step{sql: reading(sql), args: []driver.Value{"default"}},
 		step{sql: sql(largestNode), args: []driver.Value{few().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
 		step{sql: sql(largestSlot), rows: sqlmock.NewRows([]string{"slot", "node", "session"}).AddRow(0, 0, 0)},
@@ -332,7 +331,11 @@ func TestPluginInitialize_WarnsOfADatabaseThatForgets(t *testing.T) {
 		d := dialects[tt.dialect]
 		db, mock := mocked(t, d.dial)
 		steps := migrated(d.sql)
-		steps[len(steps)-2].rows.AddRow(tt.name, tt.value)
+		for i := range steps {
+			if asked := settings(d.sql); steps[i].sql == asked.sql {
+				steps[i].rows.AddRow(tt.name, tt.value)
+			}
+		}
 		expect(mock, steps...)
 		j := &journal{}
 		must(t, db.Use(uidplugin.New(append(onMock, j.option())...)))

@@ -100,9 +100,13 @@ func TestPaired_LocateKnowsTheBackupOfAFixedWorkerID(t *testing.T) {
 
 	db := open(t, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(uidplugin.Paired))
 	p, workers := uidplugin.From(db), map[int64]bool{}
-	for range 20_000 {
-		id, err := p.NextID(t.Context(), &twin{})
+	ids := make([]int64, 20_000) // more than a tick of one worker id has, so they are made first
+	for i := range ids {
+		var err error
+		ids[i], err = p.NextID(t.Context(), &twin{})
 		must(t, err)
+	}
+	for _, id := range ids {
 		l, err := p.Locate(t.Context(), id)
 		must(t, err)
 		workers[l.WorkerID] = true

@@ -160,6 +160,8 @@ func TestAutocommitOff(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		says(t, open(t, d, "autocommit=0").Use(uidplugin.New(quiet)), nil, "autocommit is off")
+		// After a COMMIT, a renewal would be part of another transaction.
+		says(t, open(t, d, "completion_type=1").Use(uidplugin.New(quiet)), nil, "completion_type is CHAIN")
 	}, "mariadb", "mysql")
 }
 

@@ -54,6 +54,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// withoutRace skips a test of one goroutine that takes minutes with the race detector. make test runs it without.
+func withoutRace(t *testing.T) {
+	t.Helper()
+	if testkit.Race {
+		t.Skip("the race detector makes it slow and finds nothing in it; make test runs it without")
+	}
+}
+
 // each runs a test on all engines, or on those named.
 func each(t *testing.T, test func(t *testing.T, d *database), only ...string) {
 	t.Helper()

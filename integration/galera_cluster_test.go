@@ -152,7 +152,7 @@ func (g *galera) dsn(i int, schema string) string { return mariadbDSN(g.nodes[i]
 // releaseOld frees the slots of a database whose holders have been silent for so long; see chaos.releaseOld.
 func (g *galera) releaseOld(node int, schema string, silent time.Duration) {
 	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
-	must(g.T, g.nodes[node].execute(fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)))
+	must(g.T, g.nodes[node].execute(fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1000 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)))
 }
 
 // killed kills a node, and lets it join again.

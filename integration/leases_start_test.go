@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,4 +236,79 @@ func TestAThousandModels(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Every process needs the registry's row to get a slot or worker ids. One whose machine vanishes in the middle of that
+// once left the row locked until the server gave its connection up, and no other process could start.
+func TestStart_WhileAnotherProcessHangsAnywhere(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		must(t, closeOf(use(t, open(t, d), uidplugin.WithModels(&T2{}), uidplugin.WithDisposable()))) // creates the tables
+		n := 1
+		for ; hangsAt(t, d, n); n++ {
+		}
+		if n < 12 {
+			t.Errorf("a start took %d statements", n-1)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// hangsAt starts a process that hangs after its nth statement, and another one. It reports whether there were so many.
+func hangsAt(t *testing.T, d *database, n int) bool {
+	t.Helper()
+	models := uidplugin.WithModels(&T1{}, &T2{})
+	db, tap := tapped(t, d)
+	var sent atomic.Int64
+	hangs, goOn := make(chan struct{}), make(chan struct{})
+	tap.meet(func(_ string, run func() error) error {
+		err := run()
+		if sent.Add(1) == int64(n) {
+			close(hangs)
+			<-goOn
+		}
+		return err
+	})
+	p, used := uidplugin.New(quiet, models), make(chan error, 1)
+	go func() { used <- db.Use(p) }()
+	reached := false
+	select {
+	case err := <-used:
+		must(t, err)
+		used <- nil
+	case <-hangs:
+		reached = true
+		begin := time.Now()
+		other := uidplugin.New(quiet, models)
+		if err := open(t, d).Use(other); err != nil {
+			t.Errorf("statement %d hangs: %v", n, err)
+		} else if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("statement %d hangs, and another process started after %v", n, took)
+		}
+		must(t, closeOf(other))
+	}
+	tap.meet(nil)
+	close(goOn)
+	<-used
+	must(t, closeOf(p))
+	return reached
+}
+
+// A transaction of the lease manager had 2 s for all of its answers. A process whose database is far away never got
+// a slot.
+func TestStart_WithASlowDatabase(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		must(t, closeOf(use(t, open(t, d)))) // creates the tables
+		db, tap := tapped(t, d)
+		tap.meet(func(_ string, run func() error) error {
+			time.Sleep(300 * time.Millisecond)
+			return run()
+		})
+		p := use(t, db, uidplugin.WithModels(&T1{}))
+		for range 3 {
+			_, err := p.NextID(t.Context(), &T1{})
+			must(t, err)
+		}
+		tap.meet(nil)
+	}, "mariadb", "postgres")
 }

@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "TestMatrix writes docs/paths.md")
 // beforehand: that is how GORM counts rows, and what its own limits are.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
+	withoutRace(t)
 	m := newMatrix()
 	t.Run("engines", func(t *testing.T) {
 		for i, column := range matrixColumns {

@@ -38,6 +38,9 @@ type segmentTask struct {
 
 const segmentProcesses, segmentCallers = 8, 8
 
+// segmentKillsLeast is how many processes are killed, however slow the machine is.
+const segmentKillsLeast = 5
+
 func init() {
 	text := os.Getenv(segmentVariable)
 	if text == "" {
@@ -168,9 +171,6 @@ func TestSegmentKilledProcesses(t *testing.T) {
 		if most := int64(r.starts) * (3*400 + segmentCallers*40); holes < 0 || holes > most {
 			t.Errorf("%d ids are missing, want %d at most", holes, most)
 		}
-		if r.kills < int(length/time.Second) {
-			t.Errorf("%d kills", r.kills)
-		}
 	}, "mariadb", "postgres")
 }
 
@@ -259,7 +259,7 @@ func killSegments(t *testing.T, d *database, length time.Duration, control bool)
 		processes[i] = r.start(t, task)
 	}
 	eventually(t, 20*time.Second, "ids", func() bool { return r.count() > 1000 })
-	for begin := time.Now(); time.Since(begin) < length; {
+	for begin := time.Now(); time.Since(begin) < length || r.kills < segmentKillsLeast; {
 		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
 		i := rand.IntN(len(processes))
 		processes[i].killed = true

@@ -1,6 +1,7 @@
 package workernode
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -25,7 +26,8 @@ import (
 type DB struct {
 	pool    gorm.ConnPool
 	gorm    *gorm.DB
-	timeout time.Duration
+	timeout time.Duration // of a statement
+	whole   time.Duration // of a transaction; 0 means timeout
 }
 
 // Open returns a DB on the pool of db. Each statement gets at most timeout. It
@@ -127,17 +129,16 @@ var errRefused = errors.New("workernode: the row was changed by somebody else")
 // transact runs f in a transaction on one connection, and commits it unless f returns an
 // error. After any error but errRefused the outcome is unknown, and the connection is
 // closed: a statement may still be on its way. f must use only the DB and the context that
-// it is given. The timeout is that of the whole transaction.
+// it is given.
 func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
 	defer cancel()
 	tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
-	inside := *d
-	inside.pool = tx
-	failed := f(ctx, &inside)
+	inside := d.On(tx)
+	failed := f(ctx, inside)
 	// COMMIT and ROLLBACK have no context. Drivers may wait for the answer until the network
 	// gives up, after many minutes.
 	ended := make(chan error, 1)
@@ -150,6 +151,33 @@ func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 		}
 	}
 	return err
+}
+
+// connected runs f with a DB whose statements share one connection, outside of a transaction. It
+// tries another connection if one turns out to be closed.
+func (d *DB) connected(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
+	defer cancel()
+	p, ok := d.pool.(connector)
+	if !ok {
+		return d.transact(ctx, f)
+	}
+	for try := 0; ; try++ {
+		conn, err := p.Conn(ctx)
+		if err != nil {
+			return fmt.Errorf("get a connection: %w", d.late(err))
+		}
+		err = f(ctx, d.On(conn))
+		_ = conn.Close()
+		if try >= 2 || !errors.Is(err, driver.ErrBadConn) { // like database/sql
+			return err
+		}
+	}
+}
+
+// A connector is a pool that hands out connections.
+type connector interface {
+	Conn(ctx context.Context) (*sql.Conn, error)
 }
 
 // A transaction is one on a connection of its own, if the pool has such.
@@ -183,9 +211,7 @@ func (t *transaction) end(failed error) (err error) {
 // begin begins a transaction. Like database/sql, it tries another connection if one turns
 // out to be closed.
 func (d *DB) begin(ctx context.Context) (*transaction, error) {
-	p, ok := d.pool.(interface {
-		Conn(ctx context.Context) (*sql.Conn, error)
-	})
+	p, ok := d.pool.(connector)
 	for try := 0; ; try++ {
 		t := &transaction{}
 		pool := d.pool

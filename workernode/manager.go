@@ -49,9 +49,10 @@ const (
 	grace = time.Minute
 	// idleAfter is how long the slot is renewed after the last id.
 	idleAfter = 10 * time.Minute
-	// A statement, or a transaction, of the lease manager gets a quarter of Lead, within these bounds.
-	minStatement = 500 * time.Millisecond
-	maxStatement = 2 * time.Second
+	// A statement of the lease manager gets a quarter of Lead, a transaction half of it, within these bounds.
+	minStatement   = 500 * time.Millisecond
+	maxStatement   = 2 * time.Second
+	maxTransaction = 5 * time.Second
 	// minPause is the time between two renewals when a generator needs more ids, and maxPause
 	// the longest between two attempts while the database is unreachable.
 	minPause = 250 * time.Millisecond
@@ -124,7 +125,7 @@ type SlotStats struct {
 	Sessions  int64 // that were begun
 	Reclaimed int64 // slots of former processes that were reclaimed
 	Allocated int64 // slots that were inserted
-	Lost      int64 // slots that another process has reclaimed
+	Lost      int64 // slots that another process has reclaimed, or an operator has released
 	// LostCommits counts how often the slot's row was found to be older than what the
 	// database had acknowledged. A loss that let another process reclaim the slot counts in Lost.
 	LostCommits int64
@@ -169,6 +170,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	}
 	short := *db
 	short.timeout = min(db.timeout, max(c.Lead/4, minStatement), maxStatement)
+	short.whole = min(db.timeout, max(c.Lead/2, minStatement), maxTransaction)
 	m := &Manager{
 		store:  &statements{db: &short, layout: layout, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
 		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: &asyncLog{log: c.Log},

@@ -34,6 +34,9 @@ type Registry struct {
 // OpenRegistry reads the registry. The first process inserts it, and so pins its layout and
 // lead. The error wraps [ErrLayoutMismatch] if another layout is pinned.
 func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration) (Registry, error) {
+	if err := d.commits(ctx); err != nil {
+		return Registry{}, err
+	}
 	for try := 0; ; try++ {
 		r, ok, err := d.registry(ctx)
 		if err != nil {
@@ -87,23 +90,32 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 }
 
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
-	columns, autocommit := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`, true
+	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
 	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor}
 	if d.Dialect() == "mysql" {
-		columns += `, @@autocommit, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
+		columns += `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
 			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
-		into = append(into, &autocommit, &r.Shared)
+		into = append(into, &r.Shared)
 	}
 	err = d.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
 		return rows.Scan(into...)
 	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
-	if !autocommit {
-		// A renewal would wait for a COMMIT that never comes, and be undone when the
-		// connection closes.
-		return r, ok, errors.New("workernode: autocommit is off on the connections of this pool, so no lease would be kept: turn it on (in the DSN or the server's init_connect)")
-	}
 	return r, ok, err
+}
+
+// commits returns an error if statements outside of transactions are not committed at once. A
+// renewal would wait for a COMMIT that never comes, and be undone when the connection closes.
+func (d *DB) commits(ctx context.Context) error {
+	if d.Dialect() != "mysql" {
+		return nil
+	}
+	ok := false
+	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) }, `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`)
+	if err == nil && !ok {
+		err = errors.New("workernode: on the connections of this pool autocommit is off, or completion_type is CHAIN, so no lease would be kept: set autocommit=1 and completion_type=NO_CHAIN (in the DSN or the server's configuration)")
+	}
+	return err
 }
 
 // floor reads FLOOR_TICK.
@@ -141,28 +153,31 @@ func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, e
 }
 
 // nextSlot advances NEXT_SLOT and returns its previous value.
-func (d *DB) nextSlot(ctx context.Context) (slot int64, err error) {
-	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
-		slot, err = tx.advance(ctx, "NEXT_SLOT", 1, 1)
-		return err
-	})
-	return slot, err
-}
+func (d *DB) nextSlot(ctx context.Context) (int64, error) { return d.advance(ctx, "NEXT_SLOT", 1, 1) }
 
-// advance adds n to a counter of the registry and returns what it was, or least if that is
-// more. It must run in a transaction: the row stays locked, so nothing that a trigger
-// changes, such as LAST_INSERT_ID, matters.
+// advance adds n to a counter of the registry and returns the previous value, or least if that is
+// larger. One statement does it, outside of a transaction: all processes need the row, and one
+// that vanishes must not leave it locked.
 func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first int64, err error) {
-	changed, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = CASE WHEN "`+counter+`" > ? THEN "`+counter+`" ELSE ? END + ? WHERE "NAME" = ?`,
-		least, least, n, registryName)
-	if err != nil {
-		return 0, err
+	found := false
+	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
+	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
+	args := []any{least, least, n, registryName}
+	if d.Dialect() == "mysql" {
+		err = d.connected(ctx, func(ctx context.Context, conn *DB) error {
+			changed, err := conn.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = LAST_INSERT_ID(`+next+`) WHERE "NAME" = ?`, args...)
+			if err != nil || changed != 1 {
+				return err
+			}
+			// The function, not the driver's answer: a trigger changes that.
+			return conn.Query(ctx, scan, `SELECT LAST_INSERT_ID()`)
+		})
+	} else {
+		err = d.Query(ctx, scan, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = `+next+` WHERE "NAME" = ? RETURNING "`+counter+`"`, args...)
 	}
-	if changed != 1 {
-		return 0, fmt.Errorf("%w: the row %q of %s is missing", ErrTable, registryName, RegistryTable)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: the row %q of %s is missing", ErrTable, registryName, RegistryTable)
 	}
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&first) },
-		`SELECT "`+counter+`" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
 	return first - n, err
 }
 
@@ -196,9 +211,12 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 		}
 		atLeast = max(atLeast, largest+1)
 	}
-	if first := max(r.NextID, atLeast); first > last {
-		return b, fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
+	exhausted := func(first int64) error {
+		return fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
 			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
+	}
+	if first := max(r.NextID, atLeast); first > last {
+		return b, exhausted(first)
 	}
 	if r.Shared {
 		if b, err = d.draw(ctx, n); err != nil {
@@ -212,15 +230,11 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 			return b, err
 		}
 	}
-	b = block{step: 1}
-	err = d.transact(ctx, func(ctx context.Context, tx *DB) (err error) {
-		if b.first, err = tx.advance(ctx, "NEXT_ID", atLeast, n); err == nil && b.first > last {
-			err = fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
-				ErrExhausted, n, b.first, layout.WorkerBits, layout.MaxWorkerID())
-		}
-		return err
-	})
-	return b, err
+	first, err := d.advance(ctx, "NEXT_ID", atLeast, n)
+	if err == nil && first > last {
+		err = exhausted(first)
+	}
+	return block{first: first, step: 1}, err
 }
 
 // draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is rolled

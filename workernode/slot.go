@@ -263,7 +263,7 @@ func (m *Manager) read(ctx context.Context) error {
 		m.lease.floor = max(m.lease.floor, floor)
 		return nil
 	}
-	if found && r.holder == "" { // a release of this process was executed, and its answer lost
+	if found && r.holder == "" && r.version == m.lease.used { // a release of this process was executed, and its answer lost
 		m.lost(slot, "it was released")
 		return nil
 	}
