@@ -17,7 +17,7 @@ import (
 func TestAfterCloseNoIDIsMade(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Default} {
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 
@@ -141,7 +141,7 @@ func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
 func TestCloseEndsTheWaitForTheClock(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Default} {
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 

@@ -23,7 +23,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 		"slot": nil, "fixed": uidplugin.WithWorkerID(7), "one for all": uidplugin.WithOneWorkerID(),
 	} {
 		var got uidplugin.GeneratorConfig
-		db := open(t, option, uidplugin.WithDefaultGenerator("mine"), uidplugin.WithoutWaiting(),
+		db := open(t, option, uidplugin.WithDefaultGenerator("mine"),
 			uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 				got = c
 				return generator.NewCached(generator.CachedConfig{
@@ -37,7 +37,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 		if name != "slot" {
 			table = "*"
 		}
-		if got.Table != table || got.Layout != p.Layout() || len(got.Leases) != 1 || !got.NoWait ||
+		if got.Table != table || got.Layout != p.Layout() || len(got.Leases) != 1 ||
 			got.Clock == nil || got.Now == nil {
 			t.Errorf("%s: %+v", name, got)
 		}

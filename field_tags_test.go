@@ -200,17 +200,17 @@ func TestTheTagNamesTheGenerator(t *testing.T) {
 			ID int64 `gorm:"primaryKey;autoIncrement:false;UID : Cached "`
 		}
 		inherited struct {
-			gorm.Model `gorm:"uid:default"`
+			gorm.Model `gorm:"uid:snowflake"`
 		}
 	)
-	for _, standard := range []string{uidplugin.Cached, uidplugin.Default} {
+	for _, standard := range []string{uidplugin.Cached, uidplugin.Snowflake} {
 		t.Run(standard, func(t *testing.T) {
 			t.Parallel()
 
 			db := open(t, uidplugin.WithDefaultGenerator(" "+standard+" "),
 				uidplugin.WithModels(&plain{}, &yes{}, &named{}, &spaced{}, &inherited{}))
 			want := map[string]string{
-				"plains": standard, "yes": standard, "nameds": uidplugin.Default, "spaceds": uidplugin.Cached, "inheriteds": uidplugin.Default,
+				"plains": standard, "yes": standard, "nameds": uidplugin.Snowflake, "spaceds": uidplugin.Cached, "inheriteds": uidplugin.Snowflake,
 			}
 			for _, s := range uidplugin.From(db).Stats().Tables {
 				if s.Generator != want[s.Table] {
@@ -236,7 +236,7 @@ func TestAnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
 	if !errors.Is(err, uidplugin.ErrField) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "odd.ID", `"nosuch"`, "cached", "default")
+	saysAll(t, err.Error(), "odd.ID", `"nosuch"`, "cached", "snowflake")
 	unregistered(t, db)
 
 	use(t, db)
@@ -261,6 +261,6 @@ func TestWithWorkerIDThereIsOneGenerator(t *testing.T) {
 	if !errors.Is(err, uidplugin.ErrField) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"default"`, `"cached"`)
-	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Default))
+	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"snowflake"`, `"cached"`)
+	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
 }

@@ -216,7 +216,7 @@ func TestNextIDIsTheKeyOfARowToCome(t *testing.T) {
 	l, err := p.Locate(t.Context(), id)
 	must(t, err)
 	for _, s := range p.Stats().Tables {
-		if s.WorkerIDs[0] == l.WorkerID && s.Generator != uidplugin.Default {
+		if s.WorkerIDs[0] == l.WorkerID && s.Generator != uidplugin.Snowflake {
 			t.Errorf("the id is of %+v", s)
 		}
 	}

@@ -22,11 +22,12 @@ var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
 		return isGORM(name) || isPackage(name, "generator", "workernode", "segment", "migrations")
 	},
-	"segment":    func(name string) bool { return isPackage(name, "workernode", "generator") },
-	"migrations": func(name string) bool { return isPackage(name, "workernode") },
-	"workernode": func(name string) bool { return isGORM(name) || isPackage(name, "generator") },
-	"generator":  func(name string) bool { return isPackage(name, "ringbuffer") },
-	"ringbuffer": func(string) bool { return false },
+	"segment":           func(name string) bool { return isPackage(name, "workernode", "generator") },
+	"migrations":        func(name string) bool { return isPackage(name, "workernode") },
+	"workernode":        func(name string) bool { return isGORM(name) || isPackage(name, "generator") },
+	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
+	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
+	"ringbuffer":        func(string) bool { return false },
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite"
 	},
@@ -39,7 +40,7 @@ const kit = "internal/testkit"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "ringbuffer"}
+var noSQL = []string{"generator", "generator/foreign", "ringbuffer"}
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")

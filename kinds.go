@@ -14,13 +14,23 @@ import (
 	"gorm.io/gorm"
 )
 
-// The generators that a tag can name without further ado: gorm:"uid:cached".
+// The generators that a tag can always name: gorm:"uid:cached". The name "default" means
+// Snowflake, which UidGenerator calls its DefaultUidGenerator.
 const (
-	Cached  = "cached"  // [generator.Cached]
-	Default = "default" // [generator.Default]
-	Paired  = "paired"  // [generator.Paired]
-	Segment = "segment" // ranges of a table, as Leaf's; see package segment
+	Cached    = "cached"    // [generator.Cached]
+	Snowflake = "snowflake" // [generator.Snowflake]
+	Paired    = "paired"    // [generator.Paired]
+	Segment   = "segment"   // ranges of a table, as Leaf's; see package segment
 )
+
+// kindName returns the name of a generator as kinds have it.
+func kindName(name string) string {
+	name = strings.ToLower(strings.TrimSpace(name))
+	if name == "default" {
+		return Snowflake
+	}
+	return name
+}
 
 // A GeneratorConfig is what a [Factory] makes a generator of.
 type GeneratorConfig struct {
@@ -33,10 +43,24 @@ type GeneratorConfig struct {
 	Low    func()
 
 	MaxBorrow time.Duration // how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]
-	NoWait    bool          // WithoutWaiting
 
 	Clock *generator.Clock // what the generators of the process share
 	Now   func() time.Time // the clock that it reads
+}
+
+// Cached returns the configuration of the generator [Cached], for a [Factory] that changes some of it.
+func (c GeneratorConfig) Cached() generator.CachedConfig {
+	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, Low: c.Low}
+}
+
+// Snowflake returns the configuration of the generator [Snowflake], for a [Factory] that changes some of it.
+func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
+	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, Low: c.Low}
+}
+
+// Paired returns the configuration of the generator [Paired], for a [Factory] that changes some of it.
+func (c GeneratorConfig) Paired() generator.PairedConfig {
+	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, Low: c.Low}
 }
 
 // A Factory makes the generator of a table, or of all with one worker id. It must stamp
@@ -66,53 +90,35 @@ type kind struct {
 	make  func(c GeneratorConfig) (generator.Renewable, error)
 	lanes int // how many worker ids it has at first
 	open  func(ctx context.Context, c *core, s *source) (generator.Generator, error)
+
+	replaceable bool // WithGenerator may put another one in its place
 }
 
 // builtin returns the kinds that are always there.
-func (c *config) builtin() map[string]kind {
+func builtin() map[string]kind {
 	return map[string]kind{
-		Cached: {lanes: 1, make: func(g GeneratorConfig) (generator.Renewable, error) {
-			return generator.NewCached(generator.CachedConfig{
-				Layout: g.Layout, Lease: g.Leases[0], MaxBorrow: g.MaxBorrow, NoWait: g.NoWait, Clock: g.Clock, Low: g.Low,
-			})
+		Cached: {lanes: 1, replaceable: true, make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewCached(c.Cached())
 		}},
-		Default: {lanes: 1, make: func(g GeneratorConfig) (generator.Renewable, error) {
-			return generator.NewDefault(generator.DefaultConfig{
-				Layout: g.Layout, Lease: g.Leases[0], MaxClockBackwards: c.maxBackwards, RandomStart: c.randomStart, Now: g.Now, Low: g.Low,
-			})
+		Snowflake: {lanes: 1, replaceable: true, make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewSnowflake(c.Snowflake())
 		}},
-		Paired: {lanes: 2, make: func(g GeneratorConfig) (generator.Renewable, error) {
-			return generator.NewPaired(generator.PairedConfig{
-				Layout: g.Layout, Main: g.Leases[0], Backup: g.Leases[1], MaxBorrow: g.MaxBorrow, Clock: g.Clock, Low: g.Low,
-			})
+		Paired: {lanes: 2, replaceable: true, make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewPaired(c.Paired())
 		}},
 		Segment: {open: openSegment},
 	}
 }
 
-// kindNamed returns a kind by its name.
-func (c *config) kindNamed(name string) (kind, bool) {
-	if k, ok := c.kinds[name]; ok {
-		return k, true
-	}
-	k, ok := c.builtin()[name]
-	return k, ok
-}
-
 // names lists the known generators, for messages.
 func (c *config) names() string {
-	names := slices.Collect(maps.Keys(c.builtin()))
-	for name := range c.kinds {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
+	return strings.Join(slices.Sorted(maps.Keys(c.kinds)), ", ")
 }
 
 // newGenerator makes a generator by its name, for what leases allow, as many as its kind
 // takes. clock, now and low may be nil.
 func (c *config) newGenerator(name, table string, leases []generator.Lease, clock *generator.Clock, now func() time.Time, low func()) (g generator.Renewable, err error) {
-	k, ok := c.kindNamed(name)
+	k, ok := c.kinds[name]
 	if !ok || k.make == nil {
 		return nil, fmt.Errorf("%w: there is no generator %q, only %s", ErrField, name, c.names())
 	}
@@ -124,30 +130,30 @@ func (c *config) newGenerator(name, table string, leases []generator.Lease, cloc
 			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
 		}
 	}()
-	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.fixedLead(), NoWait: c.noWait, Clock: clock, Low: low, Now: now})
+	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.fixedLead(), Clock: clock, Low: low, Now: now})
 	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
 	}
 	return g, err
 }
 
-var kindName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+var validKind = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
 // add adds a kind of WithGenerator or WithSource.
 func (c *config) add(option, name string, k kind, none bool) {
-	name = strings.ToLower(strings.TrimSpace(name))
-	_, there := c.kindNamed(name)
+	name = kindName(name)
+	old, there := c.kinds[name]
 	switch {
-	case !kindName.MatchString(name) || name == "uid" || name == "true" || name == "false":
+	case !validKind.MatchString(name) || name == "uid" || name == "true" || name == "false":
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): a name is a letter and then letters, digits, _ and -, and none of uid, true, false", option, name))
-	case there:
+	case name == Segment:
+		c.bad = append(c.bad, fmt.Sprintf("%s(%q): WithSegments configures this generator", option, name))
+	case there && (!old.replaceable || k.make == nil):
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
 	case none:
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is no function to make it with", option, name))
 	default:
-		if c.kinds == nil {
-			c.kinds = map[string]kind{}
-		}
+		k.lanes = max(old.lanes, k.lanes)
 		c.kinds[name] = k
 	}
 }
@@ -155,6 +161,14 @@ func (c *config) add(option, name string, k kind, none bool) {
 // WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and
 // WithDefaultGenerator then name. It makes ids of the layout, from worker ids that it is
 // given, so they resolve to their rows. The name is of letters, digits, _ and -.
+//
+// [Cached], [Snowflake] and [Paired] can be replaced by their names, to configure them:
+//
+//	uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+//		cached := c.Cached()
+//		cached.NoWait = true
+//		return generator.NewCached(cached)
+//	})
 func WithGenerator(name string, f Factory) Option {
 	return func(c *config) {
 		c.add("WithGenerator", name, kind{lanes: 1, make: f}, f == nil)

@@ -59,7 +59,7 @@ func TestAllGeneratorsInOneModel(t *testing.T) {
 			if c.Table != "sheets" || c.Low == nil || c.Now == nil {
 				t.Errorf("%+v", c)
 			}
-			return generator.NewDefault(generator.DefaultConfig{Layout: c.Layout, Lease: c.Leases[0], Low: c.Low, Now: c.Now, RandomStart: 10})
+			return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Low: c.Low, Now: c.Now, RandomStart: 10})
 		}),
 		uidplugin.WithSource("even", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
 			if err := db.Exec("SELECT 1").Error; err != nil {
@@ -184,7 +184,7 @@ func TestGeneratorsThatMakeNoSense(t *testing.T) {
 	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
 	for _, o := range []uidplugin.Option{
 		uidplugin.WithGenerator("", f), uidplugin.WithGenerator("uid", f), uidplugin.WithGenerator("a b", f), uidplugin.WithGenerator("x", nil),
-		uidplugin.WithGenerator("cached", f), uidplugin.WithSource("segment", nothing), uidplugin.WithSource("y", nil),
+		uidplugin.WithGenerator("segment", f), uidplugin.WithSource("cached", nothing), uidplugin.WithSource("segment", nothing), uidplugin.WithSource("y", nil),
 		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
 	} {
 		if err := bare(t).Use(uidplugin.New(o)); !errors.Is(err, uidplugin.ErrOption) {
@@ -226,7 +226,7 @@ func TestCreatedBetween(t *testing.T) {
 
 	now := noon
 	db := open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithWorkerID(5),
-		uidplugin.WithDefaultGenerator(uidplugin.Default))
+		uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
 	migrate(t, db, &part{}, &counter{})
 	p := uidplugin.From(db)
 	for i := range 5 {

@@ -225,7 +225,7 @@ func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Default, uidplugin.Paired} {
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
 		clock := testkit.NewClock(noon)
 		db := open(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
 		p := uidplugin.From(db)

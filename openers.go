@@ -134,8 +134,7 @@ func (c *core) open1(ctx context.Context, s *source) (g generator.Generator, err
 			err = fmt.Errorf("its opener panicked: %v", p)
 		}
 	}()
-	kind, _ := c.kindNamed(s.kind)
-	g, err = kind.open(ctx, c, s)
+	g, err = c.kinds[s.kind].open(ctx, c, s)
 	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		err = errors.New("its opener returns none")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -20,33 +19,30 @@ type Option func(*config)
 type config struct {
 	layout    generator.Layout
 	generator string
-	kinds     map[string]kind // of WithGenerator and WithSource
+	kinds     map[string]kind // generators by their names
 	bad       []string        // what was wrong with them
 	segments  segment.Config
 	given     []any // WithModels
 	log       *slog.Logger
 
-	workerID     int64
-	fixed        bool
-	perProcess   bool
-	disposable   bool
-	lead         time.Duration // 0: the default
-	coarse       bool
-	noMigration  bool
-	timeout      time.Duration
-	host         workernode.Host
-	noWait       bool
-	maxBackwards time.Duration
-	randomStart  int64
-	now          func() time.Time
-	injected     bool          // now is the application's
-	maxSkew      time.Duration // negative if not set
+	workerID    int64
+	fixed       bool
+	perProcess  bool
+	disposable  bool
+	lead        time.Duration // 0: the default
+	noMigration bool
+	timeout     time.Duration
+	host        workernode.Host
+	now         func() time.Time
+	injected    bool          // now is the application's
+	maxSkew     time.Duration // negative if not set
 }
 
 func newConfig(options []Option) config {
 	c := config{
 		layout:    generator.DefaultLayout(),
 		generator: Cached,
+		kinds:     builtin(),
 		log:       slog.Default(),
 		timeout:   10 * time.Second,
 		maxSkew:   -1,
@@ -103,8 +99,8 @@ func (c *config) validate() error {
 	if err := c.layout.ValidAt(c.now()); err != nil {
 		errs = append(errs, err)
 	} else {
-		for name, k := range c.builtin() {
-			if k.make == nil {
+		for name, k := range c.kinds {
+			if !k.replaceable { // the application's own are called when they are needed
 				continue
 			}
 			leases := []generator.Lease{c.layout.Endless(1, c.now()), c.layout.Endless(0, c.now())}
@@ -119,7 +115,7 @@ func (c *config) validate() error {
 	if err := c.segments.Validate(); err != nil {
 		bad("WithSegments: %w", err)
 	}
-	if _, ok := c.kindNamed(c.generator); !ok {
+	if _, ok := c.kinds[c.generator]; !ok {
 		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, c.names())
 	}
 	if c.timeout <= 0 {
@@ -139,9 +135,6 @@ func (c *config) validate() error {
 		bad("WithLead(%v): it must be from %v to %v", c.lead, minLead, maxLead)
 	} else if c.lead != 0 && !c.fixed && c.lead < minLeadTicks*c.layout.Tick {
 		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.lead, minLeadTicks, c.layout.Tick)
-	}
-	if c.coarse && c.layout.Tick < 10*time.Millisecond {
-		bad("WithCoarseClock: with ticks of %v ids would often bear the tick before; it is for ticks from 10 ms on", c.layout.Tick)
 	}
 	if c.fixed && c.perProcess {
 		bad("WithOneWorkerID is of no use beside WithWorkerID, which is one for all tables")
@@ -193,10 +186,10 @@ func WithModels(models ...any) Option {
 }
 
 // WithDefaultGenerator sets the generator of fields that name none in their tag:
-// [Cached], which is the default, [Default], [Paired], [Segment], or one of
+// [Cached], which is the default, [Snowflake], [Paired], [Segment], or one of
 // WithGenerator and WithSource.
 func WithDefaultGenerator(name string) Option {
-	return func(c *config) { c.generator = strings.ToLower(strings.TrimSpace(name)) }
+	return func(c *config) { c.generator = kindName(name) }
 }
 
 // The range of WithLead.
@@ -215,22 +208,6 @@ const (
 // database that has lost its latest commits may accept statements again without an id being made twice: Lead and
 // a second later. The first process pins it in the database; another one logs a warning and uses that.
 func WithLead(d time.Duration) Option { return func(c *config) { c.lead = d } }
-
-// WithoutWaiting makes a create fail when its generator has no id at once: with
-// [generator.ErrLeaseExpired] when it has used up what was granted, and with
-// [generator.ErrBorrowLimit], with WithWorkerID, when it is as far ahead of the clock as it may be. The
-// default is to wait, as long as the context of the create lasts.
-func WithoutWaiting() Option { return func(c *config) { c.noWait = true } }
-
-// WithMaxClockBackwards sets how far the clock may go back for the generator
-// [Default] to wait for it. The default, 0, refuses to make ids at once, with
-// [generator.ErrClockBackwards]. It has an effect with WithWorkerID only: otherwise
-// generators read a clock that does not go back. The cached generator needs no such thing.
-func WithMaxClockBackwards(d time.Duration) Option { return func(c *config) { c.maxBackwards = d } }
-
-// WithRandomStart makes the generator [Default] begin the sequence of each tick
-// at a random number below n. The default is to begin at 0.
-func WithRandomStart(n int64) Option { return func(c *config) { c.randomStart = n } }
 
 // WithWorkerID fixes the worker id of this process, from 0 to what the layout
 // holds. Then no table of worker ids is needed or read. You guarantee that no two
@@ -287,11 +264,6 @@ func WithLogger(l *slog.Logger) Option {
 		c.log = l
 	}
 }
-
-// WithCoarseClock makes generators read a clock that is read once a millisecond, however
-// many ids they make: [Default] and [Paired], which read it for each id, make one three
-// times as fast. It is for layouts with ticks of much more than a millisecond.
-func WithCoarseClock() Option { return func(c *config) { c.coarse = true } }
 
 // WithMaxClockSkew sets how far the clock of this process may be from the database's:
 // beyond it, db.Use, and creates that need a renewed worker id, fail with

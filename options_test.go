@@ -23,7 +23,7 @@ var wrong = []struct {
 	{"future epoch", []uidplugin.Option{uidplugin.WithLayout(epoch(2999))}, generator.ErrLayout, []string{"2999", "future"}},
 	{"ended layout", []uidplugin.Option{uidplugin.WithLayout(epoch(1949))}, generator.ErrLayout, []string{"1949", "2018", "ended"}},
 	{"unknown generator", []uidplugin.Option{uidplugin.WithDefaultGenerator("nosuch")}, uidplugin.ErrOption,
-		[]string{"WithDefaultGenerator", `"nosuch"`, "cached", "default"}},
+		[]string{"WithDefaultGenerator", `"nosuch"`, "cached", "snowflake"}},
 	{"no generator", []uidplugin.Option{uidplugin.WithDefaultGenerator("")}, uidplugin.ErrOption, []string{"WithDefaultGenerator", "cached"}},
 	{"zero timeout", []uidplugin.Option{uidplugin.WithTimeout(0)}, uidplugin.ErrOption, []string{"WithTimeout", "0s"}},
 	{"negative timeout", []uidplugin.Option{uidplugin.WithTimeout(-time.Second)}, uidplugin.ErrOption, []string{"WithTimeout", "-1s"}},
@@ -35,7 +35,11 @@ var wrong = []struct {
 		uidplugin.ErrOption, []string{"WithoutMigration", "WithWorkerID"}},
 	{"worker id and disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithWorkerID(1)},
 		uidplugin.ErrOption, []string{"WithDisposable", "WithWorkerID"}},
-	{"a coarse clock for short ticks", []uidplugin.Option{uidplugin.WithCoarseClock(), uidplugin.WithLayout(generator.SnowflakeLayout())}, uidplugin.ErrOption, []string{"WithCoarseClock", "1ms"}},
+	{"a segment as a generator", []uidplugin.Option{uidplugin.WithGenerator("segment", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption,
+		[]string{`WithGenerator("segment")`, "WithSegments"}},
+	{"a generator that is replaced twice", []uidplugin.Option{uidplugin.WithGenerator("default", snowflake(generator.SnowflakeConfig{})),
+		uidplugin.WithGenerator("snowflake", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption, []string{`WithGenerator("snowflake")`, "already"}},
+	{"a source in place of a generator", []uidplugin.Option{uidplugin.WithSource("cached", nil)}, uidplugin.ErrOption, []string{`WithSource("cached")`, "already"}},
 	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(131075), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(131075)", "131071"}},
 	{"a lead that is too short", []uidplugin.Option{uidplugin.WithLead(100*time.Millisecond - 1)}, uidplugin.ErrOption,
 		[]string{"WithLead(99.999999ms)", "100ms", "1h0m0s"}},
@@ -46,9 +50,6 @@ var wrong = []struct {
 	{"a lead of less than three ticks", []uidplugin.Option{uidplugin.WithLayout(seconds()), uidplugin.WithLead(2 * time.Second)}, uidplugin.ErrOption,
 		[]string{"WithLead(2s)", "3 ticks", "1s each"}},
 	{"unknown kind", []uidplugin.Option{uidplugin.WithHost(workernode.Host{Kind: 3})}, uidplugin.ErrOption, []string{"WithHost", "3", "CONTAINER", "ACTUAL"}},
-	{"negative tolerance", []uidplugin.Option{uidplugin.WithMaxClockBackwards(-1)}, generator.ErrConfig, []string{"MaxClockBackwards", "-1ns"}},
-	{"negative random start", []uidplugin.Option{uidplugin.WithRandomStart(-1)}, generator.ErrConfig, []string{"RandomStart", "-1"}},
-	{"large random start", []uidplugin.Option{uidplugin.WithRandomStart(17)}, generator.ErrConfig, []string{"RandomStart", "17", "16"}},
 }
 
 // epoch returns the default layout with the epoch at the beginning of a year.
@@ -92,15 +93,51 @@ func TestAllWrongOptionsAreReportedAtOnce(t *testing.T) {
 	saysAll(t, err.Error(), "WithTimeout", "2999", "WithWorkerID(-1)", "nosuch", "WithoutMigration", "WithHost")
 }
 
-// TestAllWrongSettingsOfGeneratorsAreReportedAtOnce.
-func TestAllWrongSettingsOfGeneratorsAreReportedAtOnce(t *testing.T) {
+// snowflake returns a factory that puts two settings of config into the generator.
+func snowflake(config generator.SnowflakeConfig) uidplugin.Factory {
+	return func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		s := c.Snowflake()
+		s.MaxClockBackwards, s.RandomStart = config.MaxClockBackwards, config.RandomStart
+		return generator.NewSnowflake(s)
+	}
+}
+
+// The settings of the generators that are always there are given with WithGenerator. What is wrong with them is in the
+// error of db.Use, if a listed model has the generator.
+func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 	t.Parallel()
 
-	err := bare(t).Use(uidplugin.New(uidplugin.WithMaxClockBackwards(-1), uidplugin.WithRandomStart(-1)))
-	if !errors.Is(err, generator.ErrConfig) {
-		t.Fatal(err)
+	type flaky struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
 	}
-	saysAll(t, err.Error(), "MaxClockBackwards", "RandomStart")
+	for _, name := range []string{"default", "snowflake"} {
+		err := bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&flaky{}),
+			uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{MaxClockBackwards: -1, RandomStart: 17}))))
+		if !errors.Is(err, generator.ErrConfig) {
+			t.Fatal(err)
+		}
+		saysAll(t, err.Error(), "MaxClockBackwards", "RandomStart", "17", "16")
+		db := open(t, uidplugin.WithModels(&flaky{}), uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{RandomStart: 16})))
+		p, sequences := uidplugin.From(db), map[int64]bool{}
+		for range 200 {
+			id, err := p.NextID(t.Context(), &flaky{})
+			must(t, err)
+			sequences[id&15] = true
+			time.Sleep(p.Layout().Tick)
+		}
+		if len(sequences) < 8 {
+			t.Errorf("%s: 200 ticks begin with the sequences %v", name, sequences)
+		}
+	}
+	// Paired keeps its two worker ids.
+	db := open(t, uidplugin.WithGenerator("paired", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		return generator.NewPaired(c.Paired())
+	}))
+	migrate(t, db, &twin{})
+	must(t, db.Create(&twin{}).Error)
+	if ids := uidplugin.From(db).Stats().Tables[0].WorkerIDs; len(ids) != 2 {
+		t.Errorf("the worker ids are %v", ids)
+	}
 }
 
 func TestOptionsThatMakeSense(t *testing.T) {
@@ -117,12 +154,10 @@ func TestOptionsThatMakeSense(t *testing.T) {
 		{"snowflake", []uidplugin.Option{uidplugin.WithLayout(generator.SnowflakeLayout())}},
 		{"JavaScript", []uidplugin.Option{uidplugin.WithLayout(generator.JSSafeLayout())}},
 		{"generator in capitals", []uidplugin.Option{uidplugin.WithDefaultGenerator(" DEFAULT ")}},
-		{"the shortest lead", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithoutWaiting()}},
+		{"the shortest lead", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond)}},
 		{"the longest lead", []uidplugin.Option{uidplugin.WithLead(time.Hour)}},
 		{"the shortest lead of a worker id", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithWorkerID(1)}},
-		{"a coarse clock", []uidplugin.Option{uidplugin.WithCoarseClock(), uidplugin.WithLayout(seconds()), uidplugin.WithDefaultGenerator(uidplugin.Default)}},
 		{"disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithMaxClockSkew(0)}},
-		{"largest random start", []uidplugin.Option{uidplugin.WithRandomStart(16), uidplugin.WithMaxClockBackwards(time.Hour)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +239,11 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 		if option == nil {
 			want = time.Second // the default
 		}
-		db := open(t, uidplugin.WithWorkerID(1), uidplugin.WithoutWaiting(), option)
+		db := open(t, uidplugin.WithWorkerID(1), option, uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			cached := c.Cached()
+			cached.NoWait = true
+			return generator.NewCached(cached)
+		}))
 		p := uidplugin.From(db)
 		var err error
 		for err == nil {

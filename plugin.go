@@ -202,7 +202,6 @@ func (c *core) open(db *gorm.DB) error {
 	}
 	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
 	c.clock, c.time = generator.NewClock(c.now), c.now
-	c.readCoarsely()
 	c.db, c.later = db, nil
 	// What a failed attempt may have left belongs to another database.
 	c.plans.Store(&map[*schema.Schema]*plan{})
@@ -242,7 +241,6 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
 	c.clock, c.time = generator.NewClock(c.manager.Now), c.manager.Now
-	c.readCoarsely()
 	return nil
 }
 
@@ -264,14 +262,6 @@ func (c *core) reach(ctx context.Context) (err error) {
 			"settings", strings.Join(risks, "; "))
 	}
 	return c.wdb.CheckClock(ctx, c.now, c.skew())
-}
-
-// readCoarsely puts a coarse clock before that of the generators, if there is to be one.
-func (c *core) readCoarsely() {
-	if c.coarse {
-		c.time = generator.NewCoarseClock(c.time).Now
-		c.clock = generator.NewClock(c.time)
-	}
 }
 
 // takeSpares takes the worker ids in reserve, unless those of the models came with them.

@@ -105,10 +105,8 @@ const allTables = workernode.AllTables
 // source returns the source for a field of a table.
 func (c *core) source(table string, f *schema.Field) (*source, error) {
 	name, _ := tagged(f)
-	if name == "" {
-		name = c.generator
-	}
-	kind, ok := c.kindNamed(name)
+	name = kindName(cmp.Or(name, c.generator))
+	kind, ok := c.kinds[name]
 	switch {
 	case !ok:
 		return nil, fmt.Errorf(`%w %s.%s: its tag names the generator %q, which there is not; there are %s, and gorm:"uid" for %s`,
@@ -401,8 +399,7 @@ func (c *core) makeFixed(s *source) error {
 
 // lanes returns how many worker ids a source has at first.
 func (c *core) lanes(s *source) int {
-	kind, _ := c.kindNamed(s.kind)
-	return kind.lanes
+	return c.kinds[s.kind].lanes
 }
 
 // noWorkerID says for what there is no worker id, and why.

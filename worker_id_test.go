@@ -19,7 +19,7 @@ import (
 func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Default, uidplugin.Paired} {
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 
@@ -46,7 +46,7 @@ func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 func TestWithWorkerID_RestartWithinATick(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Default, uidplugin.Paired} {
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 

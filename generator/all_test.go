@@ -14,7 +14,7 @@ import (
 )
 
 // A kind is a generator of this package over a lease of worker id 9, and of its backup
-// worker if it has one, and what it promises. Default, which is the simplest, is the
+// worker if it has one, and what it promises. Snowflake, which is the simplest, is the
 // oracle for the others.
 type kind struct {
 	name string
@@ -28,8 +28,8 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{"Default", true, false, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
-		return generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: lease, Now: now, MaxClockBackwards: time.Hour})
+	{"Snowflake", true, false, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
+		return generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: lease, Now: now, MaxClockBackwards: time.Hour})
 	}},
 	{"Cached", true, true, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
 		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Clock: generator.NewClock(now)})
@@ -229,7 +229,7 @@ func TestAllKindsClose(t *testing.T) {
 	})
 }
 
-// What Default makes in a tick, every other kind makes too, and more only if it borrows.
+// What Snowflake makes in a tick, every other kind makes too, and more only if it borrows.
 func TestAllKindsMakeWhatDefaultMakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,8 +250,8 @@ func TestAllKindsMakeWhatDefaultMakes(t *testing.T) {
 			for j := range ids {
 				ids[j] -= int64(3*i) << (l.WorkerBits + l.SequenceBits)
 			}
-			if !slices.Equal(ids, made["Default"]) {
-				t.Errorf("%s makes %v, Default %v", k.name, ids, made["Default"])
+			if !slices.Equal(ids, made["Snowflake"]) {
+				t.Errorf("%s makes %v, Snowflake %v", k.name, ids, made["Snowflake"])
 			}
 		}
 	})

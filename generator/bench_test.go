@@ -151,9 +151,9 @@ func BenchmarkCachedFill1000Lanes8(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
 }
 
-// BenchmarkDefaultNext has a sequence so long that it never waits for a tick:
+// BenchmarkSnowflakeNext has a sequence so long that it never waits for a tick:
 // the price of a mutex and of reading the clock.
-func BenchmarkDefaultNext(b *testing.B) {
+func BenchmarkSnowflakeNext(b *testing.B) {
 	g, ctx := wideDefault(b), context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -163,7 +163,7 @@ func BenchmarkDefaultNext(b *testing.B) {
 	}
 }
 
-func BenchmarkDefaultNextParallel(b *testing.B) {
+func BenchmarkSnowflakeNextParallel(b *testing.B) {
 	g, ctx := wideDefault(b), context.Background()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -176,10 +176,10 @@ func BenchmarkDefaultNextParallel(b *testing.B) {
 	})
 }
 
-func wideDefault(tb testing.TB) *generator.Default {
+func wideDefault(tb testing.TB) *generator.Snowflake {
 	l := seconds(28, 22, 13)
 	l.WorkerBits, l.SequenceBits = 4, 31
-	g, err := generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: l.Endless(1, time.Now())})
+	g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.Endless(1, time.Now())})
 	if err != nil {
 		tb.Fatal(err)
 	}

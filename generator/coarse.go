@@ -7,7 +7,7 @@ import (
 )
 
 // CoarseClock is a clock that is read once a millisecond, however often it is asked: for
-// a [Default] or [Paired] generator with ticks of much longer, whose ids it makes three
+// a [Snowflake] or [Paired] generator with ticks of much longer, whose ids it makes three
 // times as cheap (BenchmarkCoarseClock). [Cached] reads no clock for an id, and needs none.
 //
 // It has a timer only while it is in use. A reading is up to some milliseconds old, and

@@ -80,8 +80,8 @@ func BenchmarkCoarseClock(b *testing.B) {
 				_ = read()
 			}
 		})
-		b.Run("Default/"+name, func(b *testing.B) {
-			g, err := generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: l.Endless(9, time.Now()), Now: read})
+		b.Run("Snowflake/"+name, func(b *testing.B) {
+			g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.Endless(9, time.Now()), Now: read})
 			if err != nil {
 				b.Fatal(err)
 			}

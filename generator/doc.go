@@ -4,7 +4,7 @@
 // how many bits hold the time, the worker id and the sequence, how long one tick
 // of the time is, and from which instant on it is counted. A [Generator] says
 // how the ids are made: [Cached] hands them out ahead of need for the price of
-// an atomic increment, [Default] reads the clock for each of them.
+// an atomic increment, [Snowflake] reads the clock for each of them.
 //
 // A generator may stamp only what its [Lease] allows: one worker id, and a span
 // of ticks. Ids are unique as long as no two generators ever hold the same

@@ -13,7 +13,7 @@ var (
 	ErrConfig = errors.New("generator: configuration")
 
 	// ErrClockBackwards reports a clock that shows less than an id already bears,
-	// by more than the tolerance. Only [Default] returns it.
+	// by more than the tolerance. Only [Snowflake] returns it.
 	ErrClockBackwards = errors.New("generator: clock moved backwards")
 
 	// ErrBorrowLimit reports that a [Cached] generator made to refuse rather than

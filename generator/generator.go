@@ -37,14 +37,14 @@ type Lease struct {
 }
 
 // A Renewable generator can be given other leases while it makes ids. [Cached],
-// [Default] and [Paired] can. When its lease runs low it calls the Low of its configuration;
+// [Snowflake] and [Paired] can. When its lease runs low it calls the Low of its configuration;
 // the answer is Renew, or Suspend if there is no lease to be had.
 type Renewable interface {
 	Generator
 
 	// Renew replaces what the generator may stamp by leases, each of which makes a
 	// lane. Their number is a power of two, at most [MaxLanes] and the worker ids of
-	// the layout; a [Default] has one lane, a [Paired] two. Their worker ids differ, From
+	// the layout; a [Snowflake] has one lane, a [Paired] two. Their worker ids differ, From
 	// and Until are the same for all. Within a tick the lanes are used up one after the
 	// other, in the order of their worker ids, whatever that of the leases is; then the
 	// next tick begins.

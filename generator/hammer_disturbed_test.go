@@ -171,7 +171,7 @@ func stepping(c *wall, n int) func(h *hammer) {
 		if c.bare { // or it gains more than a Duration holds
 			steps = steps[:5]
 		}
-		var right time.Duration // when the clock shows what Default needs
+		var right time.Duration // when the clock shows what Snowflake needs
 		for i := range n {
 			by := time.Duration(r.Int64N(int64(steps[r.IntN(len(steps))]))).Truncate(time.Second)
 			switch i % 4 {

@@ -155,7 +155,7 @@ func TestHammerRenew(t *testing.T) {
 		for _, tt := range []struct {
 			name   string
 			bits   uint8
-			borrow time.Duration // 0 is for Default
+			borrow time.Duration // 0 is for Snowflake
 			ids    int
 			noWait bool
 			wild   bool
@@ -190,7 +190,7 @@ func TestHammerRenew(t *testing.T) {
 						a.g = cached(t, generator.CachedConfig{Layout: a.layout, Lease: a.first(), Low: a.asked, MaxBorrow: tt.borrow, NoWait: tt.noWait})
 						h.meanwhile = append(h.meanwhile, parking, visiting, looking)
 					} else {
-						a.g = defaults(t, generator.DefaultConfig{Layout: a.layout, Lease: a.first(), Low: a.asked, MaxClockBackwards: time.Second})
+						a.g = defaults(t, generator.SnowflakeConfig{Layout: a.layout, Lease: a.first(), Low: a.asked, MaxClockBackwards: time.Second})
 					}
 					h.g = a.g
 					a.account(t, h.takeAll(t))

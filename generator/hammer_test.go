@@ -250,7 +250,7 @@ func TestHammerNext(t *testing.T) {
 }
 
 // TestHammerFullTicks: the sequence of a millisecond is soon used up, so callers
-// of Default wait for the next, and those of Cached borrow it.
+// of Snowflake wait for the next, and those of Cached borrow it.
 func TestHammerFullTicks(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// An engine is a way to make ids. All of them keep the same laws; Default, the
+// An engine is a way to make ids. All of them keep the same laws; Snowflake, the
 // simple one, shows what the laws of Cached ought to be.
 type engine struct {
 	name string
@@ -21,8 +21,8 @@ var engines = []engine{
 	{"Cached", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
 		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Low: low, Clock: generator.NewClock(now)})
 	}},
-	{"Default", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
-		return generator.NewDefault(generator.DefaultConfig{Layout: l, Lease: lease, Low: low, Now: now})
+	{"Snowflake", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
+		return generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: lease, Low: low, Now: now})
 	}},
 }
 

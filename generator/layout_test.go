@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/foreign"
 )
 
 // layouts are the presets and the corners of what is allowed.
@@ -229,7 +230,7 @@ func TestPresets(t *testing.T) {
 		{generator.DefaultLayout(), "1-41-18-4/1ms@1514764800", time.Date(2087, 9, 7, 15, 47, 35, 552e6, time.UTC), 63},
 		{generator.SnowflakeLayout(), "1-41-10-12/1ms@1288834974.657", time.Date(2080, 7, 10, 17, 30, 30, 209e6, time.UTC), 63},
 		{generator.JSSafeTablesLayout(), "11-37-13-3/10ms@1514764800", time.Date(2061, 7, 21, 6, 52, 14, 720e6, time.UTC), 53},
-		{generator.UidGeneratorLayout(), "1-28-22-13/1s@1463673600", time.Date(2024, 11, 20, 13, 24, 16, 0, time.UTC), 63},
+		{foreign.UidGeneratorLayout(), "1-28-22-13/1s@1463673600", time.Date(2024, 11, 20, 13, 24, 16, 0, time.UTC), 63},
 		{generator.JSSafeLayout(), "11-32-5-16/1s@1546300800", time.Date(2155, 2, 7, 6, 28, 16, 0, time.UTC), 53},
 	}
 	for _, tt := range tests {

@@ -111,7 +111,7 @@ func (s *sequence) open() {
 			MaxBorrow: s.l.Tick * time.Duration(1+r.IntN(40)),
 		})
 	} else {
-		s.g, err = generator.NewDefault(generator.DefaultConfig{
+		s.g, err = generator.NewSnowflake(generator.SnowflakeConfig{
 			Layout: s.l, Lease: lease, Low: low, Now: s.clock.now, RandomStart: r.Int64N(s.l.MaxSequence() + 1),
 			MaxClockBackwards: time.Duration(r.IntN(2)) * time.Second,
 		})

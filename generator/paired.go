@@ -44,7 +44,7 @@ type PairedConfig struct {
 // A Paired must be made by [NewPaired]. With a [JSSafeLayout] all ids are at most 2^53-1.
 type Paired struct {
 	tick   int // ids of a tick and lane
-	main   *Default
+	main   *Snowflake
 	backup *Cached
 
 	mu      sync.Mutex // held by Renew; guards what follows
@@ -63,7 +63,7 @@ func NewPaired(c PairedConfig) (*Paired, error) {
 	if c.Clock == nil {
 		c.Clock = NewClock(nil)
 	}
-	main, err := NewDefault(DefaultConfig{Layout: c.Layout, Lease: c.Main, Low: c.Low, Now: c.Clock.now})
+	main, err := NewSnowflake(SnowflakeConfig{Layout: c.Layout, Lease: c.Main, Low: c.Low, Now: c.Clock.now})
 	if err != nil {
 		return nil, err
 	}

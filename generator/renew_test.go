@@ -107,7 +107,7 @@ func TestRenewMovesTheEnd(t *testing.T) {
 			end.Until += until
 			renew(t, g, end)
 		}
-		time.Sleep(time.Second) // Default stamps no tick before its time
+		time.Sleep(time.Second) // Snowflake stamps no tick before its time
 		for want := last&^l.MaxSequence() + 1<<(l.WorkerBits+l.SequenceBits); tickOf(l, last) < now.Until+5; {
 			for _, id := range fill(t, g, 16) {
 				if id != want {
@@ -169,7 +169,7 @@ func TestRenewReplacesTheWorker(t *testing.T) {
 			{11, 10, 10}, // just the next
 		} {
 			if i == 1 || i == 2 {
-				time.Sleep(time.Second) // Default stamps no tick before its time
+				time.Sleep(time.Second) // Snowflake stamps no tick before its time
 			}
 			renew(t, g, generator.Lease{WorkerID: tt.worker, From: now + tt.from, Until: now + 1000})
 			id := next(t, g)
@@ -613,7 +613,7 @@ func TestUsage(t *testing.T) {
 		want := func(where string, tick int64, left uint64, used bool) {
 			t.Helper()
 			w := generator.Usage{Tick: lease.From + tick, Left: left, Used: used, Lanes: 1}
-			if e.name == "Default" {
+			if e.name == "Snowflake" {
 				w.MaxLanes = 1
 			}
 			if last = g.Usage(); last != w {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// DefaultConfig configures [NewDefault].
-type DefaultConfig struct {
+// SnowflakeConfig configures [NewSnowflake].
+type SnowflakeConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
@@ -39,7 +39,7 @@ type DefaultConfig struct {
 	Now func() time.Time
 }
 
-// Default reads the clock for each id, as UidGenerator's DefaultUidGenerator,
+// Snowflake reads the clock for each id, as UidGenerator's DefaultUidGenerator,
 // Leaf-snowflake and Twitter's snowflake do. The time in an id is the tick in
 // which it was made, neither ahead of the clock nor behind it, unless the lease
 // leaves no choice:
@@ -55,8 +55,8 @@ type DefaultConfig struct {
 //
 // When the sequence of a tick is used up, callers wait for the next tick; when the
 // lease is, in the order of their arrival, for Renew. It has no goroutine and no
-// timer but those of waiting callers, and must be made by [NewDefault].
-type Default struct {
+// timer but those of waiting callers, and must be made by [NewSnowflake].
+type Snowflake struct {
 	layout    Layout
 	tolerance time.Duration
 	random    int64
@@ -83,11 +83,11 @@ type Default struct {
 	changed  chan struct{} // closed, and replaced, to end what waits there are
 }
 
-var _ Renewable = (*Default)(nil)
+var _ Renewable = (*Snowflake)(nil)
 
-// NewDefault returns a generator, or an error that wraps [ErrLayout] or
+// NewSnowflake returns a generator, or an error that wraps [ErrLayout] or
 // [ErrConfig].
-func NewDefault(c DefaultConfig) (*Default, error) {
+func NewSnowflake(c SnowflakeConfig) (*Snowflake, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -108,7 +108,7 @@ func NewDefault(c DefaultConfig) (*Default, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	g := &Default{
+	g := &Snowflake{
 		layout:    c.Layout,
 		tolerance: c.MaxClockBackwards,
 		random:    c.RandomStart,
@@ -125,14 +125,14 @@ func NewDefault(c DefaultConfig) (*Default, error) {
 }
 
 // Next implements [Generator].
-func (g *Default) Next(ctx context.Context) (int64, error) {
+func (g *Snowflake) Next(ctx context.Context) (int64, error) {
 	var id [1]int64
 	err := g.Fill(ctx, id[:])
 	return id[0], err
 }
 
 // Fill implements [Generator].
-func (g *Default) Fill(ctx context.Context, ids []int64) error {
+func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
 	c, err := g.claim(ids)
 	if err == nil && c.n < len(ids) {
 		err = g.wait(ctx, ids, c)
@@ -144,7 +144,7 @@ func (g *Default) Fill(ctx context.Context, ids []int64) error {
 }
 
 // wait sets what the claim c has left of ids. It is where callers wait.
-func (g *Default) wait(ctx context.Context, ids []int64, c claim) (err error) {
+func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) {
 	first := false // holds turn
 	defer func() {
 		if first {
@@ -179,7 +179,7 @@ func (g *Default) wait(ctx context.Context, ids []int64, c claim) (err error) {
 }
 
 // pause waits for Renew, as long as c says.
-func (g *Default) pause(ctx context.Context, c claim) error {
+func (g *Snowflake) pause(ctx context.Context, c claim) error {
 	g.mu.Lock()
 	g.waiting = true
 	lease := g.lease
@@ -195,7 +195,7 @@ func (g *Default) pause(ctx context.Context, c claim) error {
 }
 
 // leave gives the turn to the next caller who waits for Renew.
-func (g *Default) leave() {
+func (g *Snowflake) leave() {
 	g.mu.Lock()
 	g.waiting = false
 	g.mu.Unlock()
@@ -203,7 +203,7 @@ func (g *Default) leave() {
 }
 
 // Close implements [Generator].
-func (g *Default) Close() {
+func (g *Snowflake) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
@@ -213,7 +213,7 @@ func (g *Default) Close() {
 }
 
 // Renew implements [Renewable]: of one lease, no more.
-func (g *Default) Renew(leases ...Lease) error {
+func (g *Snowflake) Renew(leases ...Lease) error {
 	if _, err := workers(g.layout, leases); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (g *Default) Renew(leases ...Lease) error {
 }
 
 // Suspend implements [Renewable].
-func (g *Default) Suspend(cause error) {
+func (g *Snowflake) Suspend(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
@@ -241,14 +241,14 @@ func (g *Default) Suspend(cause error) {
 
 // suspend says why there is no other lease, if cause is not nil, and has those who
 // wait look again.
-func (g *Default) suspend(cause error) {
+func (g *Snowflake) suspend(cause error) {
 	g.cause, g.waiting = cause, false
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
 // accept makes l the lease.
-func (g *Default) accept(l Lease) {
+func (g *Snowflake) accept(l Lease) {
 	same := l.WorkerID == g.lease.WorkerID
 	if !same {
 		g.sequence = g.layout.MaxSequence() + 1 // the larger worker id may have been the old one
@@ -271,7 +271,7 @@ func (g *Default) accept(l Lease) {
 }
 
 // Usage implements [Renewable].
-func (g *Default) Usage() Usage {
+func (g *Snowflake) Usage() Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := scale{layout: &g.layout}
@@ -287,12 +287,12 @@ func (g *Default) Usage() Usage {
 
 // position returns that of the next id, if it were taken now and the clock were not
 // beyond its tick.
-func (g *Default) position() uint64 {
+func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }
 
 // renewable reports whether a caller may wait for the lease to be renewed.
-func (g *Default) renewable() bool {
+func (g *Snowflake) renewable() bool {
 	return g.low != nil && g.lease.Until < g.layout.MaxTick() && g.cause == nil
 }
 
@@ -306,7 +306,7 @@ type claim struct {
 
 // claim sets as many of ids as the present tick has left, and has the lease renewed
 // if it should be.
-func (g *Default) claim(ids []int64) (claim, error) {
+func (g *Snowflake) claim(ids []int64) (claim, error) {
 	c, low, err := g.attempt(ids)
 	if low {
 		g.low()
@@ -315,7 +315,7 @@ func (g *Default) claim(ids []int64) (claim, error) {
 }
 
 // attempt is claim, but only says whether the lease should be renewed.
-func (g *Default) attempt(ids []int64) (c claim, low bool, err error) {
+func (g *Snowflake) attempt(ids []int64) (c claim, low bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -378,7 +378,7 @@ func (g *Default) attempt(ids []int64) (c claim, low bool, err error) {
 
 // backwards returns how long to wait for a clock that shows now to catch up, or
 // why not to.
-func (g *Default) backwards(now time.Time) (wait time.Duration, err error) {
+func (g *Snowflake) backwards(now time.Time) (wait time.Duration, err error) {
 	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)
 	if back > g.tolerance {

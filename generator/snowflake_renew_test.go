@@ -10,12 +10,12 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestDefaultHasOneLane refuses more leases.
-func TestDefaultHasOneLane(t *testing.T) {
+// TestSnowflakeHasOneLane refuses more leases.
+func TestSnowflakeHasOneLane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 10)
-		g := defaults(t, generator.DefaultConfig{Layout: l, Lease: now})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: now})
 		if err := g.Renew(leases(now.From, now.Until, 9, 10)...); !errors.Is(err, generator.ErrConfig) {
 			t.Errorf("two leases: %v", err)
 		}
@@ -23,10 +23,10 @@ func TestDefaultHasOneLane(t *testing.T) {
 	})
 }
 
-// TestDefaultAhead: a lease that begins ahead of the clock is stamped at once, tick
+// TestSnowflakeAhead: a lease that begins ahead of the clock is stamped at once, tick
 // by tick as the clock moves, never further ahead than it was, and no longer than
 // it has to be.
-func TestDefaultAhead(t *testing.T) {
+func TestSnowflakeAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, renewed := range []bool{false, true} {
 			l := ticks(time.Second, 4)
@@ -34,7 +34,7 @@ func TestDefaultAhead(t *testing.T) {
 			now := l.TickAt(time.Now())
 			begin := time.Now()
 			ahead := generator.Lease{WorkerID: 9, From: now + 10, Until: now + 1000}
-			c := generator.DefaultConfig{Layout: l, Lease: ahead}
+			c := generator.SnowflakeConfig{Layout: l, Lease: ahead}
 			if renewed {
 				c.Lease = generator.Lease{WorkerID: 20, From: now, Until: now + 5}
 			}
@@ -80,13 +80,13 @@ func TestDefaultAhead(t *testing.T) {
 	})
 }
 
-// TestDefaultAheadUntil: a lease ahead of the clock can be used up before the clock
+// TestSnowflakeAheadUntil: a lease ahead of the clock can be used up before the clock
 // has reached it. Its end holds, and the next one is usable at once.
-func TestDefaultAheadUntil(t *testing.T) {
+func TestSnowflakeAheadUntil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := l.TickAt(time.Now())
-		g := defaults(t, generator.DefaultConfig{Layout: l, Lease: generator.Lease{WorkerID: 9, From: now + 10, Until: now + 11}, Low: nobody})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: generator.Lease{WorkerID: 9, From: now + 10, Until: now + 11}, Low: nobody})
 		after := ascending(t, l, -1, fill(t, g, 32)...) // until 1 s
 		if got := g.Usage(); got != (generator.Usage{Tick: now + 12, Used: true, Lanes: 1, MaxLanes: 1}) {
 			t.Errorf("used up: %+v", got)
@@ -113,16 +113,16 @@ func TestDefaultAheadUntil(t *testing.T) {
 	})
 }
 
-// TestDefaultAheadAndBack: of a lease ahead of the clock, too, what counts as going
+// TestSnowflakeAheadAndBack: of a lease ahead of the clock, too, what counts as going
 // back is what the clock shows less than it did.
-func TestDefaultAheadAndBack(t *testing.T) {
+func TestSnowflakeAheadAndBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)
 		time.Sleep(250 * time.Millisecond)
 		now := l.TickAt(time.Now())
 		lease := generator.Lease{WorkerID: 9, From: now + 100, Until: now + 1000}
-		g := defaults(t, generator.DefaultConfig{Layout: l, Lease: lease, MaxClockBackwards: 5 * time.Second, Now: c.now})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: lease, MaxClockBackwards: 5 * time.Second, Now: c.now})
 		after := ascending(t, l, -1, fill(t, g, 40)...) // up to the third tick, at 2 s
 		c.step(-5 * time.Second)
 		start := time.Now()
@@ -145,14 +145,14 @@ func TestDefaultAheadAndBack(t *testing.T) {
 	})
 }
 
-// TestDefaultAfterTheStep: a clock that was set forward by mistake makes ids that it
+// TestSnowflakeAfterTheStep: a clock that was set forward by mistake makes ids that it
 // cannot go behind; a lease above them can.
-func TestDefaultAfterTheStep(t *testing.T) {
+func TestSnowflakeAfterTheStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)
 		now := lease(l, 100)
-		g := defaults(t, generator.DefaultConfig{Layout: l, Lease: now, Low: nobody, MaxClockBackwards: time.Second, Now: c.now})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: now, Low: nobody, MaxClockBackwards: time.Second, Now: c.now})
 		c.step(50 * time.Second)
 		after := next(t, g)
 		c.step(-50 * time.Second)

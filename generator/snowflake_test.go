@@ -11,12 +11,12 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-func defaults(t *testing.T, c generator.DefaultConfig) *generator.Default {
+func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 	t.Helper()
 	if c.Lease == (generator.Lease{}) {
 		c.Lease = c.Layout.Endless(9, time.Now())
 	}
-	g, err := generator.NewDefault(c)
+	g, err := generator.NewSnowflake(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,12 +24,12 @@ func defaults(t *testing.T, c generator.DefaultConfig) *generator.Default {
 	return g
 }
 
-// TestDefaultIsNow: the tick of an id is the one in which it was made, neither
+// TestSnowflakeIsNow: the tick of an id is the one in which it was made, neither
 // ahead of the clock nor behind it, however many are asked for.
-func TestDefaultIsNow(t *testing.T) {
+func TestSnowflakeIsNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Millisecond, 5)
-		g := defaults(t, generator.DefaultConfig{Layout: l})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l})
 		after := int64(-1)
 		for r := random(2); r.IntN(500) > 0; {
 			began := l.TickAt(time.Now())
@@ -49,13 +49,13 @@ func TestDefaultIsNow(t *testing.T) {
 	})
 }
 
-// TestDefaultFullTick: the caller that finds no sequence left waits exactly for
+// TestSnowflakeFullTick: the caller that finds no sequence left waits exactly for
 // the next tick, and a Fill that is longer than a tick goes on over as many as it
 // needs.
-func TestDefaultFullTick(t *testing.T) {
+func TestSnowflakeFullTick(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
-		g := defaults(t, generator.DefaultConfig{Layout: l})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l})
 		start := time.Now()
 		time.Sleep(300 * time.Millisecond)
 		first := decompose(t, l, next(t, g))
@@ -82,11 +82,11 @@ func TestDefaultFullTick(t *testing.T) {
 	})
 }
 
-// TestDefaultCallersShareTicks: at the full rate nothing is lost.
-func TestDefaultCallersShareTicks(t *testing.T) {
+// TestSnowflakeCallersShareTicks: at the full rate nothing is lost.
+func TestSnowflakeCallersShareTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 6)
-		g := defaults(t, generator.DefaultConfig{Layout: l})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l})
 		start := time.Now()
 		positions := make(chan uint64, 64*64)
 		var callers sync.WaitGroup
@@ -118,8 +118,8 @@ func TestDefaultCallersShareTicks(t *testing.T) {
 	})
 }
 
-// TestDefaultRandomStart looks at where the sequence of 4,000 ticks begins.
-func TestDefaultRandomStart(t *testing.T) {
+// TestSnowflakeRandomStart looks at where the sequence of 4,000 ticks begins.
+func TestSnowflakeRandomStart(t *testing.T) {
 	tests := []struct {
 		start int64
 		least int // different starts that must come up; the odds of fewer are below 1e-12
@@ -128,7 +128,7 @@ func TestDefaultRandomStart(t *testing.T) {
 		t.Run(time.Duration(tt.start).String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				l := ticks(time.Second, 7)
-				g := defaults(t, generator.DefaultConfig{Layout: l, RandomStart: tt.start})
+				g := defaults(t, generator.SnowflakeConfig{Layout: l, RandomStart: tt.start})
 				seen := map[int64]bool{}
 				after := int64(-1)
 				for range 4000 {
@@ -155,32 +155,32 @@ func TestDefaultRandomStart(t *testing.T) {
 	}
 }
 
-func TestDefaultConfig(t *testing.T) {
+func TestSnowflakeConfig(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)
 	now := func() time.Time { return date(2027, 1, 1) }
 	for _, tt := range []struct {
 		name string
-		c    generator.DefaultConfig
+		c    generator.SnowflakeConfig
 		want error
 	}{
-		{"whole sequence random", generator.DefaultConfig{RandomStart: 8192}, nil},
-		{"more than the sequence random", generator.DefaultConfig{RandomStart: 8193}, generator.ErrConfig},
-		{"negative random", generator.DefaultConfig{RandomStart: -1}, generator.ErrConfig},
-		{"negative tolerance", generator.DefaultConfig{MaxClockBackwards: -1}, generator.ErrConfig},
-		{"long tolerance", generator.DefaultConfig{MaxClockBackwards: 1<<63 - 1}, nil},
+		{"whole sequence random", generator.SnowflakeConfig{RandomStart: 8192}, nil},
+		{"more than the sequence random", generator.SnowflakeConfig{RandomStart: 8193}, generator.ErrConfig},
+		{"negative random", generator.SnowflakeConfig{RandomStart: -1}, generator.ErrConfig},
+		{"negative tolerance", generator.SnowflakeConfig{MaxClockBackwards: -1}, generator.ErrConfig},
+		{"long tolerance", generator.SnowflakeConfig{MaxClockBackwards: 1<<63 - 1}, nil},
 	} {
 		tt.c.Layout, tt.c.Lease, tt.c.Now = l, l.Endless(1, now()), now
-		if _, err := generator.NewDefault(tt.c); !errors.Is(err, tt.want) {
+		if _, err := generator.NewSnowflake(tt.c); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
 	}
 }
 
-// TestDefaultBackwards sets the clock back after an id was made, 250 ms into its
+// TestSnowflakeBackwards sets the clock back after an id was made, 250 ms into its
 // tick: waited for is only what is missing to the start of that tick.
-func TestDefaultBackwards(t *testing.T) {
+func TestSnowflakeBackwards(t *testing.T) {
 	tests := []struct {
 		name      string
 		tolerance time.Duration
@@ -203,7 +203,7 @@ func TestDefaultBackwards(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var c wall
 				l := ticks(time.Second, 10)
-				g := defaults(t, generator.DefaultConfig{Layout: l, MaxClockBackwards: tt.tolerance, Now: c.now})
+				g := defaults(t, generator.SnowflakeConfig{Layout: l, MaxClockBackwards: tt.tolerance, Now: c.now})
 				time.Sleep(250 * time.Millisecond)
 				id := next(t, g)
 				c.step(-tt.back)
@@ -235,15 +235,15 @@ func TestDefaultBackwards(t *testing.T) {
 	}
 }
 
-// TestDefaultBeforeTheEpoch has the clock leave the layout before the first id of
+// TestSnowflakeBeforeTheEpoch has the clock leave the layout before the first id of
 // a lease from tick 0 on: there is no tick before it that could have been used up.
-func TestDefaultBeforeTheEpoch(t *testing.T) {
+func TestSnowflakeBeforeTheEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		l.Epoch = time.Now()
 		for _, tolerance := range []time.Duration{0, time.Minute - 1, time.Minute} {
 			c := &wall{}
-			g := defaults(t, generator.DefaultConfig{
+			g := defaults(t, generator.SnowflakeConfig{
 				Layout: l, Lease: generator.Lease{WorkerID: 9, Until: 1e6}, MaxClockBackwards: tolerance, Now: c.now,
 			})
 			since := time.Since(l.Epoch)
@@ -262,13 +262,13 @@ func TestDefaultBeforeTheEpoch(t *testing.T) {
 	})
 }
 
-// TestDefaultBackwardsTogether: many callers wait for the clock, and while they do
+// TestSnowflakeBackwardsTogether: many callers wait for the clock, and while they do
 // it is set back further, then beyond the tolerance.
-func TestDefaultBackwardsTogether(t *testing.T) {
+func TestSnowflakeBackwardsTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)
-		g := defaults(t, generator.DefaultConfig{Layout: l, MaxClockBackwards: 10 * time.Second, Now: c.now})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, MaxClockBackwards: 10 * time.Second, Now: c.now})
 		after := next(t, g)
 		c.step(-5 * time.Second)
 		time.AfterFunc(2*time.Second, func() { c.step(-5 * time.Second) })

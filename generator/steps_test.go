@@ -17,14 +17,14 @@ func stepLayout(sequenceBits uint8) generator.Layout {
 }
 
 // TestSteps sets the clock away and back again. Cached does not mind: no call
-// fails, none waits. Default refuses while the clock shows less than its ids
+// fails, none waits. Snowflake refuses while the clock shows less than its ids
 // bear, or more than the layout holds.
 func TestSteps(t *testing.T) {
 	tests := []struct {
 		name string
 		by   time.Duration
-		away error // of Default, while the clock is wrong
-		back error // of Default, after it was set right
+		away error // of Snowflake, while the clock is wrong
+		back error // of Snowflake, after it was set right
 	}{
 		{"1s back", -time.Second, generator.ErrClockBackwards, nil},
 		{"1h back", -time.Hour, generator.ErrClockBackwards, nil},
@@ -218,14 +218,14 @@ func TestBehindTheLease(t *testing.T) {
 				refused(t, g)
 
 				began := time.Now()
-				d := defaults(t, generator.DefaultConfig{Layout: l, Lease: lease})
+				d := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: lease})
 				for i, id := range fill(t, d, 64) {
 					if id != start+int64(i) {
-						t.Fatalf("Default: id %d is %d, want %d", i, id, start+int64(i))
+						t.Fatalf("Snowflake: id %d is %d, want %d", i, id, start+int64(i))
 					}
 				}
 				if !time.Now().Equal(began) {
-					t.Errorf("Default: a tick of ids took %v", time.Since(began))
+					t.Errorf("Snowflake: a tick of ids took %v", time.Since(began))
 				}
 			})
 		})

@@ -1,27 +1,31 @@
-package generator
+// Package foreign reads the ids of other systems, and has their layouts: to find out which system made a key, and to
+// continue above its keys.
+package foreign
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
 // UidGeneratorLayout is the one that UidGenerator has if nothing is configured, to
 // read ids of it: 28/22/13 bits and ticks of a second, from 2016-05-20 in China
-// (+08:00) until 2024-11-20. For new ids there is [DefaultLayout], or this one with a later
+// (+08:00) until 2024-11-20. For new ids there is [generator.DefaultLayout], or this one with a later
 // Epoch.
 //
 // An epoch that was configured begins at midnight in the time zone of the Java
 // process, so ids made elsewhere than in China need another Epoch.
-func UidGeneratorLayout() Layout {
-	return Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
+func UidGeneratorLayout() generator.Layout {
+	return generator.Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 5, 19, 16, 0, 0, 0, time.UTC)}
 }
 
 // UidGeneratorSampleLayout is that of the configuration in UidGenerator's README,
 // which many have copied: 29/21/13 bits and ticks of a second, from 2016-09-20 in
 // China (+08:00) until 2033-09-24.
-func UidGeneratorSampleLayout() Layout {
-	return Layout{TimeBits: 29, WorkerBits: 21, SequenceBits: 13, Tick: time.Second,
+func UidGeneratorSampleLayout() generator.Layout {
+	return generator.Layout{TimeBits: 29, WorkerBits: 21, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 9, 19, 16, 0, 0, 0, time.UTC)}
 }
 
@@ -29,16 +33,16 @@ func UidGeneratorSampleLayout() Layout {
 // 2015-01-01, until 2084-09-06. From then on Discord uses a 42nd bit, which is the
 // sign of an int64. Of the worker id, the upper 5 bits are Discord's worker and the
 // lower 5 its process; see [DatacenterMachine].
-func DiscordLayout() Layout {
-	return Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
+func DiscordLayout() generator.Layout {
+	return generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
 		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 // InstagramLayout is Instagram's, 40/13/10 bits and ticks of a millisecond since
 // 1314220021721 ms (2011-08-24), until 2046-06-27. From then on Instagram uses a
 // 41st bit, which is the sign of an int64. The worker id is the number of a shard.
-func InstagramLayout() Layout {
-	return Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
+func InstagramLayout() generator.Layout {
+	return generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1314220021721).UTC()}
 }
 
@@ -46,35 +50,35 @@ func InstagramLayout() Layout {
 // is configured: 6 bits for it, 6 for the sequence, and ticks of a millisecond since
 // 1582136402000 ms (2020-02-19 18:20:02 UTC). The time has all the other bits, for
 // 71,000 years; ids need more than 53 bits from 2089-10-26 on.
-func YitterLayout() Layout {
-	return Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
+func YitterLayout() generator.Layout {
+	return generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1582136402000).UTC()}
 }
 
-// A Foreign is how another system's ids are built, to read them. That it has the
+// A System is how another system's ids are built, to read them. That it has the
 // settings which the system has by default does not mean that those who use it have
 // them, too: compare with rows whose age is known, as [Identify] does.
-type Foreign struct {
+type System struct {
 	Name   string
 	Source string // where the system says so: an address
 
 	// Layout has the widths, the tick and the epoch. All that concerns ids as numbers
 	// and their time, such as Range, Above and Expires, is as the system has it.
-	Layout Layout
+	Layout generator.Layout
 
 	// SequenceFirst says that the sequence lies above the worker id. Then Decompose
 	// and Compose of Layout have the two wrong, and Decode has them right.
 	SequenceFirst bool
 }
 
-// Foreigns returns the systems that are known here, in a slice of the caller's.
-func Foreigns() []Foreign {
-	sonyflake := Layout{TimeBits: 39, WorkerBits: 16, SequenceBits: 8, Tick: 10 * time.Millisecond,
+// Systems returns the systems that are known here, in a slice of the caller's.
+func Systems() []System {
+	sonyflake := generator.Layout{TimeBits: 39, WorkerBits: 16, SequenceBits: 8, Tick: 10 * time.Millisecond,
 		Epoch: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
 	first := sonyflake
 	first.Epoch = time.Date(2014, 9, 1, 0, 0, 0, 0, time.UTC)
-	return []Foreign{
-		{"Twitter snowflake, Leaf", "https://github.com/twitter-archive/snowflake/releases/tag/snowflake-2010", SnowflakeLayout(), false},
+	return []System{
+		{"Twitter snowflake, Leaf", "https://github.com/twitter-archive/snowflake/releases/tag/snowflake-2010", generator.SnowflakeLayout(), false},
 		{"UidGenerator", "https://github.com/baidu/uid-generator", UidGeneratorLayout(), false},
 		{"UidGenerator, sample configuration", "https://github.com/baidu/uid-generator#step-3-spring-configuration", UidGeneratorSampleLayout(), false},
 		{"Discord", "https://discord.com/developers/docs/reference#snowflakes", DiscordLayout(), false},
@@ -86,8 +90,8 @@ func Foreigns() []Foreign {
 }
 
 // Decode splits an id of the system into its parts. The error is that of
-// [Layout.Decompose].
-func (f Foreign) Decode(id int64) (Parts, error) {
+// [generator.Layout.Decompose].
+func (f System) Decode(id int64) (generator.Parts, error) {
 	p, err := f.Layout.Decompose(id)
 	if err == nil && f.SequenceFirst {
 		p.WorkerID = id & f.Layout.MaxWorkerID()
@@ -96,12 +100,12 @@ func (f Foreign) Decode(id int64) (Parts, error) {
 	return p, err
 }
 
-// Identify returns those of [Foreigns] by which id bears the time made, give or take
+// Identify returns those of [Systems] by which id bears the time made, give or take
 // within: whose id it could be, if made is when its row was created. It returns none
 // if within is negative. One id can fit by accident; take several, of different age.
-func Identify(id int64, made time.Time, within time.Duration) []Foreign {
-	var could []Foreign
-	for _, f := range Foreigns() {
+func Identify(id int64, made time.Time, within time.Duration) []System {
+	var could []System
+	for _, f := range Systems() {
 		if p, err := f.Decode(id); err == nil && p.Time.Sub(made).Abs() <= within {
 			could = append(could, f)
 		}
@@ -112,24 +116,24 @@ func Identify(id int64, made time.Time, within time.Duration) []Foreign {
 // machineBits is how many of the 10 bits of a worker id name the machine.
 const machineBits = 5
 
-// DatacenterMachine splits a worker id of 10 bits, of a [SnowflakeLayout], as Twitter
+// DatacenterMachine splits a worker id of 10 bits, of a [generator.SnowflakeLayout], as Twitter
 // does: the upper 5 bits are the datacenter, the lower 5 the machine, each from 0 to
 // 31. Discord calls them worker and process. [WorkerOf] is the inverse. The error
-// wraps [ErrLayout] if worker is not from 0 to 1023.
+// wraps [generator.ErrLayout] if worker is not from 0 to 1023.
 func DatacenterMachine(worker int64) (datacenter, machine int64, err error) {
 	if worker < 0 || worker >= 1<<(2*machineBits) {
-		return 0, 0, fmt.Errorf("%w: worker id %d is outside 0 to %d", ErrLayout, worker, 1<<(2*machineBits)-1)
+		return 0, 0, fmt.Errorf("%w: worker id %d is outside 0 to %d", generator.ErrLayout, worker, 1<<(2*machineBits)-1)
 	}
 	return worker >> machineBits, worker & (1<<machineBits - 1), nil
 }
 
 // WorkerOf returns the worker id, from 0 to 1023, of a machine in a datacenter; see
-// [DatacenterMachine]. The error wraps [ErrLayout] if one of the two is not from 0
+// [DatacenterMachine]. The error wraps [generator.ErrLayout] if one of the two is not from 0
 // to 31.
 func WorkerOf(datacenter, machine int64) (worker int64, err error) {
 	const most = 1<<machineBits - 1
 	if datacenter < 0 || datacenter > most || machine < 0 || machine > most {
-		return 0, fmt.Errorf("%w: datacenter %d or machine %d is outside 0 to %d", ErrLayout, datacenter, machine, most)
+		return 0, fmt.Errorf("%w: datacenter %d or machine %d is outside 0 to %d", generator.ErrLayout, datacenter, machine, most)
 	}
 	return datacenter<<machineBits | machine, nil
 }

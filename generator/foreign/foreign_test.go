@@ -1,4 +1,4 @@
-package generator_test
+package foreign_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/foreign"
 )
 
 // foreignIDs are ids that the systems made, and what is known of each from
@@ -47,23 +48,23 @@ var foreignIDs = []struct {
 	{"sonyflake v1", 647050535496698622, generator.Parts{Time: time.Date(2026, 11, 20, 19, 9, 33, 200e6, time.UTC), WorkerID: 51966, Sequence: 1}},
 }
 
-func foreign(t *testing.T, name string) generator.Foreign {
+func system(t *testing.T, name string) foreign.System {
 	t.Helper()
 
-	for _, f := range generator.Foreigns() {
+	for _, f := range foreign.Systems() {
 		if f.Name == name {
 			return f
 		}
 	}
 	t.Fatalf("no %s", name)
-	return generator.Foreign{}
+	return foreign.System{}
 }
 
 func TestForeignIDs(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range foreignIDs {
-		f := foreign(t, tt.system)
+		f := system(t, tt.system)
 		if p, err := f.Decode(tt.id); p != tt.want || err != nil {
 			t.Errorf("%s: Decode(%d) = %v, %v; want %v", tt.system, tt.id, p, err, tt.want)
 		}
@@ -94,7 +95,7 @@ func TestForeigns(t *testing.T) {
 		"sonyflake v2":                       "1-39-16-8/10ms@1735689600 until 2199-03-19",
 		"sonyflake v1":                       "1-39-16-8/10ms@1409529600 until 2188-11-16",
 	}
-	for _, f := range generator.Foreigns() {
+	for _, f := range foreign.Systems() {
 		if err := f.Layout.Validate(); err != nil {
 			t.Errorf("%s: %v", f.Name, err)
 		}
@@ -116,8 +117,8 @@ func TestForeigns(t *testing.T) {
 	if len(layouts) != 0 {
 		t.Errorf("missing: %v", layouts)
 	}
-	generator.Foreigns()[0].Name = "changed"
-	if generator.Foreigns()[0].Name == "changed" {
+	foreign.Systems()[0].Name = "changed"
+	if foreign.Systems()[0].Name == "changed" {
 		t.Error("callers share a slice")
 	}
 }
@@ -125,18 +126,18 @@ func TestForeigns(t *testing.T) {
 func TestForeignErrors(t *testing.T) {
 	t.Parallel()
 
-	var zero generator.Foreign
+	var zero foreign.System
 	if _, err := zero.Decode(1); !errors.Is(err, generator.ErrLayout) {
 		t.Errorf("the zero Foreign: %v", err)
 	}
-	for _, f := range generator.Foreigns() {
+	for _, f := range foreign.Systems() {
 		for _, id := range []int64{-1, math.MinInt64} {
 			if p, err := f.Decode(id); p != (generator.Parts{}) || !errors.Is(err, generator.ErrLayout) {
 				t.Errorf("%s: Decode(%d) = %v, %v", f.Name, id, p, err)
 			}
 		}
 	}
-	narrow := generator.Foreign{Layout: seconds(30, 16, 4), SequenceFirst: true}
+	narrow := foreign.System{Layout: generator.Layout{TimeBits: 30, WorkerBits: 16, SequenceBits: 4, Tick: time.Second, Epoch: date(2026, 1, 1)}, SequenceFirst: true}
 	if p, err := narrow.Decode(1 << 50); p != (generator.Parts{}) || !errors.Is(err, generator.ErrLayout) {
 		t.Errorf("an id of more bits: %v, %v", p, err)
 	}
@@ -148,7 +149,7 @@ func FuzzForeign(f *testing.F) {
 		f.Add(tt.id)
 	}
 	f.Fuzz(func(t *testing.T, id int64) {
-		for _, f := range generator.Foreigns() {
+		for _, f := range foreign.Systems() {
 			p, err := f.Decode(id)
 			if err != nil {
 				if id >= 0 {
@@ -173,23 +174,23 @@ func TestIdentify(t *testing.T) {
 
 	for _, tt := range foreignIDs {
 		for _, made := range []time.Time{tt.want.Time, tt.want.Time.Add(time.Minute), tt.want.Time.Add(-time.Minute)} {
-			got := generator.Identify(tt.id, made, time.Minute)
+			got := foreign.Identify(tt.id, made, time.Minute)
 			if len(got) != 1 || got[0].Name != tt.system {
 				t.Errorf("Identify(%d, %v) = %v, want %s", tt.id, made, got, tt.system)
 			}
 		}
-		for _, none := range [][]generator.Foreign{
-			generator.Identify(tt.id, tt.want.Time.Add(time.Minute+1), time.Minute),
-			generator.Identify(tt.id, tt.want.Time, -1),
-			generator.Identify(tt.id, time.Time{}, 0),
-			generator.Identify(-tt.id, tt.want.Time, math.MaxInt64),
+		for _, none := range [][]foreign.System{
+			foreign.Identify(tt.id, tt.want.Time.Add(time.Minute+1), time.Minute),
+			foreign.Identify(tt.id, tt.want.Time, -1),
+			foreign.Identify(tt.id, time.Time{}, 0),
+			foreign.Identify(-tt.id, tt.want.Time, math.MaxInt64),
 		} {
 			if len(none) != 0 {
 				t.Errorf("%d was identified as %v", tt.id, none)
 			}
 		}
 	}
-	if got := generator.Identify(1<<62, date(2026, 1, 1), math.MaxInt64); len(got) != len(generator.Foreigns()) {
+	if got := foreign.Identify(1<<62, date(2026, 1, 1), math.MaxInt64); len(got) != len(foreign.Systems()) {
 		t.Errorf("within all times there are %d", len(got))
 	}
 }
@@ -198,24 +199,28 @@ func TestDatacenterMachine(t *testing.T) {
 	t.Parallel()
 
 	for worker := range int64(1024) {
-		datacenter, machine, err := generator.DatacenterMachine(worker)
+		datacenter, machine, err := foreign.DatacenterMachine(worker)
 		if err != nil || datacenter != worker/32 || machine != worker%32 {
 			t.Fatalf("DatacenterMachine(%d) = %d, %d, %v", worker, datacenter, machine, err)
 		}
-		if back, err := generator.WorkerOf(datacenter, machine); back != worker || err != nil {
+		if back, err := foreign.WorkerOf(datacenter, machine); back != worker || err != nil {
 			t.Fatalf("WorkerOf(%d, %d) = %d, %v", datacenter, machine, back, err)
 		}
 	}
 	for _, worker := range []int64{-1, 1024, math.MinInt64, math.MaxInt64} {
-		if d, m, err := generator.DatacenterMachine(worker); d != 0 || m != 0 || !errors.Is(err, generator.ErrLayout) {
+		if d, m, err := foreign.DatacenterMachine(worker); d != 0 || m != 0 || !errors.Is(err, generator.ErrLayout) {
 			t.Errorf("DatacenterMachine(%d) = %d, %d, %v", worker, d, m, err)
 		}
 	}
 	for _, bad := range []int64{-1, 32, math.MinInt64, math.MaxInt64} {
 		for _, pair := range [][2]int64{{bad, 0}, {0, bad}, {bad, bad}} {
-			if worker, err := generator.WorkerOf(pair[0], pair[1]); worker != 0 || !errors.Is(err, generator.ErrLayout) {
+			if worker, err := foreign.WorkerOf(pair[0], pair[1]); worker != 0 || !errors.Is(err, generator.ErrLayout) {
 				t.Errorf("WorkerOf(%d, %d) = %d, %v", pair[0], pair[1], worker, err)
 			}
 		}
 	}
+}
+
+func date(year int, month time.Month, day int) time.Time {
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }

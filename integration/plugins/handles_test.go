@@ -66,7 +66,7 @@ func TestTwoPluginsOnOneDatabase(t *testing.T) {
 		d := migrated(t, e, shop...)
 		handles := []*gorm.DB{d.open(t, nil), d.open(t, &gorm.Config{PrepareStmt: true})}
 		must(t, handles[0].Use(plugin(t, uidplugin.WithModels(shop...), uidplugin.WithHost(workernode.Host{Name: "one"}))))
-		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator(uidplugin.Default), uidplugin.WithoutWaiting(),
+		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator(uidplugin.Snowflake),
 			uidplugin.WithHost(workernode.Host{Name: "two"}), uidplugin.WithoutMigration())))
 
 		var ids []int64
