@@ -27,7 +27,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 			uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 				got = c
 				return generator.NewCached(generator.CachedConfig{
-					Layout: c.Layout, Lease: c.Leases[0], Low: c.Low, Clock: c.Clock, MaxBorrow: c.MaxBorrow,
+					Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock, MaxBorrow: c.MaxBorrow,
 				})
 			}))
 		migrate(t, db, &mine{})
@@ -41,7 +41,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 			got.Clock == nil || got.Now == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if fixed := name == "fixed"; fixed != (got.Low == nil) || fixed != (got.MaxBorrow != 0) {
+		if fixed := name == "fixed"; fixed != (got.OnLow == nil) || fixed != (got.MaxBorrow != 0) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		parts, err := p.Decode(r.ID)
@@ -64,7 +64,7 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 		if !works.Load() {
 			return nil, errBroken
 		}
-		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Low: c.Low, Clock: c.Clock})
+		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock})
 	}))
 	migrate(t, db, &mine{}, &part{})
 	p := uidplugin.From(db)

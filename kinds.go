@@ -37,10 +37,10 @@ type GeneratorConfig struct {
 	Table  string // whose ids it makes; "*" if it serves all tables
 	Layout generator.Layout
 
-	// Leases is what it may stamp, one for each lane. With Low, which is not nil if leases
+	// Leases is what it may stamp, one for each lane. With OnLow, which is not nil if leases
 	// are renewed, others follow by Renew.
 	Leases []generator.Lease
-	Low    func()
+	OnLow  func()
 
 	MaxBorrow time.Duration // how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]
 
@@ -50,17 +50,17 @@ type GeneratorConfig struct {
 
 // Cached returns the configuration of the generator [Cached], for a [Factory] that changes some of it.
 func (c GeneratorConfig) Cached() generator.CachedConfig {
-	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, Low: c.Low}
+	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }
 
 // Snowflake returns the configuration of the generator [Snowflake], for a [Factory] that changes some of it.
 func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
-	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, Low: c.Low}
+	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
 }
 
 // Paired returns the configuration of the generator [Paired], for a [Factory] that changes some of it.
 func (c GeneratorConfig) Paired() generator.PairedConfig {
-	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, Low: c.Low}
+	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }
 
 // A Factory makes the generator of a table, or of all with one worker id. It must stamp
@@ -130,7 +130,7 @@ func (c *config) newGenerator(name, table string, leases []generator.Lease, cloc
 			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
 		}
 	}()
-	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.fixedLead(), Clock: clock, Low: low, Now: now})
+	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.fixedLead(), Clock: clock, OnLow: low, Now: now})
 	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
 	}

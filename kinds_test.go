@@ -56,10 +56,10 @@ func TestAllGeneratorsInOneModel(t *testing.T) {
 	options := []uidplugin.Option{
 		uidplugin.WithGenerator("Mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 			made++
-			if c.Table != "sheets" || c.Low == nil || c.Now == nil {
+			if c.Table != "sheets" || c.OnLow == nil || c.Now == nil {
 				t.Errorf("%+v", c)
 			}
-			return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Low: c.Low, Now: c.Now, RandomStart: 10})
+			return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Now: c.Now, RandomStart: 10})
 		}),
 		uidplugin.WithSource("even", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
 			if err := db.Exec("SELECT 1").Error; err != nil {

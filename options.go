@@ -103,7 +103,7 @@ func (c *config) validate() error {
 			if !k.replaceable { // the application's own are called when they are needed
 				continue
 			}
-			leases := []generator.Lease{c.layout.Endless(1, c.now()), c.layout.Endless(0, c.now())}
+			leases := []generator.Lease{c.layout.FullLease(1, c.now()), c.layout.FullLease(0, c.now())}
 			if _, err := c.newGenerator(name, allTables, leases[:k.lanes], nil, nil, nil); err != nil {
 				errs = append(errs, fmt.Errorf("%w: %w", ErrOption, err))
 			}

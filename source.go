@@ -65,7 +65,7 @@ type fixed struct {
 // the lease begins with the tick after these, and is used when the present tick has
 // ended: then its first tick is fixedLead ahead, no more.
 func (c *config) newFixed(now time.Time) fixed {
-	f := fixed{lease: c.layout.Endless(c.workerID, now), backup: c.layout.BackupWorker(c.workerID), begins: now, now: c.now}
+	f := fixed{lease: c.layout.FullLease(c.workerID, now), backup: c.layout.BackupWorker(c.workerID), begins: now, now: c.now}
 	if lead := c.fixedLead(); lead > 0 {
 		next := f.lease.From + 1
 		f.lease.From = next + int64((lead-1)/c.layout.Tick) + 1

@@ -264,7 +264,7 @@ func BenchmarkAllNext(b *testing.B) {
 	for _, k := range kinds {
 		b.Run(k.name, func(b *testing.B) {
 			l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
-			g, err := k.open(l, l.Endless(9, time.Now()), nil)
+			g, err := k.open(l, l.FullLease(9, time.Now()), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

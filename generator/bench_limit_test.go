@@ -23,7 +23,7 @@ func BenchmarkCachedAtLimit(b *testing.B) {
 	const callers = 64
 	l := seconds(28, 22, 13)
 	g, err := generator.NewCached(generator.CachedConfig{
-		Layout: l, Lease: l.Endless(1, time.Now()), MaxBorrow: 2 * time.Second,
+		Layout: l, Lease: l.FullLease(1, time.Now()), MaxBorrow: 2 * time.Second,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -57,7 +57,7 @@ func BenchmarkMutexCounter(b *testing.B) {
 // limit.
 func wide(tb testing.TB) *generator.Cached {
 	l := generator.DefaultLayout()
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(1, time.Now()), MaxBorrow: math.MaxInt64})
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(1, time.Now()), MaxBorrow: math.MaxInt64})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func BenchmarkSnowflakeNextParallel(b *testing.B) {
 func wideDefault(tb testing.TB) *generator.Snowflake {
 	l := seconds(28, 22, 13)
 	l.WorkerBits, l.SequenceBits = 4, 31
-	g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.Endless(1, time.Now())})
+	g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.FullLease(1, time.Now())})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func wideDefault(tb testing.TB) *generator.Snowflake {
 func BenchmarkCachedMemory(b *testing.B) {
 	bytes := liveBytes(b, 10000)
 	l, ctx, clock := generator.DefaultLayout(), context.Background(), generator.NewClock(nil)
-	lease := l.Endless(1, time.Now())
+	lease := l.FullLease(1, time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Clock: clock})

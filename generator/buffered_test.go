@@ -400,7 +400,7 @@ func BenchmarkBufferedNext(b *testing.B) {
 	defer g.Close()
 	each("Buffered", func() error { _, err := g.Next(context.Background()); return err })
 	l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
-	c, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now())})
+	c, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now())})
 	if err != nil {
 		b.Fatal(err)
 	}

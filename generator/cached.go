@@ -31,7 +31,7 @@ type CachedConfig struct {
 	// [ErrBorrowLimit] at once, when its lease is used up, [ErrLeaseExpired].
 	NoWait bool
 
-	// Low is called when the lease should be renewed: when fewer ids are left in it
+	// OnLow is called when the lease should be renewed: when fewer ids are left in it
 	// than half of those between the present, or its beginning if that is later, and
 	// its end; when its end has passed; and when a caller wants more ids than are
 	// left. nil means that the lease is never renewed: callers get [ErrLeaseExpired]
@@ -41,7 +41,7 @@ type CachedConfig struct {
 	// that is so and the generator is in use; never for a lease up to the last tick
 	// of the layout. Callers wait while it runs, so it must not block, nor call
 	// anything of this package but Renew, Suspend and Usage.
-	Low func()
+	OnLow func()
 
 	// Clock is what the generators of a process share; nil means one of its own.
 	Clock *Clock
@@ -59,7 +59,7 @@ type CachedConfig struct {
 // that ends while its caller waits costs no id.
 //
 // When its lease is used up, callers wait for it to be renewed, in the order of
-// their arrival too, if there is a Low that brings that about. When the clock has
+// their arrival too, if there is an OnLow that brings that about. When the clock has
 // passed the end of the lease before its ids were used up, as it does while nobody
 // needs any, they wait as well, but for 100 ms at most, all callers of that lease
 // together: then the ids that are left, which are of the past, are handed out.
@@ -120,8 +120,8 @@ type Cached struct {
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
 
-	from     int64         // the lease's first tick
-	patience time.Duration // how long callers may still wait when the clock has passed the lease
+	from      int64         // the lease's first tick
+	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
 
 	*settings        // immutable
 	low       func() // of the configuration; immutable
@@ -150,12 +150,12 @@ func NewCached(c CachedConfig) (*Cached, error) {
 			ErrConfig, c.MaxBorrow, c.Layout.Tick)
 	}
 	g := &Cached{
-		sem:      make(chan struct{}, 1),
-		last:     now.Sub(c.Clock.base),
-		from:     c.Lease.From,
-		patience: patience,
-		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
-		low:      c.Low,
+		sem:       make(chan struct{}, 1),
+		last:      now.Sub(c.Clock.base),
+		from:      c.Lease.From,
+		leaseWait: leaseWait,
+		settings:  c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
+		low:       c.OnLow,
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
@@ -210,7 +210,7 @@ func (g *Cached) Close() {
 	g.awake() // ends the wait of a caller that holds the semaphore
 	g.sem <- struct{}{}
 	defer g.release()
-	g.shut()
+	g.closeWindow()
 }
 
 // Lead returns how far the next id lies ahead of the clock; 0 if it does not.
@@ -290,7 +290,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window
 			return w, position, got, nil
 		}
 	}
-	g.shut()
+	g.closeWindow()
 	var wake <-chan struct{}
 	for {
 		if g.closed.Load() {
@@ -310,21 +310,21 @@ func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window
 
 		d, lease := maxSleep, true // how long to wait, and whether for a lease
 		switch {
-		case at >= end && next < end && g.patience > 0 && patient && g.renewable(w, cause):
-			d = min(g.patience, maxSleep)
-			g.ask(w)
+		case at >= end && next < end && g.leaseWait > 0 && patient && g.renewable(w, cause):
+			d = min(g.leaseWait, maxSleep)
+			g.requestRenewal(w)
 		case got == want || got > 0 && !g.noWait:
 			w.raise(next + got)
 			g.used.Store(true)
 			if scarce(s.start(g.from), end, next+got, at) {
-				g.ask(w)
+				g.requestRenewal(w)
 			}
 			if g.quick >= hurried && free-got >= g.reopenAt(s) {
-				g.start(w, limit)
+				g.openWindow(w, limit)
 			}
 			return w, next, got, nil
 		case next >= end || g.noWait && want > end-next:
-			g.ask(w)
+			g.requestRenewal(w)
 			if !patient || !g.renewable(w, cause) {
 				return nil, 0, 0, exhausted(&g.layout, w.worker(), w.until.Load(), cause)
 			}
@@ -360,7 +360,7 @@ func (g *Cached) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 	}
 	start := time.Now()
 	err := sleep(ctx, d, wake)
-	g.patience -= time.Since(start) // of no use, but renewed with it, when the lease is used up
+	g.leaseWait -= time.Since(start) // of no use, but renewed with it, when the lease is used up
 	return err
 }
 
@@ -408,8 +408,8 @@ func (g *Cached) advance(s scale, now time.Time) uint64 {
 	return limit
 }
 
-// start opens a window from the next position of w, which is closed, up to limit.
-func (g *Cached) start(w *window, limit uint64) {
+// openWindow opens a window from the next position of w, which is closed, up to limit.
+func (g *Cached) openWindow(w *window, limit uint64) {
 	g.seen = w.next.Load()
 	w = newWindow(w.mapping, g.seen, w.until.Load())
 	w.ring.Open(g.seen, limit)
@@ -421,8 +421,8 @@ func (g *Cached) start(w *window, limit uint64) {
 	}
 }
 
-// shut closes the window, if it is open.
-func (g *Cached) shut() {
+// closeWindow closes the window, if it is open.
+func (g *Cached) closeWindow() {
 	if g.open {
 		g.open = false
 		w := g.window.Load()
@@ -463,14 +463,14 @@ func (g *Cached) visit() bool {
 			g.note(w.ring.Taken())
 		}
 		if scarce(s.start(g.from), end, w.ring.Taken(), at) {
-			g.ask(w)
+			g.requestRenewal(w)
 		}
-		if at >= end && g.patience > 0 && g.renewable(w, g.cause()) {
-			g.shut() // so that the next caller waits for a lease
+		if at >= end && g.leaseWait > 0 && g.renewable(w, g.cause()) {
+			g.closeWindow() // so that the next caller waits for a lease
 		}
 	}
 	if g.closed.Load() || g.idle >= clockIdle {
-		g.shut()
+		g.closeWindow()
 		g.kept = false
 	}
 	return g.kept

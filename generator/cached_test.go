@@ -349,7 +349,7 @@ func TestCachedConfig(t *testing.T) {
 			{time.Hour, 16 * 360},
 			{math.MaxInt64, 20000},
 		} {
-			c := generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now()), MaxBorrow: tt.borrow, NoWait: true}
+			c := generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now()), MaxBorrow: tt.borrow, NoWait: true}
 			g, err := generator.NewCached(c)
 			if tt.ids == 0 {
 				if !errors.Is(err, generator.ErrConfig) {
@@ -378,7 +378,7 @@ func ExampleNewCached() {
 	clock := generator.NewClock(func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) })
 	ids, err := generator.NewCached(generator.CachedConfig{
 		Layout: layout,
-		Lease:  layout.Endless(1234, time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)),
+		Lease:  layout.FullLease(1234, time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)),
 		Clock:  clock, // leave it out, and the generator reads time.Now
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ func BenchmarkCoarseClock(b *testing.B) {
 			}
 		})
 		b.Run("Snowflake/"+name, func(b *testing.B) {
-			g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.Endless(9, time.Now()), Now: read})
+			g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.FullLease(9, time.Now()), Now: read})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func BenchmarkCoarseClock(b *testing.B) {
 		})
 	}
 	b.Run("Cached", func(b *testing.B) {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now())})
+		g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now())})
 		if err != nil {
 			b.Fatal(err)
 		}

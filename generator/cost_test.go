@@ -59,7 +59,7 @@ func liveBytes(tb testing.TB, n int) float64 {
 	before := heap()
 	for i := range all {
 		g, err := generator.NewCached(generator.CachedConfig{
-			Layout: l, Lease: generator.Lease{WorkerID: int64(i), Until: 1e6}, Clock: clock, Low: nobody})
+			Layout: l, Lease: generator.Lease{WorkerID: int64(i), Until: 1e6}, Clock: clock, OnLow: nobody})
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func (g *Cached) Open() bool {
 func (g *Cached) Park() {
 	g.sem <- struct{}{}
 	defer g.release()
-	g.shut()
+	g.closeWindow()
 }
 
 // Visit is a visit that finds g in use.

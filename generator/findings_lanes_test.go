@@ -16,7 +16,7 @@ func TestPairedReplaced(t *testing.T) {
 	l := seconds(28, 22, 13)
 	tick := l.TickAt(c.now())
 	at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 60} }
-	g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Clock: generator.NewClock(c.now), Low: func() {}})
+	g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Clock: generator.NewClock(c.now), OnLow: func() {}})
 	seen := map[int64]bool{}
 	for range 8192 * 6 {
 		seen[next(t, g)] = true
@@ -49,7 +49,7 @@ func TestPairedFill_GoesOnWithTheMainLane(t *testing.T) {
 				now := time.Now()
 				tick := l.TickAt(now)
 				at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 9} }
-				g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Low: nobody})
+				g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), OnLow: nobody})
 				if suspended {
 					g.Suspend(errors.New("database away"))
 				}

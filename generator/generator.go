@@ -37,7 +37,7 @@ type Lease struct {
 }
 
 // A Renewable generator can be given other leases while it makes ids. [Cached],
-// [Snowflake] and [Paired] can. When its lease runs low it calls the Low of its configuration;
+// [Snowflake] and [Paired] can. When its lease runs low it calls the OnLow of its configuration;
 // the answer is Renew, or Suspend if there is no lease to be had.
 type Renewable interface {
 	Generator
@@ -102,9 +102,9 @@ type Usage struct {
 	Lanes, MinLanes, MaxLanes int
 }
 
-// Endless returns the lease of worker for all ticks of the layout from the one
+// FullLease returns the lease of worker for all ticks of the layout from the one
 // that holds now.
-func (l Layout) Endless(worker int64, now time.Time) Lease {
+func (l Layout) FullLease(worker int64, now time.Time) Lease {
 	return Lease{WorkerID: worker, From: max(l.TickAt(now), 0), Until: l.MaxTick()}
 }
 
@@ -122,11 +122,11 @@ func (l Lease) validate(layout Layout) error {
 	return nil
 }
 
-// patience is how long callers wait for a lease to be renewed that has run out
+// leaseWait is how long callers wait for a lease to be renewed that has run out
 // unused, although it has ids left: for each lease, at most, all of them together.
 // It is not longer because a caller may hold, in its transaction, the only
 // connection that there is to renew the lease with.
-const patience = 100 * time.Millisecond
+const leaseWait = 100 * time.Millisecond
 
 // workers returns the worker ids of leases in ascending order, or an error that
 // wraps [ErrConfig] or [ErrLayout] if one generator cannot hold them all.

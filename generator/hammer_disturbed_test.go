@@ -102,7 +102,7 @@ func TestHammerContexts(t *testing.T) {
 		for _, e := range engines {
 			t.Run(e.name, func(t *testing.T) {
 				l := millis(5) // so few ids a millisecond that callers wait, however slow the machine
-				g := e.must(t, l, l.Endless(9, time.Now()), nil)
+				g := e.must(t, l, l.FullLease(9, time.Now()), nil)
 				if e.name == "Cached" {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
@@ -132,7 +132,7 @@ func TestHammerClose(t *testing.T) {
 				if round%2 == 0 {
 					l = millis(8)
 				}
-				g := e.must(t, l, l.Endless(9, time.Now()), nil)
+				g := e.must(t, l, l.FullLease(9, time.Now()), nil)
 				if e.name == "Cached" && round%4 == 0 {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
@@ -208,7 +208,7 @@ func TestHammerSteps(t *testing.T) {
 				for _, bits := range []uint8{8, 16} {
 					t.Run(fmt.Sprintf("%s/%s/%d bits", w.name, e.name, bits), func(t *testing.T) {
 						l, c := millis(bits), &wall{bare: w.bare}
-						g := e.must(t, l, l.Endless(9, time.Now()), c.now)
+						g := e.must(t, l, l.FullLease(9, time.Now()), c.now)
 						h := hammer{
 							g: g, layout: l, ids: 1_000_000, most: 10, ordered: true,
 							retry:     []error{generator.ErrClockBackwards, generator.ErrTimeExhausted},
@@ -244,7 +244,7 @@ func TestHammerClock(t *testing.T) {
 			all.Go(func() {
 				r := random(uint64(i))
 				for range scaled(500) {
-					g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.Endless(9, time.Now()), Clock: clock})
+					g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now()), Clock: clock})
 					if err != nil {
 						t.Error(err)
 						return

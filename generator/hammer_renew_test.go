@@ -36,7 +36,7 @@ func newRenewer(l generator.Layout) *renewer {
 	return &renewer{layout: l, low: make(chan struct{}, 1), all: grants{}, workers: []int64{9}}
 }
 
-// asked is a Low.
+// asked is an OnLow.
 func (a *renewer) asked() {
 	select {
 	case a.low <- struct{}{}:
@@ -187,10 +187,10 @@ func TestHammerRenew(t *testing.T) {
 						h.meanwhile = append(h.meanwhile, a.run)
 					}
 					if tt.borrow > 0 {
-						a.g = cached(t, generator.CachedConfig{Layout: a.layout, Lease: a.first(), Low: a.asked, MaxBorrow: tt.borrow, NoWait: tt.noWait})
+						a.g = cached(t, generator.CachedConfig{Layout: a.layout, Lease: a.first(), OnLow: a.asked, MaxBorrow: tt.borrow, NoWait: tt.noWait})
 						h.meanwhile = append(h.meanwhile, parking, visiting, looking)
 					} else {
-						a.g = defaults(t, generator.SnowflakeConfig{Layout: a.layout, Lease: a.first(), Low: a.asked, MaxClockBackwards: time.Second})
+						a.g = defaults(t, generator.SnowflakeConfig{Layout: a.layout, Lease: a.first(), OnLow: a.asked, MaxClockBackwards: time.Second})
 					}
 					h.g = a.g
 					a.account(t, h.takeAll(t))

@@ -72,7 +72,7 @@ func (h *hammer) run(t *testing.T) *tally {
 func (h *hammer) takeAll(t *testing.T) [][]int64 {
 	t.Helper()
 	h.newest.Store(-1)
-	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+	leaseWait, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	taken := make([][]int64, hammerers)
 	start := make(chan struct{}) // or the first caller is done before the last begins
@@ -83,7 +83,7 @@ func (h *hammer) takeAll(t *testing.T) [][]int64 {
 	for i := range taken {
 		callers.Go(func() {
 			<-start
-			taken[i] = h.take(t, patience, random(uint64(i)))
+			taken[i] = h.take(t, leaseWait, random(uint64(i)))
 		})
 	}
 	close(start)
@@ -94,13 +94,13 @@ func (h *hammer) takeAll(t *testing.T) [][]int64 {
 }
 
 // take is what one caller does. It returns the ids that it was given.
-func (h *hammer) take(t *testing.T, patience context.Context, r *rand.Rand) []int64 {
+func (h *hammer) take(t *testing.T, leaseWait context.Context, r *rand.Rand) []int64 {
 	ids := make([]int64, 0, h.ids/hammerers)
 	last := int64(-1)
 	for len(ids) < cap(ids) && !h.stop.Load() {
 		n := min(h.size(r), cap(ids)-len(ids))
 		got := ids[len(ids) : len(ids)+max(n, 1)]
-		ctx, cancel := patience, context.CancelFunc(nil)
+		ctx, cancel := leaseWait, context.CancelFunc(nil)
 		if h.context != nil {
 			ctx, cancel = h.context(r)
 		}
@@ -130,7 +130,7 @@ func (h *hammer) take(t *testing.T, patience context.Context, r *rand.Rand) []in
 		case err == nil:
 		case h.end != nil && errors.Is(err, h.end):
 			return ids
-		case patience.Err() != nil:
+		case leaseWait.Err() != nil:
 			t.Errorf("the test hangs: %v", err)
 			return ids
 		case anyOf(err, h.retry):
@@ -228,7 +228,7 @@ func TestHammer(t *testing.T) {
 			for _, ordered := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/ordered=%v", e.name, ordered), func(t *testing.T) {
 					l := wideLayout()
-					h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(6_000_000), most: 10, ordered: ordered}
+					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(6_000_000), most: 10, ordered: ordered}
 					if got := h.run(t); got.ids != h.ids/hammerers*hammerers && !t.Failed() {
 						t.Errorf("%d ids were made, want %d", got.ids, h.ids)
 					}
@@ -243,7 +243,7 @@ func TestHammerNext(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := wideLayout()
-			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(2_000_000)}
+			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(2_000_000)}
 			h.run(t)
 		}
 	})
@@ -255,7 +255,7 @@ func TestHammerFullTicks(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}
-			h := hammer{g: e.must(t, l, l.Endless(9, time.Now()), nil), layout: l, ids: scaled(100_000), most: 20, ordered: true}
+			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(100_000), most: 20, ordered: true}
 			h.run(t)
 		}
 	})

@@ -19,10 +19,10 @@ type engine struct {
 
 var engines = []engine{
 	{"Cached", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
-		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Low: low, Clock: generator.NewClock(now)})
+		return generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, OnLow: low, Clock: generator.NewClock(now)})
 	}},
 	{"Snowflake", func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error) {
-		return generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: lease, Low: low, Now: now})
+		return generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: lease, OnLow: low, Now: now})
 	}},
 }
 
@@ -83,7 +83,7 @@ func lease(l generator.Layout, n int64) generator.Lease {
 func cached(tb testing.TB, c generator.CachedConfig) *generator.Cached {
 	tb.Helper()
 	if c.Lease == (generator.Lease{}) {
-		c.Lease = c.Layout.Endless(9, time.Now())
+		c.Lease = c.Layout.FullLease(9, time.Now())
 	}
 	g, err := generator.NewCached(c)
 	if err != nil {

@@ -252,7 +252,7 @@ func TestRenewWakes(t *testing.T) {
 		l := manyWorkers(4)
 		l.Tick = time.Hour
 		now := lease(l, 1)
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: 31 * time.Hour, Low: nobody})
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: 31 * time.Hour, OnLow: nobody})
 		fill(t, g, 16)
 		for i := range int64(3) {
 			start := time.Now()
@@ -315,7 +315,7 @@ func TestNoWaitNeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		asked := 0
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), NoWait: true, Low: func() { asked++ }})
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), NoWait: true, OnLow: func() { asked++ }})
 		fill(t, g, 10)
 		time.Sleep(time.Hour)
 		start := time.Now()
@@ -342,14 +342,14 @@ func TestNoWaitNeverWaits(t *testing.T) {
 }
 
 // TestVisitsSeeTheEnd: a generator in use whose lease ends is no exception: within
-// a visit its callers wait for another lease, as long as there is patience.
+// a visit its callers wait for another lease, as long as leaseWait lasts.
 func TestVisitsSeeTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 20)
 		l.TimeBits = 38
 		now := lease(l, 2)
 		var asked atomic.Int64
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, Low: func() { asked.Add(1) }})
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, OnLow: func() { asked.Add(1) }})
 		var waited time.Duration
 		window(t, g)
 		for time.Since(l.TimeOf(now.From)) < 2200*time.Millisecond {
@@ -377,7 +377,7 @@ func TestVisitsAsk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		var asked atomic.Int64
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 10), Low: func() { asked.Add(1) }})
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 10), OnLow: func() { asked.Add(1) }})
 		fill(t, g, 5*1024-window(t, g))
 		time.Sleep(generator.ClockEvery + 1)
 		if asked.Load() != 0 {
@@ -397,7 +397,7 @@ func TestIdleAsksNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		asked, readings := 0, 0
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 5), Low: func() { asked++ },
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 5), OnLow: func() { asked++ },
 			Clock: generator.NewClock(func() time.Time { readings++; return time.Now() })})
 		n := window(t, g)
 		for range 10 {
@@ -456,7 +456,7 @@ func TestLimitOfTheWidestPositions(t *testing.T) {
 	l := generator.Layout{TimeBits: 45, WorkerBits: 4, SequenceBits: 14, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
 	start := l.TimeOf(l.MaxTick())
 	var centuries atomic.Int64
-	g := cached(t, generator.CachedConfig{Layout: l, Lease: l.Endless(9, start), MaxBorrow: math.MaxInt64, NoWait: true,
+	g := cached(t, generator.CachedConfig{Layout: l, Lease: l.FullLease(9, start), MaxBorrow: math.MaxInt64, NoWait: true,
 		Clock: generator.NewClock(func() time.Time { return start.Add(time.Duration(centuries.Load()) * 100 * year) })})
 	renew(t, g, leases(l.MaxTick(), l.MaxTick(), spread(16, 0, 1)...)...)
 	after := int64(-1)
@@ -481,7 +481,7 @@ func TestWidestPositions(t *testing.T) {
 	l := generator.Layout{TimeBits: 52, WorkerBits: 4, SequenceBits: 7, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
 	now := l.TimeOf(l.MaxTick() - 2)
 	for _, borrow := range []time.Duration{time.Millisecond, 0, math.MaxInt64} {
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: l.Endless(9, now), MaxBorrow: borrow, NoWait: true,
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: l.FullLease(9, now), MaxBorrow: borrow, NoWait: true,
 			Clock: generator.NewClock(func() time.Time { return now })})
 		workers := spread(16, 0, 1)
 		renew(t, g, leases(l.MaxTick()-2, l.MaxTick(), workers...)...)

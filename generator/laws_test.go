@@ -213,7 +213,7 @@ func blocked(t *testing.T, e engine, l generator.Layout) generator.Generator {
 		fill(t, g, int(l.MaxSequence())+1)
 		return g
 	}
-	g := e.must(t, l, l.Endless(9, time.Now()), nil)
+	g := e.must(t, l, l.FullLease(9, time.Now()), nil)
 	fill(t, g, int(l.MaxSequence())+1)
 	return g
 }
@@ -313,7 +313,7 @@ func TestRefused(t *testing.T) {
 			{"lease until after the end", l, generator.Lease{From: now, Until: l.MaxTick() + 1}, nil, generator.ErrLayout},
 			{"lease for ever", l, generator.Lease{From: now, Until: math.MaxInt64}, nil, generator.ErrLayout},
 			{"lease of no tick", l, generator.Lease{From: now, Until: now - 1}, nil, generator.ErrLayout},
-			{"endless lease from after the end", l, l.Endless(1, l.Expires()), nil, generator.ErrLayout},
+			{"endless lease from after the end", l, l.FullLease(1, l.Expires()), nil, generator.ErrLayout},
 		}
 		for _, tt := range tests {
 			g, err := e.open(tt.layout, tt.lease, nil, tt.now)
@@ -335,7 +335,7 @@ func TestEndless(t *testing.T) {
 		l.Epoch.Add(-year): 0, l.Epoch: 0, l.Epoch.Add(time.Second - 1): 0, l.Epoch.Add(time.Second): 1,
 		l.Expires().Add(-1): l.MaxTick(),
 	} {
-		if got, want := l.Endless(5, now), (generator.Lease{WorkerID: 5, From: from, Until: l.MaxTick()}); got != want {
+		if got, want := l.FullLease(5, now), (generator.Lease{WorkerID: 5, From: from, Until: l.MaxTick()}); got != want {
 			t.Errorf("Endless at %v = %+v, want %+v", now, got, want)
 		}
 	}

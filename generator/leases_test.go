@@ -65,7 +65,7 @@ type sequence struct {
 	workers     []int64 // ascending
 	from, until int64
 	last        int64 // id
-	extend      bool  // Low extends the lease
+	extend      bool  // OnLow extends the lease
 	log         []string
 	renewals    int
 }
@@ -107,12 +107,12 @@ func (s *sequence) open() {
 	var err error
 	if s.engine == "Cached" {
 		s.g, err = generator.NewCached(generator.CachedConfig{
-			Layout: s.l, Lease: lease, Low: low, NoWait: r.IntN(3) == 0, Clock: generator.NewClock(s.clock.now),
+			Layout: s.l, Lease: lease, OnLow: low, NoWait: r.IntN(3) == 0, Clock: generator.NewClock(s.clock.now),
 			MaxBorrow: s.l.Tick * time.Duration(1+r.IntN(40)),
 		})
 	} else {
 		s.g, err = generator.NewSnowflake(generator.SnowflakeConfig{
-			Layout: s.l, Lease: lease, Low: low, Now: s.clock.now, RandomStart: r.Int64N(s.l.MaxSequence() + 1),
+			Layout: s.l, Lease: lease, OnLow: low, Now: s.clock.now, RandomStart: r.Int64N(s.l.MaxSequence() + 1),
 			MaxClockBackwards: time.Duration(r.IntN(2)) * time.Second,
 		})
 	}

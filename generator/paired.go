@@ -23,8 +23,8 @@ type PairedConfig struct {
 	// [DefaultMaxBorrow]. The article's BACK_TIME_MAX is a second.
 	MaxBorrow time.Duration
 
-	// Low is as in [CachedConfig].
-	Low func()
+	// OnLow is as in [CachedConfig].
+	OnLow func()
 
 	// Clock is what the generators of a process share; nil means one of its own.
 	Clock *Clock
@@ -63,7 +63,7 @@ func NewPaired(c PairedConfig) (*Paired, error) {
 	if c.Clock == nil {
 		c.Clock = NewClock(nil)
 	}
-	main, err := NewSnowflake(SnowflakeConfig{Layout: c.Layout, Lease: c.Main, Low: c.Low, Now: c.Clock.now})
+	main, err := NewSnowflake(SnowflakeConfig{Layout: c.Layout, Lease: c.Main, OnLow: c.OnLow, Now: c.Clock.now})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func NewPaired(c PairedConfig) (*Paired, error) {
 	case c.Backup.WorkerID == c.Main.WorkerID:
 		return nil, fmt.Errorf("%w: both lanes have the worker id %d", ErrConfig, c.Main.WorkerID)
 	}
-	backup, err := NewCached(CachedConfig{Layout: c.Layout, Lease: c.Backup, MaxBorrow: c.MaxBorrow, Low: c.Low, Clock: c.Clock})
+	backup, err := NewCached(CachedConfig{Layout: c.Layout, Lease: c.Backup, MaxBorrow: c.MaxBorrow, OnLow: c.OnLow, Clock: c.Clock})
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 // pairOf configures worker id 3 of the 53-bit variant and its backup, 19.
 func pairOf(c *stopped) generator.PairedConfig {
 	l := generator.JSSafeLayout()
-	return generator.PairedConfig{Layout: l, Main: l.Endless(3, c.now()), Backup: l.Endless(l.BackupWorker(3), c.now()), Clock: generator.NewClock(c.now)}
+	return generator.PairedConfig{Layout: l, Main: l.FullLease(3, c.now()), Backup: l.FullLease(l.BackupWorker(3), c.now()), Clock: generator.NewClock(c.now)}
 }
 
 // The published code of the variant makes 65,535 ids on each lane, 65,535 more of the
@@ -115,7 +115,7 @@ func TestPairedBorrowsUpToItsBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := time.Now()
-		lease := l.Endless(9, now)
+		lease := l.FullLease(9, now)
 		backup := lease
 		backup.WorkerID = l.BackupWorker(9)
 		if backup.WorkerID != 25 {
@@ -148,7 +148,7 @@ func TestPairedFillAscends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		for _, worker := range []int64{9, 25} { // the main lane may have the larger worker id
-			lease := l.Endless(worker, time.Now())
+			lease := l.FullLease(worker, time.Now())
 			backup := lease
 			backup.WorkerID = l.BackupWorker(worker)
 			g := paired(t, generator.PairedConfig{Layout: l, Main: lease, Backup: backup})
@@ -170,7 +170,7 @@ func TestPairedIsRenewed(t *testing.T) {
 			return generator.Lease{WorkerID: worker, From: from, Until: from + n - 1}
 		}
 		asked := 0
-		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 5), Backup: lease(7, 5), Low: func() { asked++ }})
+		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 5), Backup: lease(7, 5), OnLow: func() { asked++ }})
 		if u := g.Usage(); u.Lanes != 2 || u.MinLanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
 			t.Errorf("%+v", u)
 		}
@@ -255,7 +255,7 @@ func BenchmarkPairedNext(b *testing.B) {
 			name, now = "backup lane", func() time.Time { return at }
 		}
 		b.Run(name, func(b *testing.B) {
-			lease := l.Endless(9, now())
+			lease := l.FullLease(9, now())
 			backup := lease
 			backup.WorkerID = 25
 			g, err := generator.NewPaired(generator.PairedConfig{Layout: l, Main: lease, Backup: backup, MaxBorrow: 1 << 60, Clock: generator.NewClock(now)})

@@ -43,7 +43,7 @@ func (g *Cached) accept() {
 	if w.same(&n.mapping) {
 		if n.until > w.until.Load() {
 			w.until.Store(n.until)
-			g.patience = patience
+			g.leaseWait = leaseWait
 		}
 		g.from = max(g.from, n.from)
 		if n.from <= s.tick(w.reached()) {
@@ -51,16 +51,16 @@ func (g *Cached) accept() {
 		}
 		// A claim that is under way may reach from the old lease across what lies
 		// between the two, so the window must not just be extended.
-		g.shut()
+		g.closeWindow()
 		w.raise(s.start(n.from))
 	} else {
-		g.shut()
+		g.closeWindow()
 		tick := max(s.ceil(w.next.Load()), n.from)
 		old := s
 		s.laneBits = n.laneBits
 		g.anchor = s.convert(g.anchor, old)
 		g.window.Store(newWindow(n.mapping, s.start(tick), n.until))
-		g.from, g.patience = n.from, patience
+		g.from, g.leaseWait = n.from, leaseWait
 	}
 }
 
@@ -88,8 +88,8 @@ func (g *Cached) renewable(w *window, cause error) bool {
 	return g.low != nil && !g.noWait && w.until.Load() < g.layout.MaxTick() && cause == nil
 }
 
-// ask has the lease of w renewed, unless it is the last there can be.
-func (g *Cached) ask(w *window) {
+// requestRenewal has the lease of w renewed, unless it is the last there can be.
+func (g *Cached) requestRenewal(w *window) {
 	if g.low != nil && w.until.Load() < g.layout.MaxTick() {
 		g.low()
 	}

@@ -18,7 +18,7 @@ import (
 
 var errCause = errors.New("the database is gone")
 
-// nobody is a Low that renews nothing.
+// nobody is an OnLow that renews nothing.
 func nobody() {}
 
 // renew gives g leases.
@@ -229,7 +229,7 @@ func TestLeaseEndWithoutLow(t *testing.T) {
 	})
 }
 
-// TestWaitForRenew: with Low callers wait for the next lease, however long that
+// TestWaitForRenew: with OnLow callers wait for the next lease, however long that
 // takes, and get its ids at once when it is there, in the order in which they came.
 // A context that ends costs none.
 func TestWaitForRenew(t *testing.T) {
@@ -309,7 +309,7 @@ func TestWaitingEnds(t *testing.T) {
 }
 
 // TestFillOverRenewals: a Fill that is longer than a lease waits for one after the
-// other, and Low, which may answer at once, is enough to have it served.
+// other, and OnLow, which may answer at once, is enough to have it served.
 func TestFillOverRenewals(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -338,7 +338,7 @@ func TestFillOverRenewals(t *testing.T) {
 	})
 }
 
-// TestLowRenews: Low may renew whenever it is called, and the caller does not wait.
+// TestLowRenews: OnLow may renew whenever it is called, and the caller does not wait.
 func TestLowRenews(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -457,7 +457,7 @@ func TestLastTickIsFinal(t *testing.T) {
 // for another for 100 ms, all together, before they get what is left.
 func TestPatience(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
-		const patience = 100 * time.Millisecond
+		const leaseWait = 100 * time.Millisecond
 		l := ticks(time.Second, 4)
 		now := lease(l, 3)
 		var asked atomic.Int64
@@ -485,7 +485,7 @@ func TestPatience(t *testing.T) {
 				_, err := g.Next(ctx)
 				if late := time.Since(start); i < 3 && (!errors.Is(err, context.Canceled) || late != 60*time.Millisecond+time.Duration(i)*5*time.Millisecond) {
 					t.Errorf("caller %d: %v after %v", i, err, late)
-				} else if i >= 3 && (err != nil || late != patience) {
+				} else if i >= 3 && (err != nil || late != leaseWait) {
 					t.Errorf("caller %d: %v after %v", i, err, late)
 				}
 			})
@@ -521,10 +521,10 @@ func TestPatience(t *testing.T) {
 		}
 		after = ascending(t, l, after, ids...)
 
-		// Another worker id is another lease, with patience of its own.
+		// Another worker id is another lease, with a wait of its own.
 		renew(t, g, generator.Lease{WorkerID: 8, From: now.From, Until: l.TickAt(time.Now()) + 1})
 		time.Sleep(time.Hour)
-		if ids, d = took(1); d != patience {
+		if ids, d = took(1); d != leaseWait {
 			t.Errorf("an id of another worker waited for %v", d)
 		}
 		renew(t, g, generator.Lease{WorkerID: 9, From: now.From, Until: l.TickAt(time.Now()) + 1})
@@ -540,7 +540,7 @@ func TestPatience(t *testing.T) {
 		}
 		after = ascending(t, l, after, ids...)
 
-		// The next end of a lease has patience anew; a suspension none.
+		// The next end of a lease has a new wait; a suspension has none.
 		time.Sleep(time.Hour)
 		time.AfterFunc(50*time.Millisecond, func() { g.Suspend(errCause) })
 		if ids, d = took(1); d != 50*time.Millisecond {
@@ -568,7 +568,7 @@ func TestLow(t *testing.T) {
 		for _, tt := range []struct {
 			name        string
 			from, until int64 // ticks from now
-			free        int   // ids that are taken before Low is called
+			free        int   // ids that are taken before OnLow is called
 		}{
 			{"now", 0, 0, 8},
 			{"ahead", 10, 10, 8},

@@ -25,7 +25,7 @@ type SnowflakeConfig struct {
 	// the ids of a tick, and may not exceed the ids of a tick.
 	RandomStart int64
 
-	// Low is called when the lease should be renewed: when fewer ids are left in it
+	// OnLow is called when the lease should be renewed: when fewer ids are left in it
 	// than half of those between the present, or its beginning if that is later, and
 	// its end; when its end has passed; and when it is used up. nil means that the
 	// lease is never renewed: callers get [ErrLeaseExpired] when it is used up or its
@@ -33,7 +33,7 @@ type SnowflakeConfig struct {
 	//
 	// It is called by callers, several at once, and over and over as long as that is
 	// so; never for a lease up to the last tick of the layout. It must not block.
-	Low func()
+	OnLow func()
 
 	// Now reads the clock; nil means [time.Now]. Anything else is for tests.
 	Now func() time.Time
@@ -50,7 +50,7 @@ type SnowflakeConfig struct {
 //     tick, and so on. So ids are never further ahead of the clock than the lease
 //     was, and only as far as they have to be.
 //   - A lease whose end the clock has passed before its ids were used up has ids of
-//     the past. If there is a Low they are handed out, after callers have waited for
+//     the past. If there is an OnLow they are handed out, after callers have waited for
 //     Renew for 100 ms at most, all callers of that lease together.
 //
 // When the sequence of a tick is used up, callers wait for the next tick; when the
@@ -74,13 +74,13 @@ type Snowflake struct {
 
 	// lead is by how many ticks ids may be ahead of the clock: what the lease was
 	// when it came. It is 0 again when the clock has reached the next id, within the lease.
-	lead     int64
-	patience time.Duration // how long callers may still wait when the clock has passed the lease
-	cause    error         // why it is suspended, or nil
-	waiting  bool          // the caller who has the turn waits for Renew
-	used     bool          // since Usage was called
-	closed   bool
-	changed  chan struct{} // closed, and replaced, to end what waits there are
+	lead      int64
+	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
+	cause     error         // why it is suspended, or nil
+	waiting   bool          // the caller who has the turn waits for Renew
+	used      bool          // since Usage was called
+	closed    bool
+	changed   chan struct{} // closed, and replaced, to end what waits there are
 }
 
 var _ Renewable = (*Snowflake)(nil)
@@ -112,7 +112,7 @@ func NewSnowflake(c SnowflakeConfig) (*Snowflake, error) {
 		layout:    c.Layout,
 		tolerance: c.MaxClockBackwards,
 		random:    c.RandomStart,
-		low:       c.Low,
+		low:       c.OnLow,
 		now:       c.Now,
 		turn:      make(chan struct{}, 1),
 		lease:     Lease{WorkerID: -1}, // nobody's
@@ -188,8 +188,8 @@ func (g *Snowflake) pause(ctx context.Context, c claim) error {
 	err := sleep(ctx, c.wait, c.changed)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.lease == lease { // else it is the patience with another
-		g.patience -= time.Since(start)
+	if g.lease == lease { // else it belongs to another
+		g.leaseWait -= time.Since(start)
 	}
 	return err
 }
@@ -265,7 +265,7 @@ func (g *Snowflake) accept(l Lease) {
 		l.From, l.Until = max(l.From, g.lease.From), max(l.Until, g.lease.Until)
 	}
 	if !same || l.Until > g.lease.Until {
-		g.patience = patience
+		g.leaseWait = leaseWait
 	}
 	g.lease = l
 }
@@ -349,8 +349,8 @@ func (g *Snowflake) attempt(ids []int64) (c claim, low bool, err error) {
 	case tick > until:
 		c.wait, c.lease = maxSleep, true
 		return c, low, nil
-	case over && g.patience > 0 && g.renewable():
-		c.wait, c.lease = min(g.patience, maxSleep), true
+	case over && g.leaseWait > 0 && g.renewable():
+		c.wait, c.lease = min(g.leaseWait, maxSleep), true
 		return c, low, nil
 	case tick-g.lead > present:
 		c.wait = g.layout.TimeOf(tick - g.lead).Sub(now)

@@ -86,7 +86,7 @@ func TestSnowflakeAheadUntil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := l.TickAt(time.Now())
-		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: generator.Lease{WorkerID: 9, From: now + 10, Until: now + 11}, Low: nobody})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: generator.Lease{WorkerID: 9, From: now + 10, Until: now + 11}, OnLow: nobody})
 		after := ascending(t, l, -1, fill(t, g, 32)...) // until 1 s
 		if got := g.Usage(); got != (generator.Usage{Tick: now + 12, Used: true, Lanes: 1, MaxLanes: 1}) {
 			t.Errorf("used up: %+v", got)
@@ -152,7 +152,7 @@ func TestSnowflakeAfterTheStep(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)
 		now := lease(l, 100)
-		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: now, Low: nobody, MaxClockBackwards: time.Second, Now: c.now})
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: now, OnLow: nobody, MaxClockBackwards: time.Second, Now: c.now})
 		c.step(50 * time.Second)
 		after := next(t, g)
 		c.step(-50 * time.Second)

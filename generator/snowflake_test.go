@@ -14,7 +14,7 @@ import (
 func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 	t.Helper()
 	if c.Lease == (generator.Lease{}) {
-		c.Lease = c.Layout.Endless(9, time.Now())
+		c.Lease = c.Layout.FullLease(9, time.Now())
 	}
 	g, err := generator.NewSnowflake(c)
 	if err != nil {
@@ -171,7 +171,7 @@ func TestSnowflakeConfig(t *testing.T) {
 		{"negative tolerance", generator.SnowflakeConfig{MaxClockBackwards: -1}, generator.ErrConfig},
 		{"long tolerance", generator.SnowflakeConfig{MaxClockBackwards: 1<<63 - 1}, nil},
 	} {
-		tt.c.Layout, tt.c.Lease, tt.c.Now = l, l.Endless(1, now()), now
+		tt.c.Layout, tt.c.Lease, tt.c.Now = l, l.FullLease(1, now()), now
 		if _, err := generator.NewSnowflake(tt.c); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}

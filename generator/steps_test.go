@@ -42,7 +42,7 @@ func TestSteps(t *testing.T) {
 			t.Run(w.name+"/"+tt.name, func(t *testing.T) {
 				bubbles(t, func(t *testing.T, e engine) {
 					l, c := stepLayout(10), &wall{bare: w.bare}
-					g := e.must(t, l, l.Endless(9, c.now()), c.now)
+					g := e.must(t, l, l.FullLease(9, c.now()), c.now)
 					want := func(err error) error {
 						if e.name == "Cached" {
 							return nil
@@ -204,7 +204,7 @@ func TestBehindTheLease(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				l := ticks(time.Second, 6)
 				from := time.Now().Add(behind)
-				lease := l.Endless(9, from)
+				lease := l.FullLease(9, from)
 				start, err := l.Compose(generator.Parts{Time: from, WorkerID: 9})
 				if err != nil {
 					t.Fatal(err)

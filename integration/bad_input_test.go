@@ -195,7 +195,7 @@ func TestBadModelsAndCreates(t *testing.T) {
 		}
 		says(t, db.Create(&Narrow{}).Error, uidplugin.ErrField, "Narrow.ID", "int32", "32 bits")
 		says(t, db.Create(&Float{}).Error, uidplugin.ErrField, "Float.ID", "float64")
-		says(t, db.Create(&Nowhere{}).Error, uidplugin.ErrField, `"nowhere"`, "cached, default")
+		says(t, db.Create(&Nowhere{}).Error, uidplugin.ErrField, `"nowhere"`, "cached, paired")
 		says(t, db.Create(Customer{}).Error, gorm.ErrInvalidValue, "pointer")
 		says(t, open(t, d).Use(uidplugin.New(quiet, uidplugin.WithModels(&Narrow{}))), uidplugin.ErrField, "Narrow.ID")
 

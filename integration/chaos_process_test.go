@@ -405,7 +405,7 @@ func (c *chaosProcess) openManager(ctx context.Context, db *gorm.DB) (chaosMaker
 	m := &managerMaker{manager: k}
 	clock := generator.NewClock(k.Now)
 	for _, lease := range leases {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: lease.Leases()[0], Low: k.RequestRenewal,
+		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: lease.Leases()[0], OnLow: k.RequestRenewal,
 			Clock: clock})
 		if err != nil {
 			return nil, errors.Join(err, k.Close(ctx))

@@ -46,7 +46,7 @@ func TestAllGeneratorsKeepTheSameLaws(t *testing.T) {
 		options := []uidplugin.Option{
 			uidplugin.WithSegments(segment.Config{Step: 50}),
 			uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
-				return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Low: c.Low, Now: c.Now, RandomStart: 10})
+				return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Now: c.Now, RandomStart: 10})
 			}),
 			uidplugin.WithSource("source", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
 				return generator.NewBuffered(generator.BufferedConfig{Size: 100, Source: func(context.Context, int64) (generator.Run, error) {

@@ -128,7 +128,7 @@ func attached(t *testing.T, m *workernode.Manager, l *workernode.TableLease) *te
 	t.Helper()
 	g, err := generator.NewCached(generator.CachedConfig{Layout: small(4), Lease: l.Leases()[0], NoWait: true,
 		Clock:     generator.NewClock(m.Now),
-		MaxBorrow: time.Hour, Low: func() {}})
+		MaxBorrow: time.Hour, OnLow: func() {}})
 	must(t, err)
 	l.Attach(g)
 	return &tenant{g, l}

@@ -46,7 +46,7 @@ func TestLanes_ComeUnderLoad(t *testing.T) {
 		leases, err := m.Assign(t.Context(), []workernode.Table{{Name: "parcels"}}, nil)
 		must(t, err)
 		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: leases[0].Leases()[0],
-			Low:   m.RequestRenewal,
+			OnLow: m.RequestRenewal,
 			Clock: generator.NewClock(m.Now)})
 		must(t, err)
 		defer g.Close()

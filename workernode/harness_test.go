@@ -164,7 +164,7 @@ func (p *process) assign(tables ...workernode.Table) []*workernode.TableLease {
 // attach makes a generator that stamps with a lease.
 func (p *process) attach(l *workernode.TableLease) generator.Renewable {
 	p.world.tb.Helper()
-	g, err := generator.NewCached(generator.CachedConfig{Layout: p.world.layout, Lease: l.Leases()[0], Low: p.RequestRenewal, Clock: p.clock})
+	g, err := generator.NewCached(generator.CachedConfig{Layout: p.world.layout, Lease: l.Leases()[0], OnLow: p.RequestRenewal, Clock: p.clock})
 	must(p.world.tb, err)
 	l.Attach(g)
 	p.generators[l.Table()] = g

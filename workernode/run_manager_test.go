@@ -138,7 +138,7 @@ func TestTableLeaseAttach_GivesTheRenewedLease(t *testing.T) {
 		must(t, err)
 		old := leases[0].Leases()[0]
 		g, err := generator.NewCached(generator.CachedConfig{
-			Layout: w.layout, Lease: old, Low: p.RequestRenewal, Clock: p.clock,
+			Layout: w.layout, Lease: old, OnLow: p.RequestRenewal, Clock: p.clock,
 		})
 		must(t, err)
 		time.Sleep(4 * time.Second)

@@ -103,7 +103,7 @@ func TestShardedKeepsToItsLeases(t *testing.T) {
 	now := l.TickAt(time.Now())
 	lease, renewed := generator.Lease{WorkerID: 5, From: now, Until: now + 2}, 0
 	var g generator.Renewable
-	g, err := newSharded(uidplugin.GeneratorConfig{Layout: l, Leases: []generator.Lease{lease}, Low: func() {
+	g, err := newSharded(uidplugin.GeneratorConfig{Layout: l, Leases: []generator.Lease{lease}, OnLow: func() {
 		mu.Lock()
 		defer mu.Unlock()
 		lease.Until++

@@ -55,7 +55,7 @@ func newSharded(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 		return nil, fmt.Errorf("%d bits of sequence leave none beside %d of shard", l.SequenceBits, shardBits)
 	}
 	l.SequenceBits -= shardBits
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: c.Leases[0], Low: c.Low, Clock: c.Clock})
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock})
 	if err != nil {
 		return nil, err // not a sharded with nothing in it
 	}
