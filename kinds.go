@@ -130,7 +130,7 @@ func (c *config) newGenerator(name, table string, leases []generator.Lease, cloc
 			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
 		}
 	}()
-	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.fixedLead(), Clock: clock, OnLow: low, Now: now})
+	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.maxBorrow(), Clock: clock, OnLow: low, Now: now})
 	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
 	}

@@ -89,6 +89,15 @@ func (c *config) fixedLead() time.Duration {
 	return max(cmp.Or(c.lead, workerIDLead), c.layout.Tick)
 }
 
+// maxBorrow returns how far ahead of the clock a generator with a fixed worker id may stamp ids; 0
+// means its own limit. With a clock of the application's, which may stand still, only WithLead says so.
+func (c *config) maxBorrow() time.Duration {
+	if c.fixed && c.injected && c.lead != 0 {
+		return max(c.lead, c.layout.Tick)
+	}
+	return c.fixedLead()
+}
+
 // validate returns everything that is wrong with the options. Values that belong
 // to a generator are checked by making one.
 func (c *config) validate() error {
@@ -218,7 +227,11 @@ func WithLead(d time.Duration) Option { return func(c *config) { c.lead = d } }
 // if both use the same clock: ids are stamped at most WithLead ahead of the clock, which is
 // 1 s by default here, or a tick if that is longer, and a new process begins where the one before must have ended. So
 // its first id waits for the next tick to begin, and in its first moments it makes ids no
-// faster than the layout counts them. With WithClock a process begins at the present.
+// faster than the layout counts them.
+//
+// With WithClock a process begins at the present, and stamps ids far ahead of the clock unless
+// WithLead bounds that. A process that follows another one with the same worker id then makes ids
+// again. WithClock is for tests.
 //
 // All tables share the worker id and one generator, so ids resolve to the process but not
 // to a table. With the generator [Paired] the process also has

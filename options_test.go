@@ -6,10 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // wrong are options that make no sense.
@@ -315,5 +319,78 @@ func TestTheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default lo
 	must(t, bare(t).Use(uidplugin.New(uidplugin.WithModels(&part{}))))
 	if len(j.Lines("worker ids assigned")) != 1 {
 		t.Error("nothing was logged")
+	}
+}
+
+// With a clock of the application's, WithLead bounds how far ahead of it ids are. It had no effect, and a clock that
+// stood still gave ids up to an hour ahead.
+func TestWithLead_BoundsWhatAFixedWorkerIDMakesAheadOfAFrozenClock(t *testing.T) {
+	t.Parallel()
+
+	const lead = 200 * time.Millisecond
+	db := open(t, uidplugin.WithWorkerID(1), uidplugin.WithLead(lead), uidplugin.WithClock(atNoon),
+		uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			cached := c.Cached()
+			cached.NoWait = true
+			return generator.NewCached(cached)
+		}))
+	p, n := uidplugin.From(db), 0
+	var err error
+	for ; err == nil && n < 10_000; n++ {
+		_, err = p.NextID(t.Context(), &part{})
+	}
+	if most := 16 * (int(lead/time.Millisecond) + 1); !errors.Is(err, generator.ErrBorrowLimit) || n > most+1 {
+		t.Errorf("%d ids, then %v; want %d at most", n, err, most)
+	}
+}
+
+// gorm.Open returns a handle together with its error. db.Use with it once panicked.
+func TestPluginInitialize_RefusesAHandleThatIsNotConnected(t *testing.T) {
+	t.Parallel()
+
+	for _, dialector := range []gorm.Dialector{
+		mysql.Open("test:test@tcp(127.0.0.1:1)/test"), sqlite.Open("/nowhere/at/all.db"), postgres.Open("host=127.0.0.1 port=1"),
+	} {
+		db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
+		if err == nil {
+			t.Errorf("%s is connected", dialector.Name())
+		}
+		if db == nil {
+			continue
+		}
+		if err := db.Use(uidplugin.New()); err == nil {
+			t.Errorf("%s: db.Use returns no error", dialector.Name())
+		}
+	}
+}
+
+// A key of type uidplugin.ID that is not tagged is inserted as 0. Nobody was told.
+func TestAnUntaggedIDIsWarnedOf(t *testing.T) {
+	t.Parallel()
+
+	type (
+		forgotten struct {
+			ID uidplugin.ID `gorm:"primaryKey"`
+		}
+		owner struct {
+			ID uidplugin.ID `gorm:"primaryKey;uid"`
+		}
+		owned struct {
+			OwnerID uidplugin.ID `gorm:"primaryKey"`
+			Owner   owner
+		}
+	)
+	var j journal
+	db := open(t, j.option())
+	migrate(t, db, &forgotten{}, &owner{}, &owned{})
+	const warning = "is inserted with the key 0"
+	must(t, db.Create(&owned{Owner: owner{}}).Error)
+	if lines := j.Lines(warning); len(lines) != 0 {
+		t.Error(lines)
+	}
+	must(t, db.Create(&forgotten{ID: 7}).Error)
+	must(t, db.Create(&forgotten{ID: 8}).Error)
+	if lines := j.Lines(warning); len(lines) != 1 {
+		t.Errorf("%d warnings: %s", len(lines), lines)
 	}
 }

@@ -47,6 +47,7 @@ type plan struct {
 	uniques func() [][]*schema.Field
 
 	autoIncrement bool // the key is one that GORM takes for AUTO_INCREMENT
+	untagged      bool // the key is an ID without the tag, and no foreign key
 }
 
 // plan returns the plan of a schema.
@@ -71,12 +72,16 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 	plans = maps.Clone(plans)
 	plans[s] = p
 	c.plans.Store(&plans)
-	warn := p.autoIncrement && !c.warned[s.Table]
+	warn := (p.autoIncrement || p.untagged) && !c.warned[s.Table]
 	if warn {
 		c.warned[s.Table] = true
 	}
 	c.mu.Unlock()
-	if warn {
+	switch {
+	case warn && p.untagged:
+		c.log.Warn("uidplugin: the key of this model has the type uidplugin.ID and no tag uid: a row whose key is zero is inserted with the key 0."+
+			` Tag it gorm:"primaryKey;uid", or embed uidplugin.Model.`, "table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
+	case warn:
 		c.warnAutoIncrement(s)
 	}
 	return p
@@ -115,6 +120,7 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 			p.autoIncrement = key.AutoIncrement
 		}
 	}
+	p.untagged = untagged(s)
 	p.uniques = sync.OnceValue(func() [][]*schema.Field { return uniques(s) })
 	seen := map[*source]bool{}
 	walk(c.db, s, func(s *schema.Schema) {
@@ -128,6 +134,15 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 	})
 	p.ready.Store(len(p.sources) == 0)
 	return p
+}
+
+// untagged reports whether the key of a model is an [ID] that gets its value from nowhere.
+func untagged(s *schema.Schema) bool {
+	key := s.PrioritizedPrimaryField
+	return key != nil && key.IndirectFieldType == reflect.TypeFor[ID]() && !hasTag(key) && s.ModelType.Name() != "" &&
+		!slices.ContainsFunc(s.Relationships.BelongsTo, func(r *schema.Relationship) bool {
+			return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == key })
+		})
 }
 
 func hasTag(f *schema.Field) bool {

@@ -140,6 +140,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		}
 		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New", ErrOption)
 	}
+	if db == nil || db.Config == nil || db.Statement == nil || db.ConnPool == nil {
+		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)
+	}
 	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
 		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
 	}
@@ -335,7 +338,7 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 			continue
 		}
 		if len(uidFields(s)) == 0 {
-			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid"`, ErrNoField, m))
+			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid", or leave the model out`, ErrNoField, m))
 			continue
 		}
 		c.makePlain(db, s)

@@ -165,7 +165,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	if pinned := time.Duration(r.LeadTicks) * layout.Tick; r.LeadTicks != ticks(layout, c.Lead) {
 		c.Log.Warn("uidplugin: the database has another lead than this process is set to; the database's is used",
 			"database", pinned, "process", c.Lead, "to_change",
-			fmt.Sprintf("stop all processes for twice the longer one, then UPDATE %s SET LEAD_TICKS = %d", RegistryTable, ticks(layout, c.Lead)))
+			"stop all processes for twice the longer one, then "+db.translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
 	}
 	short := *db
