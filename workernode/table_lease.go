@@ -59,8 +59,11 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l.generator, l.used = g, m.clock.now()
+	made := l.published
 	l.published = nil // the lease may have been renewed since the generator was made
-	l.publish()
+	if l.publish(); l.published == nil {
+		l.published = made // the slot was lost meanwhile, or the generator refuses: it has what it was made of
+	}
 	if m.stats.LastError != nil {
 		g.Suspend(m.stats.LastError)
 	}
