@@ -105,7 +105,7 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 
 // one sends the next statement. more is false if nothing is due, for a time.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
-	w := m.work()
+	w, sessions := m.work(), m.stats.Sessions // only this goroutine changes that
 	switch tick := m.tick(); w.next(&m.lease, m.params, tick) {
 	case doNothing:
 		return false, w.wait, w.stuck
@@ -135,6 +135,9 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 			err = fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
 		}
 	}
+	if err == nil && sessions != m.stats.Sessions && m.tick() > m.lease.granted {
+		m.limps(m.tooLate())
+	}
 	if err == nil {
 		err = m.rereadWorkers(ctx)
 	}
@@ -153,11 +156,7 @@ func (m *Manager) failed(err error, serious, fatal bool) {
 	if !serious {
 		return
 	}
-	if m.stats.LastError == nil {
-		m.stats.Since = m.clock.now()
-		m.log.add(slog.LevelWarn, "uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up", "error", err)
-	}
-	m.stats.LastError = err
+	m.unhealthy(err)
 	if fatal {
 		m.fail(err, slices.Clone(m.requests)...)
 	}
@@ -166,6 +165,25 @@ func (m *Manager) failed(err error, serious, fatal bool) {
 			l.generator.Suspend(err)
 		}
 	}
+}
+
+// unhealthy shows an error in the log and in Health. The caller holds the mutex.
+func (m *Manager) unhealthy(err error) {
+	if m.stats.LastError == nil {
+		m.stats.Since = m.clock.now()
+		m.log.add(slog.LevelWarn, "uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up", "error", err)
+	}
+	m.stats.LastError = err
+}
+
+// limps notes an error with which some ids can be made: generators go on, and wait.
+func (m *Manager) limps(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.requests {
+		r.last = err
+	}
+	m.unhealthy(err)
 }
 
 // recovered undoes what failed has done.

@@ -96,6 +96,8 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 		if err == nil && floor >= c.newFence {
 			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d, which is %s; now is %s, and ids are stamped at most %v ahead",
 				ErrClock, RegistryTable, floor, m.layout.TimeOf(min(floor, m.layout.MaxTick())), m.clock.now().UTC().Format(time.RFC3339), m.config.Lead)
+		} else if err == nil && c.first > c.newFence {
+			err = m.tooLate()
 		}
 		return false, err
 	}
@@ -120,6 +122,12 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	m.log.add(slog.LevelInfo, "uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),
 		"from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence+1))
 	return true, nil
+}
+
+// tooLate is the error of a session whose ticks have passed before it could be used.
+func (m *Manager) tooLate() error {
+	return fmt.Errorf("workernode: begin a session: the database's answers took longer than the lead of %v (LEAD_TICKS in %s): %w",
+		m.config.Lead, RegistryTable, context.DeadlineExceeded)
 }
 
 // begin begins a new session of the slot.
