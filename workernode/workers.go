@@ -196,8 +196,9 @@ func (m *Manager) explain(ctx context.Context, err error) error {
 func (m *Manager) rereadWorkers(ctx context.Context) error {
 	m.mu.Lock()
 	due := m.reselect && m.lease.held && !m.lease.inDoubt && !m.lease.regressed && m.lease.version == m.lease.acknowledged
+	renewal := time.Since(m.renewed) >= m.every && m.params.fenceAt(m.tick(), m.lease.fence) > m.lease.granted
 	m.mu.Unlock()
-	if !due {
+	if !due || renewal { // a renewal that is due goes first: the table may be locked
 		return nil
 	}
 	// The row of the slot is compared in the same SELECT: a late COMMIT of these worker ids would have changed

@@ -137,3 +137,45 @@ func TestManagerAssign_WhenWorkerIDsAreUsedUpInsertsFewSlots(t *testing.T) {
 		}
 	})
 }
+
+// steadily makes an id of a table every 10 ms, and returns the longest wait.
+func (p *process) steadily(t *testing.T, x workernode.Table, d time.Duration) (longest time.Duration) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < d; time.Sleep(10 * time.Millisecond) {
+		at := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		id, err := p.generators[x].Next(ctx)
+		cancel()
+		if err != nil {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+			return time.Since(at)
+		}
+		p.world.ledger.Add(x.String(), id)
+		longest = max(longest, time.Since(at))
+	}
+	return longest
+}
+
+// While WORKER_NODE is locked, as by ALTER TABLE, nobody gets worker ids, but those who have some make ids. With a short
+// lead, the worker ids were read again for so long that the lease ended.
+func TestManager_WhileWorkerNodeIsLocked(t *testing.T) {
+	for _, lead := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
+		t.Run(lead.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = lead })
+				p.assign(table("a"))
+				p.wire.Set(func(c *testkit.Crossing) error {
+					if c.Is("INSERT INTO WORKER_NODE", "SELECT N.ID", "SELECT ID, SLOT") {
+						<-c.Context.Done()
+						return c.Context.Err()
+					}
+					return c.Run()
+				})
+				go func() { _, _ = p.Assign(t.Context(), []workernode.Table{table("b")}, nil) }()
+				if longest := p.steadily(t, table("a"), 3*time.Minute); longest > 50*time.Millisecond {
+					t.Errorf("a create waited for %v", longest)
+				}
+			})
+		})
+	}
+}
