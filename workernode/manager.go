@@ -309,16 +309,18 @@ func (m *Manager) Spare(t Table, lanes int) (*TableLease, bool) {
 	}
 	l := &TableLease{manager: m, table: t, least: lanes, want: lanes, used: m.clock.now()}
 	l.take(own, min(lanes, len(own)))
-	for _, w := range spares[:lanes-len(l.lanes)] {
+	spares = spares[:lanes-len(l.lanes)]
+	for _, w := range spares {
 		w.table, w.toBind = t, true
 	}
-	l.take(spares, lanes-len(l.lanes))
+	l.take(spares, len(spares))
 	l.publish()
 	if l.published == nil {
 		for _, w := range l.lanes {
-			if w.user = nil; w.toBind {
-				w.table, w.toBind = Table{}, false
-			}
+			w.user = nil
+		}
+		for _, w := range spares { // no others: the table of its own may be on its way to the row
+			w.table, w.toBind = Table{}, false
 		}
 		return nil, false
 	}

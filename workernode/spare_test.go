@@ -203,3 +203,45 @@ func TestManagerSpare_IsDoneWithoutWhenWorkerIDsAreUsedUp(t *testing.T) {
 		w.check()
 	})
 }
+
+// A spare that was given to a table and released, and whose row is being written, stays that table's when another lease of
+// the table, with more lanes, cannot be had. It was a spare again, and the ids of the next table resolved to the first.
+func TestManagerSpare_LeavesATableThatIsBeingWritten(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(withSpares(2))
+		must(t, p.Start(t.Context()))
+		must(t, p.Close(t.Context()))
+		time.Sleep(4 * time.Second)
+		// The second spare begins ahead of the clock, as after FLOOR_TICK was raised.
+		run(t, w.db, `UPDATE "WORKER_NODE" SET "START_TICK" = ? WHERE "ID" = 2`, w.tick()+1000)
+		p = w.start(withSpares(2))
+		must(t, p.Start(t.Context()))
+		writing := make(chan struct{})
+		p.wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if c.Is("UPDATE WORKER_NODE") {
+				close(writing)
+				time.Sleep(100 * time.Millisecond)
+			}
+			return err
+		})
+		l, ok := p.Spare(table("a"), 1)
+		if !ok {
+			t.Fatal("no spare")
+		}
+		l.Release()
+		<-writing
+		p.wire.Set(nil)
+		if _, ok := p.Spare(table("a"), 2); ok {
+			t.Fatal("the second spare can be used")
+		}
+		if l, ok := p.Spare(table("b"), 1); ok {
+			p.attach(l)
+			p.make(table("b"), 100)
+		}
+		p.assign(table("a"))
+		p.make(table("a"), 100)
+		time.Sleep(time.Second)
+		w.check()
+	})
+}
