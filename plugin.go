@@ -140,7 +140,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		}
 		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New", ErrOption)
 	}
-	if db == nil || db.Config == nil || db.Statement == nil || db.ConnPool == nil {
+	if db == nil || db.Config == nil || db.Statement == nil {
 		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)
 	}
 	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {

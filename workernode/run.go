@@ -136,7 +136,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 		}
 	}
 	if err == nil && sessions != m.stats.Sessions && m.tick() > m.lease.granted {
-		m.limps(m.tooLate())
+		m.degraded(m.tooLate())
 	}
 	if err == nil {
 		err = m.rereadWorkers(ctx)
@@ -176,8 +176,8 @@ func (m *Manager) unhealthy(err error) {
 	m.stats.LastError = err
 }
 
-// limps notes an error with which some ids can be made: generators go on, and wait.
-func (m *Manager) limps(err error) {
+// degraded notes an error with which some ids can be made: generators go on, and wait.
+func (m *Manager) degraded(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.requests {

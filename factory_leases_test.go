@@ -17,7 +17,7 @@ type sluggish struct {
 
 // A slot that is lost while the generator of a table is being made: the generator has what was granted, and the
 // process gets another slot. It once ended the process.
-func TestASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
+func TestWithGenerator_ASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -37,7 +37,7 @@ func TestASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
 	use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("slow", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 		close(making)
 		<-goOn
-		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, Low: c.Low})
+		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
 	}))
 	migrate(t, db, &sluggish{})
 	done := make(chan error)
@@ -58,12 +58,12 @@ type refusing struct{ generator.Renewable }
 func (refusing) Renew(...generator.Lease) error { return errBroken }
 
 // A generator that refuses its lease makes ids until what it has is used up. It once ended the process.
-func TestAGeneratorThatRefusesItsLease(t *testing.T) {
+func TestWithGenerator_AGeneratorRefusesItsLease(t *testing.T) {
 	t.Parallel()
 
 	var j journal
 	db := open(t, j.option(), uidplugin.WithGenerator("slow", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, Low: c.Low})
+		g, err := generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
 		return refusing{g}, err
 	}))
 	migrate(t, db, &sluggish{})
