@@ -161,7 +161,11 @@ func TestChaos(t *testing.T) {
 	if r.lostCommits > 0 {
 		t.Errorf("%d slots were found to have lost commits, and the database loses none", r.lostCommits)
 	}
-	if c.count.ids < target/4 {
+	least := target / 4
+	if !long {
+		least /= 10 // a busy machine makes fewer
+	}
+	if c.count.ids < least {
 		t.Errorf("%d ids in %v, far from the %d that were wanted: most callers must have waited", c.count.ids, ran, target)
 	}
 	if r.reclaimed == 0 || r.lost == 0 || c.proxy.cut.Load() == 0 || len(c.returns) == 0 {

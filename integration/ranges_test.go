@@ -31,10 +31,14 @@ func TestRangesOfSeveralProcesses(t *testing.T) {
 			group.Go(func() {
 				for round := range 6 {
 					if i == 0 { // burns ids, so that those of its rows are of ticks to come
-						for range 12_000 {
-							if _, err := q.NextID(t.Context(), &Event{}); err != nil {
+						for range 400_000 {
+							id, err := q.NextID(t.Context(), &Event{})
+							if err != nil {
 								t.Error(err)
 								return
+							}
+							if l, err := q.Decode(id); err != nil || l.Time.After(time.Now().Add(1500*time.Millisecond)) {
+								break
 							}
 						}
 					}
