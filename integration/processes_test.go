@@ -98,7 +98,7 @@ func start(t *testing.T, d *database, n, rows int) (lines []string) {
 // table.
 func TestManyProcesses(t *testing.T) {
 	t.Parallel()
-	const rows = 20
+	const perTable = 20
 	each(t, func(t *testing.T, d *database) {
 		processes := 20
 		if d.name == "sqlite" {
@@ -109,8 +109,8 @@ func TestManyProcesses(t *testing.T) {
 		if err := db.AutoMigrate(&T1{}, &T2{}, &T3{}, &T4{}, &T5{}); err != nil {
 			t.Fatal(err)
 		}
-		lines := start(t, d, processes, rows)
-		if want := processes * rows * 11; len(lines) != want {
+		lines := start(t, d, processes, perTable)
+		if want := processes * perTable * 11; len(lines) != want {
 			t.Fatalf("%d rows, want %d", len(lines), want)
 		}
 
@@ -127,13 +127,24 @@ func TestManyProcesses(t *testing.T) {
 			}
 			table[id] = name
 		}
-		workers := map[int64]string{}
+		of := map[int64]string{} // worker id -> table
+		for _, n := range rows(t, db) {
+			of[n.WorkerID] = n.Table.Name
+		}
+		workers, located := map[int64]string{}, 0
 		for id, name := range table {
+			parts, err := p.Decode(id)
+			if err != nil || of[parts.WorkerID] != name {
+				t.Fatalf("Decode(%d) = %+v, %v, a worker id of %q; want table %s", id, parts, err, of[parts.WorkerID], name)
+			}
+			workers[parts.WorkerID] = name
+			if located++; located%20 != 0 { // each takes a round trip
+				continue
+			}
 			where, err := p.Locate(context.Background(), id)
 			if err != nil || where.Table != name {
 				t.Fatalf("Locate(%d) = %+v, %v; want table %s", id, where, err, name)
 			}
-			workers[where.WorkerID] = where.Table
 		}
 		if want := processes * 5; len(workers) != want {
 			t.Errorf("%d worker ids, want %d", len(workers), want)
