@@ -241,10 +241,7 @@ type process struct {
 // advances is the reservation of n values of a counter, from first on.
 func (p *process) advances(counter string, first, n int64) []step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
-	least := int64(1)
-	if counter == "NEXT_ID" {
-		least = 0
-	}
+	const least = 1 // what both counters were when the registry was read
 	args := []driver.Value{least, least, n, "default"}
 	if p.sql("?") != "?" { // PostgreSQL
 		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? RETURNING "` + counter + `"`),

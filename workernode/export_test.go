@@ -42,4 +42,4 @@ func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 }
 
 // NextSlot takes a slot.
-func (d *DB) NextSlot(ctx context.Context) (int64, error) { return d.nextSlot(ctx) }
+func (d *DB) NextSlot(ctx context.Context) (int64, error) { return d.nextSlot(ctx, 1) }

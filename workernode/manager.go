@@ -80,9 +80,10 @@ type Manager struct {
 	// Only the goroutine, or Close after it, uses these.
 	clockCheck clockCheck
 	refused    int                 // statements in a row that changed no row
-	taken      int                 // Adds in a row whose worker ids another program had inserted
+	taken      int                 // Adds in a row whose worker ids another program had inserted, or slots that were there
 	mayInsert  bool                // the right to insert was checked
 	atLeast    int64               // the least worker id to reserve
+	leastSlot  int64               // the least slot to reserve
 	unspent    []int64             // worker ids that were reserved and not inserted
 	exhausted  bool                // worker ids are used up: reclaim slots of other applications, too
 	ignored    map[int64]bool      // worker ids that the log has said are not used

@@ -152,8 +152,10 @@ func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, e
 	return max(slot, node, session), err
 }
 
-// nextSlot advances NEXT_SLOT and returns its previous value.
-func (d *DB) nextSlot(ctx context.Context) (int64, error) { return d.advance(ctx, "NEXT_SLOT", 1, 1) }
+// nextSlot advances NEXT_SLOT and returns its previous value, or least if that is larger.
+func (d *DB) nextSlot(ctx context.Context, least int64) (int64, error) {
+	return d.advance(ctx, "NEXT_SLOT", max(least, 1), 1)
+}
 
 // advance adds n to a counter of the registry and returns the previous value, or least if that is
 // larger. One statement does it, outside of a transaction: all processes need the row, and one
@@ -175,10 +177,16 @@ func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first
 	} else {
 		err = d.Query(ctx, scan, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = `+next+` WHERE "NAME" = ? RETURNING "`+counter+`"`, args...)
 	}
-	if err == nil && !found {
-		err = fmt.Errorf("%w: the row %q of %s is missing", ErrTable, registryName, RegistryTable)
+	switch {
+	case err != nil:
+		return 0, err
+	case !found:
+		return 0, fmt.Errorf("%w: the row %q of %s is missing", ErrTable, registryName, RegistryTable)
+	case first-n < least:
+		return 0, fmt.Errorf("%w: %s in %s was set to %d, says the database, and that is less than %d: does something run the statements of one connection on several?",
+			ErrTable, counter, RegistryTable, first, least+n)
 	}
-	return first - n, err
+	return first - n, nil
 }
 
 // mayInsert returns an error if this user may not insert worker ids, so that a process that
@@ -230,7 +238,7 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 			return b, err
 		}
 	}
-	first, err := d.advance(ctx, "NEXT_ID", atLeast, n)
+	first, err := d.advance(ctx, "NEXT_ID", max(r.NextID, atLeast), n)
 	if err == nil && first > last {
 		err = exhausted(first)
 	}

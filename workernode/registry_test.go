@@ -277,6 +277,22 @@ func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
 	}
 }
 
+// What runs the statements of a connection on several, as some proxies do, makes LAST_INSERT_ID that of another one. Slot -1
+// and worker id -1 came of it.
+func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
+	t.Parallel()
+
+	d, mock := mocked(t, onMySQL)
+	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ?").
+		WithArgs(1, 1, 1, "default").WillReturnResult(sqlmock.NewResult(0, 1))
+	mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
+	if n, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
+		t.Errorf("%d, %v", n, err)
+	} else {
+		saysAll(t, err.Error(), "NEXT_SLOT", "WORKER_REGISTRY", "on several")
+	}
+}
+
 // Processes that add worker ids at once never get the same, and leave no gaps.
 func TestDBReserve_ByManyAtOnce(t *testing.T) {
 	t.Parallel()
@@ -393,7 +409,7 @@ func TestDBReserve_NextToUidGenerator(t *testing.T) {
 		mock.ExpectQuery("SELECT LAST_INSERT_ID(), @@auto_increment_increment").WillReturnRows(sqlmock.NewRows(make([]string, 2)).AddRow(tt.drawn, tt.step))
 		mock.ExpectRollback()
 		if tt.counts {
-			mock.ExpectExec(advance).WithArgs(tt.largest+1, tt.largest+1, 2, "default").WillReturnResult(sqlmock.NewResult(0, 1))
+			mock.ExpectExec(advance).WithArgs(tt.first, tt.first, 2, "default").WillReturnResult(sqlmock.NewResult(0, 1))
 			mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.first + 2))
 		} else {
 			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).

@@ -28,12 +28,18 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 			return err
 		}
 	}
-	slot, err := m.store.db.nextSlot(ctx)
+	slot, err := m.store.db.nextSlot(ctx, m.leastSlot)
 	if err != nil {
 		return fmt.Errorf("workernode: reserve a slot: %w", err)
 	}
 	c := m.lease.allocate(m.params, slot, m.tick(), m.me)
 	ok, err := m.session(ctx, &c)
+	if errors.Is(err, errTaken) && m.taken < maxTries {
+		m.taken++ // NEXT_SLOT is behind: its latest commits were lost, or the row was restored
+		m.leastSlot = slot + 1<<m.taken
+		return pause(ctx, m.taken)
+	}
+	m.taken = 0
 	if ok {
 		m.mu.Lock()
 		m.stats.Allocated++
@@ -67,7 +73,10 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 		if err != nil {
 			// The row may be locked, or hold what cannot be read. Another slot, or a new one, may do.
 			m.avoid[r.id] = time.Now()
-			if failures++; failures > 1 || ctx.Err() != nil || !timedOut(err) && Unreachable(err) {
+			if timedOut(err) {
+				failures++
+			}
+			if failures > 1 || ctx.Err() != nil || !timedOut(err) && Unreachable(err) {
 				return false, err
 			}
 			continue

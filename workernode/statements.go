@@ -58,8 +58,8 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 	err = s.db.Query(ctx, func(found *sql.Rows) error {
 		var r slotRow
 		var application, host, port string
-		if err := found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port); err != nil {
-			return err
+		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
+			return nil // SQLite may have anything in a column; nobody uses such a slot
 		}
 		if application == s.host.Application {
 			r.near = 1
@@ -80,11 +80,11 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 	return rows, nil
 }
 
-// read reads a slot's row, and FLOOR_TICK.
+// read reads a slot's row, and FLOOR_TICK. A row that holds what no slot does counts as none.
 func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
 	err = s.db.Query(ctx, func(rows *sql.Rows) error {
-		found = true
-		return rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen)
+		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
+		return nil
 	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
 	if err == nil {
 		floor, err = s.db.floor(ctx)
@@ -133,6 +133,8 @@ func (s *statements) session(ctx context.Context, c *change, clock func() int64)
 	switch {
 	case err == errRefused:
 		return nil, floor, false, nil
+	case err != nil && c.insert && s.db.duplicate(err):
+		return nil, floor, false, fmt.Errorf("workernode: insert slot %d: %w: %w", c.slot, errTaken, err)
 	case err != nil:
 		return nil, floor, false, fmt.Errorf("workernode: begin a session of slot %d: %w", c.slot, err)
 	}
@@ -203,8 +205,8 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 	return start, true, nil
 }
 
-// errTaken reports worker ids that somebody else has inserted meanwhile.
-var errTaken = errors.New("workernode: worker id taken by another program")
+// errTaken reports a worker id, or a slot, that is there already.
+var errTaken = errors.New("workernode: taken by another program")
 
 // insertChunk keeps a statement below the number of SELECTs that SQLite joins by UNION (500).
 const insertChunk = 250
