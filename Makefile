@@ -18,10 +18,9 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
-# Tests wait for servers most of the time: more of them at once than there are CPUs.
 tests: # the first line is what the race detector would falsify, or only slow down; with it these are skipped
 	go test -parallel 4 -run 'Alloc|TestMatrix|TestAnswers' $(PACKAGES)
-	go test -parallel 4 -race -shuffle=on -timeout 40m $(PACKAGES)
+	go test -race -shuffle=on -timeout 40m $(PACKAGES)
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)

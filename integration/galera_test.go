@@ -57,9 +57,7 @@ func (g *galera) writers() *chaos {
 			case <-quit:
 				return
 			case <-time.After(700 * time.Millisecond):
-				if err := route.route(g.nodes[i%3].address()); err != nil {
-					g.Error(err)
-				}
+				route.route(g.nodes[i%3].address())
 			}
 		}
 	})

@@ -229,57 +229,47 @@ func (m *mariadb) kill() {
 func (m *mariadb) pause() error  { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *mariadb) resume() error { return m.cmd.Process.Signal(syscall.SIGCONT) }
 
-// A router passes connections on to one server, to another, or to none.
+// A router passes connections on to one server, to another, or to none. It keeps its port all the time.
 type router struct {
 	address  string
 	answered atomic.Int64 // when a server has last said anything, in Unix nanoseconds
 
-	mu       sync.Mutex
-	listener net.Listener // nil if it refuses connections
-	ends     map[net.Conn]bool
-	group    sync.WaitGroup
+	mu     sync.Mutex
+	target string // "" refuses connections
+	ends   map[net.Conn]bool
+	group  sync.WaitGroup
 }
 
 func newRouter(t *testing.T, target string) *router {
 	t.Helper()
-	r := &router{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort())), ends: map[net.Conn]bool{}}
-	t.Cleanup(func() {
-		_ = r.route("")
-		r.group.Wait()
-	})
-	must(t, r.route(target))
-	return r
-}
-
-// route cuts all connections, and leads new ones to a server; "" is none.
-func (r *router) route(target string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.listener != nil {
-		_ = r.listener.Close()
-		r.listener = nil
-	}
-	for c := range r.ends {
-		_ = c.Close()
-	}
-	if target == "" {
-		return nil
-	}
-	l, err := net.Listen("tcp", r.address)
-	if err != nil {
-		return err
-	}
-	r.listener = l
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	r := &router{address: l.Addr().String(), target: target, ends: map[net.Conn]bool{}}
 	r.group.Go(func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
 			}
-			r.group.Go(func() { r.pass(l, client, target) })
+			r.group.Go(func() { r.pass(client) })
 		}
 	})
-	return nil
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.route("")
+		r.group.Wait()
+	})
+	return r
+}
+
+// route cuts all connections, and leads new ones to a server; "" is none.
+func (r *router) route(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = target
+	for c := range r.ends {
+		_ = c.Close()
+	}
 }
 
 // answers is what a server says to a client.
@@ -293,15 +283,21 @@ func (a answers) Write(p []byte) (int, error) {
 	return a.Conn.Write(p)
 }
 
-func (r *router) pass(l net.Listener, client net.Conn, target string) {
+func (r *router) pass(client net.Conn) {
 	defer client.Close()
+	r.mu.Lock()
+	target := r.target
+	r.mu.Unlock()
+	if target == "" {
+		return
+	}
 	server, err := net.DialTimeout("tcp", target, time.Second)
 	if err != nil {
 		return
 	}
 	defer server.Close()
 	r.mu.Lock()
-	if r.listener != l { // cut meanwhile
+	if r.target != target { // cut meanwhile
 		r.mu.Unlock()
 		return
 	}
