@@ -86,7 +86,7 @@ func (c *core) makeReady(db *gorm.DB, p *plan, create bool) error {
 }
 
 // prepare gets worker ids for all that an UPDATE can create along, and keeps a
-// Save from writing zero over an id: of a uid beside another key, who saves a row
+// Save from writing zero over an id: for a uid next to another key, the caller that saves a row
 // often knows nothing. It refuses associations that lose ids.
 func (c *core) prepare(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {

@@ -22,7 +22,7 @@ import (
 // back, and on the number of rows; see howToLearn. A statement without a conflict
 // costs no round trip more, except where nothing of the statement can tell: an
 // update part with a WHERE over several rows, maps (but not on MySQL), a result
-// that the application asked for by gorm.WithResult, and on MySQL an id beside a
+// that the application asked for by gorm.WithResult, and on MySQL an id next to a
 // key that the database numbers, or a last insert id that the application itself
 // uses. With a conflict the row that is there is looked up, if the statement says
 // by what: see conflictKey.
@@ -295,7 +295,7 @@ func returns(stmt *gorm.Statement) bool {
 	return slices.ContainsFunc(stmt.Schema.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return f.Readable })
 }
 
-// addReturning has the fields come back, beside what GORM reads back anyway.
+// addReturning has the fields come back, with what GORM reads back anyway.
 func (g *generated) addReturning(stmt *gorm.Statement, p *plan) {
 	g.how = fromReturning
 	if rows := rowsOf(stmt.ReflectValue, p); len(rows) > 1 {

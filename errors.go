@@ -46,7 +46,7 @@ var (
 	ErrOtherLayout = errors.New("uidplugin: id of another layout")
 
 	// ErrNotDecodable reports a number that is too small for the layout, as the ids of
-	// segments are, which bear neither a time nor a worker id.
+	// segments are, which carry neither a time nor a worker id.
 	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
 
 	// ErrNoModel reports an id whose table is known, but not the model of the

@@ -198,7 +198,7 @@ func hasScopes(stmt *gorm.Statement) bool {
 	return scopes.IsValid() && scopes.Len() > 0
 }
 
-// restrict adds the condition for the key to a statement, which must hold besides all others. It refuses clauses with
+// restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses with
 // which the rows would not be those of the ids.
 func (p *plan) restrict(stmt *gorm.Statement, condition clause.Expression) error {
 	if err := p.refuse(stmt); err != nil {

@@ -58,7 +58,8 @@ func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
 	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
 }
 
-// Paired returns the configuration of the generator [Paired], for a [Factory] that changes some of it.
+// Paired returns the configuration of the generator [Paired], for a [Factory] of that name that changes some of it.
+// Others are given one lease, and it needs two.
 func (c GeneratorConfig) Paired() generator.PairedConfig {
 	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }

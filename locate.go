@@ -88,7 +88,7 @@ func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
 
 // lookup returns where to read worker nodes. A transaction may be on another
 // database, as dbresolver can begin one, and may be older than a worker id, so
-// they are read beside it, unless it has the last connection.
+// they are read outside of it, unless it has the last connection.
 func (p *Plugin) lookup() *workernode.DB {
 	pool := p.db.Statement.ConnPool
 	if p.core.wdb == nil || !holdsConnection(pool) || p.core.free() {

@@ -281,7 +281,7 @@ func WithLogger(l *slog.Logger) Option {
 // WithMaxClockSkew sets how far the clock of this process may be from the database's:
 // beyond it, db.Use, and creates that need a renewed worker id, fail with
 // [workernode.ErrClock]. The default is [workernode.DefaultMaxSkew]; 0 does not
-// compare them, which is the default beside WithClock. SQLite has no clock of its own.
+// compare them, which is the default with WithClock. SQLite has no clock of its own.
 func WithMaxClockSkew(d time.Duration) Option { return func(c *config) { c.maxSkew = max(d, 0) } }
 
 // WithClock reads the time from now, for tests that move the clock. The default

@@ -40,7 +40,7 @@ import (
 const Name = "uidplugin"
 
 // A Plugin sets the fields of models that are tagged gorm:"uid" when rows are
-// created, and leads ids back to where they came from. [New] makes one for one
+// created, and resolves ids to where they came from. [New] makes one for one
 // database handle; [From] finds it again. All methods but Initialize may be
 // called by any number of goroutines at once.
 type Plugin struct {
@@ -370,7 +370,7 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	return c.ensure(ctx, db, sources)
 }
 
-// NextID returns the id that a new row of a model may bear: of its primary key, if
+// NextID returns the id that a new row of a model may have: of its primary key, if
 // that is a uid field, else of its first uid field. model is a pointer to a
 // struct. A row that is then created with the id keeps it.
 func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 // ask reads which of the ids are in the table. A key that is ours tells for its
-// whole row, and what else is in it; fields beside another key are asked for one by
+// whole row, and what else is in it; fields next to another key are asked for one by
 // one, for GORM may have given such keys to the wrong rows.
 func (g *generated) ask(db *gorm.DB, rows []row) error {
 	if key := g.key(db.Statement.Schema); key != nil {

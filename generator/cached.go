@@ -51,7 +51,7 @@ type CachedConfig struct {
 // is UidGenerator's CachedUidGenerator with a ring that computes its ids instead
 // of storing them; it has no goroutine, and no timer while it is idle.
 //
-// Ids bear the present as long as they are taken more slowly than the layout counts
+// Ids have the present as long as they are taken more slowly than the layout counts
 // them (16 a millisecond by default, for each lane): exactly if there are fewer than
 // some thousands a second, else to about a millisecond. Taken faster, they borrow ticks
 // of the future, up to MaxBorrow. At that limit

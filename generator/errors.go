@@ -12,7 +12,7 @@ var (
 	// ErrConfig reports a setting of a generator that makes no sense.
 	ErrConfig = errors.New("generator: configuration")
 
-	// ErrClockBackwards reports a clock that shows less than an id already bears,
+	// ErrClockBackwards reports a clock that shows less than an id already carries,
 	// by more than the tolerance. Only [Snowflake] returns it.
 	ErrClockBackwards = errors.New("generator: clock moved backwards")
 

@@ -49,7 +49,7 @@ type Renewable interface {
 	// other, in the order of their worker ids, whatever that of the leases is; then the
 	// next tick begins.
 	//
-	// From now on an id bears a tick from From to Until, and is larger than every id
+	// From now on an id carries a tick from From to Until, and is larger than every id
 	// that the generator has made before:
 	//
 	//   - With the worker ids that it has, a generator goes on from where it is, or at

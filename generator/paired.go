@@ -14,7 +14,7 @@ import (
 type PairedConfig struct {
 	Layout Layout // required
 
-	// Main is the lease of the lane that bears the clock's time, Backup that of the lane
+	// Main is the lease of the lane that carries the clock's time, Backup that of the lane
 	// that stands in for it, with another worker id: [Layout.BackupWorker] is the
 	// article's. Both are required; Renew replaces them.
 	Main, Backup Lease
@@ -30,7 +30,7 @@ type PairedConfig struct {
 	Clock *Clock
 }
 
-// Paired is the 53-bit variant of snowflake with a backup worker. Its main lane bears
+// Paired is the 53-bit variant of snowflake with a backup worker. Its main lane carries
 // the time that the clock shows. When that lane has used up its tick, or the clock has
 // gone back, the backup lane makes ids instead: of the present tick, and then of the
 // next ones, which it borrows, up to MaxBorrow. When the clock has caught up the main
@@ -140,7 +140,7 @@ func (g *Paired) Close() {
 }
 
 // Renew implements [Renewable]: of two leases. A worker id never goes from one lane to
-// the other, which knows nothing of the ids that bear it. New ones go to the lanes that
+// the other, which knows nothing of the ids that carry it. New ones go to the lanes that
 // have none of the others, the lower to the main lane.
 func (g *Paired) Renew(leases ...Lease) error {
 	if _, err := workers(g.main.layout, leases); err != nil {

@@ -21,20 +21,20 @@ func (l Layout) JSSafe() bool { return l.MaxID() <= maxJSSafe }
 // tickBits is how far the time field of an id is shifted.
 func (l Layout) tickBits() uint8 { return l.WorkerBits + l.SequenceBits }
 
-// Range returns the smallest and the largest id that can bear a time in the span
+// Range returns the smallest and the largest id that can carry a time in the span
 // from, included, to to, excluded, whatever their worker id and sequence are. An id
 // is from first to last if, and only if, the Time that [Layout.Decompose] finds in
 // it lies in the span. So the ranges of spans that follow one another have no id in
 // common, and leave none out.
 //
-// The time that an id bears is the start of its tick. A span that begins within a
+// The time that an id carries is the start of its tick. A span that begins within a
 // tick therefore leaves that tick to the span before it; begin at TimeOf(TickAt(from))
-// to have it too. And it is not exactly the time when the id was made: ids may bear a
+// to have it too. And it is not exactly the time when the id was made: ids may carry a
 // time ahead of it, by as much as a generator may borrow. Widen the span, or look at
 // a column of the row, where that matters.
 //
 // What lies outside of the layout is cut off. The error wraps [ErrLayout] if l is
-// not valid, or if no id can bear a time in the span: to is not after from, the
+// not valid, or if no id can carry a time in the span: to is not after from, the
 // layout has ended before it or begins after it, or no tick begins in it.
 func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	if err := l.Validate(); err != nil {

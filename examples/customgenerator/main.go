@@ -1,10 +1,10 @@
-// Customgenerator gives rows ids of two generators of its own: keys that bear the shard
+// Customgenerator gives rows ids of two generators of its own: keys that carry the shard
 // of their customer, and numbers for people, with a check digit. It needs nothing but Go,
 // as the database is an SQLite file:
 //
 //	go run ./examples/customgenerator
 //
-// sharded.go makes ids of the layout, for WithGenerator: they lead back to their rows.
+// sharded.go makes ids of the layout, for WithGenerator: they resolve to their rows.
 // number.go makes others, for WithSource. main.go shows both.
 package main
 

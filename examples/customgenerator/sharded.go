@@ -23,7 +23,7 @@ func layout() generator.Layout {
 // shardOf returns the shard of a row with this id.
 func shardOf(id int64) int64 { return id & (1<<shardBits - 1) }
 
-// errNoShard reports a create whose context bears no shard.
+// errNoShard reports a create whose context has no shard.
 var errNoShard = errors.New("no shard in the context: create with that of withShard")
 
 type shardKey struct{}

@@ -100,7 +100,7 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 	return p, err
 }
 
-// Identify returns those of [Systems] by which id bears the time made, give or take
+// Identify returns those of [Systems] by which id carries the time made, give or take
 // within: whose id it could be, if made is when its row was created. It returns none
 // if within is negative. One id can fit by accident; take several, of different age.
 func Identify(id int64, made time.Time, within time.Duration) []System {

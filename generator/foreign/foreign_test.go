@@ -221,6 +221,68 @@ func TestDatacenterMachine(t *testing.T) {
 	}
 }
 
+// TestMigrating checks the numbers of docs/migrating.md.
+func TestMigrating(t *testing.T) {
+	t.Parallel()
+
+	twitter, next := generator.SnowflakeLayout(), generator.DefaultLayout()
+	next.Epoch = twitter.Epoch.AddDate(0, -4, 0)
+	if next.MaxWorkerID() != 262143 || next.Expires().Format(time.DateOnly) != "2080-03-09" {
+		t.Errorf("%v: %d worker ids, until %v", next, next.MaxWorkerID(), next.Expires())
+	}
+	newest := func(l generator.Layout, at time.Time) int64 {
+		_, last, err := l.Range(l.Epoch, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return last
+	}
+	for at := date(2026, 1, 1); at.Year() < 2078; at = at.AddDate(0, 1, 0) {
+		if err := next.Above(newest(twitter, at), at.Add(-24*time.Hour)); err != nil {
+			t.Errorf("a day before %v: %v", at, err)
+		}
+		first, _, err := next.Range(at, at.Add(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old := newest(twitter, at.AddDate(0, 0, 119)); old >= first {
+			t.Errorf("119 days after %v an old id is %d, the first new one %d", at, old, first)
+		}
+	}
+
+	// Discord and Instagram: the widths and epochs of docs/migrating.md.
+	discord, instagram := generator.DefaultLayout(), foreign.InstagramLayout()
+	discord.Epoch = system(t, "Discord").Layout.Epoch.AddDate(0, -1, 0)
+	instagram.WorkerBits, instagram.SequenceBits, instagram.Epoch = 19, 4, instagram.Epoch.AddDate(0, -1, 0)
+	for at := date(2026, 1, 1); at.Year() < 2046; at = at.AddDate(0, 1, 0) {
+		for name, l := range map[string]generator.Layout{"Discord": discord, "Instagram": instagram} {
+			if err := l.Above(newest(system(t, name).Layout, at), at.Add(-24*time.Hour)); err != nil {
+				t.Errorf("%s, a day before %v: %v", name, at, err)
+			}
+		}
+	}
+
+	own := generator.DefaultLayout()
+	for _, name := range []string{"sonyflake v2", "sonyflake v1", "yitter IdGenerator"} {
+		old := system(t, name).Layout
+		for at := date(2026, 1, 1); at.Year() < 2087; at = at.AddDate(0, 6, 0) {
+			if err := own.Above(newest(old, at), at); err != nil {
+				t.Errorf("%s on %v: %v", name, at, err)
+			}
+		}
+	}
+	sample := newest(foreign.UidGeneratorSampleLayout(), date(2026, 3, 1))
+	if err := own.Above(sample, date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2056-09-06") {
+		t.Errorf("UidGenerator's sample configuration on 2026-03-01, %d: %v", sample, err)
+	}
+	if err := own.Above(newest(foreign.UidGeneratorLayout(), date(2024, 11, 20)), date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2087-09-03") {
+		t.Errorf("UidGenerator's default on its last day: %v", err)
+	}
+	if _, last, err := foreign.YitterLayout().Range(date(2021, 1, 1), date(2089, 10, 26)); err != nil || last > 1<<53 {
+		t.Errorf("yitter's ids have 53 bits until %d, %v", last, err)
+	}
+}
+
 func date(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
