@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // entry is a row of a log, with ids of a segment.
@@ -58,6 +61,38 @@ func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
 	if n := count(t, db, "entries", "text = 'first'"); n != 1 {
 		t.Errorf("%d rows", n)
 	}
+}
+
+// A writer is a logger of GORM that creates a row for each statement of the lease manager.
+type writer struct {
+	logger.Interface
+	db atomic.Pointer[gorm.DB]
+}
+
+func (w *writer) LogMode(logger.LogLevel) logger.Interface { return w }
+func (w *writer) Trace(_ context.Context, _ time.Time, statement func() (string, int64), _ error) {
+	if sql, _ := statement(); strings.Contains(sql, "WORKER_SLOT") && w.db.Load() != nil {
+		_ = w.db.Load().Create(&part{Name: sql}).Error
+	}
+}
+
+// GORM's logger may create rows, which wait for worker ids. The lease manager once waited for the logger: neither came on.
+func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
+	t.Parallel()
+
+	w := &writer{Interface: logger.Discard}
+	db := file(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Logger: w})
+	p := use(t, db, uidplugin.WithTimeout(time.Second), uidplugin.WithDisposable())
+	must(t, db.Exec("CREATE TABLE parts (id bigint PRIMARY KEY, name text)").Error)
+	must(t, db.Exec("CREATE TABLE entries (id bigint PRIMARY KEY, text text)").Error)
+	w.db.Store(db.Session(&gorm.Session{Logger: logger.Discard}))
+	must(t, db.Create(&entry{Text: "first"}).Error)
+	must(t, db.Create(&part{Name: "second"}).Error)
+	for count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") == 0 { // the logger runs beside
+		must(t, t.Context().Err())
+		time.Sleep(time.Millisecond)
+	}
+	must(t, p.Close(t.Context()))
 }
 
 // The options of segments are checked with all others. They once failed at the first create.

@@ -28,6 +28,7 @@ type DB struct {
 	gorm    *gorm.DB
 	timeout time.Duration // of a statement
 	whole   time.Duration // of a transaction; 0 means timeout
+	later   func(func())  // runs what calls GORM's logger; nil means at once
 }
 
 // Open returns a DB on the pool of db. Each statement gets at most timeout. It
@@ -131,12 +132,12 @@ var errRefused = errors.New("workernode: the row was changed by somebody else")
 // closed: a statement may still be on its way. f must use only the DB and the context that
 // it is given.
 func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
-	defer cancel()
 	tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
+	defer cancel()
 	inside := d.On(tx)
 	failed := f(ctx, inside)
 	// COMMIT and ROLLBACK have no context. Drivers may wait for the answer until the network
@@ -153,26 +154,49 @@ func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	return err
 }
 
-// connected runs f with a DB whose statements share one connection, outside of a transaction. It
-// tries another connection if one turns out to be closed.
-func (d *DB) connected(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
-	defer cancel()
+// onConnection runs f with a DB on one connection of the pool, or on d if the pool hands out none.
+// The pool has as long as for a transaction to give it: where many wait for a connection, who
+// gives up early and asks again may never get it. It tries another connection if one turns out
+// to be closed. The error wraps errNoConnection if f was not called.
+func (d *DB) onConnection(ctx context.Context, f func(conn *DB) error) error {
 	p, ok := d.pool.(connector)
 	if !ok {
-		return d.transact(ctx, f)
+		return f(d)
 	}
 	for try := 0; ; try++ {
-		conn, err := p.Conn(ctx)
+		conn, err := d.connection(ctx, p)
 		if err != nil {
-			return fmt.Errorf("get a connection: %w", d.late(err))
+			return err
 		}
-		err = f(ctx, d.On(conn))
+		err = f(d.On(conn))
 		_ = conn.Close()
 		if try >= 2 || !errors.Is(err, driver.ErrBadConn) { // like database/sql
 			return err
 		}
 	}
+}
+
+// together runs f with a DB whose statements share one connection: outside of a transaction if the
+// pool hands out connections.
+func (d *DB) together(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
+	if _, ok := d.pool.(connector); !ok {
+		return d.transact(ctx, f)
+	}
+	return d.onConnection(ctx, func(conn *DB) error { return f(ctx, conn) })
+}
+
+// errNoConnection reports that nothing was sent: the pool gave no connection.
+var errNoConnection = errors.New("get a connection")
+
+// connection waits for a connection of the pool.
+func (d *DB) connection(ctx context.Context, p connector) (*sql.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
+	defer cancel()
+	conn, err := p.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoConnection, d.late(err))
+	}
+	return conn, nil
 }
 
 // A connector is a pool that hands out connections.
@@ -216,13 +240,13 @@ func (d *DB) begin(ctx context.Context) (*transaction, error) {
 		t := &transaction{}
 		pool := d.pool
 		if ok {
-			conn, err := p.Conn(ctx)
+			conn, err := d.connection(ctx, p)
 			if err != nil {
-				return nil, fmt.Errorf("get a connection: %w", d.late(err))
+				return nil, err
 			}
 			t.conn, pool = conn, conn
 		}
-		err := t.begin(ctx, pool)
+		err := t.begin(ctx, d.timeout, pool)
 		if err == nil {
 			return t, nil
 		}
@@ -235,9 +259,11 @@ func (d *DB) begin(ctx context.Context) (*transaction, error) {
 	}
 }
 
-// begin sends BEGIN. The context ends that statement and no later one: database/sql would
+// begin sends BEGIN. The context and the timeout end that statement and no later one: database/sql would
 // roll the transaction back at any time, while its connection is being closed here.
-func (t *transaction) begin(ctx context.Context, pool gorm.ConnPool) (err error) {
+func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gorm.ConnPool) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	var own context.Context
 	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, t.cancel)
@@ -427,8 +453,18 @@ func (d *DB) translate(query string) string {
 	})
 }
 
+// trace shows a statement to GORM's logger.
 func (d *DB) trace(ctx context.Context, begin time.Time, query string, args []any, n int64, err error) {
-	if l := d.gorm.Logger; l != nil {
+	l := d.gorm.Logger
+	if l == nil {
+		return
+	}
+	show := func() {
 		l.Trace(ctx, begin, func() (string, int64) { return d.gorm.Dialector.Explain(query, args...), n }, err)
+	}
+	if d.later == nil {
+		show()
+	} else {
+		d.later(show)
 	}
 }

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// An asyncLog writes records in their order, in a goroutine that ends when there are none. A
-// handler of the application may be code that creates rows: what logs must not wait for it.
+// An asyncLog calls loggers of the application in order, in a goroutine that ends when there is
+// nothing to log. A logger may be code that creates rows: what logs must not wait for it.
 type asyncLog struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	queue []record
+	queue []func()
 	done  chan struct{} // closed when the goroutine has ended; nil if none runs
-}
-
-type record struct {
-	level slog.Level
-	text  string
-	args  []any
 }
 
 // add queues a record. It may be called with any lock held.
 func (l *asyncLog) add(level slog.Level, text string, args ...any) {
+	l.do(func() { l.log.Log(context.Background(), level, text, args...) })
+}
+
+// do queues a call of a logger. It may be called with any lock held.
+func (l *asyncLog) do(call func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue = append(l.queue, record{level, text, args})
+	l.queue = append(l.queue, call)
 	if l.done == nil {
 		l.done = make(chan struct{})
 		go l.write(l.done)
@@ -45,8 +44,8 @@ func (l *asyncLog) write(done chan struct{}) {
 			return
 		}
 		l.mu.Unlock()
-		for _, r := range queue {
-			l.log.Log(context.Background(), r.level, r.text, r.args...)
+		for _, call := range queue {
+			call()
 		}
 	}
 }

@@ -169,12 +169,14 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 			"stop all processes for twice the longer one, then "+db.translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
 	}
+	log := &asyncLog{log: c.Log}
 	short := *db
+	short.later = log.do
 	short.timeout = min(db.timeout, max(c.Lead/4, minStatement), maxStatement)
 	short.whole = min(db.timeout, max(c.Lead/2, minStatement), maxTransaction)
 	m := &Manager{
 		store:  &statements{db: &short, layout: layout, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
-		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: &asyncLog{log: c.Log},
+		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: log,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
 	}
 	settle := ticks(layout, c.Lead+skew) + 1

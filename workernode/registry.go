@@ -166,7 +166,7 @@ func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	args := []any{least, least, n, registryName}
 	if d.Dialect() == "mysql" {
-		err = d.connected(ctx, func(ctx context.Context, conn *DB) error {
+		err = d.together(ctx, func(ctx context.Context, conn *DB) error {
 			changed, err := conn.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = LAST_INSERT_ID(`+next+`) WHERE "NAME" = ?`, args...)
 			if err != nil || changed != 1 {
 				return err

@@ -98,7 +98,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
-		if m.lease.held {
+		if m.lease.held && !errors.Is(err, errNoConnection) {
 			m.lease.doubt()
 			m.locked(err)
 		}
@@ -212,9 +212,8 @@ func (m *Manager) renew(ctx context.Context) error {
 	if err := m.checkClock(ctx); err != nil {
 		return err
 	}
-	c := m.lease.renew(m.params, m.tick(), m.me)
-	ok, err := m.store.update(ctx, c, m.tick())
-	if err := m.outcome(ctx, ok, err, "renew the slot"); err != nil || !ok {
+	c, ok, err := m.update(ctx, "renew the slot", func() change { return m.lease.renew(m.params, m.tick(), m.me) })
+	if err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -223,10 +222,23 @@ func (m *Manager) renew(ctx context.Context) error {
 	return nil
 }
 
+// update sends a change of the slot's row. It decides on the change when it has a connection, for
+// which it may have to wait: the fence must be ahead of the clock when the statement is sent.
+func (m *Manager) update(ctx context.Context, what string, decide func() change) (c change, ok bool, err error) {
+	err = m.store.db.onConnection(ctx, func(conn *DB) error {
+		c = decide()
+		ok, err = (&statements{db: conn}).update(ctx, c, m.tick())
+		return err
+	})
+	return c, ok, m.outcome(ctx, ok, err, what)
+}
+
 // outcome notes what became of a statement that was not acknowledged, or changed no row. It
 // returns nil if the statement counts, or if it was refused and may be tried again.
 func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
 	switch {
+	case errors.Is(err, errNoConnection):
+		return err // nothing was sent
 	case err != nil:
 		m.doubt()
 		return err
@@ -255,9 +267,8 @@ func (m *Manager) granted(c change) {
 
 // keepAlive keeps the slot of an idle process from being reclaimed. It grants nothing.
 func (m *Manager) keepAlive(ctx context.Context) error {
-	c := m.lease.keepAlive(m.me)
-	ok, err := m.store.update(ctx, c, m.tick())
-	if err := m.outcome(ctx, ok, err, "keep the slot alive"); err != nil || !ok {
+	c, ok, err := m.update(ctx, "keep the slot alive", func() change { return m.lease.keepAlive(m.me) })
+	if err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -334,9 +345,8 @@ func (m *Manager) abandon(ctx context.Context) error {
 
 // release frees the slot as it was read last, and then calls done with the mutex held.
 func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
-	c := m.lease.release(m.me)
-	ok, err := m.store.update(ctx, c, m.tick())
-	if err := m.outcome(ctx, ok, err, "release the slot"); err != nil || !ok {
+	c, ok, err := m.update(ctx, "release the slot", func() change { return m.lease.release(m.me) })
+	if err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()

@@ -82,13 +82,17 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 
 // read reads a slot's row, and FLOOR_TICK. A row that holds what no slot does counts as none.
 func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
-	err = s.db.Query(ctx, func(rows *sql.Rows) error {
-		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
-		return nil
-	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
-	if err == nil {
-		floor, err = s.db.floor(ctx)
-	}
+	err = s.db.onConnection(ctx, func(conn *DB) error {
+		found = false
+		err := conn.Query(ctx, func(rows *sql.Rows) error {
+			found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
+			return nil
+		}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
+		if err == nil {
+			floor, err = conn.floor(ctx)
+		}
+		return err
+	})
 	if err != nil {
 		return r, false, 0, fmt.Errorf("workernode: read slot %d: %w", slot, err)
 	}

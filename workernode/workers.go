@@ -72,8 +72,10 @@ func (m *Manager) reserve(ctx context.Context, n int) error {
 // notAdded decides what follows from an Add that failed.
 func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
 	m.mu.Lock()
-	m.lease.doubt()
-	m.reselect = true
+	if !errors.Is(why, errNoConnection) {
+		m.lease.doubt()
+		m.reselect = true
+	}
 	optional := !m.needed(tables)
 	if optional {
 		later := m.clock.now().Add(grace / 2)
