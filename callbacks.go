@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/upsert"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -53,16 +55,16 @@ func (c *core) fillZeros(db *gorm.DB, again bool) {
 	if !p.ready.Load() {
 		why = c.makeReady(db, p, true)
 	}
-	var noted *generated
-	if p.mayConflict || len(stmt.Clauses) > 0 && hasConflict(stmt) {
-		noted = track(db, again)
+	var noted *upsert.Tracker
+	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
+		noted = upsert.Track(db, again)
 	}
 	fields := p.fields
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
 		fields = selected(stmt, fields, noted)
 	}
 	for _, f := range fields {
-		if err := f.fill(db, p.schema, noted, why); err != nil {
+		if err := f.fill(db, p.Schema, noted, why); err != nil {
 			_ = db.AddError(err)
 			return
 		}
@@ -96,7 +98,7 @@ func (c *core) prepare(db *gorm.DB) {
 	if slices.Contains(db.Statement.Selects, "*") {
 		p.omitZeros(db.Statement)
 	}
-	if len(p.lost) > 0 {
+	if len(p.Lost) > 0 {
 		p.refuseLost(db)
 	}
 	if db.Error != nil || holdsConnection(db.Statement.ConnPool) {
@@ -110,15 +112,59 @@ func (c *core) prepare(db *gorm.DB) {
 // omitZeros leaves uid fields that are zero out of an UPDATE of all fields.
 func (p *plan) omitZeros(stmt *gorm.Statement) {
 	row := reflect.Indirect(stmt.ReflectValue)
-	if p.err != nil || row.Kind() != reflect.Struct || row.Type() != p.schema.ModelType {
+	if p.err != nil || row.Kind() != reflect.Struct || row.Type() != p.Schema.ModelType {
 		return
 	}
 	for _, f := range p.fields {
-		if _, zero := f.look(stmt.Context, row); zero && !f.PrimaryKey {
+		if _, zero := f.Look(stmt.Context, row); zero && !f.PrimaryKey {
 			// Clones of the statement share the array behind Omits.
 			stmt.Omits = append(slices.Clip(stmt.Omits), f.DBName)
 		}
 	}
+}
+
+// refuseLost adds an error to an UPDATE that would save rows of an association that loses ids.
+func (p *plan) refuseLost(db *gorm.DB) {
+	columns, restricted := db.Statement.SelectAndOmitColumns(false, true)
+	for _, r := range model.Relations(p.Schema) {
+		err := p.Lost[r]
+		if selected, named := columns[r.Name]; err == nil || named && !selected || !named && restricted {
+			continue
+		}
+		if p.anyAssociated(reflect.ValueOf(db.Statement.Model), r) {
+			_ = db.AddError(err)
+		}
+	}
+}
+
+// anyAssociated reports whether what is, or holds, rows of the plan's model has rows of an association.
+func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if p.anyAssociated(v.Index(i), r) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		return v.Type() == p.Schema.ModelType && !model.IsEmpty(model.FieldOf(v, r.Field))
+	}
+	return false
+}
+
+// beforeInsert prepares an upsert, and keeps GORM from overwriting the keys of maps.
+func (c *core) beforeInsert(db *gorm.DB) {
+	if stmt := db.Statement; db.Error == nil && stmt.Schema != nil && upsert.Concerns(stmt) {
+		upsert.Rewrite(db, c.plan(stmt.Schema).Model)
+	}
+}
+
+// afterInsert gives the rows of an upsert that had conflicts their ids.
+func (c *core) afterInsert(db *gorm.DB) {
+	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.plan(s).Model })
 }
 
 // refill fills again what hooks of the model have zeroed.
@@ -128,61 +174,11 @@ func (c *core) refill(db *gorm.DB) {
 	}
 }
 
-// originalSchema is where beforeInsert leaves the schema.
-const originalSchema = "uidplugin:schema"
-
-// withoutDefault returns a schema for a statement that keeps GORM from reading the
-// key back, and from overwriting it; see the function of this name. It is nil if
-// the statement's own does.
-func (p *plan) withoutDefault(stmt *gorm.Statement) *schema.Schema {
-	if p.mapSchema == nil || stmt.Schema != p.schema {
-		return nil
-	}
-	return p.mapSchema
-}
-
-// replaceSchema lets GORM see another schema in this statement; afterInsert puts its
-// own back.
-func (p *plan) replaceSchema(db *gorm.DB, changed *schema.Schema) {
-	stmt := db.Statement
-	// A schema finds columns by its naming strategy, too, which a copy cannot have.
-	resolve := func(name string) {
-		if f := stmt.Schema.LookUpField(name); f != nil && changed.LookUpField(name) == nil {
-			if changed == p.mapSchema {
-				changed = copyForInsert(changed)
-			}
-			changed.FieldsByName[name] = f
-		}
-	}
-	for _, names := range [...][]string{stmt.Selects, stmt.Omits} {
-		for _, name := range names {
-			resolve(name)
-		}
-	}
-	if isMap(stmt.Dest) {
-		for _, r := range rowsOf(stmt.ReflectValue, p) {
-			for name := range r.m {
-				resolve(name)
-			}
-		}
-	}
-	db.InstanceSet(originalSchema, stmt.Schema)
-	stmt.Schema = changed
-}
-
-func isMap(dest any) bool {
-	switch dest.(type) {
-	case map[string]any, *map[string]any, []map[string]any, *[]map[string]any:
-		return true
-	}
-	return false
-}
-
 // selected returns those of fields that a create with Select or Omit is to set. A
 // Select that leaves the key out would make the database assign one, while the
 // struct keeps ours, so the key is selected, too; one that is omitted by name is
 // left alone.
-func selected(stmt *gorm.Statement, fields []*field, noted *generated) []*field {
+func selected(stmt *gorm.Statement, fields []*field, noted *upsert.Tracker) []*field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*field, 0, len(fields))
 	for _, f := range fields {
@@ -197,7 +193,7 @@ func selected(stmt *gorm.Statement, fields []*field, noted *generated) []*field 
 			// Clones of the statement share the array behind Selects.
 			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
 			if noted != nil {
-				noted.unselected = append(noted.unselected, f)
+				noted.NoteUnselected(f.Field)
 			}
 		}
 		kept = append(kept, f)
@@ -214,7 +210,7 @@ func (f *field) anyZero(stmt *gorm.Statement) bool {
 		if !row.IsValid() || row.Type() != f.Schema.ModelType {
 			return true // a map, or what fill refuses
 		}
-		_, zero := f.look(stmt.Context, row)
+		_, zero := f.Look(stmt.Context, row)
 		return zero
 	}
 	rows := stmt.ReflectValue
@@ -231,7 +227,7 @@ func (f *field) anyZero(stmt *gorm.Statement) bool {
 
 // fill sets the field in all rows of a statement where it is zero, and notes the
 // ids. why is the error if it is zero and the source has no generator.
-func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error) error {
+func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *upsert.Tracker, why error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
@@ -239,7 +235,7 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error)
 		if rows.Type() != s.ModelType {
 			return f.errModel(rows.Type(), s)
 		}
-		place, zero := f.look(stmt.Context, rows)
+		place, zero := f.Look(stmt.Context, rows)
 		if !zero {
 			return nil
 		}
@@ -251,9 +247,9 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *generated, why error)
 			return err
 		}
 		if noted != nil {
-			noted.note(f, id)
+			noted.Note(f.Field, id)
 		}
-		return f.put(stmt.Context, place, id)
+		return f.Put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
 		for element.Kind() == reflect.Pointer {
@@ -288,7 +284,7 @@ var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 // fillSlice sets the field in the elements of a slice or array where it is zero.
 // Ids are reserved for as many rows as there are still to come, so rows that have
 // an id leave a few ids unused.
-func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *generated, why error) error {
+func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *upsert.Tracker, why error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)
 	var ids []int64
@@ -301,7 +297,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *genera
 		if !row.IsValid() {
 			continue // a nil pointer is GORM's to complain about
 		}
-		place, zero := f.look(ctx, row)
+		place, zero := f.Look(ctx, row)
 		if !zero {
 			continue
 		}
@@ -314,11 +310,11 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *genera
 				return err
 			}
 		}
-		if err := f.put(ctx, place, ids[0]); err != nil {
+		if err := f.Put(ctx, place, ids[0]); err != nil {
 			return err
 		}
 		if noted != nil {
-			noted.note(f, ids[0])
+			noted.Note(f.Field, ids[0])
 		}
 		ids = ids[1:]
 	}
@@ -327,12 +323,12 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *genera
 
 // fillMap sets the field in a map where it is missing or zero. A map may name it
 // by its column or by its field.
-func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated, why error) error {
+func (f *field) fillMap(ctx context.Context, m map[string]any, noted *upsert.Tracker, why error) error {
 	if m == nil {
 		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.Name)
 	}
-	r := row{m: m}
-	if _, zero := r.value(ctx, f.Field); !zero {
+	r := model.Row{Map: m}
+	if _, zero := r.Value(ctx, f.Field.Field); !zero {
 		return nil
 	}
 	id, err := f.source.next(ctx, why)
@@ -340,9 +336,9 @@ func (f *field) fillMap(ctx context.Context, m map[string]any, noted *generated,
 		return err
 	}
 	if noted != nil {
-		noted.note(f, id)
+		noted.Note(f.Field, id)
 	}
-	return r.set(ctx, f, id)
+	return r.Set(ctx, f.Field, id)
 }
 
 func (f *field) errModel(t reflect.Type, s *schema.Schema) error {

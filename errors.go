@@ -1,6 +1,10 @@
 package uidplugin
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+)
 
 // What a caller can act on. Errors of ids and layouts come from package
 // generator, those of worker ids and their tables from package workernode;
@@ -18,7 +22,7 @@ var (
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose
 	// tag names an unknown generator, or a foreign key that cannot hold the ids of
 	// the uid field that it refers to.
-	ErrField = errors.New("uidplugin: field")
+	ErrField = model.ErrField
 
 	// ErrNoField reports a model that has no field with the uid tag.
 	ErrNoField = errors.New("uidplugin: model has no uid field")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
@@ -84,8 +85,8 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []int64, found ma
 		return all("%w: %s, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
 	}
-	f, err := plan.key(nil)
-	if err != nil || !f.PrimaryKey {
+	f := plan.key()
+	if f == nil || !f.PrimaryKey {
 		return all("%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
@@ -125,7 +126,7 @@ const findChunk = 1000
 
 // load adds the rows whose key f is one of ids to found.
 func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []int64, found map[int64]any) (errs []error) {
-	rows := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.schema.ModelType)))
+	rows := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.Schema.ModelType)))
 	if err := p.query(ctx, plan, f, ids).Find(rows.Interface()).Error; err != nil {
 		return []error{err}
 	}
@@ -135,17 +136,17 @@ func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []int64, fo
 	}
 	shared := map[int64]bool{}
 	for _, loaded := range rows.Elem().Seq2() {
-		r := row{v: loaded.Elem()}
-		id := r.id(ctx, f)
+		r := model.Row{Struct: loaded.Elem()}
+		id := r.ID(ctx, f.Field)
 		if !wanted[id] {
 			// A text that the database takes for equal, because of spaces at its end, is another key.
-			if _, zero := r.value(ctx, f.Field); f.text && !zero {
+			if _, zero := r.Value(ctx, f.Field.Field); f.Text && !zero {
 				continue
 			}
 			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
-				" %s.%s in", ErrClause, plan.schema.Table, f.DBName)}
+				" %s.%s in", ErrClause, plan.Schema.Table, f.DBName)}
 		}
-		if other, ok := found[id]; ok && !plan.sameKey(ctx, r, row{v: reflect.ValueOf(other).Elem()}) {
+		if other, ok := found[id]; ok && !plan.sameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
 			shared[id] = true
 			continue
 		}
@@ -155,16 +156,16 @@ func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []int64, fo
 		delete(found, id)
 		errs = append(errs, idErrorf(id, "%w: several rows of %s have %d in their key;"+
 			" add a condition on the rest of the key, as in From(db.Where(...))", ErrNotKey,
-			plan.schema.Table, id))
+			plan.Schema.Table, id))
 	}
 	return errs
 }
 
 // sameKey reports whether two rows have the same primary key, as one row has that a join returns twice.
-func (p *plan) sameKey(ctx context.Context, a, b row) bool {
-	return !slices.ContainsFunc(p.schema.PrimaryFields, func(f *schema.Field) bool {
-		x, _ := f.ValueOf(ctx, a.v)
-		y, _ := f.ValueOf(ctx, b.v)
+func (p *plan) sameKey(ctx context.Context, a, b model.Row) bool {
+	return !slices.ContainsFunc(p.Schema.PrimaryFields, func(f *schema.Field) bool {
+		x, _ := f.ValueOf(ctx, a.Struct)
+		y, _ := f.ValueOf(ctx, b.Struct)
 		return !reflect.DeepEqual(x, y)
 	})
 }
@@ -173,7 +174,7 @@ func (p *plan) sameKey(ctx context.Context, a, b row) bool {
 func (p *Plugin) query(ctx context.Context, plan *plan, f *field, ids []int64) *gorm.DB {
 	values := make([]any, len(ids))
 	for i, id := range ids {
-		values[i] = f.value(id)
+		values[i] = f.Value(id)
 	}
 	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Values: values}
 	// Scopes may add any clause, and more scopes, which GORM runs in another round: this one has to be the last.
@@ -236,13 +237,13 @@ func (p *plan) refuse(stmt *gorm.Statement) error {
 		return no("Raw", "it is a whole statement of its own; add conditions with Where")
 	}
 	if table := stmt.Table; !p.isTable(stmt) {
-		return no(fmt.Sprintf("Table(%q)", table), "Find reads "+p.schema.Table+
+		return no(fmt.Sprintf("Table(%q)", table), "Find reads "+p.Schema.Table+
 			", the table of the id; leave Table out, or query that table yourself")
 	}
 	if stmt.Model != nil {
-		if s, err := parse(stmt.DB, stmt.Model); err != nil || s.ModelType != p.schema.ModelType {
-			return no(fmt.Sprintf("Model(%T)", stmt.Model), "Find loads "+p.schema.ModelType.String()+
-				", the model that was listed for "+p.schema.Table+"; leave Model out")
+		if s, err := model.Parse(stmt.DB, stmt.Model); err != nil || s.ModelType != p.Schema.ModelType {
+			return no(fmt.Sprintf("Model(%T)", stmt.Model), "Find loads "+p.Schema.ModelType.String()+
+				", the model that was listed for "+p.Schema.Table+"; leave Model out")
 		}
 	}
 	if stmt.Distinct {
@@ -258,7 +259,7 @@ func (p *plan) refuse(stmt *gorm.Statement) error {
 
 // isTable reports whether a statement is about the table of the plan: it names none, or this one without an alias.
 func (p *plan) isTable(stmt *gorm.Statement) bool {
-	table := p.schema.Table
+	table := p.Schema.Table
 	if stmt.TableExpr != nil {
 		return len(stmt.TableExpr.Vars) == 0 && stmt.TableExpr.SQL == stmt.Quote(table)
 	}
@@ -275,7 +276,7 @@ func (p *plan) unusable(name string, expr clause.Expression) (what, remedy strin
 			return "", ""
 		}
 	case clause.From:
-		other := func(t clause.Table) bool { return t != clause.Table{Name: p.schema.Table} }
+		other := func(t clause.Table) bool { return t != clause.Table{Name: p.Schema.Table} }
 		if !slices.ContainsFunc(e.Tables, other) {
 			return "", ""
 		}
@@ -294,7 +295,7 @@ func (p *plan) unusable(name string, expr clause.Expression) (what, remedy strin
 	case "SELECT":
 		return "Select with an expression", "give it the names of fields"
 	case "FROM":
-		return "a FROM clause", "Find reads " + p.schema.Table + ", the table of the id; leave it out"
+		return "a FROM clause", "Find reads " + p.Schema.Table + ", the table of the id; leave it out"
 	case "WHERE":
 		return "a WHERE clause of another kind", "add conditions with Where"
 	case "GROUP BY":

@@ -20,8 +20,10 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "generator", "workernode", "segment", "migrations")
+		return isGORM(name) || isPackage(name, "internal/upsert", "internal/model", "generator", "workernode", "segment", "migrations")
 	},
+	"internal/upsert":   func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
+	"internal/model":    isGORM,
 	"segment":           func(name string) bool { return isPackage(name, "workernode", "generator") },
 	"migrations":        func(name string) bool { return isPackage(name, "workernode") },
 	"workernode":        func(name string) bool { return isGORM(name) || isPackage(name, "generator") },

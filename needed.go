@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -64,18 +65,18 @@ func (s *search) rows(v reflect.Value, p *plan, create bool) {
 		}
 	case reflect.Map:
 		if m, ok := v.Interface().(map[string]any); ok && m != nil {
-			s.row(row{m: m}, p, create)
+			s.row(model.Row{Map: m}, p, create)
 		}
 	case reflect.Struct:
-		if v.Type() != p.schema.ModelType {
+		if v.Type() != p.Schema.ModelType {
 			return
 		}
-		s.row(row{v: v}, p, create)
+		s.row(model.Row{Struct: v}, p, create)
 	}
 }
 
-func (s *search) row(r row, p *plan, create bool) {
-	if p.schema.BeforeCreate || p.schema.BeforeSave || !create && p.schema.BeforeUpdate {
+func (s *search) row(r model.Row, p *plan, create bool) {
+	if p.Schema.BeforeCreate || p.Schema.BeforeSave || !create && p.Schema.BeforeUpdate {
 		s.all(p) // a hook may add and zero what it likes
 		return
 	}
@@ -88,8 +89,8 @@ func (s *search) row(r row, p *plan, create bool) {
 	}
 	for i := range p.relations {
 		a := &p.relations[i]
-		if r.m != nil {
-			if _, ok := r.m[a.Name]; ok {
+		if r.Map != nil {
+			if _, ok := r.Map[a.Name]; ok {
 				s.all(p)
 			}
 			continue
@@ -97,8 +98,8 @@ func (s *search) row(r row, p *plan, create bool) {
 		if a.ready() {
 			continue
 		}
-		v := fieldOf(r.v, a.Field)
-		if isEmpty(v) || !s.first(r.v, a.Relationship) {
+		v := model.FieldOf(r.Struct, a.Field)
+		if model.IsEmpty(v) || !s.first(r.Struct, a.Relationship) {
 			continue
 		}
 		if related := s.core.planOf(a.FieldSchema, &a.related); related != nil && !related.ready.Load() {
@@ -113,40 +114,13 @@ func (s *search) row(r row, p *plan, create bool) {
 }
 
 // lacks tells whether a uid field of a row is zero.
-func lacks(ctx context.Context, r row, f *field) (zero bool) {
-	if r.m != nil {
-		_, zero = r.value(ctx, f.Field)
+func lacks(ctx context.Context, r model.Row, f *field) (zero bool) {
+	if r.Map != nil {
+		_, zero = r.Value(ctx, f.Field.Field)
 	} else {
-		_, zero = f.look(ctx, r.v)
+		_, zero = f.Look(ctx, r.Struct)
 	}
 	return zero
-}
-
-// fieldOf returns a field of row, a struct. It is not valid if it is in an embedded
-// struct to which the pointer is nil; GORM's ReflectValueOf would set the pointer.
-func fieldOf(row reflect.Value, f *schema.Field) reflect.Value {
-	for _, i := range f.StructField.Index {
-		if i >= 0 {
-			row = row.Field(i)
-			continue
-		}
-		row = row.Field(-i - 1) // GORM's way to say that it is an embedded pointer
-		if row.IsNil() {
-			return reflect.Value{}
-		}
-		row = row.Elem()
-	}
-	return row
-}
-
-// isEmpty tells whether an association has no rows, so that GORM saves none. A
-// pointer to a zero struct has one.
-func isEmpty(v reflect.Value) bool {
-	if !v.IsValid() || v.IsZero() {
-		return true
-	}
-	v = reflect.Indirect(v)
-	return v.Kind() == reflect.Slice && v.Len() == 0
 }
 
 // first tells whether an association of a row comes up for the first time.
@@ -192,7 +166,7 @@ type association struct {
 
 // associations returns the associations of a schema.
 func associations(s *schema.Schema) []association {
-	all := relations(s)
+	all := model.Relations(s)
 	list := make([]association, len(all))
 	for i, r := range all {
 		list[i].Relationship = r
@@ -228,19 +202,11 @@ func (c *core) planOf(s *schema.Schema, kept *atomic.Pointer[plan]) *plan {
 	if !planned(s) {
 		return nil
 	}
-	parsed, err := parse(c.db, reflect.New(s.ModelType).Interface())
+	parsed, err := model.Parse(c.db, reflect.New(s.ModelType).Interface())
 	if err != nil {
 		return nil
 	}
 	p := c.plan(parsed)
 	kept.Store(p)
 	return p
-}
-
-// relations returns the associations of a schema that GORM saves.
-func relations(s *schema.Schema) []*schema.Relationship {
-	r := &s.Relationships
-	all := make([]*schema.Relationship, 0, len(r.BelongsTo)+len(r.HasOne)+len(r.HasMany)+len(r.Many2Many))
-	all = append(append(all, r.BelongsTo...), r.HasOne...)
-	return append(append(all, r.HasMany...), r.Many2Many...)
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -307,13 +308,13 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	}
 	var ours []any
 	for _, m := range models {
-		s, err := parse(p.db, m)
+		s, err := model.Parse(p.db, m)
 		if err != nil {
 			return err
 		}
-		if len(uidFields(s)) > 0 {
+		if len(model.UIDFields(s)) > 0 {
 			ours = append(ours, m)
-		} else if err := joined(s, c.checkForeignKeys(s)); err != nil {
+		} else if err := model.Join(s, model.CheckForeignKeys(s, c.target())); err != nil {
 			return err
 		}
 	}
@@ -332,12 +333,12 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	var errs []error
 	var sources []*source
 	for _, m := range models {
-		s, err := parse(db, m)
+		s, err := model.Parse(db, m)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if len(uidFields(s)) == 0 {
+		if len(model.UIDFields(s)) == 0 {
 			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid", or leave the model out`, ErrNoField, m))
 			continue
 		}
@@ -378,15 +379,7 @@ func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := parse(p.db, model)
-	if err != nil {
-		return 0, err
-	}
-	plan := c.plan(s)
-	if plan.err != nil {
-		return 0, plan.err
-	}
-	f, err := plan.key(model)
+	_, f, err := c.keyOf(p.db, model)
 	if err != nil {
 		return 0, err
 	}
@@ -394,21 +387,6 @@ func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
 		return 0, err
 	}
 	return f.source.next(ctx, nil)
-}
-
-// key returns the primary key of the model if that is a uid field, else its first uid
-// field.
-func (p *plan) key(model any) (*field, error) {
-	if len(p.fields) == 0 {
-		return nil, fmt.Errorf("%w: %T", ErrNoField, model)
-	}
-	f := p.fields[0]
-	for _, other := range p.fields[1:] {
-		if other.PrimaryKey && !f.PrimaryKey {
-			f = other
-		}
-	}
-	return f, nil
 }
 
 // Layout returns what the plugin's ids look like.

@@ -84,7 +84,7 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	if model == nil {
 		model = db.Statement.Dest
 	}
-	s, err := parse(p.db, model)
+	plan, f, err := c.keyOf(p.db, model)
 	if errors.Is(err, schema.ErrUnsupportedDataType) { // GORM's error has the address of model
 		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
 			schema.ErrUnsupportedDataType, model)
@@ -92,19 +92,11 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	if err != nil {
 		return err
 	}
-	plan := c.plan(s)
-	if plan.err != nil {
-		return plan.err
-	}
-	f, err := plan.key(model)
-	if err != nil {
-		return err
-	}
 	switch {
 	case f.source.open:
-		return fmt.Errorf("%w: those of %s come from the generator %s, and bear no time", ErrNotDecodable, s.Table, f.source.kind)
-	case f.text || f.GORMDataType == "string":
-		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, s.Name, f.Name)
+		return fmt.Errorf("%w: those of %s come from the generator %s, and bear no time", ErrNotDecodable, plan.Schema.Table, f.source.kind)
+	case f.Text || f.GORMDataType == "string":
+		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
 	}
 	past := c.isPast(to)
 	if !past && to.Round(0).After(from.Round(0)) {

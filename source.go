@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -104,7 +105,7 @@ const allTables = workernode.AllTables
 
 // source returns the source for a field of a table.
 func (c *core) source(table string, f *schema.Field) (*source, error) {
-	name, _ := tagged(f)
+	name, _ := model.Tagged(f)
 	name = kindName(cmp.Or(name, c.generator))
 	kind, ok := c.kinds[name]
 	switch {

@@ -1,8 +1,9 @@
-package uidplugin
+package model
 
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -17,23 +18,35 @@ import (
 // tagKey is how GORM spells the setting of gorm:"uid".
 const tagKey = "UID"
 
-// A field is a field of a model that holds an id, and how to set it.
-type field struct {
-	*schema.Field
-	source *source
+// ErrField reports a uid field that cannot hold an id, or a foreign key that cannot hold the ids that it refers to. The
+// root package exports it.
+var ErrField = errors.New("uidplugin: field")
 
-	// direct fields are of an integer kind and not behind a pointer: they are
+// A Target is what uid fields have to hold, and where.
+type Target struct {
+	Largest int64  // the largest id
+	Dialect string // name of the dialect
+}
+
+// digits returns how many digits the largest id has.
+func (t Target) digits() int { return len(strconv.FormatInt(t.Largest, 10)) }
+
+// A Field is a field of a model that holds an id, and how to set it.
+type Field struct {
+	*schema.Field
+
+	// Direct fields are of an integer kind and not behind a pointer: they are
 	// read and set without boxing. index is where they are in the struct.
-	direct   bool
+	Direct   bool
 	unsigned bool
 	index    []int
 
-	text bool // set as decimal digits, not as a number
+	Text bool // set as decimal digits, not as a number
 }
 
-// tagged returns the generator that the tag of f names, "" for the default, and
+// Tagged returns the generator that the tag of f names, "" for the default, and
 // whether f has the tag at all.
-func tagged(f *schema.Field) (generator string, ok bool) {
+func Tagged(f *schema.Field) (generator string, ok bool) {
 	value, ok := f.TagSettings[tagKey]
 	if !ok || f.DBName == "" || !f.Creatable {
 		return "", false
@@ -53,8 +66,8 @@ func tagged(f *schema.Field) (generator string, ok bool) {
 	return value, true
 }
 
-// uidFields returns the fields of s with the tag.
-func uidFields(s *schema.Schema) (fields []*schema.Field) {
+// UIDFields returns the fields of s with the tag.
+func UIDFields(s *schema.Schema) (fields []*schema.Field) {
 	// The tables that GORM makes for many2many have copies of the keys' tags, but
 	// their keys come from elsewhere. Such types are made at run time; GORM gives
 	// them a name in the schema only.
@@ -63,7 +76,7 @@ func uidFields(s *schema.Schema) (fields []*schema.Field) {
 	}
 	for _, name := range s.DBNames { // Fields has shadowed fields, too
 		if f := s.FieldsByDBName[name]; f != nil {
-			if _, ok := tagged(f); ok {
+			if _, ok := Tagged(f); ok {
 				fields = append(fields, f)
 			}
 		}
@@ -71,15 +84,20 @@ func uidFields(s *schema.Schema) (fields []*schema.Field) {
 	return fields
 }
 
-// newField returns how to set f to ids of up to largest, or an error that wraps
-// [ErrField] if f cannot hold them.
-func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
-	n := &field{Field: f}
-	refuse := func(format string, args ...any) (*field, error) {
+// HasTag reports whether f has the tag.
+func HasTag(f *schema.Field) bool {
+	_, ok := Tagged(f)
+	return ok
+}
+
+// NewField returns how to set f to ids, or an error that wraps [ErrField] if f cannot hold
+// them.
+func NewField(f *schema.Field, t Target) (*Field, error) {
+	n, length := &Field{Field: f}, t.digits()
+	refuse := func(format string, args ...any) (*Field, error) {
 		return nil, fmt.Errorf("%w %s.%s of type %v %s; an id needs an int64, uint64 or uidplugin.ID in a BIGINT column, or a string of %d characters",
-			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...), len(strconv.FormatInt(largest, 10)))
+			ErrField, f.Schema.Name, f.Name, f.FieldType, fmt.Sprintf(format, args...), length)
 	}
-	length := len(strconv.FormatInt(largest, 10))
 	size, text := f.Size, f.GORMDataType == schema.String || f.IndirectFieldType.Kind() == reflect.String
 	if m := charColumn.FindStringSubmatch(string(f.DataType)); m != nil {
 		size, _ = strconv.Atoi(m[1])
@@ -94,24 +112,24 @@ func newField(f *schema.Field, largest int64, dialect string) (*field, error) {
 		return refuse("is kept as bytes")
 	case tooSmall(text, size, length) != "":
 		return refuse("%s", tooSmall(text, size, length))
-	case narrow(f.DataType, dialect, length):
+	case TooNarrow(f.DataType, t.Dialect, length):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
-	if n.direct = direct(f); n.direct {
+	if n.Direct = direct(f); n.Direct {
 		n.unsigned = f.FieldType.Kind() == reflect.Uint64 || f.FieldType.Kind() == reflect.Uint
 		n.index = f.StructField.Index
 		return n, nil
 	}
-	for _, n.text = range [...]bool{f.IndirectFieldType.Kind() == reflect.String, true} {
-		got, err := n.probe(largest)
-		if err == nil && got == strconv.FormatInt(largest, 10) {
+	for _, n.Text = range [...]bool{f.IndirectFieldType.Kind() == reflect.String, true} {
+		got, err := n.probe(t.Largest)
+		if err == nil && got == strconv.FormatInt(t.Largest, 10) {
 			return n, nil
 		}
-		if n.text && err != nil {
+		if n.Text && err != nil {
 			return refuse("cannot be set to an id (%v)", err)
 		}
-		if n.text {
-			return refuse("makes %s of the id %d", got, largest)
+		if n.Text {
+			return refuse("makes %s of the id %d", got, t.Largest)
 		}
 	}
 	return n, nil
@@ -136,10 +154,10 @@ var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:cha
 // point.
 var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
 
-// narrow tells whether a column type holds less than 64 bits. The type "int", of
+// TooNarrow reports whether a column type holds less than 64 bits, or fewer digits than length. The type "int", of
 // a field or a tag, is none: it is GORM's word for an integer of the field's
 // size.
-func narrow(column schema.DataType, dialect string, length int) bool {
+func TooNarrow(column schema.DataType, dialect string, length int) bool {
 	if column == schema.Int || column == schema.Uint {
 		return false
 	}
@@ -205,7 +223,7 @@ func direct(f *schema.Field) (ok bool) {
 
 // probe sets f in a fresh struct to id and returns the digits that the database
 // would get.
-func (f *field) probe(id int64) (text string, err error) {
+func (f *Field) probe(id int64) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // what a type's Scan does to us
 			err = fmt.Errorf("%v", r)
@@ -213,8 +231,8 @@ func (f *field) probe(id int64) (text string, err error) {
 	}()
 	ctx := context.Background()
 	row := reflect.New(f.Schema.ModelType).Elem()
-	place, _ := f.look(ctx, row)
-	if err := f.put(ctx, place, id); err != nil {
+	place, _ := f.Look(ctx, row)
+	if err := f.Put(ctx, place, id); err != nil {
 		return "", err
 	}
 	v, zero := f.ValueOf(ctx, row)
@@ -226,13 +244,13 @@ func (f *field) probe(id int64) (text string, err error) {
 			return "", err
 		}
 	}
-	return digits(v), nil
+	return Digits(v), nil
 }
 
-// look tells whether the field is zero in row, a struct of the model. place is
-// for put: finding a field by reflection costs as much as all the rest.
-func (f *field) look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
-	if f.direct {
+// Look reports whether the field is zero in row, a struct of the model. place is
+// for [Field.Put]: finding a field by reflection costs as much as all the rest.
+func (f *Field) Look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
+	if f.Direct {
 		place = f.in(row)
 		return place, isZeroInteger(place)
 	}
@@ -240,16 +258,16 @@ func (f *field) look(ctx context.Context, row reflect.Value) (place reflect.Valu
 	return row, zero
 }
 
-// put sets the field where look has looked. The row must be addressable.
-func (f *field) put(ctx context.Context, place reflect.Value, id int64) error {
+// Put sets the field where [Field.Look] has looked. The row must be addressable.
+func (f *Field) Put(ctx context.Context, place reflect.Value, id int64) error {
 	switch {
-	case f.direct && f.unsigned:
+	case f.Direct && f.unsigned:
 		place.SetUint(uint64(id))
 		return nil
-	case f.direct:
+	case f.Direct:
 		place.SetInt(id)
 		return nil
-	case f.text:
+	case f.Text:
 		return f.Set(ctx, place, strconv.FormatInt(id, 10))
 	}
 	return f.Set(ctx, place, id)
@@ -263,17 +281,17 @@ func isZeroInteger(v reflect.Value) bool {
 }
 
 // in returns the field of row. The field must be direct.
-func (f *field) in(row reflect.Value) reflect.Value {
+func (f *Field) in(row reflect.Value) reflect.Value {
 	if len(f.index) == 1 {
 		return row.Field(f.index[0])
 	}
 	return row.FieldByIndex(f.index)
 }
 
-// value returns id as what a map, or a condition, has for the field.
-func (f *field) value(id int64) any {
+// Value returns id as what a map, or a condition, has for the field.
+func (f *Field) Value(id int64) any {
 	switch {
-	case f.text:
+	case f.Text:
 		return strconv.FormatInt(id, 10)
 	case f.unsigned:
 		return uint64(id)

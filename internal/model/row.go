@@ -1,4 +1,4 @@
-package uidplugin
+package model
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A row is what a create sends for one row: a struct of the model, or a map.
-type row struct {
-	v reflect.Value // the struct; not valid for a map
-	m map[string]any
+// A Row is what a create sends for one row: a struct of the model, or a map.
+type Row struct {
+	Struct reflect.Value // not valid for a map
+	Map    map[string]any
 }
 
-// rowsOf returns the rows of a statement. Elements that are no rows of the model,
-// such as nil pointers, are left out.
-func rowsOf(dest reflect.Value, p *plan) (rows []row) {
+// RowsOf returns the rows that dest is or holds: structs of a type, or maps. Other elements, such as
+// nil pointers, are left out.
+func RowsOf(dest reflect.Value, of reflect.Type) (rows []Row) {
 	add := func(v reflect.Value) {
 		for v.Kind() == reflect.Pointer {
 			v = v.Elem()
@@ -27,10 +27,10 @@ func rowsOf(dest reflect.Value, p *plan) (rows []row) {
 		if !v.IsValid() {
 			return
 		}
-		if v.Type() == p.schema.ModelType {
-			rows = append(rows, row{v: v})
+		if v.Type() == of {
+			rows = append(rows, Row{Struct: v})
 		} else if m, ok := v.Interface().(map[string]any); ok && m != nil {
-			rows = append(rows, row{m: m})
+			rows = append(rows, Row{Map: m})
 		}
 	}
 	switch dest.Kind() {
@@ -44,38 +44,38 @@ func rowsOf(dest reflect.Value, p *plan) (rows []row) {
 	return rows
 }
 
-// value returns what a row has in a field.
-func (r row) value(ctx context.Context, f *schema.Field) (v any, zero bool) {
-	if r.m == nil {
-		return f.ValueOf(ctx, r.v)
+// Value returns what a row has in a field.
+func (r Row) Value(ctx context.Context, f *schema.Field) (v any, zero bool) {
+	if r.Map == nil {
+		return f.ValueOf(ctx, r.Struct)
 	}
-	v, ok := r.m[mapKey(r.m, f)]
+	v, ok := r.Map[mapKey(r.Map, f)]
 	return v, !ok || v == nil || reflect.ValueOf(v).IsZero()
 }
 
-// id returns what a row has in a uid field; 0 if that is no id.
-func (r row) id(ctx context.Context, f *field) int64 {
-	v, zero := r.value(ctx, f.Field)
+// ID returns what a row has in a uid field; 0 if that is no id.
+func (r Row) ID(ctx context.Context, f *Field) int64 {
+	v, zero := r.Value(ctx, f.Field)
 	if zero {
 		return 0
 	}
-	return parseDigits(digits(v))
+	return ParseDigits(Digits(v))
 }
 
-// set sets a uid field of a row. In a map 0 means that there is none.
-func (r row) set(ctx context.Context, f *field, id int64) error {
+// Set sets a uid field of a row. In a map 0 means that there is none.
+func (r Row) Set(ctx context.Context, f *Field, id int64) error {
 	switch {
-	case r.m != nil && id == 0:
-		delete(r.m, mapKey(r.m, f.Field))
+	case r.Map != nil && id == 0:
+		delete(r.Map, mapKey(r.Map, f.Field))
 		return nil
-	case r.m != nil:
-		r.m[mapKey(r.m, f.Field)] = f.value(id)
+	case r.Map != nil:
+		r.Map[mapKey(r.Map, f.Field)] = f.Value(id)
 		return nil
 	case id == 0:
-		return f.Set(ctx, r.v, nil)
+		return f.Set(ctx, r.Struct, nil)
 	}
-	place, _ := f.look(ctx, r.v)
-	return f.put(ctx, place, id)
+	place, _ := f.Look(ctx, r.Struct)
+	return f.Put(ctx, place, id)
 }
 
 // mapKey returns the key under which a map has a field: its column, its name, or
@@ -94,8 +94,8 @@ func mapKey(m map[string]any, f *schema.Field) string {
 	return f.DBName
 }
 
-// digits writes a value as the database gets it.
-func digits(v any) string {
+// Digits writes a value as the database gets it.
+func Digits(v any) string {
 	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
 		return "" // whose Value may not know what to do
 	}
@@ -111,9 +111,9 @@ func digits(v any) string {
 	return ""
 }
 
-// trimmed returns a number without what columns add to it: CHAR pads, and DECIMAL may
+// Trimmed returns a number without what columns add to it: CHAR pads, and DECIMAL may
 // have places.
-func trimmed(s string) string {
+func Trimmed(s string) string {
 	s = strings.TrimSpace(s)
 	if whole, places, ok := strings.Cut(s, "."); ok && strings.Trim(places, "0") == "" {
 		return whole
@@ -121,9 +121,9 @@ func trimmed(s string) string {
 	return s
 }
 
-// parseDigits returns a number; 0 if the text is not how it is written.
-func parseDigits(s string) int64 {
-	s = trimmed(s)
+// ParseDigits returns a number; 0 if the text is not how it is written.
+func ParseDigits(s string) int64 {
+	s = Trimmed(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
 		return n
 	}

@@ -1,0 +1,104 @@
+package model
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gorm.io/gorm/schema"
+)
+
+// CheckForeignKeys returns the associations that lose ids: GORM copies an id from a uid field to a foreign key that
+// cannot hold it, and says nothing. Each error wraps [ErrField] and names both fields.
+func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error {
+	var bad map[*schema.Relationship]error
+	for _, r := range Relations(s) {
+		for _, ref := range r.References {
+			pk := ref.PrimaryKey // nil for the type of a polymorphic association
+			if pk == nil || !slices.Contains(UIDFields(pk.Schema), pk) {
+				continue
+			}
+			if err := checkForeignKey(ref.ForeignKey, pk, t); err != nil {
+				if bad == nil {
+					bad = map[*schema.Relationship]error{}
+				}
+				bad[r] = errors.Join(bad[r], err)
+			}
+		}
+	}
+	return bad
+}
+
+// Join returns all errors of CheckForeignKeys, in the order of the associations.
+func Join(s *schema.Schema, bad map[*schema.Relationship]error) error {
+	var errs []error
+	for _, r := range Relations(s) {
+		errs = append(errs, bad[r])
+	}
+	return errors.Join(errs...)
+}
+
+// checkForeignKey returns an error if the foreign key fk cannot hold the ids of the uid field pk. It reads nothing of
+// fk that GORM changes when it parses another model with an association to it: data type and size.
+func checkForeignKey(fk, pk *schema.Field, t Target) error {
+	key, err := NewField(pk, t)
+	if err != nil {
+		return nil // creates of its model say so
+	}
+	digits := t.digits()
+	fix, what := "int64 or uidplugin.ID", ""
+	if key.Text {
+		fix = fmt.Sprintf("a string of %d characters", digits)
+	}
+	text := key.Text || fk.IndirectFieldType.Kind() == reflect.String
+	if size, err := strconv.Atoi(fk.TagSettings["SIZE"]); err == nil && t.Dialect != "sqlite" { // which ignores sizes
+		what = tooSmall(text, size, digits)
+	}
+	if got, err := key.copied(t.Largest, fk); what == "" && (err != nil || got != strconv.FormatInt(t.Largest, 10)) {
+		article := "a"
+		if strings.HasPrefix(fk.FieldType.String(), "int") {
+			article = "an"
+		}
+		what = fmt.Sprintf("is %s %v", article, fk.FieldType)
+	}
+	if what == "" {
+		return nil
+	}
+	return fmt.Errorf("%w %s.%s %s and refers to %s.%s, whose ids have 64 bits: make it %s",
+		ErrField, fk.Schema.Name, fk.Name, what, pk.Schema.Name, pk.Name, fix)
+}
+
+// copied sets f to id in a fresh struct, copies it to the foreign key fk as GORM does, and returns the digits that the
+// database would get.
+func (f *Field) copied(id int64, fk *schema.Field) (text string, err error) {
+	defer func() {
+		if r := recover(); r != nil { // what the Scan of a type does
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	ctx := context.Background()
+	from, to := reflect.New(f.Schema.ModelType).Elem(), reflect.New(fk.Schema.ModelType).Elem()
+	place, _ := f.Look(ctx, from)
+	if err := f.Put(ctx, place, id); err != nil {
+		return "", err
+	}
+	v, _ := f.ValueOf(ctx, from)
+	if err := fk.Set(ctx, to, v); err != nil {
+		return "", err
+	}
+	if fk.Serializer != nil { // it may write the number in any way, as long as it has all of it
+		return Digits(fk.ReflectValueOf(ctx, to).Interface()), nil
+	}
+	v, _ = fk.ValueOf(ctx, to)
+	if valuer, ok := v.(driver.Valuer); ok {
+		if _, err := valuer.Value(); err != nil {
+			return "", err
+		}
+	}
+	return Digits(v), nil
+}

@@ -1,0 +1,343 @@
+package upsert
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// ignore is what an INSERT IGNORE does with rows that exist.
+var ignore = clause.OnConflict{DoNothing: true}
+
+// Concerns reports whether [Rewrite] may have something to do for a statement.
+func Concerns(stmt *gorm.Statement) bool {
+	return isMap(stmt.Dest) || Conflicts(stmt) || len(stmt.Schema.CreateClauses) > 0
+}
+
+// Rewrite decides how to learn of conflicts and changes the statement for it. It also keeps GORM from overwriting the
+// keys of maps. It runs right before the INSERT; m is the model of the statement's schema.
+func Rewrite(db *gorm.DB, m *model.Model) {
+	stmt := db.Statement
+	fromType := m.Conflict != nil && !stmt.Unscoped
+	if fromType {
+		stmt.AddClause(m.Conflict) // GORM would do it too late to be looked at
+	}
+	var t *Tracker
+	if v, ok := db.InstanceGet(trackerKey); ok && len(v.(*Tracker).fields) > 0 && Conflicts(stmt) {
+		t = v.(*Tracker)
+		t.rewrite(stmt, m)
+	}
+	var changed *schema.Schema // what GORM gets to see in the INSERT, if it is not the schema
+	if (isMap(stmt.Dest) || t != nil && !t.matches) && stmt.Schema == m.Schema {
+		changed = m.MapSchema
+	}
+	if fromType && changed == nil {
+		changed = model.CopyForInsert(stmt.Schema)
+	}
+	if t != nil && t.conflict.UpdateAll {
+		changed = t.preserveIDs(stmt, m, changed)
+	}
+	if changed != nil {
+		replaceSchema(db, m, changed)
+	}
+}
+
+// rewrite changes one statement with tracked fields.
+func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
+	f := t.facts(stmt, m)
+	if t.decision = detect(f); f.foreign {
+		return
+	}
+	t.save(stmt)
+	conflict := t.conflict
+	if t.updateKey {
+		key := clause.Column{Name: stmt.Schema.PrimaryFields[0].DBName}
+		conflict.DoNothing, conflict.DoUpdates = false, clause.Set{{Column: key, Value: key}}
+		stmt.AddClause(conflict)
+	}
+	switch {
+	case t.decision.addReturning:
+		t.addReturning(stmt, m)
+	case t.decision.dropReturning:
+		t.dropReturning(stmt)
+	case t.decision.addLastInsertID:
+		t.addLastInsertID(stmt, conflict, f.single)
+	}
+}
+
+// facts looks at a statement, and notes in t what it does with rows that exist.
+func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
+	f.mysql, f.isMap = stmt.Dialector.Name() == "mysql", isMap(stmt.Dest)
+	expression, onConflict := stmt.Clauses[model.OnConflict]
+	conflict, known := expression.Expression.(clause.OnConflict)
+	if f.onConflict = onConflict; !onConflict {
+		conflict = ignore
+	} else if !known {
+		f.foreign = true
+		return f
+	}
+	t.conflict = conflict
+	if f.mysql {
+		t.uniques = m.Uniques()
+	}
+	if key := stmt.Schema.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && !t.tracks(key) {
+		t.numbered = slices.ContainsFunc(model.RowsOf(stmt.ReflectValue, m.Schema.ModelType), func(r model.Row) bool {
+			_, zero := r.Value(stmt.Context, key)
+			return zero
+		})
+	}
+	f.single = stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
+	f.readable = !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return !f.Readable })
+	f.hasKey = len(stmt.Schema.PrimaryFields) > 0
+	f.doNothing, f.where = conflict.DoNothing, len(conflict.Where.Exprs) > 0
+	f.surelyUpdates = t.surelyUpdates(stmt)
+	f.returns, f.canReturn = returns(stmt), slices.Contains(stmt.BuildClauses, "RETURNING")
+	f.wantsResult = stmt.Result != nil
+	f.lastInsertFree = f.mysql && t.lastInsertFree(stmt, conflict)
+	return f
+}
+
+// surelyUpdates reports whether a row that is there is updated: not if an UpdateAll
+// finds nothing that it may update.
+func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
+	if t.conflict.DoNothing || !t.conflict.UpdateAll || len(t.conflict.DoUpdates) > 0 {
+		return !t.conflict.DoNothing
+	}
+	inserted, onlyInserted := stmt.SelectAndOmitColumns(true, false)
+	updated, onlyUpdated := stmt.SelectAndOmitColumns(true, true)
+	return slices.ContainsFunc(stmt.Schema.DBNames, func(name string) bool {
+		f := stmt.Schema.FieldsByDBName[name]
+		insert, named := inserted[name]
+		update, namedToo := updated[name]
+		return (insert || !named && !onlyInserted) && (update || !namedToo && !onlyUpdated) &&
+			!f.PrimaryKey && f.AutoCreateTime == 0 && (!f.HasDefaultValue || f.DefaultValueInterface != nil) && !t.tracks(f)
+	})
+}
+
+// preserveIDs has an UpdateAll leave ids as they are: a row that is there keeps the ids
+// that it has, and does not get those that were made for a new row. Ids that the
+// application has set are written. It returns changed, or a copy.
+func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
+	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
+	for i, f := range t.fields {
+		if f.PrimaryKey {
+			continue
+		}
+		kept := *f.Field
+		kept.PrimaryKey = true // GORM updates all but keys
+		copied.FieldsByDBName[f.DBName] = &kept
+		if slices.Contains(t.unselected, f) {
+			continue // the application has not selected it
+		}
+		columns, restricted := stmt.SelectAndOmitColumns(true, true)
+		if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
+			continue // not to be written anyway
+		}
+		own := slices.ContainsFunc(model.RowsOf(stmt.ReflectValue, m.Schema.ModelType), func(r model.Row) bool { return !t.has(f, r.ID(stmt.Context, f)) })
+		if own {
+			t.preserveMade(stmt, f, t.ids[i])
+		}
+	}
+	return copied
+}
+
+// preserveMade has the update part write those values of a field that were not made for
+// this statement.
+func (t *Tracker) preserveMade(stmt *gorm.Statement, f *model.Field, made []int64) {
+	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
+	if stmt.Dialector.Name() == "mysql" {
+		sent = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: f.DBName}}}
+	}
+	there := clause.Column{Table: clause.CurrentTable, Name: f.DBName}
+	values := make([]any, len(made))
+	for i, id := range made {
+		values[i] = f.Value(id)
+	}
+	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
+	if last := len(made) - 1; f.Direct && made[last]-made[0] == int64(last) { // no other id lies between them
+		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[last], there, sent}}
+	}
+	t.conflict.DoUpdates = append(slices.Clip(t.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
+	conflict := stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
+	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), t.conflict.DoUpdates[len(t.conflict.DoUpdates)-1])
+	stmt.AddClause(conflict)
+}
+
+// returns reports whether GORM will build a RETURNING.
+func returns(stmt *gorm.Statement) bool {
+	if !slices.Contains(stmt.BuildClauses, "RETURNING") {
+		return false
+	}
+	if _, ok := stmt.Clauses["RETURNING"]; ok {
+		return true
+	}
+	return slices.ContainsFunc(stmt.Schema.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return f.Readable })
+}
+
+// addReturning has the fields come back, with what GORM reads back anyway.
+func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
+	if rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType); len(rows) > 1 {
+		t.sent = make([][]int64, len(rows))
+		for i, r := range rows {
+			for _, f := range t.fields {
+				t.sent[i] = append(t.sent[i], r.ID(stmt.Context, f))
+			}
+		}
+	}
+	var returning clause.Returning
+	if c, ok := stmt.Clauses["RETURNING"]; ok {
+		r, ok := c.Expression.(clause.Returning)
+		if !ok || len(r.Columns) == 0 {
+			return // all columns, or the application's own
+		}
+		returning.Columns = slices.Clone(r.Columns)
+	} else {
+		for _, f := range stmt.Schema.FieldsWithDefaultDBValue {
+			if f.Readable {
+				returning.Columns = append(returning.Columns, clause.Column{Name: f.DBName})
+			}
+		}
+	}
+	for _, f := range t.fields {
+		if !slices.ContainsFunc(returning.Columns, func(c clause.Column) bool { return c.Name == f.DBName || c.Name == "*" }) {
+			returning.Columns = append(returning.Columns, clause.Column{Name: f.DBName})
+		}
+	}
+	delete(stmt.Clauses, "RETURNING") // it would be merged with
+	stmt.AddClause(returning)
+}
+
+// dropReturning keeps keys and ids out of a RETURNING whose rows GORM cannot match
+// to those that were sent: it would assign them to others.
+func (t *Tracker) dropReturning(stmt *gorm.Statement) {
+	c, ok := stmt.Clauses["RETURNING"]
+	r, isReturning := c.Expression.(clause.Returning)
+	if !ok || !isReturning {
+		return
+	}
+	columns := r.Columns
+	if len(columns) == 0 || slices.ContainsFunc(columns, func(c clause.Column) bool { return c.Name == "*" }) {
+		columns = nil
+		for _, name := range stmt.Schema.DBNames {
+			columns = append(columns, clause.Column{Name: name})
+		}
+	}
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c clause.Column) bool {
+		f := stmt.Schema.FieldsByDBName[c.Name]
+		return f != nil && (f.PrimaryKey || t.tracks(f))
+	})
+	delete(stmt.Clauses, "RETURNING")
+	if len(columns) > 0 {
+		stmt.AddClause(clause.Returning{Columns: columns})
+	}
+}
+
+// save remembers what Rewrite may change, for a handle that is used again.
+func (t *Tracker) save(stmt *gorm.Statement) {
+	conflict, conflicts := stmt.Clauses[model.OnConflict]
+	returning, returned := stmt.Clauses["RETURNING"]
+	result := stmt.Result
+	t.restore = func() {
+		delete(stmt.Clauses, "RETURNING")
+		if conflicts {
+			stmt.Clauses[model.OnConflict] = conflict
+		}
+		if returned {
+			stmt.Clauses["RETURNING"] = returning
+		}
+		stmt.Result = result
+	}
+}
+
+// conflictSentinel is what LAST_INSERT_ID says of a conflict with a row whose key it cannot
+// tell. No id that a statement has made is so small.
+const conflictSentinel = 1
+
+// addLastInsertID puts LAST_INSERT_ID(expr) into the update part, in an assignment
+// that leaves an id as it is: the function's value is read and never assigned,
+// for it is unsigned and a number, as not every key is. For a single row expr is
+// the key, if that is a number that an id can be.
+func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, single bool) {
+	column := clause.Column{Name: t.fields[0].DBName} // any that may be written
+	expr, vars := fmt.Sprint(conflictSentinel), []any(nil)
+	if f := t.key(stmt.Schema); f != nil && single {
+		if f.Direct {
+			expr = fmt.Sprintf("IF(? BETWEEN 2 AND 9223372036854775807,?,%d)", conflictSentinel)
+			vars = []any{column, column}
+		} else {
+			const text = "CONVERT(? USING utf8mb4)"
+			expr = fmt.Sprintf("IF(%[1]s REGEXP '^[1-9][0-9]{0,18}$' AND (CHAR_LENGTH(%[1]s)<19 OR %[1]s<='9223372036854775807'),%[1]s,%[2]d)", text, conflictSentinel)
+			vars = []any{column, column, column, column}
+		}
+	}
+	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr + ")=0,?,?)", Vars: append(vars, column, column)}
+	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), clause.Assignment{Column: column, Value: value})
+	conflict.DoNothing = false
+	stmt.AddClause(conflict)
+	if stmt.Result == nil {
+		stmt.Result = gorm.WithResult()
+	}
+}
+
+// lastInsertFree reports whether MySQL's last insert id is free to tell of
+// conflicts: nobody else uses it, neither the application nor GORM, which takes it
+// for a key that the database numbers.
+func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflict) bool {
+	if len(stmt.Schema.PrimaryFields) == 0 {
+		return false
+	}
+	if key := stmt.Schema.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && !t.tracks(key) {
+		return false
+	}
+	return !slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
+		e, ok := a.Value.(clause.Expr)
+		return ok && strings.Contains(strings.ToUpper(e.SQL), "LAST_INSERT_ID")
+	})
+}
+
+// originalSchema is where Rewrite leaves the schema.
+const originalSchema = "uidplugin:schema"
+
+// replaceSchema lets GORM see another schema in this statement; Reconcile restores its
+// own.
+func replaceSchema(db *gorm.DB, m *model.Model, changed *schema.Schema) {
+	stmt := db.Statement
+	// A schema finds columns by its naming strategy, too, which a copy cannot have.
+	resolve := func(name string) {
+		if f := stmt.Schema.LookUpField(name); f != nil && changed.LookUpField(name) == nil {
+			if changed == m.MapSchema {
+				changed = model.CopyForInsert(changed)
+			}
+			changed.FieldsByName[name] = f
+		}
+	}
+	for _, names := range [...][]string{stmt.Selects, stmt.Omits} {
+		for _, name := range names {
+			resolve(name)
+		}
+	}
+	if isMap(stmt.Dest) {
+		for _, r := range model.RowsOf(stmt.ReflectValue, m.Schema.ModelType) {
+			for name := range r.Map {
+				resolve(name)
+			}
+		}
+	}
+	db.InstanceSet(originalSchema, stmt.Schema)
+	stmt.Schema = changed
+}
+
+func isMap(dest any) bool {
+	switch dest.(type) {
+	case map[string]any, *map[string]any, []map[string]any, *[]map[string]any:
+		return true
+	}
+	return false
+}
