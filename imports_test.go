@@ -20,18 +20,21 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/upsert", "internal/model", "generator", "workernode", "segment", "migrations")
+		return isGORM(name) || isPackage(name, "internal/upsert", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
 	},
-	"internal/upsert":   func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
-	"internal/model":    isGORM,
-	"segment":           func(name string) bool { return isPackage(name, "workernode", "generator") },
-	"migrations":        func(name string) bool { return isPackage(name, "workernode") },
-	"workernode":        func(name string) bool { return isGORM(name) || isPackage(name, "generator") },
+	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
+	"internal/model":  isGORM,
+	"segment": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
+	},
+	"migrations":        func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "workernode") },
+	"workernode":        func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "generator") },
+	"internal/sqldb":    isGORM,
 	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
 	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":        func(string) bool { return false },
 	kit: func(name string) bool {
-		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite"
+		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},
 }
 

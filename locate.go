@@ -99,7 +99,7 @@ func (p *Plugin) lookup() *workernode.DB {
 
 // free tells whether the pool has a connection left.
 func (c *core) free() bool {
-	stats, _ := c.wdb.Stats()
+	stats, _ := c.sql.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
 

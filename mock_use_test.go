@@ -146,7 +146,7 @@ func TestPluginInitialize_SendsAsManyStatementsForAllTablesAsForOne(t *testing.T
 
 	starts := func(models ...any) (sent []int) {
 		name, clock := fileOf(t, bare(t)), testkit.NewClock(noon)
-		must(t, migrations.Up(t.Context(), lowLevel(t, file(t, name, nil))))
+		must(t, migrations.Up(t.Context(), file(t, name, nil)))
 		for range 3 {
 			n, db := 0, file(t, name, nil)
 			var mu sync.Mutex
@@ -177,14 +177,6 @@ func TestPluginInitialize_SendsAsManyStatementsForAllTablesAsForOne(t *testing.T
 // twinless is one more table.
 type twinless struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-}
-
-// lowLevel returns what package workernode runs its statements on.
-func lowLevel(t *testing.T, db *gorm.DB) *workernode.DB {
-	t.Helper()
-	d, err := workernode.Open(db, time.Minute)
-	must(t, err)
-	return d
 }
 
 // faults fails the n-th statement, and only that, and notes which one it was.

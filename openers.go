@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // Openers make the generators whose ids are not of the layout: segments, and those of WithSource. One that fails is
@@ -72,7 +72,7 @@ func (c *core) openSegments() error {
 }
 
 // passes reports whether err may pass by itself: the database, or a connection to it, could not be had.
-func passes(err error) bool { return workernode.Unreachable(err) || workernode.Passing(err) }
+func passes(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
 
 // openLater opens the generators that openSegments has left. It runs after the callbacks are registered, because an
 // opener of the application may create rows, and GORM's registration must not meet that. What fails is opened again.

@@ -192,7 +192,7 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 			}
 		}
 	}
-	columns, err := c.wdb.ColumnsOf(ctx, tables...)
+	columns, err := c.sql.ColumnsOf(ctx, tables...)
 	if err != nil {
 		return // nothing depends on it
 	}

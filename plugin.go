@@ -31,6 +31,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -62,6 +63,7 @@ type core struct {
 
 	// Set by Initialize, and not changed after registered is true.
 	db      *gorm.DB
+	sql     *sqldb.DB           // nil with a fixed worker id
 	wdb     *workernode.DB      // nil with a fixed worker id
 	manager *workernode.Manager // nil with a fixed worker id
 	own     fixed               // the fixed worker id
@@ -232,6 +234,9 @@ func (c *core) open(db *gorm.DB) error {
 func (c *core) openRegistry(db *gorm.DB) (err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
+	if c.sql, err = sqldb.Open(db, c.timeout); err != nil {
+		return fmt.Errorf("uidplugin: %w", err)
+	}
 	if c.wdb, err = workernode.Open(db, c.timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
@@ -251,9 +256,9 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 // reach looks at the tables and settings of the database.
 func (c *core) reach(ctx context.Context) (err error) {
 	if c.noMigration {
-		err = migrations.Check(ctx, c.wdb)
+		err = migrations.Check(ctx, c.db)
 	} else {
-		err = migrations.Up(ctx, c.wdb)
+		err = migrations.Up(ctx, c.db)
 	}
 	if err != nil {
 		return err
@@ -261,7 +266,7 @@ func (c *core) reach(ctx context.Context) (err error) {
 	if err := c.wdb.OneDatabase(ctx); err != nil {
 		return err
 	}
-	if risks := c.wdb.Forgetful(ctx); len(risks) > 0 {
+	if risks := c.sql.DurabilityRisks(ctx); len(risks) > 0 {
 		c.log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
 			"settings", strings.Join(risks, "; "))
 	}
@@ -438,7 +443,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 		return nil
 	}
 	if err := c.manager.Close(ctx); err != nil {
-		if strings.Contains(err.Error(), "sql: database is closed") { // database/sql does not export it
+		if sqldb.IsPoolClosed(err) {
 			return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released;"+
 				" call Close before the pool is closed: %w", err)
 		}

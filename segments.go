@@ -13,13 +13,13 @@ import (
 	"sync"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm/schema"
 )
 
 // WithSegments configures the generator [Segment]: its table, the sizes of ranges and so
-// on; see [segment.Config]. Now and Log default to the plugin's, MaxWait to WithTimeout.
+// on; see [segment.Config]. Now and Log default to the plugin's, MaxWait and Timeout to WithTimeout.
 //
 // The tag of a row, its biz_tag, is the name of the table whose keys come from it. It has
 // no quotes, and no schema or database if that is the current one of the connection. It is
@@ -41,14 +41,11 @@ type tableSegment struct {
 
 // openSegment returns the generator of a table whose ids come from ranges.
 func openSegment(ctx context.Context, c *core, s *source) (generator.Generator, error) {
-	wdb := c.wdb
-	if wdb == nil { // with a fixed worker id
-		var err error
-		if wdb, err = workernode.Open(c.db, c.timeout); err != nil {
-			return nil, err
-		}
+	d, err := sqldb.Open(c.db, c.timeout)
+	if err != nil {
+		return nil, err
 	}
-	names, err := newNaming(ctx, wdb, c.db.Dialector)
+	names, err := newNaming(ctx, d, c.db.Dialector)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +70,7 @@ func openSegment(ctx context.Context, c *core, s *source) (generator.Generator, 
 		return nil, err
 	}
 	config.Alias = names.alias(table, column)
-	g, err := segment.Open(ctx, wdb, tag, config)
+	g, err := segment.Open(ctx, c.db, tag, config)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +89,7 @@ func (c *core) segmentConfig(ctx context.Context, table string, fields []*schema
 	}
 	config.Log = slog.New(aloof{config.Log.Handler(), c})
 	config.MaxWait = cmp.Or(config.MaxWait, c.timeout)
+	config.Timeout = cmp.Or(config.Timeout, c.timeout)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
 	for _, f := range fields {
 		largest, err := c.largestKey(ctx, table, f)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 )
 
@@ -20,7 +20,7 @@ type naming struct {
 }
 
 // newNaming asks the database what names mean on its connections.
-func newNaming(ctx context.Context, db *workernode.DB, dialector gorm.Dialector) (n naming, err error) {
+func newNaming(ctx context.Context, db *sqldb.DB, dialector gorm.Dialector) (n naming, err error) {
 	n.dialector = dialector
 	query, lower := "", 0
 	into := []any{&n.current}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
@@ -245,7 +246,7 @@ func TestChaosControl(t *testing.T) {
 // who tries to reclaim a slot, so no id comes twice. Otherwise a slot is reclaimed after a minute.
 func (c *chaos) releaseOld(silent time.Duration) {
 	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
-	_, err := c.direct.Exec(c.Context(), `UPDATE "WORKER_SLOT" SET "HOLDER" = '', "VERSION" = "VERSION" + 1000 WHERE "HOLDER" <> '' AND "SEEN_TICK" < ?`, now)
+	_, err := c.sql.Exec(c.Context(), `UPDATE "WORKER_SLOT" SET "HOLDER" = '', "VERSION" = "VERSION" + 1000 WHERE "HOLDER" <> '' AND "SEEN_TICK" < ?`, now)
 	if err != nil && c.proxy == nil {
 		c.Error(err)
 	}
@@ -257,6 +258,7 @@ type chaos struct {
 	dir    string // of files
 	dsn    string
 	direct *workernode.DB
+	sql    *sqldb.DB
 	plugin *uidplugin.Plugin // which locates ids
 	count  *chaosCount
 	slots  []*chaosSlot
@@ -362,7 +364,10 @@ func (c *chaos) connect(dsn string) {
 	if c.direct, err = workernode.Open(db, time.Minute); err != nil {
 		c.Fatal(err)
 	}
-	if err := migrations.Up(c.Context(), c.direct); err != nil {
+	if c.sql, err = sqldb.Open(db, time.Minute); err != nil {
+		c.Fatal(err)
+	}
+	if err := migrations.Up(c.Context(), db); err != nil {
 		c.Fatal(err)
 	}
 	c.plugin = use(c.T, db, uidplugin.WithLead(chaosLead))

@@ -159,9 +159,7 @@ func TestRestoredBackup_WithFloorTick(t *testing.T) {
 			execute(t, db, `DROP TABLE "WORKER_`+table+`"`)
 		}
 		running.RequestRenewal() // which finds no table
-		tables, err := workernode.Open(db, time.Minute)
-		must(t, err)
-		must(t, migrations.Up(t.Context(), tables))
+		must(t, migrations.Up(t.Context(), db))
 		back()
 		floor := small(4).TickAt(c.now()) + 11 // as far as anybody may have stamped
 		execute(t, db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?, "NEXT_ID" = "NEXT_ID" + 100, "NEXT_SLOT" = "NEXT_SLOT" + 100`, floor)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -98,7 +99,7 @@ func manager(t *testing.T, db *gorm.DB, c *movedClock, change func(*workernode.C
 	t.Helper()
 	d, err := workernode.Open(db, 10*time.Second)
 	must(t, err)
-	must(t, migrations.Up(t.Context(), d))
+	must(t, migrations.Up(t.Context(), db))
 	config := workernode.Config{Now: c.now, Lead: workernode.DefaultLead}
 	if change != nil {
 		change(&config)
@@ -334,7 +335,7 @@ func slots(t *testing.T, db *gorm.DB) []workernode.Slot {
 // execute runs a statement with "quoted" names, past what is tested.
 func execute(t *testing.T, db *gorm.DB, query string, args ...any) {
 	t.Helper()
-	d, err := workernode.Open(db, time.Minute)
+	d, err := sqldb.Open(db, time.Minute)
 	must(t, err)
 	_, err = d.Exec(context.Background(), query, args...)
 	must(t, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -24,9 +23,7 @@ func openSegment(t *testing.T, db *gorm.DB, c segment.Config) *segment.Generator
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	d, err := workernode.Open(db, 10*time.Second)
-	must(t, err)
-	g, err := segment.Open(t.Context(), d, "orders", c)
+	g, err := segment.Open(t.Context(), db, "orders", c)
 	must(t, err)
 	t.Cleanup(g.Close)
 	return g
@@ -102,12 +99,7 @@ func TestSegmentBesideLeaf(t *testing.T) {
 		for _, param := range params {
 			db := open(t, d, param)
 			wg.Go(func() {
-				dn, err := workernode.Open(db, 10*time.Second)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				g, err := segment.Open(t.Context(), dn, "orders", segment.Config{Step: 20, MaxStep: 40, Log: slog.New(slog.DiscardHandler)})
+				g, err := segment.Open(t.Context(), db, "orders", segment.Config{Step: 20, MaxStep: 40, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Errorf("%s: %v", param, err)
 					return
@@ -230,9 +222,7 @@ func TestSegmentWithoutAutocommit(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		openSegment(t, open(t, d), segment.Config{})
-		dn, err := workernode.Open(open(t, d, "autocommit=0"), 10*time.Second)
-		must(t, err)
-		if _, err := segment.Open(t.Context(), dn, "orders", segment.Config{}); err == nil || !strings.Contains(err.Error(), "autocommit") {
+		if _, err := segment.Open(t.Context(), open(t, d, "autocommit=0"), "orders", segment.Config{}); err == nil || !strings.Contains(err.Error(), "autocommit") {
 			t.Errorf("%v", err)
 		}
 	}, "mariadb", "mysql")

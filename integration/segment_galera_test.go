@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -38,9 +37,7 @@ func TestSegmentGalera(t *testing.T) {
 	for i := range 6 {
 		db, err := gorm.Open(mysql.Open(g.dsn(i%3, "uid")+"&timeout=1s&readTimeout=2s"), &gorm.Config{Logger: logger.Discard})
 		must(t, err)
-		dn, err := workernode.Open(db, 3*time.Second)
-		must(t, err)
-		s, err := segment.Open(t.Context(), dn, "orders", segment.Config{Step: 20, MaxStep: 20, Log: slog.New(slog.DiscardHandler)})
+		s, err := segment.Open(t.Context(), db, "orders", segment.Config{Timeout: 3 * time.Second, Step: 20, MaxStep: 20, Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		defer s.Close()
 		all = append(all, s)

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -72,11 +71,7 @@ func segmentChild(text string) error {
 		}
 		db.Config.ConnPool, db.Statement.ConnPool = blind{pool}, blind{pool}
 	}
-	dn, err := workernode.Open(db, 10*time.Second)
-	if err != nil {
-		return err
-	}
-	g, err := segment.Open(context.Background(), dn, "orders", segment.Config{Step: 100, MaxStep: 400, Log: slog.New(slog.DiscardHandler)})
+	g, err := segment.Open(context.Background(), db, "orders", segment.Config{Step: 100, MaxStep: 400, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

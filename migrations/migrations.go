@@ -13,8 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // Files holds mysql.sql, postgres.sql and sqlite.sql, which create the tables,
@@ -63,15 +66,22 @@ type table struct {
 // UidGenerator's lacks. It changes nothing if there is nothing to add, and then
 // needs no right but to read. Any number of processes may run it at once.
 //
+// Statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction. Each
+// may take a minute at most.
+//
 // It returns an error that wraps [workernode.ErrTable] if WORKER_NODE is a table
 // of another kind.
-func Up(ctx context.Context, db *workernode.DB) error {
-	tables, err := parse(db.Dialect())
+func Up(ctx context.Context, db *gorm.DB) error {
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	tables, err := parse(d.Dialect())
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		if err := t.up(ctx, db); err != nil {
+		if err := t.up(ctx, d); err != nil {
 			return fmt.Errorf("migrations: %s: %w", t.name, err)
 		}
 	}
@@ -80,25 +90,29 @@ func Up(ctx context.Context, db *workernode.DB) error {
 
 // Check returns an error that wraps [workernode.ErrTable] if a table is missing
 // or lacks a column. It changes nothing.
-func Check(ctx context.Context, db *workernode.DB) error {
+func Check(ctx context.Context, db *gorm.DB) error {
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
 	tables, err := parse("sqlite") // the columns are the same in all dialects
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		have, err := db.Columns(ctx, t.name)
-		if err != nil && workernode.Unreachable(err) {
+		have, err := d.Columns(ctx, t.name)
+		if err != nil && sqldb.IsUnreachable(err) {
 			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
 		}
 		if err != nil {
 			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by migrations/%s.sql",
-				workernode.ErrTable, t.name, err, fileOf(db))
+				workernode.ErrTable, t.name, err, fileOf(d))
 		}
 		if err := refuseOutdated(t.name, have); err != nil {
 			return fmt.Errorf("migrations: %s: %w", t.name, err)
 		}
 		if lacks := missing(t.columns, have); len(lacks) > 0 {
-			file := fileOf(db)
+			file := fileOf(d)
 			if file == "mysql" && t.name == workernode.NodeTable {
 				file = "mysql_uidgenerator"
 			}
@@ -111,23 +125,26 @@ func Check(ctx context.Context, db *workernode.DB) error {
 
 // fileOf returns the name of the file for a dialect; for one that has none, the
 // plainest.
-func fileOf(db *workernode.DB) string {
+func fileOf(db *sqldb.DB) string {
 	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
 		return "sqlite"
 	}
 	return db.Dialect()
 }
 
+// timeout bounds a statement whose context does not end before.
+const timeout = time.Minute
+
 // attempts bounds how often a change that failed is looked at again: processes
 // that migrate at once trip over each other, each time after one of them got on.
 const attempts = 10
 
-func (t *table) up(ctx context.Context, db *workernode.DB) error {
+func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 	var failed error
 	for range attempts {
 		have, err := db.Columns(ctx, t.name)
 		switch {
-		case err != nil && workernode.Unreachable(err):
+		case err != nil && sqldb.IsUnreachable(err):
 			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
 			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
@@ -164,7 +181,7 @@ func (t *table) up(ctx context.Context, db *workernode.DB) error {
 
 // ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier
 // attempt did not come so far.
-func (t *table) ensureIndex(ctx context.Context, db *workernode.DB) error {
+func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	if t.index == "" {
 		return nil
 	}
@@ -176,7 +193,7 @@ func (t *table) ensureIndex(ctx context.Context, db *workernode.DB) error {
 }
 
 // extend adds columns, in one statement where the dialect can: SQLite cannot.
-func (t *table) extend(ctx context.Context, db *workernode.DB, columns []string) error {
+func (t *table) extend(ctx context.Context, db *sqldb.DB, columns []string) error {
 	var adds []string
 	for _, c := range columns {
 		adds = append(adds, "ADD COLUMN "+t.define[c])
@@ -196,7 +213,7 @@ func (t *table) extend(ctx context.Context, db *workernode.DB, columns []string)
 	return t.run(ctx, db, t.index)
 }
 
-func (t *table) run(ctx context.Context, db *workernode.DB, statements ...string) error {
+func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) error {
 	for _, s := range statements {
 		if s == "" {
 			continue

@@ -6,15 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
-	"gorm.io/driver/mysql"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 )
 
 func TestUp_RefusesATableOfAnotherKind(t *testing.T) {
@@ -71,33 +68,6 @@ func TestUp_RefusesARegistryOfAnotherKind(t *testing.T) {
 	saysAll(t, err.Error(), "migrations: WORKER_REGISTRY", "NAME", "LAYOUT", "NEXT_ID", "EMPLOYEE", "rename")
 }
 
-// mocked returns a handle on a mock whose WORKER_NODE is as it should be.
-func mocked(t *testing.T, dial func(gorm.ConnPool) gorm.Dialector) (*workernode.DB, sqlmock.Sqlmock) {
-	t.Helper()
-	conns, mock, err := sqlmock.New(sqlmock.QueryMatcherOption(sqlmock.QueryMatcherEqual))
-	must(t, err)
-	db, err := gorm.Open(dial(conns), &gorm.Config{Logger: logger.Discard})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := mock.ExpectationsWereMet(); err != nil {
-			t.Error(err)
-		}
-		mock.ExpectClose()
-		_ = conns.Close()
-	})
-	d, err := workernode.Open(db, time.Minute)
-	must(t, err)
-	return d, mock
-}
-
-func onMySQL(conns gorm.ConnPool) gorm.Dialector {
-	return mysql.New(mysql.Config{Conn: conns, SkipInitializeWithVersion: true})
-}
-
-func onPostgres(conns gorm.ConnPool) gorm.Dialector {
-	return postgres.New(postgres.Config{Conn: conns})
-}
-
 func columns(names ...string) *sqlmock.Rows { return sqlmock.NewRows(slices.Clone(names)) } // Columns writes into it
 
 var (
@@ -115,7 +85,7 @@ var (
 func TestUp_AltersNoForeignRegistry(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onMySQL)
+	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
@@ -132,7 +102,7 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
 	must(t, err)
 	alter := string(text[strings.Index(string(text), "ALTER TABLE"):])
-	d, mock := mocked(t, onMySQL)
+	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectExec(strings.TrimSuffix(strings.TrimSpace(alter), ";")).WillReturnResult(sqlmock.NewResult(0, 0))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
@@ -141,7 +111,7 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
 	must(t, migrations.Up(t.Context(), d))
 
-	d, mock = mocked(t, onPostgres)
+	d, mock = testkit.Mock(t, testkit.OnPostgres)
 	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:10]...))
 	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "LAYOUT" VARCHAR(64) NOT NULL DEFAULT '', ADD COLUMN "START_TICK" BIGINT NOT NULL DEFAULT 0`).
 		WillReturnResult(sqlmock.NewResult(0, 0))
@@ -211,7 +181,7 @@ func TestCheck_NamesTheFileAndTheColumns(t *testing.T) {
 func TestCheck_NamesTheFileThatExtendsTheTable(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onMySQL)
+	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	err := migrations.Check(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {
@@ -225,7 +195,7 @@ func TestCheck_NamesTheFileThatExtendsTheTable(t *testing.T) {
 func TestCheck_AcceptsColumnsWithAlias(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onMySQL)
+	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	for _, table := range []struct {
 		name    string
 		columns []string
@@ -256,7 +226,7 @@ func TestUp_RefusesTheTablesOfAnEarlierVersion(t *testing.T) {
 			db, d, p := open(t)
 			must(t, db.Exec(create).Error)
 			before := shape(t, db)
-			for _, do := range []func(context.Context, *workernode.DB) error{migrations.Up, migrations.Check} {
+			for _, do := range []func(context.Context, *gorm.DB) error{migrations.Up, migrations.Check} {
 				err := do(t.Context(), d)
 				if !errors.Is(err, workernode.ErrTable) {
 					t.Fatal(err)

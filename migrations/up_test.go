@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -61,23 +60,21 @@ func handle(tb testing.TB, path string, options ...string) *gorm.DB {
 
 // open returns a handle on a database of its own, for the test, and one for what
 // is tested, with its pool.
-func open(tb testing.TB) (*gorm.DB, *workernode.DB, *pool) {
+func open(tb testing.TB) (*gorm.DB, *gorm.DB, *pool) {
 	tb.Helper()
 	db := handle(tb, testkit.SQLitePath(tb))
 	d, p := node(tb, db)
 	return db, d, p
 }
 
-func node(tb testing.TB, db *gorm.DB) (*workernode.DB, *pool) {
+func node(tb testing.TB, db *gorm.DB) (*gorm.DB, *pool) {
 	tb.Helper()
 	p := &pool{ConnPool: db.Config.ConnPool}
 	config := *db.Config
 	config.ConnPool = p
 	copied := *db
 	copied.Config = &config
-	d, err := workernode.Open(&copied, time.Minute)
-	must(tb, err)
-	return d, p
+	return &copied, p
 }
 
 // shape returns the columns and indexes of the tables, as SQLite describes them.
@@ -340,9 +337,7 @@ func TestUp_RefusesAnUnknownDialect(t *testing.T) {
 
 	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})
 	must(t, err)
-	d, err := workernode.Open(db, time.Second)
-	must(t, err)
-	if err := migrations.Up(t.Context(), d); !errors.Is(err, errors.ErrUnsupported) {
+	if err := migrations.Up(t.Context(), db); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Up: %v", err)
 	}
 }

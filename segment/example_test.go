@@ -6,11 +6,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -21,11 +19,7 @@ func ExampleOpen() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	gdb, err := gorm.Open(sqlite.Open(filepath.Join(dir, "shop.db")), &gorm.Config{})
-	if err != nil {
-		panic(err)
-	}
-	db, err := workernode.Open(gdb, 5*time.Second) // for each statement
+	db, err := gorm.Open(sqlite.Open(filepath.Join(dir, "shop.db")), &gorm.Config{})
 	if err != nil {
 		panic(err)
 	}

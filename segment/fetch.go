@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // Ranges grow if they last less, and shrink if they last as long: Leaf's figures.
@@ -77,7 +77,7 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 		if err == nil && run.N == 0 {
 			err = fmt.Errorf("%w at the tag %q of %s", errConflict, g.table.tag, g.table)
 		}
-		passes := errors.Is(err, errConflict) || workernode.Passing(err)
+		passes := errors.Is(err, errConflict) || sqldb.IsTransient(err)
 		g.mu.Lock()
 		if g.reason = err; err == nil {
 			g.began = time.Time{}

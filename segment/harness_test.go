@@ -11,7 +11,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -27,21 +26,14 @@ func handle(tb testing.TB, path string) *gorm.DB {
 	return testkit.SQLite{Path: path, Params: []string{"_txlock=immediate"}}.Open(tb)
 }
 
-// on returns what statements are sent with.
-func on(tb testing.TB, db *gorm.DB) *workernode.DB {
-	tb.Helper()
-	d, err := workernode.Open(db, time.Minute)
-	must(tb, err)
-	return d
-}
-
 // open returns a generator, which is closed when the test ends.
 func open(tb testing.TB, db *gorm.DB, c segment.Config) *segment.Generator {
 	tb.Helper()
 	if c.Log == nil {
 		c.Log = quiet
 	}
-	g, err := segment.Open(tb.Context(), on(tb, db), tag, c)
+	c.Timeout = time.Minute
+	g, err := segment.Open(tb.Context(), db, tag, c)
 	must(tb, err)
 	tb.Cleanup(g.Close)
 	return g

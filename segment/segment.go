@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
 )
 
 const (
@@ -26,6 +27,9 @@ const (
 
 	// DefaultMaxWait is how long a caller without a deadline waits unless told otherwise.
 	DefaultMaxWait = 10 * time.Second
+
+	// DefaultTimeout is how long a statement may take unless told otherwise.
+	DefaultTimeout = 10 * time.Second
 
 	// retryEvery is how often a fetch that failed is sent again while no caller waits.
 	retryEvery = 5 * time.Second
@@ -57,6 +61,9 @@ type Config struct {
 	// MaxWait bounds how long a caller waits for one id if its context has no deadline; 0
 	// means [DefaultMaxWait]. A context with a deadline is the caller's own bound.
 	MaxWait time.Duration
+
+	// Timeout bounds how long a statement may take; 0 means [DefaultTimeout].
+	Timeout time.Duration
 
 	// Alias reports whether a row's tag is another name of the tag that Open gets, so that
 	// its ids are in the same table. Open reads all tags once. Ids begin above the max_id of
@@ -139,14 +146,17 @@ type State struct {
 // inserts the row of the tag if it is missing, and fetches the first range: the first ids
 // need no connection. Any number of processes may do so at once, for one tag too.
 //
-// It waits for the database as long as ctx and the timeout of db allow. The error wraps
+// Its statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction.
+//
+// It waits for the database as long as ctx and Config.Timeout allow. The error wraps
 // [ErrConfig], [ErrRow], [ErrExhausted] or [workernode.ErrTable], or is the database's.
-func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Generator, error) {
+func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, DefaultStep), cmp.Or(c.MaxStep, DefaultMaxStep), cmp.Or(c.Start, 1)
 	c.Log, c.MaxWait = cmp.Or(c.Log, slog.Default()), cmp.Or(c.MaxWait, DefaultMaxWait)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -156,7 +166,11 @@ func Open(ctx context.Context, db *workernode.DB, tag string, c Config) (*Genera
 	case tag == "" || utf8.RuneCountInString(tag) > 128 || !text(tag):
 		return nil, fmt.Errorf("%w: the tag %q is not 1 to 128 characters of UTF-8", ErrConfig, tag)
 	}
-	t := newTable(db, c.Table, tag)
+	d, err := sqldb.Open(db, c.Timeout)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	t := newTable(d, c.Table, tag)
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -199,6 +213,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: MaxStep %d is outside 1 to %d", ErrConfig, c.MaxStep, math.MaxInt32)
 	case c.MaxWait < 0:
 		return fmt.Errorf("%w: MaxWait %v is negative", ErrConfig, c.MaxWait)
+	case c.Timeout < 0:
+		return fmt.Errorf("%w: Timeout %v is negative", ErrConfig, c.Timeout)
 	case c.Start < 0 || c.Start == math.MaxInt64:
 		return fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
 	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):

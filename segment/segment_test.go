@@ -150,7 +150,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
-	d := on(t, db)
+	d := db
 	for name, f := range map[string]func() (*segment.Generator, error){
 		"no database": func() (*segment.Generator, error) { return segment.Open(t.Context(), nil, tag, segment.Config{}) },
 		"no tag":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "", segment.Config{}) },
@@ -209,20 +209,20 @@ func TestWhatOpenReturns(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := segment.Open(ctx, on(t, handle(t, file(t))), tag, segment.Config{Log: quiet}); !errors.Is(err, context.Canceled) {
+	if _, err := segment.Open(ctx, handle(t, file(t)), tag, segment.Config{Log: quiet}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	// A table of this name without its columns.
 	db := handle(t, file(t))
 	run(t, db, "CREATE TABLE leaf_alloc (id INT)")
-	if _, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Log: quiet}); err == nil || !strings.Contains(err.Error(), "biz_tag") && !strings.Contains(err.Error(), "max_id") {
+	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet}); err == nil || !strings.Contains(err.Error(), "biz_tag") && !strings.Contains(err.Error(), "max_id") {
 		t.Errorf("with another table: %v", err)
 	}
 	// A file that may only be read.
 	path := file(t)
 	handle(t, path)
 	readOnly := testkit.SQLite{Path: path, Params: []string{"mode=ro"}}.Open(t)
-	if _, err := segment.Open(t.Context(), on(t, readOnly), tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
+	if _, err := segment.Open(t.Context(), readOnly, tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
 		t.Errorf("where no table can be created: %v", err)
 	}
 	// A row that is there twice.
@@ -231,7 +231,7 @@ func TestWhatOpenReturns(t *testing.T) {
 	for range 2 {
 		run(t, db, "INSERT INTO leaf_alloc VALUES (?, 1, 10, NULL, NULL)", tag)
 	}
-	if _, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Log: quiet}); !errors.Is(err, segment.ErrRow) {
+	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet}); !errors.Is(err, segment.ErrRow) {
 		t.Errorf("with two rows: %v", err)
 	}
 }
@@ -246,7 +246,7 @@ func TestOpenAtOnce(t *testing.T) {
 	for range 8 {
 		db := handle(t, path)
 		wg.Go(func() {
-			g, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Log: quiet})
+			g, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet})
 			if err != nil {
 				t.Error(err)
 				return

@@ -113,7 +113,7 @@ func TestTheLastIds(t *testing.T) {
 		t.Errorf("max_id %d", maxID)
 	}
 	g.Close()
-	if _, err := segment.Open(t.Context(), on(t, db), tag, segment.Config{Start: 7, Log: quiet}); !errors.Is(err, segment.ErrExhausted) {
+	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Start: 7, Log: quiet}); !errors.Is(err, segment.ErrExhausted) {
 		t.Errorf("Open: %v", err)
 	}
 }

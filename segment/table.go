@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -32,7 +33,7 @@ const patience = 10 * time.Second
 // Names of columns are without quotes: none is a reserved word, and PostgreSQL makes
 // them lower case, as they are in the table.
 type table struct {
-	db           *workernode.DB
+	db           *sqldb.DB
 	schema, name string // schema may be empty
 	tag          string
 }
@@ -45,7 +46,7 @@ type row struct {
 var tableName = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_$]{0,63})\.)?([A-Za-z_][A-Za-z0-9_$]{0,63})$`)
 
 // newTable returns a table, or nil if name is none.
-func newTable(db *workernode.DB, name, tag string) *table {
+func newTable(db *sqldb.DB, name, tag string) *table {
 	m := tableName.FindStringSubmatch(name)
 	if m == nil {
 		return nil
@@ -71,7 +72,7 @@ func (t *table) quoted() string {
 func (t *table) prepare(ctx context.Context) error {
 	for try := 0; ; try++ {
 		has, err := t.exists(ctx)
-		if err != nil && !workernode.Passing(err) {
+		if err != nil && !sqldb.IsTransient(err) {
 			return fmt.Errorf("segment: look for the table %s: %w", t, err)
 		}
 		if err == nil {
@@ -142,14 +143,14 @@ func (t *table) join(ctx context.Context, r row, description string) (inserted b
 		switch {
 		case ok:
 			return false, nil
-		case err == nil && (refused == nil || workernode.Passing(refused)):
+		case err == nil && (refused == nil || sqldb.IsTransient(refused)):
 			if refused = t.insert(ctx, r, description); refused == nil {
 				return true, nil
 			}
 			err = refused // perhaps another process has just inserted it
 		case err == nil:
 			return false, refused
-		case !workernode.Passing(err):
+		case !sqldb.IsTransient(err):
 			return false, err
 		}
 		if time.Since(begin) > patience || pause(ctx, try) != nil {
@@ -176,7 +177,7 @@ func (t *table) highest(ctx context.Context, alias func(tag string) bool) (highe
 		switch {
 		case err == nil:
 			return highest, nil
-		case !workernode.Passing(err) || time.Since(begin) > patience || pause(ctx, try) != nil:
+		case !sqldb.IsTransient(err) || time.Since(begin) > patience || pause(ctx, try) != nil:
 			return 0, fmt.Errorf("segment: read the tags in %s: %w", t, err)
 		}
 	}

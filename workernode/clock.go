@@ -19,12 +19,12 @@ func (d *DB) Clock(ctx context.Context) (now time.Time, ok bool, err error) {
 	query := map[string]string{
 		"mysql":    `SELECT UNIX_TIMESTAMP()`,
 		"postgres": `SELECT CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT)`,
-	}[d.Dialect()]
+	}[d.sql.Dialect()]
 	if query == "" {
 		return now, false, nil
 	}
 	var seconds int64
-	if err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&seconds) }, query); err != nil {
+	if err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&seconds) }, query); err != nil {
 		return now, false, fmt.Errorf("workernode: read the database's clock: %w", err)
 	}
 	return time.Unix(seconds, 0), true, nil

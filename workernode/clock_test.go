@@ -78,7 +78,7 @@ func TestDBCheckClock_ComparesWithTheDatabase(t *testing.T) {
 		{here.Add(61 * time.Second), time.Minute, false},
 		{here.Add(time.Hour), 0, true},
 	} {
-		d, mock := mocked(t, onMySQL)
+		d, mock := mocked(t, testkit.OnMySQL)
 		if tt.skew > 0 {
 			mock.ExpectQuery("SELECT UNIX_TIMESTAMP()").WillReturnRows(sqlmock.NewRows([]string{"t"}).AddRow(tt.theirs.Unix()))
 		}
@@ -96,7 +96,7 @@ func TestDBCheckClock_ComparesWithTheDatabase(t *testing.T) {
 func TestDBClock_ReturnsTheErrorOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onPostgres)
+	d, mock := mocked(t, testkit.OnPostgres)
 	mock.ExpectQuery(`SELECT CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT)`).WillReturnError(sql.ErrConnDone)
 	if err := d.CheckClock(context.Background(), time.Now, time.Minute); !errors.Is(err, sql.ErrConnDone) {
 		t.Error(err)

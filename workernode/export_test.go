@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 var Fit = fit
@@ -14,9 +15,8 @@ const LookupChunk = lookupChunk
 // Detect is DetectHost on a file system and an environment of a test.
 func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, getenv) }
 
-func (d *DB) Translate(query string) string { return d.translate(query) }
-
-func (d *DB) Duplicate(err error) bool { return d.duplicate(err) }
+// SQL returns what sends the statements.
+func (d *DB) SQL() *sqldb.DB { return d.sql }
 
 // ScanDate reads a date.
 func ScanDate(v any) (text string, err error) {

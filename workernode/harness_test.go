@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -30,6 +31,13 @@ func open(tb testing.TB, db *gorm.DB) *workernode.DB {
 	return d
 }
 
+// mocked returns a DB on a mock with a dialect.
+func mocked(t *testing.T, dial func(gorm.ConnPool) gorm.Dialector) (*workernode.DB, sqlmock.Sqlmock) {
+	t.Helper()
+	db, mock := testkit.Mock(t, dial)
+	return open(t, db), mock
+}
+
 // tables returns a handle on a database of its own that has the tables.
 func tables(tb testing.TB) *gorm.DB {
 	tb.Helper()
@@ -41,7 +49,7 @@ func tables(tb testing.TB) *gorm.DB {
 // migrate creates the tables.
 func migrate(tb testing.TB, db *gorm.DB) error {
 	tb.Helper()
-	return migrations.Up(tb.Context(), open(tb, db))
+	return migrations.Up(tb.Context(), db)
 }
 
 // narrow is the default layout with few worker ids.

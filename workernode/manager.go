@@ -151,7 +151,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	c.Now = nowOr(c.Now)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Lead == 0 {
-		if c.Lead = DefaultLead; db.Dialect() == "sqlite" {
+		if c.Lead = DefaultLead; db.sql.Dialect() == "sqlite" {
 			c.Lead = DefaultLeadSQLite
 		}
 	}
@@ -166,21 +166,18 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	if pinned := time.Duration(r.LeadTicks) * layout.Tick; r.LeadTicks != ticks(layout, c.Lead) {
 		c.Log.Warn("uidplugin: the database has another lead than this process is set to; the database's is used",
 			"database", pinned, "process", c.Lead, "to_change",
-			"stop all processes for twice the longer one, then "+db.translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
+			"stop all processes for twice the longer one, then "+db.sql.Translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
 	}
 	log := &asyncLog{log: c.Log}
-	short := *db
-	short.later = log.do
-	short.timeout = min(db.timeout, max(c.Lead/4, minStatement), maxStatement)
-	short.whole = min(db.timeout, max(c.Lead/2, minStatement), maxTransaction)
+	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), log.do)}
 	m := &Manager{
-		store:  &statements{db: &short, layout: layout, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
+		store:  &statements{db: short, layout: layout, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
 		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: log,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
 	}
 	settle := ticks(layout, c.Lead+skew) + 1
-	if db.Dialect() == "sqlite" {
+	if db.sql.Dialect() == "sqlite" {
 		settle = ticks(layout, skew)
 	}
 	m.params = leaseParams{lead: r.LeadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}

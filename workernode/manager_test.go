@@ -1039,10 +1039,10 @@ func TestManager_FailsCallersAtOnceOrLetsThemWait(t *testing.T) {
 		err   error
 		waits bool
 	}{
-		{"locked", code(5), true},
+		{"locked", testkit.SQLiteCode(5), true},
 		{"deadlock", errors.New("Error 1213 (40001): Deadlock found when trying to get lock"), true},
 		{"no answer", context.DeadlineExceeded, true},
-		{"no right to", state("42501"), false},
+		{"no right to", testkit.SQLState("42501"), false},
 		{"connection refused", testkit.ErrLost, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (d *DB) nodesOf(ctx context.Context, slot int64) ([]*Node, error) {
 // version. It reports false if it has not: then another state of the slot counts.
 func (d *DB) nodesAt(ctx context.Context, slot int64, holder string, version int64) (nodes []*Node, ok bool, err error) {
 	// A row of NULLs says that the slot is so and has no worker id.
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
 		n, err := scanNode(rows)
 		if err == nil && n != nil {
@@ -140,7 +140,7 @@ func (d *DB) nodesAt(ctx context.Context, slot int64, holder string, version int
 }
 
 func (d *DB) nodes(ctx context.Context, where string, args ...any) (nodes []*Node, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		n, err := scanNode(rows)
 		nodes = append(nodes, n)
 		return err

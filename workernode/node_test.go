@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -45,7 +46,7 @@ func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 func TestDBLookup_AsksForAThousandAtATime(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onMySQL)
+	d, mock := mocked(t, testkit.OnMySQL)
 	const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE` FROM `WORKER_NODE`"
 	var ids []int64
 	for i, n := range []int{workernode.LookupChunk, workernode.LookupChunk, 1} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // registryName is the key of the one row of WORKER_REGISTRY.
@@ -51,13 +52,13 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 			slot, err = d.largestSlot(ctx, layout)
 		}
 		if err == nil {
-			_, err = d.Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
+			_, err = d.sql.Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
 				` VALUES (?, ?, ?, ?, ?, ?, 0)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1, slot+1)
 		}
-		if (err == nil || d.duplicate(err)) && try < maxTries {
+		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {
 			continue // read what this process, or another one, has inserted
 		}
-		if !Passing(err) || try >= maxTries {
+		if !sqldb.IsTransient(err) || try >= maxTries {
 			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
 		}
 		if err := pause(ctx, try); err != nil {
@@ -92,12 +93,12 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
 	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor}
-	if d.Dialect() == "mysql" {
+	if d.sql.Dialect() == "mysql" {
 		columns += `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
 			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
 		into = append(into, &r.Shared)
 	}
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
 		return rows.Scan(into...)
 	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
@@ -107,11 +108,11 @@ func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 // commits returns an error if statements outside of transactions are not committed at once. A
 // renewal would wait for a COMMIT that never comes, and be undone when the connection closes.
 func (d *DB) commits(ctx context.Context) error {
-	if d.Dialect() != "mysql" {
+	if d.sql.Dialect() != "mysql" {
 		return nil
 	}
 	ok := false
-	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) }, `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`)
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) }, `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`)
 	if err == nil && !ok {
 		err = errors.New("workernode: on the connections of this pool autocommit is off, or completion_type is CHAIN, so no lease would be kept: set autocommit=1 and completion_type=NO_CHAIN (in the DSN or the server's configuration)")
 	}
@@ -120,7 +121,7 @@ func (d *DB) commits(ctx context.Context) error {
 
 // floor reads FLOOR_TICK.
 func (d *DB) floor(ctx context.Context) (floor int64, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&floor) },
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&floor) },
 		`SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
 	return floor, err
 }
@@ -128,7 +129,7 @@ func (d *DB) floor(ctx context.Context) (floor int64, err error) {
 // largest returns the largest worker id in the table that fits the layout; 0 if none does.
 // One that does not fit is no worker id here, and must not use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
 		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`, layout.MaxWorkerID())
 	return max(id, 0), err
 }
@@ -137,14 +138,14 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, er
 // 0 if there is none. The error wraps [ErrLayoutMismatch] if slots have another layout.
 func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, error) {
 	var slot, node, session int64
-	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&slot, &node, &session) },
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&slot, &node, &session) },
 		`SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),`+
 			` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`)
 	if err != nil || slot == 0 {
 		return max(slot, node, session, 0), err
 	}
 	other := ""
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
 		`SELECT COALESCE(MIN("LAYOUT"), '') FROM "WORKER_SLOT" WHERE "LAYOUT" <> ?`, layout.String())
 	if err == nil && other != "" {
 		err = fmt.Errorf("%w: %s has no row, and a slot has the layout %s, not %s of this process", ErrLayoutMismatch, RegistryTable, printable(other), layout)
@@ -165,8 +166,8 @@ func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	args := []any{least, least, n, registryName}
-	if d.Dialect() == "mysql" {
-		err = d.together(ctx, func(ctx context.Context, conn *DB) error {
+	if d.sql.Dialect() == "mysql" {
+		err = d.sql.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 			changed, err := conn.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = LAST_INSERT_ID(`+next+`) WHERE "NAME" = ?`, args...)
 			if err != nil || changed != 1 {
 				return err
@@ -175,7 +176,7 @@ func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first
 			return conn.Query(ctx, scan, `SELECT LAST_INSERT_ID()`)
 		})
 	} else {
-		err = d.Query(ctx, scan, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = `+next+` WHERE "NAME" = ? RETURNING "`+counter+`"`, args...)
+		err = d.sql.Query(ctx, scan, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = `+next+` WHERE "NAME" = ? RETURNING "`+counter+`"`, args...)
 	}
 	switch {
 	case err != nil:
@@ -192,7 +193,7 @@ func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first
 // mayInsert returns an error if this user may not insert worker ids, so that a process that
 // fails uses up none.
 func (d *DB) mayInsert(ctx context.Context) error {
-	_, err := d.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
+	_, err := d.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
 	if err != nil {
 		return fmt.Errorf("workernode: the right to insert into %s: %w", NodeTable, err)
 	}
@@ -233,7 +234,7 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 		// Below NEXT_ID it may be a number that was given out before, as AUTO_INCREMENT
 		// forgets; and a row that is no worker id may have lifted it beyond the layout.
 		if b.first >= max(r.NextID, atLeast) && b.worker(int(n-1)) <= layout.MaxWorkerID() {
-			_, err := d.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
+			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
 			return b, err
 		}
@@ -250,13 +251,13 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 // be about to insert it, never gets one of these, nor this process one of its.
 func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
-		_, err := tx.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+
+		_, err := tx.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+
 			strings.Repeat(`, ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`, int(n))[2:])
 		if err != nil {
 			return err
 		}
 		// The function, not the driver's answer: a trigger changes that.
-		err = tx.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&b.first, &b.step) },
+		err = tx.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&b.first, &b.step) },
 			`SELECT LAST_INSERT_ID(), @@auto_increment_increment`)
 		return cmp.Or(err, errRefused)
 	})

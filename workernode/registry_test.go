@@ -240,7 +240,7 @@ func TestDBOpenRegistry_ReportsWhyItCannotInsert(t *testing.T) {
 	for _, tt := range []struct {
 		err   error
 		calls int
-	}{{code(8), 1}, {code(5), 3}} {
+	}{{testkit.SQLiteCode(8), 1}, {testkit.SQLiteCode(5), 3}} {
 		wire := &testkit.Wire{}
 		path := testkit.SQLitePath(t)
 		db := wire.Open(t, testkit.SQLite{Path: path})
@@ -268,7 +268,7 @@ func TestDBOpenRegistry_ReportsWhyItCannotInsert(t *testing.T) {
 func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onMySQL)
+	d, mock := mocked(t, testkit.OnMySQL)
 	mock.ExpectQuery("SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
 	if _, err := d.OpenRegistry(t.Context(), layout, time.Second); err == nil {
 		t.Error("autocommit is off, and that is no error")
@@ -282,7 +282,7 @@ func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
 func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
 	t.Parallel()
 
-	d, mock := mocked(t, onMySQL)
+	d, mock := mocked(t, testkit.OnMySQL)
 	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ?").
 		WithArgs(1, 1, 1, "default").WillReturnResult(sqlmock.NewResult(0, 1))
 	mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
@@ -400,7 +400,7 @@ func TestDBReserve_NextToUidGenerator(t *testing.T) {
 		{"zero", 40, 30, 0, 1, true, 41, 1},
 		{"a row beyond the layout", 40, 30, layout.MaxWorkerID(), 1, true, 41, 1},
 	} {
-		d, mock := mocked(t, onMySQL)
+		d, mock := mocked(t, testkit.OnMySQL)
 		mock.ExpectQuery(registry).WillReturnRows(sqlmock.NewRows(make([]string, 7)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1))
 		mock.ExpectQuery("SELECT COALESCE(MAX(`ID`), 0) FROM `WORKER_NODE` WHERE `ID` <= ?").WithArgs(layout.MaxWorkerID()).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.largest))
 		mock.ExpectBegin()

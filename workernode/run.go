@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // The goroutine of the lease manager: when it looks, in which order it does what is due, and
@@ -38,14 +39,14 @@ func (m *Manager) run() {
 			failures = 0
 			m.recovered()
 		} else {
-			if poolClosed(err) && m.store.db.poolOpen() != nil { // not just a connection of another pool
+			if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // not just a connection of another pool
 				m.failed(err, true, true)
 				ended = err
 				break // permanently: who closes the pool seldom closes the plugin
 			}
 			failures++
 			again := failures > 2
-			m.failed(err, again || !Passing(err), !timedOut(err) && !Passing(err) && (again || !Unreachable(err)))
+			m.failed(err, again || !sqldb.IsTransient(err), !timedOut(err) && !sqldb.IsTransient(err) && (again || !sqldb.IsUnreachable(err)))
 			wait = rand.N(min(20*time.Millisecond<<min(failures, 10), maxPause)) + time.Millisecond
 		}
 		m.sleep(wait, err != nil)
@@ -215,9 +216,6 @@ func (m *Manager) fail(err error, requests ...*request) {
 	}
 	m.requests = slices.DeleteFunc(m.requests, func(r *request) bool { return slices.Contains(requests, r) })
 }
-
-// poolClosed reports whether err says that the sql.DB was closed.
-func poolClosed(err error) bool { return strings.Contains(err.Error(), "sql: database is closed") }
 
 // timedOut reports whether a statement had no answer in its time, which says nothing of the next.
 func timedOut(err error) bool {

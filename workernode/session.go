@@ -36,7 +36,7 @@ type Session struct {
 
 // Slots returns up to limit slots with an ID above after, in ascending order.
 func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var s Slot
 		var modified date
 		var reusable int
@@ -58,7 +58,7 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 	if slot != 0 {
 		where, args = where+` AND "SLOT" = ?`, append(args, slot)
 	}
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var s Session
 		var launched date
 		err := rows.Scan(&s.Slot, &s.Start, &s.Before, &s.Application, &s.Host, &s.Port, &s.Kind, &launched, &s.Holder)
@@ -85,7 +85,7 @@ func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, e
 	var fence int64
 	var launched date
 	// One SELECT, so all of it is of one moment.
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
 		return rows.Scan(&o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched, &o.Holder, &fence, &next, &end)
 	}, `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",`+

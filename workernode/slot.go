@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // What the lease manager does about its slot. lease.go decides; each function here sends one
@@ -67,7 +69,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 		}
 		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
 		ok, err := m.session(ctx, &c)
-		if Passing(err) && !lockWait.MatchString(err.Error()) {
+		if sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
 			return false, err // another process was at work at the same time
 		}
 		if err != nil {
@@ -76,7 +78,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 			if timedOut(err) {
 				failures++
 			}
-			if failures > 1 || ctx.Err() != nil || !timedOut(err) && Unreachable(err) {
+			if failures > 1 || ctx.Err() != nil || !timedOut(err) && sqldb.IsUnreachable(err) {
 				return false, err
 			}
 			continue
@@ -98,7 +100,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
-		if m.lease.held && !errors.Is(err, errNoConnection) {
+		if m.lease.held && !errors.Is(err, sqldb.ErrNoConnection) {
 			m.lease.doubt()
 			m.locked(err)
 		}
@@ -237,7 +239,7 @@ func (m *Manager) update(ctx context.Context, what string, decide func() change)
 // returns nil if the statement counts, or if it was refused and may be tried again.
 func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
 	switch {
-	case errors.Is(err, errNoConnection):
+	case errors.Is(err, sqldb.ErrNoConnection):
 		return err // nothing was sent
 	case err != nil:
 		m.doubt()
@@ -384,7 +386,7 @@ func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 func (m *Manager) releaseSlot(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := m.releaseOnce(ctx)
-		if err == nil || ctx.Err() != nil || !Passing(err) || try >= maxTries || pause(ctx, try) != nil {
+		if err == nil || ctx.Err() != nil || !sqldb.IsTransient(err) || try >= maxTries || pause(ctx, try) != nil {
 			return err
 		}
 	}

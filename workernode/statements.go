@@ -55,7 +55,7 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 		}
 	}
 	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.grace)
-	err = s.db.Query(ctx, func(found *sql.Rows) error {
+	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
 		var r slotRow
 		var application, host, port string
 		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
@@ -84,7 +84,7 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
 	err = s.db.onConnection(ctx, func(conn *DB) error {
 		found = false
-		err := conn.Query(ctx, func(rows *sql.Rows) error {
+		err := conn.sql.Query(ctx, func(rows *sql.Rows) error {
 			found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
 			return nil
 		}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
@@ -101,7 +101,7 @@ func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found boo
 
 // update executes c. It reports false if the row was not as c compares.
 func (s *statements) update(ctx context.Context, c change, now int64) (bool, error) {
-	n, err := s.db.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
+	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
 		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
 		c.newFence, c.newVersion, c.newHolder, now, c.slot, c.holder, c.version, c.fence)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *statements) session(ctx context.Context, c *change, clock func() int64)
 		if !c.begins(clock(), floor) {
 			return errRefused
 		}
-		err := inserted(1)(tx.Exec(ctx, `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			c.slot, c.first-1, c.before, s.host.Application, s.host.Name, s.host.Port, int(s.host.Kind),
 			s.launched.UTC().Format(timestampFormat), c.newHolder))
 		if err != nil {
@@ -137,7 +137,7 @@ func (s *statements) session(ctx context.Context, c *change, clock func() int64)
 	switch {
 	case err == errRefused:
 		return nil, floor, false, nil
-	case err != nil && c.insert && s.db.duplicate(err):
+	case err != nil && c.insert && s.db.sql.IsDuplicate(err):
 		return nil, floor, false, fmt.Errorf("workernode: insert slot %d: %w: %w", c.slot, errTaken, err)
 	case err != nil:
 		return nil, floor, false, fmt.Errorf("workernode: begin a session of slot %d: %w", c.slot, err)
@@ -149,11 +149,11 @@ func (s *statements) session(ctx context.Context, c *change, clock func() int64)
 func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
 	if c.insert {
-		return inserted(1)(tx.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
+		return inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
 			append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.newFence, c.newVersion, c.newHolder, now}, host...)...))
 	}
 	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
-	n, err := tx.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
+	n, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
 		` "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
 		append(args, c.slot, c.holder, c.version, c.fence)...)
 	if err == nil && n != 1 {
@@ -201,7 +201,7 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 	switch {
 	case err == errRefused:
 		return 0, false, nil
-	case err != nil && s.db.duplicate(err):
+	case err != nil && s.db.sql.IsDuplicate(err):
 		return 0, false, fmt.Errorf("%w: %w", errTaken, err)
 	case err != nil:
 		return 0, false, fmt.Errorf("workernode: add worker ids to slot %d: %w", c.slot, err)
@@ -233,7 +233,7 @@ func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNo
 	query := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT "N"."ID", ?, ?, %d, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
 		` "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", %d FROM "WORKER_SLOT" "S" CROSS JOIN (%s) "N"`+
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, int(s.host.Kind), start, list.String())
-	return inserted(len(nodes))(tx.Exec(ctx, query, args...))
+	return inserted(len(nodes))(tx.sql.Exec(ctx, query, args...))
 }
 
 // inserted returns a function that checks the outcome of an INSERT of n rows.
@@ -286,7 +286,7 @@ func (s *statements) bind(ctx context.Context, c change, uses []spareUse, start,
 
 // bindOne writes the table of one spare. It reports false if the row has another table.
 func (d *DB) bindOne(ctx context.Context, slot int64, u spareUse, start int64) (bool, error) {
-	n, err := d.Exec(ctx, `UPDATE "WORKER_NODE" SET "DATABASE_NAME" = ?, "TABLE_NAME" = ?, "START_TICK" = CASE WHEN "START_TICK" > ? THEN "START_TICK" ELSE ? END,`+
+	n, err := d.sql.Exec(ctx, `UPDATE "WORKER_NODE" SET "DATABASE_NAME" = ?, "TABLE_NAME" = ?, "START_TICK" = CASE WHEN "START_TICK" > ? THEN "START_TICK" ELSE ? END,`+
 		` "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "SLOT" = ? AND "TABLE_NAME" = ''`,
 		u.table.Database, u.table.Name, start, start, u.worker, slot)
 	if err != nil || n == 1 {
@@ -303,7 +303,7 @@ func (d *DB) bindOne(ctx context.Context, slot int64, u spareUse, start int64) (
 // owners says which tables have the most worker ids.
 func (s *statements) owners(ctx context.Context) (string, error) {
 	var owners []string
-	err := s.db.Query(ctx, func(found *sql.Rows) error {
+	err := s.db.sql.Query(ctx, func(found *sql.Rows) error {
 		var table string
 		var all int64
 		if err := found.Scan(&table, &all); err != nil {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // What the lease manager does about the worker ids of its slot: it adds those that are missing,
@@ -72,7 +74,7 @@ func (m *Manager) reserve(ctx context.Context, n int) error {
 // notAdded decides what follows from an Add that failed.
 func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
 	m.mu.Lock()
-	if !errors.Is(why, errNoConnection) {
+	if !errors.Is(why, sqldb.ErrNoConnection) {
 		m.lease.doubt()
 		m.reselect = true
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -42,21 +41,17 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	gdb, err := gorm.Open(sqlite.Open(filepath.Join(dir, "segment.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"),
+	db, err := gorm.Open(sqlite.Open(filepath.Join(dir, "segment.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"),
 		&gorm.Config{Logger: logger.Discard}) // errors are returned as well
 	if err != nil {
 		return err
 	}
-	pool, err := gdb.DB()
+	pool, err := db.DB()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	db, err := workernode.Open(gdb, 5*time.Second)
-	if err != nil {
-		return err
-	}
-	s := show{ctx: ctx, out: out, gorm: gdb, db: db}
+	s := show{ctx: ctx, out: out, db: db}
 	for _, part := range []func() error{s.start, s.processes, s.restart, s.growth} {
 		if err := part(); err != nil {
 			return err
@@ -67,10 +62,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 
 // A show shows one thing after the other.
 type show struct {
-	ctx  context.Context
-	out  io.Writer
-	gorm *gorm.DB
-	db   *workernode.DB
+	ctx context.Context
+	out io.Writer
+	db  *gorm.DB
 }
 
 func (s *show) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
@@ -97,7 +91,7 @@ func (s *show) fetched(g *segment.Generator, ranges int64) (segment.State, error
 
 func (s *show) row() error {
 	var maxID, step int64
-	err := s.gorm.Raw("SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'orders'").Row().Scan(&maxID, &step)
+	err := s.db.Raw("SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'orders'").Row().Scan(&maxID, &step)
 	s.printf("  leaf_alloc says: max_id %d, step %d\n", maxID, step)
 	return err
 }
@@ -178,7 +172,7 @@ func (s *show) growth() error {
 	}
 	for i, minutes := range []int64{1, 1, 5, 5, 5, 20, 20, 45, 45} {
 		if i == 7 {
-			if err := s.gorm.Exec("UPDATE leaf_alloc SET step = 300 WHERE biz_tag = 'orders'").Error; err != nil {
+			if err := s.db.Exec("UPDATE leaf_alloc SET step = 300 WHERE biz_tag = 'orders'").Error; err != nil {
 				return err
 			}
 			s.printf("  an operator sets step to 300\n")

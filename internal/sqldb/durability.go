@@ -1,4 +1,4 @@
-package workernode
+package sqldb
 
 import (
 	"context"
@@ -23,10 +23,10 @@ var settings = map[string][]setting{
 	},
 }
 
-// Forgetful returns the settings of the database with which it may lose commits that it has
+// DurabilityRisks returns the settings of the database with which it may lose commits that it has
 // acknowledged when it crashes, each with what is lost. It returns nil if there are none, or
 // they cannot be read.
-func (d *DB) Forgetful(ctx context.Context) (risks []string) {
+func (d *DB) DurabilityRisks(ctx context.Context) (risks []string) {
 	query := map[string]string{
 		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`,
 		// The session's own.
@@ -50,10 +50,9 @@ func (d *DB) Forgetful(ctx context.Context) (risks []string) {
 	return risks
 }
 
-// OneDatabase returns an error that wraps [ErrTable] if each connection of the pool has a
-// database of its own, as with ":memory:" on SQLite: a row would be in one of them, and its worker
-// id in another. The tables must be there.
-func (d *DB) OneDatabase(ctx context.Context) error {
+// OneDatabase returns an error if each connection of the pool has a database of its own, as with
+// ":memory:" on SQLite. The table must exist.
+func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil || d.Dialect() != "sqlite" || pool.Stats().MaxOpenConnections == 1 {
 		return nil
@@ -73,9 +72,9 @@ func (d *DB) OneDatabase(ctx context.Context) error {
 	}
 	for _, conn := range conns {
 		var n int
-		if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM "`+NodeTable+`"`).Scan(&n); err != nil {
-			return fmt.Errorf("%w: each connection of this pool has an in-memory database of its own (%w): limit the pool to one connection"+
-				" (SetMaxOpenConns(1) before db.Use), or share it: file::memory:?cache=shared", ErrTable, err)
+		if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM "`+table+`"`).Scan(&n); err != nil {
+			return fmt.Errorf("each connection of this pool has an in-memory database of its own (%w): limit the pool to one connection"+
+				" (SetMaxOpenConns(1) before db.Use), or share it: file::memory:?cache=shared", err)
 		}
 	}
 	return nil

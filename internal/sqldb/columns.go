@@ -1,0 +1,103 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A Column is a column of one of the application's tables.
+type Column struct {
+	Table, Name string
+	Type        string // as the database writes it
+	Auto        bool   // the database numbers it: AUTO_INCREMENT, or a sequence
+}
+
+// ColumnsOf returns the columns of tables, of those that there are. It knows
+// MySQL and PostgreSQL, and returns nothing elsewhere.
+func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column, err error) {
+	query := ""
+	switch d.Dialect() {
+	case "mysql":
+		query = `SELECT table_name, column_name, column_type, extra FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (`
+	case "postgres":
+		query = `SELECT table_name, column_name, data_type, COALESCE(column_default, '') FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) AND table_name IN (`
+	}
+	if query == "" || len(tables) == 0 {
+		return nil, nil
+	}
+	args := make([]any, len(tables))
+	for i, t := range tables {
+		args[i] = t
+	}
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		var c Column
+		var extra string
+		if err := rows.Scan(&c.Table, &c.Name, &c.Type, &extra); err != nil {
+			return err
+		}
+		extra = strings.ToLower(extra)
+		c.Auto = strings.Contains(extra, "auto_increment") || strings.HasPrefix(extra, "nextval(")
+		columns = append(columns, c)
+		return nil
+	}, query+`?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
+	return columns, err
+}
+
+// Columns returns the names of the columns of a table as the table spells them.
+// An error most often means that there is no such table; it is not logged.
+func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	if d.Dialect() == "sqlite" {
+		// A connection of SQLite's driver tells the columns of a SELECT from what it
+		// remembers of the table.
+		rows, err := d.pool.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+		if len(names) == 0 && rows.Err() == nil {
+			return nil, fmt.Errorf("no such table: %s", table)
+		}
+		return names, rows.Err()
+	}
+	rows, err := d.pool.QueryContext(ctx, d.Translate(`SELECT * FROM "`+table+`" WHERE 1 = 0`))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	names, err = rows.Columns()
+	for i, n := range names { // "table.column" with columnsWithAlias=true of the MySQL driver
+		names[i] = n[strings.LastIndexByte(n, '.')+1:]
+	}
+	return names, err
+}
+
+// HasIndex reports whether an index that was created by a statement of its own is
+// there. It knows PostgreSQL and SQLite; elsewhere it is true.
+func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
+	query := ""
+	switch d.Dialect() {
+	case "postgres":
+		query = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
+	case "sqlite":
+		query = `SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?`
+	default:
+		return true, nil
+	}
+	err = d.Query(ctx, func(*sql.Rows) error {
+		has = true
+		return nil
+	}, query, index)
+	return has, err
+}

@@ -1,0 +1,209 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// ErrRollback is what f of [DB.Transact] returns for a transaction that is to be rolled back, and has not failed.
+var ErrRollback = errors.New("sqldb: the transaction was rolled back")
+
+// Transact runs f in a transaction on one connection, and commits it unless f returns an
+// error. After any error but ErrRollback the outcome is unknown, and the connection is
+// closed: a statement may still be on its way. f must use only the DB and the context that
+// it is given.
+func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
+	tx, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
+	defer cancel()
+	inside := d.On(tx)
+	failed := f(ctx, inside)
+	// COMMIT and ROLLBACK have no context. Drivers may wait for the answer until the network
+	// gives up, after many minutes.
+	ended := make(chan error, 1)
+	go func() { ended <- tx.end(failed) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		if err = failed; err == nil || err == ErrRollback {
+			err = fmt.Errorf("COMMIT or ROLLBACK: %w", d.late(ctx.Err()))
+		}
+	}
+	return err
+}
+
+// OnConnection runs f with a DB on one connection of the pool, or on d if the pool hands out none.
+// The pool has as long as for a transaction to give it: where many wait for a connection, who
+// gives up early and asks again may never get it. It tries another connection if one turns out
+// to be closed. The error wraps ErrNoConnection if f was not called.
+func (d *DB) OnConnection(ctx context.Context, f func(conn *DB) error) error {
+	p, ok := d.pool.(connector)
+	if !ok {
+		return f(d)
+	}
+	for try := 0; ; try++ {
+		conn, err := d.connection(ctx, p)
+		if err != nil {
+			return err
+		}
+		err = f(d.On(conn))
+		_ = conn.Close()
+		if try >= 2 || !errors.Is(err, driver.ErrBadConn) { // like database/sql
+			return err
+		}
+	}
+}
+
+// Together runs f with a DB whose statements share one connection: outside of a transaction if the
+// pool hands out connections.
+func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
+	if _, ok := d.pool.(connector); !ok {
+		return d.Transact(ctx, f)
+	}
+	return d.OnConnection(ctx, func(conn *DB) error { return f(ctx, conn) })
+}
+
+// ErrNoConnection reports that nothing was sent: the pool gave no connection.
+var ErrNoConnection = errors.New("get a connection")
+
+// connection waits for a connection of the pool.
+func (d *DB) connection(ctx context.Context, p connector) (*sql.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
+	defer cancel()
+	conn, err := p.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoConnection, d.late(err))
+	}
+	return conn, nil
+}
+
+// A connector is a pool that hands out connections.
+type connector interface {
+	Conn(ctx context.Context) (*sql.Conn, error)
+}
+
+// A transaction is one on a connection of its own, if the pool has such.
+type transaction struct {
+	txPool
+	conn   *sql.Conn // nil if the pool has none
+	cancel context.CancelFunc
+}
+
+// end commits a transaction, or rolls it back if it has failed, and gives its connection back
+// to the pool.
+func (t *transaction) end(failed error) (err error) {
+	defer t.cancel()
+	if err = failed; err == nil {
+		if err = t.Commit(); err != nil {
+			err = fmt.Errorf("COMMIT: %w", err)
+		}
+	} else if rollback := t.Rollback(); rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
+		err = errors.Join(err, fmt.Errorf("ROLLBACK: %w", rollback))
+	}
+	if t.conn == nil {
+		return err
+	}
+	if err != nil && err != ErrRollback {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
+	}
+	_ = t.conn.Close()
+	return err
+}
+
+// begin begins a transaction. Like database/sql, it tries another connection if one turns
+// out to be closed.
+func (d *DB) begin(ctx context.Context) (*transaction, error) {
+	p, ok := d.pool.(connector)
+	for try := 0; ; try++ {
+		t := &transaction{}
+		pool := d.pool
+		if ok {
+			conn, err := d.connection(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			t.conn, pool = conn, conn
+		}
+		err := t.begin(ctx, d.timeout, pool)
+		if err == nil {
+			return t, nil
+		}
+		if t.conn != nil {
+			_ = t.conn.Close()
+		}
+		if !ok || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
+			return nil, fmt.Errorf("BEGIN: %w", d.late(err))
+		}
+	}
+}
+
+// begin sends BEGIN. The context and the timeout end that statement and no later one: database/sql would
+// roll the transaction back at any time, while its connection is being closed here.
+func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gorm.ConnPool) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var own context.Context
+	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, t.cancel)
+	t.txPool, err = begin(own, pool)
+	if !stop() && err == nil {
+		_ = t.Rollback()
+		err = ctx.Err()
+	}
+	if err != nil {
+		t.cancel()
+	}
+	return err
+}
+
+// PoolError returns the error of a sql.DB that was closed, without asking the database: with
+// a context that has ended, it never comes so far.
+func (d *DB) PoolError() error {
+	pool, err := d.gorm.DB()
+	if err != nil || pool == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	conn, err := pool.Conn(ctx)
+	if err == nil {
+		return conn.Close()
+	}
+	if IsPoolClosed(err) {
+		return err
+	}
+	return nil
+}
+
+// A txPool is a transaction that statements can be run in.
+type txPool interface {
+	gorm.ConnPool
+	gorm.TxCommitter
+}
+
+// begin begins a transaction on a pool.
+func begin(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
+	switch pool := pool.(type) {
+	case gorm.TxBeginner:
+		return pool.BeginTx(ctx, nil)
+	case gorm.ConnPoolBeginner:
+		begun, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		if tx, ok := begun.(txPool); ok {
+			return tx, nil
+		}
+	}
+	return nil, fmt.Errorf("the connection pool, a %T, begins no transactions", pool)
+}
