@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
 // What a caller can act on. Errors of ids and layouts come from package
@@ -13,7 +14,7 @@ import (
 var (
 	// ErrOption reports an option that makes no sense, or two that exclude each
 	// other.
-	ErrOption = errors.New("uidplugin: option")
+	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a database handle without this plugin, or a plugin
 	// that db.Use has not initialized.
@@ -30,10 +31,10 @@ var (
 	// ErrInTransaction reports the first create of a table that came inside a
 	// transaction, where no connection was left to get a worker id, or to open another
 	// generator of its ids.
-	ErrInTransaction = errors.New("uidplugin: first insert into a table, inside a transaction")
+	ErrInTransaction = supply.ErrInTransaction
 
 	// ErrClosed reports the use of a plugin after its Close.
-	ErrClosed = errors.New("uidplugin: closed")
+	ErrClosed = supply.ErrClosed
 
 	// ErrNegativeID reports a negative number, which no id is.
 	ErrNegativeID = errors.New("uidplugin: negative id")

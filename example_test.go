@@ -58,8 +58,8 @@ func ExampleNew() {
 	if err := db.Create(&orders).Error; err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(orders[0].ID > 0, orders[1].ID-orders[0].ID, orders[2].ID)
-	// Output: true 1 5
+	fmt.Println(orders[0].ID > 0, orders[1].ID > orders[0].ID, orders[2].ID)
+	// Output: true true 5
 }
 
 func ExampleFrom() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
@@ -75,7 +76,7 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []int64, found ma
 		}
 		return errs
 	}
-	if table == "" || table == allTables {
+	if table == "" || table == supply.AllTables {
 		return all("%w: the worker id of %d serves all tables, so the id does not resolve to one", ErrNoModel)
 	}
 	p.core.mu.Lock()

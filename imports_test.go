@@ -20,10 +20,13 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/upsert", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
+		return isGORM(name) || isPackage(name, "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
 	},
 	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
 	"internal/model":  isGORM,
+	"internal/supply": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/sqldb", "generator", "workernode", "segment")
+	},
 	"segment": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
 	},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -40,7 +42,7 @@ func (c *core) decode(id int64) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
-	if c.opens.Load() && id>>(c.layout.WorkerBits+c.layout.SequenceBits) == 0 {
+	if c.supply != nil && c.supply.AnyForeign() && id>>(c.layout.WorkerBits+c.layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d bears the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
 			ErrNotDecodable, id, format(c.layout.Epoch))
 	}
@@ -91,7 +93,7 @@ func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
 // they are read outside of it, unless it has the last connection.
 func (p *Plugin) lookup() *workernode.DB {
 	pool := p.db.Statement.ConnPool
-	if p.core.wdb == nil || !holdsConnection(pool) || p.core.free() {
+	if p.core.wdb == nil || !sqldb.HoldsConnection(pool) || p.core.free() {
 		return p.core.wdb
 	}
 	return p.core.wdb.On(pool)
@@ -219,7 +221,7 @@ func (c *core) place(l *Location, n *workernode.Node) error {
 	}
 	l.Session.Slot = n.Slot
 	l.Database, l.Table = table.Database, table.Name
-	if l.Table == allTables {
+	if l.Table == supply.AllTables {
 		l.Table = "" // the worker id is of the process, not of a table
 	}
 	return future

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -21,7 +22,7 @@ import (
 type search struct {
 	core  *core
 	ctx   context.Context
-	found map[*source]bool
+	found map[*supply.Source]bool
 	seen  map[visited]bool // rows may refer to each other in circles
 }
 
@@ -31,20 +32,31 @@ type visited struct {
 	relation *schema.Relationship
 }
 
-// needed returns the sources without a generator that a statement needs: for the
-// uid fields of its own rows, if create is set, and for those of associated rows.
-func (c *core) needed(db *gorm.DB, p *plan, create bool) []*source {
-	stmt := db.Statement
-	s := search{core: c, ctx: stmt.Context} // its maps are made when they are needed, which is rare
-	s.rows(stmt.ReflectValue, p, create)
-	if !create && stmt.Model != nil {
-		s.rows(reflect.ValueOf(stmt.Model), p, false) // what an UPDATE saves the associations of
+// neededByCreate returns the sources without a generator that a create needs: for the uid fields of its rows, and for
+// those of associated rows.
+func (c *core) neededByCreate(db *gorm.DB, p *plan) []*supply.Source {
+	s := search{core: c, ctx: db.Statement.Context} // its maps are made when they are needed, which is rare
+	s.rows(db.Statement.ReflectValue, p, s.created)
+	return s.result(p)
+}
+
+// neededByUpdate returns the sources without a generator that an update needs: for the uid fields of associated rows.
+func (c *core) neededByUpdate(db *gorm.DB, p *plan) []*supply.Source {
+	s := search{core: c, ctx: db.Statement.Context}
+	s.rows(db.Statement.ReflectValue, p, s.updated)
+	if db.Statement.Model != nil {
+		s.rows(reflect.ValueOf(db.Statement.Model), p, s.updated) // what an UPDATE saves the associations of
 	}
+	return s.result(p)
+}
+
+// result returns what was found, in an order that does not change from run to run.
+func (s *search) result(p *plan) []*supply.Source {
 	if len(s.found) == 0 {
 		return nil
 	}
-	sources := make([]*source, 0, len(s.found))
-	for _, source := range p.sources { // in an order that does not change from run to run
+	sources := make([]*supply.Source, 0, len(s.found))
+	for _, source := range p.sources {
 		if s.found[source] {
 			sources = append(sources, source)
 		}
@@ -52,41 +64,53 @@ func (c *core) needed(db *gorm.DB, p *plan, create bool) []*source {
 	return sources
 }
 
-// rows looks at what is, or holds, rows of the plan's model. Anything else is
+// rows visits what is, or holds, rows of the plan's model. Anything else is
 // GORM's to complain about.
-func (s *search) rows(v reflect.Value, p *plan, create bool) {
+func (s *search) rows(v reflect.Value, p *plan, visit func(model.Row, *plan)) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
 	switch v.Kind() {
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			s.rows(v.Index(i), p, create)
+			s.rows(v.Index(i), p, visit)
 		}
 	case reflect.Map:
 		if m, ok := v.Interface().(map[string]any); ok && m != nil {
-			s.row(model.Row{Map: m}, p, create)
+			visit(model.Row{Map: m}, p)
 		}
 	case reflect.Struct:
-		if v.Type() != p.Schema.ModelType {
-			return
+		if v.Type() == p.Schema.ModelType {
+			visit(model.Row{Struct: v}, p)
 		}
-		s.row(model.Row{Struct: v}, p, create)
 	}
 }
 
-func (s *search) row(r model.Row, p *plan, create bool) {
-	if p.Schema.BeforeCreate || p.Schema.BeforeSave || !create && p.Schema.BeforeUpdate {
+// created looks at a row that is created.
+func (s *search) created(r model.Row, p *plan) {
+	if p.Schema.BeforeCreate || p.Schema.BeforeSave {
 		s.all(p) // a hook may add and zero what it likes
 		return
 	}
-	if create {
-		for _, f := range p.fields {
-			if f.source.made.Load() == nil && lacks(s.ctx, r, f) {
-				s.add(f.source)
-			}
+	for _, f := range p.fields {
+		if !f.source.Ready() && lacks(s.ctx, r, f) {
+			s.add(f.source)
 		}
 	}
+	s.associated(r, p)
+}
+
+// updated looks at a row that is updated.
+func (s *search) updated(r model.Row, p *plan) {
+	if p.Schema.BeforeCreate || p.Schema.BeforeSave || p.Schema.BeforeUpdate {
+		s.all(p)
+		return
+	}
+	s.associated(r, p)
+}
+
+// associated looks at the rows that are saved along with a row.
+func (s *search) associated(r model.Row, p *plan) {
 	for i := range p.relations {
 		a := &p.relations[i]
 		if r.Map != nil {
@@ -103,7 +127,7 @@ func (s *search) row(r model.Row, p *plan, create bool) {
 			continue
 		}
 		if related := s.core.planOf(a.FieldSchema, &a.related); related != nil && !related.ready.Load() {
-			s.rows(v, related, true)
+			s.rows(v, related, s.created)
 		}
 		if join := s.core.planOf(a.JoinTable, &a.join); join != nil {
 			for _, f := range join.fields {
@@ -145,12 +169,12 @@ func (s *search) all(p *plan) {
 	}
 }
 
-func (s *search) add(from *source) {
-	if from.made.Load() != nil {
+func (s *search) add(from *supply.Source) {
+	if from.Ready() {
 		return
 	}
 	if s.found == nil {
-		s.found = map[*source]bool{}
+		s.found = map[*supply.Source]bool{}
 	}
 	s.found[from] = true
 }
@@ -185,7 +209,7 @@ func (a *association) ready() bool {
 		return true
 	}
 	join := a.join.Load()
-	return join != nil && !slices.ContainsFunc(join.fields, func(f *field) bool { return f.source.made.Load() == nil })
+	return join != nil && !slices.ContainsFunc(join.fields, func(f *field) bool { return !f.source.Ready() })
 }
 
 // planned tells whether there can be a plan of a schema: not of one of GORM's own

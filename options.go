@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -19,8 +20,8 @@ type Option func(*config)
 type config struct {
 	layout    generator.Layout
 	generator string
-	kinds     map[string]kind // generators by their names
-	bad       []string        // what was wrong with them
+	specs     supply.Specs // generators by their names
+	bad       []string     // what was wrong with them
 	segments  segment.Config
 	given     []any // WithModels
 	log       *slog.Logger
@@ -42,7 +43,7 @@ func newConfig(options []Option) config {
 	c := config{
 		layout:    generator.DefaultLayout(),
 		generator: Cached,
-		kinds:     builtin(),
+		specs:     supply.Builtin(),
 		log:       slog.Default(),
 		timeout:   10 * time.Second,
 		maxSkew:   -1,
@@ -108,12 +109,15 @@ func (c *config) validate() error {
 	if err := c.layout.ValidAt(c.now()); err != nil {
 		errs = append(errs, err)
 	} else {
-		for name, k := range c.kinds {
-			if !k.replaceable { // the application's own are called when they are needed
+		for name, spec := range c.specs {
+			if !spec.Replaceable { // the application's own are called when they are needed
 				continue
 			}
 			leases := []generator.Lease{c.layout.FullLease(1, c.now()), c.layout.FullLease(0, c.now())}
-			if _, err := c.newGenerator(name, allTables, leases[:k.lanes], nil, nil, nil); err != nil {
+			_, err := c.specs.Generator(name, supply.GeneratorConfig{
+				Table: supply.AllTables, Layout: c.layout, Leases: leases[:spec.Lanes], MaxBorrow: c.maxBorrow(), Clock: generator.NewClock(c.now), Now: c.now,
+			})
+			if err != nil {
 				errs = append(errs, fmt.Errorf("%w: %w", ErrOption, err))
 			}
 		}
@@ -124,8 +128,8 @@ func (c *config) validate() error {
 	if err := c.segments.Validate(); err != nil {
 		bad("WithSegments: %w", err)
 	}
-	if _, ok := c.kinds[c.generator]; !ok {
-		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, c.names())
+	if _, ok := c.specs[c.generator]; !ok {
+		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.generator, c.specs.Names())
 	}
 	if c.timeout <= 0 {
 		bad("WithTimeout(%v): it must be longer than 0", c.timeout)
@@ -194,11 +198,26 @@ func WithModels(models ...any) Option {
 	return func(c *config) { c.given = append(c.given, models...) }
 }
 
+// WithSegments configures the generator [Segment]: its table, the sizes of ranges and so
+// on; see [segment.Config]. Now and Log default to the plugin's, MaxWait and Timeout to WithTimeout.
+//
+// The tag of a row, its biz_tag, is the name of the table whose keys come from it. It has
+// no quotes, and no schema or database if that is the current one of the connection. It is
+// in lower case where the server ignores case: on SQLite, and on MySQL if its
+// lower_case_table_names is not 0. So all spellings of a table's name share one row. If the
+// column is no primary key, its name follows behind a dot. Processes that insert into one
+// table must therefore connect to the same schema or database.
+//
+// Ids begin above the largest that the column has, above the max_id of rows with another
+// spelling of the tag, or at Start if that is more. If Start is an id of the layout they
+// look like such ids, and Locate returns a wrong place for them.
+func WithSegments(s segment.Config) Option { return func(c *config) { c.segments = s } }
+
 // WithDefaultGenerator sets the generator of fields that name none in their tag:
 // [Cached], which is the default, [Snowflake], [Paired], [Segment], or one of
 // WithGenerator and WithSource.
 func WithDefaultGenerator(name string) Option {
-	return func(c *config) { c.generator = kindName(name) }
+	return func(c *config) { c.generator = supply.NameOf(name) }
 }
 
 // The range of WithLead.

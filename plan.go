@@ -1,7 +1,6 @@
 package uidplugin
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,9 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
-	"gorm.io/gorm/utils"
 )
 
 // A plan is what there is to do for a model: made once for each of GORM's
@@ -25,7 +24,7 @@ type plan struct {
 	// sources are those of fields, and of the models that GORM can create along
 	// with this one, directly or not. When all have a generator, ready is set and
 	// stays, and no statement is searched for what it needs any more.
-	sources []*source
+	sources []*supply.Source
 	ready   atomic.Bool
 
 	relations []association // that GORM saves; they find the plans of their models later
@@ -35,7 +34,7 @@ type plan struct {
 // A field is a uid field of a model, and the source of its ids.
 type field struct {
 	*model.Field
-	source *source
+	source *supply.Source
 }
 
 // plan returns the plan of a schema.
@@ -81,18 +80,18 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 		return p
 	}
 	for _, f := range p.Fields {
-		source, err := c.source(s.Table, f.Field)
+		source, err := c.source(f.Field)
 		if err != nil {
 			p.err = err
 			return p
 		}
 		p.fields = append(p.fields, &field{f, source})
 	}
-	seen := map[*source]bool{}
+	seen := map[*supply.Source]bool{}
 	model.Walk(c.db, s, func(s *schema.Schema) {
 		for _, sf := range model.UIDFields(s) {
 			// Errors of related models arise when one of them is created.
-			if src, err := c.source(s.Table, sf); err == nil && !seen[src] {
+			if src, err := c.source(sf); err == nil && !seen[src] {
 				seen[src] = true
 				p.sources = append(p.sources, src)
 			}
@@ -100,6 +99,18 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 	})
 	p.ready.Store(len(p.sources) == 0)
 	return p
+}
+
+// source returns the source of a uid field. The error wraps [ErrField].
+func (c *core) source(f *schema.Field) (*supply.Source, error) {
+	name, _ := model.Tagged(f)
+	t := strings.ToLower(string(f.DataType))
+	text := f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text")
+	src, err := c.supply.Source(f.Schema.Table, supply.Column{Name: f.DBName, Primary: f.PrimaryKey, Text: text}, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w %s.%s: %w", ErrField, f.Schema.Name, f.Name, err)
+	}
+	return src, nil
 }
 
 // key returns the primary key of the model if that is a uid field, else its first uid field; nil if
@@ -133,7 +144,7 @@ func (c *core) keyOf(db *gorm.DB, value any) (*plan, *field, error) {
 
 // target returns what uid fields have to hold.
 func (c *core) target() model.Target {
-	return model.Target{Largest: c.largest, Dialect: c.db.Dialector.Name()}
+	return model.Target{Largest: 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }
 
 // untagged reports whether the key of a model is an [ID] that gets its value from nowhere.
@@ -143,106 +154,4 @@ func untagged(s *schema.Schema) bool {
 		!slices.ContainsFunc(s.Relationships.BelongsTo, func(r *schema.Relationship) bool {
 			return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == key })
 		})
-}
-
-// makePlain makes the uid keys of s, and of what it is associated with, plain
-// BIGINT columns: GORM takes every single integer key for AUTO_INCREMENT. The
-// schema is shared by all that use the model, so one that is in use stays as it
-// is.
-func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
-	model.Walk(db, s, func(s *schema.Schema) {
-		key := s.PrioritizedPrimaryField
-		if (*c.plans.Load())[s] != nil {
-			return // in use; the log has warned of its key
-		}
-		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
-			return
-		}
-		if utils.CheckTruth(key.TagSettings["AUTOINCREMENT"]) {
-			return // as the model's author says
-		}
-		key.AutoIncrement = false
-		if key.DefaultValue == "" {
-			key.HasDefaultValue = false
-			var rest []*schema.Field
-			for _, f := range s.FieldsWithDefaultDBValue {
-				if f != key {
-					rest = append(rest, f)
-				}
-			}
-			s.FieldsWithDefaultDBValue = rest
-		}
-	})
-}
-
-// inspect warns of tables that are there already with columns that do not fit:
-// that the database numbers, or that are too narrow. The models say nothing of
-// that, and GORM's AutoMigrate does not change a key.
-func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
-	if c.wdb == nil || len(models) == 0 {
-		return
-	}
-	fields := map[[2]string]bool{}
-	var tables []string
-	for _, m := range models {
-		if s, err := model.Parse(db, m); err == nil {
-			tables = append(tables, s.Table)
-			for _, f := range model.UIDFields(s) {
-				fields[[2]string{s.Table, f.DBName}] = true
-			}
-		}
-	}
-	columns, err := c.sql.ColumnsOf(ctx, tables...)
-	if err != nil {
-		return // nothing depends on it
-	}
-	dialect := c.db.Dialector.Name()
-	for _, column := range columns {
-		if !fields[[2]string{column.Table, column.Name}] {
-			continue
-		}
-		var table, name strings.Builder
-		c.db.Dialector.QuoteTo(&table, column.Table)
-		c.db.Dialector.QuoteTo(&name, column.Name)
-		kind := " BIGINT"
-		if strings.HasSuffix(column.Type, "unsigned") {
-			kind = " BIGINT UNSIGNED"
-		}
-		change := "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
-		if dialect == "postgres" {
-			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
-		}
-		if column.Auto {
-			c.log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
-				" can take a number that the plugin is about to use, and then a create fails with a duplicate key."+
-				" When all that insert use the plugin, run the statement.",
-				"table", column.Table, "column", column.Name, "statement", change)
-		}
-		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
-			c.log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
-				"table", column.Table, "column", column.Name, "type", column.Type)
-		}
-	}
-}
-
-func (c *core) warnAutoIncrement(s *schema.Schema) {
-	what, change := "", ""
-	switch c.db.Dialector.Name() {
-	case "mysql", "sqlite":
-		what = ": the largest id plus one, which is the next id of the plugin, so that a later create fails with a duplicate key"
-	default:
-		what = ", where a sequence counts on its own"
-	}
-	switch c.db.Dialector.Name() {
-	case "mysql":
-		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
-	case "postgres":
-		change = "; change a table that is there by ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT"
-	case "sqlite":
-		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
-	}
-	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" by raw SQL for one, gets its key from the database"+what+
-		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
-		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
 }

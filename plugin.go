@@ -21,17 +21,15 @@ package uidplugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -55,38 +53,26 @@ var _ gorm.Plugin = (*Plugin)(nil)
 // core is what all handles on a plugin share.
 type core struct {
 	config
-	largest int64 // largest id of the layout
 
 	initialize sync.Mutex // held by Initialize
 	registered atomic.Bool
-	opens      atomic.Bool // there are ids that are not of the layout
 
 	// Set by Initialize, and not changed after registered is true.
 	db      *gorm.DB
 	sql     *sqldb.DB           // nil with a fixed worker id
 	wdb     *workernode.DB      // nil with a fixed worker id
 	manager *workernode.Manager // nil with a fixed worker id
-	own     fixed               // the fixed worker id
-	clock   *generator.Clock
-	time    func() time.Time // what clock reads
-	later   []*source        // to be opened after Initialize
+	supply  *supply.Supply
+	time    func() time.Time // the clock of the generators
+	later   []*supply.Source // to be opened after Initialize
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
-	mu        sync.Mutex
-	sources   map[sourceKey]*source
-	segmentOf map[string]*tableSegment // by tag
-	models    map[string]*plan         // by table: those that were listed, which Find loads
-	warned    map[string]bool          // by table: of AUTO_INCREMENT
-	closed    bool
-	used      chan struct{} // closed when Initialize has returned
+	mu     sync.Mutex
+	models map[string]*plan // by table: those that were listed, which Find loads
+	warned map[string]bool  // by table: of AUTO_INCREMENT
 
 	nodes sync.Map // worker id -> *workernode.Node; what Locate uses of a node never changes
-
-	// Work in the background: ctx ends and the group is waited for in Close.
-	ctx        context.Context
-	cancel     context.CancelFunc
-	background sync.WaitGroup
 }
 
 // New returns a plugin for db.Use. It does nothing yet; what is wrong with the
@@ -94,9 +80,7 @@ type core struct {
 // shared between goroutines, because GORM's registration of callbacks is not safe
 // for concurrent use, and before AutoMigrate.
 func New(options ...Option) *Plugin {
-	c := &core{config: newConfig(options)}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return &Plugin{core: c}
+	return &Plugin{core: &core{config: newConfig(options)}}
 }
 
 // From returns the plugin of a database handle, for calls such as
@@ -149,11 +133,6 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
 		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
 	}
-	used := make(chan struct{})
-	defer close(used)
-	c.mu.Lock()
-	c.used = used
-	c.mu.Unlock()
 	if err := c.open(db); err != nil {
 		c.abandon()
 		return err
@@ -165,7 +144,8 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	p.db = db
 	c.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use does so when this returns, but openers may ask From(db)
-	c.openLater()
+	c.supply.Start(c.later)
+	c.later = nil
 	if left := c.layout.Expires().Sub(c.now()); left < 365*24*time.Hour {
 		c.log.Warn("uidplugin: the layout ends within a year; then no id can be made",
 			"layout", c.layout.String(), "ends", c.layout.Expires(), "days", int(left.Hours()/24))
@@ -173,28 +153,15 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	return nil
 }
 
-// abandon gives back what a failed Initialize has taken.
+// abandon releases what a failed Initialize has taken.
 func (c *core) abandon() {
-	idle := make(chan struct{})
-	go func() {
-		c.background.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-	case <-time.After(time.Second): // an opener that takes its time
-	}
-	c.mu.Lock()
-	sources := c.sources
-	c.sources = map[sourceKey]*source{} // an opener that returns later finds that nobody wants its generator
-	c.mu.Unlock()
-	for _, s := range sources {
-		if m := s.made.Load(); m != nil && s.open {
-			m.Close()
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if c.supply != nil {
+		c.supply.Close(ctx) // openers may take their time
 	}
 	if c.manager != nil {
-		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = c.manager.Close(ctx)
 		c.manager = nil
@@ -206,33 +173,46 @@ func (c *core) open(db *gorm.DB) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	c.largest = 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1
-	c.clock, c.time = generator.NewClock(c.now), c.now
-	c.db, c.later = db, nil
 	// What a failed attempt may have left belongs to another database.
+	c.db, c.later, c.supply, c.time = db, nil, nil, c.now
 	c.plans.Store(&map[*schema.Schema]*plan{})
-	c.sources, c.models, c.warned = map[sourceKey]*source{}, map[string]*plan{}, map[string]bool{}
-	c.segmentOf = map[string]*tableSegment{}
-	if c.fixed {
-		c.own = c.newFixed(c.now())
-	} else if err := c.openRegistry(db); err != nil {
+	c.models, c.warned = map[string]*plan{}, map[string]bool{}
+	if !c.fixed {
+		if err := c.openRegistry(db); err != nil {
+			return err
+		}
+	}
+	c.supply = supply.New(c.supplyConfig())
+	ctx := context.Background()
+	if err := c.addModels(ctx, db, c.given); err != nil {
 		return err
 	}
-	if err := c.addModels(c.ctx, db, c.given); err != nil {
+	if c.manager != nil && c.spares() > 0 {
+		if err := c.supply.TakeSpares(); err != nil {
+			return err
+		}
+	}
+	if err := c.supply.OpenSegments(c.later); err != nil {
 		return err
 	}
-	if err := c.takeSpares(); err != nil {
-		return err
-	}
-	if err := c.openSegments(); err != nil {
-		return err
-	}
-	c.inspect(c.ctx, db, c.given)
+	c.inspect(ctx, db, c.given)
 	return nil
 }
 
+// supplyConfig returns what the Supply needs.
+func (c *core) supplyConfig() supply.Config {
+	config := supply.Config{
+		Layout: c.layout, Specs: c.specs, Default: c.generator, Timeout: c.timeout, Segments: c.segments, Log: c.log, Now: c.now,
+		DB: c.db, Manager: c.manager, OneEach: c.perProcess, MaxBorrow: c.maxBorrow(), Clock: generator.NewClock(c.time), Time: c.time,
+	}
+	if c.fixed {
+		config.Fixed = supply.NewFixed(c.layout, c.workerID, c.fixedLead(), c.now)
+	}
+	return config
+}
+
 func (c *core) openRegistry(db *gorm.DB) (err error) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	if c.sql, err = sqldb.Open(db, c.timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
@@ -249,7 +229,7 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 	if err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	c.clock, c.time = generator.NewClock(c.manager.Now), c.manager.Now
+	c.time = c.manager.Now
 	return nil
 }
 
@@ -273,127 +253,6 @@ func (c *core) reach(ctx context.Context) (err error) {
 	return c.wdb.CheckClock(ctx, c.now, c.skew())
 }
 
-// takeSpares takes the worker ids in reserve, unless those of the models came with them.
-func (c *core) takeSpares() error {
-	if c.manager == nil || c.spares() == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
-	defer cancel()
-	if err := c.manager.Start(ctx); err != nil {
-		return c.noWorkerID(err, "the tables to come")
-	}
-	return nil
-}
-
-// Register does for models what WithModels does: it gets worker ids for them and
-// for the models they are associated with, opens their segments and other sources, makes AutoMigrate
-// create plain BIGINT keys, and lets Find load rows of models, but not of associated ones. As it changes what GORM knows of a model,
-// it must come before the model, and those it is associated with, are used: one that
-// is in use stays as it is.
-func (p *Plugin) Register(ctx context.Context, models ...any) error {
-	c, err := p.ready()
-	if err != nil {
-		return err
-	}
-	if err := c.addModels(ctx, p.db, models); err != nil {
-		return err
-	}
-	c.inspect(ctx, p.db, models)
-	return nil
-}
-
-// AutoMigrate registers those of models that have a uid field, and then calls
-// GORM's AutoMigrate for all, so that keys become plain BIGINT columns. As
-// Register, it must come before the models are used.
-func (p *Plugin) AutoMigrate(models ...any) error {
-	c, err := p.ready()
-	if err != nil {
-		return err
-	}
-	var ours []any
-	for _, m := range models {
-		s, err := model.Parse(p.db, m)
-		if err != nil {
-			return err
-		}
-		if len(model.UIDFields(s)) > 0 {
-			ours = append(ours, m)
-		} else if err := model.Join(s, model.CheckForeignKeys(s, c.target())); err != nil {
-			return err
-		}
-	}
-	if err := c.addModels(p.db.Statement.Context, p.db, ours); err != nil {
-		return err
-	}
-	if err := p.db.AutoMigrate(models...); err != nil {
-		return err
-	}
-	c.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
-	return nil
-}
-
-// addModels prepares models for use.
-func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
-	var errs []error
-	var sources []*source
-	for _, m := range models {
-		s, err := model.Parse(db, m)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if len(model.UIDFields(s)) == 0 {
-			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid", or leave the model out`, ErrNoField, m))
-			continue
-		}
-		c.makePlain(db, s)
-		plan := c.plan(s)
-		if plan.err != nil {
-			errs = append(errs, plan.err)
-			continue
-		}
-		sources = append(sources, plan.sources...)
-		c.mu.Lock()
-		c.models[s.Table] = plan
-		c.mu.Unlock()
-	}
-	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
-		return err
-	}
-	if !c.registered.Load() {
-		// Openers are called by openSegments and openLater.
-		sources = slices.DeleteFunc(sources, func(s *source) bool {
-			if s.open {
-				c.later = append(c.later, s)
-			}
-			return s.open
-		})
-	}
-	if len(sources) == 0 {
-		return nil
-	}
-	return c.ensure(ctx, db, sources)
-}
-
-// NextID returns the id that a new row of a model may have: of its primary key, if
-// that is a uid field, else of its first uid field. model is a pointer to a
-// struct. A row that is then created with the id keeps it.
-func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
-	c, err := p.ready()
-	if err != nil {
-		return 0, err
-	}
-	_, f, err := c.keyOf(p.db, model)
-	if err != nil {
-		return 0, err
-	}
-	if err := c.ensure(ctx, p.db, []*source{f.source}); err != nil {
-		return 0, err
-	}
-	return f.source.next(ctx, nil)
-}
-
 // Layout returns what the plugin's ids look like.
 func (p *Plugin) Layout() generator.Layout {
 	if p == nil || p.core == nil {
@@ -413,27 +272,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.closed = true
-	c.cancel()
-	var made []*made
-	for _, s := range c.sources {
-		if m := s.made.Load(); m != nil {
-			made = append(made, m)
-		}
-	}
-	c.mu.Unlock()
-	idle := make(chan struct{})
-	go func() {
-		for _, m := range made {
-			m.Close()
-		}
-		c.background.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-	case <-ctx.Done():
+	if !c.supply.Close(ctx) {
 		if c.manager != nil {
 			_ = c.manager.Close(ctx) // it renews no longer, and another process reclaims the slot
 		}

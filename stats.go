@@ -1,10 +1,8 @@
 package uidplugin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -60,32 +58,16 @@ func (p *Plugin) Stats() Stats {
 	if c.manager != nil {
 		s.Space, s.Slot = c.manager.Registry().Space, c.slotStats()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, source := range c.sources {
-		m := source.made.Load()
-		if m == nil {
-			continue
-		}
-		t := TableStats{Table: source.tag, Generator: source.kind}
-		leases := m.fixed
-		if m.lease != nil {
-			leases = m.lease.Leases()
-		}
-		for _, lease := range leases {
+	for _, state := range c.supply.States() {
+		t := TableStats{Table: state.Tag, Generator: state.Generator, Lead: state.Lead}
+		for _, lease := range state.Leases {
 			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
 		}
-		if len(leases) > 0 {
-			t.From, t.Until = c.layout.TimeOf(leases[0].From), c.layout.TimeOf(leases[0].Until+1)
-		}
-		if g, ok := m.Generator.(interface{ Lead() time.Duration }); ok {
-			t.Lead = g.Lead()
+		if len(state.Leases) > 0 {
+			t.From, t.Until = c.layout.TimeOf(state.Leases[0].From), c.layout.TimeOf(state.Leases[0].Until+1)
 		}
 		s.Tables = append(s.Tables, t)
 	}
-	slices.SortFunc(s.Tables, func(a, b TableStats) int {
-		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Generator, b.Generator))
-	})
 	return s
 }
 
@@ -116,10 +98,7 @@ func (p *Plugin) Health() error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
+	if c.supply.Closed() {
 		return ErrClosed
 	}
 	var errs []error
@@ -128,5 +107,5 @@ func (p *Plugin) Health() error {
 			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", format(s.Since), s.LastError))
 		}
 	}
-	return errors.Join(append(errs, c.sourcesHealth())...)
+	return errors.Join(append(errs, c.supply.Health())...)
 }

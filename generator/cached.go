@@ -298,50 +298,67 @@ func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window
 		}
 		g.accept()
 		w = g.window.Load()
-		s, end, now := g.scale(w), g.end(w), g.clock.now()
-		limit, at := g.limit(w, now), s.at(now)
-		if at < end {
-			w.raise(at)
-		}
-		next := w.next.Load()
-		free := limit - min(next, limit)
-		got = min(want, free)
+		m := g.moment(w, want)
 		cause := g.cause()
-
-		d, lease := maxSleep, true // how long to wait, and whether for a lease
-		switch {
-		case at >= end && next < end && g.leaseWait > 0 && patient && g.renewable(w, cause):
-			d = min(g.leaseWait, maxSleep)
-			g.requestRenewal(w)
-		case got == want || got > 0 && !g.noWait:
-			w.raise(next + got)
-			g.used.Store(true)
-			if scarce(s.start(g.from), end, next+got, at) {
-				g.requestRenewal(w)
-			}
-			if g.quick >= hurried && free-got >= g.reopenAt(s) {
-				g.openWindow(w, limit)
-			}
-			return w, next, got, nil
-		case next >= end || g.noWait && want > end-next:
-			g.requestRenewal(w)
-			if !patient || !g.renewable(w, cause) {
-				return nil, 0, 0, exhausted(&g.layout, w.worker(), w.until.Load(), cause)
-			}
-		case g.noWait:
-			return nil, 0, 0, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
-				ErrBorrowLimit, want, free, g.borrow)
-		default: // the next position is due when the limit has moved by one
-			d, lease = min(s.duration(next+1-limit), maxSleep), false
+		m.patient = patient && g.renewable(w, cause)
+		move := m.decide()
+		if move == handOut {
+			position, got = g.hand(w, m)
+			return w, position, got, nil
 		}
-		if wake == nil {
+		if move != waitForClock && move != refuseBorrowing {
+			g.requestRenewal(w)
+		}
+		switch {
+		case move == refuseLease:
+			return nil, 0, 0, exhausted(&g.layout, w.worker(), w.until.Load(), cause)
+		case move == refuseBorrowing:
+			return nil, 0, 0, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
+				ErrBorrowLimit, want, m.free(), g.borrow)
+		case wake == nil:
 			wake = g.arm() // and look again, for what has changed before
 			continue
 		}
-		if err := g.pause(ctx, d, wake, lease); err != nil {
+		if err := g.pause(ctx, g.nap(w, m, move), wake, move != waitForClock); err != nil {
 			return nil, 0, 0, err
 		}
 	}
+}
+
+// moment reads what a decision depends on. The caller has the semaphore.
+func (g *Cached) moment(w *window, want uint64) moment {
+	s, end, now := g.scale(w), g.end(w), g.clock.now()
+	limit, at := g.limit(w, now), s.at(now)
+	if at < end {
+		w.raise(at)
+	}
+	return moment{want: want, next: w.next.Load(), at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
+}
+
+// hand takes the positions that m grants from w, which is closed.
+func (g *Cached) hand(w *window, m moment) (position, got uint64) {
+	got = min(m.want, m.free())
+	w.raise(m.next + got)
+	g.used.Store(true)
+	s := g.scale(w)
+	if scarce(s.start(g.from), m.end, m.next+got, m.at) {
+		g.requestRenewal(w)
+	}
+	if g.quick >= hurried && m.free()-got >= g.reopenAt(s) {
+		g.openWindow(w, m.limit)
+	}
+	return m.next, got
+}
+
+// nap returns how long to wait before the next look.
+func (g *Cached) nap(w *window, m moment, move move) time.Duration {
+	switch move {
+	case waitForClock: // the next position is due when the limit has moved by one
+		return min(g.scale(w).duration(m.next+1-m.limit), maxSleep)
+	case waitForNewer:
+		return min(g.leaseWait, maxSleep)
+	}
+	return maxSleep
 }
 
 // arm returns the channel that ends the sleeps of the caller, who has the semaphore.

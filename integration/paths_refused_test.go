@@ -79,6 +79,6 @@ func refusedPaths[K key]() group[K] {
 		{name: "bytes", only: once, alone: true, refuse: "an id needs an int64", run: bad(&mBytes{})},
 		{name: "a string that is too short", only: once, alone: true, refuse: "an id needs an int64", run: bad(&mShort{})},
 		{name: "a serializer on the field", only: once, alone: true, refuse: "an id needs an int64", run: bad(&mSerialized{})},
-		{name: "an unknown generator in the tag", only: once, alone: true, refuse: "there are cached, paired", run: bad(&mUnknown{})},
+		{name: "an unknown generator in the tag", only: once, alone: true, refuse: "these exist: cached, paired", run: bad(&mUnknown{})},
 	}}
 }

@@ -69,7 +69,7 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	return run, nil
 }
 
-// fetch fetches a range. Errors that pass are met with another attempt until patience has passed.
+// fetch fetches a range. Errors that pass are met with another attempt until retryLimit has passed.
 func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	var last error
 	for try, begin := 0, time.Now(); ; try++ {
@@ -93,7 +93,7 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 		default:
 			return run, err
 		}
-		if time.Since(begin) > patience || pause(ctx, try) != nil {
+		if time.Since(begin) > retryLimit || pause(ctx, try) != nil {
 			return run, err
 		}
 	}

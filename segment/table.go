@@ -24,9 +24,9 @@ var Files embed.FS
 // case, as MySQL on Linux tells it from LEAF_ALLOC.
 const DefaultTable = "leaf_alloc"
 
-// patience bounds for how long statements are sent again after errors that pass, and after
+// retryLimit bounds for how long statements are sent again after errors that pass, and after
 // conflicts with other processes, before somebody is told.
-const patience = 10 * time.Second
+const retryLimit = 10 * time.Second
 
 // A table sends the statements for one tag. Each is a transaction of its own.
 //
@@ -153,7 +153,7 @@ func (t *table) join(ctx context.Context, r row, description string) (inserted b
 		case !sqldb.IsTransient(err):
 			return false, err
 		}
-		if time.Since(begin) > patience || pause(ctx, try) != nil {
+		if time.Since(begin) > retryLimit || pause(ctx, try) != nil {
 			return false, err
 		}
 	}
@@ -177,7 +177,7 @@ func (t *table) highest(ctx context.Context, alias func(tag string) bool) (highe
 		switch {
 		case err == nil:
 			return highest, nil
-		case !sqldb.IsTransient(err) || time.Since(begin) > patience || pause(ctx, try) != nil:
+		case !sqldb.IsTransient(err) || time.Since(begin) > retryLimit || pause(ctx, try) != nil:
 			return 0, fmt.Errorf("segment: read the tags in %s: %w", t, err)
 		}
 	}

@@ -97,21 +97,21 @@ type Manager struct {
 	closing  chan struct{} // capacity 1: held by Close while there is a value in it
 	released bool          // guarded by closing
 
-	mu       sync.Mutex
-	lease    slotLease // only the goroutine writes it, with mu held; lease.used is its own
-	workers  []*worker // of the slot
-	leases   []*TableLease
-	requests []*request
-	used     time.Time     // when Assign or Spare was called
-	still    stillness     // of the clock
-	reselect bool          // worker ids were added with an unknown outcome: read them after the next acknowledged statement
-	renewed  time.Time     // when the last statement was acknowledged
-	every    time.Duration // until the next renewal
-	closed   bool
-	ended    error // why the goroutine has ended
-	stats    SlotStats
-	again    time.Time // when to look again for spares, of which there were none
-	given    int64     // the largest worker id that is known to be given out
+	mu         sync.Mutex
+	lease      slotLease // only the goroutine writes it, with mu held; lease.used is its own
+	workers    []*worker // of the slot
+	leases     []*TableLease
+	requests   []*request
+	used       time.Time     // when Assign or Spare was called
+	still      stillness     // of the clock
+	mustReread bool          // worker ids were added with an unknown outcome: read them after the next acknowledged statement
+	renewed    time.Time     // when the last statement was acknowledged
+	every      time.Duration // until the next renewal
+	closed     bool
+	ended      error // why the goroutine has ended
+	stats      SlotStats
+	again      time.Time // when to look again for spares, of which there were none
+	given      int64     // the largest worker id that is known to be given out
 }
 
 // SlotStats is the state of the slot of a process, and what has happened since its start.

@@ -174,7 +174,7 @@ func (w *modelWorld) fail(s *modelState, p uint8, q *modelStatement, unknown boo
 	case modelReclaim, modelAllocate, modelBegin:
 	case modelAdd:
 		if unknown {
-			x.reselect = true
+			x.mustReread = true
 		}
 	}
 	if l.held {
@@ -248,7 +248,7 @@ func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLeas
 		floor = 0
 	}
 	l.began(c, int64(floor))
-	x.lease, x.reselect = modelLeaseOf(l), false
+	x.lease, x.mustReread = modelLeaseOf(l), false
 	if x.hole() {
 		x.first = 0
 	}

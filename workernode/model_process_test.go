@@ -164,7 +164,7 @@ func (x *modelProc) lose(l slotLease) {
 func (w *modelWorld) act(s *modelState, p uint8, visit modelVisitor) {
 	x := &s.procs[p]
 	l := x.lease.lease()
-	w.reselect(s, p, l, visit)
+	w.mustReread(s, p, l, visit)
 	least, most := w.clocks(s)
 	for c := least; c <= most; c++ {
 		if x.doing != 0 {
@@ -180,10 +180,10 @@ func (w *modelWorld) act(s *modelState, p uint8, visit modelVisitor) {
 
 // reselect is Manager.rereadWorkers. The SELECT also compares HOLDER and VERSION of the slot
 // with what was acknowledged, so that it sees no worker ids that a later statement added.
-func (w *modelWorld) reselect(s *modelState, p uint8, l slotLease, visit modelVisitor) {
+func (w *modelWorld) mustReread(s *modelState, p uint8, l slotLease, visit modelVisitor) {
 	m := &w.mutant
 	due := l.held && !l.inDoubt && !l.regressed && l.version == l.acknowledged
-	if !s.procs[p].reselect || !due && !m.reselectsAtOnce || s.down > 0 {
+	if !s.procs[p].mustReread || !due && !m.reselectsAtOnce || s.down > 0 {
 		return
 	}
 	for k, db := range [...]*modelDB{&s.db, &s.replica} {
@@ -194,7 +194,7 @@ func (w *modelWorld) reselect(s *modelState, p uint8, l slotLease, visit modelVi
 			(r.holder != x.token || r.version != x.lease.acknowledged) && !m.reselectsAtOnce && !m.reselectsAnyVersion {
 			continue
 		}
-		x.reselect = false
+		x.mustReread = false
 		for i, row := range db.nodes {
 			if row.slot == x.lease.slot+1 {
 				x.adopt(i, row.table, row.start)
@@ -227,26 +227,26 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelV
 			if wk.idle && !w.keeps {
 				continue
 			}
-			deed := w.next(s, p, l, &wk, int64(c))
-			if deed == doNothing || deed != doAdd && done>>deed&1 != 0 {
+			action := w.next(s, p, l, &wk, int64(c))
+			if action == doNothing || action != doAdd && done>>action&1 != 0 {
 				continue
 			}
-			done |= 1 << deed
-			if w.pauses && (deed == doRenew || deed == doBind || deed == doAdd) {
-				w.pause(s, p, c, deed, missing, n, visit)
+			done |= 1 << action
+			if w.pauses && (action == doRenew || action == doBind || action == doAdd) {
+				w.pause(s, p, c, action, missing, n, visit)
 			} else {
-				w.perform(s, p, c, uint8(deed), missing, visit)
+				w.perform(s, p, c, uint8(action), missing, visit)
 			}
 		}
 	}
 }
 
 // next is work.next.
-func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64) deed {
+func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64) action {
 	m := &w.mutant
-	deed := wk.next(&l, w.params(), c)
-	if deed != doSlot || !l.held || l.inDoubt || l.regressed || s.procs[p].hole() {
-		return deed
+	action := wk.next(&l, w.params(), c)
+	if action != doSlot || !l.held || l.inDoubt || l.regressed || s.procs[p].hole() {
+		return action
 	}
 	if m.anyClock || m.noSendCheck {
 		c = min(c, l.granted+1)
@@ -256,7 +256,7 @@ func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64
 	}
 	other := wk.next(&l, w.params(), c)
 	if m.addsOnly && other == doRenew {
-		return deed
+		return action
 	}
 	return other
 }
@@ -283,7 +283,7 @@ func (x *modelProc) missing(which uint8, spares bool) (list modelList, n uint8) 
 
 // pause lets time pass between a decision and its statement: worker ids are reserved, or the
 // clock is compared with the database's.
-func (w *modelWorld) pause(s *modelState, p, c uint8, d deed, missing modelList, count uint8, visit modelVisitor) {
+func (w *modelWorld) pause(s *modelState, p, c uint8, d action, missing modelList, count uint8, visit modelVisitor) {
 	n := *s
 	x := &n.procs[p]
 	x.doing = uint8(d)
@@ -305,7 +305,7 @@ func (w *modelWorld) pause(s *modelState, p, c uint8, d deed, missing modelList,
 	visit(modelEvent{what: "decides", proc: p, a: c, b: uint8(d)}, &n)
 }
 
-// perform sends the statement of a deed.
+// perform sends the statement of an action.
 func (w *modelWorld) perform(s *modelState, p, c, what uint8, missing modelList, visit modelVisitor) {
 	x, now, params, m := &s.procs[p], int64(c), w.params(), &w.mutant
 	l := x.lease.lease()

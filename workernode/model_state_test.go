@@ -168,8 +168,8 @@ type modelProc struct {
 	starts      modelList // worker.start
 	binds       uint8     // worker ids to bind
 	first       uint8     // START_TICK of the session in which a spare was used (for a mutant)
-	reselect    bool      // Manager.reselect
-	doing       uint8     // what it has decided, and not yet sent: deed, or modelAllocates
+	mustReread  bool      // Manager.reselect
+	doing       uint8     // what it has decided, and not yet sent: an action, or modelAllocates
 	avoid       bool      // Manager.atLeast
 	reserved    uint8     // of an add or a new slot
 	adding      modelList

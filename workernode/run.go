@@ -192,7 +192,7 @@ func (m *Manager) recovered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.leases {
-		if l.starved != nil {
+		if l.exhausted != nil {
 			return
 		}
 	}
@@ -222,12 +222,12 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// A deed is what the lease manager does next.
-type deed int
+// An action is what the lease manager does next.
+type action int
 
 const (
-	doNothing deed = iota
-	doSlot         // what the lease says: acquire, read, begin ...
+	doNothing action = iota
+	doSlot           // what the lease says: acquire, read, begin ...
 	doRenew
 	doBind
 	doAdd
@@ -249,7 +249,7 @@ type work struct {
 }
 
 // next decides in which order. It is pure.
-func (w *work) next(l *slotLease, p leaseParams, now int64) deed {
+func (w *work) next(l *slotLease, p leaseParams, now int64) action {
 	if !l.held && !w.wanted {
 		return doNothing
 	}
@@ -391,10 +391,10 @@ func (m *Manager) provide(now time.Time, w *work) {
 func (m *Manager) replace(l *TableLease, free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
-	if l.publish(); l.starved != nil && l.generator != nil {
+	if l.publish(); l.exhausted != nil && l.generator != nil {
 		l.generator.Suspend(nil)
 	}
-	l.starved = nil
+	l.exhausted = nil
 	ids := make([]int64, len(l.lanes))
 	for i, w := range l.lanes {
 		ids[i] = w.id

@@ -17,7 +17,7 @@ func TestWorkNext_Order(t *testing.T) {
 		work   work
 		change func(*slotLease)
 		now    int64
-		want   deed
+		want   action
 	}{
 		{"nothing at all", work{wanted: true}, nil, 10_050, doNothing},
 		{"no slot, and nobody wants one", work{}, none, 10_050, doNothing},

@@ -127,7 +127,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	m.lease.began(*c, floor)
 	m.acknowledged()
 	m.stats.Sessions++
-	m.reselect = false
+	m.mustReread = false
 	m.adopt(nodes)
 	m.publish()
 	m.log.add(slog.LevelInfo, "uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),

@@ -37,7 +37,7 @@ type TableLease struct {
 	usage     generator.Usage     // as it was then looked at
 	sample    laneSample
 	unknown   bool      // it is in need, and its rate is not known
-	starved   error     // why it gets no worker id
+	exhausted error     // why it gets no worker id
 	again     time.Time // when to try again to get the worker ids that it wants
 	limited   bool      // the log has said that it cannot have more lanes
 }

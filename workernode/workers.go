@@ -76,7 +76,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 	m.mu.Lock()
 	if !errors.Is(why, sqldb.ErrNoConnection) {
 		m.lease.doubt()
-		m.reselect = true
+		m.mustReread = true
 	}
 	optional := !m.needed(tables)
 	if optional {
@@ -159,20 +159,20 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 	defer m.mu.Unlock()
 	for _, l := range m.leases {
 		if len(l.lanes) == 0 {
-			m.starve(l, err, later)
+			m.exhaust(l, err, later)
 		}
 	}
 	m.fail(err, slices.Clone(m.requests)...)
 	return nil
 }
 
-// starve notes that a lease has lost its worker ids and gets no others.
-func (m *Manager) starve(l *TableLease, why error, again time.Time) {
+// exhaust notes that a lease has lost its worker ids and gets no others.
+func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	why = fmt.Errorf("the table %s has lost its worker id: %w", l.table, why)
-	if l.starved == nil {
+	if l.exhausted == nil {
 		m.log.add(slog.LevelError, "uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
 	}
-	l.starved, l.again = why, again
+	l.exhausted, l.again = why, again
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
 	}
@@ -199,7 +199,7 @@ func (m *Manager) explain(ctx context.Context, err error) error {
 // after a later statement was acknowledged.
 func (m *Manager) rereadWorkers(ctx context.Context) error {
 	m.mu.Lock()
-	due := m.reselect && m.lease.held && !m.lease.inDoubt && !m.lease.regressed && m.lease.version == m.lease.acknowledged
+	due := m.mustReread && m.lease.held && !m.lease.inDoubt && !m.lease.regressed && m.lease.version == m.lease.acknowledged
 	renewal := time.Since(m.renewed) >= m.every && m.params.fenceAt(m.tick(), m.lease.fence) > m.lease.granted
 	m.mu.Unlock()
 	if !due || renewal { // a renewal that is due goes first: the table may be locked
@@ -213,7 +213,7 @@ func (m *Manager) rereadWorkers(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reselect = false
+	m.mustReread = false
 	m.adopt(nodes)
 	return nil
 }

@@ -92,13 +92,13 @@ func TestIsTransient_TellsConflictsFromLastingErrors(t *testing.T) {
 		{testkit.SQLState("40P01"), true}, // deadlock
 		{testkit.SQLState("55P03"), true}, // lock not available
 		{testkit.SQLState("23505"), false},
-		{testkit.SQLState("42501"), false}, // no right to
-		{testkit.SQLiteCode(5), true},         // busy
-		{testkit.SQLiteCode(5 | 2<<8), true},  // busy, snapshot
-		{testkit.SQLiteCode(6), true},         // locked
-		{testkit.SQLiteCode(6 | 1<<8), true},  // locked, shared cache
-		{testkit.SQLiteCode(19), false},       // constraint
-		{testkit.SQLiteCode(8), false},        // read-only
+		{testkit.SQLState("42501"), false},   // no right to
+		{testkit.SQLiteCode(5), true},        // busy
+		{testkit.SQLiteCode(5 | 2<<8), true}, // busy, snapshot
+		{testkit.SQLiteCode(6), true},        // locked
+		{testkit.SQLiteCode(6 | 1<<8), true}, // locked, shared cache
+		{testkit.SQLiteCode(19), false},      // constraint
+		{testkit.SQLiteCode(8), false},       // read-only
 		{errors.New("Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction"), true},
 		{errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"), true},
 		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option so it cannot execute this statement"), true},

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"gorm.io/gorm"
@@ -206,4 +207,26 @@ func begin(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
 		}
 	}
 	return nil, fmt.Errorf("the connection pool, a %T, begins no transactions", pool)
+}
+
+// HoldsConnection reports whether a statement has a connection already: in a
+// transaction, or by db.Connection.
+func HoldsConnection(pool gorm.ConnPool) bool {
+	switch pool := pool.(type) {
+	case *sql.Conn:
+		return true
+	case gorm.TxCommitter:
+		// gorm.io/sharding puts a pool that commits and begins around every other.
+		if _, begins := pool.(gorm.ConnPoolBeginner); begins {
+			if v := reflect.Indirect(reflect.ValueOf(pool)); v.Kind() == reflect.Struct {
+				if f := v.FieldByName("ConnPool"); f.IsValid() && f.CanInterface() {
+					if inner, ok := f.Interface().(gorm.ConnPool); ok {
+						return HoldsConnection(inner)
+					}
+				}
+			}
+		}
+		return true
+	}
+	return false
 }

@@ -43,16 +43,19 @@ type Tracker struct {
 // trackerKey is where Track leaves the Tracker of a statement.
 const trackerKey = "uidplugin:upsert"
 
-// Track returns the Tracker of a statement: the one that it has, if again is set and there is one, or a new one.
-func Track(db *gorm.DB, again bool) *Tracker {
-	if again {
-		if t, ok := db.InstanceGet(trackerKey); ok {
-			return t.(*Tracker)
-		}
-	}
+// Track returns a new Tracker for a statement.
+func Track(db *gorm.DB) *Tracker {
 	t := &Tracker{}
 	db.InstanceSet(trackerKey, t)
 	return t
+}
+
+// TrackOn returns the Tracker that a statement has, or a new one.
+func TrackOn(db *gorm.DB) *Tracker {
+	if t, ok := db.InstanceGet(trackerKey); ok {
+		return t.(*Tracker)
+	}
+	return Track(db)
 }
 
 // Conflicts reports whether a statement may find rows that exist already and not fail: by an ON CONFLICT, or as INSERT

@@ -1,10 +1,11 @@
-package uidplugin
+package supply
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
@@ -20,7 +21,8 @@ type naming struct {
 }
 
 // newNaming asks the database what names mean on its connections.
-func newNaming(ctx context.Context, db *sqldb.DB, dialector gorm.Dialector) (n naming, err error) {
+func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n naming, err error) {
+	dialector := db.Dialector
 	n.dialector = dialector
 	query, lower := "", 0
 	into := []any{&n.current}
@@ -35,7 +37,11 @@ func newNaming(ctx context.Context, db *sqldb.DB, dialector gorm.Dialector) (n n
 	default:
 		return n, nil
 	}
-	err = db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(into...) }, query)
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return n, err
+	}
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(into...) }, query)
 	if err != nil {
 		return n, fmt.Errorf("uidplugin: ask for the current schema, which names of tables depend on: %w", err)
 	}

@@ -1,10 +1,9 @@
-package uidplugin_test
+package supply
 
 import (
 	"testing"
 
 	"github.com/glebarez/sqlite"
-	"github.com/uidplugin/uidplugin"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -47,7 +46,8 @@ func TestCanonicalTable_IsOneForAllSpellings(t *testing.T) {
 		{sqlite.Dialector{}, "main", "", true, "other.Orders", "other.orders"},
 		{sqlite.Dialector{}, "main", "", true, "", ""},
 	} {
-		if got := uidplugin.CanonicalTable(tt.dialect, tt.current, tt.catalog, tt.fold, tt.name); got != tt.want {
+		got := naming{dialector: tt.dialect, current: tt.current, catalog: tt.catalog, fold: tt.fold}.table(tt.name)
+		if got != tt.want {
 			t.Errorf("%s, current %q, case ignored %t: %s is %q, want %q", tt.dialect.Name(), tt.current, tt.fold, tt.name, got, tt.want)
 		}
 	}

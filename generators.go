@@ -3,34 +3,22 @@ package uidplugin
 import (
 	"context"
 	"fmt"
-	"maps"
-	"reflect"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 )
 
 // The generators that a tag can always name: gorm:"uid:cached". The name "default" means
 // Snowflake, which UidGenerator calls its DefaultUidGenerator.
 const (
-	Cached    = "cached"    // [generator.Cached]
-	Snowflake = "snowflake" // [generator.Snowflake]
-	Paired    = "paired"    // [generator.Paired]
-	Segment   = "segment"   // ranges of a table, as Leaf's; see package segment
+	Cached    = supply.Cached    // [generator.Cached]
+	Snowflake = supply.Snowflake // [generator.Snowflake]
+	Paired    = supply.Paired    // [generator.Paired]
+	Segment   = supply.Segment   // ranges of a table, as Leaf's; see package segment
 )
-
-// kindName returns the name of a generator as kinds have it.
-func kindName(name string) string {
-	name = strings.ToLower(strings.TrimSpace(name))
-	if name == "default" {
-		return Snowflake
-	}
-	return name
-}
 
 // A GeneratorConfig is what a [Factory] makes a generator of.
 type GeneratorConfig struct {
@@ -50,18 +38,18 @@ type GeneratorConfig struct {
 
 // Cached returns the configuration of the generator [Cached], for a [Factory] that changes some of it.
 func (c GeneratorConfig) Cached() generator.CachedConfig {
-	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
+	return supply.GeneratorConfig(c).Cached()
 }
 
 // Snowflake returns the configuration of the generator [Snowflake], for a [Factory] that changes some of it.
 func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
-	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
+	return supply.GeneratorConfig(c).Snowflake()
 }
 
 // Paired returns the configuration of the generator [Paired], for a [Factory] of that name that changes some of it.
 // Others are given one lease, and it needs two.
 func (c GeneratorConfig) Paired() generator.PairedConfig {
-	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
+	return supply.GeneratorConfig(c).Paired()
 }
 
 // A Factory makes the generator of a table, or of all with one worker id. It must stamp
@@ -85,77 +73,24 @@ type Factory func(GeneratorConfig) (generator.Renewable, error)
 // has a method Health() error, [Plugin.Health] returns what it returns.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
-// A kind is a generator by its name.
-type kind struct {
-	// make is nil for one whose ids are not of the layout, which has open.
-	make  func(c GeneratorConfig) (generator.Renewable, error)
-	lanes int // how many worker ids it has at first
-	open  func(ctx context.Context, c *core, s *source) (generator.Generator, error)
+var validName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
-	replaceable bool // WithGenerator may put another one in its place
-}
-
-// builtin returns the kinds that are always there.
-func builtin() map[string]kind {
-	return map[string]kind{
-		Cached: {lanes: 1, replaceable: true, make: func(c GeneratorConfig) (generator.Renewable, error) {
-			return generator.NewCached(c.Cached())
-		}},
-		Snowflake: {lanes: 1, replaceable: true, make: func(c GeneratorConfig) (generator.Renewable, error) {
-			return generator.NewSnowflake(c.Snowflake())
-		}},
-		Paired: {lanes: 2, replaceable: true, make: func(c GeneratorConfig) (generator.Renewable, error) {
-			return generator.NewPaired(c.Paired())
-		}},
-		Segment: {open: openSegment},
-	}
-}
-
-// names lists the known generators, for messages.
-func (c *config) names() string {
-	return strings.Join(slices.Sorted(maps.Keys(c.kinds)), ", ")
-}
-
-// newGenerator makes a generator by its name, for what leases allow, as many as its kind
-// takes. clock, now and low may be nil.
-func (c *config) newGenerator(name, table string, leases []generator.Lease, clock *generator.Clock, now func() time.Time, low func()) (g generator.Renewable, err error) {
-	k, ok := c.kinds[name]
-	if !ok || k.make == nil {
-		return nil, fmt.Errorf("%w: there is no generator %q, only %s", ErrField, name, c.names())
-	}
-	if clock == nil {
-		clock, now = generator.NewClock(c.now), c.now
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
-		}
-	}()
-	g, err = k.make(GeneratorConfig{Table: table, Layout: c.layout, Leases: leases, MaxBorrow: c.maxBorrow(), Clock: clock, OnLow: low, Now: now})
-	if v := reflect.ValueOf(g); err == nil && (g == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
-		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
-	}
-	return g, err
-}
-
-var validKind = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
-
-// add adds a kind of WithGenerator or WithSource.
-func (c *config) add(option, name string, k kind, none bool) {
-	name = kindName(name)
-	old, there := c.kinds[name]
+// addGenerator adds a generator of WithGenerator or WithSource.
+func (c *config) addGenerator(option, name string, spec supply.Spec) {
+	name = supply.NameOf(name)
+	old, exists := c.specs[name]
 	switch {
-	case !validKind.MatchString(name) || name == "uid" || name == "true" || name == "false":
+	case !validName.MatchString(name) || name == "uid" || name == "true" || name == "false":
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): a name is a letter and then letters, digits, _ and -, and none of uid, true, false", option, name))
 	case name == Segment:
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): WithSegments configures this generator", option, name))
-	case there && (!old.replaceable || k.make == nil):
+	case exists && (!old.Replaceable || spec.Make == nil):
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
-	case none:
+	case spec.Make == nil && spec.Open == nil:
 		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is no function to make it with", option, name))
 	default:
-		k.lanes = max(old.lanes, k.lanes)
-		c.kinds[name] = k
+		spec.Lanes = max(old.Lanes, spec.Lanes)
+		c.specs[name] = spec
 	}
 }
 
@@ -172,7 +107,11 @@ func (c *config) add(option, name string, k kind, none bool) {
 //	})
 func WithGenerator(name string, f Factory) Option {
 	return func(c *config) {
-		c.add("WithGenerator", name, kind{lanes: 1, make: f}, f == nil)
+		spec := supply.Spec{Lanes: 1}
+		if f != nil {
+			spec.Make = func(made supply.GeneratorConfig) (generator.Renewable, error) { return f(GeneratorConfig(made)) }
+		}
+		c.addGenerator("WithGenerator", name, spec)
 	}
 }
 
@@ -180,8 +119,6 @@ func WithGenerator(name string, f Factory) Option {
 // not those of the layout. They cannot be decoded or located.
 func WithSource(name string, open Opener) Option {
 	return func(c *config) {
-		c.add("WithSource", name, kind{open: func(ctx context.Context, p *core, s *source) (generator.Generator, error) {
-			return open(ctx, p.db.Session(&gorm.Session{NewDB: true, Context: context.WithoutCancel(ctx)}), s.table)
-		}}, open == nil)
+		c.addGenerator("WithSource", name, supply.Spec{Open: open})
 	}
 }

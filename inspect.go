@@ -1,0 +1,82 @@
+package uidplugin
+
+import (
+	"context"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// inspect warns of tables that are there already with columns that do not fit:
+// that the database numbers, or that are too narrow. The models say nothing of
+// that, and GORM's AutoMigrate does not change a key.
+func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
+	if c.wdb == nil || len(models) == 0 {
+		return
+	}
+	fields := map[[2]string]bool{}
+	var tables []string
+	for _, m := range models {
+		if s, err := model.Parse(db, m); err == nil {
+			tables = append(tables, s.Table)
+			for _, f := range model.UIDFields(s) {
+				fields[[2]string{s.Table, f.DBName}] = true
+			}
+		}
+	}
+	columns, err := c.sql.ColumnsOf(ctx, tables...)
+	if err != nil {
+		return // nothing depends on it
+	}
+	dialect := c.db.Dialector.Name()
+	for _, column := range columns {
+		if !fields[[2]string{column.Table, column.Name}] {
+			continue
+		}
+		var table, name strings.Builder
+		c.db.Dialector.QuoteTo(&table, column.Table)
+		c.db.Dialector.QuoteTo(&name, column.Name)
+		kind := " BIGINT"
+		if strings.HasSuffix(column.Type, "unsigned") {
+			kind = " BIGINT UNSIGNED"
+		}
+		change := "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
+		if dialect == "postgres" {
+			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
+		}
+		if column.Auto {
+			c.log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
+				" can take a number that the plugin is about to use, and then a create fails with a duplicate key."+
+				" When all that insert use the plugin, run the statement.",
+				"table", column.Table, "column", column.Name, "statement", change)
+		}
+		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
+			c.log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
+				"table", column.Table, "column", column.Name, "type", column.Type)
+		}
+	}
+}
+
+func (c *core) warnAutoIncrement(s *schema.Schema) {
+	what, change := "", ""
+	switch c.db.Dialector.Name() {
+	case "mysql", "sqlite":
+		what = ": the largest id plus one, which is the next id of the plugin, so that a later create fails with a duplicate key"
+	default:
+		what = ", where a sequence counts on its own"
+	}
+	switch c.db.Dialector.Name() {
+	case "mysql":
+		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
+	case "postgres":
+		change = "; change a table that is there by ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT"
+	case "sqlite":
+		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
+	}
+	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
+		" by raw SQL for one, gets its key from the database"+what+
+		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
+		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
+}

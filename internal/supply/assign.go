@@ -1,0 +1,220 @@
+package supply
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// Ensure returns when all sources have a generator, or an error says why not. pool is that of the statement which needs
+// the ids: it tells whether that is in a transaction.
+func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
+	wait := time.Duration(math.MaxInt64) // the call has its own limit
+	inside := sqldb.HoldsConnection(pool) && (s.Fixed == nil || slices.ContainsFunc(sources, func(src *Source) bool { return src.Foreign }))
+	if inside {
+		wait = s.leaseWait()
+	}
+	if inside && s.Manager != nil {
+		if err := s.useSpares(sources); err != nil {
+			return err
+		}
+	}
+	what := lacking(sources)
+	calls, err := s.begin(sources)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for _, call := range calls {
+		select {
+		case <-call.done:
+			if call.err != nil && inside && isPassing(call.err) {
+				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)
+			}
+			if call.err != nil {
+				return call.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("uidplugin: waiting for %s: %w", what, ctx.Err())
+		case <-timer.C:
+			return fmt.Errorf("%w: %s", ErrInTransaction, remedy(what))
+		}
+	}
+	return nil
+}
+
+// isPassing reports whether err may pass by itself: the database, or a connection to it, could not be had.
+func isPassing(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
+
+// leaseWait is how long a create inside a transaction waits for a worker id: not at all if the transaction has the only
+// connection, and briefly if no other is free, for they may all wait like this one, and on SQLite, where nobody else can
+// write while it writes.
+func (s *Supply) leaseWait() time.Duration {
+	var stats sql.DBStats
+	if pool, err := s.DB.DB(); err == nil && pool != nil {
+		stats = pool.Stats()
+	}
+	switch full := stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections; {
+	case stats.MaxOpenConnections == 1:
+		return 0
+	case full, s.DB.Dialector.Name() == "sqlite":
+		return min(time.Second, s.Timeout)
+	}
+	return s.Timeout
+}
+
+// TakeSpares takes the worker ids in reserve, unless those of tables came with them.
+func (s *Supply) TakeSpares() error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
+	defer cancel()
+	if err := s.Manager.Start(ctx); err != nil {
+		return s.noWorkerID(err, "the tables to come")
+	}
+	return nil
+}
+
+// useSpares gives worker ids in reserve to those of sources that have none, as far as there are any: inside a
+// transaction the database may not be reached.
+func (s *Supply) useSpares(sources []*Source) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, src := range sources {
+		if src.Ready() || s.closed || src.Foreign {
+			continue
+		}
+		lease, ok := s.Manager.Spare(workernode.Table{Name: src.Table}, s.Specs[src.Generator].Lanes)
+		if !ok {
+			return nil
+		}
+		if err := s.make(src, lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assignAll gets worker ids for sources and makes their generators.
+func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
+	if len(sources) == 0 {
+		return nil
+	}
+	tables, lanes, names := make([]workernode.Table, len(sources)), make([]int, len(sources)), make([]string, len(sources))
+	for i, src := range sources {
+		tables[i], lanes[i], names[i] = workernode.Table{Name: src.Table}, s.Specs[src.Generator].Lanes, src.Table
+	}
+	var leases []*workernode.TableLease
+	if s.Manager != nil {
+		leases, err = s.Manager.Assign(ctx, tables, lanes)
+	} else {
+		err = s.Fixed.wait(ctx)
+	}
+	if err != nil {
+		err = s.noWorkerID(err, list(names))
+	}
+	workers, err := s.makeAll(sources, leases, err)
+	// A logger may be code that creates rows: no lock is held, and the generators are there.
+	if err == nil && s.Manager != nil {
+		s.Log.Info("uidplugin: worker ids assigned", "tables", len(names), "worker_id", list(workers))
+	}
+	return err
+}
+
+// makeAll makes the generators of sources, unless there is an error, and notes what became of each. It returns the
+// worker ids for the log, and the first error.
+func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease, err error) (workers []string, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, src := range sources {
+		src.pending = nil
+		switch {
+		case err != nil && i >= len(leases):
+		case src.Ready() || err != nil:
+			if i < len(leases) {
+				leases[i].Release() // a transaction could not wait and took a spare one, or another could not be made
+			}
+		case s.Manager == nil:
+			err = s.makeFixed(src)
+		default:
+			if err = s.make(src, leases[i]); err == nil {
+				workers = append(workers, fmt.Sprintf("%s=%d", src.Table, src.made.Load().lease.Leases()[0].WorkerID))
+			}
+		}
+		src.outage.note(err, s.Now())
+	}
+	return workers, err
+}
+
+// make makes the generator of a source. The caller holds s.mu.
+func (s *Supply) make(src *Source, lease *workernode.TableLease) error {
+	g, err := s.generator(src, lease.Leases(), s.Manager.RequestRenewal)
+	if err != nil {
+		lease.Release()
+		return err
+	}
+	lease.Attach(g)
+	s.store(src, &made{Generator: g, lease: lease})
+	return nil
+}
+
+// makeFixed makes the generator of all tables with a fixed worker id. The caller holds s.mu.
+func (s *Supply) makeFixed(src *Source) error {
+	leases := s.Fixed.leases(s.Specs[src.Generator].Lanes)
+	g, err := s.generator(src, leases, nil)
+	if err == nil {
+		s.store(src, &made{Generator: g, fixed: leases})
+	}
+	return err
+}
+
+func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) (generator.Renewable, error) {
+	return s.Specs.Generator(src.Generator, GeneratorConfig{
+		Table: src.Table, Layout: s.Layout, Leases: leases, OnLow: onLow, MaxBorrow: s.MaxBorrow, Clock: s.Clock, Now: s.Time,
+	})
+}
+
+// noWorkerID says for what there is no worker id, and why.
+func (s *Supply) noWorkerID(err error, what string) error {
+	switch {
+	case s.ctx.Err() != nil:
+		return fmt.Errorf("%w: no worker id for %s", ErrClosed, what)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", what, s.Timeout, err)
+	}
+	return fmt.Errorf("uidplugin: no worker id for %s: %w", what, err)
+}
+
+// lacking names what sources still lack, for messages.
+func lacking(sources []*Source) string {
+	var tables, generators []string
+	for _, src := range sources {
+		switch {
+		case src.Ready():
+		case src.Foreign:
+			generators = append(generators, fmt.Sprintf("the generator %s of table %s", src.Generator, src.Table))
+		default:
+			tables = append(tables, src.Table)
+		}
+	}
+	if len(tables) > 0 {
+		generators = append([]string{"a worker id for " + list(tables)}, generators...)
+	}
+	return list(generators)
+}
+
+// remedy says what to do about a first insert inside a transaction, which lacks something.
+func remedy(what string) string {
+	return "getting " + what + " needs another connection than the transaction's" +
+		" (hooks and CreateInBatches are inside one, too):" +
+		" give the models to WithModels, so that db.Use does it, or insert a row before the transaction," +
+		" or let the pool have more connections (SQLite cannot write from a second one meanwhile)"
+}

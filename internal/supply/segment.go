@@ -1,0 +1,120 @@
+package supply
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+)
+
+// A tableSegment is the segment of one tag, which all models of the table share.
+type tableSegment struct {
+	mu sync.Mutex         // held while it is opened
+	g  *segment.Generator // nil until it is open
+}
+
+// openSegment returns the generator of a table whose ids come from ranges.
+func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Generator, error) {
+	names, err := newNaming(ctx, s.DB, s.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	table, column := names.table(src.Table), names.column(strings.TrimPrefix(src.tag, src.Table))
+	tag := table + column
+	s.mu.Lock()
+	shared := s.segments[tag]
+	if shared == nil {
+		shared = &tableSegment{}
+		s.segments[tag] = shared
+	}
+	columns := src.columns
+	s.mu.Unlock()
+
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.g != nil {
+		return shared.g, nil
+	}
+	config, err := s.segmentConfig(ctx, src.Table, columns)
+	if err != nil {
+		return nil, err
+	}
+	config.Alias = names.alias(table, column)
+	g, err := segment.Open(ctx, s.DB, tag, config)
+	if err != nil {
+		return nil, err
+	}
+	shared.g = g
+	return g, nil
+}
+
+// segmentConfig returns the configuration of a segment for columns of a table.
+func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Column) (segment.Config, error) {
+	config := s.Segments
+	if config.Now == nil {
+		config.Now = s.Now
+	}
+	config.Log = slog.New(asyncHandler{cmp.Or(config.Log, s.Log).Handler(), s.ready})
+	config.MaxWait = cmp.Or(config.MaxWait, s.Timeout)
+	config.Timeout = cmp.Or(config.Timeout, s.Timeout)
+	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
+	for _, c := range columns {
+		largest, err := s.largestKey(ctx, table, c)
+		if err != nil {
+			return config, err
+		}
+		if largest == math.MaxInt64 {
+			return config, fmt.Errorf("%w: %s.%s has the largest id that exists, %d", segment.ErrExhausted, table, c.Name, largest)
+		}
+		config.Start = max(config.Start, largest+1)
+	}
+	return config, nil
+}
+
+// largestKey returns the largest value of a column; 0 if it has none, or the table does not exist yet.
+func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64, error) {
+	var name, query strings.Builder
+	s.DB.Dialector.QuoteTo(&name, c.Name)
+	value := name.String()
+	if c.Text {
+		switch s.DB.Dialector.Name() {
+		case "mysql":
+			value = "CAST(" + value + " AS UNSIGNED)"
+		case "postgres":
+			value = "CASE WHEN CAST(" + value + " AS TEXT) ~ '^[0-9]{1,18}$' THEN CAST(CAST(" + value + " AS TEXT) AS BIGINT) END"
+		default:
+			value = "CAST(" + value + " AS INTEGER)"
+		}
+	}
+	s.DB.Dialector.QuoteTo(&query, table)
+	var largest sql.NullInt64
+	err := s.DB.ConnPool.QueryRowContext(ctx, "SELECT MAX("+value+") FROM "+query.String()).Scan(&largest)
+	if err == nil {
+		return max(largest.Int64, 0), nil
+	}
+	if noSuchTable(err) {
+		return 0, nil
+	}
+	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids shall begin: %w", c.Name, table, err)
+}
+
+// noSuchTable reports whether err, of MySQL, PostgreSQL or SQLite, says that a table does
+// not exist.
+func noSuchTable(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "42P01"
+	}
+	return missingTable.MatchString(err.Error())
+}
+
+var missingTable = regexp.MustCompile(`^Error 1146\b|no such table`)

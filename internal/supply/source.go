@@ -1,0 +1,190 @@
+package supply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A Source is where the ids of a table come from: a generator, once it has been made. Two sources never share a worker
+// id.
+type Source struct {
+	Table     string // [AllTables] for one that serves all tables
+	Generator string // name of the generator
+	Foreign   bool   // its ids are not of the layout
+
+	tag     string   // of a segment: the table, or a column of it
+	columns []Column // that its ids are for; guarded by Supply.mu
+
+	// made is set once, under Supply.mu, and never changed.
+	made atomic.Pointer[made]
+
+	pending *call  // guarded by Supply.mu: somebody is making its generator
+	outage  outage // guarded by Supply.mu: why it has no generator
+}
+
+// A Column is a column that ids are for.
+type Column struct {
+	Name    string
+	Primary bool // it is a primary key
+	Text    bool // its values are text, which has another order than numbers
+}
+
+type sourceKey struct{ tag, generator string }
+
+// made is a generator, and what it stamps with.
+type made struct {
+	generator.Generator
+	lease *workernode.TableLease // nil with a fixed worker id, and if its ids are not of the layout
+	fixed []generator.Lease      // with a fixed worker id
+}
+
+// Ready reports whether the source has a generator. It keeps it.
+func (src *Source) Ready() bool { return src.made.Load() != nil }
+
+// Next returns an id, or the error why if the source has no generator.
+func (src *Source) Next(ctx context.Context, why error) (int64, error) {
+	m := src.made.Load()
+	if m == nil {
+		return 0, cmp.Or(why, src.wrap(errNoGenerator))
+	}
+	id, err := m.Next(ctx)
+	if err != nil {
+		return 0, src.wrap(err)
+	}
+	return id, nil
+}
+
+// Fill is Next for many ids.
+func (src *Source) Fill(ctx context.Context, ids []int64, why error) error {
+	m := src.made.Load()
+	if m == nil {
+		return cmp.Or(why, src.wrap(errNoGenerator))
+	}
+	if err := m.Fill(ctx, ids); err != nil {
+		return src.wrap(err)
+	}
+	return nil
+}
+
+// errNoGenerator is the reason when nobody knew that a row would need an id: another goroutine changed it meanwhile, for
+// one.
+var errNoGenerator = errors.New("the table has no generator yet; create again")
+
+// wrap says for which table there is no id.
+func (src *Source) wrap(err error) error {
+	if errors.Is(err, generator.ErrClosed) {
+		return fmt.Errorf("%w: no id for table %s", ErrClosed, src.Table)
+	}
+	return fmt.Errorf("uidplugin: no id for table %s: %w", src.Table, err)
+}
+
+// An outage says why a source has no generator: it got no worker id, or its opener fails. It is zero while nothing has
+// failed.
+type outage struct {
+	err      error     // of the last attempt
+	since    time.Time // when the first attempt failed
+	retrying bool      // a goroutine calls the opener again
+}
+
+// note notes what became of an attempt; now is when.
+func (o *outage) note(err error, now time.Time) {
+	switch {
+	case err == nil:
+		o.since = time.Time{}
+	case o.err == nil:
+		o.since = now
+	}
+	o.err = err
+}
+
+// A State is the state of a source that has a generator.
+type State struct {
+	Tag       string
+	Generator string
+	Leases    []generator.Lease // none if its ids are not of the layout
+	Lead      time.Duration     // of the generator's method of this name, if it has one
+}
+
+// States returns the states of the sources that have a generator, in the order of their tags.
+func (s *Supply) States() (states []State) {
+	for _, src := range s.sorted() {
+		m := src.made.Load()
+		if m == nil {
+			continue
+		}
+		state := State{Tag: src.tag, Generator: src.Generator, Leases: m.fixed}
+		if m.lease != nil {
+			state.Leases = m.lease.Leases()
+		}
+		if g, ok := m.Generator.(interface{ Lead() time.Duration }); ok {
+			state.Lead = g.Lead()
+		}
+		states = append(states, state)
+	}
+	return states
+}
+
+// sorted returns the sources in the order of their tags.
+func (s *Supply) sorted() []*Source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*Source, 0, len(s.sources))
+	for _, src := range s.sources {
+		all = append(all, src)
+	}
+	slices.SortFunc(all, func(a, b *Source) int {
+		return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.Generator, b.Generator))
+	})
+	return all
+}
+
+// Health returns the errors of sources, in the order of their tags: those that have no generator although one was
+// needed, and those whose generator has a method Health() error that returns one.
+func (s *Supply) Health() error {
+	var errs []error
+	for _, src := range s.sorted() {
+		s.mu.Lock()
+		o := src.outage
+		s.mu.Unlock()
+		m := src.made.Load()
+		switch {
+		case m != nil && (src.Foreign || o.err != nil):
+			errs = append(errs, src.health(m.Generator))
+		case m != nil || o.err == nil:
+		case src.Foreign:
+			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s could not be opened since %s: %w",
+				src.Generator, src.Table, o.since.UTC().Format(timeFormat), o.err))
+		default:
+			errs = append(errs, fmt.Errorf("uidplugin: the table %s has no worker id since %s: %w", src.Table, o.since.UTC().Format(timeFormat), o.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// timeFormat is how messages show an instant, in UTC.
+const timeFormat = "2006-01-02 15:04:05.999 MST"
+
+// health asks a generator how it is, if it has the method.
+func (src *Source) health(g generator.Generator) (err error) {
+	h, ok := g.(interface{ Health() error })
+	if !ok {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panicked: %v", p)
+		}
+		if err != nil {
+			err = fmt.Errorf("uidplugin: the generator %s of table %s: %w", src.Generator, src.Table, err)
+		}
+	}()
+	return h.Health()
+}

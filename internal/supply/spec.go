@@ -1,0 +1,113 @@
+package supply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"gorm.io/gorm"
+)
+
+// The names of the generators that are always there. "default" means Snowflake, too.
+const (
+	Cached    = "cached"
+	Snowflake = "snowflake"
+	Paired    = "paired"
+	Segment   = "segment"
+)
+
+// NameOf returns the name of a generator as [Specs] have it.
+func NameOf(name string) string {
+	name = strings.ToLower(strings.TrimSpace(name))
+	if name == "default" {
+		return Snowflake
+	}
+	return name
+}
+
+// A GeneratorConfig is what a generator is made of. The root package documents it.
+type GeneratorConfig struct {
+	Table     string
+	Layout    generator.Layout
+	Leases    []generator.Lease
+	OnLow     func()
+	MaxBorrow time.Duration
+	Clock     *generator.Clock
+	Now       func() time.Time
+}
+
+// Cached returns the configuration of the generator of this name.
+func (c GeneratorConfig) Cached() generator.CachedConfig {
+	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
+}
+
+// Snowflake returns the configuration of the generator of this name.
+func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
+	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
+}
+
+// Paired returns the configuration of the generator of this name, which needs two leases.
+func (c GeneratorConfig) Paired() generator.PairedConfig {
+	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
+}
+
+// A Spec says how a generator is made: of leases, or, if its ids are not of the layout, by an opener.
+type Spec struct {
+	Lanes int // how many worker ids it has at first
+	Make  func(GeneratorConfig) (generator.Renewable, error)
+
+	Open func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+
+	segment     bool // it is the generator [Segment]
+	Replaceable bool // a Make of the application may take its place
+}
+
+// foreign reports whether its ids are not of the layout.
+func (s Spec) foreign() bool { return s.Make == nil }
+
+// Specs are generators by their names.
+type Specs map[string]Spec
+
+// Builtin returns the generators that are always there.
+func Builtin() Specs {
+	return Specs{
+		Cached: {Lanes: 1, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewCached(c.Cached())
+		}},
+		Snowflake: {Lanes: 1, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewSnowflake(c.Snowflake())
+		}},
+		Paired: {Lanes: 2, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewPaired(c.Paired())
+		}},
+		Segment: {segment: true},
+	}
+}
+
+// Names lists the names, for messages.
+func (s Specs) Names() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
+
+// Generator makes a generator of leases, as many as its Spec says.
+func (s Specs) Generator(name string, c GeneratorConfig) (g generator.Renewable, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)
+		}
+	}()
+	g, err = s[name].Make(c)
+	if err == nil && isNil(g) {
+		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
+	}
+	return g, err
+}
+
+// isNil reports whether g is nil, or a nil pointer.
+func isNil(g generator.Generator) bool {
+	v := reflect.ValueOf(g)
+	return g == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}

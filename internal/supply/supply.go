@@ -1,0 +1,218 @@
+// Package supply provides ids for tables: which generator serves a table, how it gets its worker ids or its segment at
+// the first use, and who waits for that. It knows tables and columns by name, and none of GORM's schemas.
+package supply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// The root package exports these.
+var (
+	ErrOption        = errors.New("uidplugin: option")
+	ErrInTransaction = errors.New("uidplugin: first insert into a table, inside a transaction")
+	ErrClosed        = errors.New("uidplugin: closed")
+)
+
+// AllTables is the table of a source that serves all tables.
+const AllTables = workernode.AllTables
+
+// Config configures [New].
+type Config struct {
+	Layout   generator.Layout
+	Specs    Specs
+	Default  string // the generator of a column that names none
+	Timeout  time.Duration
+	Segments segment.Config
+	Log      *slog.Logger
+	Now      func() time.Time // the wall clock
+
+	DB      *gorm.DB // for openers
+	Manager *workernode.Manager
+	Fixed   *Fixed // the worker id of all tables; then Manager is nil
+	OneEach bool   // one worker id for each generator, instead of one for each table
+
+	MaxBorrow time.Duration    // how far ahead of the clock ids may be stamped; 0 means the generator's own limit
+	Clock     *generator.Clock // what generators share
+	Time      func() time.Time // what Clock reads
+}
+
+// A Supply provides the ids of one process. All methods may be called concurrently.
+type Supply struct {
+	Config
+
+	mu       sync.Mutex
+	sources  map[sourceKey]*Source
+	segments map[string]*tableSegment // by tag
+	started  bool
+	closed   bool
+
+	foreign atomic.Bool   // there are sources whose ids are not of the layout
+	ready   chan struct{} // closed by Start, or by Close
+	setUp   sync.Once     // closes it
+
+	// Work in the background: ctx ends and the group is waited for in Close.
+	ctx        context.Context
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// A call is the getting of generators for some sources, in the background: it serves all that wait for it, and ends
+// neither with the context of the first nor with its transaction.
+type call struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// New returns a Supply without sources.
+func New(c Config) *Supply {
+	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, ready: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Source returns the source for a column of a table. name is that of its generator; empty for the default.
+func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
+	if name = NameOf(name); name == "" {
+		name = s.Default
+	}
+	spec, ok := s.Specs[name]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf(`its tag names the generator %q, but only these exist: %s; gorm:"uid" means %s`, name, s.Specs.Names(), s.Default)
+	case spec.foreign():
+	case s.Fixed != nil && name != s.Default:
+		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q", name, s.Default)
+	case s.Fixed != nil || s.OneEach:
+		table = AllTables
+	}
+	tag := table
+	if spec.segment && !c.Primary {
+		tag += "." + c.Name // each column has its own largest id
+	}
+	key := sourceKey{tag, name}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	src := s.sources[key]
+	if src == nil {
+		src = &Source{Table: table, Generator: name, Foreign: spec.foreign(), tag: tag}
+		s.sources[key] = src
+	}
+	src.columns = append(src.columns, c)
+	if src.Foreign {
+		s.foreign.Store(true)
+	}
+	return src, nil
+}
+
+// AnyForeign reports whether there are sources whose ids are not of the layout.
+func (s *Supply) AnyForeign() bool { return s.foreign.Load() }
+
+// begin returns the calls that will give generators to those of sources that have none, after starting one for those
+// that no call is for yet.
+func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	var fresh []*Source
+	started := &call{done: make(chan struct{})}
+	for _, src := range sources {
+		switch {
+		case src.Ready() || src.pending == started:
+		case src.pending != nil:
+			calls = append(calls, src.pending)
+		default:
+			src.pending = started
+			fresh = append(fresh, src)
+		}
+	}
+	if len(fresh) > 0 {
+		calls = append(calls, started)
+		s.background.Go(func() { s.assign(started, fresh) })
+	}
+	return calls, nil
+}
+
+// assign makes the generators of sources.
+func (s *Supply) assign(n *call, sources []*Source) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
+	defer cancel()
+	defer close(n.done)
+	var foreign, ours []*Source
+	for _, src := range sources {
+		if src.Foreign {
+			foreign = append(foreign, src)
+		} else {
+			ours = append(ours, src)
+		}
+	}
+	err := s.assignAll(ctx, ours)
+	n.err = errors.Join(s.openAll(ctx, foreign), err)
+}
+
+// store makes a generator that of a source. The caller holds s.mu.
+func (s *Supply) store(src *Source, m *made) {
+	if s.closed {
+		m.Close()
+	}
+	src.made.Store(m)
+}
+
+// Close ends the making of ids: callers that wait included, all get [ErrClosed]. It waits until ctx ends for what goes
+// on in the background, and reports whether nothing does any more.
+func (s *Supply) Close(ctx context.Context) bool {
+	s.mu.Lock()
+	s.closed = true
+	s.cancel()
+	s.setUp.Do(func() { close(s.ready) })
+	var all []*made
+	for _, src := range s.sources {
+		if m := src.made.Load(); m != nil {
+			all = append(all, m)
+		}
+	}
+	s.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		for _, m := range all {
+			m.Close()
+		}
+		s.background.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Closed reports whether Close was called.
+func (s *Supply) Closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// list writes names for a message, not all of them if they are many.
+func list(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,152 @@
+package uidplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+	"gorm.io/gorm/utils"
+)
+
+// Register does for models what WithModels does: it gets worker ids for them and
+// for the models they are associated with, opens their segments and other sources, makes AutoMigrate
+// create plain BIGINT keys, and lets Find load rows of models, but not of associated ones. As it changes what GORM knows of a model,
+// it must come before the model, and those it is associated with, are used: one that
+// is in use stays as it is.
+func (p *Plugin) Register(ctx context.Context, models ...any) error {
+	c, err := p.ready()
+	if err != nil {
+		return err
+	}
+	if err := c.addModels(ctx, p.db, models); err != nil {
+		return err
+	}
+	c.inspect(ctx, p.db, models)
+	return nil
+}
+
+// AutoMigrate registers those of models that have a uid field, and then calls
+// GORM's AutoMigrate for all, so that keys become plain BIGINT columns. As
+// Register, it must come before the models are used.
+func (p *Plugin) AutoMigrate(models ...any) error {
+	c, err := p.ready()
+	if err != nil {
+		return err
+	}
+	var ours []any
+	for _, m := range models {
+		s, err := model.Parse(p.db, m)
+		if err != nil {
+			return err
+		}
+		if len(model.UIDFields(s)) > 0 {
+			ours = append(ours, m)
+		} else if err := model.Join(s, model.CheckForeignKeys(s, c.target())); err != nil {
+			return err
+		}
+	}
+	if err := c.addModels(p.db.Statement.Context, p.db, ours); err != nil {
+		return err
+	}
+	if err := p.db.AutoMigrate(models...); err != nil {
+		return err
+	}
+	c.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
+	return nil
+}
+
+// addModels prepares models for use.
+func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
+	var errs []error
+	var sources []*supply.Source
+	for _, m := range models {
+		s, err := model.Parse(db, m)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if len(model.UIDFields(s)) == 0 {
+			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid", or leave the model out`, ErrNoField, m))
+			continue
+		}
+		c.makePlain(db, s)
+		plan := c.plan(s)
+		if plan.err != nil {
+			errs = append(errs, plan.err)
+			continue
+		}
+		sources = append(sources, plan.sources...)
+		c.mu.Lock()
+		c.models[s.Table] = plan
+		c.mu.Unlock()
+	}
+	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
+		return err
+	}
+	if !c.registered.Load() {
+		// Openers are called by OpenSegments and Start.
+		sources = slices.DeleteFunc(sources, func(s *supply.Source) bool {
+			if s.Foreign {
+				c.later = append(c.later, s)
+			}
+			return s.Foreign
+		})
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+	return c.supply.Ensure(ctx, db.Statement.ConnPool, sources)
+}
+
+// NextID returns the id that a new row of a model may have: of its primary key, if
+// that is a uid field, else of its first uid field. model is a pointer to a
+// struct. A row that is then created with the id keeps it.
+func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
+	c, err := p.ready()
+	if err != nil {
+		return 0, err
+	}
+	_, f, err := c.keyOf(p.db, model)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.supply.Ensure(ctx, p.db.Statement.ConnPool, []*supply.Source{f.source}); err != nil {
+		return 0, err
+	}
+	return f.source.Next(ctx, nil)
+}
+
+// makePlain makes the uid keys of s, and of what it is associated with, plain
+// BIGINT columns: GORM takes every single integer key for AUTO_INCREMENT. The
+// schema is shared by all that use the model, so one that is in use stays as it
+// is.
+func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
+	model.Walk(db, s, func(s *schema.Schema) {
+		key := s.PrioritizedPrimaryField
+		if (*c.plans.Load())[s] != nil {
+			return // in use; the log has warned of its key
+		}
+		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
+			return
+		}
+		if utils.CheckTruth(key.TagSettings["AUTOINCREMENT"]) {
+			return // as the model's author says
+		}
+		key.AutoIncrement = false
+		if key.DefaultValue == "" {
+			key.HasDefaultValue = false
+			var rest []*schema.Field
+			for _, f := range s.FieldsWithDefaultDBValue {
+				if f != key {
+					rest = append(rest, f)
+				}
+			}
+			s.FieldsWithDefaultDBValue = rest
+		}
+	})
+}

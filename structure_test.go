@@ -1,0 +1,106 @@
+package uidplugin_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// packages are those of this module that are no examples or tests.
+var packages = []string{
+	".", "generator", "generator/foreign", "ringbuffer", "workernode", "segment", "migrations",
+	"internal/model", "internal/supply", "internal/upsert", "internal/sqldb",
+}
+
+// A file that nobody can hold in the head, or a function that does several things, has to be divided.
+func TestStructure_FilesAndFunctionsAreShort(t *testing.T) {
+	t.Parallel()
+
+	const mostLines, mostInFunction = 350, 60
+	forEachFile(t, func(dir, name string, set *token.FileSet, f *ast.File) {
+		if lines := set.Position(f.End()).Line; dir == "." && lines > mostLines {
+			t.Errorf("%s has %d lines, more than %d", name, lines, mostLines)
+		}
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok {
+				if lines := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1; lines > mostInFunction {
+					t.Errorf("%s: %s has %d lines, more than %d", name, d.Name, lines, mostInFunction)
+				}
+			}
+		}
+	})
+}
+
+// Each exported name is one to learn and to keep. What only the plugin needs belongs into internal.
+func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
+	t.Parallel()
+
+	root, others := 0, 0
+	forEachFile(t, func(dir, _ string, _ *token.FileSet, f *ast.File) {
+		n := exported(f)
+		switch {
+		case dir == ".":
+			root += n
+		case !strings.HasPrefix(dir, "internal/"):
+			others += n
+		}
+	})
+	if root == 0 || root > 60 || others == 0 || others > 120 {
+		t.Errorf("%d exported names in the root, at most 60, and %d in the other packages, at most 120", root, others)
+	}
+}
+
+// exported counts the exported names that a file declares, but for methods.
+func exported(f *ast.File) (n int) {
+	count := func(names ...*ast.Ident) {
+		for _, name := range names {
+			if name.IsExported() {
+				n++
+			}
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				count(d.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					count(spec.Name)
+				case *ast.ValueSpec:
+					count(spec.Names...)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// forEachFile parses the files of packages, but for tests.
+func forEachFile(t *testing.T, visit func(dir, name string, set *token.FileSet, f *ast.File)) {
+	t.Helper()
+	n := 0
+	for _, dir := range packages {
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		must(t, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			set := token.NewFileSet()
+			f, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+			must(t, err)
+			visit(dir, name, set, f)
+			n++
+		}
+	}
+	if n < 50 {
+		t.Fatalf("%d files", n)
+	}
+}
