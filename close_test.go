@@ -136,7 +136,7 @@ func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
 	}
 }
 
-// TestCloseEndsTheWaitForTheClock, which stands still for ever: both generators
+// TestCloseEndsTheWaitForTheClock, which stands still permanently: both generators
 // have a tick's ids to give, and callers want more.
 func TestCloseEndsTheWaitForTheClock(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 
 // TestCreateOfWhatCannotBeCreatedIsAnError and never a panic, which would leave
 // GORM's transaction open: the pool has one connection, so that the create after
-// it would wait for ever.
+// it would wait forever.
 func TestCreateOfWhatCannotBeCreatedIsAnError(t *testing.T) {
 	t.Parallel()
 

@@ -108,7 +108,7 @@ func TestTaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 	}
 }
 
-// TestATagOnTheEmbeddingLineMeansTheKey and not the times beside it, to which
+// TestATagOnTheEmbeddingLineMeansTheKey and not the times next to it, to which
 // GORM copies the tag.
 func TestATagOnTheEmbeddingLineMeansTheKey(t *testing.T) {
 	t.Parallel()

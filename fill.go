@@ -39,7 +39,7 @@ func selected(stmt *gorm.Statement, fields []*field, noted *upsert.Tracker) []*f
 	return kept
 }
 
-// anyZero tells whether the field is zero in a row of a statement.
+// anyZero reports whether the field is zero in a row of a statement.
 func (f *field) anyZero(stmt *gorm.Statement) bool {
 	zero := func(row reflect.Value) bool {
 		for row.Kind() == reflect.Pointer {

@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/uidplugin/uidplugin"
 
-// picture says what the packages may import beside the standard library: imports
+// picture says what the packages may import next to the standard library: imports
 // go downwards only. A package that is not in it is one that somebody has to add,
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{

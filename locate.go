@@ -43,7 +43,7 @@ func (c *core) decode(id int64) (generator.Parts, error) {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
 	if c.supply != nil && c.supply.AnyForeign() && id>>(c.layout.WorkerBits+c.layout.SequenceBits) == 0 {
-		return generator.Parts{}, fmt.Errorf("%w: %d bears the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
+		return generator.Parts{}, fmt.Errorf("%w: %d has the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
 			ErrNotDecodable, id, format(c.layout.Epoch))
 	}
 	return c.layout.Decompose(id)
@@ -99,7 +99,7 @@ func (p *Plugin) lookup() *workernode.DB {
 	return p.core.wdb.On(pool)
 }
 
-// free tells whether the pool has a connection left.
+// free reports whether the pool has a connection left.
 func (c *core) free() bool {
 	stats, _ := c.sql.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections

@@ -137,7 +137,7 @@ func (s *search) associated(r model.Row, p *plan) {
 	}
 }
 
-// lacks tells whether a uid field of a row is zero.
+// lacks reports whether a uid field of a row is zero.
 func lacks(ctx context.Context, r model.Row, f *field) (zero bool) {
 	if r.Map != nil {
 		_, zero = r.Value(ctx, f.Field.Field)
@@ -147,7 +147,7 @@ func lacks(ctx context.Context, r model.Row, f *field) (zero bool) {
 	return zero
 }
 
-// first tells whether an association of a row comes up for the first time.
+// first reports whether an association of a row comes up for the first time.
 func (s *search) first(row reflect.Value, relation *schema.Relationship) bool {
 	if !row.CanAddr() {
 		return true
@@ -198,7 +198,7 @@ func associations(s *schema.Schema) []association {
 	return list
 }
 
-// ready tells whether no row of the association, nor of its join table, can need
+// ready reports whether no row of the association, nor of its join table, can need
 // a worker id any more. It may be false although this is so.
 func (a *association) ready() bool {
 	related := a.related.Load()
@@ -212,7 +212,7 @@ func (a *association) ready() bool {
 	return join != nil && !slices.ContainsFunc(join.fields, func(f *field) bool { return !f.source.Ready() })
 }
 
-// planned tells whether there can be a plan of a schema: not of one of GORM's own
+// planned reports whether there can be a plan of a schema: not of one of GORM's own
 // join tables, whose types have no names.
 func planned(s *schema.Schema) bool { return s != nil && s.ModelType.Name() != "" }
 

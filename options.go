@@ -142,7 +142,7 @@ func (c *config) validate() error {
 			c.workerID, Paired, c.layout.BackupWorker(c.workerID), c.layout.MaxWorkerID()/2)
 	}
 	if c.fixed && c.disposable {
-		bad("WithDisposable is of no use beside WithWorkerID, which takes no worker id from the database")
+		bad("WithDisposable has no effect with WithWorkerID, which takes no worker id from the database")
 	}
 	if c.lead != 0 && (c.lead < minLead || c.lead > maxLead) {
 		bad("WithLead(%v): it must be from %v to %v", c.lead, minLead, maxLead)
@@ -150,10 +150,10 @@ func (c *config) validate() error {
 		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.lead, minLeadTicks, c.layout.Tick)
 	}
 	if c.fixed && c.perProcess {
-		bad("WithOneWorkerID is of no use beside WithWorkerID, which is one for all tables")
+		bad("WithOneWorkerID has no effect with WithWorkerID, which is one for all tables")
 	}
 	if c.fixed && c.noMigration {
-		bad("WithoutMigration is of no use beside WithWorkerID, which needs no table")
+		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
 	}
 	if k := c.host.Kind; k != 0 && k != workernode.Container && k != workernode.Actual {
 		bad("WithHost: the kind %d is neither %d (%v) nor %d (%v)", k,

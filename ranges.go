@@ -94,7 +94,7 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	}
 	switch {
 	case f.source.Foreign:
-		return fmt.Errorf("%w: those of %s come from the generator %s, and bear no time", ErrNotDecodable, plan.Schema.Table, f.source.Generator)
+		return fmt.Errorf("%w: those of %s come from the generator %s, and have no time", ErrNotDecodable, plan.Schema.Table, f.source.Generator)
 	case f.Text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
 	}

@@ -88,7 +88,7 @@ func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
 	w.db.Store(db.Session(&gorm.Session{Logger: logger.Discard}))
 	must(t, db.Create(&entry{Text: "first"}).Error)
 	must(t, db.Create(&part{Name: "second"}).Error)
-	for count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") == 0 { // the logger runs beside
+	for count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") == 0 { // the logger runs next to
 		must(t, t.Context().Err())
 		time.Sleep(time.Millisecond)
 	}

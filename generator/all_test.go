@@ -182,7 +182,7 @@ func TestAllKindsGoOnWithAFrozenClock(t *testing.T) {
 	})
 }
 
-// A caller who waits goes when his context ends, and nothing is left behind: a bubble
+// A caller who waits goes when its context ends, and nothing is left behind: a bubble
 // does not end before all its goroutines have.
 func TestAllKindsHonourContexts(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {

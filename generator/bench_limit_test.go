@@ -16,7 +16,7 @@ import (
 // BenchmarkCachedAtLimit has 64 callers take ids from a generator that is as far
 // ahead of the clock as it may be: 8,192 ids a second. It
 // reports how much of that rate they got, what it cost of a CPU, and how much the
-// unluckiest caller got of his share. One op is an id, so run it for seconds:
+// unluckiest caller got of its share. One op is an id, so run it for seconds:
 //
 //	go test -run '^$' -bench AtLimit -benchtime 40000x ./generator/
 func BenchmarkCachedAtLimit(b *testing.B) {

@@ -373,7 +373,7 @@ func TestBufferedHammer(t *testing.T) {
 	all.Wait()
 }
 
-// BenchmarkBufferedNext: beside it, an atomic add, and Cached, which need not store them.
+// BenchmarkBufferedNext: next to it, an atomic add, and Cached, which need not store them.
 //
 //	go test -run '^$' -bench 'BufferedNext' -cpu 1,2 ./generator
 func BenchmarkBufferedNext(b *testing.B) {

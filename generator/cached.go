@@ -83,14 +83,14 @@ type Cached struct {
 	grant atomic.Pointer[grant]
 
 	// wake is the channel of the caller who holds the semaphore and waits, or nil. It
-	// is set before he looks at grant, suspended and closed, and read after these
+	// is set before it looks at grant, suspended and closed, and read after these
 	// were written, so none of them is missed.
 	wake atomic.Pointer[chan struct{}]
 
 	suspended atomic.Pointer[error] // why, or nil if not suspended
 	closed    atomic.Bool           // by Close
 
-	// waiting says that the caller who holds the semaphore waits for Renew. Only he
+	// waiting says that the caller who holds the semaphore waits for Renew. Only it
 	// writes it.
 	waiting atomic.Bool
 
@@ -251,7 +251,7 @@ func (g *Cached) release() {
 }
 
 // settle accepts what was granted, unless somebody has the semaphore, who then does
-// so at the latest when he has released it.
+// so at the latest when it has released it.
 func (g *Cached) settle() {
 	for g.grant.Load() != nil && g.try() {
 		g.accept()
@@ -264,7 +264,7 @@ func (g *Cached) awake() {
 	if wake := g.wake.Load(); wake != nil {
 		select {
 		case *wake <- struct{}{}:
-		default: // he is being woken
+		default: // it is being woken
 		}
 	}
 }
@@ -377,7 +377,7 @@ func (g *Cached) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 	}
 	start := time.Now()
 	err := sleep(ctx, d, wake)
-	g.leaseWait -= time.Since(start) // of no use, but renewed with it, when the lease is used up
+	g.leaseWait -= time.Since(start) // renewed with the lease, when the lease is used up
 	return err
 }
 

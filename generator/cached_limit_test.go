@@ -273,7 +273,7 @@ func TestFillAtLimit(t *testing.T) {
 		all.Wait()
 		for i, n := range singles {
 			if n < 495 || n > 505 {
-				t.Errorf("beside a Fill of 500, caller %d got %d ids", i, n)
+				t.Errorf("next to a Fill of 500, caller %d got %d ids", i, n)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ type CoarseClock struct {
 	now func() time.Time
 
 	// reading is nil while there is no timer. Only the timer's function writes it, and who
-	// starts the timer, which he does who sets running.
+	// starts the timer, which whoever sets running does.
 	reading atomic.Pointer[time.Time]
 	running atomic.Bool
 	used    atomic.Bool // since the timer's function looked last

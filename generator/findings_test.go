@@ -111,7 +111,7 @@ func TestFindingTickAtEndsOfTime(t *testing.T) {
 }
 
 // A Fill that asks for more than the lease has left can never be served. A
-// generator that does not wait answered ErrBorrowLimit, for ever, which tells the
+// generator that does not wait answered ErrBorrowLimit, forever, which tells the
 // caller to come back later.
 func TestFindingNoWaitFillAcrossTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {

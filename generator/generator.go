@@ -142,7 +142,7 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 			return nil, err
 		}
 		if l.From != leases[0].From || l.Until != leases[0].Until {
-			return nil, fmt.Errorf("%w: a lease of the ticks %d to %d beside one of %d to %d",
+			return nil, fmt.Errorf("%w: a lease of the ticks %d to %d next to one of %d to %d",
 				ErrConfig, l.From, l.Until, leases[0].From, leases[0].Until)
 		}
 		ids[i] = l.WorkerID

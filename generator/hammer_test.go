@@ -43,7 +43,7 @@ type hammer struct {
 	retry []error // errors after which a caller tries again
 	end   error   // the error after which a caller leaves
 
-	// meanwhile, if any, runs beside the callers until stop is set or they are done.
+	// meanwhile, if any, runs next to the callers until stop is set or they are done.
 	meanwhile []func(h *hammer)
 
 	calls  atomic.Int64 // begun so far; counted if something happens meanwhile

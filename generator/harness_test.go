@@ -136,7 +136,7 @@ func position(l generator.Layout, id int64) uint64 {
 	return uint64(id>>(l.WorkerBits+l.SequenceBits)<<l.SequenceBits | id&l.MaxSequence())
 }
 
-// ascending checks that ids are larger than after, ascend, bear the worker id 9,
+// ascending checks that ids are larger than after, ascend, have the worker id 9,
 // and returns the last.
 func ascending(tb testing.TB, l generator.Layout, after int64, ids ...int64) int64 {
 	tb.Helper()

@@ -261,7 +261,7 @@ func TestRenewWakes(t *testing.T) {
 			})
 			id := next(t, g)
 			if got := time.Since(start); got != time.Minute+1234567 || tickOf(l, id) != now.From+10*(i+1) {
-				t.Errorf("a caller got his id after %v, of tick %d", got, tickOf(l, id)-now.From)
+				t.Errorf("a caller got its id after %v, of tick %d", got, tickOf(l, id)-now.From)
 			}
 			fill(t, g, 15)
 		}
@@ -269,7 +269,7 @@ func TestRenewWakes(t *testing.T) {
 }
 
 // TestRenewNeverWaits: while somebody has the semaphore a lease is handed over, and
-// he takes it. Of several the latest counts, but no end is lost.
+// it takes it. Of several the latest counts, but no end is lost.
 func TestRenewNeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)

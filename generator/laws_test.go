@@ -14,7 +14,7 @@ import (
 )
 
 // TestAscending takes ids in calls of all sizes, at once and after pauses, over
-// many ticks: they ascend, bear the worker id, and lie within the lease.
+// many ticks: they ascend, have the worker id, and lie within the lease.
 func TestAscending(t *testing.T) {
 	t.Parallel()
 
@@ -311,7 +311,7 @@ func TestRefused(t *testing.T) {
 			{"worker id negative", l, generator.Lease{WorkerID: -1, Until: 9}, nil, generator.ErrLayout},
 			{"lease from before the epoch", l, generator.Lease{From: -1, Until: 9}, nil, generator.ErrLayout},
 			{"lease until after the end", l, generator.Lease{From: now, Until: l.MaxTick() + 1}, nil, generator.ErrLayout},
-			{"lease for ever", l, generator.Lease{From: now, Until: math.MaxInt64}, nil, generator.ErrLayout},
+			{"lease without an end", l, generator.Lease{From: now, Until: math.MaxInt64}, nil, generator.ErrLayout},
 			{"lease of no tick", l, generator.Lease{From: now, Until: now - 1}, nil, generator.ErrLayout},
 			{"endless lease from after the end", l, l.FullLease(1, l.Expires()), nil, generator.ErrLayout},
 		}

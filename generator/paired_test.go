@@ -63,7 +63,7 @@ func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
 				t.Fatalf("id %d, of %v", id, p.Time)
 			}
 			if p.WorkerID == 3 && !p.Time.Equal(c.now()) {
-				t.Fatalf("the main lane's id %d bears %v", id, p.Time)
+				t.Fatalf("the main lane's id %d has %v", id, p.Time)
 			}
 			seen[id] = true
 			of[p.WorkerID]++

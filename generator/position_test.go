@@ -47,7 +47,7 @@ func FuzzPositionAt(f *testing.F) {
 			t.Fatalf("At(%v) = %d, want %d with %+v", from, pos, w, l)
 		}
 
-		// The id of a position bears the tick that the position stands for, and the
+		// The id of a position has the tick that the position stands for, and the
 		// worker id of its lane.
 		workers := make([]int64, 1<<k)
 		for i := range workers {

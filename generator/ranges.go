@@ -51,7 +51,7 @@ func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 		case l.TickAt(to) < 0 || to.Equal(l.Epoch):
 			why = "the layout begins at " + format(l.Epoch)
 		}
-		return 0, 0, fmt.Errorf("%w: no id bears a time from %s until %s: %s", ErrLayout, exact(from), exact(to), why)
+		return 0, 0, fmt.Errorf("%w: no id has a time from %s until %s: %s", ErrLayout, exact(from), exact(to), why)
 	}
 	return begin << l.tickBits(), (end-1)<<l.tickBits() | (1<<l.tickBits() - 1), nil
 }

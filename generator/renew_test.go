@@ -282,7 +282,7 @@ func TestWaitForRenew(t *testing.T) {
 				t.Errorf("caller %d got sequence %d of tick %d", i, id&l.MaxSequence(), tickOf(l, id)-next.From)
 			}
 			if got := when[i].Sub(start); got != time.Minute+3*time.Millisecond {
-				t.Errorf("caller %d got his id %v after it was there", i, got-time.Minute-3*time.Millisecond)
+				t.Errorf("caller %d got its id %v after it was there", i, got-time.Minute-3*time.Millisecond)
 			}
 		}
 		if g.Usage().Waiting {
@@ -419,7 +419,7 @@ func TestSuspend(t *testing.T) {
 		now.From, now.Until = now.From+10, now.From+10
 		renew(t, g, now)
 		ascending(t, l, after, fill(t, g, 16)...)
-		go g.Next(t.Context()) // would wait for ever
+		go g.Next(t.Context()) // would wait forever
 		synctest.Wait()
 		if !g.Usage().Waiting {
 			t.Error("Renew has not lifted the suspension")

@@ -18,7 +18,7 @@ func stepLayout(sequenceBits uint8) generator.Layout {
 
 // TestSteps sets the clock away and back again. Cached does not mind: no call
 // fails, none waits. Snowflake refuses while the clock shows less than its ids
-// bear, or more than the layout holds.
+// have, or more than the layout holds.
 func TestSteps(t *testing.T) {
 	tests := []struct {
 		name string

@@ -415,7 +415,7 @@ func (c *chaos) start(s *chaosSlot) {
 	}(s.ended)
 }
 
-// running tells whether a process runs, after it has judged how it ended if not.
+// running reports whether a process runs, after it has judged how it ended if not.
 func (c *chaos) running(s *chaosSlot) bool {
 	if s.cmd == nil {
 		return false

@@ -56,7 +56,7 @@ var byName = map[string]clause.OnConflict{
 
 func ptr[T any](v T) *T { return &v }
 
-// A transaction of MySQL reads from a snapshot, but inserts beside what is there
+// A transaction of MySQL reads from a snapshot, but inserts next to what is there
 // now: a struct gets the id of the row that is there, not of one that was deleted.
 func TestUpsertsInAnOldSnapshot(t *testing.T) {
 	t.Parallel()
@@ -333,7 +333,7 @@ func TestUpsertsOfAKeyThatIsNotRead(t *testing.T) {
 	})
 }
 
-// A uid beside a key that the database computes, to which nothing can be assigned.
+// A uid next to a key that the database computes, to which nothing can be assigned.
 func TestUpsertsBesideAComputedKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {

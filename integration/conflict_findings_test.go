@@ -12,7 +12,7 @@ import (
 // Models of upserts that meet rows. What an UpdateAll writes is here; which row it
 // was that a struct met is in conflict_findings_rows_test.go.
 type (
-	// MetPart has a uid beside a natural key.
+	// MetPart has a uid next to a natural key.
 	MetPart struct {
 		Code      string `gorm:"primaryKey;size:20"`
 		Ref       int64  `gorm:"uid"`
@@ -79,7 +79,7 @@ func TestUpsertsOfColumnsUnderOtherNames(t *testing.T) {
 	type table struct {
 		name, key string
 		model     any
-		columns   []string // what is selected beside unitPrice
+		columns   []string // what is selected next to unitPrice
 		conflict  []clause.Expression
 		insert    string // of a row that is there
 	}

@@ -7,7 +7,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// Models beside UniqueB and UniqueC: a uid beside a key that the database
+// Models next to UniqueB and UniqueC: a uid next to a key that the database
 // numbers, and one whose hook makes an upsert of every create.
 type (
 	UniqueP struct {
@@ -68,7 +68,7 @@ func TestUpsertsOfRowsWithOddKeys(t *testing.T) {
 	})
 }
 
-// A uid beside the database's own key never gets another row's, and the key is not
+// A uid next to the database's own key never gets another row's, and the key is not
 // made up.
 func TestUpsertsOfAUidBesideTheDatabasesKey(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ type (
 		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 		Name Label `gorm:"type:varchar(50);uniqueIndex"`
 	}
-	// UniquePair has a uid beside a natural key of two parts.
+	// UniquePair has a uid next to a natural key of two parts.
 	UniquePair struct {
 		Shop  string    `gorm:"primaryKey;size:20"`
 		Day   time.Time `gorm:"primaryKey;precision:0"`
@@ -88,7 +88,7 @@ func TestUpsertsThatATypeMakes(t *testing.T) {
 	})
 }
 
-// An UpdateAll on a natural key leaves the uid beside it as it is, unless the
+// An UpdateAll on a natural key leaves the uid next to it as it is, unless the
 // application itself has set another.
 func TestUpsertsOfAUidBesideANaturalKey(t *testing.T) {
 	t.Parallel()

@@ -177,7 +177,7 @@ func (g *galera) join(i int) {
 }
 
 // stopped stops a node for longer than the short leases last, and a process at another
-// node, whose worker ids others take over meanwhile, if only one that is started then.
+// node, whose worker ids others reclaim meanwhile, if only one that is started then.
 // The control's first processes are stopped, too, and its others started.
 func (g *galera) stopped(i int, d time.Duration, c, control *chaos) {
 	n, one, two := g.nodes[i], (i+1)%3, (i+2)%3

@@ -120,7 +120,7 @@ func TestGalera(t *testing.T) {
 	g.report(c)
 }
 
-// proves tells whether the control has found duplicates.
+// proves reports whether the control has found duplicates.
 func (g *galera) proves(control *chaos) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
 		must(g.T, control.count.update())
@@ -231,7 +231,7 @@ func grantCompared(ctx context.Context, db *sql.DB) (fence int64, err error) {
 	return fence + 1, nil
 }
 
-// sharedTicks counts the ticks of worker ids that bear ids of two processes: each is
+// sharedTicks counts the ticks of worker ids that have ids of two processes: each is
 // granted to one. It is for counts whose spans are sorted.
 func (c *chaosCount) sharedTicks() (n int, first string) {
 	for worker, w := range c.workers {

@@ -181,13 +181,13 @@ type relay struct {
 func newRelay(t *testing.T, server string) *relay {
 	t.Helper()
 	r := &relay{server: server, address: "127.0.0.1:0", ends: map[net.Conn]bool{}}
-	r.mend(t)
+	r.restore(t)
 	t.Cleanup(r.cut)
 	return r
 }
 
-// mend lets connections through, at the same address as before.
-func (r *relay) mend(t *testing.T) {
+// restore lets connections through, at the same address as before.
+func (r *relay) restore(t *testing.T) {
 	t.Helper()
 	var l net.Listener
 	var err error
@@ -295,7 +295,7 @@ func relayed(t *testing.T, d *database) (db *gorm.DB, away, back func()) {
 		return db, func() { tap.shut.Store(true) }, func() { tap.shut.Store(false) }
 	}
 	r := newRelay(t, d.address())
-	return r.open(t, d), r.cut, func() { r.mend(t) }
+	return r.open(t, d), r.cut, func() { r.restore(t) }
 }
 
 // open returns a handle through the relay.

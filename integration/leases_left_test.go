@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// These tests count goroutines, so they do not run beside others.
+// These tests count goroutines, so they do not run next to others.
 
 // goroutines returns those that run code of the library or of a pool.
 func goroutines() (stacks []string) {

@@ -237,7 +237,7 @@ func sameIDs(reports []startedReport) (ids, workers int) {
 
 // Many processes, each with the default options, five tables, and connections of its
 // own, start at the same moment on an empty database: all come up within seconds, each
-// with its own worker ids. They end, all are started again, and take over what those
+// with its own worker ids. They end, all are started again, and reclaim what those
 // before them had. The long form:
 //
 //	go test -run TestProcessesStartAtOnce -v ./integration/ -starts.processes 200

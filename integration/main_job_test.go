@@ -146,7 +146,7 @@ func TestPlainKeys(t *testing.T) {
 		if err := p.AutoMigrate(shop...); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Exec("INSERT INTO customers (name) VALUES ('by hand')").Error; err == nil {
+		if err := db.Exec("INSERT INTO customers (name) VALUES ('manually')").Error; err == nil {
 			t.Error("an INSERT without a key went through")
 		}
 		columns, err := db.Migrator().ColumnTypes(&Customer{})

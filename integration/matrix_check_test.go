@@ -142,7 +142,7 @@ func (c *cell[K]) key() (k K) {
 	return k
 }
 
-// byDatabase tells whether the reference leaves keys to the database.
+// byDatabase reports whether the reference leaves keys to the database.
 func (c *cell[K]) byDatabase() bool { return c.zero && c.kind.auto }
 
 // own is a key that the path sets itself.
@@ -299,7 +299,7 @@ func (c *cell[K]) rightRow(v reflect.Value, table string, deep bool, seen map[an
 	}
 }
 
-// isUID tells whether the plugin is to set a field.
+// isUID reports whether the plugin is to set a field.
 func isUID(f *schema.Field) bool {
 	_, ok := f.TagSettings["UID"]
 	return ok && (f.PrimaryKey || strings.Contains(f.Tag.Get("gorm"), "uid"))

@@ -56,7 +56,7 @@ func (d *database) file() string {
 	return d.name + ".sql"
 }
 
-// Who migrates by hand gets what the plugin would have made, and the plugin then
+// Who migrates manually gets what the plugin would have made, and the plugin then
 // works without the right to migrate.
 func TestMigrationByHand(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestMigrationByHand(t *testing.T) {
 		for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"} {
 			a, b := columns(t, hand, table), columns(t, plugin, table)
 			if len(a) == 0 || !slices.Equal(a, b) {
-				t.Errorf("%s by hand:\n%s\nby the plugin:\n%s", table, strings.Join(a, "\n"), strings.Join(b, "\n"))
+				t.Errorf("%s manually:\n%s\nby the plugin:\n%s", table, strings.Join(a, "\n"), strings.Join(b, "\n"))
 			}
 		}
 		byHand(t, hand, d.file()) // again: nothing to do
@@ -97,7 +97,7 @@ func TestExtensionByHand(t *testing.T) {
 		use(t, new)
 		a, b, c := columns(t, hand, "WORKER_NODE"), columns(t, plugin, "WORKER_NODE"), columns(t, new, "WORKER_NODE")
 		if !slices.Equal(a, b) || !slices.Equal(a, c) {
-			t.Errorf("by hand:\n%s\nby the plugin:\n%s\nnew:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"), strings.Join(c, "\n"))
+			t.Errorf("manually:\n%s\nby the plugin:\n%s\nnew:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"), strings.Join(c, "\n"))
 		}
 		for _, db := range []*gorm.DB{hand, plugin} {
 			if !db.Migrator().HasIndex("WORKER_NODE", "IDX_WORKER_NODE_SLOT") {

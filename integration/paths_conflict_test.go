@@ -167,7 +167,7 @@ func conflictPaths[K key]() group[K] {
 			c.do(c.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&same))
 			c.right(&same)
 		}},
-		{name: "a natural key, a uid beside it", run: func(c *cell[K]) {
+		{name: "a natural key, a uid next to it", run: func(c *cell[K]) {
 			code := func() (k K) { // a reference without it would have nothing to update
 				if c.reference {
 					k = c.own()

@@ -29,7 +29,7 @@ func modelPaths[K key]() group[K] {
 			c.do(c.db.Create(&m))
 			c.right(m)
 		}},
-		{name: "a key beside `gorm.Model`", run: func(c *cell[K]) {
+		{name: "a key next to `gorm.Model`", run: func(c *cell[K]) {
 			m := mShadow[K]{ID: c.key(), Name: "a"}
 			c.do(c.db.Create(&m))
 			c.right(&m)
@@ -69,14 +69,14 @@ func modelPaths[K key]() group[K] {
 			c.check(*orZero(m[1].Ref) == 77 || c.reference, "a field that was set became %d", *orZero(m[1].Ref))
 			c.right(m)
 		}},
-		{name: "a uid that is no key, beside a key of the database", run: func(c *cell[K]) {
+		{name: "a uid that is no key, next to a key of the database", run: func(c *cell[K]) {
 			m := []mSecond[K]{{Name: "a"}, {Name: "b"}}
 			c.do(c.db.Create(&m))
 			one := mSecond[K]{Name: "c"}
 			c.do(c.db.Create(&one))
 			c.right(m, &one)
 		}},
-		{name: "a uid that is no key, beside a natural key", run: func(c *cell[K]) {
+		{name: "a uid that is no key, next to a natural key", run: func(c *cell[K]) {
 			m := []mNatural[K]{{Name: c.unique("n")}, {Name: c.unique("n")}}
 			c.do(c.db.Create(&m))
 			c.right(m)

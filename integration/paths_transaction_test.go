@@ -71,7 +71,7 @@ func transactionPaths[K key]() group[K] {
 			c.do(c.db.Create(&rows))
 			c.right(rows)
 		}},
-		{name: "an association that fails takes the row with it (MySQL: takes over what is there)", run: func(c *cell[K]) {
+		{name: "an association that fails takes the row with it (MySQL: adopts what exists)", run: func(c *cell[K]) {
 			old := mLine[K]{ID: c.key(), Name: c.unique("line")}
 			c.do(c.db.Create(&old))
 			m := mComposite[K]{Tenant: 4, No: c.key(), Name: "c", Lines: []mLine[K]{{ID: c.key(), Name: c.unique("line")}, {ID: c.key(), Name: old.Name}}}

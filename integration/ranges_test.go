@@ -8,14 +8,14 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// Event says when it was made, beside its key.
+// Event says when it was made, next to its key.
 type Event struct {
 	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	Made int64 // in milliseconds
 }
 
 // Rows of several processes, some of which borrow time, are found by the time in their
-// keys: exactly those that bear it, and, in the span and what the documentation says ids
+// keys: exactly those that have it, and, in the span and what the documentation says ids
 // are ahead at most, all that were made in it.
 func TestRangesOfSeveralProcesses(t *testing.T) {
 	t.Parallel()

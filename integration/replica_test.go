@@ -176,7 +176,7 @@ func (p *promotion) failover(t *testing.T, replica *mariadb, died time.Time) {
 	}
 }
 
-// noticed tells whether a process has found out that the database has lost commits.
+// noticed reports whether a process has found out that the database has lost commits.
 func (p *promotion) noticed() bool {
 	return slices.ContainsFunc(p.processes, func(c *promotionProcess) bool {
 		return c.maker != nil && c.maker.stats().LostCommits+c.maker.stats().Lost > 0

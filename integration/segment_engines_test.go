@@ -181,7 +181,7 @@ func TestSegmentTable(t *testing.T) {
 			execute(t, byHand, string(text))
 		}
 		if hand := columns(t, byHand, "leaf_alloc"); !slices.Equal(hand, ours) {
-			t.Errorf("by hand:\n%q\nby the package:\n%q", hand, ours)
+			t.Errorf("manually:\n%q\nby the package:\n%q", hand, ours)
 		}
 		openSegment(t, byHand, segment.Config{})
 	})
@@ -228,7 +228,7 @@ func TestSegmentWithoutAutocommit(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// Ids are fetched beside the application's transaction, which may hold locks of its own
+// Ids are fetched next to the application's transaction, which may hold locks of its own
 // and be taken back.
 func TestSegmentInsideTransactions(t *testing.T) {
 	t.Parallel()

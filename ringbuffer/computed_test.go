@@ -181,7 +181,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestAgainstModel does what a ring may do in any order, beside a model with two
+// TestAgainstModel does what a ring may do in any order, next to a model with two
 // plain integers.
 func TestAgainstModel(t *testing.T) {
 	t.Parallel()

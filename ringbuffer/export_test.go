@@ -1,6 +1,6 @@
 package ringbuffer
 
-// A Candidate is a taker between his look and his claim.
+// A Candidate is a taker between its look and its claim.
 type Candidate = candidate
 
 func (r *Stored) Look(want int) Candidate     { return r.look(want) }

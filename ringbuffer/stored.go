@@ -24,7 +24,7 @@ type Stored struct {
 	// cursor is the run that ids are taken from, and how many of it are gone: position
 	// << offsetBits | offset. It only grows, so it never has a value twice in 2^40 runs.
 	// Who moves it by a compare-and-swap has the ids that it moves over, and nobody else:
-	// whatever he read before of a slot that was written again meanwhile, the swap fails,
+	// whatever it read before of a slot that was written again meanwhile, the swap fails,
 	// because a slot is written again only when the cursor has moved off it.
 	cursor atomic.Uint64
 	_      [cacheLine - 8]byte

@@ -243,7 +243,7 @@ func TestErrorsThatPass(t *testing.T) {
 				t.Errorf("after %v: %+v, before %+v", passing, s, before)
 			}
 		}
-		// Not for ever, however.
+		// Not forever, however.
 		p.set(func(string, func() error) error { return coded(5) })
 		for range 21 {
 			if _, err := g.Next(t.Context()); err != nil {

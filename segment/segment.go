@@ -223,7 +223,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// text tells whether every database takes s for text.
+// text reports whether every database takes s for text.
 func text(s string) bool {
 	for _, r := range s {
 		if r == 0 {

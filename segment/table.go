@@ -85,7 +85,7 @@ func (t *table) prepare(ctx context.Context) error {
 		}
 		// Processes that create it at once trip over each other.
 		if try == 10 || pause(ctx, try) != nil {
-			return fmt.Errorf("segment: %w: there is no %s, and it cannot be created (if the user lacks the right to, create it by hand with segment/%s.sql): %w",
+			return fmt.Errorf("segment: %w: there is no %s, and it cannot be created (if the user lacks the right to, create it manually with segment/%s.sql): %w",
 				workernode.ErrTable, t, t.db.Dialect(), err)
 		}
 	}
@@ -134,7 +134,7 @@ var (
 	named   = regexp.MustCompile("[`\"]" + DefaultTable + "[`\"]")
 )
 
-// join inserts the row of the tag if there is none, and tells whether it has. What is
+// join inserts the row of the tag if there is none, and reports whether it has. What is
 // there already stays as it is.
 func (t *table) join(ctx context.Context, r row, description string) (inserted bool, err error) {
 	var refused error // why it could not be inserted
@@ -192,7 +192,7 @@ func (t *table) insert(ctx context.Context, r row, description string) error {
 	return nil
 }
 
-// read reads the row, and tells whether there is one.
+// read reads the row, and reports whether one exists.
 func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 	columns, into, autocommit, n := `max_id, step`, []any{&r.maxID, &r.step}, true, 0
 	if t.db.Dialect() == "mysql" {
@@ -215,7 +215,7 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 	return r, n == 1, nil
 }
 
-// move moves max_id from one number to another, and tells whether it has.
+// move moves max_id from one number to another, and reports whether it has.
 func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
 	changed, err := t.db.Exec(ctx, `UPDATE `+t.quoted()+` SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id = ?`,
 		to, t.tag, from)

@@ -46,7 +46,7 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 	if theirs.Sub(before) >= -skew && theirs.Sub(after) <= skew || theirs.Sub(after) >= -skew && theirs.Sub(before) <= skew {
 		return nil
 	}
-	return fmt.Errorf("%w: it is %s here and %s on the database's machine, and ids would bear a wrong time: set the clock that is wrong",
+	return fmt.Errorf("%w: it is %s here and %s on the database's machine, and ids would have a wrong time: set the clock that is wrong",
 		ErrClock, after.UTC().Format(time.DateTime), theirs.UTC().Format(time.DateTime))
 }
 

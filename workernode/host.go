@@ -101,7 +101,7 @@ func contained(root fs.FS, getenv func(string) string) bool {
 	return false
 }
 
-// mountsEtc tells whether a file below /etc is mounted from a path that contains
+// mountsEtc reports whether a file below /etc is mounted from a path that contains
 // mark. In mountinfo the fourth field is the path within the source, the fifth
 // where it is mounted.
 func mountsEtc(mountinfo, mark string) bool {

@@ -117,7 +117,7 @@ func (s *show) of(c uidplugin.ID) *gorm.DB {
 }
 
 func (s *show) create() error {
-	s.printf("1. An order's key bears the shard of its customer, so that either leads to the shard\n\n")
+	s.printf("1. An order's key has the shard of its customer, so that either leads to the shard\n\n")
 	for _, name := range []string{"Ada", "Grace", "Mary"} {
 		c := Customer{Name: name}
 		if err := s.db.Create(&c).Error; err != nil {

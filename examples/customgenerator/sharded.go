@@ -52,7 +52,7 @@ type sharded struct {
 func newSharded(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 	l := c.Layout
 	if l.SequenceBits <= shardBits {
-		return nil, fmt.Errorf("%d bits of sequence leave none beside %d of shard", l.SequenceBits, shardBits)
+		return nil, fmt.Errorf("%d bits of sequence leave none next to %d of shard", l.SequenceBits, shardBits)
 	}
 	l.SequenceBits -= shardBits
 	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock})

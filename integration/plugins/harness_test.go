@@ -1,4 +1,4 @@
-// Package plugins_test runs uidplugin beside other GORM plugins, on SQLite and,
+// Package plugins_test runs uidplugin next to other GORM plugins, on SQLite and,
 // where the environment names one, on MariaDB. It is a module of its own, so that
 // what those plugins require is nobody's business who uses uidplugin.
 package plugins_test

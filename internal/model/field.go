@@ -185,7 +185,7 @@ func TooNarrow(column schema.DataType, dialect string, length int) bool {
 	return false
 }
 
-// direct tells whether f can be set with reflection's SetInt or SetUint: it is of
+// direct reports whether f can be set with reflection's SetInt or SetUint: it is of
 // an integer kind of 64 bits, in the struct itself or in a struct embedded by
 // value, and if it has a way of its own to make database values, then this way is
 // the plain number.
