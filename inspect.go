@@ -48,8 +48,7 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 		}
 		if column.Auto {
 			c.log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
-				" can take a number that the plugin is about to use, and then a create fails with a duplicate key."+
-				" When all that insert use the plugin, run the statement.",
+				" gets a number"+c.numberOf()+". When all that insert use the plugin, run the statement.",
 				"table", column.Table, "column", column.Name, "statement", change)
 		}
 		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
@@ -59,14 +58,18 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	}
 }
 
-func (c *core) warnAutoIncrement(s *schema.Schema) {
-	what, change := "", ""
+// numberOf says which number the database gives to a row that is inserted without a key.
+func (c *core) numberOf() string {
 	switch c.db.Dialector.Name() {
 	case "mysql", "sqlite":
-		what = ": the largest id plus one, which is the next id of the plugin, so that a later create fails with a duplicate key"
-	default:
-		what = ", where a sequence counts on its own"
+		return " from the database: the largest id plus one, which the plugin may be about to use; then a create fails with a duplicate key"
 	}
+	return " from the database, which counts on its own"
+}
+
+// warnAutoIncrement warns of a model whose key GORM takes for AUTO_INCREMENT.
+func (c *core) warnAutoIncrement(s *schema.Schema) {
+	change := ""
 	switch c.db.Dialector.Name() {
 	case "mysql":
 		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
@@ -76,7 +79,7 @@ func (c *core) warnAutoIncrement(s *schema.Schema) {
 		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
 	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" by raw SQL for one, gets its key from the database"+what+
+		" by raw SQL for one, gets a number"+c.numberOf()+
 		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
 		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
 }

@@ -137,6 +137,13 @@ func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
 		if utils.CheckTruth(key.TagSettings["AUTOINCREMENT"]) {
 			return // as the model's author says
 		}
+		before := *key
+		defaults := s.FieldsWithDefaultDBValue
+		if !c.registered.Load() {
+			c.undo = append(c.undo, func() {
+				key.AutoIncrement, key.HasDefaultValue, s.FieldsWithDefaultDBValue = before.AutoIncrement, before.HasDefaultValue, defaults
+			})
+		}
 		key.AutoIncrement = false
 		if key.DefaultValue == "" {
 			key.HasDefaultValue = false

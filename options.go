@@ -272,7 +272,9 @@ func WithOneWorkerID() Option { return func(c *config) { c.perProcess = true } }
 func WithDisposable() Option { return func(c *config) { c.disposable = true } }
 
 // WithoutMigration keeps db.Use from creating and extending the four tables of
-// package workernode. Package migrations has the SQL to run manually.
+// package workernode. Package migrations has the SQL to run manually. The table of
+// segments is created if it does not exist; package segment has the SQL for a user
+// who may not.
 func WithoutMigration() Option { return func(c *config) { c.noMigration = true } }
 
 // WithTimeout sets how long getting worker ids from the database, or opening a segment or

@@ -65,6 +65,7 @@ type core struct {
 	supply  *supply.Supply
 	time    func() time.Time // the clock of the generators
 	later   []*supply.Source // to be opened after Initialize
+	undo    []func()         // what to do to GORM's schemas if Initialize fails
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
@@ -153,8 +154,12 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	return nil
 }
 
-// abandon releases what a failed Initialize has taken.
+// abandon releases what a failed Initialize has taken, and leaves GORM's schemas as they were: a
+// program that goes on without the plugin must not insert rows without a key.
 func (c *core) abandon() {
+	for _, undo := range c.undo {
+		undo()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if c.supply != nil {
@@ -174,7 +179,7 @@ func (c *core) open(db *gorm.DB) error {
 		return err
 	}
 	// What a failed attempt may have left belongs to another database.
-	c.db, c.later, c.supply, c.time = db, nil, nil, c.now
+	c.db, c.later, c.undo, c.supply, c.time = db, nil, nil, nil, c.now
 	c.plans.Store(&map[*schema.Schema]*plan{})
 	c.models, c.warned = map[string]*plan{}, map[string]bool{}
 	if !c.fixed {
@@ -294,7 +299,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 // ready returns the core if db.Use has initialized it.
 func (p *Plugin) ready() (*core, error) {
 	if p == nil || p.core == nil || !p.core.registered.Load() {
-		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from", ErrNotRegistered)
+		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, it has returned an error", ErrNotRegistered)
 	}
 	return p.core, nil
 }

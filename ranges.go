@@ -59,7 +59,7 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 // may be stamped up to Lead ahead, 10 s by default: CreatedBetween(hourAgo, now) finds a row
 // that was created a millisecond ago. The present begins a second before the clock of the
 // generators, or a tick if that is longer. A span that follows finds a row that is stamped
-// ahead again.
+// ahead again. A span within one tick has no rows.
 //
 // A span that ends in the past misses rows that were created in it and stamped after it:
 // let it end Lead later, and compare a column of the row, where that matters.
@@ -97,6 +97,10 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 		return fmt.Errorf("%w: those of %s come from the generator %s, and have no time", ErrNotDecodable, plan.Schema.Table, f.source.Generator)
 	case f.Text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
+	}
+	if tick := c.layout.TickAt(from); tick >= 0 && tick <= c.layout.MaxTick() && tick == c.layout.TickAt(to) && !to.Round(0).Before(from.Round(0)) {
+		db.Where("1 = 0") // no id has a time of the span
+		return nil
 	}
 	past := c.isPast(to)
 	if !past && to.Round(0).After(from.Round(0)) {

@@ -2,6 +2,7 @@ package uidplugin_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -47,11 +48,45 @@ func TestPluginCreatedBetween_FindsRowsThatAreStampedAhead(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", tt.name, len(parts), tt.want)
 		}
 	}
-	for _, to := range []time.Time{noon, noon.Add(-time.Second)} {
-		if err := db.Scopes(p.CreatedBetween(noon, to)).Find(&[]part{}).Error; !errors.Is(err, generator.ErrLayout) {
-			t.Errorf("an empty span until %v: %v", to, err)
+	if err := db.Scopes(p.CreatedBetween(noon, noon.Add(-time.Second))).Find(&[]part{}).Error; !errors.Is(err, generator.ErrLayout) {
+		t.Errorf("a span that ends before it begins: %v", err)
+	}
+}
+
+// A poller asks for what was created since its last round. With a tick longer than its interval it got an error in most
+// rounds.
+func TestPluginCreatedBetween_ASpanWithinATickHasNoRows(t *testing.T) {
+	t.Parallel()
+
+	now := noon
+	db := open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithLayout(generator.JSSafeLayout()))
+	migrate(t, db, &part{})
+	found := map[int64]int{}
+	p := uidplugin.From(db)
+	for i := range 40 {
+		must(t, db.Create(&part{Name: fmt.Sprint(i)}).Error)
+		now = now.Add(300 * time.Millisecond)
+	}
+	for at := noon.Add(-time.Second); at.Before(now.Add(time.Minute)); at = at.Add(300 * time.Millisecond) {
+		var parts []part
+		now = noon.Add(time.Hour)
+		must(t, db.Scopes(p.CreatedBetween(at, at.Add(300*time.Millisecond))).Find(&parts).Error)
+		for _, r := range parts {
+			found[r.ID]++
+		}
+		if at.After(noon.Add(time.Minute)) {
+			break
 		}
 	}
+	if len(found) != 40 {
+		t.Errorf("%d of 40 rows were found", len(found))
+	}
+	for id, n := range found {
+		if n != 1 {
+			t.Errorf("%d was found %d times", id, n)
+		}
+	}
+	must(t, db.Scopes(p.CreatedBetween(noon, noon)).Find(&[]part{}).Error)
 }
 
 // The clock of the process is set back, which the generators do not follow. "Until now" was until an hour ago for them,

@@ -255,3 +255,36 @@ func TestFromFindsThePluginOnEverySession(t *testing.T) {
 		t.Error("another layout")
 	}
 }
+
+type (
+	leftover struct {
+		ID   int64 `gorm:"primaryKey;uid"`
+		Name string
+	}
+	unmade struct {
+		ID int64 `gorm:"primaryKey;uid:unmade"`
+	}
+)
+
+// A program that goes on after db.Use has failed has no plugin. It inserted rows with the key 0, because GORM still took
+// the keys for ones that somebody sets.
+func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
+	t.Parallel()
+
+	db := bare(t)
+	notReady := errors.New("not ready")
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
+		uidplugin.WithGenerator("unmade", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, notReady }))
+	err := db.Use(p)
+	if !errors.Is(err, notReady) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "uidplugin: ", "the generator unmade of table unmades cannot be made")
+	unregistered(t, db)
+	migrate(t, db, &leftover{})
+	r := leftover{Name: "a"}
+	must(t, db.Create(&r).Error)
+	if r.ID != 1 {
+		t.Errorf("the key is %d, and not the database's", r.ID)
+	}
+}

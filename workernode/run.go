@@ -172,7 +172,11 @@ func (m *Manager) failed(err error, serious, fatal bool) {
 func (m *Manager) unhealthy(err error) {
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
-		m.log.add(slog.LevelWarn, "uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up", "error", err)
+		text := "uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up"
+		if m.stats.Sessions == 0 {
+			text = "uidplugin: this process cannot get a lease, so no ids can be made"
+		}
+		m.log.add(slog.LevelWarn, text, "error", err)
 	}
 	m.stats.LastError = err
 }

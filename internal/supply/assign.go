@@ -176,10 +176,15 @@ func (s *Supply) makeFixed(src *Source) error {
 	return err
 }
 
+// generator makes the generator of a source.
 func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) (generator.Renewable, error) {
-	return s.Specs.Generator(src.Generator, GeneratorConfig{
+	g, err := s.Specs.Generator(src.Generator, GeneratorConfig{
 		Table: src.Table, Layout: s.Layout, Leases: leases, OnLow: onLow, MaxBorrow: s.MaxBorrow, Clock: s.Clock, Now: s.Time,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("uidplugin: the generator %s of table %s cannot be made: %w", src.Generator, src.Table, err)
+	}
+	return g, nil
 }
 
 // noWorkerID says for what there is no worker id, and why.
