@@ -409,3 +409,53 @@ func BenchmarkBufferedNext(b *testing.B) {
 	var add atomic.Int64
 	each("atomic add", func() error { add.Add(1); return nil })
 }
+
+func TestBufferedClose_WithAFullBuffer(t *testing.T) {
+	next := int64(0)
+	g, err := generator.NewBuffered(generator.BufferedConfig{Size: 2,
+		Source: func(context.Context, int64) (generator.Run, error) {
+			next += 100_000_000
+			return generator.Run{First: next, N: 3 << 24}, nil // a tick's, more than there is room for
+		},
+		Full: func(ctx context.Context, try int) error { time.Sleep(time.Millisecond); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	closes(t, g)
+}
+
+func closes(t *testing.T, g generator.Generator) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { g.Close(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		t.Fatal("Close has not returned after 3 s")
+	}
+}
+
+// An Empty that looks again at once.
+func TestBuffered_WithAContextThatHasEnded(t *testing.T) {
+	g, err := generator.NewBuffered(generator.BufferedConfig{
+		Source: func(ctx context.Context, _ int64) (generator.Run, error) {
+			<-ctx.Done()
+			return generator.Run{}, ctx.Err()
+		},
+		Empty: func(context.Context, int) error { time.Sleep(time.Millisecond); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { _, err := g.Next(ctx); done <- err }()
+	select {
+	case err := <-done:
+		t.Log(err)
+	case <-time.After(3 * time.Second):
+		t.Error("Next has not returned 3 s after its context ended")
+	}
+	g.Close()
+}

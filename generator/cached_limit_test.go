@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,5 +347,89 @@ func TestAfterTheLimit(t *testing.T) {
 			}
 		}
 		refused(t, g)
+	})
+}
+
+// A visit that is held up between reading the clock and using what it read must
+// not make the same span count twice, or the limit runs ahead, by that span for
+// each such visit, and never back.
+func TestCached_CountsTimeOnceIfAVisitIsLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var hold atomic.Bool
+		clock := func() time.Time {
+			now := (&wall{}).now()
+			if hold.CompareAndSwap(true, false) {
+				time.Sleep(20 * time.Second) // the visiting thread loses its CPU
+			}
+			return now
+		}
+		l := ticks(time.Second, 6)
+		s := generator.NewScale(l)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute, NoWait: true, Clock: generator.NewClock(clock)})
+		for range 10 {
+			next(t, g) // has the clock visit g
+			hold.Store(true)
+			time.Sleep(10 * time.Second) // and the first visit is held up
+			g.Park()
+			next(t, g) // reads a time 10 s later than that of the visit
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+		}
+		limit := s.At(time.Now()) + s.Count(time.Minute)
+		var last uint64
+		for {
+			id, err := g.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, generator.ErrBorrowLimit) {
+					t.Fatal(err)
+				}
+				break
+			}
+			last = position(l, id)
+		}
+		if last >= limit {
+			t.Errorf("MaxBorrow is a minute; an id was stamped %v ahead of the clock", time.Minute+s.Duration(last+1-limit))
+		}
+	})
+}
+
+// A clock whose readings have no monotonic part and that is set back and forth by
+// 150 years gains more than a Duration holds. The limit must not shrink for that,
+// or the generator refuses for centuries.
+func TestCached_ItsLimitNeverShrinks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := wall{bare: true}
+		l := ticks(time.Second, 6)
+		l.Epoch = date(1800, 1, 1)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute, NoWait: true, Clock: generator.NewClock(c.now)})
+		next(t, g)
+		for range 2 {
+			c.step(-150 * year)
+			g.Park()
+			next(t, g)
+			c.step(150 * year)
+			g.Park()
+			// There was nothing to refuse the first time, so there is not the second.
+			if err := g.Fill(t.Context(), make([]int64, 64*120)); err != nil {
+				t.Fatalf("with the clock set right: %v; ids are %v ahead", err, g.Lead())
+			}
+		}
+	})
+}
+
+// A Fill that asks for more than the lease has left can never be served. A
+// generator that does not wait answered ErrBorrowLimit, forever, which tells the
+// caller to come back later.
+func TestCachedFill_AcrossTheEndWithoutWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 4)
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), NoWait: true})
+		fill(t, g, 22)
+		for range 3 {
+			if err := g.Fill(t.Context(), make([]int64, 11)); !errors.Is(err, generator.ErrLeaseExpired) {
+				t.Errorf("11 ids of the 10 that the lease has left: %v", err)
+			}
+			time.Sleep(time.Hour)
+		}
 	})
 }

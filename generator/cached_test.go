@@ -405,3 +405,11 @@ func ExampleNewCached() {
 	// 2026-06-01 12:00:00 +0000 UTC 1234 0
 	// ascending: true
 }
+
+// The target is 384 bytes.
+func TestCached_Memory(t *testing.T) {
+	if got := liveBytes(t, 10000); got > 384 {
+		t.Errorf("an idle generator holds %.0f bytes (Cached %d, window %d, the rest is its channel and the clock's list); the target is 384",
+			got, generator.CachedSize, generator.WindowSize)
+	}
+}

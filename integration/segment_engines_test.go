@@ -75,7 +75,7 @@ func leafFetches(db *gorm.DB) (ids []int64, err error) {
 // Generators with pools of their own, whose connections are set in different ways, open
 // an empty database, or Leaf's table, at once, and a Leaf service uses the row as well:
 // all ids differ.
-func TestSegmentBesideLeaf(t *testing.T) {
+func TestSegmentNextToLeaf(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		var params []string

@@ -60,7 +60,7 @@ func begin(db *gorm.DB) (worker int64, err error) {
 // The plugin and UidGenerator's Java service use one WORKER_NODE at the same
 // time: the table is extended and otherwise left as it is, Java's INSERT goes on
 // working, and no worker id is given to both.
-func TestBesideUidGenerator(t *testing.T) {
+func TestNextToUidGenerator(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		ctx := context.Background()

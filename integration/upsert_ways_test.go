@@ -90,7 +90,7 @@ func TestUpsertsThatATypeMakes(t *testing.T) {
 
 // An UpdateAll on a natural key leaves the uid next to it as it is, unless the
 // application itself has set another.
-func TestUpsertsOfAUidBesideANaturalKey(t *testing.T) {
+func TestUpsertsOfAUidNextToANaturalKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		for variant, db := range d.variants(t) {

@@ -70,7 +70,7 @@ func TestUpsertsOfRowsWithOddKeys(t *testing.T) {
 
 // A uid next to the database's own key never gets another row's, and the key is not
 // made up.
-func TestUpsertsOfAUidBesideTheDatabasesKey(t *testing.T) {
+func TestUpsertsOfAUidNextToTheDatabasesKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		for variant, db := range d.variants(t) {

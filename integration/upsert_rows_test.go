@@ -334,7 +334,7 @@ func TestUpsertsOfAKeyThatIsNotRead(t *testing.T) {
 }
 
 // A uid next to a key that the database computes, to which nothing can be assigned.
-func TestUpsertsBesideAComputedKey(t *testing.T) {
+func TestUpsertsNextToAComputedKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
 		for variant, db := range d.variants(t) {
