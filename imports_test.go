@@ -25,14 +25,17 @@ var picture = map[string]func(name string) bool{
 	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
 	"internal/model":  isGORM,
 	"internal/supply": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "generator", "workernode", "segment")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator", "workernode", "segment")
 	},
 	"segment": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
 	},
-	"migrations":        func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "workernode") },
-	"workernode":        func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "generator") },
+	"migrations": func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "workernode") },
+	"workernode": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
+	},
 	"internal/sqldb":    isGORM,
+	"internal/logqueue": func(string) bool { return false },
 	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
 	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":        func(string) bool { return false },

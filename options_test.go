@@ -9,6 +9,7 @@ import (
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
@@ -298,10 +299,8 @@ func TestWorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	db := open(t, j.option(), withoutSpares(), uidplugin.WithModels(&part{}))
 	migrate(t, db, &article{})
 	must(t, db.Create(&article{}).Error)
+	testkit.Eventually(t, "too few lines", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) >= 2 })
 	lines := j.Lines("worker ids assigned")
-	if len(lines) != 2 {
-		t.Fatalf("%q", lines)
-	}
 	saysAll(t, lines[0], "level=INFO", "parts=1")
 	saysAll(t, lines[1], "level=INFO", "articles=2")
 	lines = j.Lines("this process has a slot")
@@ -317,9 +316,7 @@ func TestTheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default lo
 	slog.SetDefault(slog.New(slog.NewTextHandler(j, nil)))
 	defer slog.SetDefault(old)
 	must(t, bare(t).Use(uidplugin.New(uidplugin.WithModels(&part{}))))
-	if len(j.Lines("worker ids assigned")) != 1 {
-		t.Error("nothing was logged")
-	}
+	testkit.Eventually(t, "nothing was logged", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) == 1 })
 }
 
 // With a clock of the application's, WithLead bounds how far ahead of it ids are. It had no effect, and a clock that

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 )
@@ -123,10 +122,10 @@ func (m *Manager) follow(ctx context.Context) error {
 	if !ok || theirs.Sub(m.clock.now()) > ahead/2 {
 		m.clock.gained.Add(int64(ahead))
 		c.refused = 0
-		m.log.add(slog.LevelInfo, "uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
+		m.log.Info("uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
 		return nil
 	}
 	c.refused = ahead
-	m.log.add(slog.LevelWarn, "uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
+	m.log.Warn("uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
 	return nil
 }

@@ -1,10 +1,13 @@
 package workernode_test
 
 import (
+	"context"
+	"database/sql/driver"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -37,5 +40,42 @@ func TestManager_WithACrowdedPool(t *testing.T) {
 		}
 		<-done
 		w.check()
+	})
+}
+
+// A free slot was avoided for a minute, and a new one inserted, because the pool had no connection for a moment.
+func TestManager_ReclaimsAFreeSlotThatItHadNoConnectionFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		long := func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second }
+		a := w.start(long)
+		a.assign(table("a"))
+		a.generators[table("a")].Close()
+		must(t, a.Close(t.Context()))
+		time.Sleep(2 * time.Minute)
+
+		b := w.start(long)
+		pool, err := b.db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(1)
+		cut := false
+		b.wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("BEGIN") && !cut { // the lease manager has read which slots are free
+				cut = true
+				go func() {
+					conn, err := pool.Conn(context.Background())
+					must(t, err)
+					time.Sleep(6 * time.Second)
+					must(t, conn.Close())
+				}()
+				time.Sleep(time.Millisecond)
+				return driver.ErrBadConn
+			}
+			return c.Run()
+		})
+		b.assign(table("a"))
+		if s := b.Stats(); s.Reclaimed != 1 || s.Allocated != 0 || !cut {
+			t.Errorf("slot 1 is free: %+v", s)
+		}
+		time.Sleep(10 * time.Second)
 	})
 }

@@ -44,11 +44,6 @@ func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	return d.sql.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error { return f(ctx, &DB{tx}) })
 }
 
-// onConnection is [sqldb.DB.OnConnection].
-func (d *DB) onConnection(ctx context.Context, f func(conn *DB) error) error {
-	return d.sql.OnConnection(ctx, func(conn *sqldb.DB) error { return f(&DB{conn}) })
-}
-
 // errRefused is returned from a transaction that is rolled back because a statement did not
 // change the row that it should have.
 var errRefused = sqldb.ErrRollback

@@ -100,11 +100,13 @@
 // the slot has a few worker ids without a table. One of them is given to the table in
 // memory, at once, and the lease manager writes the table into its row when it gets a
 // connection. If the slot is lost before, the ids cannot be located: START_TICK of the next
-// table of the worker id is above all that was stamped.
+// table of the worker id is above all that was stamped. If a new session of the slot has begun
+// before, as after an outage, START_TICK is that of this session: should the database have lost
+// commits, another process may have used the worker id in the old one. The log says so.
 //
 // # Worker ids
 //
-// One UPDATE of WORKER_REGISTRY advances NEXT_ID, in a transaction that reads it back: no
+// One UPDATE of WORKER_REGISTRY advances NEXT_ID, outside of a transaction: no
 // AUTO_INCREMENT, which leaves gaps of thousands on some engines and goes back after a crash
 // on others. Worker id 0 is never given out, as in UidGenerator.
 //

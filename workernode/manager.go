@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/logqueue"
 )
 
 // Config changes what [NewManager] makes. The zero Config is usable.
@@ -75,7 +76,8 @@ type Manager struct {
 	me       string // HOLDER: a random token of this start
 	most     int    // lanes of a generator
 	clock    *clock
-	log      *asyncLog
+	log      *slog.Logger // by way of the queue, so it may be used with the mutex held
+	queue    *logqueue.Queue
 
 	// Only the goroutine, or Close after it, uses these.
 	clockCheck clockCheck
@@ -169,11 +171,11 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 			"stop all processes for twice the longer one, then "+db.sql.Translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
 	}
-	log := &asyncLog{log: c.Log}
-	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), log.do)}
+	queue := logqueue.New(nil)
+	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), queue.Do)}
 	m := &Manager{
 		store:  &statements{db: short, layout: layout, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
-		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: log,
+		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: queue.Logger(c.Log), queue: queue,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
 	}
 	settle := ticks(layout, c.Lead+skew) + 1
@@ -377,7 +379,7 @@ func (m *Manager) Close(ctx context.Context) error {
 			return fmt.Errorf("workernode: close: %w", ctx.Err())
 		}
 	}
-	defer m.log.flush(ctx, time.Second)
+	defer m.queue.Flush(ctx, time.Second)
 	select {
 	case m.closing <- struct{}{}:
 		defer func() { <-m.closing }()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -93,8 +92,10 @@ func (m *Manager) waiting() bool {
 	return len(m.requests) > 0
 }
 
-// pass does what is due, one statement after another, and returns how long nothing is.
+// pass does what is due, one statement after another and all on one connection, and returns how long
+// nothing is.
 func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
+	defer m.store.hold()()
 	for ctx.Err() == nil {
 		more, wait, err := m.one(ctx)
 		if err != nil || !more {
@@ -107,7 +108,14 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 // one sends the next statement. more is false if nothing is due, for a time.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
 	w, sessions := m.work(), m.stats.Sessions // only this goroutine changes that
-	switch tick := m.tick(); w.next(&m.lease, m.params, tick) {
+	tick := m.tick()
+	if w.sends(&m.lease, m.params, tick) {
+		if err := m.store.db.sql.Ready(ctx); err != nil {
+			return false, 0, err
+		}
+		tick = m.tick() // the wait for a connection may have been long
+	}
+	switch w.next(&m.lease, m.params, tick) {
 	case doNothing:
 		return false, w.wait, w.stuck
 	case doKeepAlive:
@@ -176,7 +184,7 @@ func (m *Manager) unhealthy(err error) {
 		if m.stats.Sessions == 0 {
 			text = "uidplugin: this process cannot get a lease, so no ids can be made"
 		}
-		m.log.add(slog.LevelWarn, text, "error", err)
+		m.log.Warn(text, "error", err)
 	}
 	m.stats.LastError = err
 }
@@ -203,7 +211,7 @@ func (m *Manager) recovered() {
 	if m.stats.LastError == nil {
 		return
 	}
-	m.log.add(slog.LevelInfo, "uidplugin: the lease of this process is renewed again", "after", m.clock.now().Sub(m.stats.Since))
+	m.log.Info("uidplugin: the lease of this process is renewed again", "after", m.clock.now().Sub(m.stats.Since))
 	m.stats.LastError, m.stats.Since = nil, time.Time{}
 	for _, l := range m.leases {
 		if l.generator != nil {
@@ -275,6 +283,18 @@ func (w *work) next(l *slotLease, p leaseParams, now int64) action {
 		return doAdd
 	}
 	return doNothing
+}
+
+// sends reports whether the next action sends a statement.
+func (w *work) sends(l *slotLease, p leaseParams, now int64) bool {
+	switch w.next(l, p, now) {
+	case doNothing:
+		return false
+	case doSlot:
+		step := l.next(p, now)
+		return step != stepWait && step != stepExhausted
+	}
+	return true
 }
 
 // work looks at the generators and requests, and serves those that it can from the worker
@@ -407,7 +427,7 @@ func (m *Manager) replace(l *TableLease, free []*worker, n int) {
 	if len(ids) > had {
 		text = "uidplugin: a table has more worker ids now, which it needs"
 	}
-	m.log.add(slog.LevelInfo, text, "table", l.table.String(), "worker_id", ids)
+	m.log.Info(text, "table", l.table.String(), "worker_id", ids)
 }
 
 // serve gives a request its leases, if the slot has worker ids for all of them.

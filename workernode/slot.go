@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -69,8 +68,8 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 		}
 		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
 		ok, err := m.session(ctx, &c)
-		if sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
-			return false, err // another process was at work at the same time
+		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
+			return false, err // that, or another process was at work at the same time
 		}
 		if err != nil {
 			// The row may be locked, or hold what cannot be read. Another slot, or a new one, may do.
@@ -100,7 +99,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
-		if m.lease.held && !errors.Is(err, sqldb.ErrNoConnection) {
+		if m.lease.held {
 			m.lease.doubt()
 			m.locked(err)
 		}
@@ -120,7 +119,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	}
 	for _, w := range m.workers {
 		if w.toBind { // its START_TICK must be that of the new session
-			m.log.add(slog.LevelError, "uidplugin: the table of a spare worker id was not written in time: ids that it made until now cannot be located",
+			m.log.Error("uidplugin: the table of a spare worker id was not written in time: ids that it made until now cannot be located",
 				"table", w.table.String(), "worker_id", w.id, "until", m.layout.TimeOf(c.first))
 		}
 	}
@@ -130,7 +129,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 	m.mustReread = false
 	m.adopt(nodes)
 	m.publish()
-	m.log.add(slog.LevelInfo, "uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),
+	m.log.Info("uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),
 		"from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence+1))
 	return true, nil
 }
@@ -214,8 +213,9 @@ func (m *Manager) renew(ctx context.Context) error {
 	if err := m.checkClock(ctx); err != nil {
 		return err
 	}
-	c, ok, err := m.update(ctx, "renew the slot", func() change { return m.lease.renew(m.params, m.tick(), m.me) })
-	if err != nil || !ok {
+	c := m.lease.renew(m.params, m.tick(), m.me)
+	ok, err := m.store.update(ctx, c, m.tick())
+	if err := m.outcome(ctx, ok, err, "renew the slot"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -224,23 +224,10 @@ func (m *Manager) renew(ctx context.Context) error {
 	return nil
 }
 
-// update sends a change of the slot's row. It decides on the change when it has a connection, for
-// which it may have to wait: the fence must be ahead of the clock when the statement is sent.
-func (m *Manager) update(ctx context.Context, what string, decide func() change) (c change, ok bool, err error) {
-	err = m.store.db.onConnection(ctx, func(conn *DB) error {
-		c = decide()
-		ok, err = (&statements{db: conn}).update(ctx, c, m.tick())
-		return err
-	})
-	return c, ok, m.outcome(ctx, ok, err, what)
-}
-
 // outcome notes what became of a statement that was not acknowledged, or changed no row. It
 // returns nil if the statement counts, or if it was refused and may be tried again.
 func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
 	switch {
-	case errors.Is(err, sqldb.ErrNoConnection):
-		return err // nothing was sent
 	case err != nil:
 		m.doubt()
 		return err
@@ -269,8 +256,9 @@ func (m *Manager) granted(c change) {
 
 // keepAlive keeps the slot of an idle process from being reclaimed. It grants nothing.
 func (m *Manager) keepAlive(ctx context.Context) error {
-	c, ok, err := m.update(ctx, "keep the slot alive", func() change { return m.lease.keepAlive(m.me) })
-	if err != nil || !ok {
+	c := m.lease.keepAlive(m.me)
+	ok, err := m.store.update(ctx, c, m.tick())
+	if err := m.outcome(ctx, ok, err, "keep the slot alive"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -306,7 +294,7 @@ func (m *Manager) read(ctx context.Context) error {
 // the mutex.
 func (m *Manager) lost(slot int64, why string) {
 	if !m.closed {
-		m.log.add(slog.LevelWarn, "uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
+		m.log.Warn("uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
 	}
 	m.forget()
 	for _, l := range m.leases {
@@ -320,7 +308,7 @@ func (m *Manager) forget() {
 	m.lease.lose()
 	for _, w := range m.workers {
 		if w.toBind {
-			m.log.add(slog.LevelError, "uidplugin: the slot was given up before the table of a spare worker id was written: its ids cannot be located",
+			m.log.Error("uidplugin: the slot was given up before the table of a spare worker id was written: its ids cannot be located",
 				"table", w.table.String(), "worker_id", w.id)
 		}
 	}
@@ -347,8 +335,9 @@ func (m *Manager) abandon(ctx context.Context) error {
 
 // release frees the slot as it was read last, and then calls done with the mutex held.
 func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
-	c, ok, err := m.update(ctx, "release the slot", func() change { return m.lease.release(m.me) })
-	if err != nil || !ok {
+	c := m.lease.release(m.me)
+	ok, err := m.store.update(ctx, c, m.tick())
+	if err := m.outcome(ctx, ok, err, "release the slot"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -371,7 +360,7 @@ func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 		used := slices.ContainsFunc(uses, func(u spareUse) bool { return u.worker == w.id })
 		w.toBind = w.toBind && !used
 		if used && slices.Contains(gone, w.id) {
-			m.log.add(slog.LevelError, "uidplugin: another program has changed the row of a spare worker id: its ids cannot be located",
+			m.log.Error("uidplugin: another program has changed the row of a spare worker id: its ids cannot be located",
 				"table", w.table.String(), "worker_id", w.id)
 			if l := w.user; l != nil {
 				l.want, l.lanes = max(l.want, len(l.lanes)), nil
@@ -384,6 +373,7 @@ func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 
 // releaseSlot writes what is still to be written and frees the slot, for Close.
 func (m *Manager) releaseSlot(ctx context.Context) error {
+	defer m.store.hold()()
 	for try := 0; ; try++ {
 		err := m.releaseOnce(ctx)
 		if err == nil || ctx.Err() != nil || !sqldb.IsTransient(err) || try >= maxTries || pause(ctx, try) != nil {

@@ -40,6 +40,17 @@ const (
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 )
 
+// hold makes all statements share one connection until release is called.
+func (s *statements) hold() (release func()) {
+	pool := s.db
+	held, giveBack := pool.sql.Hold()
+	s.db = &DB{held}
+	return func() {
+		giveBack()
+		s.db = pool
+	}
+}
+
 // maxCandidates bounds the slots that are read to choose one from.
 const maxCandidates = 200
 
@@ -82,17 +93,13 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 
 // read reads a slot's row, and FLOOR_TICK. A row that holds what no slot does counts as none.
 func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
-	err = s.db.onConnection(ctx, func(conn *DB) error {
-		found = false
-		err := conn.sql.Query(ctx, func(rows *sql.Rows) error {
-			found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
-			return nil
-		}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
-		if err == nil {
-			floor, err = conn.floor(ctx)
-		}
-		return err
-	})
+	err = s.db.sql.Query(ctx, func(rows *sql.Rows) error {
+		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
+		return nil
+	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
+	if err == nil {
+		floor, err = s.db.floor(ctx)
+	}
 	if err != nil {
 		return r, false, 0, fmt.Errorf("workernode: read slot %d: %w", slot, err)
 	}

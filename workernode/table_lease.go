@@ -3,7 +3,6 @@ package workernode
 import (
 	"cmp"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -111,7 +110,7 @@ func (l *TableLease) publish() {
 		if err := l.generator.Renew(leases...); errors.Is(err, generator.ErrClosed) {
 			return
 		} else if err != nil {
-			m.log.add(slog.LevelError, "uidplugin: a generator refuses its lease", "table", l.table.String(), "error", err)
+			m.log.Error("uidplugin: a generator refuses its lease", "table", l.table.String(), "error", err)
 			return
 		}
 	}
@@ -195,6 +194,6 @@ func (l *TableLease) limit(why error) {
 	if why != nil {
 		args = append(args, "error", why)
 	}
-	l.manager.log.add(slog.LevelWarn, "uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: creates wait"+
+	l.manager.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: creates wait"+
 		" (a layout with more sequence bits makes more ids per worker id)", args...)
 }

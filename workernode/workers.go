@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // What the lease manager does about the worker ids of its slot: it adds those that are missing,
@@ -51,7 +48,7 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	m.lease.floor = max(m.lease.floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
 	m.granted(c)
 	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-most/10 {
-		m.log.add(slog.LevelWarn, "uidplugin: more than nine tenths of the worker ids were given out; when all are, new processes and tables get those of slots that are free, or none",
+		m.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; when all are, new processes and tables get those of slots that are free, or none",
 			"worker_id", last, "of", most, "layout", m.layout.String())
 	}
 	return nil
@@ -74,10 +71,8 @@ func (m *Manager) reserve(ctx context.Context, n int) error {
 // notAdded decides what follows from an Add that failed.
 func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
 	m.mu.Lock()
-	if !errors.Is(why, sqldb.ErrNoConnection) {
-		m.lease.doubt()
-		m.mustReread = true
-	}
+	m.lease.doubt()
+	m.mustReread = true
 	optional := !m.needed(tables)
 	if optional {
 		later := m.clock.now().Add(grace / 2)
@@ -103,7 +98,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 	if !optional {
 		return why
 	}
-	m.log.add(slog.LevelWarn, "uidplugin: worker ids in reserve could not be added; trying again later", "error", why)
+	m.log.Warn("uidplugin: worker ids in reserve could not be added; trying again later", "error", why)
 	return nil
 }
 
@@ -170,7 +165,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	why = fmt.Errorf("the table %s has lost its worker id: %w", l.table, why)
 	if l.exhausted == nil {
-		m.log.add(slog.LevelError, "uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
+		m.log.Error("uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
 	}
 	l.exhausted, l.again = why, again
 	if m.stats.LastError == nil {
@@ -243,7 +238,7 @@ func (m *Manager) adopt(nodes []*Node) {
 			m.workers = append(m.workers, &worker{id: n.WorkerID, table: n.Table, start: n.Start})
 		} else if !m.ignored[n.WorkerID] {
 			m.ignored[n.WorkerID] = true
-			m.log.add(slog.LevelError, "uidplugin: a row of "+NodeTable+" is not used: "+why, "worker_id", n.WorkerID, "slot", n.Slot)
+			m.log.Error("uidplugin: a row of "+NodeTable+" is not used: "+why, "worker_id", n.WorkerID, "slot", n.Slot)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"regexp"
@@ -27,6 +28,7 @@ type DB struct {
 	timeout time.Duration // of a statement
 	whole   time.Duration // of a transaction; 0 means timeout
 	later   func(func())  // runs what calls GORM's logger; nil means at once
+	held    *held         // nil unless it is of [DB.Hold]
 }
 
 // Limited returns a DB whose statements get at most the given times, or what d gives them if that is less: a statement,
@@ -59,7 +61,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 // such as a transaction. It is for reading.
 func (d *DB) On(pool gorm.ConnPool) *DB {
 	other := *d
-	other.pool = pool
+	other.pool, other.held = pool, nil
 	return &other
 }
 
@@ -77,17 +79,69 @@ func (d *DB) Stats() (sql.DBStats, bool) {
 
 // Exec runs a statement and returns how many rows it changed.
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	return d.send(ctx, d.Translate(query), args, func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error) {
+		result, err := pool.ExecContext(ctx, query, args...)
+		if err != nil {
+			return 0, err
+		}
+		return result.RowsAffected()
+	})
+}
+
+// ExecRaw runs a statement that is in the dialect already.
+func (d *DB) ExecRaw(ctx context.Context, query string) error {
+	_, err := d.send(ctx, query, nil, func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error) {
+		_, err := pool.ExecContext(ctx, query)
+		return 0, err
+	})
+	return err
+}
+
+// Query runs a statement and calls scan for each of its rows.
+func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
+	_, err := d.send(ctx, d.Translate(query), args, func(ctx context.Context, pool gorm.ConnPool, query string) (n int64, err error) {
+		rows, err := pool.QueryContext(ctx, query, args...)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for ; rows.Next(); n++ {
+			if err := scan(rows); err != nil {
+				return n, err
+			}
+		}
+		return n, rows.Err()
+	})
+	return err
+}
+
+// send sends a statement by f, and shows it to GORM's logger. Like database/sql, it tries another
+// connection if one turns out to be closed.
+func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
+	for try := 0; ; try++ {
+		if err := d.Ready(ctx); err != nil {
+			return 0, err
+		}
+		n, err := d.attempt(ctx, query, args, f)
+		if d.held == nil || n > 0 || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
+			return n, err
+		}
+		d.held.discard()
+	}
+}
+
+func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	query = d.Translate(query)
-	begin := time.Now()
-	result, err := d.pool.ExecContext(ctx, query, args...)
-	if err == nil {
-		changed, err = result.RowsAffected()
+	pool := d.pool
+	if d.held != nil {
+		pool = d.held.conn
 	}
-	err = d.late(interrupted(ctx, err))
-	d.trace(ctx, begin, query, args, changed, err)
-	return changed, err
+	begin := time.Now()
+	n, err := f(ctx, pool, query)
+	err = late(interrupted(ctx, err), d.timeout)
+	d.trace(ctx, time.Since(begin), query, args, n, err)
+	return n, err
 }
 
 // interrupted returns the error of a statement whose context has ended. SQLite's driver may
@@ -101,41 +155,11 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// late explains the error of a statement that had no answer in time.
-func (d *DB) late(err error) error {
+// late explains the error of what had no answer within limit.
+func late(err error, limit time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v (the database is unreachable or busy, a lock is held, or the pool has no free connection): %w", d.timeout, err)
+		return fmt.Errorf("no answer within %v (the database is unreachable or busy, a lock is held, or the pool has no free connection): %w", limit, err)
 	}
-	return err
-}
-
-// Query runs a statement and calls scan for each of its rows.
-func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	query = d.Translate(query)
-	begin, n := time.Now(), int64(0)
-	defer func() { err = d.late(interrupted(ctx, err)); d.trace(ctx, begin, query, args, n, err) }()
-	rows, err := d.pool.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for ; rows.Next(); n++ {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// ExecRaw runs a statement that is in the dialect already.
-func (d *DB) ExecRaw(ctx context.Context, query string) error {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	begin := time.Now()
-	_, err := d.pool.ExecContext(ctx, query)
-	d.trace(ctx, begin, query, nil, 0, err)
 	return err
 }
 
@@ -157,14 +181,15 @@ func (d *DB) Translate(query string) string {
 	})
 }
 
-// trace shows a statement to GORM's logger.
-func (d *DB) trace(ctx context.Context, begin time.Time, query string, args []any, n int64, err error) {
+// trace shows a statement to GORM's logger, which takes the time since its beginning.
+func (d *DB) trace(ctx context.Context, took time.Duration, query string, args []any, n int64, err error) {
 	l := d.gorm.Logger
 	if l == nil {
 		return
 	}
+	ctx = context.WithoutCancel(ctx)
 	show := func() {
-		l.Trace(ctx, begin, func() (string, int64) { return d.gorm.Dialector.Explain(query, args...), n }, err)
+		l.Trace(ctx, time.Now().Add(-took), func() (string, int64) { return d.gorm.Dialector.Explain(query, args...), n }, err)
 	}
 	if d.later == nil {
 		show()

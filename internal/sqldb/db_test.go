@@ -298,15 +298,22 @@ func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	}
 }
 
-// wired returns a handle on a database with a table t, each statement of which gets a second, and its wire.
+// wired returns a DB on a database with a table t, each statement of which gets a second, and its wire.
 func wired(t *testing.T) (*sqldb.DB, *testkit.Wire) {
+	t.Helper()
+	db, wire := wiredHandle(t)
+	d, err := sqldb.Open(db, time.Second)
+	must(t, err)
+	return d, wire
+}
+
+// wiredHandle returns a handle on a database with a table t, and its wire.
+func wiredHandle(t *testing.T) (*gorm.DB, *testkit.Wire) {
 	t.Helper()
 	wire := &testkit.Wire{}
 	db := wire.Open(t, testkit.SQLite{})
 	run(t, db, `CREATE TABLE "T" ("A" INT)`)
-	d, err := sqldb.Open(db, time.Second)
-	must(t, err)
-	return d, wire
+	return db, wire
 }
 
 func insertOne(ctx context.Context, tx *sqldb.DB) error {

@@ -62,7 +62,7 @@ func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	var conns [2]*sql.Conn
 	for i := range conns {
 		if conns[i], err = pool.Conn(ctx); err != nil {
-			return d.late(err)
+			return late(err, d.timeout)
 		}
 		defer func() { _ = conns[i].Close() }()
 	}

@@ -25,73 +25,46 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
+	ctx, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
-	inside := d.On(tx)
-	failed := f(ctx, inside)
+	failed := f(ctx, d.On(tx))
 	// COMMIT and ROLLBACK have no context. Drivers may wait for the answer until the network
 	// gives up, after many minutes.
 	ended := make(chan error, 1)
 	go func() { ended <- tx.end(failed) }()
 	select {
 	case err = <-ended:
+		d.giveBack(tx.conn, err)
 	case <-ctx.Done():
+		go func() { closeAfter(tx.conn, <-ended) }()
 		if err = failed; err == nil || err == ErrRollback {
-			err = fmt.Errorf("COMMIT or ROLLBACK: %w", d.late(ctx.Err()))
+			err = fmt.Errorf("COMMIT or ROLLBACK: %w", late(ctx.Err(), d.limit()))
 		}
 	}
 	return err
 }
 
-// OnConnection runs f with a DB on one connection of the pool, or on d if the pool hands out none.
-// The pool has as long as for a transaction to give it: where many wait for a connection, who
-// gives up early and asks again may never get it. It tries another connection if one turns out
-// to be closed. The error wraps ErrNoConnection if f was not called.
-func (d *DB) OnConnection(ctx context.Context, f func(conn *DB) error) error {
-	p, ok := d.pool.(connector)
-	if !ok {
-		return f(d)
-	}
-	for try := 0; ; try++ {
-		conn, err := d.connection(ctx, p)
-		if err != nil {
-			return err
-		}
-		err = f(d.On(conn))
-		_ = conn.Close()
-		if try >= 2 || !errors.Is(err, driver.ErrBadConn) { // like database/sql
-			return err
-		}
-	}
-}
-
 // Together runs f with a DB whose statements share one connection: outside of a transaction if the
 // pool hands out connections.
 func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
-	if _, ok := d.pool.(connector); !ok {
-		return d.Transact(ctx, f)
+	for try := 0; ; try++ {
+		conn, err := d.take(ctx)
+		if err != nil {
+			return err
+		}
+		if conn == nil {
+			return d.Transact(ctx, f)
+		}
+		err = f(ctx, d.On(conn))
+		d.giveBack(conn, err)
+		if try >= 2 || !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
 	}
-	return d.OnConnection(ctx, func(conn *DB) error { return f(ctx, conn) })
 }
 
-// ErrNoConnection reports that nothing was sent: the pool gave no connection.
-var ErrNoConnection = errors.New("get a connection")
-
-// connection waits for a connection of the pool.
-func (d *DB) connection(ctx context.Context, p connector) (*sql.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.whole, d.timeout))
-	defer cancel()
-	conn, err := p.Conn(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoConnection, d.late(err))
-	}
-	return conn, nil
-}
-
-// A connector is a pool that hands out connections.
-type connector interface {
-	Conn(ctx context.Context) (*sql.Conn, error)
-}
+// limit bounds a transaction, and the wait for a connection.
+func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
 // A transaction is one on a connection of its own, if the pool has such.
 type transaction struct {
@@ -100,8 +73,7 @@ type transaction struct {
 	cancel context.CancelFunc
 }
 
-// end commits a transaction, or rolls it back if it has failed, and gives its connection back
-// to the pool.
+// end commits a transaction, or rolls it back if it has failed.
 func (t *transaction) end(failed error) (err error) {
 	defer t.cancel()
 	if err = failed; err == nil {
@@ -111,45 +83,40 @@ func (t *transaction) end(failed error) (err error) {
 	} else if rollback := t.Rollback(); rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
 		err = errors.Join(err, fmt.Errorf("ROLLBACK: %w", rollback))
 	}
-	if t.conn == nil {
-		return err
-	}
-	if err != nil && err != ErrRollback {
-		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
-	}
-	_ = t.conn.Close()
 	return err
 }
 
 // begin begins a transaction. Like database/sql, it tries another connection if one turns
 // out to be closed.
 func (d *DB) begin(ctx context.Context) (*transaction, error) {
-	p, ok := d.pool.(connector)
 	for try := 0; ; try++ {
-		t := &transaction{}
-		pool := d.pool
-		if ok {
-			conn, err := d.connection(ctx, p)
-			if err != nil {
-				return nil, err
-			}
-			t.conn, pool = conn, conn
+		conn, err := d.take(ctx)
+		if err != nil {
+			return nil, err
 		}
-		err := t.begin(ctx, d.timeout, pool)
+		t, pool := &transaction{conn: conn}, d.pool
+		if conn != nil {
+			pool = conn
+		}
+		err = t.begin(ctx, d.timeout, pool)
 		if err == nil {
 			return t, nil
 		}
-		if t.conn != nil {
-			_ = t.conn.Close()
-		}
-		if !ok || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
-			return nil, fmt.Errorf("BEGIN: %w", d.late(err))
+		go func() { // BEGIN may still be on its way, and what follows it may wait for the network
+			if t.txPool != nil {
+				_ = t.Rollback()
+			}
+			closeAfter(conn, err)
+		}()
+		if conn == nil || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
+			return nil, fmt.Errorf("BEGIN: %w", late(err, d.timeout))
 		}
 	}
 }
 
-// begin sends BEGIN. The context and the timeout end that statement and no later one: database/sql would
-// roll the transaction back at any time, while its connection is being closed here.
+// begin sends BEGIN. The context and the timeout end that statement and no later one: database/sql
+// would roll the transaction back at any time, while its connection is being closed here. With an
+// error txPool is set if the transaction has begun all the same.
 func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gorm.ConnPool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -158,7 +125,6 @@ func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gor
 	stop := context.AfterFunc(ctx, t.cancel)
 	t.txPool, err = begin(own, pool)
 	if !stop() && err == nil {
-		_ = t.Rollback()
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -196,7 +162,11 @@ type txPool interface {
 func begin(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
 	switch pool := pool.(type) {
 	case gorm.TxBeginner:
-		return pool.BeginTx(ctx, nil)
+		begun, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		return begun, nil
 	case gorm.ConnPoolBeginner:
 		begun, err := pool.BeginTx(ctx, nil)
 		if err != nil {

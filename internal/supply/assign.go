@@ -122,9 +122,8 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 		err = s.noWorkerID(err, list(names))
 	}
 	workers, err := s.makeAll(sources, leases, err)
-	// A logger may be code that creates rows: no lock is held, and the generators are there.
 	if err == nil && s.Manager != nil {
-		s.Log.Info("uidplugin: worker ids assigned", "tables", len(names), "worker_id", list(workers))
+		s.log.Info("uidplugin: worker ids assigned", "tables", len(names), "worker_id", list(workers))
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -136,7 +135,7 @@ func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 	s.store(src, &made{Generator: g})
 	s.mu.Unlock()
 	if was.err != nil {
-		s.async().Info("uidplugin: a generator that could not be opened is open now",
+		s.log.Info("uidplugin: a generator that could not be opened is open now",
 			"generator", src.Generator, "table", src.Table, "since", was.since)
 	}
 	return nil
@@ -169,7 +168,7 @@ func (s *Supply) failed(src *Source, err error) error {
 	s.openAgain(src)
 	s.mu.Unlock()
 	if first {
-		s.async().Warn("uidplugin: a generator cannot be opened; trying again until it can",
+		s.log.Warn("uidplugin: a generator cannot be opened; trying again until it can",
 			"generator", src.Generator, "table", src.Table, "error", err)
 	}
 	return src.notOpen(err)
@@ -201,31 +200,4 @@ func (s *Supply) retry(src *Source) {
 			return
 		}
 	}
-}
-
-// async returns the log for what happens in the background.
-func (s *Supply) async() *slog.Logger { return slog.New(asyncHandler{s.Log.Handler(), s.ready}) }
-
-// An asyncHandler makes nobody wait: a handler of the application may be code that creates rows, and wait for what logs.
-// What is logged during db.Use comes after it, because GORM's registration of callbacks must not meet the creation of a
-// row.
-type asyncHandler struct {
-	slog.Handler
-	ready <-chan struct{}
-}
-
-func (h asyncHandler) Handle(ctx context.Context, r slog.Record) error {
-	go func() {
-		<-h.ready
-		_ = h.Handler.Handle(context.WithoutCancel(ctx), r)
-	}()
-	return nil
-}
-
-func (h asyncHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return asyncHandler{h.Handler.WithAttrs(attrs), h.ready}
-}
-
-func (h asyncHandler) WithGroup(name string) slog.Handler {
-	return asyncHandler{h.Handler.WithGroup(name), h.ready}
 }

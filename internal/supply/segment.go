@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"regexp"
 	"strings"
@@ -63,7 +62,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 	if config.Now == nil {
 		config.Now = s.Now
 	}
-	config.Log = slog.New(asyncHandler{cmp.Or(config.Log, s.Log).Handler(), s.ready})
+	config.Log = s.queue.Logger(cmp.Or(config.Log, s.Log))
 	config.MaxWait = cmp.Or(config.MaxWait, s.Timeout)
 	config.Timeout = cmp.Or(config.Timeout, s.Timeout)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/logqueue"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -61,6 +62,8 @@ type Supply struct {
 	foreign atomic.Bool   // there are sources whose ids are not of the layout
 	ready   chan struct{} // closed by Start, or by Close
 	setUp   sync.Once     // closes it
+	queue   *logqueue.Queue
+	log     *slog.Logger // for what happens in the background: by way of the queue, after ready
 
 	// Work in the background: ctx ends and the group is waited for in Close.
 	ctx        context.Context
@@ -79,6 +82,8 @@ type call struct {
 func New(c Config) *Supply {
 	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, ready: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.queue = logqueue.New(s.ready)
+	s.log = s.queue.Logger(c.Log)
 	return s
 }
 
@@ -195,6 +200,7 @@ func (s *Supply) Close(ctx context.Context) bool {
 	}()
 	select {
 	case <-idle:
+		s.queue.Flush(ctx, time.Second)
 		return true
 	case <-ctx.Done():
 		return false

@@ -250,8 +250,11 @@ func (c *wireConn) crossing(ctx context.Context, query string, run func() error)
 // BeginTx implements [driver.ConnBeginTx].
 func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	t := &wireTx{conn: c}
-	crossing := c.crossing(ctx, "BEGIN", func() (err error) {
-		t.tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(context.WithoutCancel(ctx), opts)
+	crossing := c.crossing(ctx, "BEGIN", func() error {
+		tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(context.WithoutCancel(ctx), opts)
+		if err == nil { // else a driver may return a pointer that is nil
+			t.tx = tx
+		}
 		return err
 	})
 	if err := c.wire.cross(crossing); err != nil {
