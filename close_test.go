@@ -50,7 +50,7 @@ func TestAfterCloseNoIDIsMade(t *testing.T) {
 			saysAll(t, err.Error(), "uidplugin: closed", "parts")
 
 			// Old ids still lead to their rows.
-			if row, err := p.Find(t.Context(), known.ID); err != nil || *row.(*part) != known {
+			if row, err := p.Find(t.Context(), uidplugin.ID(known.ID)); err != nil || *row.(*part) != known {
 				t.Errorf("Find: %v, %v", row, err)
 			}
 		})

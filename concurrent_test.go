@@ -86,7 +86,7 @@ func TestManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 						t.Errorf("%d is in %s and in %s", id, table, other)
 					}
 					ids[id] = table
-					parts, err := uidplugin.From(db).Decode(id)
+					parts, err := uidplugin.From(db).Decode(uidplugin.ID(id))
 					if err != nil || workers[parts.WorkerID] != table {
 						t.Fatalf("%d in %s is of %q, %v", id, table, workers[parts.WorkerID], err)
 					}

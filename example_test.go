@@ -91,7 +91,7 @@ func ExamplePlugin_Locate() {
 		log.Fatal(err)
 	}
 
-	where, err := uidplugin.From(db).Locate(context.Background(), order.ID)
+	where, err := uidplugin.From(db).Locate(context.Background(), uidplugin.ID(order.ID))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func ExamplePlugin_Find() {
 		log.Fatal(err)
 	}
 
-	row, err := uidplugin.From(db).Find(context.Background(), order.ID)
+	row, err := uidplugin.From(db).Find(context.Background(), uidplugin.ID(order.ID))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func ExamplePlugin_NextID() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	order := Order{ID: id, Total: 10}
-	fmt.Println(db.Create(&order).Error, order.ID == id)
+	order := Order{ID: int64(id), Total: 10}
+	fmt.Println(db.Create(&order).Error, order.ID == int64(id))
 	// Output: <nil> true
 }
 

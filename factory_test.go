@@ -44,7 +44,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 		if fixed := name == "fixed"; fixed != (got.OnLow == nil) || fixed != (got.MaxBorrow != 0) {
 			t.Errorf("%s: %+v", name, got)
 		}
-		parts, err := p.Decode(r.ID)
+		parts, err := p.Decode(uidplugin.ID(r.ID))
 		tick := p.Layout().TickAt(parts.Time)
 		if l := got.Leases[0]; err != nil || parts.WorkerID != l.WorkerID || tick < l.From || tick > l.Until {
 			t.Errorf("%s: %+v with the lease %+v, %v", name, parts, l, err)

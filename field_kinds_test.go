@@ -140,7 +140,7 @@ func TestKeysOfAllKindsAreSetStoredAndFound(t *testing.T) {
 				id := idOf(t, db, name)
 				ids = append(ids, id)
 				isOurs(t, db, "things", id)
-				found, err := p.Find(t.Context(), id)
+				found, err := p.Find(t.Context(), uidplugin.ID(id))
 				if err != nil {
 					t.Errorf("Find: %v", err)
 				} else if got := reflect.ValueOf(found).Elem().Interface(); !reflect.DeepEqual(got, created.Interface()) {

@@ -95,7 +95,7 @@ func TestTaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 			if n := count(t, db, stmt.Table, tt.column+" = ?", id); n != 1 {
 				t.Errorf("%d rows with the id", n)
 			}
-			row, err := p.Find(t.Context(), id)
+			row, err := p.Find(t.Context(), uidplugin.ID(id))
 			if tt.column == "trace" { // which is not the key
 				only(t, err, uidplugin.ErrNotKey, "not_the_keys", fmt.Sprint(id))
 				return

@@ -25,7 +25,7 @@ import (
 // The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause], or [gorm.ErrRecordNotFound] if no row
 // has the key, or the row is deleted, or does not meet the conditions of the handle. Find does not ask for the
 // session, so an id that no process made is not found where Locate returns [ErrUnknownID].
-func (p *Plugin) Find(ctx context.Context, id int64) (any, error) {
+func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 	rows, err := p.FindAll(ctx, id)
 	if err != nil {
 		return nil, err
@@ -44,17 +44,17 @@ func (p *Plugin) Find(ctx context.Context, id int64) (any, error) {
 // Ids of no table or no model are in the error, each as an [IDError], in the order of ids. Errors of queries come
 // after them; errors.Join put them together. An id of a table that has no such row, or none that meets the conditions
 // of the handle, is in neither.
-func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, error) {
+func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	c, err := p.ready()
 	if err != nil {
 		return nil, err
 	}
 	located, future, errs := c.locate(ctx, p.lookup(), ids...)
-	byTable := map[string][]int64{}
+	byTable := map[string][]ID{}
 	for id, l := range located {
 		byTable[l.Table] = append(byTable[l.Table], id)
 	}
-	found := make(map[int64]any, len(located))
+	found := make(map[ID]any, len(located))
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		errs = append(errs, p.findIn(ctx, table, byTable[table], found)...)
 	}
@@ -69,7 +69,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...int64) (map[int64]any, erro
 }
 
 // findIn adds the rows of one table to found.
-func (p *Plugin) findIn(ctx context.Context, table string, ids []int64, found map[int64]any) (errs []error) {
+func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[ID]any) (errs []error) {
 	all := func(format string, args ...any) (errs []error) {
 		for _, id := range ids {
 			errs = append(errs, idErrorf(id, format, append(args, id)...))
@@ -105,11 +105,11 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []int64, found ma
 
 // sortErrors puts errors of ids into the order of ids, and before all others,
 // which keep theirs.
-func sortErrors(errs []error, ids []int64) {
+func sortErrors(errs []error, ids []ID) {
 	if len(errs) < 2 {
 		return
 	}
-	index := make(map[int64]int, len(ids))
+	index := make(map[ID]int, len(ids))
 	for i, id := range slices.Backward(ids) { // so that the first of equal ids counts
 		index[id] = i
 	}
@@ -126,19 +126,19 @@ func sortErrors(errs []error, ids []int64) {
 const findChunk = 1000
 
 // load adds the rows whose key f is one of ids to found.
-func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []int64, found map[int64]any) (errs []error) {
+func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found map[ID]any) (errs []error) {
 	rows := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.Schema.ModelType)))
 	if err := p.query(ctx, plan, f, ids).Find(rows.Interface()).Error; err != nil {
 		return []error{err}
 	}
-	wanted := make(map[int64]bool, len(ids))
+	wanted := make(map[ID]bool, len(ids))
 	for _, id := range ids {
 		wanted[id] = true
 	}
-	shared := map[int64]bool{}
+	shared := map[ID]bool{}
 	for _, loaded := range rows.Elem().Seq2() {
 		r := model.Row{Struct: loaded.Elem()}
-		id := r.ID(ctx, f.Field)
+		id := ID(r.ID(ctx, f.Field))
 		if !wanted[id] {
 			// A text that the database takes for equal, because of spaces at its end, is another key.
 			if _, zero := r.Value(ctx, f.Field.Field); f.Text && !zero {
@@ -172,10 +172,10 @@ func (p *plan) sameKey(ctx context.Context, a, b model.Row) bool {
 }
 
 // query returns the handle, with the condition that the key f is one of ids.
-func (p *Plugin) query(ctx context.Context, plan *plan, f *field, ids []int64) *gorm.DB {
+func (p *Plugin) query(ctx context.Context, plan *plan, f *field, ids []ID) *gorm.DB {
 	values := make([]any, len(ids))
 	for i, id := range ids {
-		values[i] = f.Value(id)
+		values[i] = f.Value(int64(id))
 	}
 	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Values: values}
 	// Scopes may add any clause, and more scopes, which GORM runs in another round: this one has to be the last.

@@ -89,18 +89,18 @@ func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 		ctx := context.WithValue(t.Context(), loadedKey{}, &read)
 		p := uidplugin.From(handle)
 		for range 2 { // the handle stays as it is
-			if row, err := p.Find(ctx, mine.ID); err != nil || row.(*crate).Name != "mine" {
+			if row, err := p.Find(ctx, uidplugin.ID(mine.ID)); err != nil || row.(*crate).Name != "mine" {
 				t.Errorf("%s: Find of a row that meets it: %v, %v", name, row, err)
 			}
-			if row, err := p.Find(ctx, theirs.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
+			if row, err := p.Find(ctx, uidplugin.ID(theirs.ID)); !errors.Is(err, gorm.ErrRecordNotFound) {
 				t.Errorf("%s: Find of a row that does not: %v, %v", name, row, err)
 			}
 		}
 		if read != 2 {
 			t.Errorf("%s: %d rows were read for two of the same", name, read)
 		}
-		rows, err := p.FindAll(ctx, theirs.ID, mine.ID)
-		if err != nil || !slices.Equal(slices.Collect(maps.Keys(rows)), []int64{mine.ID}) {
+		rows, err := p.FindAll(ctx, uidplugin.ID(theirs.ID), uidplugin.ID(mine.ID))
+		if err != nil || !slices.Equal(slices.Collect(maps.Keys(rows)), uidplugin.IDs(mine.ID)) {
 			t.Errorf("%s: FindAll: %v, %v", name, rows, err)
 		}
 	}
@@ -111,8 +111,8 @@ func TestPluginFindAll_AppliesTheConditionsToEachTable(t *testing.T) {
 
 	db, mine, theirs := crates(t)
 	p := uidplugin.From(db.Where("tenant = ?", 1))
-	rows, err := p.FindAll(t.Context(), mine.ID, mine.Slips[0].ID, theirs.ID, theirs.Slips[0].ID)
-	want := []int64{mine.ID, mine.Slips[0].ID}
+	rows, err := p.FindAll(t.Context(), uidplugin.ID(mine.ID), uidplugin.ID(mine.Slips[0].ID), uidplugin.ID(theirs.ID), uidplugin.ID(theirs.Slips[0].ID))
+	want := uidplugin.IDs(mine.ID, mine.Slips[0].ID)
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(rows)); err != nil || !slices.Equal(got, want) {
 		t.Errorf("rows of %d, %v, want %d", got, err, want)
@@ -146,7 +146,7 @@ func TestPluginFind_HonoursTheHandle(t *testing.T) {
 		{"no Limit", db.Limit(5).Limit(-1).Offset(-1), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
 		{"a join with many rows", db.Joins("JOIN slips"), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
 	} {
-		if row, err := uidplugin.From(tt.handle).Find(t.Context(), tt.id); err != nil || !tt.ok(row.(*crate)) {
+		if row, err := uidplugin.From(tt.handle).Find(t.Context(), uidplugin.ID(tt.id)); err != nil || !tt.ok(row.(*crate)) {
 			t.Errorf("%s: %+v, %v", tt.name, row, err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestPluginFind_RefusesClausesOfTheHandle(t *testing.T) {
 		{db.Select("tenant AS id"), []string{"Select", "crates.id"}},
 		{db.Omit("ID"), []string{"Omit", "crates.id"}},
 	} {
-		row, err := uidplugin.From(tt.handle).Find(t.Context(), mine.ID)
+		row, err := uidplugin.From(tt.handle).Find(t.Context(), uidplugin.ID(mine.ID))
 		if !errors.Is(err, uidplugin.ErrClause) {
 			t.Errorf("%q: %v, %v", tt.says, row, err)
 			continue
@@ -198,7 +198,7 @@ func TestPluginFind_LeavesOutWhatANewSessionHasDropped(t *testing.T) {
 
 	db, mine, theirs := crates(t)
 	p := uidplugin.From(db.Where("tenant = ?", 1).Session(&gorm.Session{NewDB: true}))
-	if row, err := p.Find(t.Context(), theirs.ID); err != nil || row.(*crate).Name != "theirs" {
+	if row, err := p.Find(t.Context(), uidplugin.ID(theirs.ID)); err != nil || row.(*crate).Name != "theirs" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 	must(t, db.Callback().Query().After("gorm:query").Register("look", func(db *gorm.DB) {
@@ -206,7 +206,7 @@ func TestPluginFind_LeavesOutWhatANewSessionHasDropped(t *testing.T) {
 			return
 		}
 		p := uidplugin.From(db.Session(&gorm.Session{NewDB: true}))
-		if row, err := p.Find(t.Context(), mine.ID); err != nil || row.(*crate).Name != "mine" {
+		if row, err := p.Find(t.Context(), uidplugin.ID(mine.ID)); err != nil || row.(*crate).Name != "mine" {
 			t.Errorf("Find inside of another query: %v, %v", row, err)
 		}
 	}))
@@ -223,10 +223,10 @@ func TestPluginFind_SharesTheHandleWithOthers(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 20 {
-				if _, err := p.Find(t.Context(), mine.ID); err != nil {
+				if _, err := p.Find(t.Context(), uidplugin.ID(mine.ID)); err != nil {
 					t.Error(err)
 				}
-				if _, err := p.Find(t.Context(), theirs.ID); !errors.Is(err, gorm.ErrRecordNotFound) && err != nil {
+				if _, err := p.Find(t.Context(), uidplugin.ID(theirs.ID)); !errors.Is(err, gorm.ErrRecordNotFound) && err != nil {
 					t.Error(err)
 				}
 			}
@@ -252,13 +252,13 @@ func TestPluginFind_LooksUpThePrimaryKeyOnly(t *testing.T) {
 	must(t, db.Create(&victim).Error)
 	forged := account{Public: victim.ID, Name: "forged"}
 	must(t, db.Create(&forged).Error)
-	if row, err := p.Find(t.Context(), victim.ID); err != nil || row.(*account).Name != "victim" {
+	if row, err := p.Find(t.Context(), uidplugin.ID(victim.ID)); err != nil || row.(*account).Name != "victim" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 	must(t, db.Delete(&victim).Error)
-	_, err := p.Find(t.Context(), victim.ID)
+	_, err := p.Find(t.Context(), uidplugin.ID(victim.ID))
 	only(t, err, gorm.ErrRecordNotFound)
-	_, err = p.Find(t.Context(), victim.Public)
+	_, err = p.Find(t.Context(), uidplugin.ID(victim.Public))
 	only(t, err, gorm.ErrRecordNotFound)
 }
 
@@ -272,20 +272,20 @@ func TestPluginFind_RefusesAnIDThatSeveralRowsShare(t *testing.T) {
 	must(t, p.AutoMigrate(&composite{}))
 	rows := []composite{{Tenant: 1, Name: "a"}, {Tenant: 1, Name: "b"}}
 	must(t, db.Create(&rows).Error)
-	if row, err := p.Find(t.Context(), rows[0].ID); err != nil || row.(*composite).Name != "a" {
+	if row, err := p.Find(t.Context(), uidplugin.ID(rows[0].ID)); err != nil || row.(*composite).Name != "a" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 	for tenant := range int64(3) {
 		must(t, db.Create(&composite{Tenant: 2 + tenant, ID: rows[0].ID, Name: "forged"}).Error)
 	}
-	found, err := p.FindAll(t.Context(), rows[0].ID, rows[1].ID)
+	found, err := p.FindAll(t.Context(), uidplugin.ID(rows[0].ID), uidplugin.ID(rows[1].ID))
 	var id *uidplugin.IDError
-	if !errors.Is(err, uidplugin.ErrNotKey) || !errors.As(err, &id) || id.ID != rows[0].ID || len(found) != 1 {
+	if !errors.Is(err, uidplugin.ErrNotKey) || !errors.As(err, &id) || int64(id.ID) != rows[0].ID || len(found) != 1 {
 		t.Fatalf("FindAll: %v, %v", found, err)
 	}
 	saysAll(t, err.Error(), "composites", uidplugin.ID(rows[0].ID).String(), "Where")
 	p = uidplugin.From(db.Where("tenant = ?", 1))
-	if row, err := p.Find(t.Context(), rows[0].ID); err != nil || row.(*composite).Name != "a" {
+	if row, err := p.Find(t.Context(), uidplugin.ID(rows[0].ID)); err != nil || row.(*composite).Name != "a" {
 		t.Errorf("Find with a condition: %v, %v", row, err)
 	}
 }

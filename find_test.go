@@ -31,13 +31,13 @@ func TestFindLoadsTheRowOfAnID(t *testing.T) {
 	must(t, db.Create(&b).Error)
 	must(t, db.Create(&c).Error)
 	p := uidplugin.From(db)
-	if row, err := p.Find(t.Context(), a.ID); err != nil || *row.(*part) != a {
+	if row, err := p.Find(t.Context(), uidplugin.ID(a.ID)); err != nil || *row.(*part) != a {
 		t.Errorf("Find: %v, %v", row, err)
 	}
-	if row, err := p.Find(t.Context(), b.ID.Int64()); err != nil || row.(*product).Name != "box" {
+	if row, err := p.Find(t.Context(), uidplugin.ID(b.ID.Int64())); err != nil || row.(*product).Name != "box" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
-	if row, err := p.Find(t.Context(), c.ID); err != nil || *row.(*counter) != c {
+	if row, err := p.Find(t.Context(), uidplugin.ID(c.ID)); err != nil || *row.(*counter) != c {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 }
@@ -56,7 +56,7 @@ func TestFindOfARowThatIsNotThere(t *testing.T) {
 	only(t, err, gorm.ErrRecordNotFound, "uidplugin: find")
 
 	must(t, db.Delete(&r).Error)
-	_, err = p.Find(t.Context(), r.ID.Int64())
+	_, err = p.Find(t.Context(), uidplugin.ID(r.ID.Int64()))
 	only(t, err, gorm.ErrRecordNotFound)
 	isOurs(t, db, "products", r.ID.Int64())
 }
@@ -75,15 +75,15 @@ func TestFindKnowsTheModelsThatAreRegistered(t *testing.T) {
 
 	second := file(t, path, &gorm.Config{})
 	p := use(t, second)
-	_, err := p.Find(t.Context(), r.ID)
+	_, err := p.Find(t.Context(), uidplugin.ID(r.ID))
 	only(t, err, uidplugin.ErrNoModel, "parts")
 	must(t, p.Register(t.Context(), &part{}))
-	if row, err := p.Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+	if row, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil || *row.(*part) != r {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 	third := file(t, path, &gorm.Config{})
 	p = use(t, third, uidplugin.WithModels(&part{}))
-	if row, err := p.Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+	if row, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil || *row.(*part) != r {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 }
@@ -100,17 +100,17 @@ func TestPluginFind_LoadsListedModelsOnly(t *testing.T) {
 	row := crate{Slips: []slip{{}}}
 	must(t, db.Create(&row).Error)
 	for _, id := range []int64{row.ID, row.Slips[0].ID} {
-		_, err := p.Find(t.Context(), id)
+		_, err := p.Find(t.Context(), uidplugin.ID(id))
 		only(t, err, uidplugin.ErrNoModel, fmt.Sprint(id), "WithModels", "Register")
 	}
 	must(t, p.Register(t.Context(), &crate{}))
-	if found, err := p.Find(t.Context(), row.ID); err != nil || found.(*crate).ID != row.ID {
+	if found, err := p.Find(t.Context(), uidplugin.ID(row.ID)); err != nil || found.(*crate).ID != row.ID {
 		t.Errorf("Find of a listed model: %v, %v", found, err)
 	}
-	_, err := p.Find(t.Context(), row.Slips[0].ID)
+	_, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID))
 	only(t, err, uidplugin.ErrNoModel, "slips")
 	must(t, p.AutoMigrate(&slip{}))
-	if found, err := p.Find(t.Context(), row.Slips[0].ID); err != nil || found.(*slip).ID != row.Slips[0].ID {
+	if found, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID)); err != nil || found.(*slip).ID != row.Slips[0].ID {
 		t.Errorf("Find of a migrated model: %v, %v", found, err)
 	}
 }
@@ -128,7 +128,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 		t.Fatalf("Register: %v", err)
 	}
 	addNode(t, db, elsewhere(50, "parcelleds"))
-	_, err := uidplugin.From(db).Find(t.Context(), at(t, 50, 0))
+	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(at(t, 50, 0)))
 	only(t, err, uidplugin.ErrNoModel, "parcelleds")
 }
 
@@ -140,7 +140,7 @@ func TestTheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	must(t, uidplugin.From(db).AutoMigrate(&part{}))
 	r := sketch{}
 	must(t, db.Create(&r).Error)
-	if row, err := uidplugin.From(db).Find(t.Context(), r.ID); err != nil || row.(*part).ID != r.ID {
+	if row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID)); err != nil || row.(*part).ID != r.ID {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 }
@@ -167,15 +167,15 @@ func TestFindAllReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 	must(t, err)
 
 	unknown := at(t, 999, 0)
-	ids := []int64{parts[0].ID, -1, products[0].ID.Int64(), unknown, parts[2].ID, missing, parts[0].ID, products[1].ID.Int64(), -2, 1<<63 - 1}
-	rows, err := p.FindAll(t.Context(), ids...)
+	ids := []int64{parts[0].ID, -1, products[0].ID.Int64(), unknown, parts[2].ID, int64(missing), parts[0].ID, products[1].ID.Int64(), -2, 1<<63 - 1}
+	rows, err := p.FindAll(t.Context(), uidplugin.IDs(ids...)...)
 	for _, kind := range []error{uidplugin.ErrNegativeID, uidplugin.ErrUnknownID, uidplugin.ErrFutureID} {
 		if !errors.Is(err, kind) {
 			t.Errorf("the errors\n%v\nlack %v", err, kind)
 		}
 	}
 	saysAll(t, err.Error(), ": -1", ": -2", "999", "9223372036854775807")
-	want := []int64{parts[0].ID, parts[2].ID, products[0].ID.Int64()}
+	want := uidplugin.IDs(parts[0].ID, parts[2].ID, products[0].ID.Int64())
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(rows)); !slices.Equal(got, want) {
 		t.Errorf("rows of %d, want %d", got, want)
@@ -200,7 +200,7 @@ func TestFindAllNamesEachIDThatLeadsNowhere(t *testing.T) {
 	must(t, first.Create(&parts).Error)
 
 	p := use(t, file(t, path, &gorm.Config{}))
-	_, err := p.FindAll(t.Context(), parts[0].ID, parts[1].ID, parts[2].ID)
+	_, err := p.FindAll(t.Context(), uidplugin.ID(parts[0].ID), uidplugin.ID(parts[1].ID), uidplugin.ID(parts[2].ID))
 	only(t, err, uidplugin.ErrNoModel)
 	for _, r := range parts {
 		saysAll(t, err.Error(), uidplugin.ID(r.ID).String())
@@ -216,7 +216,7 @@ func TestFindAllReadsManyRowsInChunks(t *testing.T) {
 	must(t, db.CreateInBatches(&rows, 1000).Error)
 	ids := keys(rows...)
 	tx, s := recorded(db)
-	found, err := uidplugin.From(tx).FindAll(t.Context(), ids...)
+	found, err := uidplugin.From(tx).FindAll(t.Context(), uidplugin.IDs(ids...)...)
 	must(t, err)
 	if len(found) != len(ids) {
 		t.Errorf("%d rows", len(found))
@@ -236,13 +236,13 @@ func TestFindSeesWhatItsTransactionSees(t *testing.T) {
 	defer tx.Rollback()
 	r := part{Name: "nail"}
 	must(t, tx.Create(&r).Error)
-	if row, err := uidplugin.From(tx).Find(t.Context(), r.ID); err != nil || *row.(*part) != r {
+	if row, err := uidplugin.From(tx).Find(t.Context(), uidplugin.ID(r.ID)); err != nil || *row.(*part) != r {
 		t.Errorf("inside: %v, %v", row, err)
 	}
-	_, err := uidplugin.From(db).Find(t.Context(), r.ID)
+	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID))
 	only(t, err, gorm.ErrRecordNotFound)
 	must(t, tx.Rollback().Error)
-	_, err = uidplugin.From(db).Find(t.Context(), r.ID)
+	_, err = uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID))
 	only(t, err, gorm.ErrRecordNotFound)
 }
 
@@ -254,7 +254,7 @@ func TestFindQuotesNames(t *testing.T) {
 	r := odd{Select: "a"}
 	must(t, db.Create(&r).Error)
 	isOurs(t, db, "order", r.From)
-	if row, err := uidplugin.From(db).Find(t.Context(), r.From); err != nil || *row.(*odd) != r {
+	if row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.From)); err != nil || *row.(*odd) != r {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 }
@@ -279,7 +279,7 @@ func TestTheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 		-1: uidplugin.ErrNegativeID, 1<<63 - 1: uidplugin.ErrFutureID, at(t, 999, 0): uidplugin.ErrUnknownID,
 		at(t, 50, 0): uidplugin.ErrNoModel, at(t, 50, 1): uidplugin.ErrNoModel, at(t, 51, 0): uidplugin.ErrNoModel,
 	}
-	_, err := uidplugin.From(db).FindAll(t.Context(), slices.Collect(maps.Keys(want))...)
+	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...)...)
 	list, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		t.Fatalf("the error is a %T: %v", err, err)
@@ -290,10 +290,10 @@ func TestTheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 			t.Errorf("not the error of one id, but a %T: %v", e, e)
 			continue
 		}
-		if !errors.Is(id, want[id.ID]) {
+		if !errors.Is(id, want[int64(id.ID)]) {
 			t.Errorf("%d: %v", id.ID, id)
 		}
-		delete(want, id.ID)
+		delete(want, int64(id.ID))
 	}
 	if len(want) != 0 {
 		t.Errorf("no error of its own: %v", want)
@@ -312,7 +312,7 @@ func TestTheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 	for _, model := range []any{&part{}, &counter{}, &product{}} {
 		id, err := p.NextID(t.Context(), model)
 		must(t, err)
-		rows = append(rows, id)
+		rows = append(rows, int64(id))
 	}
 	for _, worker := range []int64{50, 51, 52} {
 		addNode(t, db, elsewhere(worker, fmt.Sprint("elsewhere", worker)))
@@ -324,7 +324,7 @@ func TestTheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 		rows[2], at(t, 50, 1), at(t, 999, 1), at(t, 51, 2),
 	}
 	for range 20 {
-		_, err := p.FindAll(t.Context(), ids...)
+		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...)...)
 		list, ok := err.(interface{ Unwrap() []error })
 		if !ok {
 			t.Fatalf("the error is a %T: %v", err, err)
@@ -338,7 +338,7 @@ func TestTheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 			} else if len(tables) > 0 {
 				t.Errorf("%v after the errors of tables", e)
 			} else {
-				order = append(order, id.ID)
+				order = append(order, int64(id.ID))
 			}
 		}
 		order = slices.Compact(order) // the one of the future has two

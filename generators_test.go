@@ -86,7 +86,7 @@ func TestAllGeneratorsInOneModel(t *testing.T) {
 				t.Errorf("id %d twice", id)
 			}
 			seen[id] = true
-			l, err := p.Locate(t.Context(), id)
+			l, err := p.Locate(t.Context(), uidplugin.ID(id))
 			if err != nil || l.Table != "sheets" {
 				t.Errorf("%s: %+v, %v", name, l, err)
 			}
@@ -101,10 +101,10 @@ func TestAllGeneratorsInOneModel(t *testing.T) {
 			}
 		}
 		for _, id := range []int64{s.Segment, s.Even} {
-			if _, err := p.Decode(id); !errors.Is(err, uidplugin.ErrNotDecodable) {
+			if _, err := p.Decode(uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
 				t.Errorf("Decode(%d): %v", id, err)
 			}
-			if _, err := p.Locate(t.Context(), id); !errors.Is(err, uidplugin.ErrNotDecodable) {
+			if _, err := p.Locate(t.Context(), uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
 				t.Errorf("Locate(%d): %v", id, err)
 			}
 		}
@@ -160,14 +160,14 @@ func TestOneWorkerIDServesAllTables(t *testing.T) {
 	a, b := part{}, article{}
 	must(t, db.Create(&a).Error)
 	must(t, db.Create(&b).Error)
-	la, err := p.Locate(t.Context(), a.ID)
+	la, err := p.Locate(t.Context(), uidplugin.ID(a.ID))
 	must(t, err)
-	lb, err := p.Locate(t.Context(), b.ID.Int64())
+	lb, err := p.Locate(t.Context(), uidplugin.ID(b.ID.Int64()))
 	must(t, err)
 	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || b.ID.Int64() > 1<<53-1 {
 		t.Errorf("%+v, %+v", la, lb)
 	}
-	if _, err := p.Find(t.Context(), a.ID); !errors.Is(err, uidplugin.ErrNoModel) {
+	if _, err := p.Find(t.Context(), uidplugin.ID(a.ID)); !errors.Is(err, uidplugin.ErrNoModel) {
 		t.Errorf("Find: %v", err)
 	}
 	if s := p.Stats().Tables; len(s) != 1 || s[0].Table != "*" {

@@ -160,7 +160,7 @@ func count(tb testing.TB, db *gorm.DB, table string, where ...any) int64 {
 // isOurs checks that id was made by the plugin for a table.
 func isOurs(tb testing.TB, db *gorm.DB, table string, id int64) {
 	tb.Helper()
-	l, err := uidplugin.From(db).Locate(context.Background(), id)
+	l, err := uidplugin.From(db).Locate(context.Background(), uidplugin.ID(id))
 	if err != nil {
 		tb.Errorf("%s: %v", table, err)
 	} else if l.Table != table {

@@ -199,10 +199,10 @@ func TestNextIDIsTheKeyOfARowToCome(t *testing.T) {
 	p := uidplugin.From(db)
 	id, err := p.NextID(t.Context(), &part{})
 	must(t, err)
-	r := part{ID: id}
+	r := part{ID: int64(id)}
 	must(t, db.Create(&r).Error)
-	isOurs(t, db, "parts", id)
-	if r.ID != id {
+	isOurs(t, db, "parts", int64(id))
+	if r.ID != int64(id) {
 		t.Errorf("the key is %d, not %d", r.ID, id)
 	}
 	next, err := p.NextID(t.Context(), part{})

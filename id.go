@@ -33,6 +33,15 @@ func ParseID(s string) (ID, error) {
 	return ID(n), nil
 }
 
+// IDs returns integer keys as ids, for [Plugin.FindAll].
+func IDs[T ~int64 | ~uint64](keys ...T) []ID {
+	ids := make([]ID, len(keys))
+	for i, key := range keys {
+		ids[i] = ID(key)
+	}
+	return ids
+}
+
 // Int64 returns the id as a number.
 func (id ID) Int64() int64 { return int64(id) }
 

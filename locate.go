@@ -31,14 +31,14 @@ type Location struct {
 // ids that are not of the layout, [ErrNotDecodable] for one that is too small for it.
 //
 // For ids of another layout there is [generator.Layout.Decompose].
-func (p *Plugin) Decode(id int64) (generator.Parts, error) {
+func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.core == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
 	return p.core.decode(id)
 }
 
-func (c *core) decode(id int64) (generator.Parts, error) {
+func (c *core) decode(id ID) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
@@ -46,7 +46,7 @@ func (c *core) decode(id int64) (generator.Parts, error) {
 		return generator.Parts{}, fmt.Errorf("%w: %d has the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
 			ErrNotDecodable, id, format(c.layout.Epoch))
 	}
-	return c.layout.Decompose(id)
+	return c.layout.Decompose(int64(id))
 }
 
 // Locate returns which table an id is a key of, which process made it, and when. It asks the
@@ -56,7 +56,7 @@ func (c *core) decode(id int64) (generator.Parts, error) {
 // [ErrOtherLayout], which tell apart the numbers that are no ids of this
 // database, or is the database's. Whether there is a row with this id only Find
 // can tell.
-func (p *Plugin) Locate(ctx context.Context, id int64) (Location, error) {
+func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	c, err := p.ready()
 	if err != nil {
 		return Location{}, err
@@ -108,8 +108,8 @@ func (c *core) free() bool {
 // locate returns the locations of those ids that have one, and an error for each
 // of the others. Ids that seem to be of the future are in both located and future:
 // a clock that was ahead may have made them all the same.
-func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...int64) (located map[int64]Location, future map[int64]error, errs []error) {
-	located, future = make(map[int64]Location, len(ids)), map[int64]error{}
+func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...ID) (located map[ID]Location, future map[ID]error, errs []error) {
+	located, future = make(map[ID]Location, len(ids)), map[ID]error{}
 	var unknown []int64
 	asked := map[int64]bool{}
 	for _, id := range ids {
@@ -122,7 +122,7 @@ func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...int64) (loc
 		case err != nil:
 			errs = append(errs, &IDError{id, err})
 		default:
-			located[id] = Location{ID: ID(id), Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
+			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
 			if _, ok := c.nodes.Load(parts.WorkerID); !ok && !asked[parts.WorkerID] {
 				asked[parts.WorkerID] = true
 				unknown = append(unknown, parts.WorkerID)
@@ -244,7 +244,7 @@ func (c *core) notYet(l *Location, start int64) error {
 
 // An IDError says why one id of several leads nowhere.
 type IDError struct {
-	ID  int64
+	ID  ID
 	Err error
 }
 
@@ -254,7 +254,7 @@ func (e *IDError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *IDError) Unwrap() error { return e.Err }
 
-func idErrorf(id int64, format string, args ...any) error {
+func idErrorf(id ID, format string, args ...any) error {
 	return &IDError{id, fmt.Errorf(format, args...)}
 }
 

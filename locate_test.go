@@ -106,12 +106,12 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := p.Locate(t.Context(), tt.id)
+			got, err := p.Locate(t.Context(), uidplugin.ID(tt.id))
 			only(t, err, tt.kind, append(tt.says, "uidplugin: ")...)
 			if got != (uidplugin.Location{}) {
 				t.Errorf("Locate: %+v", got)
 			}
-			_, err = p.Find(t.Context(), tt.id)
+			_, err = p.Find(t.Context(), uidplugin.ID(tt.id))
 			only(t, err, tt.kind)
 		})
 	}
@@ -122,14 +122,14 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 		"before the first session of the slot": stamped(23, now-10_001),
 		"of a slot without a row":              stamped(24, now-4_000),
 	} {
-		got, err := p.Locate(t.Context(), id)
+		got, err := p.Locate(t.Context(), uidplugin.ID(id))
 		only(t, err, uidplugin.ErrUnknownID, "uidplugin: ", "no process", "slot 4")
 		if got != (uidplugin.Location{}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	for tick, host := range map[int64]string{now - 10_000: "web-1", now - 7_001: "web-1", now - 4_000: "web-2", now - 3_001: "web-2"} {
-		got, err := p.Locate(t.Context(), stamped(22, tick))
+		got, err := p.Locate(t.Context(), uidplugin.ID(stamped(22, tick)))
 		want := uidplugin.Session{Slot: 40, Application: "shop", Host: host, Port: "80", Kind: workernode.Actual,
 			Launched: noon.Add(-time.Hour), From: l.TimeOf(now - 10_000)}
 		if want.Until = l.TimeOf(now - 4_000); host == "web-2" {
@@ -140,7 +140,7 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 		}
 	}
 	// The latest that another process may have stamped is not of the future.
-	_, err := p.Locate(t.Context(), stamped(999, now+660_001))
+	_, err := p.Locate(t.Context(), uidplugin.ID(stamped(999, now+660_001)))
 	only(t, err, uidplugin.ErrUnknownID)
 }
 
@@ -149,12 +149,12 @@ func TestLocateRefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 
 	db := open(t, uidplugin.WithLayout(generator.JSSafeLayout()))
 	for _, id := range []int64{1 << 53, 1<<63 - 1} {
-		_, err := uidplugin.From(db).Locate(t.Context(), id)
+		_, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(id))
 		only(t, err, uidplugin.ErrUnknownID, "53 bits")
 		if !errors.Is(err, generator.ErrLayout) {
 			t.Errorf("Locate: %v", err)
 		}
-		if _, err = uidplugin.From(db).Decode(id); !errors.Is(err, generator.ErrLayout) {
+		if _, err = uidplugin.From(db).Decode(uidplugin.ID(id)); !errors.Is(err, generator.ErrLayout) {
 			t.Errorf("Decode: %v", err)
 		}
 	}
@@ -173,16 +173,16 @@ func TestLocateOfARowThatWasCreated(t *testing.T) {
 	must(t, db.Create(&r).Error)
 	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 3, Table: "parts",
 		Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon, From: noon}}
-	if got, err := uidplugin.From(db).Locate(t.Context(), r.ID); err != nil || got != want {
+	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
 	// An id of a table whose model was not given resolves to the table, but to no row.
 	addNode(t, db, elsewhere(50, "elsewhere"))
 	addSlot(t, db, 50, generator.DefaultLayout().TickAt(noon), workernode.Session{})
-	if got, err := uidplugin.From(db).Locate(t.Context(), at(t, 50, 0)); err != nil || got.Table != "elsewhere" {
+	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(at(t, 50, 0))); err != nil || got.Table != "elsewhere" {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
-	_, err := uidplugin.From(db).Find(t.Context(), at(t, 50, 0))
+	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(at(t, 50, 0)))
 	only(t, err, uidplugin.ErrNoModel, "elsewhere", "WithModels")
 }
 
@@ -196,12 +196,12 @@ func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	p := uidplugin.From(db)
 	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 7,
 		Session: uidplugin.Session{Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container}}
-	if got, err := p.Locate(t.Context(), r.ID); err != nil || got != want {
+	if got, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
-	_, err := p.Locate(t.Context(), at(t, 8, 0))
+	_, err := p.Locate(t.Context(), uidplugin.ID(at(t, 8, 0)))
 	only(t, err, uidplugin.ErrUnknownID, "worker id 8", "7", "WithWorkerID")
-	_, err = p.Find(t.Context(), r.ID)
+	_, err = p.Find(t.Context(), uidplugin.ID(r.ID))
 	only(t, err, uidplugin.ErrNoModel, "all tables")
 	if nodes, err := p.Nodes(t.Context(), 0, 10); len(nodes) != 0 || err != nil {
 		t.Errorf("Nodes: %v, %v", nodes, err)
@@ -237,15 +237,15 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 			r := part{}
 			must(t, db.Create(&r).Error)
 			isOurs(t, db, "parts", r.ID)
-			if parts, err := p.Decode(r.ID); err != nil || parts.Time.Before(noon) || parts.Time.After(noon.Add(time.Second)) {
+			if parts, err := p.Decode(uidplugin.ID(r.ID)); err != nil || parts.Time.Before(noon) || parts.Time.After(noon.Add(time.Second)) {
 				t.Errorf("%s: Decode: %+v, %v", kind, parts, err)
 			}
-			if _, err := p.Find(t.Context(), r.ID); err != nil {
+			if _, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil {
 				t.Errorf("%s: Find: %v", kind, err)
 			}
 			made = append(made, r.ID)
 		}
-		if found, err := p.FindAll(t.Context(), made...); err != nil || len(found) != len(made) {
+		if found, err := p.FindAll(t.Context(), uidplugin.IDs(made...)...); err != nil || len(found) != len(made) {
 			t.Errorf("%s: FindAll: %d of %d, %v", kind, len(found), len(made), err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 	check := func(p *uidplugin.Plugin, last int) {
 		t.Helper()
 		for id, i := range made {
-			l, err := p.Locate(t.Context(), id)
+			l, err := p.Locate(t.Context(), uidplugin.ID(id))
 			must(t, err)
 			s := l.Session
 			got := workernode.Host{Application: s.Application, Name: s.Host, Port: s.Port, Kind: s.Kind}
@@ -392,7 +392,7 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
-	parts, err := uidplugin.From(db).Decode(r.ID)
+	parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID))
 	if err != nil || !parts.Time.After(floor) {
 		t.Fatalf("the id is stamped %v, %v", parts.Time, err)
 	}

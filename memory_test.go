@@ -77,7 +77,7 @@ func TestPluginInitialize_TakesAMemoryDatabase(t *testing.T) {
 				t.Errorf("%d rows", n)
 			}
 			for _, r := range rows {
-				if _, err := p.Locate(t.Context(), r.ID); err != nil {
+				if _, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil {
 					t.Fatal(err)
 				}
 			}

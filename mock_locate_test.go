@@ -27,7 +27,7 @@ func TestPluginLocate_AsksForANodeOnceAndForItsSessionEachTime(t *testing.T) {
 			expect(mock, asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12))
 			for sequence := range int64(3) {
 				expect(mock, asks.traces(4))
-				got, err := p.Locate(t.Context(), atFew(t, 12, sequence))
+				got, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, sequence)))
 				must(t, err)
 				want := uidplugin.Location{ID: uidplugin.ID(atFew(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence, Table: "orders",
 					Session: uidplugin.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
@@ -49,14 +49,14 @@ func TestPluginLocate_AsksAgainForANodeThatIsUnknownOrNew(t *testing.T) {
 	p, asks := uidplugin.From(db), process{sql: dialects[0].sql}
 	for _, rows := range []*sqlmock.Rows{nodeRows(), node(nodeRows(), 4, 12, "")} {
 		expect(mock, asks.looksUp(rows, 12))
-		if _, err := p.Locate(t.Context(), atFew(t, 12, 0)); !errors.Is(err, uidplugin.ErrUnknownID) {
+		if _, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0))); !errors.Is(err, uidplugin.ErrUnknownID) {
 			t.Errorf("Locate: %v", err)
 		}
 	}
 	for range 2 {
 		fresh := nodeRows().AddRow(12, 4, "", "orders", fewLayout, noonTick-1, "web-1", "8080", 1, noon)
 		expect(mock, asks.looksUp(fresh, 12), asks.traces(4))
-		if _, err := p.Locate(t.Context(), atFew(t, 12, 0)); err != nil {
+		if _, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0))); err != nil {
 			t.Errorf("Locate: %v", err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestPluginLocate_ReportsTheDatabasesError(t *testing.T) {
 		db, mock := mockedUse(t)
 		tt.steps[len(tt.steps)-1].err = errBroken
 		expect(mock, tt.steps...)
-		l, err := uidplugin.From(db).Locate(t.Context(), atFew(t, 12, 0))
+		l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0)))
 		if !errors.Is(err, errBroken) || errors.Is(err, uidplugin.ErrUnknownID) || l != (uidplugin.Location{}) {
 			t.Fatalf("Locate: %+v, %v", l, err)
 		}
@@ -114,7 +114,7 @@ func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
 				asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
 				step{sql: d.sql(`SELECT * FROM "invoices" WHERE "invoices"."id" = ?`), args: []driver.Value{id},
 					rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(id, 99)})
-			row, err := p.Find(t.Context(), id)
+			row, err := p.Find(t.Context(), uidplugin.ID(id))
 			must(t, err)
 			if got, ok := row.(*invoice); !ok || *got != (invoice{ID: id, Total: 99}) {
 				t.Errorf("Find: %#v", row)
@@ -138,7 +138,7 @@ func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 		step{sql: "SELECT `id` FROM `invoices` USE INDEX (a) WHERE (total > ? OR total < ?) AND `invoices`.`id` = ? FOR UPDATE", args: []driver.Value{5, 2, id},
 			rows: sqlmock.NewRows([]string{"id"}).AddRow(id)})
 	handle := db.Select("id").Where("total > ?", 5).Or("total < ?", 2).Clauses(clause.Locking{Strength: "UPDATE"}, indexHint{})
-	if row, err := uidplugin.From(handle).Find(t.Context(), id); err != nil || *row.(*invoice) != (invoice{ID: id}) {
+	if row, err := uidplugin.From(handle).Find(t.Context(), uidplugin.ID(id)); err != nil || *row.(*invoice) != (invoice{ID: id}) {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 }
@@ -172,9 +172,9 @@ func TestFindAllIsOneQueryForEachTable(t *testing.T) {
 			rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(b, 2).AddRow(a, 1)},
 		step{sql: "SELECT * FROM `articles` WHERE `articles`.`id` IN (?,?)", args: []driver.Value{c, d},
 			rows: sqlmock.NewRows([]string{"id", "name"}).AddRow(c, "nail")})
-	rows, err := p.FindAll(t.Context(), a, c, b, d)
+	rows, err := p.FindAll(t.Context(), uidplugin.ID(a), uidplugin.ID(c), uidplugin.ID(b), uidplugin.ID(d))
 	must(t, err)
-	if len(rows) != 3 || *rows[a].(*invoice) != (invoice{a, 1}) || *rows[b].(*invoice) != (invoice{b, 2}) || *rows[c].(*article) != (article{uidplugin.ID(c), "nail"}) {
+	if len(rows) != 3 || *rows[uidplugin.ID(a)].(*invoice) != (invoice{a, 1}) || *rows[uidplugin.ID(b)].(*invoice) != (invoice{b, 2}) || *rows[uidplugin.ID(c)].(*article) != (article{uidplugin.ID(c), "nail"}) {
 		t.Errorf("FindAll: %v", rows)
 	}
 }
@@ -190,7 +190,7 @@ func TestFindReportsTheDatabasesError(t *testing.T) {
 	expect(mock,
 		asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
 		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", args: []driver.Value{atFew(t, 58, 0)}, err: errBroken})
-	_, err := p.Find(t.Context(), atFew(t, 58, 0))
+	_, err := p.Find(t.Context(), uidplugin.ID(atFew(t, 58, 0)))
 	if !errors.Is(err, errBroken) {
 		t.Fatalf("Find: %v", err)
 	}

@@ -106,7 +106,7 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 // NextID returns the id that a new row of a model may have: of its primary key, if
 // that is a uid field, else of its first uid field. model is a pointer to a
 // struct. A row that is then created with the id keeps it.
-func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
+func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
 	c, err := p.ready()
 	if err != nil {
 		return 0, err
@@ -118,7 +118,8 @@ func (p *Plugin) NextID(ctx context.Context, model any) (int64, error) {
 	if err := c.supply.Ensure(ctx, p.db.Statement.ConnPool, []*supply.Source{f.source}); err != nil {
 		return 0, err
 	}
-	return f.source.Next(ctx, nil)
+	id, err := f.source.Next(ctx, nil)
+	return ID(id), err
 }
 
 // makePlain makes the uid keys of s, and of what it is associated with, plain

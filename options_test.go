@@ -127,7 +127,7 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 		for range 200 {
 			id, err := p.NextID(t.Context(), &flaky{})
 			must(t, err)
-			sequences[id&15] = true
+			sequences[int64(id&15)] = true
 			time.Sleep(p.Layout().Tick)
 		}
 		if len(sequences) < 8 {
@@ -171,7 +171,7 @@ func TestOptionsThatMakeSense(t *testing.T) {
 			migrate(t, db, &part{})
 			r := part{}
 			must(t, db.Create(&r).Error)
-			if parts, err := uidplugin.From(db).Decode(r.ID); err != nil || time.Since(parts.Time).Abs() > time.Minute {
+			if parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID)); err != nil || time.Since(parts.Time).Abs() > time.Minute {
 				t.Errorf("%d is %+v, %v", r.ID, parts, err)
 			}
 		})

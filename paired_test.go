@@ -71,9 +71,9 @@ func TestPaired_ReclaimsBothWorkerIDs(t *testing.T) {
 			for range 50 {
 				id, err := p.NextID(t.Context(), &twin{})
 				must(t, err)
-				ledger.Add("twins", id)
+				ledger.Add("twins", int64(id))
 				if i := ledger.Len(); i%20 == 0 {
-					isOurs(t, db, "twins", id)
+					isOurs(t, db, "twins", int64(id))
 				}
 			}
 			clock.Add(time.Millisecond)
@@ -100,7 +100,7 @@ func TestPaired_LocateKnowsTheBackupOfAFixedWorkerID(t *testing.T) {
 
 	db := open(t, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(uidplugin.Paired))
 	p, workers := uidplugin.From(db), map[int64]bool{}
-	ids := make([]int64, 20_000) // more than a tick of one worker id has, so they are made first
+	ids := make([]uidplugin.ID, 20_000) // more than a tick of one worker id has, so they are made first
 	for i := range ids {
 		var err error
 		ids[i], err = p.NextID(t.Context(), &twin{})

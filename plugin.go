@@ -6,7 +6,7 @@
 //	db.Use(uidplugin.New(uidplugin.WithModels(&Order{})))
 //
 //	type Order struct {
-//		ID    int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+//		ID    uidplugin.ID `gorm:"primaryKey;uid"`
 //		Total int
 //	}
 //	db.Create(&order)                                      // order.ID is set

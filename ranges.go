@@ -23,7 +23,7 @@ import (
 // the ids of rows that were just made can be above last if to is the present. It is earlier
 // only where a lease ran out and had ids left, as after an outage, or by the difference
 // between the clocks of processes.
-func (p *Plugin) Range(from, to time.Time) (first, last int64, err error) {
+func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	if p == nil || p.core == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
@@ -31,14 +31,15 @@ func (p *Plugin) Range(from, to time.Time) (first, last int64, err error) {
 }
 
 // idsBetween is Range.
-func (c *core) idsBetween(from, to time.Time) (first, last int64, err error) {
+func (c *core) idsBetween(from, to time.Time) (first, last ID, err error) {
 	l := c.layout
 	tick := l.TickAt(from)
 	if tick >= 0 && tick == l.TickAt(to) && tick <= l.MaxTick() && to.Round(0).After(from.Round(0)) {
 		return 0, 0, fmt.Errorf("%w: no id carries a time from %s until %s: both are in one tick of %v",
 			generator.ErrLayout, from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano), l.Tick)
 	}
-	return l.Range(tickStart(l, from), tickStart(l, to))
+	low, high, err := l.Range(tickStart(l, from), tickStart(l, to))
+	return ID(low), ID(high), err
 }
 
 // tickStart returns the start of the tick of t, or t if it is outside of the layout.

@@ -140,7 +140,7 @@ func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 		t.Errorf("%v, %v, %v", before, between, after)
 	}
 	first, last, err := p.Range(start, cut)
-	if err != nil || right < first || right > last {
+	if err != nil || uidplugin.ID(right) < first || uidplugin.ID(right) > last {
 		t.Errorf("Range = %d, %d, %v", first, last, err)
 	}
 	if next, _, err := p.Range(cut, cut.Add(time.Second)); err != nil || next != last+1 {

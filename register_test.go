@@ -129,7 +129,7 @@ func TestWithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 	use(t, db, uidplugin.WithWorkerID(7))
 	r := part{}
 	must(t, db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&r).Error)
-	if parts, err := uidplugin.From(db).Decode(r.ID); err != nil || parts.WorkerID != 7 {
+	if parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID)); err != nil || parts.WorkerID != 7 {
 		t.Errorf("%+v, %v", parts, err)
 	}
 }

@@ -104,12 +104,12 @@ func TestWithWorkerID_StaysWithinItsLead(t *testing.T) {
 	for range 10 {
 		id, err := p.NextID(t.Context(), &part{})
 		must(t, err)
-		ahead(t, l, id, time.Second)
+		ahead(t, l, int64(id), time.Second)
 	}
 	time.Sleep(1100 * time.Millisecond)
 	id, err := p.NextID(t.Context(), &part{})
 	must(t, err)
-	ahead(t, l, id, 0)
+	ahead(t, l, int64(id), 0)
 }
 
 // With a clock of the application's there is no lead: a test may let it stand still.
@@ -118,7 +118,7 @@ func TestWithWorkerID_HasNoLeadWithAnInjectedClock(t *testing.T) {
 
 	db := file(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{})
 	use(t, db, uidplugin.WithWorkerID(3), uidplugin.WithClock(atNoon))
-	if id, err := uidplugin.From(db).NextID(t.Context(), &part{}); err != nil || id != at(t, 3, 0) {
+	if id, err := uidplugin.From(db).NextID(t.Context(), &part{}); err != nil || int64(id) != at(t, 3, 0) {
 		t.Errorf("%d, %v; want %d", id, err, at(t, 3, 0))
 	}
 }

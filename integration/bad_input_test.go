@@ -234,7 +234,7 @@ func TestPoolOfOneWithSpares(t *testing.T) {
 				t.Fatal(err)
 			}
 			for table, id := range map[string]int64{"t1": int64(first.ID), "t2": int64(second.ID)} {
-				if l, err := p.Locate(t.Context(), id); err != nil || l.Table != table && l.Table != table+"s" {
+				if l, err := p.Locate(t.Context(), uidplugin.ID(id)); err != nil || l.Table != table && l.Table != table+"s" {
 					t.Errorf("%s: %+v, %v", table, l, err)
 				}
 			}
@@ -316,7 +316,7 @@ func TestRollbackKeepsWorkerIDs(t *testing.T) {
 		if !errors.Is(err, rollback) {
 			t.Fatal(err)
 		}
-		where, err := p.Locate(context.Background(), row.ID.Int64())
+		where, err := p.Locate(context.Background(), uidplugin.ID(row.ID.Int64()))
 		if err != nil || where.Table != "t1" {
 			t.Errorf("Locate = %+v, %v", where, err)
 		}

@@ -176,7 +176,7 @@ func (c *chaosCount) resolve(ctx context.Context, db *workernode.DB, p *uidplugi
 	}
 	rand.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
 	for _, s := range sample[:min(len(sample), 1000)] {
-		l, err := p.Locate(ctx, s.id)
+		l, err := p.Locate(ctx, uidplugin.ID(s.id))
 		if err != nil || l.Table != chaosTables[s.table].name || l.Session.Port != s.process {
 			c.fault("Locate(%d) = %+v, %v; want table %s of %s", s.id, l, err, chaosTables[s.table].name, s.process)
 		}

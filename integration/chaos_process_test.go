@@ -362,7 +362,8 @@ func (m *pluginMaker) fill(ctx context.Context, table int, ids []int64) error {
 }
 
 func (m *pluginMaker) next(ctx context.Context, table int) (int64, error) {
-	return m.plugin.NextID(ctx, chaosTables[table].model)
+	id, err := m.plugin.NextID(ctx, chaosTables[table].model)
+	return id.Int64(), err
 }
 
 func (m *pluginMaker) insert(ctx context.Context, table, n int) ([]int64, error) {

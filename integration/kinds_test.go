@@ -104,7 +104,7 @@ func TestAllGeneratorsKeepTheSameLaws(t *testing.T) {
 					group.Wait()
 					m := k.model()
 					must(t, handle.Create(m).Error)
-					l, err := p.Locate(t.Context(), k.id(m))
+					l, err := p.Locate(t.Context(), uidplugin.ID(k.id(m)))
 					if k.decodes && (err != nil || l.Table != k.table) || !k.decodes && !errors.Is(err, uidplugin.ErrNotDecodable) {
 						t.Errorf("Locate(%d): %+v, %v", k.id(m), l, err)
 					}

@@ -169,7 +169,7 @@ func (l *life) resolve() {
 	defer func() { must(l.T, p.Close(l.Context())) }()
 	hosts := map[string]string{}
 	for id, from := range l.of {
-		where, err := p.Locate(l.Context(), id)
+		where, err := p.Locate(l.Context(), uidplugin.ID(id))
 		if err != nil || where.Table != from.table {
 			l.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, from.table)
 			continue

@@ -120,7 +120,7 @@ func TestSlot_OfAStoppedProcessIsReclaimed(t *testing.T) {
 		take(300)
 		eventually(t, 10*time.Second, "other worker id for the process that was stopped", func() bool {
 			all := theirs.ids()
-			last, err := p.Decode(all[len(all)-1])
+			last, err := p.Decode(uidplugin.ID(all[len(all)-1]))
 			return err == nil && len(all) > before && last.WorkerID != worker || d.name == "sqlite" && len(all) > before+100
 		})
 		take(50)
@@ -130,7 +130,7 @@ func TestSlot_OfAStoppedProcessIsReclaimed(t *testing.T) {
 		ledger.Add("t1", ours...)
 		ledger.Add("t1", theirs.ids()...)
 		for _, id := range theirs.ids() {
-			if parts, _ := p.Decode(id); parts.WorkerID == worker && id >= ours[0] {
+			if parts, _ := p.Decode(uidplugin.ID(id)); parts.WorkerID == worker && id >= ours[0] {
 				t.Fatalf("id %d is of worker id %d and not below %d, when it was another's", id, worker, ours[0])
 			}
 		}
@@ -143,7 +143,7 @@ func TestSlot_OfAStoppedProcessIsReclaimed(t *testing.T) {
 func resolves(t *testing.T, p *uidplugin.Plugin, table, port string, ids ...int64) {
 	t.Helper()
 	for _, id := range ids {
-		l, err := p.Locate(context.Background(), id)
+		l, err := p.Locate(context.Background(), uidplugin.ID(id))
 		if err != nil || l.Table != table || port != "" && l.Session.Port != port {
 			t.Errorf("Locate(%d) = %+v, %v; want table %s and port %s", id, l, err, table, port)
 		}
@@ -164,7 +164,7 @@ func TestSlot_ClocksThatAreYearsApart(t *testing.T) {
 				id, err := nextID(p)
 				must(t, err)
 				ledger.Add("t1", id)
-				parts, err := p.Decode(id)
+				parts, err := p.Decode(uidplugin.ID(id))
 				must(t, err)
 				if ahead := parts.Time.Sub(c.now()); ahead < -2*time.Second || ahead > 2*time.Second {
 					t.Fatalf("%v off: an id that is %v ahead", off, ahead)
@@ -205,7 +205,7 @@ func TestSlot_ClockSetOverARestart(t *testing.T) {
 						id, err := nextID(p)
 						must(t, err)
 						ledger.Add("t1", id)
-						parts, err := p.Decode(id)
+						parts, err := p.Decode(uidplugin.ID(id))
 						must(t, err)
 						if ahead := parts.Time.Sub(c.now()); ahead < -time.Second || ahead > 11*time.Second && d.name != "sqlite" {
 							t.Fatalf("%v: an id that is %v ahead", step, ahead)
@@ -245,7 +245,7 @@ func TestSlot_WrongClocksAreRefused(t *testing.T) {
 		for err == nil && time.Since(begin) < time.Minute {
 			var id int64
 			if id, err = nextID(p); err == nil {
-				if parts, _ := p.Decode(id); parts.Time.After(begin.Add(time.Hour)) {
+				if parts, _ := p.Decode(uidplugin.ID(id)); parts.Time.After(begin.Add(time.Hour)) {
 					t.Fatalf("an id of %v", parts.Time)
 				}
 			}

@@ -173,7 +173,7 @@ func TestRestoredBackup_WithFloorTick(t *testing.T) {
 		p := use(t, db, uidplugin.WithLayout(small(4)), uidplugin.WithClock(c.now))
 		unknown := 0
 		for id, table := range of {
-			where, err := p.Locate(t.Context(), id)
+			where, err := p.Locate(t.Context(), uidplugin.ID(id))
 			switch {
 			case errors.Is(err, uidplugin.ErrUnknownID):
 				unknown++

@@ -95,7 +95,7 @@ func TestExhausted_WorkerIDsOfACrashedProcess(t *testing.T) {
 			for _, model := range models {
 				id, err := p.NextID(t.Context(), model)
 				must(t, err)
-				ledger.Add("n", id)
+				ledger.Add("n", int64(id))
 			}
 		}
 		crashed, tap := tapped(t, d)

@@ -365,5 +365,6 @@ func (u *used) add(t *testing.T, id int64, who string) {
 func nextID(p *uidplugin.Plugin) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return p.NextID(ctx, &T1{})
+	id, err := p.NextID(ctx, &T1{})
+	return id.Int64(), err
 }

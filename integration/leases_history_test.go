@@ -46,12 +46,12 @@ func TestHistory_TenHoldersOfOneSlot(t *testing.T) {
 			resolves(t, p, "t1", port, all...)
 		}
 		// A number between two sessions was made by nobody.
-		parts, err := p.Decode(ids["process3"][99])
+		parts, err := p.Decode(uidplugin.ID(ids["process3"][99]))
 		must(t, err)
 		parts.Time = parts.Time.Add(time.Hour)
 		id, err := p.Layout().Compose(parts)
 		must(t, err)
-		if l, err := p.Locate(t.Context(), id); !errors.Is(err, uidplugin.ErrUnknownID) {
+		if l, err := p.Locate(t.Context(), uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrUnknownID) {
 			t.Errorf("a number that no process made: %+v, %v", l, err)
 		}
 	})
@@ -118,7 +118,7 @@ func TestHistory_AfterLostCommits(t *testing.T) {
 			hosts := map[string]string{} // by process
 			unknown := 0
 			for id, who := range of {
-				l, err := p.Locate(t.Context(), id)
+				l, err := p.Locate(t.Context(), uidplugin.ID(id))
 				if errors.Is(err, uidplugin.ErrUnknownID) {
 					unknown++
 					continue

@@ -35,8 +35,8 @@ func three(t *testing.T, d *database, params ...string) {
 				for range 50 {
 					id, err := p.NextID(t.Context(), model)
 					must(t, err)
-					ledger.Add(table, id)
-					resolves(t, plugins[0], table, "", id)
+					ledger.Add(table, int64(id))
+					resolves(t, plugins[0], table, "", int64(id))
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func TestHostile_Rows(t *testing.T) {
 		for _, worker := range []int64{5000, 5001, 5002, 5003, 5004} {
 			id, err := p.Layout().Compose(generator.Parts{Time: time.Now().Add(-time.Hour), WorkerID: worker})
 			must(t, err)
-			if l, err := p.Locate(t.Context(), id); err == nil || !errors.Is(err, uidplugin.ErrUnknownID) &&
+			if l, err := p.Locate(t.Context(), uidplugin.ID(id)); err == nil || !errors.Is(err, uidplugin.ErrUnknownID) &&
 				!errors.Is(err, uidplugin.ErrOtherLayout) {
 				t.Errorf("a number of worker id %d: %+v, %v", worker, l, err)
 			}

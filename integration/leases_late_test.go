@@ -65,7 +65,7 @@ func TestLateAnswers_OneTableForEachWorkerID(t *testing.T) {
 		}
 		workers := map[int64]string{}
 		for id, from := range l.of {
-			where, err := locator.Locate(t.Context(), id)
+			where, err := locator.Locate(t.Context(), uidplugin.ID(id))
 			if err != nil || where.Table != from.table || where.Session.Port != from.port {
 				t.Errorf("Locate(%d) = %+v, %v; want table %s of %s", id, where, err, from.table, from.port)
 			}
@@ -167,7 +167,7 @@ func (l *lateProcess) renewed(c *movedClock, p *uidplugin.Plugin, port string) {
 			for made := 0; made < 50; {
 				id, err := p.NextID(l.Context(), ten[d9, d9]()[i])
 				if err == nil {
-					l.add(table.table, port, id)
+					l.add(table.table, port, int64(id))
 					made++
 				} else if time.Since(begin) > time.Minute {
 					l.Errorf("%s is not renewed: %v", table.table, err)

@@ -114,7 +114,7 @@ func started(text string) (err error) {
 		if err != nil {
 			return err
 		}
-		r.IDs = append(r.IDs, id)
+		r.IDs = append(r.IDs, int64(id))
 	}
 	r.Workers = map[string]int64{}
 	for _, table := range p.Stats().Tables {

@@ -313,7 +313,7 @@ func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 		for range 100 {
 			id, err := p.NextID(t.Context(), &T2{})
 			must(t, err)
-			ledger.Add("t2", id)
+			ledger.Add("t2", int64(id))
 		}
 		reader := use(t, other, uidplugin.WithModels(&T1{}))
 		resolves(t, reader, "t2", "", row.ID)

@@ -108,7 +108,7 @@ func TestMainJob(t *testing.T) {
 		}
 		for _, p := range []*uidplugin.Plugin{p, elsewhere} {
 			for id, table := range ids {
-				where, err := p.Locate(ctx, id)
+				where, err := p.Locate(ctx, uidplugin.ID(id))
 				if err != nil || where.Table != table {
 					t.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, table)
 				}
@@ -118,19 +118,19 @@ func TestMainJob(t *testing.T) {
 				if s := where.Session; s.Launched.After(where.Time.Add(time.Second)) || s.Host == "" || s.Port == "" || s.Application == "" {
 					t.Errorf("Locate(%d) = %+v", id, where)
 				}
-				if _, err := p.Find(ctx, id); err != nil {
+				if _, err := p.Find(ctx, uidplugin.ID(id)); err != nil {
 					t.Errorf("Find(%d): %v", id, err)
 				}
 			}
 		}
-		row, err := elsewhere.Find(ctx, c.ID)
+		row, err := elsewhere.Find(ctx, uidplugin.ID(c.ID))
 		if got, ok := row.(*Customer); !ok || got.Name != "Ada" {
 			t.Errorf("Find = %#v, %v", row, err)
 		}
 		if err := db.Delete(&Order{}, c.Orders[1].ID).Error; err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Find(ctx, c.Orders[1].ID.Int64()); !errors.Is(err, gorm.ErrRecordNotFound) {
+		if _, err := p.Find(ctx, uidplugin.ID(c.Orders[1].ID.Int64())); !errors.Is(err, gorm.ErrRecordNotFound) {
 			t.Errorf("Find of a deleted row: %v", err)
 		}
 	})
@@ -189,7 +189,7 @@ func TestAutoIncrementKeyStillWorks(t *testing.T) {
 		}
 		ids := []int64{rows[0].ID, rows[1].ID, maps[0]["id"].(int64), maps[1]["id"].(int64)}
 		for _, id := range ids {
-			if _, err := p.Find(context.Background(), id); err != nil {
+			if _, err := p.Find(context.Background(), uidplugin.ID(id)); err != nil {
 				t.Errorf("Find(%d): %v", id, err)
 			}
 		}
@@ -281,11 +281,11 @@ func TestNamesThatNeedQuotes(t *testing.T) {
 		if err := db.Create(&s).Error; err != nil {
 			t.Fatal(err)
 		}
-		where, err := p.Locate(context.Background(), s.Key)
+		where, err := p.Locate(context.Background(), uidplugin.ID(s.Key))
 		if err != nil || where.Table != s.TableName() {
 			t.Errorf("Locate = %+v, %v", where, err)
 		}
-		row, err := p.Find(context.Background(), s.Key)
+		row, err := p.Find(context.Background(), uidplugin.ID(s.Key))
 		if err != nil || row.(*Select).From != "here" {
 			t.Errorf("Find = %+v, %v", row, err)
 		}

@@ -187,7 +187,7 @@ func (c *cell[K]) ours(what string, id int64, table string) {
 		c.check(false, "%s has no id", what)
 		return
 	}
-	where, err := c.plugin.Locate(context.Background(), id)
+	where, err := c.plugin.Locate(context.Background(), uidplugin.ID(id))
 	c.check(err == nil, "%s: %v", what, err)
 	c.check(err != nil || where.Table == table, "%s leads to %q, want %q", what, where.Table, table)
 }

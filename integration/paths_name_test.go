@@ -3,6 +3,7 @@ package integration_test
 import (
 	"fmt"
 
+	"github.com/uidplugin/uidplugin"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -58,7 +59,7 @@ func namePaths[K key]() group[K] {
 			c.must(db.Create(&one).Error)
 			c.db = db
 			c.right(m, &one)
-			found, err := c.plugin.Find(c.t.Context(), number(m[0].ID))
+			found, err := c.plugin.Find(c.t.Context(), uidplugin.ID(number(m[0].ID)))
 			c.check(err == nil, "Find: %v", err)
 			if row, ok := found.(*mNamed[K]); ok {
 				c.check(row.Name == "a", "Find = %+v", row)

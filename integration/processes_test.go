@@ -133,7 +133,7 @@ func TestManyProcesses(t *testing.T) {
 		}
 		workers, located := map[int64]string{}, 0
 		for id, name := range table {
-			parts, err := p.Decode(id)
+			parts, err := p.Decode(uidplugin.ID(id))
 			if err != nil || of[parts.WorkerID] != name {
 				t.Fatalf("Decode(%d) = %+v, %v, a worker id of %q; want table %s", id, parts, err, of[parts.WorkerID], name)
 			}
@@ -141,7 +141,7 @@ func TestManyProcesses(t *testing.T) {
 			if located++; located%20 != 0 { // each takes a round trip
 				continue
 			}
-			where, err := p.Locate(context.Background(), id)
+			where, err := p.Locate(context.Background(), uidplugin.ID(id))
 			if err != nil || where.Table != name {
 				t.Fatalf("Locate(%d) = %+v, %v; want table %s", id, where, err, name)
 			}

@@ -62,7 +62,7 @@ func TestRangesOfSeveralProcesses(t *testing.T) {
 		}
 		ahead := 0
 		for _, e := range all {
-			if l, err := p.Decode(e.ID); err != nil || l.Time.UnixMilli() > e.Made+1000 {
+			if l, err := p.Decode(uidplugin.ID(e.ID)); err != nil || l.Time.UnixMilli() > e.Made+1000 {
 				ahead++
 			}
 		}
@@ -85,7 +85,7 @@ func TestRangesOfSeveralProcesses(t *testing.T) {
 				there[e.ID] = true
 			}
 			for _, e := range all {
-				parts, err := p.Decode(e.ID)
+				parts, err := p.Decode(uidplugin.ID(e.ID))
 				must(t, err)
 				bears := !parts.Time.Before(from) && parts.Time.Before(to)
 				if bears != found[e.ID] && (ended || bears) {

@@ -142,7 +142,7 @@ func TestNextToUidGenerator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Locate(ctx, id); !errors.Is(err, uidplugin.ErrOtherLayout) {
+		if _, err := p.Locate(ctx, uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrOtherLayout) {
 			t.Errorf("Locate of an id of UidGenerator: %v", err)
 		}
 		var java1 int64

@@ -223,9 +223,9 @@ func TestUpsertsOfAUidThatAHookDraws(t *testing.T) {
 			must(t, db.Create(&old).Error)
 			var drawn int64
 			draw := func() int64 {
-				var err error
-				drawn, err = p.NextID(t.Context(), &MetHooked{})
+				id, err := p.NextID(t.Context(), &MetHooked{})
 				must(t, err)
+				drawn = id.Int64()
 				return drawn
 			}
 			zero := func() int64 { return 0 } // so that another is made

@@ -137,17 +137,17 @@ func (s *show) create() error {
 
 func (s *show) back() error {
 	s.printf("\n2. The key is of the layout and leads back, the number is not\n\n")
-	l, err := s.ids.Locate(s.ctx, s.order.ID)
+	l, err := s.ids.Locate(s.ctx, uidplugin.ID(s.order.ID))
 	if err != nil {
 		return err
 	}
-	row, err := s.ids.Find(s.ctx, s.order.ID)
+	row, err := s.ids.Find(s.ctx, uidplugin.ID(s.order.ID))
 	if err != nil {
 		return err
 	}
 	s.printf("  Locate(%d): table %s, worker id %d, sequence %d\n", s.order.ID, l.Table, l.WorkerID, l.Sequence)
 	s.printf("  Find(%d): number %d\n", s.order.ID, row.(*Order).Number)
-	_, err = s.ids.Locate(s.ctx, s.order.Number)
+	_, err = s.ids.Locate(s.ctx, uidplugin.ID(s.order.Number))
 	if !errors.Is(err, uidplugin.ErrNotDecodable) {
 		return fmt.Errorf("Locate(%d) returned the error %v", s.order.Number, err)
 	}
@@ -168,11 +168,11 @@ func (s *show) many() error {
 		}
 	}
 	first, last := orders[0], orders[len(orders)-1]
-	a, err := s.ids.Decode(first.ID)
+	a, err := s.ids.Decode(uidplugin.ID(first.ID))
 	if err != nil {
 		return err
 	}
-	b, err := s.ids.Decode(last.ID)
+	b, err := s.ids.Decode(uidplugin.ID(last.ID))
 	if err != nil {
 		return err
 	}

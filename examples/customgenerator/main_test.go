@@ -75,12 +75,12 @@ func TestTwoProcesses(t *testing.T) {
 			if err := s.of(o.CustomerID).Create(&o).Error; err != nil {
 				t.Fatal(err)
 			}
-			l, err := s.ids.Locate(t.Context(), o.ID)
+			l, err := s.ids.Locate(t.Context(), uidplugin.ID(o.ID))
 			if err != nil || l.Table != "orders" || shardOf(o.ID) != 7 || ids[o.ID] || numbers[o.Number] {
 				t.Fatalf("%+v at %+v, %v", o, l, err)
 			}
 			ids[o.ID], numbers[o.Number] = true, true
-			if _, err := s.ids.Locate(t.Context(), o.Number); !errors.Is(err, uidplugin.ErrNotDecodable) {
+			if _, err := s.ids.Locate(t.Context(), uidplugin.ID(o.Number)); !errors.Is(err, uidplugin.ErrNotDecodable) {
 				t.Errorf("Locate(%d): %v", o.Number, err)
 			}
 		}

@@ -92,7 +92,7 @@ func (s *show) number() error {
 		return err
 	}
 	// No error tells of it.
-	found, err := s.ids.Find(s.ctx, received[wrong].ID)
+	found, err := s.ids.Find(s.ctx, uidplugin.ID(received[wrong].ID))
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *show) text() error {
 	if err := s.one(&invoice, &received); err != nil {
 		return err
 	}
-	found, err := s.ids.Find(s.ctx, received.ID.Int64())
+	found, err := s.ids.Find(s.ctx, uidplugin.ID(received.ID.Int64()))
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *show) safe() error {
 	}
 	lost, alike := 0, 0
 	for i, o := range orders {
-		p, err := s.ids.Decode(o.ID)
+		p, err := s.ids.Decode(uidplugin.ID(o.ID))
 		if err != nil {
 			return err
 		}
@@ -171,11 +171,11 @@ func (s *show) safe() error {
 	if err := s.one(orders[last], &Order{}); err != nil {
 		return err
 	}
-	l, err := s.ids.Locate(s.ctx, received[last].ID)
+	l, err := s.ids.Locate(s.ctx, uidplugin.ID(received[last].ID))
 	if err != nil {
 		return err
 	}
-	found, err := s.ids.Find(s.ctx, received[last].ID)
+	found, err := s.ids.Find(s.ctx, uidplugin.ID(received[last].ID))
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (t *tour) batch(context.Context) error {
 }
 
 func (t *tour) decode(context.Context) error {
-	parts, err := t.plugin.Decode(t.last)
+	parts, err := t.plugin.Decode(uidplugin.ID(t.last))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (t *tour) locate(ctx context.Context) error {
 	rows := [][]any{{"id"}, {"table"}, {"stamped, UTC"}, {"worker id"}, {"sequence"}, {"host"}, {"port"}, {"kind"}, {"launched, UTC"}}
 	order := t.customer.Orders[0]
 	for _, id := range []int64{t.customer.ID.Int64(), order.ID, order.Items[0].ID.Int64()} {
-		l, err := t.plugin.Locate(ctx, id)
+		l, err := t.plugin.Locate(ctx, uidplugin.ID(id))
 		if err != nil {
 			return err
 		}
@@ -121,13 +121,13 @@ func (t *tour) locate(ctx context.Context) error {
 }
 
 func (t *tour) find(ctx context.Context) error {
-	row, err := t.plugin.Find(ctx, t.last)
+	row, err := t.plugin.Find(ctx, uidplugin.ID(t.last))
 	if err != nil {
 		return err
 	}
 	t.printf("Find(%d) returned a %T.\n", t.last, row)
 	item := t.customer.Orders[0].Items[0]
-	ids := []int64{item.ProductID.Int64(), t.last, t.customer.ID.Int64(), item.ID.Int64(), 42, item.OrderID}
+	ids := []uidplugin.ID{item.ProductID, uidplugin.ID(t.last), t.customer.ID, item.ID, 42, uidplugin.ID(item.OrderID)}
 	found, notFound := t.plugin.FindAll(ctx, ids...) // the rows that there are, and an error for the others
 	t.printf("FindAll took a mixed list, with one query for each table:\n\n")
 	rows := [][]any{{"ID", "ROW"}}
@@ -159,9 +159,9 @@ func (t *tour) nowhere(ctx context.Context) error {
 		{"the last order's id a day later", t.last + day, uidplugin.ErrFutureID, "ErrFutureID: no process has come that far."},
 		{"a day earlier", t.last - day, uidplugin.ErrUnknownID, "ErrUnknownID: its worker id was not given out yet."},
 		{"with another worker id", t.last | l.MaxWorkerID()<<l.SequenceBits, uidplugin.ErrUnknownID, "ErrUnknownID: nobody has this worker id."},
-		{"from NextID, not used yet", unused, gorm.ErrRecordNotFound, "gorm.ErrRecordNotFound: an id, but there is no such row."},
+		{"from NextID, not used yet", int64(unused), gorm.ErrRecordNotFound, "gorm.ErrRecordNotFound: an id, but there is no such row."},
 	} {
-		_, err := t.plugin.Find(ctx, n.id)
+		_, err := t.plugin.Find(ctx, uidplugin.ID(n.id))
 		if !errors.Is(err, n.want) {
 			return fmt.Errorf("Find(%d) returned the error %v", n.id, err)
 		}
@@ -223,7 +223,7 @@ func (t *tour) restart(ctx context.Context) error {
 		t.printf("There are no rows of an earlier run to compare with. Run me again!\n")
 		return nil
 	}
-	l, err := t.plugin.Locate(ctx, t.before[1])
+	l, err := t.plugin.Locate(ctx, uidplugin.ID(t.before[1]))
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func TestTwoPluginsOnOneDatabase(t *testing.T) {
 				ids = append(ids, c.ID, c.Orders[0].ID.Int64())
 			}
 			for _, reader := range handles {
-				where, err := uidplugin.From(reader).Locate(context.Background(), customers[0].ID)
+				where, err := uidplugin.From(reader).Locate(context.Background(), uidplugin.ID(customers[0].ID))
 				if err != nil || where.Session.Host != []string{"one", "two"}[i] {
 					t.Errorf("Locate = %+v, %v", where, err)
 				}

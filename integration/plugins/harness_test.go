@@ -210,7 +210,7 @@ func count(t *testing.T, d *database, model any) (n int64) {
 // located checks that the plugin of db leads an id to a table.
 func located(t *testing.T, db *gorm.DB, id int64, table string) {
 	t.Helper()
-	where, err := uidplugin.From(db).Locate(context.Background(), id)
+	where, err := uidplugin.From(db).Locate(context.Background(), uidplugin.ID(id))
 	if err != nil || where.Table != table {
 		t.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, table)
 	}
@@ -219,7 +219,7 @@ func located(t *testing.T, db *gorm.DB, id int64, table string) {
 // foundName returns the name of the customer that Find returns.
 func foundName(t *testing.T, db *gorm.DB, id int64) (string, error) {
 	t.Helper()
-	row, err := uidplugin.From(db).Find(context.Background(), id)
+	row, err := uidplugin.From(db).Find(context.Background(), uidplugin.ID(id))
 	if err != nil {
 		return "", err
 	}

@@ -133,7 +133,7 @@ func TestResolverWithReplicas(t *testing.T) {
 				again := source.open(t, &gorm.Config{PrepareStmt: config.PrepareStmt})
 				use(again, plugin(t, uidplugin.WithModels(shop...)), resolver(t, nil, replicas))
 				located(t, again, c.ID, "customers")
-				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, c.ID, c.Orders[0].ID.Int64(), customers[5].ID)
+				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, uidplugin.ID(c.ID), uidplugin.ID(c.Orders[0].ID.Int64()), uidplugin.ID(customers[5].ID))
 				if err != nil || len(rows) != 3 {
 					t.Errorf("FindAll = %v, %v", rows, err)
 				}
@@ -206,7 +206,7 @@ func TestResolverWithASourceOfItsOwn(t *testing.T) {
 			if name, err := foundName(t, db.Clauses(dbresolver.Use("second")), there.ID); err != nil || name != "there" {
 				t.Errorf("Find in the second = %q, %v", name, err)
 			}
-			row, err := uidplugin.From(db).Find(context.Background(), o.ID.Int64())
+			row, err := uidplugin.From(db).Find(context.Background(), uidplugin.ID(o.ID.Int64()))
 			if got, ok := row.(*Order); !ok || got.Note != "second" {
 				t.Errorf("Find = %#v, %v", row, err)
 			}

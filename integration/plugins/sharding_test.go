@@ -22,7 +22,7 @@ func primaryKeys(p *uidplugin.Plugin, model any) func(int64) int64 {
 		if err != nil {
 			return 0
 		}
-		return id
+		return int64(id)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestShardingByTheKey(t *testing.T) {
 			for i := range 10 {
 				row := Parcel{Note: fmt.Sprint(i)}
 				must(t, db.Create(&row).Error)
-				found, err := p.Find(context.Background(), row.ID)
+				found, err := p.Find(context.Background(), uidplugin.ID(row.ID))
 				if got, ok := found.(*Parcel); !ok || got.Note != row.Note {
 					t.Errorf("Find = %#v, %v", found, err)
 				}

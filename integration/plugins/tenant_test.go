@@ -96,7 +96,7 @@ func createForTenant(t *testing.T, d *database, db *gorm.DB) {
 	other := Customer{TenantID: "other"}
 	id, err := uidplugin.From(db).NextID(t.Context(), &other)
 	must(t, err)
-	other.ID = id
+	other.ID = int64(id)
 	must(t, d.open(t, nil).Create(&other).Error)
 	located(t, db, other.ID, "customers")
 	if name, err := foundName(t, db, other.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
