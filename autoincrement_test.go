@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -56,7 +57,7 @@ func TestTheWarningSaysWhatToDo(t *testing.T) {
 				continue
 			}
 			j := &journal{}
-			db, _ := mocked(t, d.dial)
+			db, _ := testkit.Mock(t, d.dial)
 			use(t, db, uidplugin.WithWorkerID(7), j.option())
 			if _, err := uidplugin.From(db).NextID(t.Context(), &counter{}); err != nil {
 				t.Fatal(err)
@@ -151,7 +152,7 @@ func TestKeysOfRegisteredModelsArePlain(t *testing.T) {
 			t.Run(d.name+"/"+way, func(t *testing.T) {
 				t.Parallel()
 
-				db, _ := mocked(t, d.dial)
+				db, _ := testkit.Mock(t, d.dial)
 				options := []uidplugin.Option{uidplugin.WithWorkerID(7)}
 				if way == "WithModels" {
 					options = append(options, uidplugin.WithModels(&parent{}))
@@ -183,7 +184,7 @@ func TestKeysOfRegisteredModelsArePlain(t *testing.T) {
 func TestTheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 	t.Parallel()
 
-	db, _ := mocked(t, dialects[0].dial)
+	db, _ := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&counter{}))
 	for _, tt := range []struct {
 		model any
@@ -210,7 +211,7 @@ func TestAutoIncrementThatTheAuthorWantsStays(t *testing.T) {
 		ID int64 `gorm:"primaryKey;autoIncrement;uid"`
 	}
 	for _, model := range []any{&wanted{}, &wantedPlain{}} {
-		db, _ := mocked(t, dialects[0].dial)
+		db, _ := testkit.Mock(t, dialects[0].dial)
 		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(model))
 		if got := ddl(t, db, model); !strings.Contains(got, "AUTO_INCREMENT") {
 			t.Errorf("%T: %s", model, got)
@@ -243,7 +244,7 @@ func TestACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
 		Tenant int64 `gorm:"primaryKey"`
 		ID     int64 `gorm:"primaryKey;uid"`
 	}
-	db, _ := mocked(t, dialects[0].dial)
+	db, _ := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&shelf{}))
 	if got, want := ddl(t, db, &shelf{}), "CREATE TABLE `shelves` (`tenant` bigint,`id` bigint,PRIMARY KEY (`tenant`,`id`))"; got != want {
 		t.Errorf("%s", got)

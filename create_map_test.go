@@ -9,6 +9,7 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -129,7 +130,7 @@ func TestMapsOnMySQLKeepTheirKeys(t *testing.T) {
 	t.Parallel()
 
 	eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
-		db, mock := mocked(t, dialects[0].dial)
+		db, mock := testkit.Mock(t, dialects[0].dial)
 		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 		sizes := []int{len(rows)}
 		if strings.HasSuffix(t.Name(), "CreateInBatches") {

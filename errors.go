@@ -13,53 +13,56 @@ import (
 // [Plugin] return.
 var (
 	// ErrOption reports an option that makes no sense, or two that exclude each
-	// other.
+	// other. db.Use returns it.
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a database handle without this plugin, or a plugin
-	// that db.Use has not initialized.
+	// that db.Use has not initialized. All methods of [Plugin] return it.
 	ErrNotRegistered = errors.New("uidplugin: not registered")
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose
 	// tag names an unknown generator, or a foreign key that cannot hold the ids of
-	// the uid field that it refers to.
+	// the uid field that it refers to. db.Use, Register, AutoMigrate and creates return it.
 	ErrField = model.ErrField
 
-	// ErrNoField reports a model that has no field with the uid tag.
+	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID
+	// and queries with CreatedBetween return it.
 	ErrNoField = errors.New("uidplugin: model has no uid field")
 
 	// ErrInTransaction reports the first create of a table that came inside a
 	// transaction, where no connection was left to get a worker id, or to open another
-	// generator of its ids.
+	// generator of its ids. Creates and NextID return it.
 	ErrInTransaction = supply.ErrInTransaction
 
-	// ErrClosed reports the use of a plugin after its Close.
+	// ErrClosed reports the use of a plugin after its Close. Creates, NextID and Health return it.
 	ErrClosed = supply.ErrClosed
 
-	// ErrNegativeID reports a negative number, which no id is.
+	// ErrNegativeID reports a negative number, which no id is. Decode, Locate and Find return it.
 	ErrNegativeID = errors.New("uidplugin: negative id")
 
-	// ErrFutureID reports a number whose time is later than any id can have.
+	// ErrFutureID reports a number whose time is later than any id can have. Locate and Find
+	// return it.
 	ErrFutureID = errors.New("uidplugin: id of the future")
 
-	// ErrUnknownID reports a number that nobody can have made: there is no such
-	// worker id, or it was not in use at that time.
+	// ErrUnknownID reports a number that nobody can have made: no such worker id exists, or it
+	// was not in use at that time. Locate and Find return it.
 	ErrUnknownID = errors.New("uidplugin: unknown id")
 
 	// ErrOtherLayout reports a number whose worker id makes ids of another layout,
-	// so that its parts are not what they seem.
+	// so that its parts are not what they seem. Locate and Find return it.
 	ErrOtherLayout = errors.New("uidplugin: id of another layout")
 
 	// ErrNotDecodable reports a number that is too small for the layout, as the ids of
-	// segments are, which carry neither a time nor a worker id.
+	// segments are, which carry neither a time nor a worker id. Decode, Locate, Find and
+	// queries with CreatedBetween return it.
 	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
 
 	// ErrNoModel reports an id whose table is known, but not the model of the
-	// table.
+	// table. Find returns it.
 	ErrNoModel = errors.New("uidplugin: no model for the table")
 
 	// ErrNotKey reports an id that does not name one row of its table: the primary
-	// key has no uid field, or several rows share the id as a part of their key.
+	// key has no uid field, or several rows share the id as a part of their key. Find returns it.
 	ErrNotKey = errors.New("uidplugin: id that is no key")
 
 	// ErrClause reports a database handle with a clause that Find and FindAll

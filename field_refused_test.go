@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // labelled is an int64 whose database value is not the number.
@@ -141,7 +142,7 @@ func TestAnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
 	options := []uidplugin.Option{uidplugin.WithWorkerID(7), uidplugin.WithModels(&counted{}), uidplugin.WithLogger(nil)}
 	use(t, bare(t), options...)
 	for _, d := range dialects {
-		db, _ := mocked(t, d.dial)
+		db, _ := testkit.Mock(t, d.dial)
 		if err := db.Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrField) {
 			t.Errorf("%s: %v", d.name, err)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -149,7 +150,7 @@ func TestPluginForeignKey_WithTooSmallASizeIsRefused(t *testing.T) {
 	options := []uidplugin.Option{uidplugin.WithWorkerID(7), uidplugin.WithModels(&fkSize10{}), uidplugin.WithLogger(nil)}
 	use(t, bare(t), options...)
 	for _, d := range dialects {
-		db, _ := mocked(t, d.dial)
+		db, _ := testkit.Mock(t, d.dial)
 		if err := db.Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrField) {
 			t.Errorf("%s: %v", d.name, err)
 		} else {

@@ -147,7 +147,7 @@ func TestAClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, dialects[0].dial)
+			db, mock := testkit.Mock(t, dialects[0].dial)
 			steps := migrated(dialects[0].sql)
 			last := len(steps) - 2
 			expect(mock, steps[:last]...)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -26,7 +27,7 @@ func TestFirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			expect(mock, migrated(d.sql)...)
 			use(t, db, onMock...)
 
@@ -48,7 +49,7 @@ func TestCreateWithWorkerIDSendsNothingButGORMsInsert(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
 			expect(mock, inserted(d.sql, "(?,?)", at(t, 7, 0), 1)...)
 			must(t, db.Create(&invoice{Total: 1}).Error)
@@ -63,7 +64,7 @@ func TestCreateOfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
 			expect(mock, inserted(d.sql, "(?,?),(?,?),(?,?)", at(t, 7, 0), 1, at(t, 7, 1), 2, at(t, 7, 2), 3)...)
 			rows := []invoice{{Total: 1}, {Total: 2}, {Total: 3}}
@@ -97,7 +98,7 @@ func TestCreateOnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
 		ID    int64 `gorm:"primaryKey;uid"`
 		Total int
 	}
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
 	expect(mock, begin,
 		step{do: "exec", sql: "INSERT INTO `receipts` (`total`,`id`) VALUES (?,?)", args: []driver.Value{1, at(t, 7, 0)}, n: 1}, commit)
@@ -141,7 +142,7 @@ func TestCreateFailsWhereTheInsertFails(t *testing.T) {
 func TestCreateWithACancelledContextInsertsNothing(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -164,7 +165,7 @@ func (anyID) Match(v driver.Value) bool {
 func TestDryRunFillsTheKeyAndSendsNoInsert(t *testing.T) {
 	t.Parallel()
 
-	db, _ := mocked(t, dialects[0].dial)
+	db, _ := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
 	row := invoice{Total: 1}
 	stmt := db.Session(&gorm.Session{DryRun: true, SkipDefaultTransaction: true}).Create(&row).Statement

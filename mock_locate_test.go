@@ -8,6 +8,7 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -21,7 +22,7 @@ func TestPluginLocate_AsksForANodeOnceAndForItsSessionEachTime(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			expect(mock, migrated(d.sql)...)
 			p, asks := use(t, db, onMock...), process{sql: d.sql}
 			expect(mock, asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12))
@@ -104,7 +105,7 @@ func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			asks := process{sql: d.sql, slot: 7}
 			expect(mock, migrated(d.sql)...)
 			expect(mock, asks.adds(58, "invoices")...)
@@ -127,7 +128,7 @@ func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
 func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	asks := process{sql: dialects[0].sql, slot: 7}
 	expect(mock, migrated(asks.sql)...)
 	expect(mock, asks.adds(58, "invoices")...)
@@ -182,7 +183,7 @@ func TestFindAllIsOneQueryForEachTable(t *testing.T) {
 func TestFindReportsTheDatabasesError(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	asks := process{sql: dialects[0].sql, slot: 7}
 	expect(mock, migrated(asks.sql)...)
 	expect(mock, asks.adds(58, "invoices")...)

@@ -12,12 +12,12 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 )
 
 // A step is one thing that the database must be asked for, and its answer.
@@ -94,29 +94,11 @@ func numbered(s string) string {
 	return strings.Join(parts, "")
 }
 
-// mocked returns a handle on a mock that compares statements in full. At the end
-// of the test all that was expected must have come.
-func mocked(t *testing.T, dial func(gorm.ConnPool) gorm.Dialector) (*gorm.DB, sqlmock.Sqlmock) {
-	t.Helper()
-	pool, mock, err := sqlmock.New(sqlmock.QueryMatcherOption(sqlmock.QueryMatcherEqual))
-	must(t, err)
-	db, err := gorm.Open(dial(pool), &gorm.Config{Logger: logger.Discard})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := mock.ExpectationsWereMet(); err != nil {
-			t.Error(err)
-		}
-		mock.ExpectClose()
-		_ = pool.Close()
-	})
-	return db, mock
-}
-
 // mockedUse returns a handle on a MySQL mock with a plugin whose tables are there. Its clock stands at noon, so
 // its lease manager sends nothing unless a table needs a worker id; see [process].
 func mockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
 	t.Helper()
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	expect(mock, migrated(dialects[0].sql)...)
 	use(t, db, append(options, onMock...)...)
 	return db, mock

@@ -7,6 +7,7 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -44,7 +45,7 @@ func TestAnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, dialects[0].dial)
+			db, mock := testkit.Mock(t, dialects[0].dial)
 			use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 			mock.ExpectBegin()
 			mock.ExpectExec(tt.sql).WithArgs(ours, "a", 3).WillReturnResult(tt.result)
@@ -76,7 +77,7 @@ func TestABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, dialects[0].dial)
+			db, mock := testkit.Mock(t, dialects[0].dial)
 			use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 			mock.ExpectBegin()
 			mock.ExpectExec(insert).WillReturnResult(tt.result)
@@ -118,7 +119,7 @@ func TestAnUpsertOnPostgreSQLTakesTheKeyFromReturning(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, dialects[1].dial)
+			db, mock := testkit.Mock(t, dialects[1].dial)
 			use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 			mock.ExpectBegin()
 			rows := sqlmock.NewRows([]string{"id"})
@@ -140,7 +141,7 @@ func TestABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T) {
 	t.Parallel()
 
 	for _, inserted := range []int64{2, 1} {
-		db, mock := mocked(t, dialects[1].dial)
+		db, mock := testkit.Mock(t, dialects[1].dial)
 		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 		mock.ExpectBegin()
 		mock.ExpectExec(`INSERT INTO "slogans" ("id","text","uses") VALUES ($1,$2,$3),($4,$5,$6) ON CONFLICT DO NOTHING`).
@@ -188,7 +189,7 @@ func TestAnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 func TestAReadBackThatFailsIsAnError(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 	mock.ExpectBegin()
 	mock.ExpectExec("INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)").
@@ -206,7 +207,7 @@ func TestAReadBackThatFailsIsAnError(t *testing.T) {
 func TestAnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 	t.Parallel()
 
-	db, _ := mocked(t, dialects[0].dial)
+	db, _ := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon))
 	base := db.Session(&gorm.Session{DryRun: true, SkipDefaultTransaction: true}).Clauses(doUpdate).Session(&gorm.Session{})
 	for range 2 {

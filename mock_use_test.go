@@ -58,7 +58,7 @@ func TestUseOnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			expect(mock, fresh(t, d.name, d.sql)...)
 			use(t, db, onMock...)
 		})
@@ -80,7 +80,7 @@ func TestUseOnAMigratedDatabaseOnlyReads(t *testing.T) {
 			t.Run(d.name+"/"+variant.name, func(t *testing.T) {
 				t.Parallel()
 
-				db, mock := mocked(t, d.dial)
+				db, mock := testkit.Mock(t, d.dial)
 				expect(mock, variant.steps...)
 				use(t, db, append(variant.options, onMock...)...)
 			})
@@ -95,7 +95,7 @@ func TestUseWithWorkerIDSendsNothing(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, _ := mocked(t, d.dial)
+			db, _ := testkit.Mock(t, d.dial)
 			use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&invoice{}, &article{}))
 		})
 	}
@@ -108,7 +108,7 @@ func TestUseTakesWorkerIDsForAllModelsInOneStatement(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := mocked(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
 			expect(mock, migrated(d.sql)...)
 			asks := process{sql: d.sql, slot: 7}
 			expect(mock, asks.adds(58, "articles", "invoices")...)
@@ -293,7 +293,7 @@ func TestCreate_FailsWhereTheStatementsForAWorkerIDFail(t *testing.T) {
 func TestUseReportsOtherLayoutOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
-	db, mock := mocked(t, dialects[0].dial)
+	db, mock := testkit.Mock(t, dialects[0].dial)
 	expect(mock, migrated(dialects[0].sql)...) // it comes no further than the registry
 	l := generator.SnowflakeLayout()
 	err := db.Use(uidplugin.New(uidplugin.WithLayout(l), uidplugin.WithClock(atNoon)))
@@ -321,7 +321,7 @@ func TestPluginInitialize_WarnsOfADatabaseThatForgets(t *testing.T) {
 		{1, "synchronous_commit", "on", nil},
 	} {
 		d := dialects[tt.dialect]
-		db, mock := mocked(t, d.dial)
+		db, mock := testkit.Mock(t, d.dial)
 		steps := migrated(d.sql)
 		for i := range steps {
 			if asked := settings(d.sql); steps[i].sql == asked.sql {
