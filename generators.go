@@ -2,11 +2,10 @@ package uidplugin
 
 import (
 	"context"
-	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 )
@@ -73,27 +72,6 @@ type Factory func(GeneratorConfig) (generator.Renewable, error)
 // has a method Health() error, [Plugin.Health] returns what it returns.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
-var validName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
-
-// addGenerator adds a generator of WithGenerator or WithSource.
-func (c *config) addGenerator(option, name string, spec supply.Spec) {
-	name = supply.NameOf(name)
-	old, exists := c.specs[name]
-	switch {
-	case !validName.MatchString(name) || name == "uid" || name == "true" || name == "false":
-		c.bad = append(c.bad, fmt.Sprintf("%s(%q): a name is a letter and then letters, digits, _ and -, and none of uid, true, false", option, name))
-	case name == Segment:
-		c.bad = append(c.bad, fmt.Sprintf("%s(%q): WithSegments configures this generator", option, name))
-	case exists && (!old.Replaceable || spec.Make == nil):
-		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
-	case spec.Make == nil && spec.Open == nil:
-		c.bad = append(c.bad, fmt.Sprintf("%s(%q): there is no function to make it with", option, name))
-	default:
-		spec.Lanes = max(old.Lanes, spec.Lanes)
-		c.specs[name] = spec
-	}
-}
-
 // WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and
 // WithDefaultGenerator then name. It makes ids of the layout, from worker ids that it is
 // given, so they resolve to their rows. The name is of letters, digits, _ and -.
@@ -106,19 +84,19 @@ func (c *config) addGenerator(option, name string, spec supply.Spec) {
 //		return generator.NewCached(cached)
 //	})
 func WithGenerator(name string, f Factory) Option {
-	return func(c *config) {
+	return func(c *config.Config) {
 		spec := supply.Spec{Lanes: 1}
 		if f != nil {
 			spec.Make = func(made supply.GeneratorConfig) (generator.Renewable, error) { return f(GeneratorConfig(made)) }
 		}
-		c.addGenerator("WithGenerator", name, spec)
+		c.AddGenerator("WithGenerator", name, spec)
 	}
 }
 
 // WithSource adds a generator of your own as WithGenerator does, but one whose ids are
 // not those of the layout. They cannot be decoded or located.
 func WithSource(name string, open Opener) Option {
-	return func(c *config) {
-		c.addGenerator("WithSource", name, supply.Spec{Open: open})
+	return func(c *config.Config) {
+		c.AddGenerator("WithSource", name, supply.Spec{Open: open})
 	}
 }

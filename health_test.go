@@ -11,6 +11,7 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -142,7 +143,7 @@ func TestAClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 		{"years ahead", noon.AddDate(-3, 0, 0), nil, true},
 		{"an hour", noon.Add(time.Hour), nil, true},
 		{"minutes", noon.Add(9 * time.Minute), nil, false},
-		{"an hour of two", noon.Add(time.Hour), []uidplugin.Option{uidplugin.WithMaxClockSkew(2 * time.Hour)}, false},
+		{"an hour of two", noon.Add(time.Hour), []uidplugin.Option{config.WithMaxSkew(2 * time.Hour)}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +156,7 @@ func TestAClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 			if !tt.refused {
 				expect(mock, steps[last:]...)
 			}
-			options := append([]uidplugin.Option{uidplugin.WithLogger(nil), uidplugin.WithMaxClockSkew(workernode.DefaultMaxSkew)}, onMock...)
+			options := append([]uidplugin.Option{uidplugin.WithLogger(nil), config.WithMaxSkew(workernode.DefaultMaxSkew)}, onMock...)
 			err := db.Use(uidplugin.New(append(options, tt.options...)...))
 			if errors.Is(err, workernode.ErrClock) != tt.refused {
 				t.Fatalf("db.Use: %v", err)

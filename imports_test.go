@@ -20,7 +20,10 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
+	},
+	"internal/config": func(name string) bool {
+		return isPackage(name, "internal/supply", "generator", "workernode", "segment")
 	},
 	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
 	"internal/model":  isGORM,

@@ -47,12 +47,12 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
 		}
 		if column.Auto {
-			c.log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
+			c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
 				" gets a number"+c.numberOf()+". When all that insert use the plugin, run the statement.",
 				"table", column.Table, "column", column.Name, "statement", change)
 		}
 		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
-			c.log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
+			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
 				"table", column.Table, "column", column.Name, "type", column.Type)
 		}
 	}
@@ -78,7 +78,7 @@ func (c *core) warnAutoIncrement(s *schema.Schema) {
 	case "sqlite":
 		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
-	c.log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
+	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
 		" by raw SQL for one, gets a number"+c.numberOf()+
 		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
 		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)

@@ -42,11 +42,11 @@ func (c *core) decode(id ID) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
-	if c.supply != nil && c.supply.AnyForeign() && id>>(c.layout.WorkerBits+c.layout.SequenceBits) == 0 {
+	if c.supply != nil && c.supply.AnyForeign() && id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d has the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
-			ErrNotDecodable, id, format(c.layout.Epoch))
+			ErrNotDecodable, id, format(c.Layout.Epoch))
 	}
-	return c.layout.Decompose(int64(id))
+	return c.Layout.Decompose(int64(id))
 }
 
 // Locate returns which table an id is a key of, which process made it, and when. It asks the
@@ -66,12 +66,12 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	if !ok {
 		return Location{}, errors.Join(errs...)
 	}
-	if c.fixed {
-		host := c.detectHost()
+	if c.Fixed {
+		host := c.DetectHost()
 		l.Session = Session{Application: host.Application, Host: host.Name, Port: host.Port, Kind: host.Kind}
 		return l, future[id]
 	}
-	o, ok, err := p.lookup().Origin(ctx, l.Session.Slot, c.layout.TickAt(l.Time))
+	o, ok, err := p.lookup().Origin(ctx, l.Session.Slot, c.Layout.TickAt(l.Time))
 	switch {
 	case err != nil:
 		return Location{}, fmt.Errorf("uidplugin: locate: %w", err)
@@ -151,18 +151,18 @@ func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...ID) (locate
 // maxAhead is how far ahead of this process's clock an id may be stamped, and a minute for
 // clocks that differ.
 func (c *core) maxAhead() time.Duration {
-	lead := c.fixedLead()
+	lead := c.FixedLead()
 	if c.manager != nil {
-		lead = time.Duration(c.manager.Registry().LeadTicks) * c.layout.Tick
+		lead = time.Duration(c.manager.Registry().LeadTicks) * c.Layout.Tick
 	}
 	const century = 100 * 365 * 24 * time.Hour // more would overflow
-	return min(lead, century) + min(c.layout.Tick, century) + time.Minute
+	return min(lead, century) + min(c.Layout.Tick, century) + time.Minute
 }
 
 // lookup asks the database for worker nodes, and remembers those that have a table. One that is
 // new is read again later: the database may lose it yet.
 func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
-	if c.fixed || len(workers) == 0 {
+	if c.Fixed || len(workers) == 0 {
 		return nil, nil
 	}
 	nodes, err := db.Lookup(ctx, workers...)
@@ -180,10 +180,10 @@ func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) (
 // place completes a location, but for its session, from the worker node that was looked up
 // just now, or if n is nil from what is remembered.
 func (c *core) place(l *Location, n *workernode.Node) error {
-	if c.fixed {
-		if l.WorkerID != c.workerID && !(c.generator == Paired && l.WorkerID == c.layout.BackupWorker(c.workerID)) {
+	if c.Fixed {
+		if l.WorkerID != c.WorkerID && !(c.Generator == Paired && l.WorkerID == c.Layout.BackupWorker(c.WorkerID)) {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
-				ErrUnknownID, l.ID, l.WorkerID, c.workerID)
+				ErrUnknownID, l.ID, l.WorkerID, c.WorkerID)
 		}
 		return c.notYet(l, 0)
 	}
@@ -200,12 +200,12 @@ func (c *core) place(l *Location, n *workernode.Node) error {
 	case n.Layout == "" || n.Slot == 0:
 		return fmt.Errorf("%w: %d has the worker id %d, which another program, such as UidGenerator, took on %s",
 			ErrOtherLayout, l.ID, l.WorkerID, n.LaunchDate.Format(time.DateOnly))
-	case n.Layout != c.layout.String():
+	case n.Layout != c.Layout.String():
 		return fmt.Errorf("%w: %d has the worker id %d, whose ids have the layout %q, not %s",
-			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, c.layout)
+			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, c.Layout)
 	}
 	future := c.notYet(l, n.Start)
-	if c.layout.TickAt(l.Time) <= n.Start {
+	if c.Layout.TickAt(l.Time) <= n.Start {
 		if future != nil {
 			return future
 		}
@@ -232,7 +232,7 @@ func (c *core) place(l *Location, n *workernode.Node) error {
 // process may borrow.
 func (c *core) notYet(l *Location, start int64) error {
 	latest := c.time()
-	if from := c.timeOf(min(start, c.layout.MaxTick()) + 1); from.After(latest) {
+	if from := c.timeOf(min(start, c.Layout.MaxTick()) + 1); from.After(latest) {
 		latest = from // by FLOOR_TICK
 	}
 	if latest = latest.Add(c.maxAhead()); l.Time.After(latest) {

@@ -66,7 +66,7 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 	c.mu.Unlock()
 	switch {
 	case warn && p.untagged:
-		c.log.Warn("uidplugin: the key of this model has the type uidplugin.ID and no tag uid: a row whose key is zero is inserted with the key 0."+
+		c.Log.Warn("uidplugin: the key of this model has the type uidplugin.ID and no tag uid: a row whose key is zero is inserted with the key 0."+
 			` Tag it gorm:"primaryKey;uid", or embed uidplugin.Model.`, "table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
 	case warn:
 		c.warnAutoIncrement(s)
@@ -144,7 +144,7 @@ func (c *core) keyOf(db *gorm.DB, value any) (*plan, *field, error) {
 
 // target returns what uid fields have to hold.
 func (c *core) target() model.Target {
-	return model.Target{Largest: 1<<(c.layout.TimeBits+c.layout.WorkerBits+c.layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
+	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }
 
 // untagged reports whether the key of a model is an [ID] that gets its value from nowhere.

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -52,7 +53,7 @@ var _ gorm.Plugin = (*Plugin)(nil)
 
 // core is what all handles on a plugin share.
 type core struct {
-	config
+	*config.Config
 
 	initialize sync.Mutex // held by Initialize
 	registered atomic.Bool
@@ -81,7 +82,18 @@ type core struct {
 // shared between goroutines, because GORM's registration of callbacks is not safe
 // for concurrent use, and before AutoMigrate.
 func New(options ...Option) *Plugin {
-	return &Plugin{core: &core{config: newConfig(options)}}
+	return &Plugin{core: &core{Config: newConfig(options)}}
+}
+
+// newConfig returns what options say.
+func newConfig(options []Option) *config.Config {
+	c := config.New()
+	for _, o := range options {
+		if o != nil {
+			o(c)
+		}
+	}
+	return c
 }
 
 // From returns the plugin of a database handle, for calls such as
@@ -147,9 +159,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	db.Config.Plugins[Name] = p // db.Use does so when this returns, but openers may ask From(db)
 	c.supply.Start(c.later)
 	c.later = nil
-	if left := c.layout.Expires().Sub(c.now()); left < 365*24*time.Hour {
-		c.log.Warn("uidplugin: the layout ends within a year; then no id can be made",
-			"layout", c.layout.String(), "ends", c.layout.Expires(), "days", int(left.Hours()/24))
+	if left := c.Layout.Expires().Sub(c.Now()); left < 365*24*time.Hour {
+		c.Log.Warn("uidplugin: the layout ends within a year; then no id can be made",
+			"layout", c.Layout.String(), "ends", c.Layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
 }
@@ -175,24 +187,24 @@ func (c *core) abandon() {
 
 // open does all of Initialize that can fail.
 func (c *core) open(db *gorm.DB) error {
-	if err := c.validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return err
 	}
 	// What a failed attempt may have left belongs to another database.
-	c.db, c.later, c.undo, c.supply, c.time = db, nil, nil, nil, c.now
+	c.db, c.later, c.undo, c.supply, c.time = db, nil, nil, nil, c.Now
 	c.plans.Store(&map[*schema.Schema]*plan{})
 	c.models, c.warned = map[string]*plan{}, map[string]bool{}
-	if !c.fixed {
+	if !c.Fixed {
 		if err := c.openRegistry(db); err != nil {
 			return err
 		}
 	}
 	c.supply = supply.New(c.supplyConfig())
 	ctx := context.Background()
-	if err := c.addModels(ctx, db, c.given); err != nil {
+	if err := c.addModels(ctx, db, c.Models); err != nil {
 		return err
 	}
-	if c.manager != nil && c.spares() > 0 {
+	if c.manager != nil && c.Spares() > 0 {
 		if err := c.supply.TakeSpares(); err != nil {
 			return err
 		}
@@ -200,36 +212,36 @@ func (c *core) open(db *gorm.DB) error {
 	if err := c.supply.OpenSegments(c.later); err != nil {
 		return err
 	}
-	c.inspect(ctx, db, c.given)
+	c.inspect(ctx, db, c.Models)
 	return nil
 }
 
 // supplyConfig returns what the Supply needs.
 func (c *core) supplyConfig() supply.Config {
 	config := supply.Config{
-		Layout: c.layout, Specs: c.specs, Default: c.generator, Timeout: c.timeout, Segments: c.segments, Log: c.log, Now: c.now,
-		DB: c.db, Manager: c.manager, OneEach: c.perProcess, MaxBorrow: c.maxBorrow(), Clock: generator.NewClock(c.time), Time: c.time,
+		Layout: c.Layout, Specs: c.Specs, Default: c.Generator, Timeout: c.Timeout, Segments: c.Segments, Log: c.Log, Now: c.Now,
+		DB: c.db, Manager: c.manager, OneEach: c.OneEach, MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(c.time), Time: c.time,
 	}
-	if c.fixed {
-		config.Fixed = supply.NewFixed(c.layout, c.workerID, c.fixedLead(), c.now)
+	if c.Fixed {
+		config.Fixed = supply.NewFixed(c.Layout, c.WorkerID, c.FixedLead(), c.Now)
 	}
 	return config
 }
 
 func (c *core) openRegistry(db *gorm.DB) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	if c.sql, err = sqldb.Open(db, c.timeout); err != nil {
+	if c.sql, err = sqldb.Open(db, c.Timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if c.wdb, err = workernode.Open(db, c.timeout); err != nil {
+	if c.wdb, err = workernode.Open(db, c.Timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
 	if err := c.reach(ctx); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	c.manager, err = workernode.NewManager(ctx, c.wdb, c.layout, c.detectHost(), workernode.Config{
-		Lead: c.lead, Disposable: c.disposable, Spares: c.spares(), MaxSkew: c.skew(), Now: c.now, Log: c.log,
+	c.manager, err = workernode.NewManager(ctx, c.wdb, c.Layout, c.DetectHost(), workernode.Config{
+		Lead: c.Lead, Disposable: c.Disposable, Spares: c.Spares(), MaxSkew: c.Skew(), Now: c.Now, Log: c.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
@@ -240,7 +252,7 @@ func (c *core) openRegistry(db *gorm.DB) (err error) {
 
 // reach looks at the tables and settings of the database.
 func (c *core) reach(ctx context.Context) (err error) {
-	if c.noMigration {
+	if c.NoMigration {
 		err = migrations.Check(ctx, c.db)
 	} else {
 		err = migrations.Up(ctx, c.db)
@@ -252,10 +264,10 @@ func (c *core) reach(ctx context.Context) (err error) {
 		return err
 	}
 	if risks := c.sql.DurabilityRisks(ctx); len(risks) > 0 {
-		c.log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
+		c.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
 			"settings", strings.Join(risks, "; "))
 	}
-	return c.wdb.CheckClock(ctx, c.now, c.skew())
+	return c.wdb.CheckClock(ctx, c.Now, c.Skew())
 }
 
 // Layout returns what the plugin's ids look like.
@@ -263,7 +275,7 @@ func (p *Plugin) Layout() generator.Layout {
 	if p == nil || p.core == nil {
 		return generator.Layout{}
 	}
-	return p.core.layout
+	return p.core.Layout
 }
 
 // Close ends the making of ids: every create that needs one then fails with

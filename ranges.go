@@ -32,7 +32,7 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 
 // idsBetween is Range.
 func (c *core) idsBetween(from, to time.Time) (first, last ID, err error) {
-	l := c.layout
+	l := c.Layout
 	tick := l.TickAt(from)
 	if tick >= 0 && tick == l.TickAt(to) && tick <= l.MaxTick() && to.Round(0).After(from.Round(0)) {
 		return 0, 0, fmt.Errorf("%w: no id carries a time from %s until %s: both are in one tick of %v",
@@ -99,13 +99,13 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	case f.Text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
 	}
-	if tick := c.layout.TickAt(from); tick >= 0 && tick <= c.layout.MaxTick() && tick == c.layout.TickAt(to) && !to.Round(0).Before(from.Round(0)) {
+	if tick := c.Layout.TickAt(from); tick >= 0 && tick <= c.Layout.MaxTick() && tick == c.Layout.TickAt(to) && !to.Round(0).Before(from.Round(0)) {
 		db.Where("1 = 0") // no id has a time of the span
 		return nil
 	}
 	past := c.isPast(to)
 	if !past && to.Round(0).After(from.Round(0)) {
-		to = c.layout.Expires()
+		to = c.Layout.Expires()
 	}
 	first, last, err := c.idsBetween(from, to)
 	if err != nil {
@@ -125,8 +125,8 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 // process, which may have been set back, the earlier one counts.
 func (c *core) isPast(t time.Time) bool {
 	now := c.time()
-	if wall := c.now(); wall.Before(now) {
+	if wall := c.Now(); wall.Before(now) {
 		now = wall
 	}
-	return t.Before(now.Add(-max(c.layout.Tick, time.Second)))
+	return t.Before(now.Add(-max(c.Layout.Tick, time.Second)))
 }

@@ -40,7 +40,7 @@ type Slot struct {
 // order: every worker id, and its table and slot. It returns none with WithWorkerID.
 func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
 	c, err := p.ready()
-	if err != nil || c.fixed {
+	if err != nil || c.Fixed {
 		return nil, err
 	}
 	return c.wdb.Nodes(ctx, after, limit)
@@ -50,7 +50,7 @@ func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workerno
 // WithWorkerID.
 func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, error) {
 	c, err := p.ready()
-	if err != nil || c.fixed {
+	if err != nil || c.Fixed {
 		return nil, err
 	}
 	rows, err := c.wdb.Slots(ctx, after, limit)
@@ -72,12 +72,12 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 // WithWorkerID.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
 	c, err := p.ready()
-	if err != nil || c.fixed {
+	if err != nil || c.Fixed {
 		return nil, err
 	}
 	latest := int64(math.MaxInt64)
 	if !before.IsZero() {
-		latest = c.layout.TickAt(before)
+		latest = c.Layout.TickAt(before)
 		if !c.timeOf(latest).Before(before) {
 			latest-- // a session has its first tick after START_TICK
 		}
@@ -107,5 +107,5 @@ func (c *core) session(s workernode.Session) Session {
 
 // timeOf returns the start of a tick that was read from a table, which may hold anything.
 func (c *core) timeOf(tick int64) time.Time {
-	return c.layout.TimeOf(min(max(tick, 0), c.layout.MaxTick()+1))
+	return c.Layout.TimeOf(min(max(tick, 0), c.Layout.MaxTick()+1))
 }

@@ -54,7 +54,7 @@ func (p *Plugin) Stats() Stats {
 	if err != nil {
 		return Stats{}
 	}
-	s := Stats{Layout: c.layout, Expires: c.layout.Expires()}
+	s := Stats{Layout: c.Layout, Expires: c.Layout.Expires()}
 	if c.manager != nil {
 		s.Space, s.Slot = c.manager.Registry().Space, c.slotStats()
 	}
@@ -64,7 +64,7 @@ func (p *Plugin) Stats() Stats {
 			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
 		}
 		if len(state.Leases) > 0 {
-			t.From, t.Until = c.layout.TimeOf(state.Leases[0].From), c.layout.TimeOf(state.Leases[0].Until+1)
+			t.From, t.Until = c.Layout.TimeOf(state.Leases[0].From), c.Layout.TimeOf(state.Leases[0].Until+1)
 		}
 		s.Tables = append(s.Tables, t)
 	}
@@ -79,7 +79,7 @@ func (c *core) slotStats() SlotStats {
 		Allocated: s.Allocated, Lost: s.Lost, LostCommits: s.LostCommits, LastError: s.LastError, Since: s.Since,
 	}
 	if s.Slot != 0 {
-		stats.From, stats.Until = c.layout.TimeOf(s.From), c.layout.TimeOf(s.Until+1)
+		stats.From, stats.Until = c.Layout.TimeOf(s.From), c.Layout.TimeOf(s.Until+1)
 	}
 	return stats
 }

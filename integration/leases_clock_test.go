@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -228,7 +229,7 @@ func TestSlot_ClockSetOverARestart(t *testing.T) {
 func TestSlot_WrongClocksAreRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
-		skew, lead := uidplugin.WithMaxClockSkew(10*time.Minute), uidplugin.WithLead(time.Second) // soon used up
+		skew, lead := config.WithMaxSkew(10*time.Minute), uidplugin.WithLead(time.Second) // soon used up
 		for _, off := range []time.Duration{-time.Hour, time.Hour, 3 * 365 * 24 * time.Hour} {
 			c := newMovedClock(1)
 			c.move(off)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -83,7 +84,7 @@ func started(text string) (err error) {
 	r.Open = time.Since(begin)
 	// The default options, but for the clock, which is within what may be.
 	options := []uidplugin.Option{quiet, uidplugin.WithModels(startedTables...),
-		uidplugin.WithMaxClockSkew(workernode.DefaultMaxSkew),
+		config.WithMaxSkew(workernode.DefaultMaxSkew),
 		uidplugin.WithClock(func() time.Time { return time.Now().Add(task.Ahead) })}
 	if !task.Same.IsZero() {
 		options = []uidplugin.Option{quiet, uidplugin.WithWorkerID(7),

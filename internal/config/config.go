@@ -1,0 +1,204 @@
+// Package config is what the options of the plugin say, and what follows from it.
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A Config has one field for each option; the root package documents them.
+type Config struct {
+	Layout    generator.Layout
+	Generator string       // the default one
+	Specs     supply.Specs // generators by their names
+	Wrong     []string     // what is wrong with them
+	Segments  segment.Config
+	Models    []any
+	Log       *slog.Logger
+
+	WorkerID    int64
+	Fixed       bool // the worker id is set
+	OneEach     bool // one worker id for each generator
+	Disposable  bool
+	Lead        time.Duration // 0: the default
+	NoMigration bool
+	Timeout     time.Duration
+	Host        workernode.Host
+	Now         func() time.Time
+	Injected    bool // Now is the application's
+
+	// MaxSkew is how far the clocks of this process and the database may be apart; negative means the default, and 0
+	// does not compare them.
+	MaxSkew time.Duration
+}
+
+// New returns the configuration without options.
+func New() *Config {
+	return &Config{
+		Layout: generator.DefaultLayout(), Generator: supply.Cached, Specs: supply.Builtin(), Log: slog.Default(),
+		Timeout: 10 * time.Second, MaxSkew: -1, Now: time.Now,
+	}
+}
+
+// The range of Lead.
+const (
+	minLead      = 100 * time.Millisecond
+	maxLead      = time.Hour
+	minLeadTicks = 3 // a slot is renewed after a third of the lead
+)
+
+// Spares is how many worker ids without a table the process has in reserve: none where worker
+// ids are few.
+func (c *Config) Spares() int {
+	if c.Layout.WorkerBits < 16 {
+		return 0
+	}
+	return 2
+}
+
+// Skew returns how far clocks may be apart; 0 if they are not compared.
+func (c *Config) Skew() time.Duration {
+	switch {
+	case c.MaxSkew >= 0:
+		return c.MaxSkew
+	case c.Injected:
+		return 0
+	}
+	return workernode.DefaultMaxSkew
+}
+
+// workerIDLead is how far ahead of the clock a process with a fixed worker id stamps ids.
+const workerIDLead = time.Second
+
+// FixedLead returns how far ahead of the clock a process with a fixed worker id stamps
+// ids, at least a tick, and where it begins after a start. It is 0 for worker ids from
+// the database, and with a clock of the application's, which may stand still.
+func (c *Config) FixedLead() time.Duration {
+	if !c.Fixed || c.Injected {
+		return 0
+	}
+	return max(cmp.Or(c.Lead, workerIDLead), c.Layout.Tick)
+}
+
+// MaxBorrow returns how far ahead of the clock a generator with a fixed worker id may stamp ids; 0
+// means its own limit. With a clock of the application's, which may stand still, only WithLead says so.
+func (c *Config) MaxBorrow() time.Duration {
+	if c.Fixed && c.Injected && c.Lead != 0 {
+		return max(c.Lead, c.Layout.Tick)
+	}
+	return c.FixedLead()
+}
+
+// Validate returns everything that is wrong with the options. Values that belong
+// to a generator are checked by making one.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{supply.ErrOption}, args...)...))
+	}
+	if err := c.Layout.ValidAt(c.Now()); err != nil {
+		errs = append(errs, err)
+	} else {
+		for name, spec := range c.Specs {
+			if !spec.Replaceable { // the application's own are called when they are needed
+				continue
+			}
+			leases := []generator.Lease{c.Layout.FullLease(1, c.Now()), c.Layout.FullLease(0, c.Now())}
+			_, err := c.Specs.Generator(name, supply.GeneratorConfig{
+				Table: supply.AllTables, Layout: c.Layout, Leases: leases[:spec.Lanes], MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(c.Now), Now: c.Now,
+			})
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%w: %w", supply.ErrOption, err))
+			}
+		}
+	}
+	for _, b := range c.Wrong {
+		bad("%s", b)
+	}
+	if err := c.Segments.Validate(); err != nil {
+		bad("WithSegments: %w", err)
+	}
+	if _, ok := c.Specs[c.Generator]; !ok {
+		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.Generator, c.Specs.Names())
+	}
+	if c.Timeout <= 0 {
+		bad("WithTimeout(%v): it must be longer than 0", c.Timeout)
+	}
+	if c.Fixed && (c.WorkerID < 0 || c.WorkerID > c.Layout.MaxWorkerID()) {
+		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
+	}
+	if c.Fixed && c.Generator == supply.Paired && c.WorkerID > c.Layout.MaxWorkerID()/2 {
+		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one, so only those up to %d are to be given out",
+			c.WorkerID, supply.Paired, c.Layout.BackupWorker(c.WorkerID), c.Layout.MaxWorkerID()/2)
+	}
+	if c.Fixed && c.Disposable {
+		bad("WithDisposable has no effect with WithWorkerID, which takes no worker id from the database")
+	}
+	if c.Lead != 0 && (c.Lead < minLead || c.Lead > maxLead) {
+		bad("WithLead(%v): it must be from %v to %v", c.Lead, minLead, maxLead)
+	} else if c.Lead != 0 && !c.Fixed && c.Lead < minLeadTicks*c.Layout.Tick {
+		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.Lead, minLeadTicks, c.Layout.Tick)
+	}
+	if c.Fixed && c.OneEach {
+		bad("WithOneWorkerID has no effect with WithWorkerID, which is one for all tables")
+	}
+	if c.Fixed && c.NoMigration {
+		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
+	}
+	if k := c.Host.Kind; k != 0 && k != workernode.Container && k != workernode.Actual {
+		bad("WithHost: the kind %d is neither %d (%v) nor %d (%v)", k,
+			workernode.Container, workernode.Container, workernode.Actual, workernode.Actual)
+	}
+	return errors.Join(errs...)
+}
+
+// DetectHost returns the host, each part from the options or else found out.
+func (c *Config) DetectHost() workernode.Host {
+	h := workernode.DetectHost()
+	if c.Host.Name != "" {
+		h.Name = c.Host.Name
+	}
+	if c.Host.Port != "" {
+		h.Port = c.Host.Port
+	}
+	if c.Host.Kind != 0 {
+		h.Kind = c.Host.Kind
+	}
+	if c.Host.Application != "" {
+		h.Application = c.Host.Application
+	}
+	return h
+}
+
+var validName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// AddGenerator adds a generator of WithGenerator or WithSource.
+func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
+	name = supply.NameOf(name)
+	old, exists := c.Specs[name]
+	switch {
+	case !validName.MatchString(name) || name == "uid" || name == "true" || name == "false":
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): a name is a letter and then letters, digits, _ and -, and none of uid, true, false", option, name))
+	case name == supply.Segment:
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): WithSegments configures this generator", option, name))
+	case exists && (!old.Replaceable || spec.Make == nil):
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
+	case spec.Make == nil && spec.Open == nil:
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): there is no function to make it with", option, name))
+	default:
+		spec.Lanes = max(old.Lanes, spec.Lanes)
+		c.Specs[name] = spec
+	}
+}
+
+// WithMaxSkew sets MaxSkew, for tests with a clock of their own: with one, clocks are not compared.
+func WithMaxSkew(d time.Duration) func(*Config) { return func(c *Config) { c.MaxSkew = d } }
