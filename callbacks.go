@@ -13,6 +13,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
+// callbacks are what GORM calls before and after statements.
+type callbacks struct{ catalog *catalog }
+
 // register adds the callbacks. Each position has its reason:
 //
 //   - fill comes before all of GORM's own, "*", so that model hooks see the id, foreign
@@ -25,7 +28,7 @@ import (
 //     the keys of maps, and put keys right after a conflict.
 //   - prepare gets worker ids before an UPDATE, because that can create
 //     associated rows inside its transaction.
-func (c *core) register(db *gorm.DB) error {
+func (c *callbacks) register(db *gorm.DB) error {
 	create, update := db.Callback().Create(), db.Callback().Update()
 	return errors.Join(
 		create.Before("*").Register("uidplugin:fill", c.fill),
@@ -37,22 +40,22 @@ func (c *core) register(db *gorm.DB) error {
 }
 
 // fill sets the uid fields that are zero.
-func (c *core) fill(db *gorm.DB) { c.fillZeros(db, upsert.Track) }
+func (c *callbacks) fill(db *gorm.DB) { c.fillZeros(db, upsert.Track) }
 
 // fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert.
-func (c *core) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
+func (c *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
 		return
 	}
-	p := c.plan(stmt.Schema)
+	p := c.catalog.plan(stmt.Schema)
 	if p.err != nil {
 		_ = db.AddError(p.err)
 		return
 	}
 	var why error // there is no generator; it matters only if a row needs one
 	if !p.ready.Load() {
-		why = c.makeReady(db, p, c.neededByCreate(db, p))
+		why = c.makeReady(db, p, c.catalog.neededByCreate(db, p))
 	}
 	var noted *upsert.Tracker
 	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
@@ -71,9 +74,9 @@ func (c *core) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
 }
 
 // makeReady gets the worker ids that a statement needs.
-func (c *core) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
+func (c *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
 	if len(needed) > 0 {
-		if err := c.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, needed); err != nil {
+		if err := c.catalog.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, needed); err != nil {
 			return err
 		}
 	}
@@ -89,11 +92,11 @@ func (c *core) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
 // prepare gets worker ids for all that an UPDATE can create along, and keeps a
 // Save from writing zero over an id: for a uid next to another key, the caller that saves a row
 // often knows nothing. It refuses associations that lose ids.
-func (c *core) prepare(db *gorm.DB) {
+func (c *callbacks) prepare(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
 	}
-	p := c.plan(db.Statement.Schema)
+	p := c.catalog.plan(db.Statement.Schema)
 	if slices.Contains(db.Statement.Selects, "*") {
 		p.omitZeros(db.Statement)
 	}
@@ -104,7 +107,7 @@ func (c *core) prepare(db *gorm.DB) {
 		return // in a transaction the create that needs one does the same
 	}
 	if p.err == nil && !p.ready.Load() {
-		_ = c.makeReady(db, p, c.neededByUpdate(db, p)) // a create that needs what it did not get will say so
+		_ = c.makeReady(db, p, c.catalog.neededByUpdate(db, p)) // a create that needs what it did not get will say so
 	}
 }
 
@@ -155,19 +158,19 @@ func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 }
 
 // beforeInsert prepares an upsert, and keeps GORM from overwriting the keys of maps.
-func (c *core) beforeInsert(db *gorm.DB) {
+func (c *callbacks) beforeInsert(db *gorm.DB) {
 	if stmt := db.Statement; db.Error == nil && stmt.Schema != nil && upsert.Concerns(stmt) {
-		upsert.Rewrite(db, c.plan(stmt.Schema).Model)
+		upsert.Rewrite(db, c.catalog.plan(stmt.Schema).Model)
 	}
 }
 
 // afterInsert gives the rows of an upsert that had conflicts their ids.
-func (c *core) afterInsert(db *gorm.DB) {
-	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.plan(s).Model })
+func (c *callbacks) afterInsert(db *gorm.DB) {
+	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.catalog.plan(s).Model })
 }
 
 // refill fills again what hooks of the model have zeroed.
-func (c *core) refill(db *gorm.DB) {
+func (c *callbacks) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
 		c.fillZeros(db, upsert.TrackOn)
 	}

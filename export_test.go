@@ -3,4 +3,4 @@ package uidplugin
 import "gorm.io/gorm"
 
 // Fill runs the callback that sets ids, and nothing else.
-func (p *Plugin) Fill(db *gorm.DB) { p.core.fill(db) }
+func (p *Plugin) Fill(db *gorm.DB) { p.shared.callbacks().fill(db) }

@@ -45,11 +45,11 @@ func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 // after them; errors.Join put them together. An id of a table that has no such row, or none that meets the conditions
 // of the handle, is in neither.
 func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
-	c, err := p.ready()
+	c, err := p.located()
 	if err != nil {
 		return nil, err
 	}
-	located, future, errs := c.locate(ctx, p.lookup(), ids...)
+	located, future, errs := c.locate(ctx, c.lookupOn(p.db), ids...)
 	byTable := map[string][]ID{}
 	for id, l := range located {
 		byTable[l.Table] = append(byTable[l.Table], id)
@@ -79,9 +79,7 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[I
 	if table == "" || table == supply.AllTables {
 		return all("%w: the worker id of %d serves all tables, so the id does not resolve to one", ErrNoModel)
 	}
-	p.core.mu.Lock()
-	plan := p.core.models[table]
-	p.core.mu.Unlock()
+	plan := p.shared.catalog.listedFor(table)
 	if plan == nil {
 		return all("%w: %s, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)

@@ -12,8 +12,8 @@ import (
 // inspect warns of tables that are there already with columns that do not fit:
 // that the database numbers, or that are too narrow. The models say nothing of
 // that, and GORM's AutoMigrate does not change a key.
-func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
-	if c.wdb == nil || len(models) == 0 {
+func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
+	if c.sql == nil || len(models) == 0 {
 		return
 	}
 	fields := map[[2]string]bool{}
@@ -59,7 +59,7 @@ func (c *core) inspect(ctx context.Context, db *gorm.DB, models []any) {
 }
 
 // numberOf says which number the database gives to a row that is inserted without a key.
-func (c *core) numberOf() string {
+func (c *catalog) numberOf() string {
 	switch c.db.Dialector.Name() {
 	case "mysql", "sqlite":
 		return " from the database: the largest id plus one, which the plugin may be about to use; then a create fails with a duplicate key"
@@ -68,7 +68,7 @@ func (c *core) numberOf() string {
 }
 
 // warnAutoIncrement warns of a model whose key GORM takes for AUTO_INCREMENT.
-func (c *core) warnAutoIncrement(s *schema.Schema) {
+func (c *catalog) warnAutoIncrement(s *schema.Schema) {
 	change := ""
 	switch c.db.Dialector.Name() {
 	case "mysql":

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // A Location says where an id came from.
@@ -25,6 +28,18 @@ type Location struct {
 	Session Session
 }
 
+// A locator says where ids came from. It may be used concurrently.
+type locator struct {
+	*config.Config
+	sql     *sqldb.DB           // nil with a fixed worker id
+	wdb     *workernode.DB      // nil with a fixed worker id
+	manager *workernode.Manager // nil with a fixed worker id
+	supply  *supply.Supply      // nil before db.Use
+	time    func() time.Time    // the clock of the generators
+
+	nodes sync.Map // worker id -> *workernode.Node; what is used of a node never changes
+}
+
 // Decode splits an id by the plugin's layout. It asks no database, so it cannot
 // tell whether the id was ever made. The error wraps [ErrNegativeID], or
 // [generator.ErrLayout] for a number with too many bits, or, if the plugin also gives out
@@ -32,13 +47,13 @@ type Location struct {
 //
 // For ids of another layout there is [generator.Layout.Decompose].
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
-	if p == nil || p.core == nil {
+	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
-	return p.core.decode(id)
+	return p.shared.locator.Load().decode(id)
 }
 
-func (c *core) decode(id ID) (generator.Parts, error) {
+func (c *locator) decode(id ID) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
@@ -57,11 +72,11 @@ func (c *core) decode(id ID) (generator.Parts, error) {
 // database, or is the database's. Whether there is a row with this id only Find
 // can tell.
 func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
-	c, err := p.ready()
+	c, err := p.located()
 	if err != nil {
 		return Location{}, err
 	}
-	located, future, errs := c.locate(ctx, p.lookup(), id)
+	located, future, errs := c.locate(ctx, c.lookupOn(p.db), id)
 	l, ok := located[id]
 	if !ok {
 		return Location{}, errors.Join(errs...)
@@ -71,7 +86,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 		l.Session = Session{Application: host.Application, Host: host.Name, Port: host.Port, Kind: host.Kind}
 		return l, future[id]
 	}
-	o, ok, err := p.lookup().Origin(ctx, l.Session.Slot, c.Layout.TickAt(l.Time))
+	o, ok, err := c.lookupOn(p.db).Origin(ctx, l.Session.Slot, c.Layout.TickAt(l.Time))
 	switch {
 	case err != nil:
 		return Location{}, fmt.Errorf("uidplugin: locate: %w", err)
@@ -88,19 +103,19 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	return l, nil
 }
 
-// lookup returns where to read worker nodes. A transaction may be on another
+// lookupOn returns where to read worker nodes for a handle. A transaction may be on another
 // database, as dbresolver can begin one, and may be older than a worker id, so
 // they are read outside of it, unless it has the last connection.
-func (p *Plugin) lookup() *workernode.DB {
-	pool := p.db.Statement.ConnPool
-	if p.core.wdb == nil || !sqldb.HoldsConnection(pool) || p.core.free() {
-		return p.core.wdb
+func (c *locator) lookupOn(db *gorm.DB) *workernode.DB {
+	pool := db.Statement.ConnPool
+	if c.wdb == nil || !sqldb.HoldsConnection(pool) || c.free() {
+		return c.wdb
 	}
-	return p.core.wdb.On(pool)
+	return c.wdb.On(pool)
 }
 
 // free reports whether the pool has a connection left.
-func (c *core) free() bool {
+func (c *locator) free() bool {
 	stats, _ := c.sql.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
@@ -108,7 +123,7 @@ func (c *core) free() bool {
 // locate returns the locations of those ids that have one, and an error for each
 // of the others. Ids that seem to be of the future are in both located and future:
 // a clock that was ahead may have made them all the same.
-func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...ID) (located map[ID]Location, future map[ID]error, errs []error) {
+func (c *locator) locate(ctx context.Context, db *workernode.DB, ids ...ID) (located map[ID]Location, future map[ID]error, errs []error) {
 	located, future = make(map[ID]Location, len(ids)), map[ID]error{}
 	var unknown []int64
 	asked := map[int64]bool{}
@@ -150,7 +165,7 @@ func (c *core) locate(ctx context.Context, db *workernode.DB, ids ...ID) (locate
 
 // maxAhead is how far ahead of this process's clock an id may be stamped, and a minute for
 // clocks that differ.
-func (c *core) maxAhead() time.Duration {
+func (c *locator) maxAhead() time.Duration {
 	lead := c.FixedLead()
 	if c.manager != nil {
 		lead = time.Duration(c.manager.Registry().LeadTicks) * c.Layout.Tick
@@ -161,7 +176,7 @@ func (c *core) maxAhead() time.Duration {
 
 // lookup asks the database for worker nodes, and remembers those that have a table. One that is
 // new is read again later: the database may lose it yet.
-func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
+func (c *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
 	if c.Fixed || len(workers) == 0 {
 		return nil, nil
 	}
@@ -179,7 +194,7 @@ func (c *core) lookup(ctx context.Context, db *workernode.DB, workers []int64) (
 
 // place completes a location, but for its session, from the worker node that was looked up
 // just now, or if n is nil from what is remembered.
-func (c *core) place(l *Location, n *workernode.Node) error {
+func (c *locator) place(l *Location, n *workernode.Node) error {
 	if c.Fixed {
 		if l.WorkerID != c.WorkerID && !(c.Generator == Paired && l.WorkerID == c.Layout.BackupWorker(c.WorkerID)) {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
@@ -230,7 +245,7 @@ func (c *core) place(l *Location, n *workernode.Node) error {
 // notYet returns an error if the id is stamped later than any can be: ahead of
 // the clock, or of the tick start after which its worker began, by more than a
 // process may borrow.
-func (c *core) notYet(l *Location, start int64) error {
+func (c *locator) notYet(l *Location, start int64) error {
 	latest := c.time()
 	if from := c.timeOf(min(start, c.Layout.MaxTick()) + 1); from.After(latest) {
 		latest = from // by FLOOR_TICK

@@ -23,10 +23,10 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	if err != nil {
 		return err
 	}
-	if err := c.addModels(ctx, p.db, models); err != nil {
+	if err := c.catalog.addModels(ctx, p.db, models); err != nil {
 		return err
 	}
-	c.inspect(ctx, p.db, models)
+	c.catalog.inspect(ctx, p.db, models)
 	return nil
 }
 
@@ -46,22 +46,22 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 		}
 		if len(model.UIDFields(s)) > 0 {
 			ours = append(ours, m)
-		} else if err := model.Join(s, model.CheckForeignKeys(s, c.target())); err != nil {
+		} else if err := model.Join(s, model.CheckForeignKeys(s, c.catalog.target())); err != nil {
 			return err
 		}
 	}
-	if err := c.addModels(p.db.Statement.Context, p.db, ours); err != nil {
+	if err := c.catalog.addModels(p.db.Statement.Context, p.db, ours); err != nil {
 		return err
 	}
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
-	c.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
+	c.catalog.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
 	return nil
 }
 
 // addModels prepares models for use.
-func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
+func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	var errs []error
 	var sources []*supply.Source
 	for _, m := range models {
@@ -82,13 +82,13 @@ func (c *core) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 		}
 		sources = append(sources, plan.sources...)
 		c.mu.Lock()
-		c.models[s.Table] = plan
+		c.listed[s.Table] = plan
 		c.mu.Unlock()
 	}
 	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
 		return err
 	}
-	if !c.registered.Load() {
+	if !c.started {
 		// Openers are called by OpenSegments and Start.
 		sources = slices.DeleteFunc(sources, func(s *supply.Source) bool {
 			if s.Foreign {
@@ -111,7 +111,7 @@ func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, f, err := c.keyOf(p.db, model)
+	_, f, err := c.catalog.keyOf(p.db, model)
 	if err != nil {
 		return 0, err
 	}
@@ -122,11 +122,18 @@ func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
 	return ID(id), err
 }
 
+// listedFor returns the plan of the model that was listed for a table; nil if none was.
+func (c *catalog) listedFor(table string) *plan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listed[table]
+}
+
 // makePlain makes the uid keys of s, and of what it is associated with, plain
 // BIGINT columns: GORM takes every single integer key for AUTO_INCREMENT. The
 // schema is shared by all that use the model, so one that is in use stays as it
 // is.
-func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
+func (c *catalog) makePlain(db *gorm.DB, s *schema.Schema) {
 	model.Walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField
 		if (*c.plans.Load())[s] != nil {
@@ -140,7 +147,7 @@ func (c *core) makePlain(db *gorm.DB, s *schema.Schema) {
 		}
 		before := *key
 		defaults := s.FieldsWithDefaultDBValue
-		if !c.registered.Load() {
+		if !c.started {
 			c.undo = append(c.undo, func() {
 				key.AutoIncrement, key.HasDefaultValue, s.FieldsWithDefaultDBValue = before.AutoIncrement, before.HasDefaultValue, defaults
 			})

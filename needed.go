@@ -20,10 +20,10 @@ import (
 
 // A search collects the sources without a generator that rows need.
 type search struct {
-	core  *core
-	ctx   context.Context
-	found map[*supply.Source]bool
-	seen  map[visited]bool // rows may refer to each other in circles
+	catalog *catalog
+	ctx     context.Context
+	found   map[*supply.Source]bool
+	seen    map[visited]bool // rows may refer to each other in circles
 }
 
 // visited is an association of a row.
@@ -34,15 +34,15 @@ type visited struct {
 
 // neededByCreate returns the sources without a generator that a create needs: for the uid fields of its rows, and for
 // those of associated rows.
-func (c *core) neededByCreate(db *gorm.DB, p *plan) []*supply.Source {
-	s := search{core: c, ctx: db.Statement.Context} // its maps are made when they are needed, which is rare
+func (c *catalog) neededByCreate(db *gorm.DB, p *plan) []*supply.Source {
+	s := search{catalog: c, ctx: db.Statement.Context} // its maps are made when they are needed, which is rare
 	s.rows(db.Statement.ReflectValue, p, s.created)
 	return s.result(p)
 }
 
 // neededByUpdate returns the sources without a generator that an update needs: for the uid fields of associated rows.
-func (c *core) neededByUpdate(db *gorm.DB, p *plan) []*supply.Source {
-	s := search{core: c, ctx: db.Statement.Context}
+func (c *catalog) neededByUpdate(db *gorm.DB, p *plan) []*supply.Source {
+	s := search{catalog: c, ctx: db.Statement.Context}
 	s.rows(db.Statement.ReflectValue, p, s.updated)
 	if db.Statement.Model != nil {
 		s.rows(reflect.ValueOf(db.Statement.Model), p, s.updated) // what an UPDATE saves the associations of
@@ -126,10 +126,10 @@ func (s *search) associated(r model.Row, p *plan) {
 		if model.IsEmpty(v) || !s.first(r.Struct, a.Relationship) {
 			continue
 		}
-		if related := s.core.planOf(a.FieldSchema, &a.related); related != nil && !related.ready.Load() {
+		if related := s.catalog.planOf(a.FieldSchema, &a.related); related != nil && !related.ready.Load() {
 			s.rows(v, related, s.created)
 		}
-		if join := s.core.planOf(a.JoinTable, &a.join); join != nil {
+		if join := s.catalog.planOf(a.JoinTable, &a.join); join != nil {
 			for _, f := range join.fields {
 				s.add(f.source)
 			}
@@ -219,7 +219,7 @@ func planned(s *schema.Schema) bool { return s != nil && s.ModelType.Name() != "
 // planOf returns the plan of a schema of an association, and keeps it in kept. It
 // returns nil if there is none, or the model is unusable, which a create of it
 // will say. Goroutines that call it at the same time get the same plan.
-func (c *core) planOf(s *schema.Schema, kept *atomic.Pointer[plan]) *plan {
+func (c *catalog) planOf(s *schema.Schema, kept *atomic.Pointer[plan]) *plan {
 	if p := kept.Load(); p != nil {
 		return p
 	}

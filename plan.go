@@ -6,13 +6,42 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
+
+// A catalog has the models that the plugin knows, and what there is to do for each. It may be used
+// concurrently.
+type catalog struct {
+	*config.Config
+	db     *gorm.DB
+	sql    *sqldb.DB // nil with a fixed worker id
+	supply *supply.Supply
+
+	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
+
+	mu     sync.Mutex
+	listed map[string]*plan // by table: the models that Find loads
+	warned map[string]bool  // by table: of AUTO_INCREMENT
+
+	// Until started is set, only Initialize uses these.
+	started bool             // db.Use has succeeded
+	later   []*supply.Source // to be opened when it has
+	undo    []func()         // what to do to GORM's schemas if it fails
+}
+
+func newCatalog(c *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply) *catalog {
+	cat := &catalog{Config: c, db: db, sql: statements, supply: ids, listed: map[string]*plan{}, warned: map[string]bool{}}
+	cat.plans.Store(&map[*schema.Schema]*plan{})
+	return cat
+}
 
 // A plan is what there is to do for a model: made once for each of GORM's
 // schemas, and then only read, but for what is atomic.
@@ -38,7 +67,7 @@ type field struct {
 }
 
 // plan returns the plan of a schema.
-func (c *core) plan(s *schema.Schema) *plan {
+func (c *catalog) plan(s *schema.Schema) *plan {
 	if p := (*c.plans.Load())[s]; p != nil {
 		return p
 	}
@@ -48,7 +77,7 @@ func (c *core) plan(s *schema.Schema) *plan {
 // addPlan makes a plan. The map of plans is copied for it, because models are few
 // and come early, and are looked up in every create: reading a map that nobody
 // changes needs no lock.
-func (c *core) addPlan(s *schema.Schema) *plan {
+func (c *catalog) addPlan(s *schema.Schema) *plan {
 	p := c.newPlan(s) // calls code of the application, so no lock is held
 	c.mu.Lock()
 	plans := *c.plans.Load()
@@ -74,7 +103,7 @@ func (c *core) addPlan(s *schema.Schema) *plan {
 	return p
 }
 
-func (c *core) newPlan(s *schema.Schema) *plan {
+func (c *catalog) newPlan(s *schema.Schema) *plan {
 	p := &plan{relations: associations(s), untagged: untagged(s)}
 	if p.Model, p.err = model.New(c.db, s, c.target()); p.err != nil {
 		return p
@@ -102,7 +131,7 @@ func (c *core) newPlan(s *schema.Schema) *plan {
 }
 
 // source returns the source of a uid field. The error wraps [ErrField].
-func (c *core) source(f *schema.Field) (*supply.Source, error) {
+func (c *catalog) source(f *schema.Field) (*supply.Source, error) {
 	name, _ := model.Tagged(f)
 	t := strings.ToLower(string(f.DataType))
 	text := f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text")
@@ -126,7 +155,7 @@ func (p *plan) key() *field {
 }
 
 // keyOf returns the plan and the key of the model that value is a row of.
-func (c *core) keyOf(db *gorm.DB, value any) (*plan, *field, error) {
+func (c *catalog) keyOf(db *gorm.DB, value any) (*plan, *field, error) {
 	s, err := model.Parse(db, value)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +172,7 @@ func (c *core) keyOf(db *gorm.DB, value any) (*plan, *field, error) {
 }
 
 // target returns what uid fields have to hold.
-func (c *core) target() model.Target {
+func (c *catalog) target() model.Target {
 	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }
 

@@ -34,7 +34,6 @@ import (
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
-	"gorm.io/gorm/schema"
 )
 
 // Name is the name under which GORM knows the plugin.
@@ -45,36 +44,24 @@ const Name = "uidplugin"
 // database handle; [From] finds it again. All methods but Initialize may be
 // called by any number of goroutines at once.
 type Plugin struct {
-	core *core
-	db   *gorm.DB // what Find queries
+	shared *shared
+	db     *gorm.DB // what Find queries
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
 
-// core is what all handles on a plugin share.
-type core struct {
+// shared is what all handles on a plugin share.
+type shared struct {
 	*config.Config
 
 	initialize sync.Mutex // held by Initialize
 	registered atomic.Bool
 
-	// Set by Initialize, and not changed after registered is true.
-	db      *gorm.DB
-	sql     *sqldb.DB           // nil with a fixed worker id
-	wdb     *workernode.DB      // nil with a fixed worker id
+	// Set by each attempt of Initialize, and not changed after registered is true.
 	manager *workernode.Manager // nil with a fixed worker id
 	supply  *supply.Supply
-	time    func() time.Time // the clock of the generators
-	later   []*supply.Source // to be opened after Initialize
-	undo    []func()         // what to do to GORM's schemas if Initialize fails
-
-	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
-
-	mu     sync.Mutex
-	models map[string]*plan // by table: those that were listed, which Find loads
-	warned map[string]bool  // by table: of AUTO_INCREMENT
-
-	nodes sync.Map // worker id -> *workernode.Node; what Locate uses of a node never changes
+	catalog *catalog
+	locator atomic.Pointer[locator] // Decode needs no Initialize
 }
 
 // New returns a plugin for db.Use. It does nothing yet; what is wrong with the
@@ -82,7 +69,9 @@ type core struct {
 // shared between goroutines, because GORM's registration of callbacks is not safe
 // for concurrent use, and before AutoMigrate.
 func New(options ...Option) *Plugin {
-	return &Plugin{core: &core{Config: newConfig(options)}}
+	s := &shared{Config: newConfig(options)}
+	s.locator.Store(&locator{Config: s.Config, time: s.Now})
+	return &Plugin{shared: s}
 }
 
 // newConfig returns what options say.
@@ -106,7 +95,7 @@ func newConfig(options []Option) *config.Config {
 func From(db *gorm.DB) *Plugin {
 	if db != nil && db.Config != nil {
 		if p, ok := db.Config.Plugins[Name].(*Plugin); ok {
-			return &Plugin{core: p.core, db: db}
+			return &Plugin{shared: p.shared, db: db}
 		}
 	}
 	return &Plugin{}
@@ -124,17 +113,17 @@ func (p *Plugin) Name() string { return Name }
 // A segment that the database cannot be reached for, and a source of WithSource that
 // fails, are no errors: the log and Health tell of them, and they are opened again.
 func (p *Plugin) Initialize(db *gorm.DB) error {
-	if p.core == nil {
+	if p.shared == nil {
 		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
-	c := p.core
+	c := p.shared
 	c.initialize.Lock()
 	defer c.initialize.Unlock()
 	if c.registered.Load() {
 		if db.Config.Plugins[Name] == gorm.Plugin(p) {
 			// Opened with a copy of the configuration, as dbresolver opens its replicas.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
-				return c.register(db)
+				return c.callbacks().register(db)
 			}
 			return nil
 		}
@@ -150,15 +139,15 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		c.abandon()
 		return err
 	}
-	if err := c.register(db); err != nil {
+	if err := c.callbacks().register(db); err != nil {
 		c.abandon()
 		return fmt.Errorf("uidplugin: register callbacks: %w", err)
 	}
 	p.db = db
 	c.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use does so when this returns, but openers may ask From(db)
-	c.supply.Start(c.later)
-	c.later = nil
+	c.catalog.started = true
+	c.supply.Start(c.catalog.later)
 	if left := c.Layout.Expires().Sub(c.Now()); left < 365*24*time.Hour {
 		c.Log.Warn("uidplugin: the layout ends within a year; then no id can be made",
 			"layout", c.Layout.String(), "ends", c.Layout.Expires(), "days", int(left.Hours()/24))
@@ -166,11 +155,16 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	return nil
 }
 
+// callbacks returns those of the plugin.
+func (c *shared) callbacks() *callbacks { return &callbacks{c.catalog} }
+
 // abandon releases what a failed Initialize has taken, and leaves GORM's schemas as they were: a
 // program that goes on without the plugin must not insert rows without a key.
-func (c *core) abandon() {
-	for _, undo := range c.undo {
-		undo()
+func (c *shared) abandon() {
+	if c.catalog != nil {
+		for _, undo := range c.catalog.undo {
+			undo()
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -186,22 +180,23 @@ func (c *core) abandon() {
 }
 
 // open does all of Initialize that can fail.
-func (c *core) open(db *gorm.DB) error {
+func (c *shared) open(db *gorm.DB) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	// What a failed attempt may have left belongs to another database.
-	c.db, c.later, c.undo, c.supply, c.time = db, nil, nil, nil, c.Now
-	c.plans.Store(&map[*schema.Schema]*plan{})
-	c.models, c.warned = map[string]*plan{}, map[string]bool{}
+	c.supply, c.catalog = nil, nil // what a failed attempt may have left belongs to another database
+	l := &locator{Config: c.Config, time: c.Now}
 	if !c.Fixed {
-		if err := c.openRegistry(db); err != nil {
+		if err := c.openRegistry(db, l); err != nil {
 			return err
 		}
 	}
-	c.supply = supply.New(c.supplyConfig())
+	c.supply = supply.New(c.supplyConfig(db, l.time))
+	c.catalog = newCatalog(c.Config, db, l.sql, c.supply)
+	l.supply = c.supply
+	c.locator.Store(l)
 	ctx := context.Background()
-	if err := c.addModels(ctx, db, c.Models); err != nil {
+	if err := c.catalog.addModels(ctx, db, c.Models); err != nil {
 		return err
 	}
 	if c.manager != nil && c.Spares() > 0 {
@@ -209,18 +204,18 @@ func (c *core) open(db *gorm.DB) error {
 			return err
 		}
 	}
-	if err := c.supply.OpenSegments(c.later); err != nil {
+	if err := c.supply.OpenSegments(c.catalog.later); err != nil {
 		return err
 	}
-	c.inspect(ctx, db, c.Models)
+	c.catalog.inspect(ctx, db, c.Models)
 	return nil
 }
 
-// supplyConfig returns what the Supply needs.
-func (c *core) supplyConfig() supply.Config {
+// supplyConfig returns what the Supply needs. clock is the clock of the generators.
+func (c *shared) supplyConfig(db *gorm.DB, clock func() time.Time) supply.Config {
 	config := supply.Config{
 		Layout: c.Layout, Specs: c.Specs, Default: c.Generator, Timeout: c.Timeout, Segments: c.Segments, Log: c.Log, Now: c.Now,
-		DB: c.db, Manager: c.manager, OneEach: c.OneEach, MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(c.time), Time: c.time,
+		DB: db, Manager: c.manager, OneEach: c.OneEach, MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(clock), Time: clock,
 	}
 	if c.Fixed {
 		config.Fixed = supply.NewFixed(c.Layout, c.WorkerID, c.FixedLead(), c.Now)
@@ -228,54 +223,55 @@ func (c *core) supplyConfig() supply.Config {
 	return config
 }
 
-func (c *core) openRegistry(db *gorm.DB) (err error) {
+// openRegistry creates the tables, and makes the lease manager. It sets what l needs of both.
+func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	if c.sql, err = sqldb.Open(db, c.Timeout); err != nil {
+	if l.sql, err = sqldb.Open(db, c.Timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if c.wdb, err = workernode.Open(db, c.Timeout); err != nil {
+	if l.wdb, err = workernode.Open(db, c.Timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if err := c.reach(ctx); err != nil {
+	if err := c.reach(ctx, db, l); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	c.manager, err = workernode.NewManager(ctx, c.wdb, c.Layout, c.DetectHost(), workernode.Config{
+	l.manager, err = workernode.NewManager(ctx, l.wdb, c.Layout, c.DetectHost(), workernode.Config{
 		Lead: c.Lead, Disposable: c.Disposable, Spares: c.Spares(), MaxSkew: c.Skew(), Now: c.Now, Log: c.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	c.time = c.manager.Now
+	c.manager, l.time = l.manager, l.manager.Now
 	return nil
 }
 
 // reach looks at the tables and settings of the database.
-func (c *core) reach(ctx context.Context) (err error) {
+func (c *shared) reach(ctx context.Context, db *gorm.DB, l *locator) (err error) {
 	if c.NoMigration {
-		err = migrations.Check(ctx, c.db)
+		err = migrations.Check(ctx, db)
 	} else {
-		err = migrations.Up(ctx, c.db)
+		err = migrations.Up(ctx, db)
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.wdb.OneDatabase(ctx); err != nil {
+	if err := l.wdb.OneDatabase(ctx); err != nil {
 		return err
 	}
-	if risks := c.sql.DurabilityRisks(ctx); len(risks) > 0 {
+	if risks := l.sql.DurabilityRisks(ctx); len(risks) > 0 {
 		c.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
 			"settings", strings.Join(risks, "; "))
 	}
-	return c.wdb.CheckClock(ctx, c.Now, c.Skew())
+	return l.wdb.CheckClock(ctx, c.Now, c.Skew())
 }
 
 // Layout returns what the plugin's ids look like.
 func (p *Plugin) Layout() generator.Layout {
-	if p == nil || p.core == nil {
+	if p == nil || p.shared == nil {
 		return generator.Layout{}
 	}
-	return p.core.Layout
+	return p.shared.Layout
 }
 
 // Close ends the making of ids: every create that needs one then fails with
@@ -308,10 +304,10 @@ func (p *Plugin) Close(ctx context.Context) error {
 	return nil
 }
 
-// ready returns the core if db.Use has initialized it.
-func (p *Plugin) ready() (*core, error) {
-	if p == nil || p.core == nil || !p.core.registered.Load() {
+// ready returns what is shared if db.Use has initialized it.
+func (p *Plugin) ready() (*shared, error) {
+	if p == nil || p.shared == nil || !p.shared.registered.Load() {
 		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, it has returned an error", ErrNotRegistered)
 	}
-	return p.core, nil
+	return p.shared, nil
 }

@@ -24,14 +24,14 @@ import (
 // only where a lease ran out and had ids left, as after an outage, or by the difference
 // between the clocks of processes.
 func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
-	if p == nil || p.core == nil {
+	if p == nil || p.shared == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
-	return p.core.idsBetween(from, to)
+	return p.shared.locator.Load().idsBetween(from, to)
 }
 
 // idsBetween is Range.
-func (c *core) idsBetween(from, to time.Time) (first, last ID, err error) {
+func (c *locator) idsBetween(from, to time.Time) (first, last ID, err error) {
 	l := c.Layout
 	tick := l.TickAt(from)
 	if tick >= 0 && tick == l.TickAt(to) && tick <= l.MaxTick() && to.Round(0).After(from.Round(0)) {
@@ -77,15 +77,16 @@ func (p *Plugin) CreatedBetween(from, to time.Time) func(*gorm.DB) *gorm.DB {
 }
 
 func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
-	c, err := p.ready()
+	shared, err := p.ready()
 	if err != nil {
 		return err
 	}
+	c := shared.locator.Load()
 	model := db.Statement.Model
 	if model == nil {
 		model = db.Statement.Dest
 	}
-	plan, f, err := c.keyOf(p.db, model)
+	plan, f, err := shared.catalog.keyOf(p.db, model)
 	if errors.Is(err, schema.ErrUnsupportedDataType) { // GORM's error has the address of model
 		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
 			schema.ErrUnsupportedDataType, model)
@@ -123,7 +124,7 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 // isPast reports whether t is before the present, which lasts a second, or a tick: a caller
 // takes the time before its query runs. Of the clock of the generators and that of the
 // process, which may have been set back, the earlier one counts.
-func (c *core) isPast(t time.Time) bool {
+func (c *locator) isPast(t time.Time) bool {
 	now := c.time()
 	if wall := c.Now(); wall.Before(now) {
 		now = wall

@@ -39,7 +39,7 @@ type Slot struct {
 // Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending
 // order: every worker id, and its table and slot. It returns none with WithWorkerID.
 func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
-	c, err := p.ready()
+	c, err := p.located()
 	if err != nil || c.Fixed {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workerno
 // Slots returns up to limit slots with an ID above after, in ascending order. It returns none with
 // WithWorkerID.
 func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, error) {
-	c, err := p.ready()
+	c, err := p.located()
 	if err != nil || c.Fixed {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 // instant means all. A slot of 0 means the sessions of all slots; then Until is zero. It returns none with
 // WithWorkerID.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
-	c, err := p.ready()
+	c, err := p.located()
 	if err != nil || c.Fixed {
 		return nil, err
 	}
@@ -97,8 +97,17 @@ func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, lim
 	return sessions, nil
 }
 
+// located returns the locator of a plugin that is in use.
+func (p *Plugin) located() (*locator, error) {
+	shared, err := p.ready()
+	if err != nil {
+		return nil, err
+	}
+	return shared.locator.Load(), nil
+}
+
 // session returns a session as the package shows it.
-func (c *core) session(s workernode.Session) Session {
+func (c *locator) session(s workernode.Session) Session {
 	return Session{
 		Slot: s.Slot, Application: s.Application, Host: s.Host, Port: s.Port, Kind: s.Kind,
 		Launched: s.Launched, From: c.timeOf(s.Start + 1),
@@ -106,6 +115,6 @@ func (c *core) session(s workernode.Session) Session {
 }
 
 // timeOf returns the start of a tick that was read from a table, which may hold anything.
-func (c *core) timeOf(tick int64) time.Time {
+func (c *locator) timeOf(tick int64) time.Time {
 	return c.Layout.TimeOf(min(max(tick, 0), c.Layout.MaxTick()+1))
 }

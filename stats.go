@@ -72,7 +72,7 @@ func (p *Plugin) Stats() Stats {
 }
 
 // slotStats returns the state of the slot.
-func (c *core) slotStats() SlotStats {
+func (c *shared) slotStats() SlotStats {
 	s := c.manager.Stats()
 	stats := SlotStats{
 		ID: s.Slot, WorkerIDs: s.WorkerIDs, Spares: s.Spares, Renewals: s.Renewals, Sessions: s.Sessions, Reclaimed: s.Reclaimed,
