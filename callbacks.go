@@ -89,9 +89,9 @@ func (c *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) err
 	return nil
 }
 
-// prepare gets worker ids for all that an UPDATE can create along, and keeps a
-// Save from writing zero over an id: for a uid next to another key, the caller that saves a row
-// often knows nothing. It refuses associations that lose ids.
+// prepare gets worker ids for all that an UPDATE can create along. It refuses associations that
+// lose ids. A caller that saves a row often does not know a uid that is not its key: a zero there
+// must not overwrite it.
 func (c *callbacks) prepare(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
@@ -172,6 +172,6 @@ func (c *callbacks) afterInsert(db *gorm.DB) {
 // refill fills again what hooks of the model have zeroed.
 func (c *callbacks) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
-		c.fillZeros(db, upsert.TrackOn)
+		c.fillZeros(db, upsert.TrackerOf)
 	}
 }

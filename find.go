@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
@@ -76,7 +75,7 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[I
 		}
 		return errs
 	}
-	if table == "" || table == supply.AllTables {
+	if table == "" {
 		return all("%w: the worker id of %d serves all tables, so the id does not resolve to one", ErrNoModel)
 	}
 	plan := p.shared.catalog.listedFor(table)

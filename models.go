@@ -46,7 +46,7 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 		}
 		if len(model.UIDFields(s)) > 0 {
 			ours = append(ours, m)
-		} else if err := model.Join(s, model.CheckForeignKeys(s, c.catalog.target())); err != nil {
+		} else if err := model.JoinErrors(s, model.CheckForeignKeys(s, c.catalog.target())); err != nil {
 			return err
 		}
 	}

@@ -179,12 +179,12 @@ func (c *shared) abandon() {
 	}
 }
 
-// open does all of Initialize that can fail.
+// open does what Initialize does before it registers callbacks.
 func (c *shared) open(db *gorm.DB) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	c.supply, c.catalog = nil, nil // what a failed attempt may have left belongs to another database
+	c.supply, c.catalog = nil, nil // the last attempt may have been on another database
 	l := &locator{Config: c.Config, time: c.Now}
 	if !c.Fixed {
 		if err := c.openRegistry(db, l); err != nil {
@@ -233,7 +233,7 @@ func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
 	if l.wdb, err = workernode.Open(db, c.Timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if err := c.reach(ctx, db, l); err != nil {
+	if err := c.prepare(ctx, db, l); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
 	l.manager, err = workernode.NewManager(ctx, l.wdb, c.Layout, c.DetectHost(), workernode.Config{
@@ -246,8 +246,8 @@ func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
 	return nil
 }
 
-// reach looks at the tables and settings of the database.
-func (c *shared) reach(ctx context.Context, db *gorm.DB, l *locator) (err error) {
+// prepare creates or checks the tables, and looks at the settings of the database.
+func (c *shared) prepare(ctx context.Context, db *gorm.DB, l *locator) (err error) {
 	if c.NoMigration {
 		err = migrations.Check(ctx, db)
 	} else {

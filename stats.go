@@ -39,7 +39,7 @@ type SlotStats struct {
 
 // TableStats is the state of the ids of one table, or of all with WithWorkerID.
 type TableStats struct {
-	Table     string        // "*" with WithWorkerID and WithOneWorkerID
+	Table     string        // "*" with WithWorkerID and WithOneWorkerID; table.column for a segment of a column that is no primary key
 	Generator string        // its name, such as [Cached]
 	WorkerIDs []int64       // in ascending order; more than one if one is not enough, none if its ids are not of the layout
 	From      time.Time     // since when this process may stamp ids with the worker ids
@@ -47,7 +47,7 @@ type TableStats struct {
 	Lead      time.Duration // how far the next id lies ahead of the clock, if the generator says so (its method Lead)
 }
 
-// Stats returns the state of the plugin: the tables that have a worker id, in
+// Stats returns the state of the plugin: the tables that have a generator, in
 // alphabetical order. It asks no database.
 func (p *Plugin) Stats() Stats {
 	c, err := p.ready()

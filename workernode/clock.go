@@ -87,7 +87,7 @@ type clockCheck struct {
 	refused   time.Duration // what the wall clock was ahead when it was last not followed
 }
 
-// check compares the clock with the database's when it is used for the first time, and when
+// checkClock compares the clock with the database's when it is used for the first time, and when
 // it has run ahead of the time that has passed.
 func (m *Manager) checkClock(ctx context.Context) error {
 	at, shown := time.Now(), m.clock.now()

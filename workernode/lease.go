@@ -68,7 +68,7 @@ const (
 	stepSurrender             // the row is older than what was acknowledged: find out whether commits were lost
 	stepBegin                 // begin a new session
 	stepAbandon               // the fence is ahead of what can be granted: release the slot and acquire another
-	stepRenew                 // renewing, adding and binding are possible
+	stepReady                 // renewing, adding and binding are possible
 	stepWait                  // the fence is as far ahead as it may be: a session can begin when the clock has moved
 	stepExhausted             // the layout has no tick left
 )
@@ -83,7 +83,7 @@ func (l *slotLease) next(p leaseParams, now int64) step {
 	case l.regressed:
 		return stepSurrender
 	case l.contiguous(now):
-		return stepRenew
+		return stepReady
 	case l.fence > p.fenceAt(now, 0):
 		return stepAbandon
 	case l.fence >= p.last:
@@ -105,8 +105,8 @@ func (p leaseParams) fenceAt(now, compared int64) int64 {
 	return max(min(now+p.lead, p.last), compared)
 }
 
-// reclaimable reports whether a slot may be reclaimed. Only Rule 6 of doc.go, the safety
-// of a database that loses commits, rests on it.
+// reclaimable reports whether a slot may be reclaimed. Two things rest on it: rule 6 of doc.go, and
+// what doc.go says of databases that lose commits.
 func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 	if r.holder == "" {
 		return r.fence < now-p.settle
@@ -117,8 +117,9 @@ func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 // maxVersion is the largest VERSION that a row can have for this package to use it.
 const maxVersion = 1 << 62
 
-// send returns the version of a statement that compares with the given one.
-func (l *slotLease) send(compared int64) int64 {
+// nextVersion reserves a version for a statement that compares with the given one: no statement of
+// this process had it before.
+func (l *slotLease) nextVersion(compared int64) int64 {
 	l.used = max(l.used, compared) + 1
 	return l.used
 }
@@ -128,14 +129,14 @@ func (l *slotLease) send(compared int64) int64 {
 func (l *slotLease) reclaim(p leaseParams, r slotRow, now int64, me string) change {
 	return change{
 		slot: r.id, holder: r.holder, version: r.version, fence: r.fence,
-		newHolder: me, newVersion: l.send(r.version), newFence: p.fenceAt(now, r.fence),
+		newHolder: me, newVersion: l.nextVersion(r.version), newFence: p.fenceAt(now, r.fence),
 		before: r.fence, least: r.fence + 1,
 	}
 }
 
 // allocate returns the change that inserts a new slot.
 func (l *slotLease) allocate(p leaseParams, slot, now int64, me string) change {
-	return change{slot: slot, insert: true, newHolder: me, newVersion: l.send(0), newFence: p.fenceAt(now, 0)}
+	return change{slot: slot, insert: true, newHolder: me, newVersion: l.nextVersion(0), newFence: p.fenceAt(now, 0)}
 }
 
 // begin returns the change that begins a new session of the same holder.
@@ -158,7 +159,7 @@ func (c *change) begins(now, floor int64) bool {
 func (l *slotLease) renew(p leaseParams, now int64, me string) change {
 	return change{
 		slot: l.slot, holder: me, version: l.version, fence: l.fence,
-		newHolder: me, newVersion: l.send(l.version), newFence: p.fenceAt(min(now, l.granted+1), l.fence),
+		newHolder: me, newVersion: l.nextVersion(l.version), newFence: p.fenceAt(min(now, l.granted+1), l.fence),
 	}
 }
 
@@ -166,7 +167,7 @@ func (l *slotLease) renew(p leaseParams, now int64, me string) change {
 func (l *slotLease) keepAlive(me string) change {
 	return change{
 		slot: l.slot, holder: me, version: l.version, fence: l.fence,
-		newHolder: me, newVersion: l.send(l.version), newFence: l.fence,
+		newHolder: me, newVersion: l.nextVersion(l.version), newFence: l.fence,
 	}
 }
 

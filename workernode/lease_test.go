@@ -26,9 +26,9 @@ func TestSlotLeaseNext_DecidesTheStep(t *testing.T) {
 		want   step
 	}{
 		{"no slot", func(l *slotLease) { *l = slotLease{used: 9} }, 10_000, stepAcquire},
-		{"held", func(*slotLease) {}, 10_000, stepRenew},
-		{"at the last tick", func(*slotLease) {}, 10_100, stepRenew},
-		{"one tick later: the next grant still continues", func(*slotLease) {}, 10_101, stepRenew},
+		{"held", func(*slotLease) {}, 10_000, stepReady},
+		{"at the last tick", func(*slotLease) {}, 10_100, stepReady},
+		{"one tick later: the next grant still continues", func(*slotLease) {}, 10_101, stepReady},
 		{"two ticks later: a tick was passed", func(*slotLease) {}, 10_102, stepBegin},
 		{"outcome unknown", func(l *slotLease) { l.doubt() }, 10_000, stepRead},
 		{"outcome unknown and long ago", func(l *slotLease) { l.doubt() }, 15_000, stepRead},
@@ -36,14 +36,14 @@ func TestSlotLeaseNext_DecidesTheStep(t *testing.T) {
 		{"the fence was moved by a statement of an unknown outcome", func(l *slotLease) { l.fence = 10_101 }, 10_050, stepBegin},
 		{"the fence is behind", func(l *slotLease) { l.fence = 10_000 }, 10_050, stepBegin},
 		{"a floor ahead", func(l *slotLease) { l.floor = 10_101 }, 10_001, stepBegin},
-		{"a floor that was granted", func(l *slotLease) { l.floor = 10_100 }, 10_000, stepRenew},
+		{"a floor that was granted", func(l *slotLease) { l.floor = 10_100 }, 10_000, stepReady},
 		{"the fence is just below the lead", func(l *slotLease) { l.fence = 10_149 }, 10_050, stepBegin},
 		{"the fence is at the lead: nothing can be granted in this tick", func(l *slotLease) { l.fence = 10_150 }, 10_050, stepWait},
 		{"the fence is ahead of the lead", func(l *slotLease) { l.fence = 10_151 }, 10_050, stepAbandon},
 		{"the end of the layout, long before", func(l *slotLease) { l.fence = 20_000 }, 10_050, stepAbandon},
 		{"the end of the layout, not granted", func(l *slotLease) { l.fence = 20_000 }, 19_950, stepExhausted},
 		{"a fence beyond the layout", func(l *slotLease) { l.fence = 20_001 }, 19_950, stepAbandon},
-		{"the end of the layout, granted", func(l *slotLease) { l.fence, l.granted = 20_000, 20_000 }, 19_999, stepRenew},
+		{"the end of the layout, granted", func(l *slotLease) { l.fence, l.granted = 20_000, 20_000 }, 19_999, stepReady},
 		{"beyond the end of the layout", func(l *slotLease) { l.fence, l.granted = 20_000, 20_000 }, 20_002, stepExhausted},
 	} {
 		l := leaseTestHeld()
@@ -215,10 +215,10 @@ func TestSlotLeaseRenewed_GrantsOnlyWhatContinues(t *testing.T) {
 		grew      bool
 		next      step
 	}{
-		{"in time", nil, 10_050, 10_060, 10_150, true, stepRenew},
-		{"just in time", nil, 10_050, 10_101, 10_150, true, stepRenew},
+		{"in time", nil, 10_050, 10_060, 10_150, true, stepReady},
+		{"just in time", nil, 10_050, 10_101, 10_150, true, stepReady},
 		{"late", nil, 10_050, 10_102, 10_100, false, stepBegin},
-		{"nothing new", nil, 10_000, 10_000, 10_100, false, stepRenew},
+		{"nothing new", nil, 10_000, 10_000, 10_100, false, stepReady},
 		{"after an unknown outcome", func(l *slotLease) { l.fence = 10_140 }, 10_050, 10_060, 10_100, false, stepBegin},
 		{"with a floor ahead", func(l *slotLease) { l.floor = 10_120 }, 10_050, 10_060, 10_100, false, stepBegin},
 	} {
@@ -270,7 +270,7 @@ func TestSlotLeaseRead_NeverGrants(t *testing.T) {
 		held  bool
 		next  step
 	}{
-		{"as it was", slotRow{holder: "me", version: 3, fence: 10_100}, true, true, stepRenew},
+		{"as it was", slotRow{holder: "me", version: 3, fence: 10_100}, true, true, stepReady},
 		{"the statement was executed", slotRow{holder: "me", version: 4, fence: 10_149}, true, true, stepBegin},
 		{"an older row", slotRow{holder: "me", version: 2, fence: 10_000}, true, true, stepSurrender},
 		{"somebody else's", slotRow{holder: "other", version: 9, fence: 10_150}, true, false, stepAcquire},
@@ -325,7 +325,7 @@ func TestSlotLease_GrantsEachTickOnce(t *testing.T) {
 				continue
 			case stepBegin:
 				c, session = l.begin(p, now, me), true
-			case stepRenew:
+			case stepReady:
 				c = l.renew(p, now, me)
 			default:
 				c = l.release(me)

@@ -255,7 +255,7 @@ type work struct {
 	stale     bool // ticks are needed, and what was granted has passed or is nearly used up
 	binds     []spareUse
 	missing   []Table // worker ids to add
-	tables    []Table // that the process uses
+	tables    []Table // that lack worker ids, or wait for some
 	stuck     error   // callers wait, and the clock stands still
 	wait      time.Duration
 }
@@ -271,7 +271,7 @@ func (w *work) next(l *slotLease, p leaseParams, now int64) action {
 		}
 		return doNothing
 	}
-	if l.next(p, now) != stepRenew {
+	if l.next(p, now) != stepReady {
 		return doSlot
 	}
 	switch grows := p.fenceAt(now, l.fence) > l.granted; {
@@ -317,11 +317,7 @@ func (m *Manager) work() *work {
 		waiting = waiting || l.usage.Waiting && l.usage.Left == 0
 		pressing = pressing || inNeed(l.usage, m.lease.granted, tick, uint64(m.layout.MaxSequence()+1))
 	}
-	for _, wk := range m.workers {
-		if wk.toBind {
-			w.binds = append(w.binds, spareUse{wk.id, wk.table})
-		}
-	}
+	w.binds = m.toBind()
 	since := time.Since(m.renewed)
 	w.idle = len(m.requests) == 0 && now.Sub(used) > idleAfter
 	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.leases) > 0 || m.config.Spares > 0)
@@ -350,6 +346,16 @@ func (m *Manager) work() *work {
 	}
 	m.provide(now, w)
 	return w
+}
+
+// toBind returns the spares in use whose tables are not written yet. The caller holds the mutex.
+func (m *Manager) toBind() (uses []spareUse) {
+	for _, w := range m.workers {
+		if w.toBind {
+			uses = append(uses, spareUse{w.id, w.table})
+		}
+	}
+	return uses
 }
 
 // stillness notes since when the clock has shown the same tick.

@@ -69,7 +69,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
 		ok, err := m.session(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
-			return false, err // that, or another process was at work at the same time
+			return false, err // no connection, or another process interfered: another slot would not help
 		}
 		if err != nil {
 			// The row may be locked, or hold what cannot be read. Another slot, or a new one, may do.
@@ -384,13 +384,8 @@ func (m *Manager) releaseSlot(ctx context.Context) error {
 
 func (m *Manager) releaseOnce(ctx context.Context) error {
 	for range 4 * maxRefused {
-		w := &work{}
 		m.mu.Lock()
-		for _, wk := range m.workers {
-			if wk.toBind {
-				w.binds = append(w.binds, spareUse{wk.id, wk.table})
-			}
-		}
+		binds := m.toBind()
 		m.mu.Unlock()
 		var err error
 		switch next := m.lease.next(m.params, m.tick()); {
@@ -400,9 +395,9 @@ func (m *Manager) releaseOnce(ctx context.Context) error {
 			err = m.read(ctx)
 		case next == stepSurrender:
 			err = m.surrender(ctx)
-		case len(w.binds) > 0 && next == stepRenew:
-			err = m.bind(ctx, w.binds)
-		case len(w.binds) > 0 && next == stepBegin:
+		case len(binds) > 0 && next == stepReady:
+			err = m.bind(ctx, binds)
+		case len(binds) > 0 && next == stepBegin:
 			err = m.begin(ctx)
 		default:
 			err = m.release(ctx, func(int64) { m.forget() })

@@ -112,7 +112,7 @@ func (s *statements) update(ctx context.Context, c change, now int64) (bool, err
 		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
 		c.newFence, c.newVersion, c.newHolder, now, c.slot, c.holder, c.version, c.fence)
 	if err != nil {
-		return false, fmt.Errorf("workernode: renew slot %d: %w", c.slot, err)
+		return false, fmt.Errorf("workernode: update slot %d: %w", c.slot, err)
 	}
 	return n == 1, nil
 }

@@ -136,7 +136,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 	}
 	m.mu.Unlock()
 	if more {
-		return nil // the rest is tried alone
+		return nil // what is left is tried in the next pass, without the optional ones
 	}
 	if idle && !m.exhausted && !m.config.Disposable {
 		others, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])

@@ -22,7 +22,7 @@ type Queue struct {
 	done  chan struct{} // closed when the goroutine has ended; nil if none runs
 }
 
-// New returns a Queue that makes no call before gate is closed, or none that waits if gate is nil.
+// New returns a Queue whose calls start when gate is closed; with a nil gate, at once.
 func New(gate <-chan struct{}) *Queue { return &Queue{gate: gate} }
 
 // Do queues a call. It never waits.
@@ -81,7 +81,7 @@ func (q *Queue) Flush(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// Logger returns a logger whose records log gets from the queue.
+// Logger wraps log so that its records are handled by the queue.
 func (q *Queue) Logger(log *slog.Logger) *slog.Logger { return slog.New(handler{log.Handler(), q}) }
 
 // A handler queues records.
@@ -93,9 +93,16 @@ type handler struct {
 // Handle implements [slog.Handler].
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
-	h.queue.Do(func() { _ = h.Handler.Handle(ctx, r) })
+	h.queue.Do(func() {
+		if h.Handler.Enabled(ctx, r.Level) {
+			_ = h.Handler.Handle(ctx, r)
+		}
+	})
 	return nil
 }
+
+// Enabled implements [slog.Handler]. The application's handler is asked by the queue.
+func (h handler) Enabled(context.Context, slog.Level) bool { return true }
 
 // WithAttrs implements [slog.Handler].
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {

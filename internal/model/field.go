@@ -120,17 +120,19 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 		n.index = f.StructField.Index
 		return n, nil
 	}
-	for _, n.Text = range [...]bool{f.IndirectFieldType.Kind() == reflect.String, true} {
-		got, err := n.probe(t.Largest)
-		if err == nil && got == strconv.FormatInt(t.Largest, 10) {
-			return n, nil
-		}
-		if n.Text && err != nil {
-			return refuse("cannot be set to an id (%v)", err)
-		}
-		if n.Text {
-			return refuse("makes %s of the id %d", got, t.Largest)
-		}
+	// A number first, unless it is a text: a type may take both.
+	n.Text = f.IndirectFieldType.Kind() == reflect.String
+	got, err := n.probe(t.Largest)
+	want := strconv.FormatInt(t.Largest, 10)
+	if !n.Text && (err != nil || got != want) {
+		n.Text = true
+		got, err = n.probe(t.Largest)
+	}
+	switch {
+	case err != nil:
+		return refuse("cannot be set to an id (%v)", err)
+	case got != want:
+		return refuse("makes %s of the id %d", got, t.Largest)
 	}
 	return n, nil
 }

@@ -34,8 +34,8 @@ func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error
 	return bad
 }
 
-// Join returns all errors of CheckForeignKeys, in the order of the associations.
-func Join(s *schema.Schema, bad map[*schema.Relationship]error) error {
+// JoinErrors returns all errors of CheckForeignKeys, in the order of the associations.
+func JoinErrors(s *schema.Schema, bad map[*schema.Relationship]error) error {
 	var errs []error
 	for _, r := range Relations(s) {
 		errs = append(errs, bad[r])

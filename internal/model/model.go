@@ -56,7 +56,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 		m.Fields = append(m.Fields, f)
 	}
 	if m.Lost = CheckForeignKeys(s, t); len(m.Lost) > 0 {
-		return m, Join(s, m.Lost)
+		return m, JoinErrors(s, m.Lost)
 	}
 	if key := s.PrioritizedPrimaryField; len(m.Fields) > 0 && key != nil && key.HasDefaultValue && key.DefaultValue == "" && HasTag(key) {
 		m.MapSchema = WithoutDefault(s, key)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// A setting is what a server, or a session, is set to, and what may be lost with it when the
-// server crashes: it may be back before Lead is over. What takes a machine's crash or a failover takes longer.
+// A setting is one with which a server loses acknowledged commits when it crashes. Only crashes of
+// the server process matter: a crash of the machine, or a failover, takes longer than Lead.
 type setting struct {
 	name, value string
 

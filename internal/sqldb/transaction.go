@@ -45,7 +45,8 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 }
 
 // Together runs f with a DB whose statements share one connection: outside of a transaction if the
-// pool hands out connections.
+// pool hands out connections. It calls f again, up to three times, if the connection turns out to be
+// closed.
 func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
@@ -123,7 +124,7 @@ func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gor
 	var own context.Context
 	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, t.cancel)
-	t.txPool, err = begin(own, pool)
+	t.txPool, err = beginOn(own, pool)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -158,8 +159,8 @@ type txPool interface {
 	gorm.TxCommitter
 }
 
-// begin begins a transaction on a pool.
-func begin(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
+// beginOn begins a transaction on a pool.
+func beginOn(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
 	switch pool := pool.(type) {
 	case gorm.TxBeginner:
 		begun, err := pool.BeginTx(ctx, nil)

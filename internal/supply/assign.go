@@ -38,6 +38,9 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	for _, call := range calls {
 		select {
 		case <-call.done:
+			if !slices.ContainsFunc(sources, func(src *Source) bool { return !src.Ready() }) {
+				return nil // what the call could not make is for others
+			}
 			if call.err != nil && inside && isPassing(call.err) {
 				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)
 			}
@@ -119,38 +122,49 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 		err = s.Fixed.wait(ctx)
 	}
 	if err != nil {
-		err = s.noWorkerID(err, list(names))
+		return s.noted(sources, s.noWorkerID(err, list(names)))
 	}
-	workers, err := s.makeAll(sources, leases, err)
+	workers, err := s.makeAll(sources, leases)
 	if err == nil && s.Manager != nil {
 		s.log.Info("uidplugin: worker ids assigned", "tables", len(names), "worker_id", list(workers))
 	}
 	return err
 }
 
-// makeAll makes the generators of sources, unless there is an error, and notes what became of each. It returns the
-// worker ids for the log, and the first error.
-func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease, err error) (workers []string, _ error) {
+// noted notes that sources have no generator because of err, and returns err.
+func (s *Supply) noted(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, src := range sources {
+	for _, src := range sources {
 		src.pending = nil
+		src.outage.note(err, s.Now())
+	}
+	return err
+}
+
+// makeAll makes the generators of sources, each of its lease; leases is nil with a fixed worker id. It returns the
+// worker ids for the log, and the errors of those that could not be made.
+func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for i, src := range sources {
+		var err error
 		switch {
-		case err != nil && i >= len(leases):
-		case src.Ready() || err != nil:
-			if i < len(leases) {
-				leases[i].Release() // a transaction could not wait and took a spare one, or another could not be made
-			}
 		case s.Manager == nil:
 			err = s.makeFixed(src)
+		case src.Ready():
+			leases[i].Release() // a transaction could not wait and took a spare one
 		default:
 			if err = s.make(src, leases[i]); err == nil {
 				workers = append(workers, fmt.Sprintf("%s=%d", src.Table, src.made.Load().lease.Leases()[0].WorkerID))
 			}
 		}
+		src.pending = nil
 		src.outage.note(err, s.Now())
+		errs = append(errs, err)
 	}
-	return workers, err
+	return workers, errors.Join(errs...)
 }
 
 // make makes the generator of a source. The caller holds s.mu.

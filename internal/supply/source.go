@@ -156,9 +156,9 @@ func (s *Supply) Health() error {
 		s.mu.Unlock()
 		m := src.made.Load()
 		switch {
-		case m != nil && (src.Foreign || o.err != nil):
+		case m != nil:
 			errs = append(errs, src.health(m.Generator))
-		case m != nil || o.err == nil:
+		case o.err == nil:
 		case src.Foreign:
 			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s could not be opened since %s: %w",
 				src.Generator, src.Table, o.since.UTC().Format(timeFormat), o.err))

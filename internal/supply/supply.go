@@ -71,8 +71,8 @@ type Supply struct {
 	background sync.WaitGroup
 }
 
-// A call is the getting of generators for some sources, in the background: it serves all that wait for it, and ends
-// neither with the context of the first nor with its transaction.
+// A call gets the generators of some sources in the background. It serves all that wait for it, and ends neither with
+// the context of the first nor with its transaction.
 type call struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -124,8 +124,8 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 // AnyForeign reports whether there are sources whose ids are not of the layout.
 func (s *Supply) AnyForeign() bool { return s.foreign.Load() }
 
-// begin returns the calls that will give generators to those of sources that have none, after starting one for those
-// that no call is for yet.
+// begin returns the calls to wait for. It starts one for those of sources that have no generator and that no call is
+// for.
 func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,9 +74,9 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 	return there, err
 }
 
-// readBack returns fields of the rows whose ids in the field by are those of rows,
+// selectByID returns fields of the rows whose ids in the field by are those of rows,
 // by this id as text.
-func readBack(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) (map[string][]int64, error) {
+func selectByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: by.DBName}}
 	for _, r := range rows {
 		if v, zero := r.Value(db.Statement.Context, by.Field); !zero {

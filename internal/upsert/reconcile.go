@@ -118,7 +118,7 @@ func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, 
 	ctx := db.Statement.Context
 	var conflicting []model.Row
 	for chunk := range slices.Chunk(rows, idsChunk) {
-		there, err := readBack(db, by, fields, chunk)
+		there, err := selectByID(db, by, fields, chunk)
 		if err != nil {
 			return err
 		}

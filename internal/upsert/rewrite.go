@@ -142,15 +142,15 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 		}
 		own := slices.ContainsFunc(model.RowsOf(stmt.ReflectValue, m.Schema.ModelType), func(r model.Row) bool { return !t.has(f, r.ID(stmt.Context, f)) })
 		if own {
-			t.preserveMade(stmt, f, t.ids[i])
+			t.keepExistingUnlessGiven(stmt, f, t.ids[i])
 		}
 	}
 	return copied
 }
 
-// preserveMade has the update part write those values of a field that were not made for
+// keepExistingUnlessGiven has the update part write those values of a field that were not made for
 // this statement.
-func (t *Tracker) preserveMade(stmt *gorm.Statement, f *model.Field, made []int64) {
+func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, made []int64) {
 	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
 	if stmt.Dialector.Name() == "mysql" {
 		sent = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: f.DBName}}}

@@ -50,8 +50,8 @@ func Track(db *gorm.DB) *Tracker {
 	return t
 }
 
-// TrackOn returns the Tracker that a statement has, or a new one.
-func TrackOn(db *gorm.DB) *Tracker {
+// TrackerOf returns the Tracker that a statement has, or a new one.
+func TrackerOf(db *gorm.DB) *Tracker {
 	if t, ok := db.InstanceGet(trackerKey); ok {
 		return t.(*Tracker)
 	}
