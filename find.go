@@ -209,21 +209,11 @@ func (p *plan) restrict(stmt *gorm.Statement, condition clause.Expression) error
 	exprs := []clause.Expression{condition}
 	if len(where.Exprs) > 0 {
 		// An Or of the handle is not one with the condition. GORM sorts the expressions when it builds them.
-		exprs = []clause.Expression{group{clause.Where{Exprs: slices.Clone(where.Exprs)}}, condition}
+		exprs = []clause.Expression{model.InParentheses{Where: clause.Where{Exprs: slices.Clone(where.Exprs)}}, condition}
 	}
 	c.Name, c.Expression = "WHERE", clause.Where{Exprs: exprs}
 	stmt.Clauses["WHERE"] = c
 	return nil
-}
-
-// group is a WHERE clause in parentheses.
-type group struct{ where clause.Where }
-
-// Build implements [clause.Expression].
-func (g group) Build(builder clause.Builder) {
-	_ = builder.WriteByte('(')
-	g.where.Build(builder)
-	_ = builder.WriteByte(')')
 }
 
 // refuse returns an error for the first thing in a statement that a query by key cannot have.

@@ -152,3 +152,13 @@ func uniques(s *schema.Schema) (all [][]*schema.Field) {
 	}
 	return all
 }
+
+// InParentheses is a condition of several expressions.
+type InParentheses struct{ clause.Where }
+
+// Build implements [clause.Expression].
+func (p InParentheses) Build(b clause.Builder) {
+	_ = b.WriteByte('(')
+	p.Where.Build(b)
+	_ = b.WriteByte(')')
+}

@@ -34,7 +34,7 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 		}
 		var where []clause.Expression
 		if target := t.conflict.TargetWhere.Exprs; len(target) > 0 {
-			where = append(where, inParentheses{clause.Where{Exprs: target}})
+			where = append(where, model.InParentheses{Where: clause.Where{Exprs: target}})
 		}
 		for _, f := range by {
 			v, _ := r.Value(stmt.Context, f)
@@ -111,16 +111,6 @@ func (q query) selectFields(first any, fields []*model.Field, where ...clause.Ex
 	q.AddClause(clause.From{})
 	q.AddClause(clause.Where{Exprs: where})
 	q.Build("SELECT", "FROM", "WHERE")
-}
-
-// inParentheses is a condition of several expressions.
-type inParentheses struct{ clause.Where }
-
-// Build implements [clause.Expression].
-func (p inParentheses) Build(b clause.Builder) {
-	_ = b.WriteByte('(')
-	p.Where.Build(b)
-	_ = b.WriteByte(')')
 }
 
 // isNull reports whether a value is NULL in the database.
