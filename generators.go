@@ -13,10 +13,10 @@ import (
 // The generators that a tag can always name: gorm:"uid:cached". The name "default" means
 // Snowflake, which UidGenerator calls its DefaultUidGenerator.
 const (
-	Cached    = supply.Cached    // [generator.Cached]
-	Snowflake = supply.Snowflake // [generator.Snowflake]
-	Paired    = supply.Paired    // [generator.Paired]
-	Segment   = supply.Segment   // ranges of a table, as Leaf's; see package segment
+	Cached    = "cached"    // [generator.Cached]
+	Snowflake = "snowflake" // [generator.Snowflake]
+	Paired    = "paired"    // [generator.Paired]
+	Segment   = "segment"   // ranges of a table, as Leaf's; see package segment
 )
 
 // A GeneratorConfig is what a [Factory] makes a generator of.

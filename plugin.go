@@ -13,10 +13,23 @@
 //	where, err := uidplugin.From(db).Locate(ctx, order.ID) // table, host, time ...
 //	row, err := uidplugin.From(db).Find(ctx, order.ID)     // *Order
 //
-// What an id looks like is a [generator.Layout]; how ids are made is a
-// [generator.Generator]; who may make which is settled in four tables
-// of the same database, by package workernode. docs/architecture.md has the
-// picture.
+// # Keys
+//
+// A field with the tag uid gets an id when a row is created without one: an int64, a uint64, an
+// [ID], a string, or a type with Scan and Value. The tag can name a generator, as in
+// gorm:"uid:segment"; see [Cached]. [WithModels] lists the models of an application.
+//
+// # What an id resolves to
+//
+// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and
+// [Plugin.Find] its row. [Plugin.CreatedBetween] finds rows by the time in their keys.
+//
+// # Processes
+//
+// What an id looks like is a [generator.Layout]. Each process has a slot, which owns worker ids, in
+// four tables of the same database; package workernode has the protocol. [Plugin.Health] says
+// whether ids can be made, [Plugin.Stats] in which state the process is, and [Plugin.Close] releases
+// its slot.
 package uidplugin
 
 import (
