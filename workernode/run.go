@@ -39,16 +39,16 @@ func (m *Manager) run() {
 			m.recovered()
 		} else {
 			if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // not just a connection of another pool
-				m.failed(err, true, true)
+				m.failed(err, fatal)
 				ended = err
 				break // permanently: who closes the pool seldom closes the plugin
 			}
 			failures++
-			again := failures > 2
-			m.failed(err, again || !sqldb.IsTransient(err), !timedOut(err) && !sqldb.IsTransient(err) && (again || !sqldb.IsUnreachable(err)))
-			wait = rand.N(min(20*time.Millisecond<<min(failures, 10), maxPause)) + time.Millisecond
+			m.failed(err, severityOf(err, failures))
+			m.rest(rand.N(min(20*time.Millisecond<<min(failures, 10), maxPause)) + time.Millisecond)
+			continue
 		}
-		m.sleep(wait, err != nil)
+		m.sleep(wait)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,14 +56,19 @@ func (m *Manager) run() {
 	m.fail(ended, slices.Clone(m.requests)...)
 }
 
+// rest waits for a time, whoever needs something.
+func (m *Manager) rest(wait time.Duration) {
+	select {
+	case <-m.quit:
+	case <-time.After(wait):
+	}
+}
+
 // sleep waits for a time, or until somebody needs something; then for a moment, so that
 // generators that ask again and again do not keep the processor busy.
-func (m *Manager) sleep(wait time.Duration, failed bool) {
+func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, sampleInterval)
-	wake := m.wake
-	if failed {
-		wake = nil
-	} else if m.waiting() {
+	if m.waiting() {
 		wait = min(wait, 2*time.Millisecond)
 	}
 	timer := time.NewTimer(wait)
@@ -73,15 +78,10 @@ func (m *Manager) sleep(wait time.Duration, failed bool) {
 		return
 	case <-timer.C:
 		return
-	case <-wake:
+	case <-m.wake:
 	}
-	if m.waiting() {
-		return
-	}
-	timer.Reset(pause)
-	select {
-	case <-m.quit:
-	case <-timer.C:
+	if !m.waiting() {
+		m.rest(pause)
 	}
 }
 
@@ -153,20 +153,39 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 	return true, 0, err
 }
 
-// failed notes an error. For a serious one it tells the generators why their leases are not
-// renewed, for callers that find them used up. A fatal one ends the requests that wait; after
-// any other the next attempt may succeed.
-func (m *Manager) failed(err error, serious, fatal bool) {
+// A severity says what an error means for those who wait.
+type severity int
+
+const (
+	passing severity = iota // the next attempt may not meet it
+	serious                 // generators are told, for callers that find their leases used up
+	fatal                   // requests that wait fail: nothing will come of waiting
+)
+
+// severityOf returns the severity of an error, the failures-th in a row. It is pure.
+func severityOf(err error, failures int) severity {
+	again := failures > 2
+	switch {
+	case sqldb.IsTransient(err) && !again:
+		return passing
+	case sqldb.IsTransient(err), timedOut(err), sqldb.IsUnreachable(err) && !again:
+		return serious
+	}
+	return fatal
+}
+
+// failed notes an error.
+func (m *Manager) failed(err error, s severity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.requests {
 		r.last = err
 	}
-	if !serious {
+	if s == passing {
 		return
 	}
 	m.unhealthy(err)
-	if fatal {
+	if s == fatal {
 		m.fail(err, slices.Clone(m.requests)...)
 	}
 	for _, l := range m.leases {
