@@ -1,9 +1,13 @@
 package uidplugin_test
 
 import (
+	"context"
 	"errors"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -92,5 +96,91 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	}
 	if n := count(t, db, "WORKER_NODE"); n != 4 { // mines, parts and two spares
 		t.Errorf("%d worker ids of all tables", n)
+	}
+}
+
+// A factory is called while the plugin makes generators. One that asked the plugin how it is waited for itself, and
+// everything else with it.
+func TestWithGenerator_ItsFactoryMayAskThePlugin(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		var p *uidplugin.Plugin
+		asked := 0
+		p = use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(atNoon), uidplugin.WithDefaultGenerator("mine"), uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			if p != nil {
+				asked++
+				must(t, p.Health())
+				p.Stats()
+			}
+			return generator.NewCached(c.Cached())
+		}))
+		migrate(t, db, &mine{})
+		must(t, db.Create(&mine{}).Error)
+		must(t, p.Close(t.Context()))
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+// closing is a generator whose Close is code of the application.
+type closing struct {
+	generator.Generator
+	close func()
+}
+
+func (c closing) Close() { c.close() }
+
+// An opener returns after the plugin was closed, and Close of its generator asks the plugin, or hangs: Health, creates
+// and Close of the plugin go on.
+func TestWithSource_ItsGeneratorMayHangWhenItIsClosed(t *testing.T) {
+	t.Parallel()
+
+	for name, inClose := range map[string]func(p *uidplugin.Plugin, hang chan struct{}){
+		"asks the plugin": func(p *uidplugin.Plugin, _ chan struct{}) { _ = p.Health() },
+		"hangs":           func(_ *uidplugin.Plugin, hang chan struct{}) { <-hang },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+				migrate(t, db, &slowRow{})
+				release, hang := make(chan struct{}), make(chan struct{})
+				var p *uidplugin.Plugin
+				p = uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Second), uidplugin.WithWorkerID(1), uidplugin.WithClock(atNoon),
+					uidplugin.WithSource("src", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+						<-release
+						return closing{close: func() { inClose(p, hang) }}, nil
+					}))
+				must(t, db.Use(p))
+				if err := db.Create(&slowRow{}).Error; err == nil {
+					t.Fatal("a row without a generator")
+				}
+				bounded := func() context.Context {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					t.Cleanup(cancel)
+					return ctx
+				}
+				if err := p.Close(bounded()); err == nil {
+					t.Error("Close has not waited for the opener")
+				}
+				close(release)
+				synctest.Wait()
+				if err := p.Health(); !errors.Is(err, uidplugin.ErrClosed) {
+					t.Error(err)
+				}
+				if err := db.Create(&slowRow{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
+					t.Error(err)
+				}
+				_ = p.Close(bounded())
+				close(hang)
+				synctest.Wait()
+				must(t, p.Close(bounded()))
+			})
+		})
 	}
 }

@@ -54,7 +54,7 @@ func (c GeneratorConfig) Paired() generator.PairedConfig {
 // A Factory makes the generator of a table, or of all with one worker id. It must stamp
 // nothing that its leases do not allow: uniqueness rests on that alone. Its Usage counts
 // ids of the layout, all sequences of a tick, or it is given more worker ids than it needs.
-// It is called while other tables wait, so it must not ask a database.
+// It is called while other tables wait, so it must not ask a database, nor create rows.
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
 // An Opener makes the generator of a table whose ids are not those of the layout: that

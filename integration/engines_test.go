@@ -36,7 +36,8 @@ func (e engine) isMySQL() bool { return e.kit().IsMySQL() }
 // TestMain tells which engines are left out. go test shows what a package that
 // passes prints only with -v, so whoever sits at a terminal is told there.
 func TestMain(m *testing.M) {
-	testkit.RunRole(testkit.Roles{createRows: testkit.Role(child), makeIDs: testkit.Role(maker)})
+	testkit.RunRole(testkit.Roles{createRows: testkit.Role(child), makeIDs: testkit.Role(maker),
+		startAndReport: testkit.Role(started), fetchSegments: testkit.Role(segmentChild)})
 	var absent []string
 	for _, e := range engines {
 		if !e.here() {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"testing"
@@ -16,14 +15,15 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
 var startsProcesses = flag.Int("starts.processes", 0,
 	"how many processes TestProcessesStartAtOnce starts, on a server of its own: 200 in the long form")
 
-// startedVariable makes the test binary a process of TestProcessesStartAtOnce.
-const startedVariable = "UID_TEST_STARTED"
+// startAndReport is the role of a process of TestProcessesStartAtOnce.
+const startAndReport = "start and report"
 
 // startedTables are what each of these processes writes.
 var startedTables = []any{&T1{}, &T2{}, &T3{}, &T4{}, &T5{}}
@@ -45,26 +45,9 @@ type startedReport struct {
 	Port             string
 }
 
-// A process of TestProcessesStartAtOnce does its task here, before there are tests.
-func init() {
-	text := os.Getenv(startedVariable)
-	if text == "" {
-		return
-	}
-	if err := started(text); err != nil {
-		fmt.Fprintln(os.Stderr, "process:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 // started waits for a line, registers the plugin, creates rows, reports, and goes on
 // until its input ends.
-func started(text string) (err error) {
-	var task startedTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
+func started(task startedTask) (err error) {
 	in := bufio.NewReader(os.Stdin)
 	fmt.Println("up")
 	if _, err := in.ReadString('\n'); err != nil {
@@ -136,47 +119,36 @@ func started(text string) (err error) {
 // and how long it took until all had those.
 func startAtOnce(t *testing.T, n int, task startedTask, during func()) (reports []startedReport, took time.Duration) {
 	t.Helper()
-	text, err := json.Marshal(task)
-	must(t, err)
-	type process struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out *bufio.Reader
-	}
-	processes := make([]process, n)
+	processes, lines := make([]*testkit.Process, n), make([]chan string, n)
 	begin := time.Now()
 	for i := range processes {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), startedVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		must(t, err)
-		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
-		processes[i] = process{cmd, in, bufio.NewReader(out)}
+		lines[i] = make(chan string, 2)
+		processes[i] = testkit.Start(t, startAndReport, task, func(line string) { lines[i] <- line })
 	}
-	for i, p := range processes {
-		if line, err := p.out.ReadString('\n'); line != "up\n" {
-			t.Errorf("process %d: %q, %v", i, line, err)
+	next := func(i int) (line string) {
+		select {
+		case line = <-lines[i]:
+		case <-processes[i].Done():
+		}
+		return line
+	}
+	for i := range processes {
+		if line := next(i); line != "up" {
+			t.Errorf("process %d: %q", i, line)
 		}
 	}
 	running := time.Since(begin)
 	begin = time.Now()
 	for _, p := range processes {
-		_, err := p.in.Write([]byte("go\n"))
-		must(t, err)
+		must(t, p.Send("go"))
 	}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for i, p := range processes {
+	for i := range processes {
 		group.Go(func() {
-			line, err := p.out.ReadString('\n')
+			line := next(i)
 			var r startedReport
-			if err == nil {
-				err = json.Unmarshal([]byte(line), &r)
-			}
-			if err != nil {
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Errorf("process %d says %q: %v", i, line, err)
 				return
 			}
@@ -191,14 +163,14 @@ func startAtOnce(t *testing.T, n int, task startedTask, during func()) (reports 
 		during()
 	}
 	begin = time.Now()
-	for _, p := range processes {
-		_ = p.in.Close()
-	}
 	for i, p := range processes {
-		if err := p.cmd.Wait(); err != nil {
-			t.Errorf("process %d ended with %v", i, err)
-		}
+		group.Go(func() {
+			if err := p.Stop(); err != nil {
+				t.Errorf("process %d ended with %v", i, err)
+			}
+		})
 	}
+	group.Wait()
 	if len(reports) == n {
 		at := func(part float64, of func(startedReport) time.Duration) time.Duration {
 			all := make([]time.Duration, n)

@@ -3,32 +3,29 @@
 package integration_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
 )
 
 var segmentKills = flag.Duration("segment.kills", 0, "how long TestSegmentKilledProcesses kills processes: a minute in the long form")
 
-// segmentVariable makes the test binary a process of TestSegmentKilledProcesses.
-const segmentVariable = "UID_TEST_SEGMENT"
+// fetchSegments is the role of a process of TestSegmentKilledProcesses.
+const fetchSegments = "fetch segments"
 
 type segmentTask struct {
 	Engine, Env, Schema string
@@ -40,25 +37,9 @@ const segmentProcesses, segmentCallers = 8, 8
 // segmentKillsLeast is how many processes are killed, however slow the machine is.
 const segmentKillsLeast = 5
 
-func init() {
-	text := os.Getenv(segmentVariable)
-	if text == "" {
-		return
-	}
-	if err := segmentChild(text); err != nil {
-		fmt.Fprintln(os.Stderr, "process:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 // segmentChild makes ids with some callers, one at a time and in batches, until its
 // input ends.
-func segmentChild(text string) error {
-	var task segmentTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
+func segmentChild(task segmentTask) error {
 	d := &database{engine: engine{name: task.Engine, env: task.Env}, schema: task.Schema}
 	db, err := d.connect(nil)
 	if err != nil {
@@ -77,7 +58,7 @@ func segmentChild(text string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		<-testkit.InputEnded()
 		cancel()
 	}()
 	var mu sync.Mutex
@@ -188,54 +169,18 @@ type segmentReport struct {
 	starts, kills int
 }
 
-type segmentProcess struct {
-	cmd    *exec.Cmd
-	in     io.Closer
-	read   chan struct{}
-	killed bool
-}
-
-func (r *segmentReport) start(t *testing.T, task segmentTask) *segmentProcess {
+func (r *segmentReport) start(t *testing.T, task segmentTask) *testkit.Process {
 	t.Helper()
-	text, err := json.Marshal(task)
-	must(t, err)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), segmentVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	p := &segmentProcess{cmd: cmd, in: in, read: make(chan struct{})}
 	r.starts++
-	go func() {
-		defer close(p.read)
-		lines := bufio.NewReader(out)
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil { // half a line was not issued
-				return
-			}
-			var id int64
-			if _, err := fmt.Sscan(line, &id); err != nil {
-				t.Errorf("%q: %v", line, err)
-			}
-			r.mu.Lock()
-			r.ids.add(id)
-			r.mu.Unlock()
+	return testkit.Start(t, fetchSegments, task, func(line string) {
+		var id int64
+		if _, err := fmt.Sscan(line, &id); err != nil {
+			t.Errorf("%q: %v", line, err)
 		}
-	}()
-	return p
-}
-
-func (p *segmentProcess) end(t *testing.T) {
-	t.Helper()
-	_ = p.in.Close()
-	<-p.read
-	if err := p.cmd.Wait(); err != nil && !p.killed {
-		t.Errorf("a process ended with %v", err)
-	}
+		r.mu.Lock()
+		r.ids.add(id)
+		r.mu.Unlock()
+	})
 }
 
 func (r *segmentReport) count() int {
@@ -249,7 +194,7 @@ func killSegments(t *testing.T, d *database, length time.Duration, control bool)
 	t.Helper()
 	r := &segmentReport{}
 	task := segmentTask{Engine: d.name, Env: d.env, Schema: d.schema, Blind: control}
-	processes := make([]*segmentProcess, segmentProcesses)
+	processes := make([]*testkit.Process, segmentProcesses)
 	for i := range processes {
 		processes[i] = r.start(t, task)
 	}
@@ -257,14 +202,14 @@ func killSegments(t *testing.T, d *database, length time.Duration, control bool)
 	for begin := time.Now(); time.Since(begin) < length || r.kills < segmentKillsLeast; {
 		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
 		i := rand.IntN(len(processes))
-		processes[i].killed = true
-		must(t, processes[i].cmd.Process.Kill())
+		processes[i].Kill()
 		r.kills++
-		processes[i].end(t)
 		processes[i] = r.start(t, task)
 	}
 	for _, p := range processes {
-		p.end(t)
+		if err := p.Stop(); err != nil {
+			t.Errorf("a process ended with %v", err)
+		}
 	}
 	return r
 }

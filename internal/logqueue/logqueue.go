@@ -40,23 +40,39 @@ func (q *Queue) Do(call func()) {
 }
 
 func (q *Queue) run(done chan struct{}) {
-	defer close(done)
+	ended := false
+	defer func() {
+		if !ended { // a logger has called runtime.Goexit, as t.FailNow does
+			go q.run(done)
+			return
+		}
+		close(done)
+	}()
 	if q.gate != nil {
 		<-q.gate
 	}
 	for {
-		q.mu.Lock()
-		calls := q.calls
-		if q.calls = nil; len(calls) == 0 {
-			q.done = nil
-			q.mu.Unlock()
+		call := q.next()
+		if call == nil {
+			ended = true
 			return
 		}
-		q.mu.Unlock()
-		for _, call := range calls {
-			protected(call)
-		}
+		protected(call)
 	}
+}
+
+// next returns the next call. If there is none it returns nil, and the goroutine has to end.
+func (q *Queue) next() (call func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.calls) == 0 {
+		q.calls, q.done = nil, nil
+		return nil
+	}
+	call = q.calls[0]
+	q.calls[0] = nil
+	q.calls = q.calls[1:]
+	return call
 }
 
 // protected makes a call. One that panics must not end the program: there is no caller that could recover.

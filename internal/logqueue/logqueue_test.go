@@ -3,6 +3,7 @@ package logqueue_test
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +28,11 @@ func TestQueue_CallsInOrderAfterTheGateIsOpen(t *testing.T) {
 				mu.Lock()
 				got = append(got, i)
 				mu.Unlock()
-				if i == 50 {
+				switch i {
+				case 50:
 					panic("a logger that panics")
+				case 60:
+					runtime.Goexit() // as t.FailNow does in the handler of a test
 				}
 			})
 		}

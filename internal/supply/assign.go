@@ -89,21 +89,29 @@ func (s *Supply) TakeSpares() error {
 // useSpares gives worker ids in reserve to those of sources that have none, as far as there are any: inside a
 // transaction the database may not be reached.
 func (s *Supply) useSpares(sources []*Source) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, src := range sources {
-		if src.Ready() || s.closed || src.Foreign {
+		if src.Foreign || src.Ready() || s.Closed() {
 			continue
 		}
-		lease, ok := s.Manager.Spare(workernode.Table{Name: src.Table}, s.Specs[src.Generator].Lanes)
-		if !ok {
-			return nil
-		}
-		if err := s.make(src, lease); err != nil {
+		if enough, err := s.useSpare(src); err != nil || !enough {
 			return err
 		}
 	}
 	return nil
+}
+
+// useSpare is useSpares for one source. It reports false if there are too few.
+func (s *Supply) useSpare(src *Source) (enough bool, err error) {
+	src.making.Lock()
+	defer src.making.Unlock()
+	if src.Ready() {
+		return true, nil
+	}
+	lease, ok := s.Manager.Spare(workernode.Table{Name: src.Table}, s.Specs[src.Generator].Lanes)
+	if !ok {
+		return false, nil
+	}
+	return true, s.make(src, lease)
 }
 
 // assignAll gets worker ids for sources and makes their generators.
@@ -131,7 +139,7 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 	return err
 }
 
-// noted notes that sources have no generator because of err, and returns err.
+// noted notes what became of making the generators of sources, and returns err.
 func (s *Supply) noted(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,29 +153,36 @@ func (s *Supply) noted(sources []*Source, err error) error {
 // makeAll makes the generators of sources, each of its lease; leases is nil with a fixed worker id. It returns the
 // worker ids for the log, and the errors of those that could not be made.
 func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var errs []error
 	for i, src := range sources {
-		var err error
-		switch {
-		case s.Manager == nil:
-			err = s.makeFixed(src)
-		case src.Ready():
-			leases[i].Release() // a transaction could not wait and took a spare one
-		default:
-			if err = s.make(src, leases[i]); err == nil {
-				workers = append(workers, fmt.Sprintf("%s=%d", src.Table, src.made.Load().lease.Leases()[0].WorkerID))
-			}
+		var lease *workernode.TableLease
+		if leases != nil {
+			lease = leases[i]
 		}
-		src.pending = nil
-		src.outage.note(err, s.Now())
-		errs = append(errs, err)
+		err := s.makeOne(src, lease)
+		if m := src.made.Load(); err == nil && m.lease != nil {
+			workers = append(workers, fmt.Sprintf("%s=%d", src.Table, m.lease.Leases()[0].WorkerID))
+		}
+		errs = append(errs, s.noted([]*Source{src}, err))
 	}
 	return workers, errors.Join(errs...)
 }
 
-// make makes the generator of a source. The caller holds s.mu.
+// makeOne makes the generator of a source.
+func (s *Supply) makeOne(src *Source, lease *workernode.TableLease) error {
+	src.making.Lock()
+	defer src.making.Unlock()
+	switch {
+	case lease == nil:
+		return s.makeFixed(src)
+	case src.Ready():
+		lease.Release() // a transaction could not wait and took a spare one
+		return nil
+	}
+	return s.make(src, lease)
+}
+
+// make makes the generator of a source. The caller holds src.making.
 func (s *Supply) make(src *Source, lease *workernode.TableLease) error {
 	g, err := s.generator(src, lease.Leases(), s.Manager.RequestRenewal)
 	if err != nil {
@@ -179,7 +194,7 @@ func (s *Supply) make(src *Source, lease *workernode.TableLease) error {
 	return nil
 }
 
-// makeFixed makes the generator of all tables with a fixed worker id. The caller holds s.mu.
+// makeFixed makes the generator of all tables with a fixed worker id. The caller holds src.making.
 func (s *Supply) makeFixed(src *Source) error {
 	leases := s.Fixed.leases(s.Specs[src.Generator].Lanes)
 	g, err := s.generator(src, leases, nil)

@@ -130,9 +130,14 @@ func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 		s.mu.Unlock()
 		return s.failed(src, err)
 	}
+	if s.closed {
+		s.mu.Unlock()
+		g.Close() // without the mutex: it may be code of the application, which asks the plugin
+		return fmt.Errorf("%w: no generator %s for table %s", ErrClosed, src.Generator, src.Table)
+	}
 	was := src.outage
 	src.outage.note(nil, time.Time{})
-	s.store(src, &made{Generator: g})
+	src.made.Store(&made{Generator: g})
 	s.mu.Unlock()
 	if was.err != nil {
 		s.log.Info("uidplugin: a generator that could not be opened is open now",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,9 @@ type Source struct {
 	// made is set once, under Supply.mu, and never changed.
 	made atomic.Pointer[made]
 
-	pending *call  // guarded by Supply.mu: somebody is making its generator
-	outage  outage // guarded by Supply.mu: why it has no generator
+	making  sync.Mutex // held while its generator is made of leases, which may be code of the application
+	pending *call      // guarded by Supply.mu: somebody is making its generator
+	outage  outage     // guarded by Supply.mu: why it has no generator
 }
 
 // A Column is a column that ids are for.
@@ -48,6 +50,18 @@ type made struct {
 
 // Ready reports whether the source has a generator. It keeps it.
 func (src *Source) Ready() bool { return src.made.Load() != nil }
+
+// store makes a generator that of a source that has none. It closes it if the Supply is closed. No lock is held while
+// it does: Close may be code of the application, which asks the plugin. The caller holds src.making.
+func (s *Supply) store(src *Source, m *made) {
+	s.mu.Lock()
+	src.made.Store(m)
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		m.Close()
+	}
+}
 
 // Next returns an id, or the error why if the source has no generator.
 func (src *Source) Next(ctx context.Context, why error) (int64, error) {

@@ -168,14 +168,6 @@ func (s *Supply) assign(n *call, sources []*Source) {
 	n.err = errors.Join(s.openAll(ctx, foreign), err)
 }
 
-// store makes a generator that of a source. The caller holds s.mu.
-func (s *Supply) store(src *Source, m *made) {
-	if s.closed {
-		m.Close()
-	}
-	src.made.Store(m)
-}
-
 // Close ends the making of ids: callers that wait included, all get [ErrClosed]. It waits until ctx ends for what goes
 // on in the background, and reports whether nothing does any more.
 func (s *Supply) Close(ctx context.Context) bool {
