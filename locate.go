@@ -257,7 +257,7 @@ func (c *locator) notYet(l *Location, start int64) error {
 	return nil
 }
 
-// An IDError says why one id of several leads nowhere.
+// An IDError says why one id of several cannot be resolved.
 type IDError struct {
 	ID  ID
 	Err error

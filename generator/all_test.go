@@ -147,7 +147,7 @@ func TestAllKindsUseUpALease(t *testing.T) {
 	})
 }
 
-// A clock that stands still, or goes back by a minute: whoever borrows goes on, and the
+// The clock stands still, or goes back by a minute: generators that borrow continue, and the
 // others wait.
 func TestAllKindsGoOnWithAFrozenClock(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {

@@ -167,7 +167,7 @@ func TestBufferedTellsAllWhoWait(t *testing.T) {
 	})
 }
 
-// While the source is away it is asked, by callers without end, once a second at most.
+// While the source fails it is called once a second at most, however many callers wait.
 func TestBufferedDoesNotHammerItsSource(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, fails: func(int) error { return errAway }}

@@ -328,8 +328,8 @@ func TestCancelledCostsNothing(t *testing.T) {
 	})
 }
 
-// TestAfterTheLimit: whoever was at the limit and then rests can borrow anew, and
-// more the longer the rest was, up to the whole.
+// TestAfterTheLimit: a generator that was at the limit and then rests can borrow again: the more,
+// the longer it has rested, up to the full limit.
 func TestAfterTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)

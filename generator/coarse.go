@@ -16,8 +16,8 @@ import (
 type CoarseClock struct {
 	now func() time.Time
 
-	// reading is nil while there is no timer. Only the timer's function writes it, and who
-	// starts the timer, which whoever sets running does.
+	// reading is nil while there is no timer. Only two write it: the timer's function, and the
+	// caller that sets running and so starts the timer.
 	reading atomic.Pointer[time.Time]
 	running atomic.Bool
 	used    atomic.Bool // since the timer's function looked last

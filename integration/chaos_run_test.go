@@ -71,7 +71,7 @@ func TestChaos(t *testing.T) {
 	c.up()
 	t.Logf("seed %d: repeat with -chaos.seed", c.seed)
 
-	// A process that is away makes no ids, so those that are there make more.
+	// A process that is down makes no ids, so the others make more.
 	rate := 2 * float64(target) / length.Seconds() / chaosProcesses / float64(len(chaosTables))
 	clocks := map[int]string{}
 	for i := range chaosProcesses {

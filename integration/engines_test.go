@@ -33,8 +33,8 @@ func (e engine) here() bool { return e.kit().Available() }
 
 func (e engine) isMySQL() bool { return e.kit().IsMySQL() }
 
-// TestMain tells which engines are left out. go test shows what a package that
-// passes prints only with -v, so whoever sits at a terminal is told there.
+// TestMain says which engines are left out. go test shows what a package that
+// passes prints only with -v, so at a terminal it is written there.
 func TestMain(m *testing.M) {
 	testkit.RunRole(testkit.Roles{createRows: testkit.Role(child), makeIDs: testkit.Role(maker),
 		startAndReport: testkit.Role(started), fetchSegments: testkit.Role(segmentChild)})

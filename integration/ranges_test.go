@@ -87,8 +87,8 @@ func TestRangesOfSeveralProcesses(t *testing.T) {
 			for _, e := range all {
 				parts, err := p.Decode(uidplugin.ID(e.ID))
 				must(t, err)
-				bears := !parts.Time.Before(from) && parts.Time.Before(to)
-				if bears != found[e.ID] && (ended || bears) {
+				inSpan := !parts.Time.Before(from) && parts.Time.Before(to)
+				if inSpan != found[e.ID] && (ended || inSpan) {
 					t.Errorf("an id of %v: found %t from %v to %v", parts.Time, found[e.ID], from, to)
 				}
 				if made := time.UnixMilli(e.Made); !made.Before(from) && made.Before(to) && !there[e.ID] {

@@ -136,7 +136,7 @@ func (s *show) create() error {
 }
 
 func (s *show) back() error {
-	s.printf("\n2. The key is of the layout and leads back, the number is not\n\n")
+	s.printf("\n2. The key is of the layout and can be located, the number is not\n\n")
 	l, err := s.ids.Locate(s.ctx, uidplugin.ID(s.order.ID))
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (t *tour) show(ctx context.Context) error {
 		{"Decode: what an id is made of", t.decode},
 		{"Locate: which table, process and second an id came from", t.locate},
 		{"Find: the row of an id, whatever its table", t.find},
-		{"Numbers that lead nowhere", t.nowhere},
+		{"Numbers that cannot be resolved", t.nowhere},
 		{"WORKER_NODE and WORKER_SESSION: who may make which ids", t.workers},
 		{"Stats: the state of this process", t.stats},
 		{"Ids go on ascending over restarts", t.restart},
@@ -137,7 +137,7 @@ func (t *tour) find(ctx context.Context) error {
 	if err := t.table(rows...); err != nil {
 		return err
 	}
-	t.printf("\nIts error tells of those that lead nowhere:\n%s", wrap(notFound))
+	t.printf("\nIts error names those that cannot be resolved:\n%s", wrap(notFound))
 	return nil
 }
 

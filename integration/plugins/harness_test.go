@@ -1,6 +1,6 @@
 // Package plugins_test runs uidplugin next to other GORM plugins, on SQLite and,
-// where the environment names one, on MariaDB. It is a module of its own, so that
-// what those plugins require is nobody's business who uses uidplugin.
+// where the environment names one, on MariaDB. It is a module of its own: users of
+// uidplugin do not need what those plugins require.
 package plugins_test
 
 import (
