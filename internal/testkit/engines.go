@@ -41,6 +41,14 @@ func (e Engine) Available() bool { return e.Variable == "" || os.Getenv(e.Variab
 // IsMySQL reports whether the engine is MySQL or MariaDB.
 func (e Engine) IsMySQL() bool { return e.Name == "mariadb" || e.Name == "mysql" }
 
+// SQLFile returns the name of the engine's file among the files of SQL in migrations and segment.
+func (e Engine) SQLFile() string {
+	if e.IsMySQL() {
+		return "mysql.sql"
+	}
+	return e.Name + ".sql"
+}
+
 // Dialector returns GORM's dialector of the engine.
 func (e Engine) Dialector(dsn string) gorm.Dialector {
 	switch e.Name {
@@ -50,6 +58,14 @@ func (e Engine) Dialector(dsn string) gorm.Dialector {
 		return postgres.Open(dsn)
 	}
 	return mysql.Open(dsn)
+}
+
+// SkipWithRace skips a long test of one goroutine, in which the race detector finds nothing. make test runs it without.
+func SkipWithRace(tb testing.TB) {
+	tb.Helper()
+	if Race {
+		tb.Skip("the race detector makes it slow and finds nothing in it; make test runs it without")
+	}
 }
 
 // Each runs a test on all engines, or on those named, in parallel, each with a new database. An engine without a
@@ -90,7 +106,7 @@ func (e Engine) New(tb testing.TB) *Database {
 		// Handles that turn the file into a WAL at the same time fail with "database is locked".
 		db, err := d.Connect(nil)
 		Must(tb, err)
-		Must(tb, errors.Join(db.Exec("PRAGMA user_version = 1").Error, closePool(db)))
+		Must(tb, errors.Join(db.Exec("PRAGMA user_version = 1").Error, Close(db)))
 		return d
 	case "postgres":
 		create, drop = "CREATE SCHEMA "+d.Schema, "DROP SCHEMA "+d.Schema+" CASCADE"
@@ -133,11 +149,12 @@ func (d *Database) Open(tb testing.TB, config *gorm.Config, params ...string) *g
 	tb.Helper()
 	db, err := d.Connect(config, params...)
 	Must(tb, err)
-	tb.Cleanup(func() { _ = closePool(db) })
+	tb.Cleanup(func() { _ = Close(db) })
 	return db
 }
 
-func closePool(db *gorm.DB) error {
+// Close closes the pool of a handle.
+func Close(db *gorm.DB) error {
 	pool, err := db.DB()
 	if err != nil {
 		return err

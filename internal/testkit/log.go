@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"testing"
+	"time"
 )
 
 // A Log keeps what a logger writes. The zero value is empty and ready for use, also by several goroutines.
@@ -40,4 +42,13 @@ func (l *Log) Lines(text string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// SaysOnce reports an error unless the log contains text exactly once. It waits a few seconds for the first time.
+func (l *Log) SaysOnce(tb testing.TB, text string) {
+	tb.Helper()
+	Eventually(tb, "a log that says "+text, 5*time.Second, func() bool { return strings.Contains(l.String(), text) })
+	if n := strings.Count(l.String(), text); n != 1 {
+		tb.Errorf("the log says %q %d times:\n%s", text, n, l)
+	}
 }

@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -35,4 +36,14 @@ func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bo
 			tb.Fatalf("waited %v in vain: %s", timeout, why)
 		}
 	}
+}
+
+// IsError reports a test error unless err wraps want and its text contains each of words. With want nil, any error will do.
+func IsError(tb testing.TB, err, want error, words ...string) {
+	tb.Helper()
+	if err == nil || want != nil && !errors.Is(err, want) {
+		tb.Errorf("error %v, want %v", err, want)
+		return
+	}
+	SaysAll(tb, err.Error(), words...)
 }

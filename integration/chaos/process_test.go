@@ -1,0 +1,597 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// The tables of TestChaos. All have the same fields.
+type (
+	chaosA struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	chaosB chaosA
+	chaosC chaosA
+	chaosD chaosA
+)
+
+func (chaosA) TableName() string { return "chaos_a" }
+func (chaosB) TableName() string { return "chaos_b" }
+func (chaosC) TableName() string { return "chaos_c" }
+func (chaosD) TableName() string { return "chaos_d" }
+
+// A chaosTable is a table, its model, and how to create rows.
+type chaosTable struct {
+	name   string
+	model  any
+	create func(db *gorm.DB, n int) ([]int64, error)
+}
+
+var chaosTables = []chaosTable{
+	{"chaos_a", &chaosA{}, chaosCreate[chaosA]},
+	{"chaos_b", &chaosB{}, chaosCreate[chaosB]},
+	{"chaos_c", &chaosC{}, chaosCreate[chaosC]},
+	{"chaos_d", &chaosD{}, chaosCreate[chaosD]},
+}
+
+// chaosCreate creates n rows and returns their ids, also if the INSERT failed: 0 for
+// those that got none.
+func chaosCreate[T chaosA | chaosB | chaosC | chaosD](db *gorm.DB, n int) ([]int64, error) {
+	rows := make([]T, n)
+	err := db.Create(&rows).Error
+	ids := make([]int64, n)
+	for i, row := range rows {
+		ids[i] = chaosA(row).ID
+	}
+	return ids, err
+}
+
+// chaosVariable makes the test binary a process of TestChaos.
+const chaosVariable = "UID_TEST_CHAOS"
+
+// A chaosTask is what a process of TestChaos is to do.
+type chaosTask struct {
+	DSN   string
+	Files string // the beginning of the names of its files
+	Clock string // the file with what to add to the wall clock, in seconds
+
+	Plugin    bool // through uidplugin.New, or with package workernode alone
+	Skew      time.Duration
+	Unguarded string // a control: see unguarded
+
+	Tables, Batch int
+	Rate          float64 // of ids a second and table
+}
+
+// A process of TestChaos does its task here, before there are flags and tests.
+func init() {
+	text := os.Getenv(chaosVariable)
+	if text == "" {
+		return
+	}
+	var task chaosTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos process:", err)
+		os.Exit(2)
+	}
+	if err := (&chaosProcess{chaosTask: task}).run(); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos process:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// A chaosProcess makes ids as fast as it is told, until SIGTERM. It writes each range
+// of them to a file before it goes on: what is not written was not issued. A file
+// survives kill -9 of who has written it.
+type chaosProcess struct {
+	chaosTask
+	ids, events *os.File
+	log         sync.Mutex // held while events is written
+
+	offset  atomic.Int64 // of the clock, in seconds
+	stepped atomic.Bool  // the clock was wrong at any time
+	awake   atomic.Int64 // how long this process has run, without the time that it was stopped
+	quit    chan struct{}
+	maker   atomic.Value // chaosMaker
+
+	mu     sync.Mutex
+	stalls []chaosStall
+}
+
+// A chaosStall is a call that has not returned, or failed, for longer than usual.
+type chaosStall struct {
+	table string
+	begin time.Time
+	awake int64 // when it began
+	on    bool
+}
+
+// A chaosMaker makes ids: the plugin, or the packages below it.
+type chaosMaker interface {
+	fill(ctx context.Context, table int, ids []int64) error
+	next(ctx context.Context, table int) (int64, error)
+	insert(ctx context.Context, table, n int) ([]int64, error) // none if it inserts no rows
+	stats() uidplugin.SlotStats
+	close(ctx context.Context) error
+}
+
+func (c *chaosProcess) run() (err error) {
+	const flags = os.O_CREATE | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+	if c.ids, err = os.OpenFile(c.Files+".ids", flags, 0o666); err != nil {
+		return err
+	}
+	if c.events, err = os.OpenFile(c.Files+".events", flags, 0o666); err != nil {
+		return err
+	}
+	c.quit = make(chan struct{})
+	go func() { // the test has ended
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	c.readClock()
+	if got := c.now(); got.Unix()-time.Now().Unix() < c.offset.Load()-1 || time.Since(got).Abs() > time.Second {
+		return errors.New("chaos: a time.Time does not look as it did: see chaosProcess.now")
+	}
+	c.stalls = make([]chaosStall, c.Tables+1)
+	go c.watch()
+	go func() {
+		<-term
+		close(c.quit)
+	}()
+	time.Sleep(10 * time.Millisecond)
+	before := runtime.NumGoroutine()
+
+	began := c.awake.Load()
+	maker, pool, err := c.open()
+	if maker == nil {
+		return err
+	}
+	c.maker.Store(&maker)
+	c.event("open", time.Duration(c.awake.Load()-began).Milliseconds())
+	var makers sync.WaitGroup
+	for table := range c.Tables {
+		makers.Go(func() { c.batches(maker, table) })
+	}
+	makers.Go(func() { c.singles(maker) })
+	<-c.quit
+
+	// Close in the middle of their work.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := maker.close(ctx); err != nil {
+		c.event("unclosed", err)
+	}
+	makers.Wait()
+	c.snapshot()
+	if n := pool.Stats().InUse; n > 0 {
+		c.event("fault", fmt.Sprintf("%d connections are in use after Close", n))
+	}
+	if err := pool.Close(); err != nil {
+		c.event("fault", err)
+	}
+	for try := 0; runtime.NumGoroutine() > before-1; try++ { // the one that waited for SIGTERM has ended
+		if try == 200 {
+			var stacks strings.Builder
+			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-before+1,
+				stacks.String()))
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.event("closed")
+	return nil
+}
+
+// event writes a line to the file of events.
+func (c *chaosProcess) event(what string, args ...any) {
+	c.log.Lock()
+	defer c.log.Unlock()
+	line := strings.ReplaceAll(fmt.Sprintln(append([]any{what}, args...)...), "\n", " ") + "\n"
+	_, _ = c.events.WriteString(line)
+}
+
+// watch reads the clock's offset, measures how long the process was not stopped, and
+// writes what there is to know from time to time.
+func (c *chaosProcess) watch() {
+	last := time.Now()
+	for i := 1; ; i++ {
+		time.Sleep(10 * time.Millisecond)
+		now := time.Now()
+		c.awake.Add(int64(min(now.Sub(last), 100*time.Millisecond)))
+		last = now
+		c.readClock()
+		if i%30 == 0 {
+			c.snapshot()
+		}
+		if i%100 == 0 {
+			c.mu.Lock()
+			for _, s := range c.stalls {
+				if awake := c.awake.Load() - s.awake; s.on && awake > int64(time.Second) {
+					c.stalled("stalls", s)
+				}
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+func (c *chaosProcess) snapshot() {
+	if m := c.maker.Load(); m != nil {
+		s := (*m.(*chaosMaker)).stats()
+		c.event("stats", s.Reclaimed, s.Allocated, s.Lost, s.Renewals, s.LostCommits, s.Sessions)
+	}
+}
+
+func (c *chaosProcess) readClock() {
+	text, err := os.ReadFile(c.Clock)
+	if err != nil {
+		return
+	}
+	if offset, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		c.offset.Store(offset)
+		if offset != 0 {
+			c.stepped.Store(true)
+		}
+	}
+}
+
+// now is time.Now on a machine whose wall clock was set by offset seconds: the
+// monotonic clock goes on as before, which time.Time.Add would not do. The first
+// word of a Time that has a monotonic reading has the seconds above 30 bits of
+// nanoseconds.
+func (c *chaosProcess) now() time.Time {
+	t := time.Now()
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(c.offset.Load()) << 30
+	return t
+}
+
+// open connects to the database, as often as it takes.
+func (c *chaosProcess) open() (chaosMaker, *sql.DB, error) {
+	said := ""
+	for {
+		maker, pool, err := c.openOnce()
+		if err == nil {
+			return maker, pool, nil
+		}
+		if pool != nil {
+			_ = pool.Close()
+		}
+		if text := err.Error(); text != said {
+			said = text
+			c.event("refused", text)
+		}
+		select {
+		case <-c.quit:
+			return nil, nil, nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
+	mariadb := testkit.Engine{Name: "mariadb"}
+	open := func() (*gorm.DB, error) {
+		return gorm.Open(mariadb.Dialector(c.DSN), &gorm.Config{Logger: logger.Discard})
+	}
+	if c.Unguarded != "" {
+		tap := &testkit.Tap{Exec: unguarded(c.Unguarded)}
+		open = func() (*gorm.DB, error) { return tap.Connect(mariadb, c.DSN) }
+	}
+	db, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, nil, err
+	}
+	pool.SetMaxOpenConns(4)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if c.Plugin {
+		maker, err := c.openPlugin(db)
+		return maker, pool, err
+	}
+	maker, err := c.openManager(ctx, db)
+	return maker, pool, err
+}
+
+// pluginMaker makes ids by creating rows, most of them without an INSERT.
+type pluginMaker struct {
+	db     *gorm.DB
+	plugin *uidplugin.Plugin
+}
+
+const onlyIDs = "chaos:only_ids"
+
+func (c *chaosProcess) openPlugin(db *gorm.DB) (chaosMaker, error) {
+	insert := db.Callback().Create().Get("gorm:create")
+	err := db.Callback().Create().Replace("gorm:create", func(db *gorm.DB) {
+		if _, only := db.Get(onlyIDs); !only {
+			insert(db)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	// The skew is the default, which WithClock alone would turn off.
+	p := uidplugin.New(uidplugin.WithLogger(c.logger()), uidplugin.WithClock(c.now), config.WithMaxSkew(c.Skew),
+		uidplugin.WithLead(chaosLead),
+		uidplugin.WithHost(workernode.Host{Port: filepath.Base(c.Files)}))
+	if err := db.Use(p); err != nil {
+		return nil, err
+	}
+	return &pluginMaker{db, p}, nil
+}
+
+func (m *pluginMaker) fill(ctx context.Context, table int, ids []int64) error {
+	db := m.db.WithContext(ctx).Session(&gorm.Session{SkipDefaultTransaction: true}).Set(onlyIDs, true)
+	got, err := chaosTables[table].create(db, len(ids))
+	copy(ids, got)
+	return err
+}
+
+func (m *pluginMaker) next(ctx context.Context, table int) (int64, error) {
+	id, err := m.plugin.NextID(ctx, chaosTables[table].model)
+	return id.Int64(), err
+}
+
+func (m *pluginMaker) insert(ctx context.Context, table, n int) ([]int64, error) {
+	return chaosTables[table].create(m.db.WithContext(ctx), n)
+}
+
+func (m *pluginMaker) stats() uidplugin.SlotStats      { return m.plugin.Stats().Slot }
+func (m *pluginMaker) close(ctx context.Context) error { return m.plugin.Close(ctx) }
+
+// chaosLead is short, so that much happens in a short time.
+const chaosLead = 3 * time.Second
+
+// managerMaker makes ids without the plugin.
+type managerMaker struct {
+	manager    *workernode.Manager
+	generators []*generator.Cached
+}
+
+func (c *chaosProcess) openManager(ctx context.Context, db *gorm.DB) (chaosMaker, error) {
+	wdb, err := workernode.Open(db, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	layout := generator.DefaultLayout()
+	host := workernode.DetectHost()
+	host.Port = filepath.Base(c.Files)
+	k, err := workernode.NewManager(ctx, wdb, layout, host, workernode.Config{Lead: chaosLead, Spares: 1, MaxSkew: c.Skew,
+		Now: c.now, Log: c.logger()})
+	if err != nil {
+		return nil, err
+	}
+	var tables []workernode.Table
+	for _, table := range chaosTables[:c.Tables] {
+		tables = append(tables, workernode.Table{Name: table.name})
+	}
+	leases, err := k.Assign(ctx, tables, nil)
+	if err != nil {
+		return nil, errors.Join(err, k.Close(ctx))
+	}
+	m := &managerMaker{manager: k}
+	clock := generator.NewClock(k.Now)
+	for _, lease := range leases {
+		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: lease.Leases()[0], OnLow: k.RequestRenewal,
+			Clock: clock})
+		if err != nil {
+			return nil, errors.Join(err, k.Close(ctx))
+		}
+		lease.Attach(g)
+		m.generators = append(m.generators, g)
+	}
+	return m, nil
+}
+
+func (m *managerMaker) fill(ctx context.Context, table int, ids []int64) error {
+	return m.generators[table].Fill(ctx, ids)
+}
+
+func (m *managerMaker) next(ctx context.Context, table int) (int64, error) {
+	return m.generators[table].Next(ctx)
+}
+
+func (m *managerMaker) insert(context.Context, int, int) ([]int64, error) { return nil, nil }
+
+func (m *managerMaker) stats() uidplugin.SlotStats {
+	s := m.manager.Stats()
+	return uidplugin.SlotStats{Reclaimed: s.Reclaimed, Allocated: s.Allocated, Lost: s.Lost, Renewals: s.Renewals,
+		LostCommits: s.LostCommits, Sessions: s.Sessions}
+}
+
+func (m *managerMaker) close(ctx context.Context) error {
+	for _, g := range m.generators {
+		g.Close()
+	}
+	return m.manager.Close(ctx)
+}
+
+func (c *chaosProcess) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(chaosLog{c}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+type chaosLog struct{ c *chaosProcess }
+
+func (l chaosLog) Write(line []byte) (int, error) {
+	l.c.event("log", string(line))
+	return len(line), nil
+}
+
+// batches makes ids of a table in batches.
+func (c *chaosProcess) batches(m chaosMaker, table int) {
+	ids, last := make([]int64, c.Batch), int64(0)
+	every := time.Duration(float64(c.Batch) / c.Rate * float64(time.Second))
+	due := time.Now()
+	for {
+		err := c.call(table, table, func(ctx context.Context) error { return m.fill(ctx, table, ids) })
+		if err != nil {
+			return
+		}
+		last = c.record(table, last, ids)
+		due = due.Add(every)
+		if now := time.Now(); due.Before(now.Add(-time.Second)) {
+			due = now
+		}
+		select {
+		case <-c.quit:
+			time.Sleep(time.Millisecond) // goes on while the maker is closed
+		case <-time.After(time.Until(due)):
+		}
+	}
+}
+
+// singles makes single ids of all tables in turn, and inserts rows.
+func (c *chaosProcess) singles(m chaosMaker) {
+	last := make([]int64, c.Tables)
+	for i := 0; ; i++ {
+		table := i % c.Tables
+		var id int64
+		err := c.call(c.Tables, table, func(ctx context.Context) (err error) {
+			id, err = m.next(ctx, table)
+			return err
+		})
+		if err != nil {
+			return
+		}
+		last[table] = c.record(table, last[table], []int64{id})
+		if i%32 == 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			ids, err := m.insert(ctx, table, 10)
+			cancel()
+			if err == nil || ids[0] > 0 { // an INSERT that failed may have been executed
+				last[table] = c.record(table, last[table], ids)
+			}
+			if err != nil && strings.Contains(err.Error(), "Error 1062") {
+				c.event("fault", fmt.Sprintf("the key of a row is there already: %v; ids %d", err, ids))
+			}
+		}
+		select {
+		case <-c.quit:
+			time.Sleep(time.Millisecond)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// call calls f until it succeeds, and writes down how long that took if it took long.
+// It returns an error if the maker was closed.
+func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error) error {
+	s := chaosStall{table: chaosTables[table].name, begin: time.Now(), awake: c.awake.Load(), on: true}
+	c.mu.Lock()
+	c.stalls[caller] = s
+	c.mu.Unlock()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		err := f(ctx)
+		cancel()
+		if errors.Is(err, generator.ErrClosed) || errors.Is(err, uidplugin.ErrClosed) {
+			select {
+			case <-c.quit:
+			default:
+				c.event("fault", "closed although nobody has closed it:", err)
+			}
+			return err
+		}
+		if err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.awake.Load()-s.awake > int64(100*time.Millisecond) {
+		c.stalled("stalled", s)
+	}
+	c.stalls[caller].on = false
+	return nil
+}
+
+// stalled writes down a stall that has ended, or goes on.
+func (c *chaosProcess) stalled(what string, s chaosStall) {
+	now, awake := time.Now(), time.Duration(c.awake.Load()-s.awake)
+	c.event(what, s.begin.UnixNano(), now.UnixNano(), awake.Milliseconds(), c.stepped.Load(),
+		now.Sub(s.begin)-awake > 300*time.Millisecond, s.table)
+}
+
+// record writes ids down as ranges of consecutive numbers, and returns the last of
+// them. last is the one before, for a caller's ids ascend.
+func (c *chaosProcess) record(table int, last int64, ids []int64) int64 {
+	const mask = 1<<chaosSequenceBits - 1
+	var out []byte
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && ids[n] == ids[n-1]+1 && ids[n]&mask != 0 {
+			n++
+		}
+		if ids[0] <= last {
+			c.event("fault", fmt.Sprintf("id %d of %s came after %d", ids[0], chaosTables[table].name, last))
+		}
+		last = ids[n-1]
+		out = binary.LittleEndian.AppendUint64(out, uint64(table))
+		out = binary.LittleEndian.AppendUint64(out, uint64(ids[0]))
+		out = binary.LittleEndian.AppendUint64(out, uint64(n))
+		ids = ids[n:]
+	}
+	if _, err := c.ids.Write(out); err != nil {
+		c.event("fault", err)
+	}
+	return last
+}
+
+// unguarded takes the protection of the lease protocol away, for the controls: a statement about a slot then takes
+// what belongs to another process.
+//
+//   - blind: it does not compare HOLDER, VERSION and FENCE
+//   - deaf: it compares them, and the answer says that the row was changed
+func unguarded(how string) func(query string, args []driver.NamedValue, run testkit.Executor) (driver.Result, error) {
+	const begin, compare = "UPDATE `WORKER_SLOT` SET `FENCE` = ?", " AND `HOLDER` = ? AND `VERSION` = ? AND `FENCE` = ?"
+	return func(query string, args []driver.NamedValue, run testkit.Executor) (driver.Result, error) {
+		switch {
+		case !strings.HasPrefix(query, begin):
+			return run(query, args)
+		case !strings.HasSuffix(query, compare):
+			return nil, errors.New("chaos: the statement that renews a slot does not look as it did: see unguarded")
+		case how == "blind":
+			return run(strings.TrimSuffix(query, compare), args[:len(args)-3])
+		}
+		_, err := run(query, args)
+		return driver.RowsAffected(1), err
+	}
+}

@@ -1,0 +1,409 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/driver/mysql"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+var promotedTimes = flag.Int("promoted.times", 1, "how many replicas TestPromotedReplica promotes, one after the other")
+
+// A promotion is processes that use one database of a primary server, which is killed,
+// and go on with its replica, which has lost the last seconds of commits.
+type promotion struct {
+	name   string
+	gap    time.Duration // from the last answer of the primary to the first statement that the replica gets
+	apart  time.Duration // clocks
+	unsafe bool          // it is documented that ids can be made twice
+	twice  bool          // and they surely are
+
+	schema    string
+	first     time.Duration // gap, as it came to be
+	processes []*promotionProcess
+}
+
+// promotions are what TestPromotedReplica does at once. No id comes twice if Lead and a second pass between the last
+// commit that was lost and the first statement afterwards. The others are controls, and documented not to be safe:
+// they show that ids that come twice are found.
+func promotions() (all []*promotion) {
+	add := func(times int, p promotion) {
+		for range times {
+			p := p
+			p.schema = fmt.Sprintf("promotion%d", len(all)+1)
+			all = append(all, &p)
+		}
+	}
+	add(4, promotion{name: "11 s", gap: 11 * time.Second})
+	add(3, promotion{name: "12 s, clocks apart", gap: 12 * time.Second, apart: 980 * time.Millisecond})
+	add(1, promotion{name: "9 s: too fast", gap: 9 * time.Second, unsafe: true})
+	add(3, promotion{name: "5 s: too fast", gap: 5 * time.Second, unsafe: true, twice: true})
+	return all
+}
+
+// An asynchronous replica is promoted that has not got the last commits of its primary,
+// among them slots and worker ids that were given out. No id is made twice; where it is
+// documented that ids can be, they are.
+func TestPromotedReplica(t *testing.T) {
+	t.Parallel()
+	harness.NeedMariaDB(t)
+	for range *promotedTimes {
+		promote(t, promotions())
+	}
+}
+
+// replicated brings a primary and its replica up.
+func replicated(t *testing.T) (primary, replica *harness.MariaDB) {
+	dir := harness.MariaDBFolder(t, "replica")
+	options := func(id int) []string {
+		return []string{"--log-bin=binlog", "--binlog-format=ROW", "--sync-binlog=0", fmt.Sprintf("--server-id=%d", id), "--relay-log=relay"}
+	}
+	primary = harness.NewMariaDB(t, dir, "primary", options(1)...)
+	replica = harness.NewMariaDB(t, dir, "replica", append(options(2), "--read-only=ON")...)
+	primary.Install(t)
+	if out, err := exec.Command("cp", "-a", primary.Data(), replica.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, m := range []*harness.MariaDB{primary, replica} {
+		testkit.Must(t, m.Start())
+	}
+	for _, m := range []*harness.MariaDB{primary, replica} {
+		testkit.Must(t, m.Wait(time.Minute, "SELECT 1", "1"))
+	}
+	testkit.Must(t, replica.Exec(fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'test', MASTER_PASSWORD = 'test',"+
+		" MASTER_CONNECT_RETRY = 1, MASTER_USE_GTID = slave_pos", primary.Port), "START SLAVE"))
+	return primary, replica
+}
+
+// promote lets all of them happen at once.
+func promote(t *testing.T, all []*promotion) {
+	begin := time.Now()
+	primary, replica := replicated(t)
+	for _, p := range all {
+		testkit.Must(t, primary.Exec("CREATE DATABASE "+p.schema+" CHARACTER SET utf8mb4"))
+	}
+	each := func(f func(p *promotion)) {
+		var group sync.WaitGroup
+		for _, p := range all {
+			group.Go(func() { f(p) })
+		}
+		group.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	t.Logf("%v: a primary and a replica", time.Since(begin).Round(time.Millisecond))
+	each(func(p *promotion) {
+		// A process of some time ago has left worker ids that can be taken over.
+		former := p.start(t, "former", primary.Address(), -time.Minute, 0)
+		testkit.Eventually(t, "ids of a former process", 20*time.Second, func() bool { return former.made() > 100 })
+		former.end(t)
+		p.start(t, "steady", primary.Address(), 0, 2)
+	})
+	time.Sleep(time.Second)
+	testkit.Must(t, catchUp(replica, primary))
+	testkit.Must(t, replica.Exec("STOP SLAVE IO_THREAD"))
+	stopped := time.Now()
+	t.Logf("%v: the replica gets nothing any more", time.Since(begin).Round(time.Millisecond))
+	each(func(p *promotion) { p.start(t, "lost", primary.Address(), p.apart/2, 0, 1) })
+	time.Sleep(5*time.Second - time.Since(stopped))
+	primary.Kill()
+	died := time.Now()
+	t.Logf("%v: the primary is killed; %v of commits are lost", died.Sub(begin).Round(time.Millisecond), died.Sub(stopped).Round(time.Millisecond))
+	each(func(p *promotion) {
+		for _, c := range p.processes {
+			c.route.Cut()
+		}
+	})
+	testkit.Must(t, replica.Wait(10*time.Second, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'system user' AND STATE LIKE 'Slave has read all relay log%'", "1"))
+	testkit.Must(t, replica.Exec("STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF"))
+	each(func(p *promotion) { p.failover(t, replica, died) })
+	time.Sleep(4 * time.Second)
+	each(func(p *promotion) {
+		testkit.Eventually(t, "notice of lost commits", 20*time.Second, p.noticed)
+	})
+	each(func(p *promotion) { p.end(t) })
+	for _, p := range all {
+		p.judge(t)
+	}
+	t.Logf("%v in all", time.Since(begin).Round(time.Millisecond))
+	replica.Kill()
+}
+
+// catchUp waits until a replica has all that its primary has.
+func catchUp(replica, primary *harness.MariaDB) error {
+	at, err := primary.Ask("SELECT @@gtid_binlog_pos")
+	if err != nil {
+		return err
+	}
+	return replica.Wait(10*time.Second, "SELECT MASTER_GTID_WAIT('"+at+"', 10)", "0")
+}
+
+// failover leads processes to the replica. A new one comes first: it meets the worker
+// ids that the lost commits had given out.
+func (p *promotion) failover(t *testing.T, replica *harness.MariaDB, died time.Time) {
+	var last int64
+	for _, c := range p.processes {
+		last = max(last, c.route.Answered.Load())
+	}
+	answered := time.Unix(0, last)
+	if answered.After(died.Add(time.Second)) || answered.Before(died.Add(-5*time.Second)) {
+		t.Errorf("%s: the last answer came %v before the primary was killed", p.name, died.Sub(answered))
+	}
+	time.Sleep(p.gap - time.Since(answered))
+	p.first = time.Since(answered)
+	p.start(t, "newcomer", replica.Address(), -p.apart/2, 0, 1)
+	for _, c := range p.processes {
+		if c.name != "newcomer" {
+			c.back.Store(time.Now().UnixNano())
+			c.route.Route(t, replica.Address())
+		}
+	}
+}
+
+// noticed reports whether a process has found out that the database has lost commits.
+func (p *promotion) noticed() bool {
+	return slices.ContainsFunc(p.processes, func(c *promotionProcess) bool {
+		return c.maker != nil && c.maker.stats().LostCommits+c.maker.stats().Lost > 0
+	})
+}
+
+// end ends all processes.
+func (p *promotion) end(t *testing.T) {
+	for _, c := range p.processes {
+		c.end(t)
+	}
+}
+
+const promotedSequenceBits = 4
+
+// judge counts all ids.
+func (p *promotion) judge(t *testing.T) {
+	type made struct {
+		id int64
+		by int
+	}
+	var ids []made
+	var regressed, lost int64
+	var faults int
+	line := fmt.Sprintf("%-28s", p.name)
+	for i, c := range p.processes {
+		for _, id := range c.ids {
+			ids = append(ids, made{id, i})
+		}
+		regressed, lost, faults = regressed+c.leases.LostCommits, lost+c.leases.Lost, faults+c.faults
+	}
+	slices.SortFunc(ids, func(a, b made) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.by, b.by)) })
+	twice, shared, first := 0, 0, ""
+	owner := map[int64]int{} // of the ticks of each worker id
+	for i, m := range ids {
+		if i > 0 && m.id == ids[i-1].id {
+			twice++
+			if first == "" {
+				first = fmt.Sprintf("; the first: %d, of %s and %s", m.id, p.processes[ids[i-1].by].name, p.processes[m.by].name)
+			}
+		}
+		tick := m.id >> promotedSequenceBits
+		if other, ok := owner[tick]; !ok {
+			owner[tick] = m.by
+		} else if other >= 0 && other != m.by {
+			shared++
+			owner[tick] = -1
+		}
+	}
+	line += fmt.Sprintf(" first statement after %v: %d ids, %d of them again, %d ticks of worker ids with ids of two processes; %d slots with lost commits, %d lost, %d rows refused",
+		p.first.Round(time.Millisecond), len(ids), twice, shared, regressed, lost, faults)
+	for _, c := range p.processes {
+		if c.stall > 0 {
+			line += fmt.Sprintf("; %s: no ids for %v, until %v after it could", c.name, c.stall.Round(10*time.Millisecond), c.recovery.Round(10*time.Millisecond))
+		}
+	}
+	t.Log(line + first)
+	switch {
+	case p.unsafe:
+		if p.twice && twice == 0 {
+			t.Errorf("%s: no id came twice, and it is documented that they can: this proves nothing", p.name)
+		}
+	case twice > 0 || shared > 0 || faults > 0:
+		t.Errorf("%s: %d ids came twice, %d ticks were granted twice, %d rows were refused%s", p.name, twice, shared, faults, first)
+	}
+	if regressed == 0 {
+		t.Errorf("%s: nobody has noticed that the database has lost commits", p.name)
+	}
+}
+
+// A promotionProcess is a plugin with a pool and a way to the server of its own. It
+// creates rows of some tables, most of them without an INSERT.
+type promotionProcess struct {
+	name  string
+	route *testkit.Relay
+	maker *pluginMaker
+	quit  chan struct{}
+	group sync.WaitGroup
+	back  atomic.Int64 // when it was led to the replica, in Unix nanoseconds
+
+	mu              sync.Mutex
+	ids             []int64
+	faults          int
+	leases          uidplugin.SlotStats // in the end
+	stall, recovery time.Duration       // the longest time without ids over back, and its end from back on
+}
+
+// start starts a process, whose clock is off, and returns when it has worker ids.
+func (p *promotion) start(t *testing.T, name, address string, off time.Duration, tables ...int) *promotionProcess {
+	t.Helper()
+	c := &promotionProcess{name: name, route: testkit.NewRelay(t, address), quit: make(chan struct{})}
+	p.processes = append(p.processes, c)
+	t.Cleanup(func() { c.end(t) })
+	db, err := gorm.Open(mysql.Open(harness.MariaDBDSN(c.route.Address(), p.schema)), &gorm.Config{Logger: logger.Discard})
+	if err == nil {
+		c.maker, err = p.register(db, off)
+	}
+	if err != nil {
+		t.Errorf("%s: %s: %v", p.name, name, err)
+		return c
+	}
+	for _, table := range tables {
+		c.group.Go(func() { c.create(table) })
+	}
+	return c
+}
+
+func (p *promotion) register(db *gorm.DB, off time.Duration) (*pluginMaker, error) {
+	pool, err := db.DB()
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(3)
+	insert := db.Callback().Create().Get("gorm:create")
+	err = db.Callback().Create().Replace("gorm:create", func(db *gorm.DB) {
+		if _, only := db.Get(onlyIDs); !only {
+			insert(db)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := func() time.Time { return time.Now().Add(off) }
+	options := []uidplugin.Option{harness.Quiet, uidplugin.WithLayout(harness.SmallLayout(promotedSequenceBits)), uidplugin.WithClock(now),
+		uidplugin.WithTimeout(time.Minute)}
+	plugin := uidplugin.New(options...)
+	if err := db.Use(plugin); err != nil {
+		return nil, err
+	}
+	for _, table := range chaosTables {
+		if err := db.AutoMigrate(table.model); err != nil {
+			return nil, err
+		}
+	}
+	return &pluginMaker{db, plugin}, nil
+}
+
+// create makes ids of a table, faster than one worker id does in the long run, so that
+// all that is granted is used up.
+func (c *promotionProcess) create(table int) {
+	const batch, rate = 64, 1500
+	ids := make([]int64, batch)
+	last, due := time.Now(), time.Now()
+	for i := 1; ; i++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		var err error
+		got := ids
+		switch {
+		case i%16 == 0:
+			got = ids[:1]
+			got[0], err = c.maker.next(ctx, table)
+		case i%40 == 0: // an INSERT that failed may have been executed
+			got, err = c.maker.insert(ctx, table, 2)
+			if err != nil && strings.Contains(err.Error(), "Error 1062") {
+				c.fault()
+			}
+			if got[0] > 0 {
+				err = nil
+			}
+		default:
+			err = c.maker.fill(ctx, table, ids)
+		}
+		cancel()
+		if err == nil {
+			c.record(got, last)
+			last = time.Now()
+			due = due.Add(time.Second * batch / rate)
+		} else if errors.Is(err, uidplugin.ErrClosed) {
+			return
+		}
+		if err != nil {
+			due = time.Now().Add(10 * time.Millisecond)
+		}
+		due = laterOf(due, time.Now().Add(-time.Second))
+		select {
+		case <-c.quit:
+			return
+		case <-time.After(time.Until(due)):
+		}
+	}
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func (c *promotionProcess) fault() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults++
+}
+
+// record notes ids; last is when there were some before.
+func (c *promotionProcess) record(ids []int64, last time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids = append(c.ids, ids...)
+	now, back := time.Now(), c.back.Load()
+	if last.UnixNano() < back && back < now.UnixNano() && now.Sub(last) > c.stall {
+		c.stall, c.recovery = now.Sub(last), time.Duration(now.UnixNano()-back)
+	}
+}
+
+func (c *promotionProcess) made() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ids)
+}
+
+// end ends the process, if it has not ended.
+func (c *promotionProcess) end(t *testing.T) {
+	if c.maker == nil {
+		return
+	}
+	close(c.quit)
+	c.group.Wait()
+	c.leases = c.maker.stats()
+	if err := c.maker.close(context.Background()); err != nil {
+		t.Errorf("%s: %v", c.name, err)
+	}
+	if pool, err := c.maker.db.DB(); err == nil {
+		_ = pool.Close()
+	}
+	c.maker = nil
+}

@@ -1,0 +1,676 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/driver/mysql"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+var (
+	chaosFor = flag.Duration("chaos.for", 0,
+		"how long TestChaos makes ids: its long form; with -update it writes docs/chaos.md")
+	chaosIDs   = flag.Int64("chaos.ids", 0, "how many ids TestChaos aims at: 400,000 a second in the long form")
+	chaosDelay = flag.Duration("chaos.delay", 0,
+		"how long each answer of the server takes in TestChaos; 20ms in one of its long forms")
+	update    = flag.Bool("update", false, "the long form of TestChaos writes docs/chaos.md")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "repeats the faults of a run of TestChaos, as far as the machine allows")
+)
+
+const (
+	chaosShort     = 20 * time.Second
+	chaosShortIDs  = 4_000_000
+	chaosProcesses = 16
+)
+
+// Processes make ids of four tables while they are killed, stopped and restarted, their
+// clocks are set, their connections are cut, answers are lost, statements come late,
+// and the server crashes. No id is made twice; each leads to its table, and its tick
+// is one that its row allows. All of this is counted, and would be found: without
+// the comparison of FENCE there are duplicates, see TestChaosControl.
+//
+// The long form:
+//
+//	go test -run 'TestChaos$' -v -timeout 0 ./integration/chaos/ -chaos.for 10m
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	length, target := chaosShort, int64(chaosShortIDs)
+	long := *chaosFor > 0
+	if long {
+		length, target = *chaosFor, int64(400_000*chaosFor.Seconds())
+	}
+	if *chaosIDs > 0 {
+		target = *chaosIDs
+	}
+	if os.Getenv("UID_TEST_MARIADB") == "" && !long {
+		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
+	}
+	c := newChaos(t)
+	c.up()
+	t.Logf("seed %d: repeat with -chaos.seed", c.seed)
+
+	// A process that is down makes no ids, so the others make more.
+	rate := 2 * float64(target) / length.Seconds() / chaosProcesses / float64(len(chaosTables))
+	clocks := map[int]string{}
+	for i := range chaosProcesses {
+		clocks[i] = filepath.Join(c.dir, fmt.Sprintf("clock%d", i))
+		task := chaosTask{DSN: c.proxied, Clock: clocks[i], Tables: len(chaosTables), Batch: 16384, Rate: rate}
+		if !long {
+			task.Batch = 4096
+		}
+		if i%3 == 0 {
+			task.Plugin = true
+		}
+		if i%2 == 0 {
+			task.Skew = workernode.DefaultMaxSkew
+		}
+		if i%4 == 0 {
+			task.DSN += "&interpolateParams=true" // else prepared statements
+		}
+		c.slots = append(c.slots, &chaosSlot{task: task})
+	}
+	for _, s := range c.slots {
+		c.start(s)
+	}
+	c.proxy.quiet.Store(false)
+
+	every, away := 8*time.Second, 3*time.Second
+	if long {
+		every, away = 30*time.Second, 10*time.Second
+	}
+	var server sync.WaitGroup
+	stop := make(chan struct{})
+	begin := time.Now()
+	server.Go(func() { c.crashServer(every, away, stop) })
+	progress := time.Now()
+	for time.Since(begin) < length && !t.Failed() {
+		time.Sleep(200*time.Millisecond + time.Duration(c.random.IntN(400))*time.Millisecond)
+		for _, s := range c.slots {
+			if !s.stopped.IsZero() && time.Now().After(s.stopped) {
+				c.releaseOld(2*chaosLead + time.Second) // it may have lost its slot when it goes on
+			}
+			s.resume(false)
+			if c.running(s) {
+				continue
+			}
+			if time.Now().After(s.again) {
+				c.start(s)
+			}
+		}
+		s := c.slots[c.random.IntN(len(c.slots))]
+		switch what := c.random.IntN(100); {
+		case what < 30:
+			c.kill(s)
+		case what < 55:
+			c.stop(s, c.pause(s, long))
+		case what < 67:
+			c.terminate(s)
+		case what < 85:
+			steps := []int{-2 * 3600, -3600, -60, -5, -1, 0, 0, 0, 1, 5, 75, 90, 150, 540, 3600,
+				3 * 3600} // more than a minute: slots in use are reclaimed
+			c.setClock(s, steps[c.random.IntN(len(steps))])
+		case what < 92:
+			c.proxy.cutAll(c.random.Float64())
+		default:
+			c.releaseOld(2*chaosLead + time.Second)
+		}
+		if long && time.Since(progress) > 5*time.Second {
+			progress = time.Now()
+			if err := c.count.update(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%v: %d ids, %d worker ids, %d processes started, %d killed, %d stopped, %d server crashes",
+				time.Since(begin).Round(time.Second),
+				c.count.ids, len(c.count.workers), c.starts, c.kills, c.stops, c.crashes())
+		}
+	}
+	close(stop)
+	server.Wait()
+	ran := time.Since(begin)
+	c.end()
+
+	r := c.report(ran)
+	t.Log("\n" + r.text())
+	if r.duplicates > 0 {
+		t.Errorf("%d duplicates, the first: %s", r.duplicates, r.first)
+	}
+	for _, fault := range r.faults {
+		t.Error(fault)
+	}
+	if r.lostCommits > 0 {
+		t.Errorf("%d slots were found to have lost commits, and the database loses none", r.lostCommits)
+	}
+	least := target / 4
+	if !long {
+		least /= 10 // a busy machine makes fewer
+	}
+	if c.count.ids < least {
+		t.Errorf("%d ids in %v, far from the %d that were wanted: most callers must have waited", c.count.ids, ran, target)
+	}
+	if r.reclaimed == 0 || r.lost == 0 || c.proxy.cut.Load() == 0 || len(c.returns) == 0 {
+		t.Errorf("%d slots reclaimed, %d lost, %d answers cut, %d crashes of the server: there was no chaos",
+			r.reclaimed, r.lost, c.proxy.cut.Load(), len(c.returns))
+	}
+	// A late statement of a transaction keeps its rows locked for up to 6 s, and several may follow each other.
+	limit := c.longest + 40*time.Second
+	if r.stall > limit {
+		t.Errorf("a caller has waited for %v, and the server was away for %v at most: %s", r.stall, c.longest, r.stallOf)
+	}
+	if r.stallClock > limit {
+		t.Errorf("a caller whose clock was set has waited for %v, and the server was away for %v at most: %s", r.stallClock,
+			c.longest, r.stallClockOf)
+	}
+	if long && *update {
+		if err := os.WriteFile("../../docs/chaos.md", []byte(r.markdown()), 0o666); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Without the protection, the same processes, tables and counting find duplicates; with it there are none. Processes
+// are stopped until their leases are over, and go on when others have reclaimed their slots.
+func TestChaosControl(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		protections := []string{"", "blind", "deaf"} // see unguarded
+		var all []*chaos
+		for _, how := range protections {
+			c := newChaos(t)
+			c.connect(d.New(t).DSN())
+			for range 6 {
+				c.slots = append(c.slots, &chaosSlot{task: chaosTask{DSN: c.dsn + "&interpolateParams=true",
+					Clock: filepath.Join(c.dir, "clock"), Unguarded: how,
+					Tables: 2, Batch: 512, Rate: 5000}})
+			}
+			all = append(all, c)
+		}
+		const half = 3
+		on := func(from, to int, do func(c *chaos, s *chaosSlot)) {
+			for _, c := range all {
+				for _, s := range c.slots[from:to] {
+					do(c, s)
+				}
+			}
+		}
+		on(0, half, (*chaos).start)
+		time.Sleep(2 * time.Second)
+		on(0, half, func(c *chaos, s *chaosSlot) { c.stop(s, time.Minute) })
+		time.Sleep(2*chaosLead + 1800*time.Millisecond) // until their fences, and Lead and a second after them, have passed
+		for _, c := range all {
+			c.releaseOld(0)
+		}
+		on(half, 2*half, (*chaos).start)
+		time.Sleep(2 * time.Second)
+		on(0, half, func(_ *chaos, s *chaosSlot) { s.resume(true) })
+		time.Sleep(4 * time.Second)
+		for i, how := range protections {
+			all[i].end()
+			r := all[i].report(0)
+			t.Logf("unguarded=%q: %d ids, %d duplicates, %d slots reclaimed, %d lost; %s", how, r.ids, r.duplicates,
+				r.reclaimed, r.lost, r.first)
+			switch {
+			case r.reclaimed == 0:
+				t.Error("no slot was reclaimed, so this has shown nothing")
+			case how != "" && r.duplicates == 0:
+				t.Error("no duplicate was found without the protection: TestChaos proves nothing")
+			case how == "" && (r.duplicates > 0 || len(r.faults) > 0 || r.lost == 0):
+				t.Errorf("with the protection: %d duplicates, %q, and %d slots lost", r.duplicates, r.faults, r.lost)
+			}
+		}
+	}, "mariadb")
+}
+
+// releaseOld frees the slots whose holders have been silent for so long, as an operator might: HOLDER only decides
+// who tries to reclaim a slot, so no id comes twice. Otherwise a slot is reclaimed after a minute.
+func (c *chaos) releaseOld(silent time.Duration) {
+	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
+	_, err := c.sql.Exec(c.Context(), `UPDATE "WORKER_SLOT" SET "HOLDER" = '', "VERSION" = "VERSION" + 1000 WHERE "HOLDER" <> '' AND "SEEN_TICK" < ?`, now)
+	if err != nil && c.proxy == nil {
+		c.Error(err)
+	}
+}
+
+// chaos is processes that make ids, and what happens to them.
+type chaos struct {
+	*testing.T
+	dir    string // of files
+	dsn    string
+	direct *workernode.DB
+	sql    *sqldb.DB
+	plugin *uidplugin.Plugin // which locates ids
+	count  *chaosCount
+	slots  []*chaosSlot
+
+	seed   uint64
+	random *rand.Rand
+
+	starts, kills, stops, closes, steps int
+
+	// With a server of its own.
+	server  string // its folder
+	proxy   *chaosProxy
+	proxied string // the DSN by way of it
+
+	mu      sync.Mutex
+	returns []time.Time   // of the server after a crash
+	longest time.Duration // that it was away
+}
+
+// newChaos makes a folder for what the processes write. It is kept if the test fails.
+func newChaos(t *testing.T) *chaos {
+	c := &chaos{T: t, seed: *chaosSeed}
+	for c.seed == 0 {
+		c.seed = rand.Uint64()
+	}
+	c.random = rand.New(rand.NewPCG(c.seed, 0))
+	var err error
+	if c.dir, err = os.MkdirTemp("", "chaos"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range c.slots {
+			if c.running(s) {
+				_ = s.cmd.Process.Kill()
+				<-s.ended
+			}
+		}
+		if t.Failed() {
+			t.Log("what the processes have written is in", c.dir)
+		} else {
+			_ = os.RemoveAll(c.dir)
+		}
+	})
+	c.count = newChaosCount(c.dir)
+	return c
+}
+
+// servers calls servers.sh.
+func (c *chaos) servers(args ...string) (string, error) {
+	cmd := exec.Command("../servers.sh", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("servers.sh %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out), err
+}
+
+// up brings a server up, and a proxy before it.
+func (c *chaos) up() {
+	out, err := c.servers("up", "mariadb")
+	if err != nil {
+		c.Fatal(err)
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		values[key] = strings.Trim(value, "'")
+	}
+	c.server = values["UID_TEST_MARIADB_DIR"]
+	c.Cleanup(func() {
+		if _, err := c.servers("down", c.server); err != nil {
+			c.Error(err)
+		}
+	})
+	dsn := values["UID_TEST_MARIADB"]
+	_, address, _ := strings.Cut(dsn, "@tcp(")
+	address, _, _ = strings.Cut(address, ")")
+	c.proxy = newChaosProxy(c.T, address, *chaosDelay)
+	c.proxied = strings.Replace(dsn, address, c.proxy.Addr().String(), 1)
+	c.connect(dsn)
+}
+
+// connect makes the tables.
+func (c *chaos) connect(dsn string) {
+	c.dsn = dsn
+	db, err := gorm.Open(mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
+	if err != nil {
+		c.Fatal(err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = pool.Close() })
+	pool.SetMaxIdleConns(0) // the server will crash
+	for _, table := range chaosTables {
+		if err := db.AutoMigrate(table.model); err != nil {
+			c.Fatal(err)
+		}
+	}
+	if c.direct, err = workernode.Open(db, time.Minute); err != nil {
+		c.Fatal(err)
+	}
+	if c.sql, err = sqldb.Open(db, time.Minute); err != nil {
+		c.Fatal(err)
+	}
+	if err := migrations.Up(c.Context(), db); err != nil {
+		c.Fatal(err)
+	}
+	c.plugin = harness.Use(c.T, db, uidplugin.WithLead(chaosLead))
+}
+
+// A chaosSlot is a process, and those before and after it.
+type chaosSlot struct {
+	task    chaosTask
+	cmd     *exec.Cmd
+	files   string // the beginning of their names
+	stderr  *bytes.Buffer
+	ended   chan struct{} // closed when it has ended
+	err     error         // how
+	killed  bool          // by SIGKILL
+	told    time.Time     // SIGTERM; zero if it was not
+	stopped time.Time     // until when; zero if it is not
+	again   time.Time     // when it is started again
+}
+
+func (c *chaos) start(s *chaosSlot) {
+	c.starts++
+	task := s.task
+	task.Files = filepath.Join(c.dir, fmt.Sprintf("p%04d", c.starts))
+	if task.Plugin {
+		task.Files += "-plugin"
+	}
+	text, err := json.Marshal(task)
+	if err != nil {
+		c.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), chaosVariable+"="+string(text))
+	stderr := &bytes.Buffer{}
+	cmd.Stderr = stderr
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+		c.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+	*s = chaosSlot{task: s.task, cmd: cmd, files: task.Files, stderr: stderr, ended: make(chan struct{})}
+	go func(ended chan struct{}) {
+		s.err = cmd.Wait()
+		close(ended)
+	}(s.ended)
+}
+
+// running reports whether a process runs, after it has judged how it ended if not.
+func (c *chaos) running(s *chaosSlot) bool {
+	if s.cmd == nil {
+		return false
+	}
+	select {
+	case <-s.ended:
+	default:
+		if s.told.IsZero() || !s.stopped.IsZero() || time.Since(s.told) < 20*time.Second {
+			return true
+		}
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+		<-s.ended
+		c.Errorf("%s did not end within 20 s of SIGTERM", filepath.Base(s.files))
+		s.killed = false
+	}
+	var said strings.Builder
+	for line := range strings.Lines(s.stderr.String()) {
+		if !strings.HasPrefix(line, "[mysql] ") { // the driver's, of connections that were cut
+			said.WriteString(line)
+		}
+	}
+	early := false // it did not listen to SIGTERM yet
+	if status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		early = !s.told.IsZero() && status.Signaled() && status.Signal() == syscall.SIGTERM
+	}
+	if !s.killed && !early && s.err != nil || said.Len() > 0 {
+		text := said.String()
+		c.Errorf("%s ended with %v:\n%s", filepath.Base(s.files), s.err, text[:min(len(text), 20000)])
+	}
+	s.cmd = nil
+	s.again = time.Now().Add(time.Duration(c.random.IntN(1000)) * time.Millisecond)
+	return false
+}
+
+func (c *chaos) kill(s *chaosSlot) {
+	if !c.running(s) {
+		return
+	}
+	c.kills++
+	s.killed = true
+	_ = s.cmd.Process.Kill()
+	<-s.ended
+	c.running(s)
+}
+
+// stop stops a process for d.
+func (c *chaos) stop(s *chaosSlot, d time.Duration) {
+	if !c.running(s) || !s.stopped.IsZero() {
+		return
+	}
+	c.stops++
+	s.stopped = time.Now().Add(d)
+	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+// resume lets a process go on if its time has come, or anyway.
+func (s *chaosSlot) resume(anyway bool) {
+	if s.cmd != nil && !s.stopped.IsZero() && (anyway || time.Now().After(s.stopped)) {
+		s.stopped = time.Time{}
+		if !s.told.IsZero() {
+			s.told = time.Now() // it hears it now
+		}
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	}
+}
+
+// pause returns how long to stop a process: mostly longer than its leases and what
+// others wait then, but not many at once.
+func (c *chaos) pause(s *chaosSlot, long bool) time.Duration {
+	stopped := 0
+	for _, s := range c.slots {
+		if !s.stopped.IsZero() {
+			stopped++
+		}
+	}
+	switch {
+	case stopped >= len(c.slots)/4 || c.random.IntN(4) == 0:
+		return time.Duration(c.random.IntN(2000)) * time.Millisecond
+	case s.task.Plugin && long:
+		return 15*time.Second + time.Duration(c.random.IntN(60))*time.Second
+	}
+	return 7*time.Second + time.Duration(c.random.IntN(6000))*time.Millisecond
+}
+
+// terminate makes a process close what it has, and end.
+func (c *chaos) terminate(s *chaosSlot) {
+	if c.running(s) && s.told.IsZero() {
+		c.closes++
+		s.told = time.Now()
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	}
+}
+
+// setClock sets a process's clock, for it and those after it, to so many seconds
+// ahead.
+func (c *chaos) setClock(s *chaosSlot, seconds int) {
+	c.steps++
+	name := s.task.Clock + ".new"
+	err := os.WriteFile(name, []byte(strconv.Itoa(seconds)), 0o666)
+	if err == nil {
+		err = os.Rename(name, s.task.Clock)
+	}
+	if err != nil {
+		c.Error(err)
+	}
+}
+
+// crashServer crashes the server again and again, and starts it after a while.
+func (c *chaos) crashServer(every, away time.Duration, stop <-chan struct{}) {
+	random := rand.New(rand.NewPCG(c.seed, 1))
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(every/2 + time.Duration(random.Int64N(int64(every)))):
+		}
+		begin := time.Now()
+		_, err := c.servers("kill", c.server)
+		c.proxy.quiet.Store(true)
+		if err == nil {
+			time.Sleep(time.Duration(random.Int64N(int64(away))))
+			_, err = c.servers("start", c.server)
+		}
+		if err != nil {
+			c.Error(err)
+			return
+		}
+		c.mu.Lock()
+		c.returns = append(c.returns, time.Now())
+		c.longest = max(c.longest, time.Since(begin))
+		c.mu.Unlock()
+		time.Sleep(3 * time.Second) // how long do they take to recover?
+		c.proxy.quiet.Store(false)
+	}
+}
+
+func (c *chaos) crashes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.returns)
+}
+
+// end ends all processes, and reads what they have written.
+func (c *chaos) end() {
+	if c.proxy != nil {
+		c.proxy.quiet.Store(true)
+	}
+	for _, s := range c.slots {
+		s.resume(true)
+		c.terminate(s)
+	}
+	for _, s := range c.slots {
+		for c.running(s) {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if c.proxy != nil {
+		time.Sleep(time.Second) // for the last late statement
+	}
+	if err := c.count.update(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// A chaosReport is what came out.
+type chaosReport struct {
+	chaosEvents
+	ids, duplicates int64
+	first           string // duplicate
+	workers         int
+	lines           [][3]string // what, how much, which
+}
+
+func (c *chaos) report(ran time.Duration) *chaosReport {
+	r := &chaosReport{ids: c.count.ids, workers: len(c.count.workers)}
+	r.duplicates, r.first = c.count.duplicates()
+	err := c.count.resolve(context.Background(), c.direct, c.plugin)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if r.chaosEvents, err = c.count.events(c.returns); err != nil {
+		c.Fatal(err)
+	}
+	r.faults = append(r.faults, c.count.faults...)
+	line := func(what, format string, args ...any) {
+		how, which, _ := strings.Cut(fmt.Sprintf(format, args...), " in ")
+		r.lines = append(r.lines, [3]string{what, how, which})
+	}
+	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	if c.proxy == nil {
+		return r
+	}
+	line("running time", "%v, seed %d", ran.Round(time.Second), c.seed)
+	line("ids", "%d, written down as %d ranges", r.ids, c.count.ranges)
+	line("**duplicates**", "**%d**", r.duplicates)
+	line("**ids that resolve to another table or process, or to none**", "**%d**", len(c.count.faults))
+	line("worker ids", "%d", r.workers)
+	line("processes started, killed by SIGKILL", "%d, %d", c.starts, c.kills)
+	line("stopped by SIGSTOP and resumed, closed in the middle", "%d, %d", c.stops, c.closes)
+	line("clocks set, by a second to 3 hours, ahead or back", "%d", c.steps)
+	line("the server crashed (SIGKILL), longest time until it was back", "%d, %v", len(c.returns), ms(c.longest))
+	line("connections cut", "%d", c.proxy.shut.Load())
+	line("statements executed whose answer was lost", "%d", c.proxy.cut.Load())
+	line("statements executed 0 to 6 s after their client had given up", "%d", c.proxy.late.Load())
+	line("statements lost half way", "%d", c.proxy.torn.Load())
+	line("slots reclaimed from another process, at least", "%d", r.reclaimed)
+	line("slots lost to another process, at least", "%d", r.lost)
+	line("Close did not reach the database", "%d", r.unclosed)
+	line("longest until a process had its worker ids (refused while its clock is off by more than 10 minutes)",
+		"%v in %s", ms(r.open), r.openOf)
+	line("longest wait of another caller, the server being away and statements lost", "%v in %s", ms(r.stall), r.stallOf)
+	line("longest wait of a caller whose clock was set before or meanwhile", "%v in %s", ms(r.stallClock), r.stallClockOf)
+	line("callers that had waited for the server, longest wait after its return", "%d, %v in %s", r.recovered,
+		ms(r.recovery), r.recoveryOf)
+	return r
+}
+
+func (r *chaosReport) text() string {
+	var b strings.Builder
+	for _, line := range r.lines {
+		fmt.Fprintf(&b, "%-112s %s  %s\n", strings.Trim(line[0], "*"), strings.Trim(line[1], "*"), line[2])
+	}
+	return b.String()
+}
+
+// markdown returns docs/chaos.md.
+func (r *chaosReport) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Chaos
+
+`+"`TestChaos`"+` (integration/chaos/run_test.go) lets %d processes make ids of %d tables on a MariaDB server of its own, while everything
+happens to them that is counted below. A third of them uses the plugin, the others package workernode; all have a lead of %v. Each process
+writes down what it has made before it goes on; in the end all ids are counted, and resolved to their table and process.
+%s`, chaosProcesses, len(chaosTables), chaosLead, "`TestChaosControl`"+` does the same without the comparison of HOLDER, VERSION and FENCE, and finds duplicates. `+"`make test`"+` runs a short form of both.
+
+`)
+	fmt.Fprintf(&b, "The long form, on %s, on a machine of %d cores:\n\n```\n%s\n```\n\n| | |\n|---|---|\n",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), r.command())
+	for _, line := range r.lines {
+		fmt.Fprintf(&b, "| %s | %s |\n", line[0], line[1])
+	}
+	return b.String()
+}
+
+// command returns what was typed.
+func (r *chaosReport) command() string {
+	command := "go test -run 'TestChaos$' -v -timeout 0 ./integration/chaos/ -chaos.for " + chaosFor.String()
+	if *chaosDelay > 0 {
+		command += " -chaos.delay " + chaosDelay.String()
+	}
+	if *chaosIDs > 0 {
+		command += " -chaos.ids " + strconv.FormatInt(*chaosIDs, 10)
+	}
+	return command + " -update"
+}

@@ -1,0 +1,106 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// SmallLayout is a layout with ticks of a second and so few ids in each that they are soon used up.
+func SmallLayout(sequenceBits uint8) generator.Layout {
+	return generator.Layout{TimeBits: 32, WorkerBits: 18, SequenceBits: sequenceBits, Tick: time.Second,
+		Epoch: generator.DefaultLayout().Epoch}
+}
+
+// hosts numbers the managers.
+var hosts atomic.Int64
+
+// NewManager returns a lease manager without a plugin, as one start of a process on a machine of its own has it. Its
+// layout is SmallLayout(4). Change, which may be nil, changes its configuration.
+func NewManager(t *testing.T, db *gorm.DB, c *testkit.Clock, change func(*workernode.Config)) *workernode.Manager {
+	t.Helper()
+	d, err := workernode.Open(db, 10*time.Second)
+	testkit.Must(t, err)
+	testkit.Must(t, migrations.Up(t.Context(), db))
+	config := workernode.Config{Now: c.Now, Lead: workernode.DefaultLead}
+	if change != nil {
+		change(&config)
+	}
+	host := workernode.Host{Name: fmt.Sprint("h", hosts.Add(1)), Port: "1", Kind: workernode.Actual, Application: "tests"}
+	m, err := workernode.NewManager(t.Context(), d, SmallLayout(4), host, config)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+// A Tenant makes ids of a table. It does not wait: without a lease, Next fails.
+type Tenant struct {
+	*generator.Cached
+	Lease *workernode.TableLease
+}
+
+// NewTenant leases a worker id for a table, and returns its tenant.
+func NewTenant(t *testing.T, m *workernode.Manager, table string) *Tenant {
+	t.Helper()
+	leases, err := m.Assign(t.Context(), []workernode.Table{{Name: table}}, nil)
+	testkit.Must(t, err)
+	return Attach(t, m, leases[0])
+}
+
+// Attach returns the tenant of a lease.
+func Attach(t *testing.T, m *workernode.Manager, l *workernode.TableLease) *Tenant {
+	t.Helper()
+	g, err := generator.NewCached(generator.CachedConfig{Layout: SmallLayout(4), Lease: l.Leases()[0], NoWait: true,
+		Clock:     generator.NewClock(m.Now),
+		MaxBorrow: time.Hour, OnLow: func() {}})
+	testkit.Must(t, err)
+	l.Attach(g)
+	return &Tenant{g, l}
+}
+
+// Drain takes all ids that a tenant has.
+func (g *Tenant) Drain(t *testing.T) (ids []int64) {
+	t.Helper()
+	for {
+		id, err := g.Next(t.Context())
+		if err == nil {
+			ids = append(ids, id)
+			continue
+		}
+		if !errors.Is(err, generator.ErrLeaseExpired) {
+			t.Fatal(err)
+		}
+		return ids
+	}
+}
+
+// Renewed waits until a tenant has ids again. The clock moves: a statement whose outcome is unknown may have used up
+// the ticks of the moment.
+func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) {
+	t.Helper()
+	begin := time.Now()
+	testkit.Eventually(t, "renewal", 10*time.Second, func() bool {
+		m.RequestRenewal()
+		if time.Since(begin) > 100*time.Millisecond {
+			begin = time.Now()
+			c.Add(time.Second)
+		}
+		return g.Usage().Left > 0
+	})
+}
+
+// FewWorkers is a layout of few worker ids. With fewer than 16 bits for them a process has no spares.
+func FewWorkers(workerBits uint8) generator.Layout {
+	l := generator.DefaultLayout()
+	l.WorkerBits = workerBits
+	return l
+}

@@ -1,0 +1,238 @@
+//go:build linux
+
+package harness
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// A MariaDB is a server with data and a port of its own on 127.0.0.1. Unlike those of servers.sh, such servers replicate.
+type MariaDB struct {
+	Name string
+	Dir  string // data is in it, and all else
+	Port int
+	args []string
+	Env  []string
+
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has ended
+}
+
+// MariaDBFolder makes a folder for servers, in memory if there is room. It is removed
+// after they have been killed.
+func MariaDBFolder(t *testing.T, name string) string {
+	t.Helper()
+	base := "/dev/shm"
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(base, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < 2<<30 {
+		base = ""
+	}
+	dir, err := os.MkdirTemp(base, "uidplugin-"+name+".")
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	testkit.Must(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+var takenPorts sync.Map
+
+// FreePort returns a port below those that outgoing connections get.
+func FreePort() int {
+	for {
+		port := 20000 + rand.IntN(12000)
+		if _, taken := takenPorts.LoadOrStore(port, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+}
+
+// NewMariaDB returns a server without data, which is killed when the test ends.
+func NewMariaDB(t *testing.T, parent, name string, args ...string) *MariaDB {
+	t.Helper()
+	m := &MariaDB{Name: name, Dir: filepath.Join(parent, name), Port: FreePort(), args: args}
+	testkit.Must(t, os.MkdirAll(filepath.Join(m.Dir, "tmp"), 0o755))
+	testkit.Must(t, os.MkdirAll(m.Data(), 0o755))
+	t.Cleanup(func() {
+		m.Kill()
+		if t.Failed() {
+			log, _ := os.ReadFile(m.log())
+			t.Logf("the end of the log of %s:\n%s", m.Name, log[max(0, len(log)-3000):])
+		}
+	})
+	return m
+}
+
+func (m *MariaDB) Data() string { return filepath.Join(m.Dir, "data") }
+func (m *MariaDB) log() string  { return filepath.Join(m.Dir, "log") }
+
+func (m *MariaDB) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(m.Port)) }
+
+// MariaDBDSN returns the data source name of a database at an address.
+func MariaDBDSN(address, schema string) string {
+	return "test:test@tcp(" + address + ")/" + schema + "?charset=utf8mb4&parseTime=true&loc=UTC&time_zone=%27%2B00%3A00%27"
+}
+
+func mariadbUser(args ...string) []string {
+	if os.Getuid() == 0 {
+		args = append(args, "--user=root")
+	}
+	return args
+}
+
+// Install makes the data of a new server, with a user who may do everything.
+func (m *MariaDB) Install(t *testing.T) {
+	t.Helper()
+	users := filepath.Join(m.Dir, "users.sql")
+	testkit.Must(t, os.WriteFile(users, []byte("FLUSH PRIVILEGES;\nCREATE USER 'test'@'%' IDENTIFIED BY 'test';\nGRANT ALL ON *.* TO 'test'@'%' WITH GRANT OPTION;\n"), 0o666))
+	out, err := exec.Command("mariadb-install-db", mariadbUser("--no-defaults", "--datadir="+m.Data(),
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=32M", "--extra-file="+users)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
+	}
+}
+
+// Start starts the server, and does not wait until it answers.
+func (m *MariaDB) Start(extra ...string) error {
+	path, err := exec.LookPath("mariadbd")
+	if err != nil {
+		path = "/usr/sbin/mariadbd"
+	}
+	log, err := os.OpenFile(m.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	_ = os.Remove(filepath.Join(m.Data(), "s.sock"))
+	args := mariadbUser("--no-defaults", "--datadir="+m.Data(), "--port="+strconv.Itoa(m.Port), "--socket=s.sock", "--bind-address=127.0.0.1",
+		"--skip-name-resolve", "--performance-schema=OFF", "--max-connections=500", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M",
+		"--innodb-flush-log-at-trx-commit=1", "--innodb-use-native-aio=0", "--character-set-server=utf8mb4", "--skip-log-error")
+	cmd := exec.Command(path, append(append(args, m.args...), extra...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
+	// A group of its own, with the scripts that it starts. It ends with this process.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	m.cmd, m.ended = cmd, ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	return nil
+}
+
+// Wait waits until a query of one value says what it should, and returns an error if
+// the server ends before.
+func (m *MariaDB) Wait(limit time.Duration, query, want string) error {
+	begin := time.Now()
+	for {
+		got, err := m.Ask(query)
+		if err == nil && got == want {
+			return nil
+		}
+		select {
+		case <-m.ended:
+			return fmt.Errorf("%s has ended: %v", m.Name, m.cmd.ProcessState)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Since(begin) > limit {
+			return fmt.Errorf("%s: %q says %q, %v, and not %q, for %v", m.Name, query, got, err, want, limit)
+		}
+	}
+}
+
+// Ask returns the last column of the first row.
+func (m *MariaDB) Ask(query string) (string, error) {
+	var value string
+	err := m.with(func(ctx context.Context, db *sql.DB) error {
+		rows, err := db.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		if !rows.Next() {
+			return errors.Join(rows.Err(), sql.ErrNoRows)
+		}
+		into := make([]any, len(columns))
+		for i := range into {
+			into[i] = new(sql.RawBytes)
+		}
+		into[len(into)-1] = &value
+		return rows.Scan(into...)
+	})
+	return value, err
+}
+
+// Exec sends statements.
+func (m *MariaDB) Exec(statements ...string) error {
+	return m.with(func(ctx context.Context, db *sql.DB) error {
+		for _, s := range statements {
+			if _, err := db.ExecContext(ctx, s); err != nil {
+				return fmt.Errorf("%s: %s: %w", m.Name, s, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (m *MariaDB) with(f func(ctx context.Context, db *sql.DB) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	db, err := sql.Open("mysql", MariaDBDSN(m.Address(), "")+"&timeout=2s")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return f(ctx, db)
+}
+
+// Kill is kill -9, also of the scripts that the server has started.
+func (m *MariaDB) Kill() {
+	if m.cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL)
+	<-m.ended
+	m.cmd = nil
+}
+
+// Pause halts the server, as if its machine was suspended; resume lets it go on.
+func (m *MariaDB) Pause() error  { return m.cmd.Process.Signal(syscall.SIGSTOP) }
+func (m *MariaDB) Resume() error { return m.cmd.Process.Signal(syscall.SIGCONT) }
+
+// NeedMariaDB skips a test where no MariaDB is to be used, and tells whether its
+// programs are there.
+func NeedMariaDB(t *testing.T) {
+	t.Helper()
+	if os.Getenv("UID_TEST_MARIADB") == "" {
+		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
+	}
+	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
+		LeftOut(t, "mariadb-install-db is not in PATH, so there is no server of its own: "+err.Error())
+	}
+}

@@ -1,0 +1,48 @@
+package harness
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// Quiet discards what the plugin logs.
+var Quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
+
+// Use registers a plugin and closes it when the test ends.
+func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
+	t.Helper()
+	p := uidplugin.New(append([]uidplugin.Option{Quiet}, options...)...)
+	if err := db.Use(p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// NextID returns an id for T1, or an error within ten seconds.
+func NextID(p *uidplugin.Plugin) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	id, err := p.NextID(ctx, &T1{})
+	return id.Int64(), err
+}
+
+// Resolves checks that ids resolve to a table, and to a process by its port.
+func Resolves(t *testing.T, p *uidplugin.Plugin, table, port string, ids ...int64) {
+	t.Helper()
+	for _, id := range ids {
+		l, err := p.Locate(context.Background(), uidplugin.ID(id))
+		if err != nil || l.Table != table || port != "" && l.Session.Port != port {
+			t.Errorf("Locate(%d) = %+v, %v; want table %s and port %s", id, l, err, table, port)
+		}
+	}
+}

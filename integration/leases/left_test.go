@@ -1,0 +1,205 @@
+package leases_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// These tests count goroutines, so they do not run next to others.
+
+// goroutines returns those that run code of the library or of a pool.
+func goroutines() (stacks []string) {
+	buf := make([]byte, 1<<22)
+	for stack := range bytes.SplitSeq(buf[:runtime.Stack(buf, true)], []byte("\n\n")) {
+		s := string(stack)
+		_, s, _ = strings.Cut(s, "\n") // without the number
+		if strings.Contains(s, "testing.(*T).") {
+			continue
+		}
+		for _, mark := range []string{"uidplugin/workernode.", "uidplugin/generator.", "uidplugin/uidplugin.", "database/sql.", "go-sql-driver", "jackc/pgx"} {
+			if strings.Contains(s, mark) {
+				stacks = append(stacks, s)
+				break
+			}
+		}
+	}
+	return stacks
+}
+
+// unchanged fails unless there are as many goroutines as before again, within limit.
+func unchanged(t *testing.T, before []string, limit time.Duration) {
+	t.Helper()
+	var now []string
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(10 * time.Millisecond) {
+		if now = goroutines(); len(now) <= len(before) {
+			return
+		}
+	}
+	t.Errorf("%d goroutines, %d before:\n%s", len(now), len(before), strings.Join(now, "\n\n"))
+}
+
+// sequential runs a test on all engines, or on those named, one after the other.
+func sequential(t *testing.T, test func(t *testing.T, d *testkit.Database), only ...string) {
+	for _, e := range testkit.Engines() {
+		if len(only) > 0 && !slices.Contains(only, e.Name) {
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			if !e.Available() {
+				t.Skipf("%s is not set: no %s", e.Variable, e.Name)
+			}
+			test(t, e.New(t))
+		})
+	}
+}
+
+// connections returns how many connections the server has to a database, or of an
+// application's name on PostgreSQL.
+func connections(t *testing.T, admin *gorm.DB, d *testkit.Database) (n int64) {
+	t.Helper()
+	query := "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?"
+	if d.Name == "postgres" {
+		query = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = ?"
+	}
+	testkit.Must(t, admin.Raw(query, d.Schema).Scan(&n).Error)
+	return n
+}
+
+// After Close of many plugins and their pools nothing is left: no goroutine, no
+// connection, no slot that is held.
+func TestLeasesLeaveNothingBehind(t *testing.T) {
+	sequential(t, func(t *testing.T, d *testkit.Database) {
+		admin := (&testkit.Database{Engine: d.Engine, Schema: map[bool]string{true: d.Schema}[d.Name == "sqlite"]}).Open(t, nil)
+		testkit.Must(t, admin.Exec("SELECT 1").Error)
+		before := goroutines()
+		n := 20
+		if d.Name == "sqlite" {
+			n = 5
+		}
+		var params []string
+		if d.Name == "postgres" {
+			params = append(params, "application_name="+d.Schema)
+		}
+		for range n {
+			db, err := d.Connect(nil, params...)
+			testkit.Must(t, err)
+			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}, &harness.T2{}, &harness.T5{}))
+			testkit.Must(t, db.Use(p))
+			_, err = harness.NextID(p)
+			testkit.Must(t, err)
+			_, err = p.NextID(t.Context(), &harness.T3{}) // not among those given
+			testkit.Must(t, err)
+			if n := len(goroutines()); n <= len(before) {
+				t.Errorf("%d goroutines with a plugin, %d before: the test counts wrong ones", n, len(before))
+			}
+			testkit.Must(t, p.Close(t.Context()))
+			pool, _ := db.DB()
+			testkit.Must(t, pool.Close())
+		}
+		unchanged(t, before, 3*time.Second)
+		if d.Name != "sqlite" {
+			testkit.Eventually(t, "end of the connections", 3*time.Second, func() bool { return connections(t, admin, d) == 0 })
+		}
+		all := harness.Slots(t, d.Open(t, nil))
+		if len(all) != n { // a slot is free when the clock has passed its fence
+			t.Errorf("%d slots, want %d", len(all), n)
+		}
+		for _, s := range all {
+			if s.Holder != "" {
+				t.Errorf("a slot was not released: %+v", s)
+			}
+		}
+	})
+}
+
+// Who closes the pool but not the plugin leaves nothing running either.
+func TestLeasesOfClosedPools(t *testing.T) {
+	var databases []*testkit.Database
+	for _, e := range testkit.Engines() {
+		if e.Available() {
+			databases = append(databases, e.New(t))
+		}
+	}
+	before := goroutines()
+	var plugins []*uidplugin.Plugin
+	for _, d := range databases {
+		db, err := d.Connect(nil)
+		testkit.Must(t, err)
+		p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(2*time.Second))
+		testkit.Must(t, db.Use(p))
+		_, err = harness.NextID(p)
+		testkit.Must(t, err)
+		pool, _ := db.DB()
+		testkit.Must(t, pool.Close())
+		plugins = append(plugins, p)
+	}
+	unchanged(t, before, 10*time.Second)
+	// Close says that the slots were not released, and does not hang.
+	for i, p := range plugins {
+		if err := p.Close(t.Context()); err == nil {
+			t.Errorf("%s: no error, though nothing could be released", databases[i].Name)
+		}
+	}
+}
+
+// When the lease is used up, creates on a pool that was closed fail.
+func TestCreatesWithAClosedPool(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		c := testkit.NewClock(time.Now())
+		db, err := d.Connect(nil)
+		testkit.Must(t, err)
+		p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}), uidplugin.WithClock(c.Now), uidplugin.WithLayout(harness.SmallLayout(2)))
+		testkit.Must(t, db.Use(p))
+		pool, _ := db.DB()
+		testkit.Must(t, pool.Close())
+		c.Add(2 * time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		for err == nil {
+			_, err = p.NextID(ctx, &harness.T1{})
+		}
+		if ctx.Err() != nil {
+			t.Errorf("a create waits for a pool that is closed: %v", err)
+		}
+	})
+}
+
+// The same if the server dies.
+func TestLeasesLeaveNothingOfADeadServer(t *testing.T) {
+	if os.Getenv("UID_TEST_MARIADB") == "" || testing.Short() {
+		t.Skip("no mariadb")
+	}
+	harness.Server(t, "mariadb", func(d *testkit.Database, run func(command string)) {
+		before := goroutines()
+		var handles []*gorm.DB
+		var plugins []*uidplugin.Plugin
+		for range 5 {
+			db, err := d.Connect(nil)
+			testkit.Must(t, err)
+			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}, &harness.T2{}))
+			testkit.Must(t, db.Use(p))
+			handles, plugins = append(handles, db), append(plugins, p)
+		}
+		run("kill")
+		for i, p := range plugins {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			testkit.IsError(t, p.Close(ctx), nil, "uidplugin: close: ")
+			cancel()
+			pool, _ := handles[i].DB()
+			_ = pool.Close()
+		}
+		unchanged(t, before, 3*time.Second)
+	})
+}

@@ -1,0 +1,168 @@
+package leases_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// Renewals are not part of the application's transactions, with prepared statements or without: a rollback does not
+// take them back.
+func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, prepare := range []bool{false, true} {
+			d := d.New(t)
+			db, err := d.Connect(&gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+			testkit.Must(t, err)
+			t.Cleanup(func() { _ = testkit.Close(db) })
+			testkit.Must(t, db.AutoMigrate(&harness.T1{}))
+			p := harness.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithModels(&harness.T1{}))
+			ledger := testkit.NewLedger(t)
+			rollback := errors.New("rollback")
+			for range 3 {
+				before := p.Stats().Slot.Renewals
+				err := db.Transaction(func(tx *gorm.DB) error {
+					for begin := time.Now(); time.Since(begin) < 5*time.Second && p.Stats().Slot.Renewals < before+2; {
+						row := harness.T1{}
+						if err := tx.Create(&row).Error; err != nil {
+							return err
+						}
+						ledger.Add("t1", row.ID.Int64())
+					}
+					return rollback
+				})
+				if !errors.Is(err, rollback) {
+					t.Fatal(err)
+				}
+				s := p.Stats().Slot
+				if s.Renewals < before+2 {
+					t.Errorf("no renewals during the transaction (prepared: %t): %+v", prepare, s)
+				}
+				if fence, until := harness.Slots(t, db)[0].Fence, p.Layout().TickAt(s.Until)-1; fence < until {
+					t.Errorf("the fence is %d, and ids are made until %d (prepared: %t)", fence, until, prepare)
+				}
+			}
+			if s := p.Stats().Slot; s.LostCommits != 0 || s.Lost != 0 {
+				t.Errorf("%+v (prepared: %t)", s, prepare)
+			}
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// What a connection is set to makes no difference, but for autocommit=0, which is
+// refused (TestAutocommitOff).
+func TestLeasesAtAnyIsolation(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		levels := []string{"READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"}
+		for _, level := range levels {
+			d := d.New(t)
+			param := "tx_isolation=%27" + level + "%27"
+			switch d.Name {
+			case "mysql":
+				param = "transaction_isolation=%27" + level + "%27"
+			case "postgres":
+				param = "default_transaction_isolation='" + strings.ToLower(strings.ReplaceAll(level, "-", " ")) + "'"
+			}
+			c := testkit.NewClock(time.Now())
+			ledger := testkit.NewLedger(t)
+			for range 2 {
+				plugins := make([]*uidplugin.Plugin, 8)
+				var group sync.WaitGroup
+				for i := range plugins {
+					group.Go(func() {
+						db, err := d.Connect(nil, param)
+						if err == nil {
+							t.Cleanup(func() { _ = testkit.Close(db) })
+							plugins[i] = uidplugin.New(harness.Quiet, uidplugin.WithClock(c.Now), uidplugin.WithModels(&harness.T1{}))
+							err = db.Use(plugins[i])
+						}
+						for k := 0; err == nil && k < 50; k++ {
+							var id int64
+							if id, err = harness.NextID(plugins[i]); err == nil {
+								ledger.Add("t1", id)
+							}
+						}
+						if err != nil {
+							t.Errorf("%s: %v", level, err)
+						}
+					})
+				}
+				group.Wait()
+				for _, p := range plugins {
+					if err := p.Close(t.Context()); err != nil {
+						t.Errorf("%s: %v", level, err)
+					}
+				}
+				c.Add(time.Hour + time.Minute)
+			}
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// The layout of a database cannot be changed, its epoch included.
+func TestEpochMismatch(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
+		later := generator.DefaultLayout()
+		later.Epoch = later.Epoch.Add(24 * time.Hour)
+		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithLayout(later))), workernode.ErrLayoutMismatch,
+			later.String())
+		if _, err := harness.NextID(p); err != nil {
+			t.Errorf("the process that is there: %v", err)
+		}
+	})
+}
+
+// Each start of a disposable process gets a slot and worker ids that no other process ever gets. Others reuse theirs.
+func TestDisposable_SlotsAreNeverReclaimed(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		c := testkit.NewClock(time.Now())
+		ledger := testkit.NewLedger(t)
+		seen := map[int64]bool{}
+		reused := int64(0)
+		for round := range 3 {
+			var plugins []*uidplugin.Plugin
+			for _, option := range []uidplugin.Option{uidplugin.WithDisposable(), nil} {
+				p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithClock(c.Now), option)
+				plugins = append(plugins, p)
+				worker := p.Stats().Tables[0].WorkerIDs[0]
+				switch {
+				case option != nil && seen[worker]:
+					t.Errorf("worker id %d was given out before", worker)
+				case option != nil:
+					seen[worker] = true
+				case round == 0:
+					reused = worker
+				case worker != reused:
+					t.Errorf("worker id %d, want %d again", worker, reused)
+				}
+				for range 5000 {
+					id, err := harness.NextID(p)
+					testkit.Must(t, err)
+					ledger.Add("t1", id)
+				}
+			}
+			for _, p := range plugins {
+				testkit.Must(t, p.Close(t.Context()))
+			}
+			c.Add(2 * time.Hour)
+		}
+		if n := len(harness.Slots(t, d.Open(t, nil))); len(seen) != 3 || n != 4 {
+			t.Errorf("%d disposable worker ids, %d slots; want 3 and 4", len(seen), n)
+		}
+	})
+}

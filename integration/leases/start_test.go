@@ -1,0 +1,252 @@
+package leases_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// Many processes start at once, and again when the former ones have ended: all come up
+// soon, and no slot has two holders.
+func TestManyStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		n := 40
+		switch d.Name {
+		case "mariadb":
+			n = 100
+		case "sqlite":
+			n = 8 // one writes at a time
+		}
+		c := testkit.NewClock(time.Now())
+		ledger := testkit.NewLedger(t)
+		tables := []any{&harness.T1{}, &harness.T2{}, &harness.T3{}, &harness.T4{}, &harness.T5{}}
+		var fresh, taken int64
+		for range 2 {
+			plugins := make([]*uidplugin.Plugin, n)
+			begin := time.Now()
+			var longest time.Duration
+			var mu sync.Mutex
+			var group sync.WaitGroup
+			for i := range plugins {
+				group.Go(func() {
+					db, err := d.Connect(nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					pool, _ := db.DB()
+					pool.SetMaxOpenConns(1)
+					t.Cleanup(func() { _ = pool.Close() })
+					p := uidplugin.New(harness.Quiet, uidplugin.WithModels(tables...), uidplugin.WithClock(c.Now),
+						uidplugin.WithTimeout(30*time.Second))
+					if err := db.Use(p); err != nil {
+						t.Errorf("process %d, after %v: %v", i, time.Since(begin), err)
+						return
+					}
+					mu.Lock()
+					longest = max(longest, time.Since(begin))
+					mu.Unlock()
+					plugins[i] = p
+				})
+			}
+			group.Wait()
+			if t.Failed() {
+				return
+			}
+			t.Logf("%d processes came up in %v", n, longest)
+			if longest > 25*time.Second {
+				t.Errorf("a start took %v", longest)
+			}
+			holder, slot := map[int64]int{}, map[int64]int{}
+			fresh, taken = 0, 0
+			for i, p := range plugins {
+				s := p.Stats()
+				for _, table := range s.Tables {
+					if other, ok := holder[table.WorkerIDs[0]]; ok {
+						t.Errorf("processes %d and %d have worker id %d", i, other, table.WorkerIDs[0])
+					}
+					holder[table.WorkerIDs[0]] = i
+				}
+				fresh, taken = fresh+s.Slot.Allocated, taken+s.Slot.Reclaimed
+				if other, ok := slot[s.Slot.ID]; ok {
+					t.Errorf("processes %d and %d have slot %d", i, other, s.Slot.ID)
+				}
+				slot[s.Slot.ID] = i
+				for range 3 {
+					id, err := harness.NextID(p)
+					testkit.Must(t, err)
+					ledger.Add("t1", id)
+				}
+			}
+			if want := n * len(tables); len(holder) != want || fresh+taken != int64(n) {
+				t.Errorf("%d worker ids, want %d; %d slots new, %d reclaimed", len(holder), want, fresh, taken)
+			}
+			for _, p := range plugins {
+				testkit.Must(t, p.Close(context.Background()))
+			}
+			c.Add(time.Hour + time.Minute)
+		}
+		// Those who find that others were faster take new ones.
+		t.Logf("the second time %d slots were new, %d reclaimed", fresh, taken)
+		if taken == 0 {
+			t.Error("the second time no slot was reclaimed")
+		}
+	})
+}
+
+// A restart takes the worker ids of all its tables over with its slot. How many statements about the slot come before
+// the first id does not depend on the number of tables.
+func TestRestart_FewStatementsForManyTables(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		c := testkit.NewClock(time.Now())
+		for _, tables := range []int{10, 200} {
+			d := d.New(t)
+			for round := range 2 {
+				db, tap := testkit.OpenTap(t, d)
+				var mu sync.Mutex
+				var sent []string
+				tap.Hook(func(query string, run func() error) error {
+					if about := strings.NewReplacer("`", "", `"`, "").Replace(query); aboutSlots.MatchString(about) {
+						mu.Lock()
+						sent = append(sent, about)
+						mu.Unlock()
+					}
+					return run()
+				})
+				p := uidplugin.New(harness.Quiet, uidplugin.WithModels(harness.Thousand()[:tables]...), uidplugin.WithClock(c.Now))
+				testkit.Must(t, db.Use(p))
+				_, err := p.NextID(t.Context(), &harness.Numbered[harness.D0, harness.D0, harness.D0]{})
+				testkit.Must(t, err)
+				mu.Lock()
+				n, list := len(sent), strings.Join(sent, "\n")
+				mu.Unlock()
+				if round == 1 && (n > 8 || p.Stats().Slot.Reclaimed != 1) {
+					t.Errorf("%d tables: %d statements before the first id, want 8 at most:\n%s", tables, n, list)
+				}
+				testkit.Must(t, p.Close(t.Context()))
+				c.Add(2 * time.Hour)
+			}
+		}
+	})
+}
+
+// Statements about slots, and what is around them. Tables are created and the registry is read before.
+var aboutSlots = regexp.MustCompile(`^(BEGIN|COMMIT|ROLLBACK)|^(SELECT|UPDATE|INSERT) .*(WORKER_SLOT|WORKER_SESSION|FROM WORKER_NODE WHERE SLOT|SELECT FLOOR_TICK|INTO WORKER_NODE)`)
+
+// A start with a thousand models takes about as many statements as one with ten, for new worker ids and for those of a
+// former process.
+func TestAThousandModels(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		models := harness.Thousand()
+		start := func(n int, c *testkit.Clock, d *testkit.Database) int64 {
+			db, tap := testkit.OpenTap(t, d)
+			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(models[:n]...), uidplugin.WithClock(c.Now))
+			testkit.Must(t, db.Use(p))
+			sent := tap.Sent.Load()
+			if got := len(p.Stats().Tables); got != n {
+				t.Errorf("%d tables, want %d", got, n)
+			}
+			testkit.Must(t, p.Close(t.Context()))
+			c.Add(2 * time.Hour)
+			return sent
+		}
+		few, many, c := d.New(t), d, testkit.NewClock(time.Now())
+		for _, what := range []string{"new", "reclaimed"} {
+			n := 1000
+			if d.Name == "sqlite" {
+				n = 200 // the race detector makes it slow
+			}
+			a, b := start(10, c, few), start(n, c, many)
+			// An INSERT has room for some hundred worker ids.
+			if most := a + 1 + int64(n/100); b > most || what == "reclaimed" && b > a+1 {
+				t.Errorf("%s: %d statements for %d models, %d for 10", what, b, n, a)
+			}
+		}
+	})
+}
+
+// Every process needs the registry's row to get a slot or worker ids. One whose machine vanishes in the middle of that
+// once left the row locked until the server gave its connection up, and no other process could start.
+func TestStart_WhileAnotherProcessHangsAnywhere(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T2{}), uidplugin.WithDisposable()).Close(context.Background())) // creates the tables
+		n := 1
+		for ; hangsAt(t, d, n); n++ {
+		}
+		if n < 12 {
+			t.Errorf("a start took %d statements", n-1)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// hangsAt starts a process that hangs after its nth statement, and another one. It reports whether there were so many.
+func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
+	t.Helper()
+	models := uidplugin.WithModels(&harness.T1{}, &harness.T2{})
+	db, tap := testkit.OpenTap(t, d)
+	var sent atomic.Int64
+	hangs, goOn := make(chan struct{}), make(chan struct{})
+	tap.Hook(func(_ string, run func() error) error {
+		err := run()
+		if sent.Add(1) == int64(n) {
+			close(hangs)
+			<-goOn
+		}
+		return err
+	})
+	p, used := uidplugin.New(harness.Quiet, models), make(chan error, 1)
+	go func() { used <- db.Use(p) }()
+	reached := false
+	select {
+	case err := <-used:
+		testkit.Must(t, err)
+		used <- nil
+	case <-hangs:
+		reached = true
+		begin := time.Now()
+		other := uidplugin.New(harness.Quiet, models)
+		if err := d.Open(t, nil).Use(other); err != nil {
+			t.Errorf("statement %d hangs: %v", n, err)
+		} else if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("statement %d hangs, and another process started after %v", n, took)
+		}
+		testkit.Must(t, other.Close(context.Background()))
+	}
+	tap.Hook(nil)
+	close(goOn)
+	<-used
+	testkit.Must(t, p.Close(context.Background()))
+	return reached
+}
+
+// A transaction of the lease manager had 2 s for all of its answers. A process whose database is far away never got
+// a slot.
+func TestStart_WithASlowDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.Must(t, harness.Use(t, d.Open(t, nil)).Close(context.Background())) // creates the tables
+		db, tap := testkit.OpenTap(t, d)
+		tap.Hook(func(_ string, run func() error) error {
+			time.Sleep(300 * time.Millisecond)
+			return run()
+		})
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}))
+		for range 3 {
+			_, err := p.NextID(t.Context(), &harness.T1{})
+			testkit.Must(t, err)
+		}
+		tap.Hook(nil)
+	}, "mariadb", "postgres")
+}

@@ -1,0 +1,186 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+var errAnswer = errors.New("the answer is lost")
+
+// One process starts, uses a spare, is renewed, adds a table, begins a new session and closes, once for each statement
+// that it sends: the answer of that one is lost, after the database has executed it or not. Whatever the process does
+// not know must not be used: no id comes twice, every table is renewed, and each id resolves.
+func TestAnswers_EachOneIsLostOnce(t *testing.T) {
+	t.Parallel()
+	testkit.SkipWithRace(t)
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		n := live(t, d, -1, false) // all is well
+		if n < 30 {
+			t.Fatalf("the process has sent only %d statements", n)
+		}
+		for k := range n {
+			for _, executed := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%d/%t", k, executed), func(t *testing.T) {
+					t.Parallel()
+					live(t, d, k, executed)
+				})
+			}
+		}
+	}, "sqlite", "mariadb", "postgres")
+}
+
+// live runs one life, which loses the answer of one statement, and returns how many there were.
+func live(t *testing.T, d *testkit.Database, lose int, executed bool) int {
+	t.Helper()
+	db, tap := testkit.OpenTap(t, d.New(t))
+	defer func() { _ = testkit.Close(db) }()
+	l := &life{T: t, db: db, tap: tap, lose: lose, executed: executed, c: testkit.NewClock(time.Now()), ledger: testkit.NewLedger(t),
+		of: map[int64]lateID{}}
+	l.c.Set(l.c.Now().Truncate(time.Second))
+	defer func() {
+		if t.Failed() {
+			t.Logf("the answer of statement %d was lost, executed %t: %s", lose, executed, l.hit)
+		}
+	}()
+	l.run()
+	return l.n
+}
+
+// A life is one process, and those before and after it.
+type life struct {
+	*testing.T
+	db       *gorm.DB
+	tap      *testkit.Tap
+	lose     int    // this statement of the process
+	executed bool   // it is executed
+	hit      string // its text
+	n        int    // statements of the process
+
+	c      *testkit.Clock
+	ledger *testkit.Ledger
+	of     map[int64]lateID
+}
+
+// take drains tenants. All of a process have the same port.
+func (l *life) take(port string, of map[string]*harness.Tenant) {
+	l.Helper()
+	for table, g := range of {
+		ids := g.Drain(l.T)
+		l.ledger.Add(table, ids...)
+		if len(ids) > 0 {
+			l.of[ids[0]], l.of[ids[len(ids)-1]] = lateID{table, port}, lateID{table, port}
+		}
+	}
+}
+
+// assigned is newTenant, tried again as a caller would.
+func (l *life) assigned(m *workernode.Manager, table string) *harness.Tenant {
+	l.Helper()
+	for try := 0; ; try++ {
+		leases, err := m.Assign(l.Context(), []workernode.Table{{Name: table}}, nil)
+		if err == nil {
+			return harness.Attach(l.T, m, leases[0])
+		}
+		if try == 5 {
+			l.Fatal(err)
+		}
+	}
+}
+
+func (l *life) run() {
+	l.Helper()
+	config := func(c *workernode.Config) { c.Spares = 1 }
+	former := harness.NewManager(l.T, l.db, l.c, config)
+	l.take("", map[string]*harness.Tenant{"t1": harness.NewTenant(l.T, former, "t1")})
+	testkit.Must(l.T, former.Close(l.Context()))
+	l.c.Add(2 * time.Hour)
+
+	m := harness.NewManager(l.T, l.db, l.c, config)
+	l.tap.Hook(func(query string, run func() error) error {
+		if l.n++; l.n-1 != l.lose {
+			return run()
+		}
+		l.hit = query
+		if l.executed {
+			if err := run(); err != nil {
+				return err
+			}
+		}
+		return errAnswer
+	})
+	mine := map[string]*harness.Tenant{"t1": l.assigned(m, "t1")}
+	l.take("m", mine)
+	if spare, ok := m.Spare(workernode.Table{Name: "t2"}, 1); ok {
+		mine["t2"] = harness.Attach(l.T, m, spare)
+	} else { // it is not there yet
+		mine["t2"] = l.assigned(m, "t2")
+	}
+	l.take("m", mine)
+	for _, pause := range []time.Duration{4 * time.Second, 4 * time.Second, 30 * time.Second} {
+		l.c.Add(pause)
+		for _, g := range mine {
+			g.Renewed(l.T, m, l.c)
+		}
+		l.take("m", mine)
+		if pause == 4*time.Second && mine["t3"] == nil {
+			mine["t3"] = l.assigned(m, "t3")
+			l.take("m", mine)
+		}
+	}
+	for try := 0; ; try++ {
+		ctx, cancel := context.WithTimeout(l.Context(), 5*time.Second)
+		err := m.Close(ctx)
+		cancel()
+		if err == nil {
+			break
+		}
+		if try == 3 {
+			l.Fatal(err)
+		}
+	}
+	l.tap.Hook(nil)
+	l.c.Add(2 * time.Hour)
+	next := harness.NewManager(l.T, l.db, l.c, config)
+	theirs := map[string]*harness.Tenant{}
+	for _, table := range []string{"t1", "t2", "t3", "t4"} {
+		theirs[table] = harness.NewTenant(l.T, next, table)
+	}
+	l.take("next", theirs)
+	if next.Stats().Reclaimed != 1 {
+		l.Errorf("the slot was not reclaimed: %+v", next.Stats())
+	}
+	testkit.Must(l.T, next.Close(l.Context()))
+	l.resolve()
+}
+
+// resolve checks that ids resolve to their tables, and those of one process to one host.
+func (l *life) resolve() {
+	l.Helper()
+	p := uidplugin.New(harness.Quiet, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithClock(l.c.Now))
+	testkit.Must(l.T, l.db.Use(p))
+	defer func() { testkit.Must(l.T, p.Close(l.Context())) }()
+	hosts := map[string]string{}
+	for id, from := range l.of {
+		where, err := p.Locate(l.Context(), uidplugin.ID(id))
+		if err != nil || where.Table != from.table {
+			l.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, from.table)
+			continue
+		}
+		if host := hosts[from.port]; host != "" && host != where.Session.Host {
+			l.Errorf("ids of process %q resolve to %s and %s", from.port, host, where.Session.Host)
+		}
+		hosts[from.port] = where.Session.Host
+	}
+	if len(hosts) != 3 || hosts["m"] == hosts["next"] {
+		l.Errorf("ids of three processes resolve to %v", hosts)
+	}
+}

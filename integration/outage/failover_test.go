@@ -1,0 +1,171 @@
+package outage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A database that has lost its last commits, as a promoted replica has, gives slots and worker ids out again. No id
+// comes twice if Lead, a tick and what clocks differ by lie between the last commit that was lost and the first
+// statement afterwards; some do if it is less.
+func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, test := range []struct {
+			name   string
+			gap    time.Duration // between the last commit that was lost and the first one afterwards
+			former bool          // there is a slot to reclaim: only its last session is lost
+			twice  bool          // ids come twice
+		}{
+			{"new slot", 11 * time.Second, false, false},
+			{"reclaimed slot", 11 * time.Second, true, false},
+			{"new slot, too fast", 8 * time.Second, false, true},
+			{"reclaimed slot, too fast", 8 * time.Second, true, true},
+		} {
+			for _, noticed := range []bool{false, true} { // by the process that goes on, before another one starts
+				if noticed && test.twice {
+					continue
+				}
+				d := d.New(t)
+				db := d.Open(t, nil)
+				c := testkit.NewClock(time.Now())
+				c.Set(c.Now().Truncate(time.Second))
+				config := func(l *workernode.Config) { l.Spares = 1 }
+				former := harness.NewManager(t, db, c, config)
+				if test.former {
+					harness.NewTenant(t, former, "t1").Drain(t)
+					testkit.Must(t, former.Close(t.Context()))
+					c.Add(time.Minute)
+				}
+				back := harness.Snapshot(t, db)
+				ledger := &testkit.Ledger{}
+				away, tap := testkit.OpenTap(t, d)
+				first := harness.NewManager(t, away, c, config)
+				g := harness.NewTenant(t, first, "t1")
+				ledger.Add("t1", g.Drain(t)...)
+				spare, ok := first.Spare(workernode.Table{Name: "t2"}, 1)
+				if !ok {
+					t.Fatalf("%s: no spare", test.name)
+				}
+				s := harness.Attach(t, first, spare)
+				ledger.Add("t2", s.Drain(t)...)
+				testkit.Eventually(t, "table of the spare", 5*time.Second, func() bool {
+					for _, n := range harness.Nodes(t, db) {
+						if n.Table.Name == "t2" {
+							return first.Stats().Spares == 1 // another one
+						}
+					}
+					return false
+				})
+				tap.Shut.Store(!noticed) // it must not notice by itself
+				back()
+				c.Add(test.gap)
+				if noticed {
+					g.Renewed(t, first, c)
+					ledger.Add("t1", g.Drain(t)...)
+					s.Renewed(t, first, c)
+					ledger.Add("t2", s.Drain(t)...)
+				}
+				second := harness.NewManager(t, db, c, config)
+				ledger.Add("t1", harness.NewTenant(t, second, "t1").Drain(t)...)
+				ledger.Add("t3", harness.NewTenant(t, second, "t3").Drain(t)...)
+				if (ledger.Twice() > 0) != test.twice {
+					t.Errorf("%s, noticed %t: %d of %d ids came twice", test.name, noticed, ledger.Twice(), ledger.Len())
+				}
+			}
+		}
+	})
+}
+
+// A process finds out that the database has forgotten a renewal, says so, and goes on with another slot.
+func TestLostCommits_AreNoticedByTheHolder(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, c := d.Open(t, nil), testkit.NewClock(time.Now())
+		m := harness.NewManager(t, db, c, nil)
+		g := harness.NewTenant(t, m, "t1")
+		ledger := testkit.NewLedger(t)
+		ledger.Add("t1", g.Drain(t)...)
+		back := harness.Snapshot(t, db)
+		for range 2 {
+			c.Add(5 * time.Second)
+			g.Renewed(t, m, c)
+			ledger.Add("t1", g.Drain(t)...)
+		}
+		back()
+		c.Add(13 * time.Second)
+		g.Renewed(t, m, c)
+		ledger.Add("t1", g.Drain(t)...)
+		if s := m.Stats(); s.Lost != 0 || s.LostCommits != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A backup of ten minutes ago is restored under processes that run, and FLOOR_TICK and the counters are set before they
+// go on, as docs/running.md says. No id comes twice, and none resolves to a table that it is not of, although slots and
+// worker ids that were lost are given out again.
+func TestRestoredBackup_WithFloorTick(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, c := d.Open(t, nil), testkit.NewClock(time.Now())
+		ledger := testkit.NewLedger(t)
+		of := map[int64]string{}
+		add := func(table string, g *harness.Tenant) {
+			t.Helper()
+			ids := g.Drain(t)
+			if len(ids) == 0 {
+				t.Errorf("no ids of %s", table)
+			}
+			ledger.Add(table, ids...)
+			of[ids[0]], of[ids[len(ids)-1]] = table, table
+		}
+		running := harness.NewManager(t, db, c, nil)
+		g := harness.NewTenant(t, running, "t1")
+		add("t1", g)
+		back := harness.Snapshot(t, db)
+		c.Add(10 * time.Minute)
+		g.Renewed(t, running, c)
+		add("t1", g)
+		late := harness.NewManager(t, db, c, nil)
+		h := harness.NewTenant(t, late, "t3")
+		add("t3", h)
+
+		for _, table := range harness.Tables {
+			harness.Exec(t, db, `DROP TABLE "WORKER_`+table+`"`)
+		}
+		running.RequestRenewal() // which finds no table
+		testkit.Must(t, migrations.Up(t.Context(), db))
+		back()
+		floor := harness.SmallLayout(4).TickAt(c.Now()) + 11 // as far as anybody may have stamped
+		harness.Exec(t, db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?, "NEXT_ID" = "NEXT_ID" + 100, "NEXT_SLOT" = "NEXT_SLOT" + 100`, floor)
+		c.Add(2 * time.Second)
+		// All processes are started again.
+		_, _ = running.Close(t.Context()), late.Close(t.Context())
+		for _, table := range []string{"t4", "t1", "t3"} {
+			m := harness.NewManager(t, db, c, nil)
+			add(table, harness.NewTenant(t, m, table))
+		}
+		p := harness.Use(t, db, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithClock(c.Now))
+		unknown := 0
+		for id, table := range of {
+			where, err := p.Locate(t.Context(), uidplugin.ID(id))
+			switch {
+			case errors.Is(err, uidplugin.ErrUnknownID):
+				unknown++
+			case err != nil || where.Table != table:
+				t.Errorf("Locate of an id of %s: %+v, %v", table, where, err)
+			}
+		}
+		if unknown == 0 || unknown == len(of) {
+			t.Errorf("of %d ids %d are unknown: those of the lost minutes must be", len(of), unknown)
+		}
+	})
+}

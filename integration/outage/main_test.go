@@ -1,0 +1,10 @@
+// Package outage_test tests failures of the database: outages, lost rights, lost commits, and answers that are late or lost.
+package outage_test
+
+import (
+	"testing"
+
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m, nil) }

@@ -1,0 +1,237 @@
+package outage_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// The database is unreachable and comes back: ids go on until what was granted is used up, then creates fail at once
+// with the database's own reason. Afterwards all is well without a restart.
+func TestOutage_OfTheConnections(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, away, back := testkit.OpenBreakable(t, d)
+		j := &testkit.Log{}
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))
+		cause := "connection refused"
+		if d.Name == "sqlite" {
+			cause = testkit.ErrShut.Error()
+		}
+		outage(t, p, j, cause, away, back)
+	})
+}
+
+// The same with a server that is killed and started again.
+func TestOutage_OfTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a server")
+	}
+	t.Parallel()
+	if os.Getenv("UID_TEST_MARIADB") == "" {
+		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
+	}
+	harness.Server(t, "mariadb", func(d *testkit.Database, run func(command string)) {
+		j := &testkit.Log{}
+		p := harness.Use(t, d.Open(t, nil), uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))
+		outage(t, p, j, "connection refused", func() { run("kill") }, func() { run("start") })
+	})
+}
+
+// outage makes the database of a plugin unreachable, and brings it back.
+func outage(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, cause string, away, back func()) {
+	t.Helper()
+	ledger := testkit.NewLedger(t)
+	take := func() error {
+		id, err := harness.NextID(p)
+		if err == nil {
+			ledger.Add("t1", id)
+		}
+		return err
+	}
+	for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; time.Sleep(5 * time.Millisecond) {
+		testkit.Must(t, take())
+	}
+	testkit.Must(t, p.Health())
+	away()
+	until := p.Stats().Tables[0].Until
+	for time.Now().Before(until) {
+		if err := take(); err != nil {
+			if left := time.Until(until); left > 0 {
+				t.Fatalf("no id, %v before the lease ends: %v", left, err)
+			}
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var err error
+	for begin := time.Now(); err == nil && time.Since(begin) < 10*time.Second; {
+		err = take()
+	}
+	testkit.IsError(t, err, generator.ErrLeaseExpired, "t1", cause)
+	for begin := time.Now(); time.Since(begin) < 700*time.Millisecond; time.Sleep(20 * time.Millisecond) {
+		if take() == nil {
+			t.Error("an id though the lease was used up")
+		}
+	}
+	testkit.IsError(t, p.Health(), nil, "could not be renewed since", cause)
+	if s := p.Stats().Slot; s.LastError == nil || s.Since.IsZero() {
+		t.Errorf("the statistics show no error: %+v", s)
+	}
+
+	back()
+	testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { return take() == nil })
+	testkit.Eventually(t, "health after the return", 5*time.Second, func() bool { return p.Health() == nil })
+	j.SaysOnce(t, "cannot be renewed")
+	j.SaysOnce(t, "is renewed again")
+	if s := p.Stats().Slot; s.LastError != nil || s.Lost != 0 || s.LostCommits != 0 {
+		t.Errorf("after the return: %+v", s)
+	}
+	ids := ledger.Tables()
+	for id := range ids {
+		harness.Resolves(t, p, "t1", "", id)
+		break
+	}
+}
+
+// The database is unreachable: exactly the ids of the ticks that were granted can be made. Then creates fail at once,
+// with the database's reason. With the database there they go on.
+func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, away := range []bool{true, false} {
+			db, tap := testkit.OpenTap(t, d.New(t))
+			c := testkit.NewClock(time.Now())
+			p := harness.Use(t, db, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithLead(4*time.Second), uidplugin.WithModels(&harness.T1{}),
+				uidplugin.WithClock(c.Now))
+			s := p.Stats().Tables[0]
+			want := int(s.Until.Sub(s.From)/time.Second) * 16
+			if away {
+				tap.Shut.Store(true)
+				c.Add(2 * time.Second) // so that a renewal moves the fence
+				want -= 2 * 16
+				testkit.Eventually(t, "renewal that fails", 5*time.Second, func() bool { return p.Health() != nil })
+			}
+			got := 0
+			var err error
+			for ; err == nil && got < want+50; got++ {
+				if !away && got%10 == 0 { // a tick has 16
+					c.Add(time.Second)
+				}
+				_, err = harness.NextID(p)
+			}
+			if !away {
+				if err != nil {
+					t.Errorf("the control: with the database there, after %d of %d ids: %v", got-1, want, err)
+				}
+				continue
+			}
+			got--
+			testkit.IsError(t, err, generator.ErrLeaseExpired, "t1")
+			testkit.IsError(t, err, testkit.ErrShut)
+			if got > want || got <= want-16 { // a part of the present tick has passed
+				t.Errorf("%d ids, and %d were granted: %+v", got, want, s)
+			}
+			tap.Shut.Store(false)
+			c.Add(time.Minute)
+			testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { _, err := harness.NextID(p); return err == nil })
+		}
+	})
+}
+
+// A table whose creates fail for longer than an idle process is renewed is not taken for one that is well.
+func TestOutage_LongOneStaysVisible(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, tap := testkit.OpenTap(t, d)
+		c, j := testkit.NewClock(time.Now()), &testkit.Log{}
+		p := harness.Use(t, db, uidplugin.WithClock(c.Now), uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.SmallLayout(2)), uidplugin.WithModels(&harness.T1{}))
+		tap.Shut.Store(true)
+		defer tap.Shut.Store(false)
+		c.Add(time.Hour + time.Minute)
+		var err error
+		for err == nil {
+			_, err = harness.NextID(p)
+		}
+		testkit.IsError(t, err, generator.ErrLeaseExpired, testkit.ErrShut.Error())
+		c.Add(11 * time.Minute)
+		for begin := time.Now(); time.Since(begin) < 1500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+			if p.Health() == nil {
+				t.Fatalf("the plugin is well, though the database is unreachable:\n%s", j)
+			}
+		}
+		j.SaysOnce(t, "cannot be renewed")
+	})
+}
+
+// A plugin that is used always has ids for more than half of the lead.
+func TestRenewals_ComeEarly(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(6*time.Second))
+		first := p.Stats().Tables[0].Until
+		for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
+			_, err := harness.NextID(p)
+			testkit.Must(t, err)
+			if left := time.Until(p.Stats().Tables[0].Until); left < 2*time.Second {
+				t.Fatalf("a lease ends in %v", left)
+			}
+		}
+		if s := p.Stats(); !s.Tables[0].Until.After(first) || s.Slot.Renewals < 2 || s.Slot.Sessions != 1 {
+			t.Errorf("not renewed: %+v", s)
+		}
+	}, "sqlite", "mariadb", "postgres")
+}
+
+// With a pool of one, callers in transactions that need ids all the time leave the lease manager its turn. A
+// transaction that holds the only connection until its ids are used up gets an error, not a deadlock.
+func TestOutage_OfAPoolOfOne(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&harness.T1{}))
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(1)
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(2*time.Second), uidplugin.WithTimeout(time.Second))
+		ledger := testkit.NewLedger(t)
+		enough := func() bool { return p.Stats().Slot.Renewals >= 4 }
+		for begin := time.Now(); !enough() && time.Since(begin) < 20*time.Second; {
+			testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+				row := harness.T1{}
+				if err := tx.Create(&row).Error; err != nil {
+					return err
+				}
+				ledger.Add("t1", row.ID.Int64())
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			}))
+		}
+		if !enough() {
+			t.Errorf("%d ids without renewals: %+v", ledger.Len(), p.Stats().Slot)
+		}
+		begin := time.Now()
+		err = db.Transaction(func(tx *gorm.DB) error {
+			for time.Since(begin) < 20*time.Second {
+				row := harness.T1{}
+				if err := tx.Create(&row).Error; err != nil {
+					return err
+				}
+				ledger.Add("t1", row.ID.Int64())
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		})
+		testkit.IsError(t, err, generator.ErrLeaseExpired, "t1")
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("the transaction took %v to fail", took)
+		}
+		testkit.Eventually(t, "row after the transaction", 5*time.Second, func() bool { return db.Create(&harness.T1{}).Error == nil })
+	})
+}

@@ -1,0 +1,320 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// Each failure must be visible in three places: the log, Health, and the error of a create, with the database's own
+// reason. A process that only stops making ids tells nobody what to do.
+
+// visible waits until the log, Health and a create have the reason.
+func visible(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, reason string) {
+	t.Helper()
+	testkit.Eventually(t, "Health that says "+reason, 10*time.Second, func() bool {
+		err := p.Health()
+		return err != nil && strings.Contains(err.Error(), reason)
+	})
+	var err error
+	for begin := time.Now(); err == nil && time.Since(begin) < 10*time.Second; {
+		_, err = harness.NextID(p)
+	}
+	testkit.IsError(t, err, generator.ErrLeaseExpired, "t1", reason)
+	if !strings.Contains(j.String(), reason) {
+		t.Errorf("the log does not say %q:\n%s", reason, j)
+	}
+}
+
+// healthy waits until ids come again.
+func healthy(t *testing.T, p *uidplugin.Plugin) {
+	t.Helper()
+	testkit.Eventually(t, "health", 10*time.Second, func() bool { return p.Health() == nil })
+	if _, err := harness.NextID(p); err != nil {
+		t.Error(err)
+	}
+}
+
+// Another program locks the row of the slot.
+func TestVisible_LockWaits(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		j := &testkit.Log{}
+		db := d.Open(t, nil)
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second))
+		lock := d.Open(t, nil).Begin()
+		testkit.Must(t, lock.Error)
+		table := map[bool]string{true: "`WORKER_SLOT`", false: `"WORKER_SLOT"`}[d.IsMySQL()]
+		testkit.Must(t, lock.Exec("SELECT * FROM "+table+" FOR UPDATE").Error)
+		visible(t, p, j, "a lock is held")
+		testkit.Must(t, lock.Rollback().Error)
+		healthy(t, p)
+	}, "mariadb", "mysql", "postgres")
+}
+
+// The server refuses writes, as a replica does after a failover.
+func TestVisible_ReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second)).Close(context.Background())) // makes the tables
+		params := map[string]string{"mariadb": "tx_read_only=1", "mysql": "transaction_read_only=1",
+			"postgres": "default_transaction_read_only=on"}
+		j := &testkit.Log{}
+		err := d.Open(t, nil, params[d.Name]).Use(uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}),
+			uidplugin.WithTimeout(2*time.Second)))
+		testkit.IsError(t, err, nil, "uidplugin: ", "t1")
+		if text := strings.ToLower(err.Error()); !strings.Contains(text, "read only") &&
+			!strings.Contains(text, "read-only") {
+			t.Errorf("the error does not have the database's reason: %v", err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A user loses the right to change the slot's row while the process runs.
+func TestVisible_ARightIsRevoked(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithLead(time.Second)).Close(context.Background()))
+		u := newUser(t, d)
+		u.grant("SELECT, INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
+		j := &testkit.Log{}
+		p := harness.Use(t, u.open(), uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
+		_, err := harness.NextID(p)
+		testkit.Must(t, err)
+		u.revoke("UPDATE", "WORKER_SLOT")
+		visible(t, p, j, "denied")
+		u.grant("UPDATE", "WORKER_SLOT")
+		healthy(t, p)
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A user who must not insert worker ids starts again and again: that uses up none. On a small layout all were gone
+// after 15 attempts, although no process ever had one.
+func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		admin := d.Open(t, nil)
+		testkit.Must(t, harness.Use(t, admin, uidplugin.WithLayout(harness.FewWorkers(4))).Close(context.Background()))
+		u := newUser(t, d)
+		u.grant("SELECT, INSERT, UPDATE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
+		u.grant("SELECT, UPDATE", "WORKER_NODE")
+		j := &testkit.Log{}
+		for range 15 {
+			err := u.open().Use(uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(&harness.T1{}),
+				uidplugin.WithTimeout(5*time.Second)))
+			testkit.IsError(t, err, nil, "t1", "WORKER_NODE", "denied")
+		}
+		wdb, err := workernode.Open(admin, time.Minute)
+		testkit.Must(t, err)
+		r, err := wdb.OpenRegistry(t.Context(), harness.FewWorkers(4), workernode.DefaultLead)
+		testkit.Must(t, err)
+		if r.NextID != 1 || len(harness.Nodes(t, admin)) != 0 {
+			t.Errorf("NEXT_ID is %d after 15 failed starts", r.NextID)
+		}
+		u.grant("INSERT", "WORKER_NODE")
+		q := harness.Use(t, u.open(), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(&harness.T1{}))
+		if w := q.Stats().Tables[0].WorkerIDs[0]; w != 1 {
+			t.Errorf("worker id %d", w)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A dbUser is a user of the database with the rights that a test grants.
+type dbUser struct {
+	t     *testing.T
+	d     *testkit.Database
+	admin *gorm.DB
+	name  string
+}
+
+func newUser(t *testing.T, d *testkit.Database) *dbUser {
+	t.Helper()
+	u := &dbUser{t, d, d.Open(t, nil), strings.ReplaceAll(d.Schema, "t", "v")}
+	if d.IsMySQL() {
+		testkit.Must(t, u.admin.Exec("CREATE USER "+u.name+"@'%' IDENTIFIED BY 'secret'").Error)
+		t.Cleanup(func() { testkit.Must(t, u.admin.Exec("DROP USER "+u.name+"@'%'").Error) })
+	} else {
+		testkit.Must(t, u.admin.Exec("CREATE ROLE "+u.name+" LOGIN PASSWORD 'secret'").Error)
+		testkit.Must(t, u.admin.Exec("GRANT USAGE ON SCHEMA "+d.Schema+" TO "+u.name).Error)
+		t.Cleanup(func() { testkit.Must(t, u.admin.Exec("DROP OWNED BY "+u.name+"; DROP ROLE "+u.name).Error) })
+	}
+	return u
+}
+
+func (u *dbUser) change(what, rights, to string, tables ...string) {
+	u.t.Helper()
+	for _, table := range tables {
+		on, user := `"`+table+`"`, u.name
+		if u.d.IsMySQL() {
+			on, user = u.d.Schema+"."+table, u.name+"@'%'"
+		}
+		testkit.Must(u.t, u.admin.Exec(what+" "+rights+" ON "+on+" "+to+" "+user).Error)
+	}
+}
+
+func (u *dbUser) grant(rights string, tables ...string) {
+	u.t.Helper()
+	u.change("GRANT", rights, "TO", tables...)
+}
+func (u *dbUser) revoke(rights string, tables ...string) {
+	u.t.Helper()
+	u.change("REVOKE", rights, "FROM", tables...)
+}
+
+// open returns a handle of the user.
+func (u *dbUser) open() *gorm.DB {
+	u.t.Helper()
+	dsn := strings.Replace(u.d.DSN(), "test:test@", u.name+":secret@", 1)
+	if u.d.Name == "postgres" {
+		dsn = u.d.DSN("user="+u.name, "password=secret")
+	}
+	db, err := gorm.Open(u.d.Dialector(dsn), &gorm.Config{Logger: logger.Discard})
+	testkit.Must(u.t, err)
+	u.t.Cleanup(func() { _ = testkit.Close(db) })
+	return db
+}
+
+// The pool is closed under the plugin.
+func TestVisible_ClosedPool(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		j := &testkit.Log{}
+		db, err := d.Connect(nil)
+		testkit.Must(t, err)
+		p := uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second))
+		testkit.Must(t, db.Use(p))
+		_, err = harness.NextID(p)
+		testkit.Must(t, err)
+		testkit.Must(t, testkit.Close(db))
+		visible(t, p, j, "database is closed")
+		if err := p.Close(t.Context()); err == nil {
+			t.Error("Close reports no error, although the slot was not released")
+		}
+	})
+}
+
+// Somebody has set FENCE far ahead: the process says so, gets another slot, and goes on. The ids that it made before
+// resolve still.
+func TestVisible_FenceAhead(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		j := &testkit.Log{}
+		db := d.Open(t, nil)
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second))
+		before, err := harness.NextID(p)
+		testkit.Must(t, err)
+		former := p.Stats().Slot.ID
+		harness.Exec(t, db, `UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 1000000000, "VERSION" = "VERSION" + 1`)
+		testkit.Eventually(t, "other slot", 10*time.Second, func() bool {
+			_, err := harness.NextID(p)
+			s := p.Stats().Slot
+			return err == nil && s.ID != 0 && s.ID != former
+		})
+		healthy(t, p)
+		j.SaysOnce(t, "further ahead of the clock than the lead")
+		after, err := harness.NextID(p)
+		testkit.Must(t, err)
+		harness.Resolves(t, p, "t1", "", before, after)
+	})
+}
+
+// FLOOR_TICK lies far ahead, as an operator may set it by mistake: a start is refused, and says which value is wrong.
+func TestVisible_FloorAhead(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, harness.Use(t, db).Close(context.Background()))
+		harness.Exec(t, db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = 2000000000000`)
+		j := &testkit.Log{}
+		err := d.Open(t, nil).Use(uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithTimeout(5*time.Second)))
+		testkit.IsError(t, err, workernode.ErrClock, "FLOOR_TICK", "2000000000000", "t1")
+	})
+}
+
+// A table gets no worker id, because all are given out. Tables that have one go on.
+func TestVisible_NoWorkerIDsLeft(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
+		p := harness.Use(t, db, uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(harness.Ten[harness.D0, harness.D0]()...))
+		harness.Use(t, d.Open(t, nil), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(harness.Ten[harness.D0, harness.D0]()[:5]...))
+		err := db.Create(&harness.T1{}).Error
+		testkit.IsError(t, err, workernode.ErrExhausted, "t1", "15")
+		testkit.IsError(t, p.Health(), workernode.ErrExhausted, "t1")
+		if _, err := p.NextID(t.Context(), &harness.Numbered[harness.D0, harness.D0, harness.D3]{}); err != nil {
+			t.Errorf("a table that has a worker id: %v", err)
+		}
+	})
+}
+
+// A deadlock between the process and another program rolls one of them back. The table of a spare is written all the
+// same, and no id is lost or made twice.
+func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, tap := testkit.OpenTap(t, d)
+		testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
+		j := &testkit.Log{}
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
+		other := d.Open(t, nil)
+		q := func(s string) string {
+			if d.IsMySQL() {
+				return strings.ReplaceAll(s, `"`, "`")
+			}
+			return s
+		}
+		tx := other.Begin()
+		testkit.Must(t, tx.Error)
+		testkit.Must(t, tx.Exec(q(`UPDATE "WORKER_NODE" SET "MODIFIED" = CURRENT_TIMESTAMP, "CREATED" = "CREATED" WHERE "TABLE_NAME" = ''`)).Error)
+		testkit.Must(t, tx.Exec(q(`SELECT * FROM "WORKER_NODE" WHERE "TABLE_NAME" = '' FOR UPDATE`)).Error)
+		reached, done := make(chan struct{}), make(chan error, 1)
+		tap.Hook(func(query string, run func() error) error {
+			if strings.Contains(query, "CASE WHEN") && strings.Contains(query, "TABLE_NAME") {
+				select {
+				case <-reached:
+				default:
+					close(reached)
+				}
+			}
+			return run()
+		})
+		ledger := testkit.NewLedger(t)
+		row := harness.T2{}
+		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&row).Error }))
+		ledger.Add("t2", row.ID)
+		go func() {
+			<-reached
+			time.Sleep(50 * time.Millisecond)
+			err := tx.Exec(q(`UPDATE "WORKER_SLOT" SET "MODIFIED" = CURRENT_TIMESTAMP`)).Error
+			done <- errors.Join(err, tx.Rollback().Error)
+		}()
+		t.Logf("the other program: %v", <-done)
+		testkit.Eventually(t, "table of the spare", 10*time.Second, func() bool {
+			for _, n := range harness.Nodes(t, other) {
+				if n.Table.Name == "t2" {
+					return true
+				}
+			}
+			return false
+		})
+		healthy(t, p)
+		for range 100 {
+			id, err := p.NextID(t.Context(), &harness.T2{})
+			testkit.Must(t, err)
+			ledger.Add("t2", int64(id))
+		}
+		reader := harness.Use(t, other, uidplugin.WithModels(&harness.T1{}))
+		harness.Resolves(t, reader, "t2", "", row.ID)
+	}, "mariadb", "mysql", "postgres")
+}

@@ -1,0 +1,328 @@
+package paths_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+func TestUnreachableDatabase(t *testing.T) {
+	t.Parallel()
+	// A port that nobody listens on.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().(*net.TCPAddr)
+	_ = l.Close()
+
+	for name, dialector := range map[string]gorm.Dialector{
+		"mysql":    mysql.New(mysql.Config{DSN: "u:p@tcp(" + address.String() + ")/x", SkipInitializeWithVersion: true}),
+		"postgres": postgres.Open("host=127.0.0.1 port=" + address.String()[strings.LastIndex(address.String(), ":")+1:] + " user=u dbname=x sslmode=disable"),
+	} {
+		db, err := gorm.Open(dialector, &gorm.Config{DisableAutomaticPing: true, Logger: logger.Discard})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), nil, "uidplugin: ", "WORKER_NODE", address.String()[strings.LastIndex(address.String(), ":")+1:])
+		if db.Callback().Create().Get("uidplugin:fill") != nil {
+			t.Errorf("%s: a callback was registered all the same", name)
+		}
+	}
+}
+
+// A server that takes connections and never answers.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	db, err := gorm.Open(mysql.New(mysql.Config{DSN: "u:p@tcp(" + l.Addr().String() + ")/x", SkipInitializeWithVersion: true}),
+		&gorm.Config{DisableAutomaticPing: true, Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet, uidplugin.WithTimeout(50*time.Millisecond))), context.DeadlineExceeded, "uidplugin: ")
+}
+
+// A user without the rights gets told which step failed; with the tables in
+// place and rights on them, no right to create is needed.
+func TestUserWithFewRights(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		admin := d.Open(t, nil)
+		user := strings.ReplaceAll(d.Schema, "t", "u")
+		must := func(statements ...string) {
+			t.Helper()
+			for _, s := range statements {
+				if err := admin.Exec(s).Error; err != nil {
+					t.Fatalf("%s: %v", s, err)
+				}
+			}
+		}
+		poor := func() *gorm.DB {
+			t.Helper()
+			dsn := strings.Replace(d.DSN(), "test:test@", user+":secret@", 1)
+			if d.Name == "postgres" {
+				dsn = d.DSN("user="+user, "password=secret")
+			}
+			db, err := gorm.Open(d.Dialector(dsn), &gorm.Config{Logger: logger.Discard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				pool, _ := db.DB()
+				_ = pool.Close()
+			})
+			return db
+		}
+		if d.IsMySQL() {
+			must("CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'", "GRANT SELECT ON "+d.Schema+".* TO "+user+"@'%'")
+			t.Cleanup(func() { must("DROP USER " + user + "@'%'") })
+		} else {
+			must("CREATE ROLE "+user+" LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+d.Schema+" TO "+user)
+			t.Cleanup(func() { must("DROP OWNED BY "+user, "DROP ROLE "+user) })
+		}
+
+		testkit.IsError(t, poor().Use(uidplugin.New(harness.Quiet)), workernode.ErrTable, "WORKER_NODE", "created", ".sql")
+		testkit.IsError(t, poor().Use(uidplugin.New(harness.Quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
+
+		harness.Migrate(t, admin, d.SQLFile())
+		tables := []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"}
+		if d.IsMySQL() {
+			// SELECT is granted already.
+		} else {
+			for _, table := range tables {
+				must(`GRANT SELECT ON "` + table + `" TO ` + user)
+			}
+		}
+		testkit.IsError(t, poor().Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}))), nil, "WORKER_REGISTRY", "denied")
+
+		for _, table := range tables {
+			if d.IsMySQL() {
+				must("GRANT INSERT, UPDATE ON " + d.Schema + "." + table + " TO " + user + "@'%'")
+			} else {
+				must(`GRANT INSERT, UPDATE ON "` + table + `" TO ` + user)
+			}
+		}
+		harness.Use(t, poor(), uidplugin.WithModels(&harness.T1{}))
+	}, "mariadb", "mysql", "postgres")
+}
+
+func TestForeignWorkerNodeTable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		q := `"`
+		if d.IsMySQL() {
+			q = "`"
+		}
+		if err := db.Exec("CREATE TABLE " + q + "WORKER_NODE" + q + " (node_key INT, label VARCHAR(10))").Error; err != nil {
+			t.Fatal(err)
+		}
+		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), workernode.ErrTable, "HOST_NAME", "node_key, label", "rename")
+		if got := harness.Columns(t, db, "WORKER_NODE"); len(got) != 2 {
+			t.Errorf("the table was changed: %s", got)
+		}
+	})
+}
+
+// With autocommit off, a worker id would be in use while its row waits for a
+// COMMIT that never comes.
+func TestAutocommitOff(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.IsError(t, d.Open(t, nil, "autocommit=0").Use(uidplugin.New(harness.Quiet)), nil, "autocommit is off")
+		// After a COMMIT, a renewal would be part of another transaction.
+		testkit.IsError(t, d.Open(t, nil, "completion_type=1").Use(uidplugin.New(harness.Quiet)), nil, "completion_type is CHAIN")
+	}, "mariadb", "mysql")
+}
+
+func TestLayoutMismatch(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		harness.Use(t, d.Open(t, nil))
+		err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithLayout(generator.SnowflakeLayout())))
+		testkit.IsError(t, err, workernode.ErrLayoutMismatch, generator.DefaultLayout().String(), generator.SnowflakeLayout().String())
+	})
+}
+
+func TestBadModelsAndCreates(t *testing.T) {
+	t.Parallel()
+	type (
+		Narrow struct {
+			ID int32 `gorm:"uid"`
+		}
+		Float struct {
+			ID float64 `gorm:"primaryKey;uid"`
+		}
+		Nowhere struct {
+			ID int64 `gorm:"uid:nowhere"`
+		}
+	)
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := harness.Use(t, db)
+		if err := p.AutoMigrate(&Customer{}); err != nil {
+			t.Fatal(err)
+		}
+		testkit.IsError(t, db.Create(&Narrow{}).Error, uidplugin.ErrField, "Narrow.ID", "int32", "32 bits")
+		testkit.IsError(t, db.Create(&Float{}).Error, uidplugin.ErrField, "Float.ID", "float64")
+		testkit.IsError(t, db.Create(&Nowhere{}).Error, uidplugin.ErrField, `"nowhere"`, "cached, paired")
+		testkit.IsError(t, db.Create(Customer{}).Error, gorm.ErrInvalidValue, "pointer")
+		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&Narrow{}))), uidplugin.ErrField, "Narrow.ID")
+
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		testkit.IsError(t, db.WithContext(ended).Create(&Tag{}).Error, context.Canceled)
+		testkit.IsError(t, db.WithContext(ended).Create(&Customer{}).Error, context.Canceled)
+		var n int64
+		if err := db.Model(&Customer{}).Count(&n).Error; err != nil || n != 0 {
+			t.Errorf("%d rows, %v; want none", n, err)
+		}
+	})
+}
+
+// The first creates of tables inside a transaction that has the only connection get
+// worker ids that were held in reserve, whose tables are written down afterwards.
+func TestPoolOfOneWithSpares(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.AutoMigrate(&harness.T1{}, &harness.T2{}); err != nil {
+			t.Fatal(err)
+		}
+		pool.SetMaxOpenConns(1)
+		p := harness.Use(t, db)
+		var first harness.T1
+		var second harness.T2
+		for range 3 {
+			if err := db.Transaction(func(tx *gorm.DB) error {
+				return errors.Join(tx.Create(&harness.T1{}).Error, tx.Create(&first).Error, tx.Create(&second).Error)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for table, id := range map[string]int64{"t1": int64(first.ID), "t2": int64(second.ID)} {
+				if l, err := p.Locate(t.Context(), uidplugin.ID(id)); err != nil || l.Table != table && l.Table != table+"s" {
+					t.Errorf("%s: %+v, %v", table, l, err)
+				}
+			}
+			first, second = harness.T1{}, harness.T2{}
+		}
+		for range 200 {
+			nodes, err := p.Nodes(t.Context(), 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound := 0
+			for _, n := range nodes {
+				if n.Table.Name != "" {
+					bound++
+				}
+			}
+			if bound == 2 {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Error("the tables of the spare worker ids were not written down")
+	})
+}
+
+// Without any, the first create of a table inside a transaction that has the only
+// connection fails at once instead of waiting for itself; the next one works.
+func TestPoolOfOne(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.SetMaxOpenConns(1)
+		harness.Use(t, db, uidplugin.WithLayout(harness.FewWorkers(12))) // no spares
+		if err := db.AutoMigrate(&harness.T1{}, &harness.T2{}); err != nil {
+			t.Fatal(err)
+		}
+		// Outside a transaction there is a connection: GORM's own comes later.
+		if err := db.Create(&harness.T1{}).Error; err != nil {
+			t.Fatal(err)
+		}
+		err = db.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Create(&harness.T1{}).Error; err != nil {
+				t.Error(err)
+			}
+			return tx.Create(&harness.T2{}).Error
+		})
+		testkit.IsError(t, err, uidplugin.ErrInTransaction, "WithModels")
+		if err := db.Create(&harness.T2{}).Error; err != nil {
+			t.Error(err)
+		}
+		if err := db.Transaction(func(tx *gorm.DB) error { return tx.Create(&harness.T2{}).Error }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Worker ids are not part of the application's transactions: a rollback leaves
+// them be.
+func TestRollbackKeepsWorkerIDs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := harness.Use(t, db)
+		if err := db.AutoMigrate(&harness.T1{}); err != nil {
+			t.Fatal(err)
+		}
+		var row harness.T1
+		rollback := errors.New("rollback")
+		err := db.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Create(&row).Error; err != nil {
+				return err
+			}
+			return rollback
+		})
+		if !errors.Is(err, rollback) {
+			t.Fatal(err)
+		}
+		where, err := p.Locate(context.Background(), uidplugin.ID(row.ID.Int64()))
+		if err != nil || where.Table != "t1" {
+			t.Errorf("Locate = %+v, %v", where, err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// Without parseTime the driver returns dates as text.
+func TestMySQLWithoutParseTime(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil, "parseTime=false", "clientFoundRows=true")
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T2{}))
+		id, err := p.NextID(context.Background(), &harness.T2{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if where, err := p.Locate(context.Background(), id); err != nil || where.Table != "t2" {
+			t.Errorf("Locate = %+v, %v", where, err)
+		}
+	}, "mariadb", "mysql")
+}

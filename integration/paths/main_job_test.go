@@ -1,0 +1,285 @@
+package paths_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// The models of a small shop. The keys are of three kinds, and one is a column
+// that GORM would make AUTO_INCREMENT.
+type (
+	Customer struct {
+		ID     int64 `gorm:"primaryKey;uid"`
+		Name   string
+		Orders []Order
+	}
+	Order struct {
+		uidplugin.Model
+		CustomerID int64
+		Items      []Item
+		Tags       []Tag `gorm:"many2many:order_tags"`
+	}
+	Item struct {
+		ID      string `gorm:"primaryKey;uid;size:20"`
+		OrderID uidplugin.ID
+		Title   string
+	}
+	Tag struct {
+		ID   uint64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Name string
+	}
+)
+
+var shop = []any{&Customer{}, &Order{}, &Item{}, &Tag{}}
+
+func TestMainJob(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		ctx := context.Background()
+		db := d.Open(t, nil)
+		p := harness.Use(t, db)
+		if err := p.AutoMigrate(shop...); err != nil {
+			t.Fatal(err)
+		}
+
+		c := Customer{Name: "Ada", Orders: []Order{
+			{Items: []Item{{Title: "pen"}, {Title: "ink"}}, Tags: []Tag{{Name: "gift"}}},
+			{},
+		}}
+		if err := db.Create(&c).Error; err != nil {
+			t.Fatal(err)
+		}
+		many := make([]Customer, 2500)
+		if err := db.CreateInBatches(&many, 1000).Error; err != nil {
+			t.Fatal(err)
+		}
+		last := c.ID
+		for i, m := range many {
+			if m.ID <= last {
+				t.Fatalf("customer %d has id %d after %d", i, m.ID, last)
+			}
+			last = m.ID
+		}
+
+		// The rows are there under the ids, and foreign keys agree.
+		var back Customer
+		if err := db.Preload("Orders.Items").Preload("Orders.Tags").First(&back, "id = ?", c.ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		if len(back.Orders) != 2 || len(back.Orders[0].Items) != 2 || back.Orders[0].Tags[0].ID != c.Orders[0].Tags[0].ID {
+			t.Fatalf("read back %+v, created %+v", back, c)
+		}
+
+		// Each id leads to its table, in this process and in another.
+		other := d.Open(t, nil)
+		elsewhere := harness.Use(t, other, uidplugin.WithModels(shop...))
+		var item int64
+		if _, err := fmt.Sscan(c.Orders[0].Items[0].ID, &item); err != nil {
+			t.Fatal(err)
+		}
+		ids := map[int64]string{
+			c.ID: "customers", c.Orders[1].ID.Int64(): "orders", item: "items", int64(c.Orders[0].Tags[0].ID): "tags",
+		}
+		for _, p := range []*uidplugin.Plugin{p, elsewhere} {
+			for id, table := range ids {
+				where, err := p.Locate(ctx, uidplugin.ID(id))
+				if err != nil || where.Table != table {
+					t.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, table)
+				}
+				if age := time.Since(where.Time); age < -time.Hour || age > time.Minute {
+					t.Errorf("Locate(%d).Time = %v, %v ago", id, where.Time, age)
+				}
+				if s := where.Session; s.Launched.After(where.Time.Add(time.Second)) || s.Host == "" || s.Port == "" || s.Application == "" {
+					t.Errorf("Locate(%d) = %+v", id, where)
+				}
+				if _, err := p.Find(ctx, uidplugin.ID(id)); err != nil {
+					t.Errorf("Find(%d): %v", id, err)
+				}
+			}
+		}
+		row, err := elsewhere.Find(ctx, uidplugin.ID(c.ID))
+		if got, ok := row.(*Customer); !ok || got.Name != "Ada" {
+			t.Errorf("Find = %#v, %v", row, err)
+		}
+		if err := db.Delete(&Order{}, c.Orders[1].ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Find(ctx, uidplugin.ID(c.Orders[1].ID.Int64())); !errors.Is(err, gorm.ErrRecordNotFound) {
+			t.Errorf("Find of a deleted row: %v", err)
+		}
+	})
+}
+
+// Keys of models that the plugin migrates are plain columns: an INSERT without a
+// key fails instead of taking the plugin's next id.
+func TestPlainKeys(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := harness.Use(t, db)
+		if err := p.AutoMigrate(shop...); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Exec("INSERT INTO customers (name) VALUES ('manually')").Error; err == nil {
+			t.Error("an INSERT without a key went through")
+		}
+		columns, err := db.Migrator().ColumnTypes(&Customer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range columns {
+			if auto, ok := c.AutoIncrement(); c.Name() == "id" && ok && auto {
+				t.Error("customers.id is AUTO_INCREMENT")
+			}
+		}
+		// A second migration finds nothing to change.
+		if err := p.AutoMigrate(shop...); err != nil {
+			t.Error(err)
+		}
+	}, "mariadb", "mysql", "postgres") // SQLite assigns a row id to every integer key
+}
+
+// A key that GORM's own AutoMigrate made AUTO_INCREMENT works all the same.
+func TestAutoIncrementKeyStillWorks(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		type Legacy struct {
+			ID   int64 `gorm:"uid"`
+			Name string
+		}
+		db := d.Open(t, nil)
+		p := harness.Use(t, db)
+		if err := db.AutoMigrate(&Legacy{}); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Must(t, p.Register(t.Context(), &Legacy{}))
+		rows := []Legacy{{Name: "a"}, {Name: "b"}}
+		if err := db.Create(&rows).Error; err != nil {
+			t.Fatal(err)
+		}
+		maps := []map[string]any{{"name": "c"}, {"name": "d"}}
+		if err := db.Model(&Legacy{}).Create(&maps).Error; err != nil {
+			t.Fatal(err)
+		}
+		ids := []int64{rows[0].ID, rows[1].ID, maps[0]["id"].(int64), maps[1]["id"].(int64)}
+		for _, id := range ids {
+			if _, err := p.Find(context.Background(), uidplugin.ID(id)); err != nil {
+				t.Errorf("Find(%d): %v", id, err)
+			}
+		}
+	})
+}
+
+// A table that is there with a key of its own kind is told of in the log when its
+// model is registered, for neither GORM nor the plugin changes it.
+func TestTablesThatDoNotFitAreToldOf(t *testing.T) {
+	t.Parallel()
+	type Adopted struct {
+		ID   int64 `gorm:"primaryKey;uid"`
+		Name string
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		create := "CREATE TABLE adopteds (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, name TEXT)"
+		if d.Name == "postgres" {
+			create = "CREATE TABLE adopteds (id BIGSERIAL PRIMARY KEY, name TEXT)"
+		}
+		if err := db.Exec(create).Error; err != nil {
+			t.Fatal(err)
+		}
+		var log testkit.Log
+		p := uidplugin.New(uidplugin.WithModels(&Adopted{}), uidplugin.WithLogger(log.Logger()))
+		if err := db.Use(p); err != nil {
+			t.Fatal(err)
+		}
+		if text := log.String(); !strings.Contains(text, "ALTER TABLE") || !strings.Contains(text, "adopteds") || !strings.Contains(text, "numbers this column") {
+			t.Errorf("logged %s", text)
+		}
+		before := len(log.Lines("WARN"))
+		if err := db.Exec("DROP TABLE adopteds").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := p.AutoMigrate(&Adopted{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(log.Lines("WARN")); n != before {
+			t.Errorf("logged %s", log.String())
+		}
+		if err := db.Exec("DROP TABLE adopteds").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Exec("CREATE TABLE adopteds (id INT NOT NULL PRIMARY KEY)").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Register(context.Background(), &Adopted{}); err != nil || !strings.Contains(log.String(), "too narrow") {
+			t.Errorf("%v, logged %s", err, log.String())
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// Ids go on ascending when a process starts again.
+func TestAscendingOverRestarts(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		var last int64
+		for start := range 5 {
+			db := d.Open(t, nil)
+			p := harness.Use(t, db)
+			if err := p.AutoMigrate(&Customer{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				c := Customer{}
+				if err := db.Create(&c).Error; err != nil {
+					t.Fatal(err)
+				}
+				if c.ID <= last {
+					t.Fatalf("start %d: id %d after %d", start, c.ID, last)
+				}
+				last = c.ID
+			}
+		}
+	})
+}
+
+// Names that need quotes, and names in a schema of their own.
+func TestNamesThatNeedQuotes(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := harness.Use(t, db)
+		if err := p.AutoMigrate(&Select{}); err != nil {
+			t.Fatal(err)
+		}
+		s := Select{From: "here"}
+		if err := db.Create(&s).Error; err != nil {
+			t.Fatal(err)
+		}
+		where, err := p.Locate(context.Background(), uidplugin.ID(s.Key))
+		if err != nil || where.Table != s.TableName() {
+			t.Errorf("Locate = %+v, %v", where, err)
+		}
+		row, err := p.Find(context.Background(), uidplugin.ID(s.Key))
+		if err != nil || row.(*Select).From != "here" {
+			t.Errorf("Find = %+v, %v", row, err)
+		}
+	})
+}
+
+// Select is a model whose names are all reserved words or worse.
+type Select struct {
+	Key  int64  `gorm:"column:order;primaryKey;uid"`
+	From string `gorm:"column:from"`
+}
+
+// TableName implements GORM's Tabler.
+func (Select) TableName() string { return "group by 数" }

@@ -1,0 +1,342 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+// openSegment returns a generator of the tag "orders", which is closed when the test ends.
+func openSegment(t *testing.T, db *gorm.DB, c segment.Config) *segment.Generator {
+	t.Helper()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	g, err := segment.Open(t.Context(), db, "orders", c)
+	testkit.Must(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// leafScript is how Leaf's operators make the table.
+const leafScript = "CREATE TABLE `leaf_alloc` (" +
+	"`biz_tag` varchar(128)  NOT NULL DEFAULT ''," +
+	"`max_id` bigint(20) NOT NULL DEFAULT '1'," +
+	"`step` int(11) NOT NULL," +
+	"`description` varchar(256)  DEFAULT NULL," +
+	"`update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP," +
+	"PRIMARY KEY (`biz_tag`)) ENGINE=InnoDB"
+
+// leafFetches fetches a range as a Leaf service does, and returns the ids that it
+// hands out.
+func leafFetches(db *gorm.DB) (ids []int64, err error) {
+	var row struct{ MaxID, Step int64 }
+	err = db.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Exec("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = ?", "orders").Error; err != nil {
+			return err
+		}
+		return tx.Raw("SELECT biz_tag, max_id, step FROM leaf_alloc WHERE biz_tag = ?", "orders").Scan(&row).Error
+	})
+	for id := row.MaxID - row.Step; err == nil && id < row.MaxID; id++ {
+		ids = append(ids, id)
+	}
+	return ids, err
+}
+
+// Generators with pools of their own, whose connections are set in different ways, open
+// an empty database, or Leaf's table, at once, and a Leaf service uses the row as well:
+// all ids differ.
+func TestSegmentNextToLeaf(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		var params []string
+		switch {
+		case d.IsMySQL():
+			params = []string{"clientFoundRows=true", "clientFoundRows=false", "interpolateParams=true",
+				"transaction_isolation='SERIALIZABLE'", "sql_mode=ANSI_QUOTES"}
+			if d.Name == "mariadb" {
+				params[3] = "tx_isolation='SERIALIZABLE'"
+			}
+			harness.Exec(t, d.Open(t, nil), leafScript)
+			harness.Exec(t, d.Open(t, nil), "insert into leaf_alloc(biz_tag, max_id, step, description) values('orders', 1, 20, 'Test leaf Segment Mode Get Id')")
+		case d.Name == "postgres":
+			params = []string{"application_name=a", "default_transaction_isolation=serializable", "default_transaction_isolation='repeatable read'", "default_query_exec_mode=simple_protocol"}
+		default:
+			params = []string{"", "", ""}
+		}
+		var mu sync.Mutex
+		var ids testkit.Ledger
+		var wg sync.WaitGroup
+		for _, param := range params {
+			db := d.Open(t, nil, param)
+			wg.Go(func() {
+				g, err := segment.Open(t.Context(), db, "orders", segment.Config{Step: 20, MaxStep: 40, Log: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Errorf("%s: %v", param, err)
+					return
+				}
+				defer g.Close()
+				var callers sync.WaitGroup
+				for range 4 {
+					callers.Go(func() {
+						batch := make([]int64, 7)
+						for range 40 {
+							if err := g.Fill(t.Context(), batch); err != nil {
+								t.Errorf("%s: %v", param, err)
+								return
+							}
+							mu.Lock()
+							ids.Add("orders", batch...)
+							mu.Unlock()
+						}
+					})
+				}
+				callers.Wait()
+			})
+		}
+		if d.IsMySQL() {
+			leaf := d.Open(t, nil)
+			wg.Go(func() {
+				for range 40 {
+					batch, err := leafFetches(leaf)
+					if err != nil {
+						if strings.Contains(err.Error(), "1213") { // Leaf does not try again either
+							continue
+						}
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					ids.Add("orders", batch...)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		want := len(params) * 4 * 40 * 7
+		if ids.Twice() > 0 || ids.Len() < want {
+			t.Errorf("%d ids, %d of them twice; want %d at least", ids.Len(), ids.Twice(), want)
+		}
+		if ids.Tables()[0] != "" {
+			t.Error("0 was handed out")
+		}
+	})
+}
+
+// The table has the columns of Leaf's own.
+func TestSegmentTable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		openSegment(t, db, segment.Config{})
+		ours := harness.Columns(t, db, "leaf_alloc")
+		if d.IsMySQL() {
+			other := d.New(t).Open(t, nil)
+			harness.Exec(t, other, leafScript)
+			if leafs := harness.Columns(t, other, "leaf_alloc"); !slices.Equal(ours, leafs) {
+				t.Errorf("ours:\n%s\nLeaf's:\n%s", strings.Join(ours, "\n"), strings.Join(leafs, "\n"))
+			}
+		}
+		if len(ours) != 5 {
+			t.Errorf("%q", ours)
+		}
+		// Leaf's statement for a new tag.
+		harness.Exec(t, db, "insert into leaf_alloc(biz_tag, max_id, step, description) values('leaf-segment-test', 1, 2000, 'Test leaf Segment Mode Get Id')")
+
+		// By hand, with the file of the package.
+		byHand := d.New(t).Open(t, nil)
+		file := d.SQLFile()
+		text, err := segment.Files.ReadFile(file)
+		testkit.Must(t, err)
+		for range 2 {
+			harness.Exec(t, byHand, string(text))
+		}
+		if hand := harness.Columns(t, byHand, "leaf_alloc"); !slices.Equal(hand, ours) {
+			t.Errorf("manually:\n%q\nby the package:\n%q", hand, ours)
+		}
+		openSegment(t, byHand, segment.Config{})
+	})
+}
+
+// Names that differ in case are two tables where the server says so, and a name may say
+// its schema.
+func TestSegmentTableNames(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		a := openSegment(t, db, segment.Config{Table: "LEAF_ALLOC", Start: 1000})
+		b := openSegment(t, db, segment.Config{})
+		schema := d.Schema
+		if d.Name == "sqlite" {
+			schema = "main"
+		}
+		c := openSegment(t, db, segment.Config{Table: schema + ".third_alloc", Start: 3000})
+		for _, tt := range []struct {
+			g    *segment.Generator
+			want int64
+		}{{a, 1000}, {b, 1}, {c, 3000}} {
+			id, err := tt.g.Next(t.Context())
+			testkit.Must(t, err)
+			if id != tt.want && d.Name != "sqlite" {
+				t.Errorf("id %d, want %d", id, tt.want)
+			}
+		}
+		again := openSegment(t, db, segment.Config{Table: schema + ".third_alloc"})
+		if id, err := again.Next(t.Context()); err != nil || id <= 3000 {
+			t.Errorf("%d, %v", id, err)
+		}
+	})
+}
+
+// Connections with autocommit off would keep no range, so they are refused.
+func TestSegmentWithoutAutocommit(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		openSegment(t, d.Open(t, nil), segment.Config{})
+		if _, err := segment.Open(t.Context(), d.Open(t, nil, "autocommit=0"), "orders", segment.Config{}); err == nil || !strings.Contains(err.Error(), "autocommit") {
+			t.Errorf("%v", err)
+		}
+	}, "mariadb", "mysql")
+}
+
+// Ids are fetched next to the application's transaction, which may hold locks of its own
+// and be taken back.
+func TestSegmentInsideTransactions(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		harness.Exec(t, db, "CREATE TABLE things (id BIGINT PRIMARY KEY)")
+		g := openSegment(t, db, segment.Config{Step: 5, MaxStep: 1})
+		last := int64(0)
+		for range 5 {
+			errBack := errors.New("back")
+			err := db.Transaction(func(tx *gorm.DB) error {
+				for range 20 {
+					id, err := g.Next(t.Context())
+					if err != nil || id <= last {
+						return fmt.Errorf("id %d after %d: %w", id, last, err)
+					}
+					last = id
+					if err := tx.Exec("INSERT INTO things VALUES (?)", id).Error; err != nil {
+						return err
+					}
+				}
+				return errBack
+			})
+			if err != errBack {
+				t.Fatal(err)
+			}
+		}
+	}, "mariadb", "mysql", "postgres") // SQLite has one writer
+}
+
+// The server is away: what is left is handed out, then callers get an error, or that of
+// their context; when it is back ids go on by themselves.
+func TestSegmentOutage(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, away, back := testkit.OpenBreakable(t, d)
+		g := openSegment(t, db, segment.Config{Step: 1000, MaxStep: 1})
+		ids := make([]int64, 200)
+		testkit.Must(t, g.Fill(t.Context(), ids))
+		testkit.Eventually(t, "second range", 5*time.Second, func() bool { return g.State().Ranges == 2 })
+		last := ids[199]
+		away()
+		for range 1800 {
+			id, err := g.Next(t.Context())
+			if err != nil || id != last+1 {
+				t.Fatalf("%d after %d, %v", id, last, err)
+			}
+			last = id
+		}
+		for range 3 {
+			if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrSource) {
+				t.Fatalf("%d, %v", id, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := g.Next(ctx); err == nil {
+			t.Error("no error while the server is away")
+		}
+		back()
+		begin := time.Now()
+		testkit.Eventually(t, "id after the outage", 5*time.Second, func() bool {
+			id, err := g.Next(t.Context())
+			return err == nil && id > last
+		})
+		t.Logf("ids again %v after the server's return", time.Since(begin).Round(time.Millisecond))
+		if err := g.State().LastError; err != nil {
+			t.Error(err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// Voucher has a key of a segment.
+type Voucher struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+// Receipt has a table whose name a prefix of the naming strategy may qualify.
+type Receipt struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+// Through the plugin: the first create in a transaction on a pool of one needs no further
+// connection. After an outage the segment is opened, or goes on, without a create that asks
+// for it, and Health tells of both.
+func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		admin := d.Open(t, nil)
+		testkit.Must(t, admin.AutoMigrate(&Voucher{}, &Receipt{}))
+		db, away, back := testkit.OpenBreakable(t, d)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(1)
+		p := uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(1), uidplugin.WithTimeout(2*time.Second),
+			uidplugin.WithSegments(segment.Config{Step: 20, MaxStep: 1}), uidplugin.WithModels(&Voucher{}))
+		testkit.Must(t, db.Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&Voucher{}).Error }))
+		testkit.Must(t, p.Health())
+
+		away()
+		if err := db.Create(&Receipt{}).Error; err == nil {
+			t.Fatal("a row while the server is away")
+		}
+		failed := p.Health()
+		if failed == nil || !strings.Contains(failed.Error(), "the generator segment of table receipts could not be opened since") {
+			t.Errorf("Health of a segment that cannot be opened: %v", failed)
+		}
+		for range 50 { // more than the ranges in memory hold
+			if _, err = p.NextID(context.Background(), &Voucher{}); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, generator.ErrSource) {
+			t.Errorf("without ids: %v", err)
+		}
+		if failed := p.Health(); failed == nil || !strings.Contains(failed.Error(), `ids of the tag "vouchers" could not be fetched`) {
+			t.Errorf("Health of a segment that cannot fetch: %v", failed)
+		}
+		back()
+		testkit.Eventually(t, "recovery", 30*time.Second, func() bool { return p.Health() == nil })
+		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+			return errors.Join(tx.Create(&Receipt{}).Error, tx.Create(&Voucher{}).Error)
+		}))
+	}, "mariadb", "mysql", "postgres")
+}

@@ -1,0 +1,99 @@
+package tables_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// Who migrates manually gets what the plugin would have made, and the plugin then
+// works without the right to migrate.
+func TestMigrationByHand(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		other := d.New(t)
+		hand, plugin := d.Open(t, nil), other.Open(t, nil)
+		harness.Migrate(t, hand, d.SQLFile())
+		harness.Use(t, plugin)
+		for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"} {
+			a, b := harness.Columns(t, hand, table), harness.Columns(t, plugin, table)
+			if len(a) == 0 || !slices.Equal(a, b) {
+				t.Errorf("%s manually:\n%s\nby the plugin:\n%s", table, strings.Join(a, "\n"), strings.Join(b, "\n"))
+			}
+		}
+		harness.Migrate(t, hand, d.SQLFile()) // again: nothing to do
+		p := harness.Use(t, hand, uidplugin.WithoutMigration(), uidplugin.WithModels(&harness.T1{}))
+		if len(p.Stats().Tables) != 1 {
+			t.Errorf("%+v", p.Stats())
+		}
+	})
+}
+
+// The two ways to extend UidGenerator's table have the same columns, and those of
+// a new table, but for what UidGenerator itself has said of its seven.
+func TestExtensionByHand(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		create := strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")
+		other, third := d.New(t), d.New(t)
+		hand, plugin, new := d.Open(t, nil), other.Open(t, nil), third.Open(t, nil)
+		for _, db := range []*gorm.DB{hand, plugin} {
+			if err := db.Exec(create).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		harness.Migrate(t, hand, "mysql_uidgenerator.sql")
+		harness.Use(t, plugin)
+		harness.Use(t, new)
+		a, b, c := harness.Columns(t, hand, "WORKER_NODE"), harness.Columns(t, plugin, "WORKER_NODE"), harness.Columns(t, new, "WORKER_NODE")
+		if !slices.Equal(a, b) || !slices.Equal(a, c) {
+			t.Errorf("manually:\n%s\nby the plugin:\n%s\nnew:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"), strings.Join(c, "\n"))
+		}
+		for _, db := range []*gorm.DB{hand, plugin} {
+			if !db.Migrator().HasIndex("WORKER_NODE", "IDX_WORKER_NODE_SLOT") {
+				t.Error("no index on SLOT")
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// Many migrate one database at once: an empty one, and one of UidGenerator's.
+func TestMigrationsAtOnce(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for round := range 6 {
+			d := d.New(t)
+			if round%2 == 1 && d.IsMySQL() {
+				create := strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")
+				if err := d.Open(t, nil).Exec(create).Error; err != nil {
+					t.Fatal(err)
+				}
+			}
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					db, err := d.Connect(nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}))
+					if err := db.Use(p); err != nil {
+						t.Error(err)
+					}
+					_ = p.Close(context.Background())
+					pool, _ := db.DB()
+					_ = pool.Close()
+				})
+			}
+			wg.Wait()
+		}
+	})
+}

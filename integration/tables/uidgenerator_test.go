@@ -1,0 +1,183 @@
+package tables_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// What baidu/uid-generator has in src/main/scripts/WORKER_NODE.sql, and the
+// INSERT of its mapper WORKER_NODE.xml (commit 2fcbc13), as MyBatis sends it.
+const (
+	uidGeneratorTable = `CREATE TABLE WORKER_NODE
+(
+ID BIGINT NOT NULL AUTO_INCREMENT COMMENT 'auto increment id',
+HOST_NAME VARCHAR(64) NOT NULL COMMENT 'host name',
+PORT VARCHAR(64) NOT NULL COMMENT 'port',
+TYPE INT NOT NULL COMMENT 'node type: ACTUAL or CONTAINER',
+LAUNCH_DATE DATE NOT NULL COMMENT 'launch date',
+MODIFIED TIMESTAMP NOT NULL COMMENT 'modified time',
+CREATED TIMESTAMP NOT NULL COMMENT 'created time',
+PRIMARY KEY(ID)
+)
+ COMMENT='DB WorkerID Assigner for UID Generator',ENGINE = INNODB`
+
+	uidGeneratorInsert = `INSERT INTO WORKER_NODE
+		(HOST_NAME,
+		PORT,
+		TYPE,
+		LAUNCH_DATE,
+		MODIFIED,
+		CREATED)
+		VALUES (
+		?,
+		?,
+		?,
+		?,
+		NOW(),
+		NOW())`
+)
+
+// begin is UidGenerator's part of a start: a row whose AUTO_INCREMENT is the
+// worker id.
+func begin(db *gorm.DB) (worker int64, err error) {
+	err = db.Connection(func(tx *gorm.DB) error {
+		if err := tx.Exec(uidGeneratorInsert, "java-1", "1700000000000-4711", 2, time.Now()).Error; err != nil {
+			return err
+		}
+		return tx.Raw("SELECT LAST_INSERT_ID()").Scan(&worker).Error
+	})
+	return worker, err
+}
+
+// The plugin and UidGenerator's Java service use one WORKER_NODE at the same
+// time: the table is extended and otherwise left as it is, Java's INSERT goes on
+// working, and no worker id is given to both.
+func TestNextToUidGenerator(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		ctx := context.Background()
+		java := d.Open(t, nil)
+		// MODIFIED and CREATED need a default in strict mode, by upstream's own fault.
+		if err := java.Connection(func(tx *gorm.DB) error {
+			if err := tx.Exec("SET SESSION sql_mode = ''").Error; err != nil {
+				return err
+			}
+			return tx.Exec(uidGeneratorTable).Error
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var before []int64
+		for range 3 {
+			worker, err := begin(java)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before = append(before, worker)
+		}
+
+		seen := map[int64]string{}
+		var mu sync.Mutex
+		claim := func(worker int64, who string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if other, ok := seen[worker]; ok {
+				t.Errorf("worker id %d is %s's and %s's", worker, other, who)
+			}
+			seen[worker] = who
+		}
+		for _, w := range before {
+			claim(w, "java")
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 25 {
+					worker, err := begin(java)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					claim(worker, "java")
+				}
+			})
+			wg.Go(func() {
+				for range 10 { // each a start of a process
+					db, err := d.Connect(nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}, &harness.T2{}))
+					if err := db.Use(p); err != nil {
+						t.Error(err)
+						return
+					}
+					for _, s := range p.Stats().Tables {
+						claim(s.WorkerIDs[0], s.Table)
+					}
+					_ = p.Close(ctx)
+					pool, _ := db.DB()
+					_ = pool.Close()
+				}
+			})
+		}
+		wg.Wait()
+		if want := 3 + 4*25 + 4*10*2; len(seen) != want {
+			t.Errorf("%d worker ids, want %d", len(seen), want)
+		}
+
+		// Ids of Java's workers are told apart, and its rows are as they were.
+		p := harness.Use(t, d.Open(t, nil))
+		parts, _ := p.Decode(0)
+		parts.Time, parts.WorkerID = time.Now(), before[0]
+		id, err := p.Layout().Compose(parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Locate(ctx, uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrOtherLayout) {
+			t.Errorf("Locate of an id of UidGenerator: %v", err)
+		}
+		var java1 int64
+		if err := java.Raw("SELECT COUNT(*) FROM WORKER_NODE WHERE HOST_NAME = 'java-1' AND PORT = '1700000000000-4711' AND TYPE = 2 AND TABLE_NAME = ''").Scan(&java1).Error; err != nil || java1 != 103 {
+			t.Errorf("%d rows of Java's are as they were, %v; want 103", java1, err)
+		}
+		var ddl [2]string
+		if err := java.Raw("SHOW CREATE TABLE WORKER_NODE").Row().Scan(&ddl[0], &ddl[1]); err != nil {
+			t.Fatal(err)
+		}
+		for _, keep := range []string{"`ID` bigint", "AUTO_INCREMENT", "'DB WorkerID Assigner for UID Generator'", "'node type: ACTUAL or CONTAINER'"} {
+			if !strings.Contains(ddl[1], keep) {
+				t.Errorf("the table has lost %s:\n%s", keep, ddl[1])
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// A WORKER_NODE with rows of Java's is the place to go on from, even when the
+// registry begins later.
+func TestRegistryBeginsAboveExistingRows(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		java := d.Open(t, nil)
+		if err := java.Exec(strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")).Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := java.Exec(strings.Replace(fmt.Sprintf(strings.ReplaceAll(uidGeneratorInsert, "?", "%s"), "7000, 'j'", "'p'", "1", "'2020-01-01'"), "(HOST_NAME", "(ID, HOST_NAME", 1)).Error; err != nil {
+			t.Fatal(err)
+		}
+		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
+		if got := p.Stats().Tables[0].WorkerIDs[0]; got != 7001 {
+			t.Errorf("worker id %d, want 7001", got)
+		}
+	}, "mariadb", "mysql")
+}

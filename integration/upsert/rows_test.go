@@ -1,0 +1,386 @@
+package upsert_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+type (
+	// MetOrder has a foreign key to the uid of a part.
+	MetOrder struct {
+		ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		PartRef int64
+		Part    *MetPart `gorm:"foreignKey:PartRef;references:Ref;constraint:-"`
+	}
+	// MetConstraint has a second unique constraint, which is no index of the model.
+	MetConstraint struct {
+		Code  string  `gorm:"primaryKey;size:20"`
+		Name  *string `gorm:"size:50;unique"`
+		Ref   int64   `gorm:"uid"`
+		Value int
+	}
+	MetAccount struct {
+		ID    int64   `gorm:"primaryKey;autoIncrement:false;uid"`
+		Email string  `gorm:"size:50;uniqueIndex"`
+		Name  *string `gorm:"size:50;uniqueIndex"`
+		Value int
+	}
+	// MetHidden has a key that no SELECT reads.
+	MetHidden struct {
+		ID    int64  `gorm:"primaryKey;autoIncrement:false;uid;->:false;<-:create"`
+		Name  string `gorm:"size:50;uniqueIndex"`
+		Value int
+	}
+	// MetComputed has a key that the database computes.
+	MetComputed struct {
+		Code  string `gorm:"primaryKey;size:20;->"`
+		Name  string `gorm:"size:20"`
+		Ref   int64  `gorm:"uid"`
+		Value int
+	}
+	MetDecimal struct {
+		ID    int64  `gorm:"primaryKey;autoIncrement:false;uid;type:decimal(25,2)"`
+		Name  string `gorm:"size:50;uniqueIndex"`
+		Value int
+	}
+)
+
+// byName are upserts that name the column of a second unique index.
+var byName = map[string]clause.OnConflict{
+	"nothing": {Columns: []clause.Column{{Name: "name"}}, DoNothing: true},
+	"update":  {Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// A transaction of MySQL reads from a snapshot, but inserts next to what is there
+// now: a struct gets the id of the row that is there, not of one that was deleted.
+func TestUpsertsInAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			testkit.Must(t, db.AutoMigrate(&UniqueB{}, &MetPart{}, &MetOrder{}))
+			for name, conflict := range byName {
+				for _, table := range []string{"unique_bs", "met_parts", "met_orders"} {
+					testkit.Must(t, db.Exec("DELETE FROM "+table).Error)
+				}
+				deleted, part := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}
+				testkit.Must(t, db.Create(&deleted).Error)
+				testkit.Must(t, db.Create(&part).Error)
+				var rows []UniqueB
+				var one UniqueB
+				var order MetOrder
+				there, thereToo, others := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}, MetPart{Code: "q"}
+				orders := []MetOrder{{Part: &MetPart{Code: "p"}}, {Part: &MetPart{Code: "q"}}}
+				testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+					if d.Name == "mariadb" { // whose newer versions refuse such an INSERT
+						_ = tx.Exec("SET SESSION innodb_snapshot_isolation = OFF").Error
+					}
+					if n := queried[int](t, tx, "SELECT COUNT(*) FROM unique_bs"); n != 2 {
+						t.Errorf("%d rows", n)
+					}
+					testkit.Must(t, db.Delete(&deleted).Error)
+					testkit.Must(t, db.Delete(&MetPart{Code: "p"}).Error)
+					testkit.Must(t, db.Create(&there).Error)
+					testkit.Must(t, db.Create(&[]*MetPart{&thereToo, &others}).Error)
+
+					rows, one = []UniqueB{{Name: "a", Value: 3}, {Name: "c", Value: 3}}, UniqueB{Name: "b", Value: 3}
+					testkit.Must(t, tx.Clauses(conflict).Create(&rows).Error)
+					testkit.Must(t, tx.Clauses(conflict).Create(&one).Error)
+					order = MetOrder{Part: &MetPart{Code: "p"}}
+					testkit.Must(t, tx.Create(&order).Error)
+					testkit.Must(t, tx.Create(&orders).Error)
+					return nil
+				}, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+				if rows[0].ID != there[0].ID || one.ID != there[1].ID {
+					t.Errorf("%s%s: the rows have %d and %d, the structs %d and %d; deleted rows had %d and %d",
+						name, variant, there[0].ID, there[1].ID, rows[0].ID, one.ID, deleted[0].ID, deleted[1].ID)
+				}
+				for _, o := range append(orders, order) {
+					want := thereToo.Ref
+					if o.Part.Code == "q" {
+						want = others.Ref
+					}
+					if got := queried[int64](t, db, "SELECT part_ref FROM met_orders WHERE id = ?", o.ID); got != want || o.PartRef != want || o.Part.Ref != want {
+						t.Errorf("%s%s: the part %s has %d, the foreign key is %d, in the structs %d and %d; a deleted row had %d",
+							name, variant, o.Part.Code, want, got, o.PartRef, o.Part.Ref, part.Ref)
+					}
+				}
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// Associations of which some were loaded without their uids, and one has a uid of
+// the application's.
+func TestUpsertsOfAssociationsWithoutTheirUids(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			testkit.Must(t, db.AutoMigrate(&MetOwner{}, &MetPet{}))
+			testkit.Must(t, db.Exec("DELETE FROM met_owners").Error)
+			testkit.Must(t, db.Exec("DELETE FROM met_pets").Error)
+			first := MetOwner{Code: "o", Pets: []MetPet{{Name: "p1"}, {Name: "p2"}}}
+			testkit.Must(t, db.Create(&first).Error)
+			var loaded MetOwner
+			testkit.Must(t, db.Preload("Pets", func(tx *gorm.DB) *gorm.DB { return tx.Select("id", "name", "owner_code").Order("name") }).Take(&loaded).Error)
+			loaded.Pets[0].Name = "p1 renamed"
+			loaded.Pets = append(loaded.Pets, MetPet{Name: "p3", Ref: 33}, MetPet{Name: "p4"})
+			testkit.Must(t, db.Session(&gorm.Session{FullSaveAssociations: true}).Updates(&loaded).Error)
+			want := []int64{first.Pets[0].Ref, first.Pets[1].Ref, 33, loaded.Pets[3].Ref}
+			for i, p := range loaded.Pets {
+				var there MetPet
+				testkit.Must(t, db.Take(&there, p.ID).Error)
+				if there != p || there.Ref != want[i] || there.Ref == 0 {
+					t.Errorf("%s: the row is %+v, the struct %+v, the uid is to be %d", variant, there, p, want[i])
+				}
+			}
+		}
+	})
+}
+
+// A conflict with a named constraint is not one with the primary key.
+func TestUpsertsOnAConstraint(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		harness.Use(t, db)
+		testkit.Must(t, db.AutoMigrate(&MetConstraint{}))
+		for name, conflict := range byName {
+			testkit.Must(t, db.Exec("DELETE FROM met_constraints").Error)
+			conflict.Columns, conflict.OnConstraint = nil, "uni_met_constraints_name"
+			a, b := MetConstraint{Code: "a", Name: ptr("name of a")}, MetConstraint{Code: "b", Name: ptr("name of b")}
+			testkit.Must(t, db.Create(&a).Error)
+			testkit.Must(t, db.Create(&b).Error)
+			one := MetConstraint{Code: "b", Name: ptr("name of a"), Value: 2}
+			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			batch := []MetConstraint{{Code: "b", Name: ptr("name of a"), Value: 3}, {Code: "c", Name: ptr("name of c")}}
+			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			m := map[string]any{"code": "b", "name": "name of a"}
+			testkit.Must(t, db.Model(&MetConstraint{}).Clauses(conflict).Create(&m).Error)
+			mapped, _ := m["ref"].(int64)
+			for i, ref := range []int64{one.Ref, batch[0].Ref, mapped} {
+				if ref != a.Ref && ref != 0 {
+					t.Errorf("%s %d: the row that was met has %d, another %d, the struct got %d", name, i, a.Ref, b.Ref, ref)
+				}
+			}
+			if got := queried[int64](t, db, "SELECT ref FROM met_constraints WHERE code = 'c'"); got != batch[1].Ref || got == 0 {
+				t.Errorf("%s: the new row has %d, the struct %d", name, got, batch[1].Ref)
+			}
+		}
+	}, "postgres")
+}
+
+// MySQL takes a conflict in any unique index for one, whatever the statement names.
+func TestUpsertsThatMeetARowByAnotherIndex(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			testkit.Must(t, db.AutoMigrate(&MetAccount{}, &MetConstraint{}))
+			for name, conflict := range byName {
+				testkit.Must(t, db.Exec("DELETE FROM met_accounts").Error)
+				a, nameless := MetAccount{Email: "a@", Name: ptr("a")}, MetAccount{Email: "nameless@"}
+				testkit.Must(t, db.Create(&a).Error)
+				testkit.Must(t, db.Create(&nameless).Error)
+				one, batch := MetAccount{Email: "a@"}, []MetAccount{{Email: "a@"}, {Email: "c@", Name: ptr("c")}, {Email: "a@", Name: ptr("unknown")}}
+				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+				for i, r := range []MetAccount{one, batch[0], batch[2]} {
+					if r.ID != a.ID && r.ID != 0 {
+						t.Errorf("%s%s %d: the row that was met has %d, one without a name %d, the struct got %d", name, variant, i, a.ID, nameless.ID, r.ID)
+					}
+				}
+				if got := queried[int64](t, db, "SELECT id FROM met_accounts WHERE email = 'c@'"); got != batch[1].ID {
+					t.Errorf("%s%s: the new row has %d, the struct %d", name, variant, got, batch[1].ID)
+				}
+
+				testkit.Must(t, db.Exec("DELETE FROM met_constraints").Error)
+				x, y := MetConstraint{Code: "x", Name: ptr("name of x")}, MetConstraint{Code: "y", Name: ptr("name of y")}
+				testkit.Must(t, db.Create(&x).Error)
+				testkit.Must(t, db.Create(&y).Error)
+				for i, rows := range [][]MetConstraint{
+					{{Code: "y", Name: ptr("name of x"), Value: 9}},
+					{{Code: "y", Name: ptr("name of x"), Value: 9}, {Code: "z", Value: 8}},
+				} {
+					testkit.Must(t, db.Clauses(conflict).Create(&rows).Error)
+					met := y.Ref // by the primary key, which comes first
+					if name == "update" {
+						met = queried[int64](t, db, "SELECT ref FROM met_constraints WHERE value = 9")
+					}
+					if rows[0].Ref != met && rows[0].Ref != 0 {
+						t.Errorf("%s%s %d: the row that was met has %d, x %d, y %d, the struct got %d", name, variant, i, met, x.Ref, y.Ref, rows[0].Ref)
+					}
+				}
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// Rows that a trigger leaves alone come back from no statement, and their structs
+// get no id of those that do.
+func TestUpsertsOfRowsThatATriggerLeavesAlone(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		harness.Use(t, db)
+		testkit.Must(t, db.AutoMigrate(&UniqueB{}, &MetPart{}))
+		triggers := []string{
+			"CREATE TRIGGER b_update BEFORE UPDATE ON unique_bs WHEN NEW.value = OLD.value BEGIN SELECT RAISE(IGNORE); END",
+			"CREATE TRIGGER b_insert BEFORE INSERT ON unique_bs WHEN NEW.name = 'refused' BEGIN SELECT RAISE(IGNORE); END",
+			"CREATE TRIGGER part BEFORE UPDATE ON met_parts WHEN NEW.unit_price = OLD.unit_price BEGIN SELECT RAISE(IGNORE); END",
+		}
+		if d.Name == "postgres" {
+			triggers = []string{
+				"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+				"CREATE TRIGGER b_update BEFORE UPDATE ON unique_bs FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+				"CREATE TRIGGER b_insert BEFORE INSERT ON unique_bs FOR EACH ROW WHEN (NEW.name = 'refused') EXECUTE FUNCTION refuse()",
+				"CREATE TRIGGER part BEFORE UPDATE ON met_parts FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+			}
+		}
+		for _, trigger := range triggers {
+			testkit.Must(t, db.Exec(trigger).Error)
+		}
+		old := []UniqueB{{Name: "a", Value: 1}, {Name: "b", Value: 1}, {Name: "c", Value: 1}}
+		testkit.Must(t, db.Create(&old).Error)
+		ids := map[string]int64{"refused": 0}
+		for _, r := range old {
+			ids[r.Name] = r.ID
+		}
+		for i, rows := range [][]UniqueB{
+			{{Name: "a", Value: 1}, {Name: "b", Value: 2}, {Name: "c", Value: 1}},
+			{{Name: "refused"}, {Name: "new"}, {Name: "c", Value: 1}, {Name: "a", Value: 4}},
+			{{Name: "a", Value: 4}, {Name: "c", Value: 1}},
+			{{Name: "a", Value: 4}},
+			{{Name: "refused"}},
+		} {
+			testkit.Must(t, db.Clauses(byName["update"]).Create(&rows).Error)
+			if i == 1 {
+				ids["new"] = queried[int64](t, db, "SELECT id FROM unique_bs WHERE name = 'new'")
+			}
+			for _, r := range rows {
+				if r.ID != ids[r.Name] {
+					t.Errorf("%d: %s has the id %d in the struct and %d in the row", i, r.Name, r.ID, ids[r.Name])
+				}
+			}
+		}
+
+		parts := []MetPart{{Code: "a", UnitPrice: 1}, {Code: "b", UnitPrice: 1}}
+		testkit.Must(t, db.Create(&parts).Error)
+		batch := []MetPart{{Code: "a", UnitPrice: 1}, {Code: "b", UnitPrice: 2}, {Code: "c", UnitPrice: 1}}
+		testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
+		for _, r := range batch {
+			if got := queried[int64](t, db, "SELECT ref FROM met_parts WHERE code = ?", r.Code); r.Ref != got || got == 0 {
+				t.Errorf("%s has the uid %d in the struct and %d in the row", r.Code, r.Ref, got)
+			}
+		}
+		if batch[0].Ref != parts[0].Ref || batch[1].Ref != parts[1].Ref {
+			t.Errorf("rows that were there had %v, now %v", parts, batch)
+		}
+	}, "sqlite", "postgres")
+}
+
+// INSERT OR IGNORE with an update part: a conflict in another index than the named
+// one leaves the row alone, and no id moves to another row.
+func TestInsertOrIgnoreThatUpdates(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		harness.Use(t, db)
+		testkit.Must(t, db.AutoMigrate(&MetAccount{}))
+		old := MetAccount{Email: "a@", Name: ptr("a")}
+		testkit.Must(t, db.Create(&old).Error)
+		ignore, conflict := clause.Insert{Modifier: "OR IGNORE"}, byName["update"]
+		batch := []MetAccount{{Email: "a@", Name: ptr("x")}, {Email: "c@", Name: ptr("c")}, {Email: "d@", Name: ptr("d")}}
+		testkit.Must(t, db.Clauses(ignore, conflict).Create(&batch).Error)
+		one := MetAccount{Email: "a@", Name: ptr("x")}
+		testkit.Must(t, db.Clauses(ignore, conflict).Create(&one).Error)
+		for _, r := range append(batch, one) {
+			got := queried[int64](t, db, "SELECT id FROM met_accounts WHERE email = ?", r.Email)
+			if r.ID != got && (r.ID != 0 || r.Email != "a@") {
+				t.Errorf("%s has the id %d in the struct and %d in the row", r.Email, r.ID, got)
+			}
+		}
+	}, "sqlite")
+}
+
+// A uid key that is written and never read.
+func TestUpsertsOfAKeyThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			testkit.Must(t, db.AutoMigrate(&MetHidden{}))
+			for name, conflict := range byName {
+				testkit.Must(t, db.Exec("DELETE FROM met_hiddens").Error)
+				old := MetHidden{Name: "a"}
+				testkit.Must(t, db.Create(&old).Error)
+				one, batch := MetHidden{Name: "a", Value: 2}, []MetHidden{{Name: "b"}, {Name: "a", Value: 3}, {Name: "c"}}
+				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+				for _, r := range append(batch, one) {
+					if got := queried[int64](t, db, "SELECT id FROM met_hiddens WHERE name = ?", r.Name); got != r.ID || r.Name == "a" && got != old.ID {
+						t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A uid next to a key that the database computes, to which nothing can be assigned.
+func TestUpsertsNextToAComputedKey(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			testkit.Must(t, db.Exec("DROP TABLE IF EXISTS met_computeds").Error)
+			testkit.Must(t, db.Exec("CREATE TABLE met_computeds (code VARCHAR(20) GENERATED ALWAYS AS (UPPER(name)) STORED PRIMARY KEY, name VARCHAR(20), ref BIGINT, value INT)").Error)
+			update := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"value"})}
+			old, again := MetComputed{Name: "a", Value: 1}, MetComputed{Name: "a", Value: 2}
+			testkit.Must(t, db.Clauses(update).Create(&old).Error)
+			testkit.Must(t, db.Clauses(update).Create(&again).Error)
+			batch := []MetComputed{{Name: "a", Value: 3}, {Name: "b", Value: 3}}
+			testkit.Must(t, db.Clauses(update).Create(&batch).Error)
+			for _, r := range append(batch, again, old) {
+				got := queried[int64](t, db, "SELECT ref FROM met_computeds WHERE name = ? AND value = 3", r.Name)
+				if r.Ref != got && (r.Ref != 0 || r.Name != "a") || got == 0 {
+					t.Errorf("%s: %s has the uid %d in the struct and %d in the row", variant, r.Name, r.Ref, got)
+				}
+			}
+			if got := queried[int64](t, db, "SELECT ref FROM met_computeds WHERE name = 'a'"); got != old.Ref {
+				t.Errorf("%s: the row had the uid %d, now %d", variant, old.Ref, got)
+			}
+		}
+	}, "mysql") // MariaDB has no such keys
+}
+
+// An id in a DECIMAL column comes back with its places.
+func TestUpsertsOfADecimalKey(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			testkit.Must(t, db.AutoMigrate(&MetDecimal{}))
+			for name, conflict := range map[string]clause.OnConflict{"nothing": {DoNothing: true}, "nothing at": byName["nothing"]} {
+				testkit.Must(t, db.Exec("DELETE FROM met_decimals").Error)
+				testkit.Must(t, db.Create(&MetDecimal{Name: "a"}).Error)
+				batch := []MetDecimal{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+				for _, r := range batch {
+					got := queried[int64](t, db, "SELECT CAST(id AS "+map[bool]string{true: "SIGNED", false: "BIGINT"}[d.IsMySQL()]+") FROM met_decimals WHERE name = ?", r.Name)
+					if r.ID != got && (r.ID != 0 || r.Name != "a" || len(conflict.Columns) > 0) {
+						t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package testkit
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// A Relay passes connections on to a server. A test cuts it, and leads it to the same server or another one again. It
+// is safe for concurrent use.
+type Relay struct {
+	Slow     atomic.Int64 // in nanoseconds: each answer is delayed by a random time below it
+	Answered atomic.Int64 // when a server last sent anything, in Unix nanoseconds
+
+	mu       sync.Mutex
+	address  string       // where it listens
+	server   string       // to which it passes connections on
+	listener net.Listener // nil: connections are refused
+	ends     map[net.Conn]bool
+}
+
+// NewRelay returns a relay to a server. It is cut when the test ends.
+func NewRelay(tb testing.TB, server string) *Relay {
+	tb.Helper()
+	r := &Relay{address: "127.0.0.1:0", ends: map[net.Conn]bool{}}
+	r.Route(tb, server)
+	tb.Cleanup(r.Cut)
+	return r
+}
+
+// Address returns where the relay listens. It stays the same when the relay is cut and when it leads elsewhere.
+func (r *Relay) Address() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.address
+}
+
+// Restore passes connections on to the last server again, after Cut.
+func (r *Relay) Restore(tb testing.TB) {
+	tb.Helper()
+	r.mu.Lock()
+	server := r.server
+	r.mu.Unlock()
+	r.Route(tb, server)
+}
+
+// Route ends all connections, and passes new ones on to server.
+func (r *Relay) Route(tb testing.TB, server string) {
+	tb.Helper()
+	r.Cut()
+	var l net.Listener
+	var err error
+	for range 100 {
+		if l, err = net.Listen("tcp", r.Address()); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	Must(tb, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.address, r.server, r.listener = l.Addr().String(), server, l
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.pass(l, c, server)
+		}
+	}()
+}
+
+// Cut ends all connections, and refuses new ones.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listener != nil {
+		_ = r.listener.Close()
+		r.listener = nil
+	}
+	for c := range r.ends {
+		_ = c.Close()
+	}
+}
+
+func (r *Relay) pass(l net.Listener, client net.Conn, address string) {
+	server, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listener != l { // cut meanwhile
+		_, _ = client.Close(), server.Close()
+		return
+	}
+	r.ends[client], r.ends[server] = true, true
+	both := func(to io.Writer, from io.Reader) {
+		_, _ = io.Copy(to, from)
+		_, _ = client.Close(), server.Close()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.ends, client)
+		delete(r.ends, server)
+	}
+	go both(client, answers{server, r})
+	go both(server, client)
+}
+
+// answers is what a server sends. It has no other method, so that io.Copy calls Read.
+type answers struct {
+	server io.Reader
+	relay  *Relay
+}
+
+// Read implements [io.Reader].
+func (a answers) Read(p []byte) (int, error) {
+	n, err := a.server.Read(p)
+	if n > 0 {
+		a.relay.Answered.Store(time.Now().UnixNano())
+	}
+	if most := a.relay.Slow.Load(); most > 0 {
+		time.Sleep(rand.N(time.Duration(most)))
+	}
+	return n, err
+}
+
+// Open returns a handle on a database through the relay. Its pool is closed when the test ends.
+func (r *Relay) Open(tb testing.TB, d *Database, params ...string) *gorm.DB {
+	tb.Helper()
+	host, port, err := net.SplitHostPort(r.Address())
+	Must(tb, err)
+	dsn := pgAddress.ReplaceAllString(d.DSN(params...), "host="+host+" port="+port)
+	if d.IsMySQL() {
+		dsn = mysqlAddress.ReplaceAllString(d.DSN(params...), "tcp("+r.Address()+")")
+	}
+	db, err := gorm.Open(d.Dialector(dsn), quiet(nil))
+	Must(tb, err)
+	tb.Cleanup(func() { _ = Close(db) })
+	return db
+}
+
+// OpenBreakable returns a handle on a database that cut makes unreachable and restore brings back.
+func OpenBreakable(tb testing.TB, d *Database) (db *gorm.DB, cut, restore func()) {
+	tb.Helper()
+	if d.Name == "sqlite" {
+		db, tap := OpenTap(tb, d)
+		return db, func() { tap.Shut.Store(true) }, func() { tap.Shut.Store(false) }
+	}
+	r := NewRelay(tb, d.Address())
+	return r.Open(tb, d), r.Cut, func() { r.Restore(tb) }
+}
+
+var (
+	mysqlAddress = regexp.MustCompile(`tcp\(([^)]*)\)`)
+	pgAddress    = regexp.MustCompile(`host=(\S+) port=(\S+)`)
+)
+
+// Address returns where the server listens.
+func (d *Database) Address() string {
+	if d.Name == "postgres" {
+		m := pgAddress.FindStringSubmatch(os.Getenv(d.Variable))
+		return net.JoinHostPort(m[1], m[2])
+	}
+	return mysqlAddress.FindStringSubmatch(os.Getenv(d.Variable))[1]
+}
