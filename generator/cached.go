@@ -172,7 +172,7 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 	if position, ok := w.ring.TakeOne(); ok {
 		return w.idIn(bases, position), nil
 	}
-	w, position, _, err := g.slow(ctx, 1, true)
+	w, position, _, err := g.slow(ctx, 1, waitForRenewal)
 	if err != nil {
 		return 0, err
 	}
@@ -181,10 +181,18 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 
 // Fill implements [Generator]. It does not allocate. At the borrowing limit and at
 // the end of the lease a generator that does not wait refuses a Fill as a whole.
-func (g *Cached) Fill(ctx context.Context, ids []int64) error { return g.fill(ctx, ids, true) }
+func (g *Cached) Fill(ctx context.Context, ids []int64) error { return g.fill(ctx, ids, waitForRenewal) }
 
-// fill is Fill. patient says whether it may wait for a lease.
-func (g *Cached) fill(ctx context.Context, ids []int64, patient bool) error {
+// onExpiry is what a caller wants when the lease is used up.
+type onExpiry uint8
+
+const (
+	waitForRenewal onExpiry = iota // if one may come
+	failAtOnce
+)
+
+// fill is Fill, with what happens at the end of the lease.
+func (g *Cached) fill(ctx context.Context, ids []int64, expiry onExpiry) error {
 	for len(ids) > 0 {
 		want := uint64(len(ids))
 		w := g.window.Load()
@@ -194,7 +202,7 @@ func (g *Cached) fill(ctx context.Context, ids []int64, patient bool) error {
 		}
 		if got == 0 {
 			var err error
-			if w, position, got, err = g.slow(ctx, want, patient); err != nil {
+			if w, position, got, err = g.slow(ctx, want, expiry); err != nil {
 				return err
 			}
 		}
@@ -271,8 +279,8 @@ func (g *Cached) awake() {
 
 // slow claims from 1 to want positions when the window gave none. It is where
 // callers wait at the borrowing limit and for a lease, where all errors arise, and
-// where the next window is opened. patient says whether the caller may wait for a lease.
-func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window, position, got uint64, err error) {
+// where the next window is opened.
+func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *window, position, got uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, 0, err
 	}
@@ -300,7 +308,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window
 		w = g.window.Load()
 		m := g.moment(w, want)
 		cause := g.cause()
-		m.patient = patient && g.renewable(w, cause)
+		m.patient = expiry == waitForRenewal && g.renewable(w, cause)
 		move := m.decide()
 		if move == handOut {
 			position, got = g.hand(w, m)
@@ -319,7 +327,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, patient bool) (w *window
 			wake = g.arm() // and look again, for what has changed before
 			continue
 		}
-		if err := g.pause(ctx, g.nap(w, m, move), wake, move != waitForClock); err != nil {
+		if err := g.pause(ctx, move, g.nap(w, m, move), wake); err != nil {
 			return nil, 0, 0, err
 		}
 	}
@@ -368,11 +376,9 @@ func (g *Cached) arm() <-chan struct{} {
 	return wake
 }
 
-// pause waits for d, or until awake is called. lease says that the caller waits for
-// Renew.
-func (g *Cached) pause(ctx context.Context, d time.Duration, wake <-chan struct{}, lease bool) error {
-	g.waiting.Store(lease)
-	if !lease {
+// pause makes a move that waits: for d, or until awake is called.
+func (g *Cached) pause(ctx context.Context, move move, d time.Duration, wake <-chan struct{}) error {
+	if g.waiting.Store(move != waitForClock); move == waitForClock {
 		return sleep(ctx, d, wake)
 	}
 	start := time.Now()

@@ -123,7 +123,7 @@ func (g *Paired) part(ctx context.Context, ids []int64) (n int, err error) {
 	}
 	// The main lane has ticks left, which come in their time, so nobody waits for a
 	// lease of the backup lane.
-	lease := g.backup.fill(ctx, ids, false)
+	lease := g.backup.fill(ctx, ids, failAtOnce)
 	if !errors.Is(lease, ErrLeaseExpired) {
 		return len(ids), lease
 	}

@@ -23,7 +23,7 @@ func three(t *testing.T, d *testkit.Database, params ...string) {
 	for range 2 {
 		var plugins []*uidplugin.Plugin
 		for range 3 {
-			p := harness.Use(t, d.Open(t, nil, params...), uidplugin.WithModels(&harness.T1{}, &harness.T2{}), uidplugin.WithLead(time.Second))
+			p := harness.Use(t, d.Open(t, nil, params...), uidplugin.WithModels(&harness.T1{}, &harness.T2{}), uidplugin.WithLead(3*time.Second))
 			plugins = append(plugins, p)
 			if s := p.Stats().Slot.ID; held[s] {
 				t.Errorf("slot %d has two holders", s)
@@ -42,7 +42,7 @@ func three(t *testing.T, d *testkit.Database, params ...string) {
 				}
 			}
 		}
-		testkit.Eventually(t, "renewals", 10*time.Second, func() bool {
+		testkit.Eventually(t, "renewals", 30*time.Second, func() bool {
 			_, err := harness.NextID(plugins[2])
 			return err == nil && plugins[2].Stats().Slot.Renewals >= 2
 		})
@@ -58,7 +58,7 @@ func TestHostile_TriggersWithAutoIncrement(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(time.Second)).Close(context.Background()))
+		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second)).Close(context.Background()))
 		testkit.Must(t, db.Exec("CREATE TABLE audit (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(64))").Error)
 		testkit.Must(t, db.Exec("INSERT INTO audit (id, what) VALUES (4711, 'past')").Error)
 		for i, on := range []string{"UPDATE ON WORKER_REGISTRY", "UPDATE ON WORKER_SLOT", "INSERT ON WORKER_SLOT",
@@ -91,7 +91,7 @@ func TestHostile_Rows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(time.Second)).Close(context.Background()))
+		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second)).Close(context.Background()))
 		layout, most := generator.DefaultLayout().String(), int64(math.MaxInt64)
 		name := harness.Slots(t, db)[0].Application
 		slot := func(id int64, layout string, fence, version int64, holder string, seen int64) {

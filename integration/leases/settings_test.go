@@ -27,13 +27,13 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 			testkit.Must(t, err)
 			t.Cleanup(func() { _ = testkit.Close(db) })
 			testkit.Must(t, db.AutoMigrate(&harness.T1{}))
-			p := harness.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithModels(&harness.T1{}))
+			p := harness.Use(t, db, uidplugin.WithLead(3*time.Second), uidplugin.WithModels(&harness.T1{}))
 			ledger := testkit.NewLedger(t)
 			rollback := errors.New("rollback")
 			for range 3 {
 				before := p.Stats().Slot.Renewals
 				err := db.Transaction(func(tx *gorm.DB) error {
-					for begin := time.Now(); time.Since(begin) < 5*time.Second && p.Stats().Slot.Renewals < before+2; {
+					for begin := time.Now(); time.Since(begin) < 20*time.Second && p.Stats().Slot.Renewals < before+2; {
 						row := harness.T1{}
 						if err := tx.Create(&row).Error; err != nil {
 							return err

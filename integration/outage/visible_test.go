@@ -22,12 +22,12 @@ import (
 // visible waits until the log, Health and a create have the reason.
 func visible(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, reason string) {
 	t.Helper()
-	testkit.Eventually(t, "Health that says "+reason, 10*time.Second, func() bool {
+	testkit.Eventually(t, "Health that says "+reason, 30*time.Second, func() bool {
 		err := p.Health()
 		return err != nil && strings.Contains(err.Error(), reason)
 	})
 	var err error
-	for begin := time.Now(); err == nil && time.Since(begin) < 10*time.Second; {
+	for begin := time.Now(); err == nil && time.Since(begin) < 30*time.Second; {
 		_, err = harness.NextID(p)
 	}
 	testkit.IsError(t, err, generator.ErrLeaseExpired, "t1", reason)
@@ -39,7 +39,7 @@ func visible(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, reason string) {
 // healthy waits until ids come again.
 func healthy(t *testing.T, p *uidplugin.Plugin) {
 	t.Helper()
-	testkit.Eventually(t, "health", 10*time.Second, func() bool { return p.Health() == nil })
+	testkit.Eventually(t, "health", 30*time.Second, func() bool { return p.Health() == nil })
 	if _, err := harness.NextID(p); err != nil {
 		t.Error(err)
 	}
@@ -51,7 +51,7 @@ func TestVisible_LockWaits(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		j := &testkit.Log{}
 		db := d.Open(t, nil)
-		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second))
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(3*time.Second))
 		lock := d.Open(t, nil).Begin()
 		testkit.Must(t, lock.Error)
 		table := map[bool]string{true: "`WORKER_SLOT`", false: `"WORKER_SLOT"`}[d.IsMySQL()]
@@ -66,7 +66,7 @@ func TestVisible_LockWaits(t *testing.T) {
 func TestVisible_ReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second)).Close(context.Background())) // makes the tables
+		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(3*time.Second)).Close(context.Background())) // makes the tables
 		params := map[string]string{"mariadb": "tx_read_only=1", "mysql": "transaction_read_only=1",
 			"postgres": "default_transaction_read_only=on"}
 		j := &testkit.Log{}
@@ -84,7 +84,7 @@ func TestVisible_ReadOnlyServer(t *testing.T) {
 func TestVisible_ARightIsRevoked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithLead(time.Second)).Close(context.Background()))
+		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithLead(3*time.Second)).Close(context.Background()))
 		u := newUser(t, d)
 		u.grant("SELECT, INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
 		j := &testkit.Log{}
@@ -191,7 +191,7 @@ func TestVisible_ClosedPool(t *testing.T) {
 		j := &testkit.Log{}
 		db, err := d.Connect(nil)
 		testkit.Must(t, err)
-		p := uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second))
+		p := uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(3*time.Second))
 		testkit.Must(t, db.Use(p))
 		_, err = harness.NextID(p)
 		testkit.Must(t, err)
@@ -210,12 +210,12 @@ func TestVisible_FenceAhead(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		j := &testkit.Log{}
 		db := d.Open(t, nil)
-		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(time.Second))
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(3*time.Second))
 		before, err := harness.NextID(p)
 		testkit.Must(t, err)
 		former := p.Stats().Slot.ID
 		harness.Exec(t, db, `UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 1000000000, "VERSION" = "VERSION" + 1`)
-		testkit.Eventually(t, "other slot", 10*time.Second, func() bool {
+		testkit.Eventually(t, "other slot", 30*time.Second, func() bool {
 			_, err := harness.NextID(p)
 			s := p.Stats().Slot
 			return err == nil && s.ID != 0 && s.ID != former
@@ -300,7 +300,7 @@ func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 			done <- errors.Join(err, tx.Rollback().Error)
 		}()
 		t.Logf("the other program: %v", <-done)
-		testkit.Eventually(t, "table of the spare", 10*time.Second, func() bool {
+		testkit.Eventually(t, "table of the spare", 30*time.Second, func() bool {
 			for _, n := range harness.Nodes(t, other) {
 				if n.Table.Name == "t2" {
 					return true

@@ -68,7 +68,7 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	case t.decision.dropReturning:
 		t.dropReturning(stmt)
 	case t.decision.addLastInsertID:
-		t.addLastInsertID(stmt, conflict, f.single)
+		t.addLastInsertID(stmt, conflict, t.lastInsertID(stmt, f))
 	}
 }
 
@@ -260,24 +260,30 @@ func (t *Tracker) save(stmt *gorm.Statement) {
 // tell. No id that a statement has made is so small.
 const conflictSentinel = 1
 
+// lastInsertID returns what LAST_INSERT_ID is to say of a conflict: for a single row its key, if that is a number that an
+// id can be; else the sentinel.
+func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
+	key := t.key(stmt.Schema)
+	if key == nil || !f.single {
+		return clause.Expr{SQL: fmt.Sprint(conflictSentinel)}
+	}
+	column := clause.Column{Name: t.fields[0].DBName}
+	if key.Direct {
+		return clause.Expr{SQL: fmt.Sprintf("IF(? BETWEEN 2 AND 9223372036854775807,?,%d)", conflictSentinel),
+			Vars: []any{column, column}}
+	}
+	const text = "CONVERT(? USING utf8mb4)"
+	return clause.Expr{SQL: fmt.Sprintf("IF(%[1]s REGEXP '^[1-9][0-9]{0,18}$' AND "+
+		"(CHAR_LENGTH(%[1]s)<19 OR %[1]s<='9223372036854775807'),%[1]s,%[2]d)", text, conflictSentinel),
+		Vars: []any{column, column, column, column}}
+}
+
 // addLastInsertID puts LAST_INSERT_ID(expr) into the update part, in an assignment
 // that leaves an id as it is: the function's value is read and never assigned,
-// for it is unsigned and a number, as not every key is. For a single row expr is
-// the key, if that is a number that an id can be.
-func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, single bool) {
+// for it is unsigned and a number, as not every key is.
+func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, expr clause.Expr) {
 	column := clause.Column{Name: t.fields[0].DBName} // any that may be written
-	expr, vars := fmt.Sprint(conflictSentinel), []any(nil)
-	if f := t.key(stmt.Schema); f != nil && single {
-		if f.Direct {
-			expr = fmt.Sprintf("IF(? BETWEEN 2 AND 9223372036854775807,?,%d)", conflictSentinel)
-			vars = []any{column, column}
-		} else {
-			const text = "CONVERT(? USING utf8mb4)"
-			expr = fmt.Sprintf("IF(%[1]s REGEXP '^[1-9][0-9]{0,18}$' AND (CHAR_LENGTH(%[1]s)<19 OR %[1]s<='9223372036854775807'),%[1]s,%[2]d)", text, conflictSentinel)
-			vars = []any{column, column, column, column}
-		}
-	}
-	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr + ")=0,?,?)", Vars: append(vars, column, column)}
+	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, column, column)}
 	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), clause.Assignment{Column: column, Value: value})
 	conflict.DoNothing = false
 	stmt.AddClause(conflict)
