@@ -21,7 +21,7 @@ type product struct {
 	Name string
 }
 
-func TestFindLoadsTheRowOfAnID(t *testing.T) {
+func TestPluginFind_LoadsTheRowOfAnID(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -42,7 +42,7 @@ func TestFindLoadsTheRowOfAnID(t *testing.T) {
 	}
 }
 
-func TestFindOfARowThatIsNotThere(t *testing.T) {
+func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -61,9 +61,9 @@ func TestFindOfARowThatIsNotThere(t *testing.T) {
 	isOurs(t, db, "products", r.ID.Int64())
 }
 
-// TestFindKnowsTheModelsThatAreRegistered: ids lead to a table, and only a model
+// TestPluginFind_KnowsTheModelsThatAreRegistered: ids lead to a table, and only a model
 // leads to its rows.
-func TestFindKnowsTheModelsThatAreRegistered(t *testing.T) {
+func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -132,8 +132,8 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 	only(t, err, uidplugin.ErrNoModel, "parcelleds")
 }
 
-// TestTheRegisteredModelIsWhatFindLoads, not the one that was seen first.
-func TestTheRegisteredModelIsWhatFindLoads(t *testing.T) {
+// TestPluginFind_TheRegisteredModelIsWhatFindLoads, not the one that was seen first.
+func TestPluginFind_TheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -152,7 +152,7 @@ type sketch struct {
 
 func (sketch) TableName() string { return "parts" }
 
-func TestFindAllReturnsTheGoodOnesAndAllErrors(t *testing.T) {
+func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -189,7 +189,7 @@ func TestFindAllReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 	}
 }
 
-func TestFindAllNamesEachIDThatLeadsNowhere(t *testing.T) {
+func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -207,7 +207,7 @@ func TestFindAllNamesEachIDThatLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestFindAllReadsManyRowsInChunks(t *testing.T) {
+func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -227,7 +227,7 @@ func TestFindAllReadsManyRowsInChunks(t *testing.T) {
 	}
 }
 
-func TestFindSeesWhatItsTransactionSees(t *testing.T) {
+func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithModels(&part{}))
@@ -246,7 +246,7 @@ func TestFindSeesWhatItsTransactionSees(t *testing.T) {
 	only(t, err, gorm.ErrRecordNotFound)
 }
 
-func TestFindQuotesNames(t *testing.T) {
+func TestPluginFind_QuotesNames(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -267,8 +267,8 @@ type odd struct {
 
 func (odd) TableName() string { return "order" }
 
-// TestTheErrorOfFindAllUnwrapsToOneErrorPerID, wherever the id went astray.
-func TestTheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
+// TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID, wherever the id went astray.
+func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithClock(atNoon))
@@ -300,9 +300,9 @@ func TestTheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 	}
 }
 
-// TestTheErrorsOfFindAllAreInTheOrderOfTheIDs, and those of whole tables come last,
+// TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs, and those of whole tables come last,
 // in the order of their names.
-func TestTheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
+func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithClock(atNoon))
@@ -351,7 +351,7 @@ func TestTheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfLocateTellsTheID(t *testing.T) {
+func TestPluginLocate_ItsErrorTellsTheID(t *testing.T) {
 	t.Parallel()
 
 	var id *uidplugin.IDError

@@ -48,7 +48,7 @@ func (e *even) Fill(ctx context.Context, ids []int64) error {
 
 func (e *even) Close() { e.closed = true }
 
-func TestAllGeneratorsInOneModel(t *testing.T) {
+func TestGenerators_InOneModel(t *testing.T) {
 	t.Parallel()
 
 	evens := map[string]*even{}
@@ -127,7 +127,7 @@ func TestAllGeneratorsInOneModel(t *testing.T) {
 }
 
 // A table that has rows goes on above them.
-func TestSegmentsBeginAboveWhatThereIs(t *testing.T) {
+func TestGenerators_SegmentsBeginAboveWhatThereIs(t *testing.T) {
 	t.Parallel()
 
 	type slip struct {
@@ -151,7 +151,7 @@ func TestSegmentsBeginAboveWhatThereIs(t *testing.T) {
 }
 
 // With one worker id for all tables ids resolve to their process.
-func TestOneWorkerIDServesAllTables(t *testing.T) {
+func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithOneWorkerID(), uidplugin.WithLayout(generator.JSSafeLayout()))
@@ -175,7 +175,7 @@ func TestOneWorkerIDServesAllTables(t *testing.T) {
 	}
 }
 
-func TestGeneratorsThatMakeNoSense(t *testing.T) {
+func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 
 	f := func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
@@ -221,7 +221,7 @@ func TestGeneratorsThatMakeNoSense(t *testing.T) {
 }
 
 // Rows are found by when they were made.
-func TestCreatedBetween(t *testing.T) {
+func TestGenerators_CreatedBetween(t *testing.T) {
 	t.Parallel()
 
 	now := noon

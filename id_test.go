@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-func TestIDIsWrittenToJSONAsText(t *testing.T) {
+func TestID_WrittenToJSONAsText(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -40,7 +40,7 @@ func TestIDIsWrittenToJSONAsText(t *testing.T) {
 	}
 }
 
-func TestIDIsReadFromJSON(t *testing.T) {
+func TestID_ReadFromJSON(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -86,7 +86,7 @@ func TestIDIsReadFromJSON(t *testing.T) {
 	}
 }
 
-func TestIDAsText(t *testing.T) {
+func TestID_AsText(t *testing.T) {
 	t.Parallel()
 
 	type doc struct {
@@ -105,7 +105,7 @@ func TestIDAsText(t *testing.T) {
 	}
 }
 
-func TestParseID(t *testing.T) {
+func TestID_ParseID(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -132,7 +132,7 @@ func TestParseID(t *testing.T) {
 	}
 }
 
-func TestIDInTheDatabase(t *testing.T) {
+func TestID_InTheDatabase(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -171,7 +171,7 @@ func TestIDInTheDatabase(t *testing.T) {
 	}
 }
 
-func TestIDWorksInConditionsAndForeignKeys(t *testing.T) {
+func TestID_WorksInConditionsAndForeignKeys(t *testing.T) {
 	t.Parallel()
 
 	type leaf struct {

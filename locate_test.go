@@ -63,7 +63,7 @@ func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...workernod
 	}
 }
 
-func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
+func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 	t.Parallel()
 
 	l := generator.DefaultLayout()
@@ -144,7 +144,7 @@ func TestLocateTellsNumbersApartThatAreNoIDs(t *testing.T) {
 	only(t, err, uidplugin.ErrUnknownID)
 }
 
-func TestLocateRefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
+func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithLayout(generator.JSSafeLayout()))
@@ -163,7 +163,7 @@ func TestLocateRefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestLocateOfARowThatWasCreated(t *testing.T) {
+func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
 	t.Parallel()
 
 	host := workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container}
@@ -186,7 +186,7 @@ func TestLocateOfARowThatWasCreated(t *testing.T) {
 	only(t, err, uidplugin.ErrNoModel, "elsewhere", "WithModels")
 }
 
-func TestLocateWithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
+func TestPluginLocate_WithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon), uidplugin.WithHost(workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: 1}))
@@ -409,7 +409,7 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	unregistered(t, other)
 }
 
-func TestNodesListsWhoWasGivenAWorkerID(t *testing.T) {
+func TestPluginLocate_NodesListsWhoWasGivenAWorkerID(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, withoutSpares(), uidplugin.WithModels(&part{}, &article{}, &invoice{}))

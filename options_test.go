@@ -65,7 +65,7 @@ func epoch(year int) generator.Layout {
 	return l
 }
 
-func TestEachWrongOptionHasItsError(t *testing.T) {
+func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range wrong {
@@ -86,8 +86,8 @@ func TestEachWrongOptionHasItsError(t *testing.T) {
 	}
 }
 
-// TestAllWrongOptionsAreReportedAtOnce, whatever their order and their package.
-func TestAllWrongOptionsAreReportedAtOnce(t *testing.T) {
+// TestOptions_AllWrongOptionsAreReportedAtOnce, whatever their order and their package.
+func TestOptions_AllWrongOptionsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 
 	err := bare(t).Use(uidplugin.New(
@@ -146,7 +146,7 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeSense(t *testing.T) {
+func TestOptions_ThatMakeSense(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -179,7 +179,7 @@ func TestOptionsThatMakeSense(t *testing.T) {
 	}
 }
 
-func TestTheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
+func TestOptions_TheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 	t.Parallel()
 
 	real := workernode.DetectHost()
@@ -265,7 +265,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 	}
 }
 
-func TestALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
+func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 	t.Parallel()
 
 	ends := generator.DefaultLayout().Expires()
@@ -293,7 +293,7 @@ func TestALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestWorkerIDsAreLoggedWithTheirTables(t *testing.T) {
+func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	t.Parallel()
 
 	j := &journal{}
@@ -311,7 +311,7 @@ func TestWorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	saysAll(t, lines[0], "level=INFO", "slot=1", "id_space=", "from=20", "until=20")
 }
 
-func TestTheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default logger is everybody's
+func TestOptions_TheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default logger is everybody's
 	j := &journal{}
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(j, nil)))
@@ -363,7 +363,7 @@ func TestPluginInitialize_RefusesAHandleThatIsNotConnected(t *testing.T) {
 }
 
 // A key of type uidplugin.ID that is not tagged is inserted as 0. Nobody was told.
-func TestAnUntaggedIDIsWarnedOf(t *testing.T) {
+func TestOptions_AnUntaggedIDIsWarnedOf(t *testing.T) {
 	t.Parallel()
 
 	type (

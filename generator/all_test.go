@@ -111,7 +111,7 @@ func (b *ledger) size() int64 {
 
 // Many callers use a lease up to its last id, while the clock is set to and fro: each id
 // is made once, those of one caller ascend, and then all get the error.
-func TestAllKindsUseUpALease(t *testing.T) {
+func TestGenerators_UseUpALease(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 6)
 		lease := lease(l, 200)
@@ -149,7 +149,7 @@ func TestAllKindsUseUpALease(t *testing.T) {
 
 // The clock stands still, or goes back by a minute: generators that borrow continue, and the
 // others wait.
-func TestAllKindsGoOnWithAFrozenClock(t *testing.T) {
+func TestGenerators_GoOnWithAFrozenClock(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 8)
 		start := time.Now()
@@ -184,7 +184,7 @@ func TestAllKindsGoOnWithAFrozenClock(t *testing.T) {
 
 // A caller who waits goes when its context ends, and nothing is left behind: a bubble
 // does not end before all its goroutines have.
-func TestAllKindsHonourContexts(t *testing.T) {
+func TestGenerators_HonourContexts(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 2)
 		lease := lease(l, 1e6)
@@ -205,7 +205,7 @@ func TestAllKindsHonourContexts(t *testing.T) {
 }
 
 // Close ends the waiting of all, and no id is made when it is over.
-func TestAllKindsClose(t *testing.T) {
+func TestGenerators_Close(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 2)
 		g := k.must(t, l, lease(l, 1e6), nil)
@@ -230,7 +230,7 @@ func TestAllKindsClose(t *testing.T) {
 }
 
 // What Snowflake makes in a tick, every other kind makes too, and more only if it borrows.
-func TestAllKindsMakeWhatDefaultMakes(t *testing.T) {
+func TestGenerators_MakeWhatDefaultMakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)

@@ -66,7 +66,7 @@ func buffered(t *testing.T, c generator.BufferedConfig) *generator.Buffered {
 
 var errAway = errors.New("away")
 
-func TestBufferedIsFilledAtTheStartAndBelowItsThreshold(t *testing.T) {
+func TestBuffered_IsFilledAtTheStartAndBelowItsThreshold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10}
 		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 100, RefillBelow: 30})
@@ -90,7 +90,7 @@ func TestBufferedIsFilledAtTheStartAndBelowItsThreshold(t *testing.T) {
 	})
 }
 
-func TestBufferedIsFilledOnSchedule(t *testing.T) {
+func TestBuffered_IsFilledOnSchedule(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 1}
 		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 100, RefillBelow: 1, Every: time.Minute})
@@ -114,7 +114,7 @@ func TestBufferedIsFilledOnSchedule(t *testing.T) {
 
 // A source that fails, or panics, does not keep later refills from being tried, and
 // those who wait are told why.
-func TestBufferedRecoversFromItsSource(t *testing.T) {
+func TestBuffered_RecoversFromItsSource(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, fails: func(call int) error {
 			switch {
@@ -150,7 +150,7 @@ func TestBufferedRecoversFromItsSource(t *testing.T) {
 }
 
 // All who wait when the source fails are told at once, however many they are.
-func TestBufferedTellsAllWhoWait(t *testing.T) {
+func TestBuffered_TellsAllWhoWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, takes: time.Second, fails: func(int) error { return errAway }}
 		g := buffered(t, generator.BufferedConfig{Source: c.fetch})
@@ -168,7 +168,7 @@ func TestBufferedTellsAllWhoWait(t *testing.T) {
 }
 
 // While the source fails it is called once a second at most, however many callers wait.
-func TestBufferedDoesNotHammerItsSource(t *testing.T) {
+func TestBuffered_DoesNotHammerItsSource(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, fails: func(int) error { return errAway }}
 		g := buffered(t, generator.BufferedConfig{Source: c.fetch})
@@ -193,7 +193,7 @@ func TestBufferedDoesNotHammerItsSource(t *testing.T) {
 }
 
 // What does not ascend may have been handed out before.
-func TestBufferedRefusesRunsThatDoNotAscend(t *testing.T) {
+func TestBuffered_RefusesRunsThatDoNotAscend(t *testing.T) {
 	for _, runs := range [][]generator.Run{
 		{{First: 5, N: 3}, {First: 7, N: 1}},
 		{{First: 5, N: 3}, {First: 1, N: 100}},
@@ -231,7 +231,7 @@ func TestBufferedRefusesRunsThatDoNotAscend(t *testing.T) {
 	})
 }
 
-func TestBufferedPoliciesOfAnEmptyBuffer(t *testing.T) {
+func TestBuffered_PoliciesOfAnEmptyBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, takes: time.Second}
 		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10, Empty: generator.Refuse})
@@ -264,7 +264,7 @@ func TestBufferedPoliciesOfAnEmptyBuffer(t *testing.T) {
 	})
 }
 
-func TestBufferedPoliciesOfAFullBuffer(t *testing.T) {
+func TestBuffered_PoliciesOfAFullBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		// Three runs at once do not fit two slots: kept, dropped, or tried again.
 		big := int64(3 << 24) // longer than a slot holds
@@ -300,7 +300,7 @@ func TestBufferedPoliciesOfAFullBuffer(t *testing.T) {
 	})
 }
 
-func TestBufferedRefusesBadSettings(t *testing.T) {
+func TestBuffered_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	good := (&counter{n: 1}).fetch
 	for _, c := range []generator.BufferedConfig{
@@ -325,7 +325,7 @@ func TestBufferedRefusesBadSettings(t *testing.T) {
 
 // Many goroutines take one and many from a source with runs of all lengths that fails
 // now and then: every id comes out once, in order.
-func TestBufferedHammer(t *testing.T) {
+func TestBuffered_Hammer(t *testing.T) {
 	t.Parallel()
 	n := int64(300_000)
 	if testkit.Race {

@@ -14,10 +14,10 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestNeverBeyondLimit takes ids without pity, for hours of a bubble: none is ever
+// TestCachedLimit_NeverBeyondLimit takes ids without pity, for hours of a bubble: none is ever
 // stamped later than the clock and MaxBorrow allow, and none is refused or waits
 // before that.
-func TestNeverBeyondLimit(t *testing.T) {
+func TestCachedLimit_NeverBeyondLimit(t *testing.T) {
 	tests := []struct {
 		layout generator.Layout
 		borrow time.Duration
@@ -68,10 +68,10 @@ func TestNeverBeyondLimit(t *testing.T) {
 	}
 }
 
-// TestGapless: one caller who stays ahead of the clock gets all positions, one
+// TestCachedLimit_Gapless: one caller who stays ahead of the clock gets all positions, one
 // after the other. What is refused, cancelled, parked or visited in between costs
 // no id.
-func TestGapless(t *testing.T) {
+func TestCachedLimit_Gapless(t *testing.T) {
 	t.Run("refuse", func(t *testing.T) { bubble(t, func(t *testing.T) { gapless(t, true) }) })
 	t.Run("wait", func(t *testing.T) { bubble(t, func(t *testing.T) { gapless(t, false) }) })
 }
@@ -130,9 +130,9 @@ func gapless(t *testing.T, noWait bool) {
 	}
 }
 
-// TestRefusedPushNothing: a thousand refused calls are no reason why the next id,
+// TestCachedLimit_RefusedPushNothing: a thousand refused calls are no reason why the next id,
 // when it is due, should be another.
-func TestRefusedPushNothing(t *testing.T) {
+func TestCachedLimit_RefusedPushNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 2 * time.Second, NoWait: true})
@@ -155,9 +155,9 @@ func TestRefusedPushNothing(t *testing.T) {
 	})
 }
 
-// TestFirstComeFirstServed: at the limit callers get their ids in the order in
+// TestCachedLimit_FirstComeFirstServed: at the limit callers get their ids in the order in
 // which they came, each when it is due.
-func TestFirstComeFirstServed(t *testing.T) {
+func TestCachedLimit_FirstComeFirstServed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const callers = 200
 		l := ticks(time.Second, 6)
@@ -198,9 +198,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// TestRateAtLimit: for ten seconds 64 callers take what they get. Together they
+// TestCachedLimit_RateAtLimit: for ten seconds 64 callers take what they get. Together they
 // get the nominal rate to one id, and each gets its share.
-func TestRateAtLimit(t *testing.T) {
+func TestCachedLimit_RateAtLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const callers, seconds = 64, 10
 		l := ticks(time.Second, 13)
@@ -243,9 +243,9 @@ func TestRateAtLimit(t *testing.T) {
 	})
 }
 
-// TestFillAtLimit: a long Fill waits for all its ids, and takes turns with those
+// TestCachedLimit_FillAtLimit: a long Fill waits for all its ids, and takes turns with those
 // who want one.
-func TestFillAtLimit(t *testing.T) {
+func TestCachedLimit_FillAtLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second})
@@ -280,9 +280,9 @@ func TestFillAtLimit(t *testing.T) {
 	})
 }
 
-// TestCancelledCostsNothing: of many callers that wait, some give up, the first in
+// TestCachedLimit_CancelledCostsNothing: of many callers that wait, some give up, the first in
 // the queue among them: the others get the ids that the generator had left, all.
-func TestCancelledCostsNothing(t *testing.T) {
+func TestCachedLimit_CancelledCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const callers = 300
 		l := ticks(time.Second, 6)
@@ -328,9 +328,9 @@ func TestCancelledCostsNothing(t *testing.T) {
 	})
 }
 
-// TestAfterTheLimit: a generator that was at the limit and then rests can borrow again: the more,
+// TestCachedLimit_AfterTheLimit: a generator that was at the limit and then rests can borrow again: the more,
 // the longer it has rested, up to the full limit.
-func TestAfterTheLimit(t *testing.T) {
+func TestCachedLimit_AfterTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 4 * time.Second, NoWait: true})

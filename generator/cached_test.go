@@ -14,10 +14,10 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCachedStartsAtFraction: the first id lies where the instant lies in its
+// TestCached_StartsAtFraction: the first id lies where the instant lies in its
 // tick, so that tables with few rows do not get ids that are all divisible by
 // the same power of two.
-func TestCachedStartsAtFraction(t *testing.T) {
+func TestCached_StartsAtFraction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			tick  time.Duration
@@ -43,9 +43,9 @@ func TestCachedStartsAtFraction(t *testing.T) {
 	})
 }
 
-// TestCachedFollowsTheClock: an id shows the present, exactly after a pause of
+// TestCached_FollowsTheClock: an id shows the present, exactly after a pause of
 // more than some visits, and to one visit while ids are taken from a window.
-func TestCachedFollowsTheClock(t *testing.T) {
+func TestCached_FollowsTheClock(t *testing.T) {
 	for _, l := range []generator.Layout{ticks(time.Second, 13), ticks(time.Millisecond, 12), ticks(time.Hour, 18)} {
 		t.Run(l.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -121,11 +121,11 @@ func TestCachedNext_IsExactWhenUsedSlowly(t *testing.T) {
 	})
 }
 
-// TestIdleMeansIdle counts the instants at which the clock is read: one timer visits
+// TestCached_IdleMeansIdle counts the instants at which the clock is read: one timer visits
 // all generators that have a window, every millisecond, until hardly any id is taken
 // from them; then nothing runs until an id is asked for. (That no goroutine is left
 // is what ends the bubble.)
-func TestIdleMeansIdle(t *testing.T) {
+func TestCached_IdleMeansIdle(t *testing.T) {
 	for _, n := range []int{1, 2, 500} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -200,10 +200,10 @@ func TestIdleMeansIdle(t *testing.T) {
 	}
 }
 
-// TestVisitsExtend: a generator that is used at the nominal rate has its window
+// TestCached_VisitsExtend: a generator that is used at the nominal rate has its window
 // extended by the visits, so that callers never have to open another, which would
 // read the clock.
-func TestVisitsExtend(t *testing.T) {
+func TestCached_VisitsExtend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var readings atomic.Int64
 		l := ticks(time.Second, 12)
@@ -227,9 +227,9 @@ func TestVisitsExtend(t *testing.T) {
 	})
 }
 
-// TestVisitsDropTheIdle: of two generators of a clock one goes on being used; the
+// TestCached_VisitsDropTheIdle: of two generators of a clock one goes on being used; the
 // other is parked all the same, which its next id shows: it is of the instant.
-func TestVisitsDropTheIdle(t *testing.T) {
+func TestCached_VisitsDropTheIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 18)
 		clock := generator.NewClock(nil)
@@ -248,8 +248,8 @@ func TestVisitsDropTheIdle(t *testing.T) {
 	})
 }
 
-// TestLead is 0 for ids of the past and present, else what they are ahead.
-func TestLead(t *testing.T) {
+// TestCached_Lead is 0 for ids of the past and present, else what they are ahead.
+func TestCached_Lead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute})
@@ -285,9 +285,9 @@ func TestLead(t *testing.T) {
 	})
 }
 
-// TestLeaseThatHasPassed: its ids are as unique as any, so a lease whose last
+// TestCached_LeaseThatHasPassed: its ids are as unique as any, so a lease whose last
 // tick is over still gives them out, from its first id to its last.
-func TestLeaseThatHasPassed(t *testing.T) {
+func TestCached_LeaseThatHasPassed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		for _, tt := range []struct {
@@ -332,7 +332,7 @@ func TestLeaseThatHasPassed(t *testing.T) {
 	})
 }
 
-func TestCachedConfig(t *testing.T) {
+func TestCached_Config(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Second, 4)
 		for _, tt := range []struct {

@@ -28,9 +28,9 @@ func plan(t *testing.T, l generator.Layout, d generator.Demand) generator.Foreca
 
 const days = 365.2425 // of a year
 
-// TestPlanUidGenerator has the two examples of UidGenerator's README. It calls the
+// TestPlan_UidGenerator has the two examples of UidGenerator's README. It calls the
 // rates 14,400 and 2,400.
-func TestPlanUidGenerator(t *testing.T) {
+func TestPlan_UidGenerator(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -57,9 +57,9 @@ func TestPlanUidGenerator(t *testing.T) {
 	}
 }
 
-// TestPlanTables has what worker ids for each table do to 28 processes that restart
+// TestPlan_Tables has what worker ids for each table do to 28 processes that restart
 // 12 times a day: for how many days the worker ids last.
-func TestPlanTables(t *testing.T) {
+func TestPlan_Tables(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -83,8 +83,8 @@ func TestPlanTables(t *testing.T) {
 	}
 }
 
-// TestPlanDisposable has the corners: no restarts, and too few worker ids to start.
-func TestPlanDisposable(t *testing.T) {
+// TestPlan_Disposable has the corners: no restarts, and too few worker ids to start.
+func TestPlan_Disposable(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 10, 13) // 1,023 worker ids
@@ -102,7 +102,7 @@ func TestPlanDisposable(t *testing.T) {
 	}
 }
 
-func TestPlanLeased(t *testing.T) {
+func TestPlan_Leased(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -135,8 +135,8 @@ func TestPlanLeased(t *testing.T) {
 	}
 }
 
-// TestPlanRates has ticks that are no second.
-func TestPlanRates(t *testing.T) {
+// TestPlan_Rates has ticks that are no second.
+func TestPlan_Rates(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -156,7 +156,7 @@ func TestPlanRates(t *testing.T) {
 	}
 }
 
-func TestPlanErrors(t *testing.T) {
+func TestPlan_Errors(t *testing.T) {
 	t.Parallel()
 
 	if _, err := generator.Plan(generator.Layout{}, generator.Demand{}); !errors.Is(err, generator.ErrLayout) {
@@ -211,8 +211,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestPlanString has what is written only if there is something to say.
-func TestPlanString(t *testing.T) {
+// TestPlan_String has what is written only if there is something to say.
+func TestPlan_String(t *testing.T) {
 	t.Parallel()
 
 	d := generator.Demand{Tables: 3, Lanes: 4, Spares: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
@@ -238,8 +238,8 @@ leased      26 held      too few    0          3.2
 	}
 }
 
-// TestJSSafeTablesLayout checks the numbers of its comment.
-func TestJSSafeTablesLayout(t *testing.T) {
+// TestPlan_JSSafeTablesLayout checks the numbers of its comment.
+func TestPlan_JSSafeTablesLayout(t *testing.T) {
 	t.Parallel()
 
 	l := generator.JSSafeTablesLayout()

@@ -45,7 +45,7 @@ func TestCoarseClock(t *testing.T) {
 }
 
 // Many goroutines read it while it rests and wakes up: it never goes back.
-func TestCoarseClockHammer(t *testing.T) {
+func TestCoarseClock_Hammer(t *testing.T) {
 	t.Parallel()
 	c := generator.NewCoarseClock(nil)
 	var all sync.WaitGroup

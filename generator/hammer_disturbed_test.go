@@ -45,8 +45,8 @@ func looking(h *hammer) {
 	}
 }
 
-// TestHammerWindows opens and closes windows under callers who take from them.
-func TestHammerWindows(t *testing.T) {
+// TestHammer_Windows opens and closes windows under callers who take from them.
+func TestHammer_Windows(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, ordered := range []bool{true, false} {
 			l := wideLayout()
@@ -59,9 +59,9 @@ func TestHammerWindows(t *testing.T) {
 	})
 }
 
-// TestHammerLimit has callers at the borrowing limit, where the window is hardly
+// TestHammer_Limit has callers at the borrowing limit, where the window is hardly
 // open before it has to be closed, or is not worth opening.
-func TestHammerLimit(t *testing.T) {
+func TestHammer_Limit(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			bits   uint8
@@ -95,9 +95,9 @@ func TestHammerLimit(t *testing.T) {
 	})
 }
 
-// TestHammerContexts has contexts end before a call, while it waits as the first
+// TestHammer_Contexts has contexts end before a call, while it waits as the first
 // or behind others, and just when it gets its id.
-func TestHammerContexts(t *testing.T) {
+func TestHammer_Contexts(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			t.Run(e.name, func(t *testing.T) {
@@ -122,9 +122,9 @@ func TestHammerContexts(t *testing.T) {
 	})
 }
 
-// TestHammerClose closes generators in the middle of everything: when Close has
+// TestHammer_Close closes generators in the middle of everything: when Close has
 // returned, no call that then begins makes an id, and all that waited end.
-func TestHammerClose(t *testing.T) {
+func TestHammer_Close(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			for round := range 24 {
@@ -200,8 +200,8 @@ func stepping(c *wall, n int) func(h *hammer) {
 	}
 }
 
-// TestHammerSteps: whatever the clock does, no id comes twice, and they ascend.
-func TestHammerSteps(t *testing.T) {
+// TestHammer_Steps: whatever the clock does, no id comes twice, and they ascend.
+func TestHammer_Steps(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, w := range walls {
 			for _, e := range engines {
@@ -233,9 +233,9 @@ func TestHammerSteps(t *testing.T) {
 	})
 }
 
-// TestHammerClock shares one clock among generators that are used, left alone and
+// TestHammer_Clock shares one clock among generators that are used, left alone and
 // closed, so that it starts and stops while it is called.
-func TestHammerClock(t *testing.T) {
+func TestHammer_Clock(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		l := wideLayout()
 		clock := generator.NewClock(nil)

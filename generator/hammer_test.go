@@ -238,8 +238,8 @@ func TestHammer(t *testing.T) {
 	})
 }
 
-// TestHammerNext has no Fill, whose claims of many ids are more easily apart.
-func TestHammerNext(t *testing.T) {
+// TestHammer_Next has no Fill, whose claims of many ids are more easily apart.
+func TestHammer_Next(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := wideLayout()
@@ -249,9 +249,9 @@ func TestHammerNext(t *testing.T) {
 	})
 }
 
-// TestHammerFullTicks: the sequence of a millisecond is soon used up, so callers
+// TestHammer_FullTicks: the sequence of a millisecond is soon used up, so callers
 // of Snowflake wait for the next, and those of Cached borrow it.
-func TestHammerFullTicks(t *testing.T) {
+func TestHammer_FullTicks(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}

@@ -83,9 +83,9 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-// TestLanesChange: whatever the lanes are, and were, the next id begins the next
+// TestCachedLanes_Change: whatever the lanes are, and were, the next id begins the next
 // tick that was not begun.
-func TestLanesChange(t *testing.T) {
+func TestCachedLanes_Change(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
 		now := lease(l, 1)
@@ -112,9 +112,9 @@ func TestLanesChange(t *testing.T) {
 	})
 }
 
-// TestLanesOfTheSameWorkers: with the worker ids that it has, in any order, a
+// TestCachedLanes_OfTheSameWorkers: with the worker ids that it has, in any order, a
 // generator goes on in the middle of a tick.
-func TestLanesOfTheSameWorkers(t *testing.T) {
+func TestCachedLanes_OfTheSameWorkers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
 		now := lease(l, 1)
@@ -131,9 +131,9 @@ func TestLanesOfTheSameWorkers(t *testing.T) {
 	})
 }
 
-// TestLanesFollowTheClock: an id lies at the instant, however many there are in a
+// TestCachedLanes_FollowTheClock: an id lies at the instant, however many there are in a
 // tick, and Lead is 0, or what has been borrowed.
-func TestLanesFollowTheClock(t *testing.T) {
+func TestCachedLanes_FollowTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
 		for k := uint8(0); k <= 4; k++ {
@@ -171,9 +171,9 @@ func TestLanesFollowTheClock(t *testing.T) {
 	})
 }
 
-// TestLanesAndTheLimit: what may be borrowed is a time, so lanes multiply the ids
+// TestCachedLanes_AndTheLimit: what may be borrowed is a time, so lanes multiply the ids
 // of it; what has been borrowed stays borrowed when their number changes.
-func TestLanesAndTheLimit(t *testing.T) {
+func TestCachedLanes_AndTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
 		now := lease(l, 1000)
@@ -212,8 +212,8 @@ func TestLanesAndTheLimit(t *testing.T) {
 	})
 }
 
-// TestLanesKeepTheRate: at the limit n lanes make n times as many ids.
-func TestLanesKeepTheRate(t *testing.T) {
+// TestCachedLanes_KeepTheRate: at the limit n lanes make n times as many ids.
+func TestCachedLanes_KeepTheRate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(6)
 		now := lease(l, 1000)
@@ -245,9 +245,9 @@ func TestLanesKeepTheRate(t *testing.T) {
 	})
 }
 
-// TestRenewWakes: a caller who waits for a lease goes on at once when another one
+// TestCachedLanes_RenewWakes: a caller who waits for a lease goes on at once when another one
 // gives him ids, also one that begins ahead of the clock, by less than MaxBorrow.
-func TestRenewWakes(t *testing.T) {
+func TestCachedLanes_RenewWakes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
 		l.Tick = time.Hour
@@ -268,9 +268,9 @@ func TestRenewWakes(t *testing.T) {
 	})
 }
 
-// TestRenewNeverWaits: while somebody has the semaphore a lease is handed over, and
+// TestCachedLanes_RenewNeverWaits: while somebody has the semaphore a lease is handed over, and
 // it takes it. Of several the latest counts, but no end is lost.
-func TestRenewNeverWaits(t *testing.T) {
+func TestCachedLanes_RenewNeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
 		now := lease(l, 2)
@@ -310,8 +310,8 @@ func TestRenewNeverWaits(t *testing.T) {
 	})
 }
 
-// TestNoWaitNeverWaits: not for a lease either, used up or over.
-func TestNoWaitNeverWaits(t *testing.T) {
+// TestCachedLanes_NoWaitNeverWaits: not for a lease either, used up or over.
+func TestCachedLanes_NoWaitNeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		asked := 0
@@ -341,9 +341,9 @@ func TestNoWaitNeverWaits(t *testing.T) {
 	})
 }
 
-// TestVisitsSeeTheEnd: a generator in use whose lease ends is no exception: within
+// TestCachedLanes_VisitsSeeTheEnd: a generator in use whose lease ends is no exception: within
 // a visit its callers wait for another lease, as long as leaseWait lasts.
-func TestVisitsSeeTheEnd(t *testing.T) {
+func TestCachedLanes_VisitsSeeTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 20)
 		l.TimeBits = 38
@@ -372,8 +372,8 @@ func TestVisitsSeeTheEnd(t *testing.T) {
 	})
 }
 
-// TestVisitsAsk: callers who never come to the slow path have the lease renewed, too.
-func TestVisitsAsk(t *testing.T) {
+// TestCachedLanes_VisitsAsk: callers who never come to the slow path have the lease renewed, too.
+func TestCachedLanes_VisitsAsk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		var asked atomic.Int64
@@ -391,9 +391,9 @@ func TestVisitsAsk(t *testing.T) {
 	})
 }
 
-// TestIdleAsksNobody: a generator that is not used lets its lease end without a
+// TestCachedLanes_IdleAsksNobody: a generator that is not used lets its lease end without a
 // word, and Usage does not keep it in use.
-func TestIdleAsksNobody(t *testing.T) {
+func TestCachedLanes_IdleAsksNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		asked, readings := 0, 0
@@ -411,9 +411,9 @@ func TestIdleAsksNobody(t *testing.T) {
 	})
 }
 
-// TestUsageCountsWhatVisitsPassOver: nothing is used that was only passed over, and
+// TestCachedLanes_UsageCountsWhatVisitsPassOver: nothing is used that was only passed over, and
 // nothing that was taken goes unnoticed.
-func TestUsageCountsWhatVisitsPassOver(t *testing.T) {
+func TestCachedLanes_UsageCountsWhatVisitsPassOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l})
@@ -448,9 +448,9 @@ func TestUsageCountsWhatVisitsPassOver(t *testing.T) {
 	})
 }
 
-// TestLimitOfTheWidestPositions: what may be borrowed and the time that passes may
+// TestCachedLanes_LimitOfTheWidestPositions: what may be borrowed and the time that passes may
 // each be more than the layout holds.
-func TestLimitOfTheWidestPositions(t *testing.T) {
+func TestCachedLanes_LimitOfTheWidestPositions(t *testing.T) {
 	t.Parallel()
 
 	l := generator.Layout{TimeBits: 45, WorkerBits: 4, SequenceBits: 14, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
@@ -474,8 +474,8 @@ func TestLimitOfTheWidestPositions(t *testing.T) {
 	}
 }
 
-// TestWidestPositions: with 63 bits of them, lanes reach the last id of a layout.
-func TestWidestPositions(t *testing.T) {
+// TestCachedLanes_WidestPositions: with 63 bits of them, lanes reach the last id of a layout.
+func TestCachedLanes_WidestPositions(t *testing.T) {
 	t.Parallel()
 
 	l := generator.Layout{TimeBits: 52, WorkerBits: 4, SequenceBits: 7, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}

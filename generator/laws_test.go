@@ -13,9 +13,9 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestAscending takes ids in calls of all sizes, at once and after pauses, over
+// TestGenerators_Ascending takes ids in calls of all sizes, at once and after pauses, over
 // many ticks: they ascend, have the worker id, and lie within the lease.
-func TestAscending(t *testing.T) {
+func TestGenerators_Ascending(t *testing.T) {
 	t.Parallel()
 
 	for _, l := range []generator.Layout{ticks(time.Second, 6), ticks(time.Millisecond, 1), ticks(7*time.Second, 13)} {
@@ -41,9 +41,9 @@ func TestAscending(t *testing.T) {
 	}
 }
 
-// TestWholeLease uses up a lease to its last id: exactly its ids are made, each
+// TestGenerators_WholeLease uses up a lease to its last id: exactly its ids are made, each
 // once, and then the error says whether the lease or the layout ended.
-func TestWholeLease(t *testing.T) {
+func TestGenerators_WholeLease(t *testing.T) {
 	t.Parallel()
 
 	l := ticks(time.Second, 3)
@@ -116,9 +116,9 @@ func TestWholeLease(t *testing.T) {
 	}
 }
 
-// TestFillAcrossTheEnd asks for more ids than a lease has left: an error, and of
+// TestGenerators_FillAcrossTheEnd asks for more ids than a lease has left: an error, and of
 // the ids that it may have used up none comes again.
-func TestFillAcrossTheEnd(t *testing.T) {
+func TestGenerators_FillAcrossTheEnd(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		g := e.must(t, l, lease(l, 2), nil)
@@ -132,9 +132,9 @@ func TestFillAcrossTheEnd(t *testing.T) {
 	})
 }
 
-// TestSuccessiveLeases moves from lease to lease of one worker id: no id is made
+// TestGenerators_SuccessiveLeases moves from lease to lease of one worker id: no id is made
 // twice, and they ascend.
-func TestSuccessiveLeases(t *testing.T) {
+func TestGenerators_SuccessiveLeases(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 1)
@@ -160,8 +160,8 @@ func TestSuccessiveLeases(t *testing.T) {
 	})
 }
 
-// TestFillOfNothing costs nothing and always works.
-func TestFillOfNothing(t *testing.T) {
+// TestGenerators_FillOfNothing costs nothing and always works.
+func TestGenerators_FillOfNothing(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 10)
 		g := e.must(t, l, lease(l, 10), nil)
@@ -218,9 +218,9 @@ func blocked(t *testing.T, e engine, l generator.Layout) generator.Generator {
 	return g
 }
 
-// TestCloseEndsWaits: those who wait get ErrClosed without delay, however long
+// TestGenerators_CloseEndsWaits: those who wait get ErrClosed without delay, however long
 // they would have waited.
-func TestCloseEndsWaits(t *testing.T) {
+func TestGenerators_CloseEndsWaits(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g := blocked(t, e, ticks(2*time.Hour, 1))
 		var waiting sync.WaitGroup
@@ -247,9 +247,9 @@ func TestCloseEndsWaits(t *testing.T) {
 	})
 }
 
-// TestContextEndsWaits: the error is that of the context, whether a caller is the
+// TestGenerators_ContextEndsWaits: the error is that of the context, whether a caller is the
 // first that waits or one of many behind it.
-func TestContextEndsWaits(t *testing.T) {
+func TestGenerators_ContextEndsWaits(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g := blocked(t, e, ticks(2*time.Hour, 1))
 		start := time.Now()
@@ -283,8 +283,8 @@ func TestContextEndsWaits(t *testing.T) {
 	})
 }
 
-// TestRefused: what cannot work is refused when a generator is made.
-func TestRefused(t *testing.T) {
+// TestGenerators_Refused: what cannot work is refused when a generator is made.
+func TestGenerators_Refused(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := l.TickAt(time.Now())
@@ -327,7 +327,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-func TestEndless(t *testing.T) {
+func TestGenerators_Endless(t *testing.T) {
 	t.Parallel()
 
 	l := ticks(time.Second, 4)

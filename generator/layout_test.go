@@ -52,8 +52,8 @@ func instant(l generator.Layout, tick, ns int64) time.Time {
 	return time.Unix(seconds.Int64()+l.Epoch.Unix(), rest.Int64()).UTC()
 }
 
-// TestLayoutCorners goes to the last value of each field, and one beyond.
-func TestLayoutCorners(t *testing.T) {
+// TestLayout_Corners goes to the last value of each field, and one beyond.
+func TestLayout_Corners(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -124,8 +124,8 @@ func TestLayoutCorners(t *testing.T) {
 	}
 }
 
-// TestLayoutTicks checks TickAt and TimeOf around the borders between ticks.
-func TestLayoutTicks(t *testing.T) {
+// TestLayout_Ticks checks TickAt and TimeOf around the borders between ticks.
+func TestLayout_Ticks(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -159,8 +159,8 @@ func TestLayoutTicks(t *testing.T) {
 	}
 }
 
-// TestKnownIDs reads ids that other programs made.
-func TestKnownIDs(t *testing.T) {
+// TestLayout_KnownIDs reads ids that other programs made.
+func TestLayout_KnownIDs(t *testing.T) {
 	t.Parallel()
 
 	china := time.FixedZone("CST", 8*60*60)
@@ -217,8 +217,8 @@ func TestDefaultLayout_NineteenDigits(t *testing.T) {
 	}
 }
 
-// TestPresets pins what can never change once ids exist.
-func TestPresets(t *testing.T) {
+// TestLayout_Presets pins what can never change once ids exist.
+func TestLayout_Presets(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {

@@ -23,7 +23,7 @@ func widths(timeBits, workerBits, sequenceBits uint8) generator.Layout {
 	})
 }
 
-func TestLayoutValidate(t *testing.T) {
+func TestLayout_Validate(t *testing.T) {
 	t.Parallel()
 
 	long := func(bits uint8, tick time.Duration) generator.Layout {
@@ -102,7 +102,7 @@ func TestLayoutValidate(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestLayoutValidAt(t *testing.T) {
+func TestLayout_ValidAt(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -123,9 +123,9 @@ func TestLayoutValidAt(t *testing.T) {
 	}
 }
 
-// TestLayoutValidAtSays checks that the errors name what does not fit together,
+// TestLayout_ValidAtSays checks that the errors name what does not fit together,
 // the layout's instant and the clock's.
-func TestLayoutValidAtSays(t *testing.T) {
+func TestLayout_ValidAtSays(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -159,9 +159,9 @@ func TestLayoutValidAtSays(t *testing.T) {
 	}
 }
 
-// TestLayoutString: two layouts make the same ids if, and only if, their strings
+// TestLayout_String: two layouts make the same ids if, and only if, their strings
 // are the same.
-func TestLayoutString(t *testing.T) {
+func TestLayout_String(t *testing.T) {
 	t.Parallel()
 
 	epoch := func(e time.Time) generator.Layout { return with(func(l *generator.Layout) { l.Epoch = e }) }

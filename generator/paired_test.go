@@ -48,7 +48,7 @@ func pairOf(c *stopped) generator.PairedConfig {
 
 // The published code of the variant makes 65,535 ids on each lane, 65,535 more of the
 // next second, one more, and then fails: 196,606 on a clock that stands still.
-func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
+func TestPaired_GoesOnWhereTheArticleStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &stopped{time: date(2026, 1, 1)}
 		config := pairOf(c)
@@ -80,7 +80,7 @@ func TestPairedGoesOnWhereTheArticleStops(t *testing.T) {
 
 // After the backup lane was used the published code makes no id while the clock is
 // back by more than a second.
-func TestPairedAfterARollback(t *testing.T) {
+func TestPaired_AfterARollback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		noon := date(2026, 1, 1)
 		c := &stopped{time: noon}
@@ -112,7 +112,7 @@ func TestPairedAfterARollback(t *testing.T) {
 }
 
 // At the bound callers wait until the clock has caught up, or their context ends.
-func TestPairedBorrowsUpToItsBound(t *testing.T) {
+func TestPaired_BorrowsUpToItsBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := time.Now()
@@ -145,7 +145,7 @@ func TestPairedBorrowsUpToItsBound(t *testing.T) {
 }
 
 // A call that gets ids from both lanes gets them in order.
-func TestPairedFillAscends(t *testing.T) {
+func TestPaired_FillAscends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		for _, worker := range []int64{9, 25} { // the main lane may have the larger worker id
@@ -163,7 +163,7 @@ func TestPairedFillAscends(t *testing.T) {
 }
 
 // Both lanes go on with other leases.
-func TestPairedIsRenewed(t *testing.T) {
+func TestPaired_IsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
 		from := l.TickAt(time.Now())
@@ -217,7 +217,7 @@ func TestPairedIsRenewed(t *testing.T) {
 	})
 }
 
-func TestPairedRefusesBadSettings(t *testing.T) {
+func TestPaired_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	l := generator.JSSafeLayout()
 	now := date(2026, 1, 1)

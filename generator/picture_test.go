@@ -97,7 +97,7 @@ time   2026-01-01 00:00:00 UTC
 	}
 }
 
-func TestPictureErrors(t *testing.T) {
+func TestPicture_Errors(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -117,10 +117,10 @@ func TestPictureErrors(t *testing.T) {
 	}
 }
 
-// TestPictureOfAnyLayout checks what holds for every layout and every id: the
+// TestPicture_OfAnyLayout checks what holds for every layout and every id: the
 // bits put together are the id, so are the values in their widths, and nothing is
 // wider than a terminal or not ASCII.
-func TestPictureOfAnyLayout(t *testing.T) {
+func TestPicture_OfAnyLayout(t *testing.T) {
 	t.Parallel()
 
 	for widths := range allWidths {

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestMaxID goes to the border of what a JavaScript number holds.
-func TestMaxID(t *testing.T) {
+// TestLayout_MaxID goes to the border of what a JavaScript number holds.
+func TestLayout_MaxID(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -37,7 +37,7 @@ func TestMaxID(t *testing.T) {
 	}
 }
 
-func TestRange(t *testing.T) {
+func TestLayout_Range(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)
@@ -132,8 +132,8 @@ func FuzzRange(f *testing.F) {
 	})
 }
 
-// TestRangesJoin cuts a span at instants of all kinds: each id is in one part.
-func TestRangesJoin(t *testing.T) {
+// TestLayout_RangesJoin cuts a span at instants of all kinds: each id is in one part.
+func TestLayout_RangesJoin(t *testing.T) {
 	t.Parallel()
 
 	r := random(7)
@@ -157,7 +157,7 @@ func TestRangesJoin(t *testing.T) {
 	}
 }
 
-func TestAbove(t *testing.T) {
+func TestLayout_Above(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)

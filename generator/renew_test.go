@@ -41,9 +41,9 @@ func used(t *testing.T, e engine, low func()) (g generator.Renewable, l generato
 	return g, l, now, ascending(t, l, -1, fill(t, g, 16)...)
 }
 
-// TestRenewRefused: what no generator can hold is refused, and changes nothing, a
+// TestRenew_Refused: what no generator can hold is refused, and changes nothing, a
 // suspension included.
-func TestRenewRefused(t *testing.T) {
+func TestRenew_Refused(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		l.WorkerBits = 3
@@ -97,9 +97,9 @@ func TestRenewRefused(t *testing.T) {
 	})
 }
 
-// TestRenewMovesTheEnd: with the worker id that it has a generator goes on from
+// TestRenew_MovesTheEnd: with the worker id that it has a generator goes on from
 // where it is, and its end only grows.
-func TestRenewMovesTheEnd(t *testing.T) {
+func TestRenew_MovesTheEnd(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g, l, now, last := used(t, e, nil)
 		for _, until := range []int64{1, 2, 1, 0, 5, 4} { // more than now.Until
@@ -124,9 +124,9 @@ func TestRenewMovesTheEnd(t *testing.T) {
 	})
 }
 
-// TestRenewMovesTheBeginning: From above the next id is where it begins, at once,
+// TestRenew_MovesTheBeginning: From above the next id is where it begins, at once,
 // however far ahead of the clock; From below changes nothing.
-func TestRenewMovesTheBeginning(t *testing.T) {
+func TestRenew_MovesTheBeginning(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		g := e.renewable(t, l, lease(l, 1000), nil, nil)
@@ -151,9 +151,9 @@ func TestRenewMovesTheBeginning(t *testing.T) {
 	})
 }
 
-// TestRenewReplacesTheWorker: another worker id begins with a tick that has none of
+// TestRenew_ReplacesTheWorker: another worker id begins with a tick that has none of
 // the ids before, from From on.
-func TestRenewReplacesTheWorker(t *testing.T) {
+func TestRenew_ReplacesTheWorker(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		g := e.renewable(t, l, lease(l, 1000), nil, nil)
@@ -188,9 +188,9 @@ func TestRenewReplacesTheWorker(t *testing.T) {
 	})
 }
 
-// TestRenewBeforeUse: a generator that has made no id begins its new lease with
+// TestRenew_BeforeUse: a generator that has made no id begins its new lease with
 // its first tick.
-func TestRenewBeforeUse(t *testing.T) {
+func TestRenew_BeforeUse(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 100)
@@ -205,8 +205,8 @@ func TestRenewBeforeUse(t *testing.T) {
 	})
 }
 
-// TestLeaseEndWithoutLow: the error comes at once, and Renew lifts it.
-func TestLeaseEndWithoutLow(t *testing.T) {
+// TestRenew_LeaseEndWithoutLow: the error comes at once, and Renew lifts it.
+func TestRenew_LeaseEndWithoutLow(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g, _, now, _ := used(t, e, nil)
 		start := time.Now()
@@ -229,10 +229,10 @@ func TestLeaseEndWithoutLow(t *testing.T) {
 	})
 }
 
-// TestWaitForRenew: with OnLow callers wait for the next lease, however long that
+// TestRenew_WaitForRenew: with OnLow callers wait for the next lease, however long that
 // takes, and get its ids at once when it is there, in the order in which they came.
 // A context that ends costs none.
-func TestWaitForRenew(t *testing.T) {
+func TestRenew_WaitForRenew(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		const callers = 20
 		var asked atomic.Int64
@@ -291,8 +291,8 @@ func TestWaitForRenew(t *testing.T) {
 	})
 }
 
-// TestWaitingEnds: nobody waits any more when the context of the only one has ended.
-func TestWaitingEnds(t *testing.T) {
+// TestRenew_WaitingEnds: nobody waits any more when the context of the only one has ended.
+func TestRenew_WaitingEnds(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g, _, _, _ := used(t, e, nobody)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -308,9 +308,9 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestFillOverRenewals: a Fill that is longer than a lease waits for one after the
+// TestRenew_FillOverRenewals: a Fill that is longer than a lease waits for one after the
 // other, and OnLow, which may answer at once, is enough to have it served.
-func TestFillOverRenewals(t *testing.T) {
+func TestRenew_FillOverRenewals(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 1)
@@ -338,8 +338,8 @@ func TestFillOverRenewals(t *testing.T) {
 	})
 }
 
-// TestLowRenews: OnLow may renew whenever it is called, and the caller does not wait.
-func TestLowRenews(t *testing.T) {
+// TestRenew_LowRenews: OnLow may renew whenever it is called, and the caller does not wait.
+func TestRenew_LowRenews(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		for skip := range 4 {
@@ -368,9 +368,9 @@ func TestLowRenews(t *testing.T) {
 	})
 }
 
-// TestSuspend: what the lease has left is handed out; then callers fail at once,
+// TestRenew_Suspend: what the lease has left is handed out; then callers fail at once,
 // those who wait already too, with the cause, until it is lifted.
-func TestSuspend(t *testing.T) {
+func TestRenew_Suspend(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 1)
@@ -429,9 +429,9 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// TestLastTickIsFinal: at the end of the layout there is nothing to renew, nor to
+// TestRenew_LastTickIsFinal: at the end of the layout there is nothing to renew, nor to
 // wait for.
-func TestLastTickIsFinal(t *testing.T) {
+func TestRenew_LastTickIsFinal(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		l.TimeBits = 26 // until February 2001
@@ -453,9 +453,9 @@ func TestLastTickIsFinal(t *testing.T) {
 	})
 }
 
-// TestPatience: when the clock has passed a lease that has ids left, callers wait
+// TestRenew_Patience: when the clock has passed a lease that has ids left, callers wait
 // for another for 100 ms, all together, before they get what is left.
-func TestPatience(t *testing.T) {
+func TestRenew_Patience(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		const leaseWait = 100 * time.Millisecond
 		l := ticks(time.Second, 4)
@@ -560,9 +560,9 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestLow: it is called when less is left than half of what there is from the
+// TestRenew_Low: it is called when less is left than half of what there is from the
 // present to the end.
-func TestLow(t *testing.T) {
+func TestRenew_Low(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		for _, tt := range []struct {
@@ -603,8 +603,8 @@ func TestLow(t *testing.T) {
 	})
 }
 
-// TestUsage tells what was taken and what is left.
-func TestUsage(t *testing.T) {
+// TestRenew_Usage tells what was taken and what is left.
+func TestRenew_Usage(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		lease := lease(l, 5)
@@ -650,9 +650,9 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// TestCloseEndsWaitForRenew: at once, for those who wait for a lease; and nothing
+// TestRenew_CloseEndsWaitForRenew: at once, for those who wait for a lease; and nothing
 // can be renewed any more.
-func TestCloseEndsWaitForRenew(t *testing.T) {
+func TestRenew_CloseEndsWaitForRenew(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		for _, stale := range []bool{false, true} {
 			g, _, now, _ := used(t, e, nobody)

@@ -10,8 +10,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestSnowflakeHasOneLane refuses more leases.
-func TestSnowflakeHasOneLane(t *testing.T) {
+// TestSnowflake_HasOneLane refuses more leases.
+func TestSnowflake_HasOneLane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 10)
@@ -23,10 +23,10 @@ func TestSnowflakeHasOneLane(t *testing.T) {
 	})
 }
 
-// TestSnowflakeAhead: a lease that begins ahead of the clock is stamped at once, tick
+// TestSnowflake_Ahead: a lease that begins ahead of the clock is stamped at once, tick
 // by tick as the clock moves, never further ahead than it was, and no longer than
 // it has to be.
-func TestSnowflakeAhead(t *testing.T) {
+func TestSnowflake_Ahead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, renewed := range []bool{false, true} {
 			l := ticks(time.Second, 4)
@@ -80,9 +80,9 @@ func TestSnowflakeAhead(t *testing.T) {
 	})
 }
 
-// TestSnowflakeAheadUntil: a lease ahead of the clock can be used up before the clock
+// TestSnowflake_AheadUntil: a lease ahead of the clock can be used up before the clock
 // has reached it. Its end holds, and the next one is usable at once.
-func TestSnowflakeAheadUntil(t *testing.T) {
+func TestSnowflake_AheadUntil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := l.TickAt(time.Now())
@@ -113,9 +113,9 @@ func TestSnowflakeAheadUntil(t *testing.T) {
 	})
 }
 
-// TestSnowflakeAheadAndBack: of a lease ahead of the clock, too, what counts as going
+// TestSnowflake_AheadAndBack: of a lease ahead of the clock, too, what counts as going
 // back is what the clock shows less than it did.
-func TestSnowflakeAheadAndBack(t *testing.T) {
+func TestSnowflake_AheadAndBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)
@@ -145,9 +145,9 @@ func TestSnowflakeAheadAndBack(t *testing.T) {
 	})
 }
 
-// TestSnowflakeAfterTheStep: a clock that was set forward by mistake makes ids that it
+// TestSnowflake_AfterTheStep: a clock that was set forward by mistake makes ids that it
 // cannot go behind; a lease above them can.
-func TestSnowflakeAfterTheStep(t *testing.T) {
+func TestSnowflake_AfterTheStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)

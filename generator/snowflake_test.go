@@ -24,9 +24,9 @@ func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 	return g
 }
 
-// TestSnowflakeIsNow: the tick of an id is the one in which it was made, neither
+// TestSnowflake_IsNow: the tick of an id is the one in which it was made, neither
 // ahead of the clock nor behind it, however many are asked for.
-func TestSnowflakeIsNow(t *testing.T) {
+func TestSnowflake_IsNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Millisecond, 5)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l})
@@ -49,10 +49,10 @@ func TestSnowflakeIsNow(t *testing.T) {
 	})
 }
 
-// TestSnowflakeFullTick: the caller that finds no sequence left waits exactly for
+// TestSnowflake_FullTick: the caller that finds no sequence left waits exactly for
 // the next tick, and a Fill that is longer than a tick goes on over as many as it
 // needs.
-func TestSnowflakeFullTick(t *testing.T) {
+func TestSnowflake_FullTick(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l})
@@ -82,8 +82,8 @@ func TestSnowflakeFullTick(t *testing.T) {
 	})
 }
 
-// TestSnowflakeCallersShareTicks: at the full rate nothing is lost.
-func TestSnowflakeCallersShareTicks(t *testing.T) {
+// TestSnowflake_CallersShareTicks: at the full rate nothing is lost.
+func TestSnowflake_CallersShareTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 6)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l})
@@ -118,8 +118,8 @@ func TestSnowflakeCallersShareTicks(t *testing.T) {
 	})
 }
 
-// TestSnowflakeRandomStart looks at where the sequence of 4,000 ticks begins.
-func TestSnowflakeRandomStart(t *testing.T) {
+// TestSnowflake_RandomStart looks at where the sequence of 4,000 ticks begins.
+func TestSnowflake_RandomStart(t *testing.T) {
 	tests := []struct {
 		start int64
 		least int // different starts that must come up; the odds of fewer are below 1e-12
@@ -155,7 +155,7 @@ func TestSnowflakeRandomStart(t *testing.T) {
 	}
 }
 
-func TestSnowflakeConfig(t *testing.T) {
+func TestSnowflake_Config(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)
@@ -178,9 +178,9 @@ func TestSnowflakeConfig(t *testing.T) {
 	}
 }
 
-// TestSnowflakeBackwards sets the clock back after an id was made, 250 ms into its
+// TestSnowflake_Backwards sets the clock back after an id was made, 250 ms into its
 // tick: waited for is only what is missing to the start of that tick.
-func TestSnowflakeBackwards(t *testing.T) {
+func TestSnowflake_Backwards(t *testing.T) {
 	tests := []struct {
 		name      string
 		tolerance time.Duration
@@ -235,9 +235,9 @@ func TestSnowflakeBackwards(t *testing.T) {
 	}
 }
 
-// TestSnowflakeBeforeTheEpoch has the clock leave the layout before the first id of
+// TestSnowflake_BeforeTheEpoch has the clock leave the layout before the first id of
 // a lease from tick 0 on: there is no tick before it that could have been used up.
-func TestSnowflakeBeforeTheEpoch(t *testing.T) {
+func TestSnowflake_BeforeTheEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		l.Epoch = time.Now()
@@ -262,9 +262,9 @@ func TestSnowflakeBeforeTheEpoch(t *testing.T) {
 	})
 }
 
-// TestSnowflakeBackwardsTogether: many callers wait for the clock, and while they do
+// TestSnowflake_BackwardsTogether: many callers wait for the clock, and while they do
 // it is set back further, then beyond the tolerance.
-func TestSnowflakeBackwardsTogether(t *testing.T) {
+func TestSnowflake_BackwardsTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)

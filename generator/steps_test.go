@@ -82,9 +82,9 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepForwardIsFollowed: Cached ids show what the clock shows, from the next
+// TestClockSteps_ForwardIsFollowed: Cached ids show what the clock shows, from the next
 // visit on, or at once if the generator was idle.
-func TestStepForwardIsFollowed(t *testing.T) {
+func TestClockSteps_ForwardIsFollowed(t *testing.T) {
 	for _, w := range walls {
 		for _, pause := range []time.Duration{generator.ClockEvery + 1, 2 * time.Second} {
 			t.Run(w.name+"/"+pause.String(), func(t *testing.T) {
@@ -107,9 +107,9 @@ func TestStepForwardIsFollowed(t *testing.T) {
 	}
 }
 
-// TestStepBackKeepsRate: at the limit, with the clock set back, ids go on at the
+// TestClockSteps_BackKeepsRate: at the limit, with the clock set back, ids go on at the
 // nominal rate: no more and no less.
-func TestStepBackKeepsRate(t *testing.T) {
+func TestClockSteps_BackKeepsRate(t *testing.T) {
 	for _, w := range walls {
 		for _, by := range []time.Duration{-time.Second, -time.Hour, -2 * year} {
 			t.Run(w.name+by.String(), func(t *testing.T) {
@@ -137,9 +137,9 @@ func TestStepBackKeepsRate(t *testing.T) {
 	}
 }
 
-// TestStepForwardMovesTheLimit: at the limit, with the clock set forward, there is
+// TestClockSteps_ForwardMovesTheLimit: at the limit, with the clock set forward, there is
 // as much to borrow as ever from where the clock is now, and then again no more.
-func TestStepForwardMovesTheLimit(t *testing.T) {
+func TestClockSteps_ForwardMovesTheLimit(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -166,9 +166,9 @@ func TestStepForwardMovesTheLimit(t *testing.T) {
 	}
 }
 
-// TestBeyondTheLayoutIsNotFollowed: a machine's wall clock that shows more than
+// TestClockSteps_BeyondTheLayoutIsNotFollowed: a machine's wall clock that shows more than
 // the layout holds is wrong, so it must lift neither the ids nor their limit.
-func TestBeyondTheLayoutIsNotFollowed(t *testing.T) {
+func TestClockSteps_BeyondTheLayoutIsNotFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, c := stepLayout(6), &wall{}
 		g := cached(t, generator.CachedConfig{
@@ -196,9 +196,9 @@ func TestBeyondTheLayoutIsNotFollowed(t *testing.T) {
 	})
 }
 
-// TestBehindTheLease starts with a clock that has not reached the lease: it is used
+// TestClockSteps_BehindTheLease starts with a clock that has not reached the lease: it is used
 // from its beginning, at once, by Cached as far as MaxBorrow allows.
-func TestBehindTheLease(t *testing.T) {
+func TestClockSteps_BehindTheLease(t *testing.T) {
 	for _, behind := range []time.Duration{time.Second, 5 * time.Second, time.Hour, 2 * year} {
 		t.Run(behind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

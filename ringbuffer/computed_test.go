@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
-func TestTakeOne(t *testing.T) {
+func TestComputed_TakeOne(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -30,7 +30,7 @@ func TestTakeOne(t *testing.T) {
 	}
 }
 
-func TestTake(t *testing.T) {
+func TestComputed_Take(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -67,7 +67,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
+func TestComputed_Has(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -89,9 +89,9 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestRaise passes over positions, never back, and not even beyond the tail does
+// TestComputed_Raise passes over positions, never back, and not even beyond the tail does
 // it hand out what lies above.
-func TestRaise(t *testing.T) {
+func TestComputed_Raise(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -116,7 +116,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-func TestExtend(t *testing.T) {
+func TestComputed_Extend(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -137,9 +137,9 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// TestClosed: a closed ring hands out nothing any more, whatever is done to it
+// TestComputed_Closed: a closed ring hands out nothing any more, whatever is done to it
 // that may be done. The zero ring is a closed one.
-func TestClosed(t *testing.T) {
+func TestComputed_Closed(t *testing.T) {
 	t.Parallel()
 
 	var zero, closed ringbuffer.Computed
@@ -167,8 +167,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestTaken: all positions handed out lie below it, and it is one of the ring's.
-func TestTaken(t *testing.T) {
+// TestComputed_Taken: all positions handed out lie below it, and it is one of the ring's.
+func TestComputed_Taken(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -181,9 +181,9 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestAgainstModel does what a ring may do in any order, next to a model with two
+// TestComputed_AgainstModel does what a ring may do in any order, next to a model with two
 // plain integers.
-func TestAgainstModel(t *testing.T) {
+func TestComputed_AgainstModel(t *testing.T) {
 	t.Parallel()
 
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -235,9 +235,9 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-// TestSize: the cursor, which all takers write, shares no cache line with the
+// TestComputed_Size: the cursor, which all takers write, shares no cache line with the
 // tail, which all of them read, and there is nothing else.
-func TestSize(t *testing.T) {
+func TestComputed_Size(t *testing.T) {
 	t.Parallel()
 
 	if got := unsafe.Sizeof(ringbuffer.Computed{}); got != 64+8 {

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
-func TestStoredIsAQueueOfRuns(t *testing.T) {
+func TestStored_IsAQueueOfRuns(t *testing.T) {
 	t.Parallel()
 
 	r := ringbuffer.NewStored(3) // 4
@@ -65,7 +65,7 @@ func TestStoredIsAQueueOfRuns(t *testing.T) {
 // Two takers meet on the last id, and the slot is written again between: the first of
 // them must not get what the second got, nor what came since. UidGenerator's ring gives
 // both the same id here (baidu/uid-generator#105), which the second half shows.
-func TestTwoTakersOnTheLastID(t *testing.T) {
+func TestStored_TwoTakersOnTheLastID(t *testing.T) {
 	t.Parallel()
 
 	for _, again := range []bool{false, true} {
@@ -143,9 +143,9 @@ func (r *originalRing) takeable(next int64) bool {
 }
 func (r *originalRing) slot(next int64) int64 { return r.slots[next%int64(len(r.slots))].Load() }
 
-// TestStoredHammer puts runs of all sizes through rings of all sizes, into takers that
+// TestStored_Hammer puts runs of all sizes through rings of all sizes, into takers that
 // want all numbers of ids, and accounts for every single one: taken once, in order.
-func TestStoredHammer(t *testing.T) {
+func TestStored_Hammer(t *testing.T) {
 	n := 400_000
 	if testkit.Race {
 		n = 40_000

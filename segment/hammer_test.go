@@ -81,7 +81,7 @@ func TestHammer(t *testing.T) {
 
 // Many callers, a range that is much too small, and a slow database: they wait, and
 // nobody fails, which is Leaf's complaint of two segments that are not ready.
-func TestCallersWaitForTheNextRange(t *testing.T) {
+func TestSegment_CallersWaitForTheNextRange(t *testing.T) {
 	t.Parallel()
 
 	db, p := meddled(handle(t, file(t)))

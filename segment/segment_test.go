@@ -18,7 +18,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-func TestIdsBeginAtStartAndAscend(t *testing.T) {
+func TestSegment_IdsBeginAtStartAndAscend(t *testing.T) {
 	t.Parallel()
 
 	var log bytes.Buffer
@@ -61,7 +61,7 @@ func TestIdsBeginAtStartAndAscend(t *testing.T) {
 
 // The row that Leaf has made counts, and not the configuration; and the ids are those
 // that Leaf would have handed out: from max_id on.
-func TestLeafsRowIsRespected(t *testing.T) {
+func TestSegment_LeafsRowIsRespected(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
@@ -86,7 +86,7 @@ func TestLeafsRowIsRespected(t *testing.T) {
 }
 
 // A row whose max_id is below Start, zero or negative is lifted: 0 is no id to GORM.
-func TestRowsBelowStartAreLifted(t *testing.T) {
+func TestSegment_RowsBelowStartAreLifted(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct{ maxID, start, want int64 }{
@@ -107,7 +107,7 @@ func TestRowsBelowStartAreLifted(t *testing.T) {
 
 // The next range is fetched when a tenth of the present one is used up, and not before,
 // however large ranges have become.
-func TestTheNextRangeIsFetchedAtATenth(t *testing.T) {
+func TestSegment_TheNextRangeIsFetchedAtATenth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := handle(t, file(t))
@@ -135,7 +135,7 @@ func TestTheNextRangeIsFetchedAtATenth(t *testing.T) {
 }
 
 // A step of 1 works, and so does a batch that needs hundreds of ranges.
-func TestTheSmallestStep(t *testing.T) {
+func TestSegment_TheSmallestStep(t *testing.T) {
 	t.Parallel()
 
 	g := open(t, handle(t, file(t)), segment.Config{Step: 1, MaxStep: 1})
@@ -146,7 +146,7 @@ func TestTheSmallestStep(t *testing.T) {
 	}
 }
 
-func TestSettingsThatMakeNoSense(t *testing.T) {
+func TestSegment_SettingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
@@ -204,7 +204,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestWhatOpenReturns(t *testing.T) {
+func TestSegment_WhatOpenReturns(t *testing.T) {
 	t.Parallel()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -237,7 +237,7 @@ func TestWhatOpenReturns(t *testing.T) {
 }
 
 // Any number of generators open an empty database at once.
-func TestOpenAtOnce(t *testing.T) {
+func TestSegment_OpenAtOnce(t *testing.T) {
 	t.Parallel()
 
 	path := file(t)
@@ -263,7 +263,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-func TestNextDoesNotAllocate(t *testing.T) {
+func TestSegment_NextDoesNotAllocate(t *testing.T) {
 	if testkit.Race {
 		t.Skip("the race detector allocates")
 	}

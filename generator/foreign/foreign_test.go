@@ -60,7 +60,7 @@ func system(t *testing.T, name string) foreign.System {
 	return foreign.System{}
 }
 
-func TestForeignIDs(t *testing.T) {
+func TestForeign_IDs(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range foreignIDs {
@@ -81,8 +81,8 @@ func TestForeignIDs(t *testing.T) {
 	}
 }
 
-// TestForeigns checks that each has an id above, and pins the layouts.
-func TestForeigns(t *testing.T) {
+// TestForeign_Foreigns checks that each has an id above, and pins the layouts.
+func TestForeign_Foreigns(t *testing.T) {
 	t.Parallel()
 
 	layouts := map[string]string{
@@ -123,7 +123,7 @@ func TestForeigns(t *testing.T) {
 	}
 }
 
-func TestForeignErrors(t *testing.T) {
+func TestForeign_Errors(t *testing.T) {
 	t.Parallel()
 
 	var zero foreign.System
@@ -169,7 +169,7 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-func TestIdentify(t *testing.T) {
+func TestForeign_Identify(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range foreignIDs {
@@ -195,7 +195,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-func TestDatacenterMachine(t *testing.T) {
+func TestForeign_DatacenterMachine(t *testing.T) {
 	t.Parallel()
 
 	for worker := range int64(1024) {
@@ -221,8 +221,8 @@ func TestDatacenterMachine(t *testing.T) {
 	}
 }
 
-// TestMigrating checks the numbers of docs/migrating.md.
-func TestMigrating(t *testing.T) {
+// TestForeign_Migrating checks the numbers of docs/migrating.md.
+func TestForeign_Migrating(t *testing.T) {
 	t.Parallel()
 
 	twitter, next := generator.SnowflakeLayout(), generator.DefaultLayout()

@@ -78,7 +78,7 @@ func connections(t *testing.T, admin *gorm.DB, d *testkit.Database) (n int64) {
 
 // After Close of many plugins and their pools nothing is left: no goroutine, no
 // connection, no slot that is held.
-func TestLeasesLeaveNothingBehind(t *testing.T) {
+func TestClose_LeasesLeaveNothingBehind(t *testing.T) {
 	sequential(t, func(t *testing.T, d *testkit.Database) {
 		admin := (&testkit.Database{Engine: d.Engine, Schema: map[bool]string{true: d.Schema}[d.Name == "sqlite"]}).Open(t, nil)
 		testkit.Must(t, admin.Exec("SELECT 1").Error)
@@ -124,7 +124,7 @@ func TestLeasesLeaveNothingBehind(t *testing.T) {
 }
 
 // Who closes the pool but not the plugin leaves nothing running either.
-func TestLeasesOfClosedPools(t *testing.T) {
+func TestClose_LeasesOfClosedPools(t *testing.T) {
 	var databases []*testkit.Database
 	for _, e := range testkit.Engines() {
 		if e.Available() {
@@ -154,7 +154,7 @@ func TestLeasesOfClosedPools(t *testing.T) {
 }
 
 // When the lease is used up, creates on a pool that was closed fail.
-func TestCreatesWithAClosedPool(t *testing.T) {
+func TestClose_CreatesWithAClosedPool(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		c := testkit.NewClock(time.Now())
@@ -177,7 +177,7 @@ func TestCreatesWithAClosedPool(t *testing.T) {
 }
 
 // The same if the server dies.
-func TestLeasesLeaveNothingOfADeadServer(t *testing.T) {
+func TestClose_LeasesLeaveNothingOfADeadServer(t *testing.T) {
 	if os.Getenv("UID_TEST_MARIADB") == "" || testing.Short() {
 		t.Skip("no mariadb")
 	}

@@ -80,7 +80,7 @@ func start(t *testing.T, d *testkit.Database, n, rows int) (lines []string) {
 // Twenty processes start at once on an empty database and create rows in five
 // tables each: no two rows of any tables have one id, and each id leads to its
 // table.
-func TestManyProcesses(t *testing.T) {
+func TestProcesses_ManyProcesses(t *testing.T) {
 	t.Parallel()
 	const perTable = 20
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

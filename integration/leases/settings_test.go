@@ -61,8 +61,8 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 }
 
 // What a connection is set to makes no difference, but for autocommit=0, which is
-// refused (TestAutocommitOff).
-func TestLeasesAtAnyIsolation(t *testing.T) {
+// refused (TestBadInput_AutocommitOff).
+func TestLeases_AtAnyIsolation(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		levels := []string{"READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"}
@@ -112,7 +112,7 @@ func TestLeasesAtAnyIsolation(t *testing.T) {
 }
 
 // The layout of a database cannot be changed, its epoch included.
-func TestEpochMismatch(t *testing.T) {
+func TestLeases_EpochMismatch(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))

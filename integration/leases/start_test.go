@@ -16,7 +16,7 @@ import (
 
 // Many processes start at once, and again when the former ones have ended: all come up
 // soon, and no slot has two holders.
-func TestManyStartsAtOnce(t *testing.T) {
+func TestStart_ManyStartsAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		n := 40
@@ -145,7 +145,7 @@ var aboutSlots = regexp.MustCompile(`^(BEGIN|COMMIT|ROLLBACK)|^(SELECT|UPDATE|IN
 
 // A start with a thousand models takes about as many statements as one with ten, for new worker ids and for those of a
 // former process.
-func TestAThousandModels(t *testing.T) {
+func TestStart_AThousandModels(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		models := harness.Thousand()

@@ -21,15 +21,15 @@ import (
 )
 
 var startsProcesses = flag.Int("starts.processes", 0,
-	"how many processes TestProcessesStartAtOnce starts, on a server of its own: 200 in the long form")
+	"how many processes TestProcesses_StartAtOnce starts, on a server of its own: 200 in the long form")
 
-// startAndReport is the role of a process of TestProcessesStartAtOnce.
+// startAndReport is the role of a process of TestProcesses_StartAtOnce.
 const startAndReport = "start and report"
 
 // startedTables are what each of these processes writes.
 var startedTables = []any{&harness.T1{}, &harness.T2{}, &harness.T3{}, &harness.T4{}, &harness.T5{}}
 
-// A startedTask is what a process of TestProcessesStartAtOnce is to do.
+// A startedTask is what a process of TestProcesses_StartAtOnce is to do.
 type startedTask struct {
 	Database *testkit.Database
 	Ahead    time.Duration // of its clock
@@ -213,8 +213,8 @@ func sameIDs(reports []startedReport) (ids, workers int) {
 // with its own worker ids. They end, all are started again, and reclaim what those
 // before them had. The long form:
 //
-//	go test -run TestProcessesStartAtOnce -v ./integration/leases/ -starts.processes 200
-func TestProcessesStartAtOnce(t *testing.T) {
+//	go test -run TestProcesses_StartAtOnce -v ./integration/leases/ -starts.processes 200
+func TestProcesses_StartAtOnce(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("UID_TEST_MARIADB") == "" {
 		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
@@ -303,12 +303,12 @@ func startsAtOnce(t *testing.T, d *testkit.Database, n int) {
 
 // The same processes with one worker id that somebody has set for all: there are ids
 // that come twice, which the test above would have seen.
-func TestProcessesWithTheSameWorkerID(t *testing.T) {
+func TestProcesses_WithTheSameWorkerID(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		reports, _ := startAtOnce(t, 8, startedTask{Database: d, Same: time.Now()}, nil)
 		if ids, _ := sameIDs(reports); ids == 0 {
-			t.Error("no id came twice, so TestProcessesStartAtOnce proves nothing")
+			t.Error("no id came twice, so TestProcesses_StartAtOnce proves nothing")
 		}
 	}, "sqlite")
 }

@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-func TestUnreachableDatabase(t *testing.T) {
+func TestBadInput_UnreachableDatabase(t *testing.T) {
 	t.Parallel()
 	// A port that nobody listens on.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,7 +45,7 @@ func TestUnreachableDatabase(t *testing.T) {
 }
 
 // A server that takes connections and never answers.
-func TestSilentDatabase(t *testing.T) {
+func TestBadInput_SilentDatabase(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestSilentDatabase(t *testing.T) {
 
 // A user without the rights gets told which step failed; with the tables in
 // place and rights on them, no right to create is needed.
-func TestUserWithFewRights(t *testing.T) {
+func TestBadInput_UserWithFewRights(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		admin := d.Open(t, nil)
@@ -124,7 +124,7 @@ func TestUserWithFewRights(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-func TestForeignWorkerNodeTable(t *testing.T) {
+func TestBadInput_ForeignWorkerNodeTable(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -144,7 +144,7 @@ func TestForeignWorkerNodeTable(t *testing.T) {
 
 // With autocommit off, a worker id would be in use while its row waits for a
 // COMMIT that never comes.
-func TestAutocommitOff(t *testing.T) {
+func TestBadInput_AutocommitOff(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		testkit.IsError(t, d.Open(t, nil, "autocommit=0").Use(uidplugin.New(harness.Quiet)), nil, "autocommit is off")
@@ -153,7 +153,7 @@ func TestAutocommitOff(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-func TestLayoutMismatch(t *testing.T) {
+func TestBadInput_LayoutMismatch(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		harness.Use(t, d.Open(t, nil))
@@ -162,7 +162,7 @@ func TestLayoutMismatch(t *testing.T) {
 	})
 }
 
-func TestBadModelsAndCreates(t *testing.T) {
+func TestBadInput_BadModelsAndCreates(t *testing.T) {
 	t.Parallel()
 	type (
 		Narrow struct {
@@ -200,7 +200,7 @@ func TestBadModelsAndCreates(t *testing.T) {
 
 // The first creates of tables inside a transaction that has the only connection get
 // worker ids that were held in reserve, whose tables are written down afterwards.
-func TestPoolOfOneWithSpares(t *testing.T) {
+func TestBadInput_PoolOfOneWithSpares(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -250,7 +250,7 @@ func TestPoolOfOneWithSpares(t *testing.T) {
 
 // Without any, the first create of a table inside a transaction that has the only
 // connection fails at once instead of waiting for itself; the next one works.
-func TestPoolOfOne(t *testing.T) {
+func TestBadInput_PoolOfOne(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -285,7 +285,7 @@ func TestPoolOfOne(t *testing.T) {
 
 // Worker ids are not part of the application's transactions: a rollback leaves
 // them be.
-func TestRollbackKeepsWorkerIDs(t *testing.T) {
+func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -312,7 +312,7 @@ func TestRollbackKeepsWorkerIDs(t *testing.T) {
 }
 
 // Without parseTime the driver returns dates as text.
-func TestMySQLWithoutParseTime(t *testing.T) {
+func TestBadInput_MySQLWithoutParseTime(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil, "parseTime=false", "clientFoundRows=true")

@@ -41,7 +41,7 @@ type (
 // processes are unique, those of one goroutine ascend where that is promised, they lead
 // back to their table, or say that they do not; a context that has ended makes no row; after
 // Close there are none. (That no goroutine is left, generator's own harness shows.)
-func TestAllGeneratorsKeepTheSameLaws(t *testing.T) {
+func TestGenerators_KeepTheSameLaws(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		var base int64
 		var mu sync.Mutex

@@ -121,7 +121,7 @@ func TestMainJob(t *testing.T) {
 
 // Keys of models that the plugin migrates are plain columns: an INSERT without a
 // key fails instead of taking the plugin's next id.
-func TestPlainKeys(t *testing.T) {
+func TestMainJob_PlainKeys(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -149,7 +149,7 @@ func TestPlainKeys(t *testing.T) {
 }
 
 // A key that GORM's own AutoMigrate made AUTO_INCREMENT works all the same.
-func TestAutoIncrementKeyStillWorks(t *testing.T) {
+func TestMainJob_AutoIncrementKeyStillWorks(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		type Legacy struct {
@@ -181,7 +181,7 @@ func TestAutoIncrementKeyStillWorks(t *testing.T) {
 
 // A table that is there with a key of its own kind is told of in the log when its
 // model is registered, for neither GORM nor the plugin changes it.
-func TestTablesThatDoNotFitAreToldOf(t *testing.T) {
+func TestMainJob_TablesThatDoNotFitAreToldOf(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {
 		ID   int64 `gorm:"primaryKey;uid"`
@@ -227,7 +227,7 @@ func TestTablesThatDoNotFitAreToldOf(t *testing.T) {
 }
 
 // Ids go on ascending when a process starts again.
-func TestAscendingOverRestarts(t *testing.T) {
+func TestMainJob_AscendingOverRestarts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		var last int64
@@ -252,7 +252,7 @@ func TestAscendingOverRestarts(t *testing.T) {
 }
 
 // Names that need quotes, and names in a schema of their own.
-func TestNamesThatNeedQuotes(t *testing.T) {
+func TestMainJob_NamesThatNeedQuotes(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)

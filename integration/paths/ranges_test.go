@@ -19,7 +19,7 @@ type Event struct {
 // Rows of several processes, some of which borrow time, are found by the time in their
 // keys: exactly those that have it, and, in the span and what the documentation says ids
 // are ahead at most, all that were made in it.
-func TestRangesOfSeveralProcesses(t *testing.T) {
+func TestCreatedBetween_OfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)

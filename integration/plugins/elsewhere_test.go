@@ -10,7 +10,7 @@ import (
 
 // dbresolver can begin a transaction on another database than the one with the
 // worker ids.
-func TestLocateInATransactionElsewhere(t *testing.T) {
+func TestLocate_InATransactionElsewhere(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
@@ -46,7 +46,7 @@ func TestLocateInATransactionElsewhere(t *testing.T) {
 }
 
 // A transaction can be older than a worker id.
-func TestLocateInAnOldTransaction(t *testing.T) {
+func TestLocate_InAnOldTransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		if e.name == "sqlite" {

@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-func TestUseTwice(t *testing.T) {
+func TestUse_Twice(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		d := migrated(t, e, shop...)
@@ -33,7 +33,7 @@ func TestUseTwice(t *testing.T) {
 	})
 }
 
-func TestOnePluginOnTwoDatabases(t *testing.T) {
+func TestUse_OnePluginOnTwoDatabases(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		first, second := migrated(t, e, shop...), migrated(t, e, shop...)
@@ -60,7 +60,7 @@ func TestOnePluginOnTwoDatabases(t *testing.T) {
 	})
 }
 
-func TestTwoPluginsOnOneDatabase(t *testing.T) {
+func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		d := migrated(t, e, shop...)
@@ -119,7 +119,7 @@ func TestTwoPluginsOnOneDatabase(t *testing.T) {
 
 // A handle that is opened with the plugins of another has its callbacks. Its
 // worker ids are those of the other.
-func TestConfigurationsOpenedAgain(t *testing.T) {
+func TestUse_ConfigurationsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		opened := map[string]func(db *gorm.DB, other *database) (*gorm.DB, error){

@@ -81,7 +81,7 @@ func tracer() (gorm.Plugin, *tracetest.SpanRecorder) {
 	return tracing.NewPlugin(tracing.WithTracerProvider(provider), tracing.WithoutQueryVariables(), tracing.WithoutMetrics()), recorder
 }
 
-func TestOpenTelemetrySpans(t *testing.T) {
+func TestObserve_OpenTelemetrySpans(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		plain := migrated(t, e, shop...).open(t, nil)
@@ -122,7 +122,7 @@ func TestOpenTelemetrySpans(t *testing.T) {
 }
 
 // Not in parallel: the meter provider is global.
-func TestOpenTelemetryMetrics(t *testing.T) {
+func TestObserve_OpenTelemetryMetrics(t *testing.T) {
 	for _, e := range engines[:1] {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			reader := metric.NewManualReader()
@@ -150,7 +150,7 @@ func TestOpenTelemetryMetrics(t *testing.T) {
 // interval is the shortest that GORM's Prometheus plugin knows.
 const interval = 1
 
-func TestPrometheus(t *testing.T) {
+func TestObserve_Prometheus(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {

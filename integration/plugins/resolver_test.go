@@ -80,7 +80,7 @@ func createAtOnce(t *testing.T, db *gorm.DB) []Customer {
 }
 
 // Replicas that lag lack rows, and WORKER_NODE.
-func TestResolverWithReplicas(t *testing.T) {
+func TestResolver_WithReplicas(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
@@ -149,7 +149,7 @@ func TestResolverWithReplicas(t *testing.T) {
 
 // With several sources each row goes to one of them, and the worker ids of all
 // are in the database that the handle was opened with.
-func TestResolverWithSources(t *testing.T) {
+func TestResolver_WithSources(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
@@ -185,7 +185,7 @@ func TestResolverWithSources(t *testing.T) {
 }
 
 // A source of one model's own, and what dbresolver.Use says of a handle.
-func TestResolverWithASourceOfItsOwn(t *testing.T) {
+func TestResolver_WithASourceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {

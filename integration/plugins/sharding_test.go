@@ -67,7 +67,7 @@ func parcels(t *testing.T, d *database) (all map[int64]Parcel, shard map[int64]i
 	return all, shard
 }
 
-func TestShardingByAColumn(t *testing.T) {
+func TestSharding_ByAColumn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
@@ -109,7 +109,7 @@ func TestShardingByAColumn(t *testing.T) {
 }
 
 // When the key is what rows are sharded by, an id also leads to its row.
-func TestShardingByTheKey(t *testing.T) {
+func TestSharding_ByTheKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
@@ -132,7 +132,7 @@ func TestShardingByTheKey(t *testing.T) {
 }
 
 // Sharding's pool looks like a transaction in every statement, also outside of one.
-func TestShardingWithOneConnection(t *testing.T) {
+func TestSharding_WithOneConnection(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {

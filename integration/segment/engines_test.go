@@ -59,7 +59,7 @@ func leafFetches(db *gorm.DB) (ids []int64, err error) {
 // Generators with pools of their own, whose connections are set in different ways, open
 // an empty database, or Leaf's table, at once, and a Leaf service uses the row as well:
 // all ids differ.
-func TestSegmentNextToLeaf(t *testing.T) {
+func TestSegment_NextToLeaf(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		var params []string
@@ -137,7 +137,7 @@ func TestSegmentNextToLeaf(t *testing.T) {
 }
 
 // The table has the columns of Leaf's own.
-func TestSegmentTable(t *testing.T) {
+func TestSegment_Table(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -173,7 +173,7 @@ func TestSegmentTable(t *testing.T) {
 
 // Names that differ in case are two tables where the server says so, and a name may say
 // its schema.
-func TestSegmentTableNames(t *testing.T) {
+func TestSegment_TableNames(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -202,7 +202,7 @@ func TestSegmentTableNames(t *testing.T) {
 }
 
 // Connections with autocommit off would keep no range, so they are refused.
-func TestSegmentWithoutAutocommit(t *testing.T) {
+func TestSegment_WithoutAutocommit(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		openSegment(t, d.Open(t, nil), segment.Config{})
@@ -214,7 +214,7 @@ func TestSegmentWithoutAutocommit(t *testing.T) {
 
 // Ids are fetched next to the application's transaction, which may hold locks of its own
 // and be taken back.
-func TestSegmentInsideTransactions(t *testing.T) {
+func TestSegment_InsideTransactions(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -245,7 +245,7 @@ func TestSegmentInsideTransactions(t *testing.T) {
 
 // The server is away: what is left is handed out, then callers get an error, or that of
 // their context; when it is back ids go on by themselves.
-func TestSegmentOutage(t *testing.T) {
+func TestSegment_Outage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, away, back := testkit.OpenBreakable(t, d)

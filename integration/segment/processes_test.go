@@ -22,9 +22,9 @@ import (
 	"gorm.io/gorm"
 )
 
-var segmentKills = flag.Duration("segment.kills", 0, "how long TestSegmentKilledProcesses kills processes: a minute in the long form")
+var segmentKills = flag.Duration("segment.kills", 0, "how long TestSegment_KilledProcesses kills processes: a minute in the long form")
 
-// fetchSegments is the role of a process of TestSegmentKilledProcesses.
+// fetchSegments is the role of a process of TestSegment_KilledProcesses.
 const fetchSegments = "fetch segments"
 
 type segmentTask struct {
@@ -115,8 +115,8 @@ func (b blind) GetDBConn() (*sql.DB, error) { return b.DB, nil }
 // comes twice, and what is missing is at most what each of those that ended had fetched.
 // Without the comparison of max_id ids do come twice. The long form:
 //
-//	go test -run TestSegmentKilledProcesses -v ./integration/segment/ -segment.kills 1m
-func TestSegmentKilledProcesses(t *testing.T) {
+//	go test -run TestSegment_KilledProcesses -v ./integration/segment/ -segment.kills 1m
+func TestSegment_KilledProcesses(t *testing.T) {
 	t.Parallel()
 	length := 4 * time.Second
 	switch {
@@ -150,13 +150,13 @@ func TestSegmentKilledProcesses(t *testing.T) {
 }
 
 // The control of the test above.
-func TestSegmentKilledProcessesControl(t *testing.T) {
+func TestSegment_KilledProcessesControl(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		r := killSegments(t, d, time.Second, true)
 		t.Logf("%d of %d ids came twice", r.ids.Twice(), r.ids.Len())
 		if r.ids.Twice() == 0 {
-			t.Error("no id came twice, so TestSegmentKilledProcesses proves nothing")
+			t.Error("no id came twice, so TestSegment_KilledProcesses proves nothing")
 		}
 	}, "mariadb")
 }

@@ -15,7 +15,7 @@ import (
 
 // Who migrates manually gets what the plugin would have made, and the plugin then
 // works without the right to migrate.
-func TestMigrationByHand(t *testing.T) {
+func TestMigrations_MigrationByHand(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		other := d.New(t)
@@ -38,7 +38,7 @@ func TestMigrationByHand(t *testing.T) {
 
 // The two ways to extend UidGenerator's table have the same columns, and those of
 // a new table, but for what UidGenerator itself has said of its seven.
-func TestExtensionByHand(t *testing.T) {
+func TestMigrations_ExtensionByHand(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		create := strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")
@@ -65,7 +65,7 @@ func TestExtensionByHand(t *testing.T) {
 }
 
 // Many migrate one database at once: an empty one, and one of UidGenerator's.
-func TestMigrationsAtOnce(t *testing.T) {
+func TestMigrations_AtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for round := range 6 {

@@ -62,7 +62,7 @@ func begin(db *gorm.DB) (worker int64, err error) {
 // The plugin and UidGenerator's Java service use one WORKER_NODE at the same
 // time: the table is extended and otherwise left as it is, Java's INSERT goes on
 // working, and no worker id is given to both.
-func TestNextToUidGenerator(t *testing.T) {
+func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		ctx := context.Background()
@@ -165,7 +165,7 @@ func TestNextToUidGenerator(t *testing.T) {
 
 // A WORKER_NODE with rows of Java's is the place to go on from, even when the
 // registry begins later.
-func TestRegistryBeginsAboveExistingRows(t *testing.T) {
+func TestUidGenerator_RegistryBeginsAboveExistingRows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		java := d.Open(t, nil)

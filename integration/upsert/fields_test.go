@@ -76,7 +76,7 @@ func queried[T any](t *testing.T, db *gorm.DB, sql string, vars ...any) (found T
 
 // A Select, an Omit and a map may name columns as the naming strategy understands
 // them. The same columns are written as without the plugin.
-func TestUpsertsOfColumnsUnderOtherNames(t *testing.T) {
+func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	type table struct {
 		name, key string
@@ -147,7 +147,7 @@ func TestUpsertsOfColumnsUnderOtherNames(t *testing.T) {
 }
 
 // Callbacks of others see the model that they know.
-func TestUpsertsAsOtherCallbacksSeeThem(t *testing.T) {
+func TestUpsert_AsOtherCallbacksSeeThem(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for _, late := range []bool{true, false} {
@@ -186,7 +186,7 @@ func TestUpsertsAsOtherCallbacksSeeThem(t *testing.T) {
 }
 
 // A uid that a hook has set is the application's own.
-func TestUpsertsOfAUidThatAHookSets(t *testing.T) {
+func TestUpsert_OfAUidThatAHookSets(t *testing.T) {
 	t.Parallel()
 	to := func(id int64) func() int64 { return func() int64 { return id } }
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -214,7 +214,7 @@ func TestUpsertsOfAUidThatAHookSets(t *testing.T) {
 
 // So is one that a hook has drawn, though ids that were made for the statement are
 // before and after it.
-func TestUpsertsOfAUidThatAHookDraws(t *testing.T) {
+func TestUpsert_OfAUidThatAHookDraws(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -249,7 +249,7 @@ func refOf(t *testing.T, db *gorm.DB, code string) int64 {
 
 // Rows of one statement whose uids are set, and others: an UpdateAll writes the
 // former and leaves the latter as they are.
-func TestUpsertsOfUidsThatAreSetAndOthers(t *testing.T) {
+func TestUpsert_OfUidsThatAreSetAndOthers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -330,7 +330,7 @@ func setAndOthers[T any](t *testing.T, d *testkit.Database, db *gorm.DB, variant
 }
 
 // A handle that is used again knows nothing of what it has created.
-func TestUpsertsWithAHandleThatIsUsedAgain(t *testing.T) {
+func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -355,7 +355,7 @@ func TestUpsertsWithAHandleThatIsUsedAgain(t *testing.T) {
 }
 
 // A Select without the uid leaves alone what the row has, if the struct has one.
-func TestUpsertsThatDoNotSelectAUidThatIsSet(t *testing.T) {
+func TestUpsert_ThatDoNotSelectAUidThatIsSet(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		plain, db := d.Open(t, nil), d.Open(t, nil)
@@ -377,7 +377,7 @@ func TestUpsertsThatDoNotSelectAUidThatIsSet(t *testing.T) {
 }
 
 // Nor does it write one that is set because another row of the batch needs an id.
-func TestUpsertsThatDoNotSelectUidsOfWhichSomeAreSet(t *testing.T) {
+func TestUpsert_ThatDoNotSelectUidsOfWhichSomeAreSet(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {

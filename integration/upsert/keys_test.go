@@ -32,7 +32,7 @@ func (*UniqueH) BeforeCreate(tx *gorm.DB) error {
 
 // An upsert leaves the key of the row that is there as it is, whatever it is, and
 // the struct gets this key or none.
-func TestUpsertsOfRowsWithOddKeys(t *testing.T) {
+func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -72,7 +72,7 @@ func TestUpsertsOfRowsWithOddKeys(t *testing.T) {
 
 // A uid next to the database's own key never gets another row's, and the key is not
 // made up.
-func TestUpsertsOfAUidNextToTheDatabasesKey(t *testing.T) {
+func TestUpsert_OfAUidNextToTheDatabasesKey(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -107,7 +107,7 @@ func TestUpsertsOfAUidNextToTheDatabasesKey(t *testing.T) {
 	})
 }
 
-func TestUpsertsThatAHookMakes(t *testing.T) {
+func TestUpsert_ThatAHookMakes(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -125,7 +125,7 @@ func TestUpsertsThatAHookMakes(t *testing.T) {
 }
 
 // A RETURNING of the application's own keeps its columns.
-func TestUpsertsWithAReturningOfOnesOwn(t *testing.T) {
+func TestUpsert_WithAReturningOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)

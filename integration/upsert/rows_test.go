@@ -60,7 +60,7 @@ func ptr[T any](v T) *T { return &v }
 
 // A transaction of MySQL reads from a snapshot, but inserts next to what is there
 // now: a struct gets the id of the row that is there, not of one that was deleted.
-func TestUpsertsInAnOldSnapshot(t *testing.T) {
+func TestUpsert_InAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -119,7 +119,7 @@ func TestUpsertsInAnOldSnapshot(t *testing.T) {
 
 // Associations of which some were loaded without their uids, and one has a uid of
 // the application's.
-func TestUpsertsOfAssociationsWithoutTheirUids(t *testing.T) {
+func TestUpsert_OfAssociationsWithoutTheirUids(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -147,7 +147,7 @@ func TestUpsertsOfAssociationsWithoutTheirUids(t *testing.T) {
 }
 
 // A conflict with a named constraint is not one with the primary key.
-func TestUpsertsOnAConstraint(t *testing.T) {
+func TestUpsert_OnAConstraint(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -179,7 +179,7 @@ func TestUpsertsOnAConstraint(t *testing.T) {
 }
 
 // MySQL takes a conflict in any unique index for one, whatever the statement names.
-func TestUpsertsThatMeetARowByAnotherIndex(t *testing.T) {
+func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -226,7 +226,7 @@ func TestUpsertsThatMeetARowByAnotherIndex(t *testing.T) {
 
 // Rows that a trigger leaves alone come back from no statement, and their structs
 // get no id of those that do.
-func TestUpsertsOfRowsThatATriggerLeavesAlone(t *testing.T) {
+func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -289,7 +289,7 @@ func TestUpsertsOfRowsThatATriggerLeavesAlone(t *testing.T) {
 
 // INSERT OR IGNORE with an update part: a conflict in another index than the named
 // one leaves the row alone, and no id moves to another row.
-func TestInsertOrIgnoreThatUpdates(t *testing.T) {
+func TestUpsert_InsertOrIgnoreThatUpdates(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
@@ -312,7 +312,7 @@ func TestInsertOrIgnoreThatUpdates(t *testing.T) {
 }
 
 // A uid key that is written and never read.
-func TestUpsertsOfAKeyThatIsNotRead(t *testing.T) {
+func TestUpsert_OfAKeyThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -336,7 +336,7 @@ func TestUpsertsOfAKeyThatIsNotRead(t *testing.T) {
 }
 
 // A uid next to a key that the database computes, to which nothing can be assigned.
-func TestUpsertsNextToAComputedKey(t *testing.T) {
+func TestUpsert_NextToAComputedKey(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -363,7 +363,7 @@ func TestUpsertsNextToAComputedKey(t *testing.T) {
 }
 
 // An id in a DECIMAL column comes back with its places.
-func TestUpsertsOfADecimalKey(t *testing.T) {
+func TestUpsert_OfADecimalKey(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {

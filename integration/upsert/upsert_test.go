@@ -174,7 +174,7 @@ func upsert[T any](t *testing.T, db *gorm.DB, label string, conflict clause.OnCo
 }
 
 // GORM's own association saves are upserts, too.
-func TestAssociationsThatAreThereAlready(t *testing.T) {
+func TestUpsert_AssociationsThatAreThereAlready(t *testing.T) {
 	t.Parallel()
 	type (
 		Company struct {

@@ -66,7 +66,7 @@ type (
 )
 
 // A type's own ON CONFLICT, which GORM adds in the middle of the INSERT.
-func TestUpsertsThatATypeMakes(t *testing.T) {
+func TestUpsert_ThatATypeMakes(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -92,7 +92,7 @@ func TestUpsertsThatATypeMakes(t *testing.T) {
 
 // An UpdateAll on a natural key leaves the uid next to it as it is, unless the
 // application itself has set another.
-func TestUpsertsOfAUidNextToANaturalKey(t *testing.T) {
+func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -139,7 +139,7 @@ func TestUpsertsOfAUidNextToANaturalKey(t *testing.T) {
 }
 
 // An UpdateAll that has nothing to update leaves rows alone.
-func TestUpsertsThatUpdateNothing(t *testing.T) {
+func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -162,7 +162,7 @@ func TestUpsertsThatUpdateNothing(t *testing.T) {
 }
 
 // A result that the application asked for is what it is without the plugin.
-func TestUpsertsWithAResult(t *testing.T) {
+func TestUpsert_WithAResult(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -189,7 +189,7 @@ func TestUpsertsWithAResult(t *testing.T) {
 }
 
 // INSERT IGNORE is an upsert, too.
-func TestInsertIgnore(t *testing.T) {
+func TestUpsert_InsertIgnore(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		ignore := clause.Insert{Modifier: "IGNORE"}
@@ -228,7 +228,7 @@ func insertIgnored[T any](t *testing.T, db *gorm.DB, variant string, ignore clau
 }
 
 // A Save of a struct that does not know the uid of its row leaves it as it is.
-func TestSaveOfARowWithoutItsUid(t *testing.T) {
+func TestUpsert_SaveOfARowWithoutItsUid(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for variant, db := range variants(t, d) {
@@ -260,7 +260,7 @@ func TestSaveOfARowWithoutItsUid(t *testing.T) {
 
 // Associations that are there already, under another key: as good as GORM alone,
 // and better where it makes keys up.
-func TestManyToManyOfRowsThatAreThere(t *testing.T) {
+func TestUpsert_ManyToManyOfRowsThatAreThere(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)

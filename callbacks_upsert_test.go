@@ -26,7 +26,7 @@ var (
 
 const insertSlogan = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?)"
 
-func TestAnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
+func TestUpsert_AnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
 	t.Parallel()
 
 	ours := at(t, 7, 0)
@@ -59,9 +59,9 @@ func TestAnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
 	}
 }
 
-// TestABatchOnMySQLIsReadBackOnlyAfterAConflict, on the connection of its
+// TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict, on the connection of its
 // transaction: rows that were there under another key have none in the structs.
-func TestABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
+func TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
 	t.Parallel()
 
 	const insert = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)"
@@ -102,7 +102,7 @@ func TestABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
 	}
 }
 
-func TestAnUpsertOnPostgreSQLTakesTheKeyFromReturning(t *testing.T) {
+func TestUpsert_AnUpsertOnPostgreSQLTakesTheKeyFromReturning(t *testing.T) {
 	t.Parallel()
 
 	const insert = `INSERT INTO "slogans" ("id","text","uses") VALUES ($1,$2,$3)`
@@ -137,7 +137,7 @@ func TestAnUpsertOnPostgreSQLTakesTheKeyFromReturning(t *testing.T) {
 	}
 }
 
-func TestABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T) {
+func TestUpsert_ABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T) {
 	t.Parallel()
 
 	for _, inserted := range []int64{2, 1} {
@@ -159,9 +159,9 @@ func TestABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAnUpsertThatIsLeftAloneHasNoKey, where the database does not tell the one
+// TestUpsert_AnUpsertThatIsLeftAloneHasNoKey, where the database does not tell the one
 // that is there.
-func TestAnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
+func TestUpsert_AnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -185,8 +185,8 @@ func TestAnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	}
 }
 
-// TestAReadBackThatFailsIsAnError, and the transaction is rolled back.
-func TestAReadBackThatFailsIsAnError(t *testing.T) {
+// TestUpsert_AReadBackThatFailsIsAnError, and the transaction is rolled back.
+func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	t.Parallel()
 
 	db, mock := testkit.Mock(t, dialects[0].dial)
@@ -203,8 +203,8 @@ func TestAReadBackThatFailsIsAnError(t *testing.T) {
 	saysAll(t, err.Error(), "uidplugin: read back the ids of slogans")
 }
 
-// TestAnUpsertDoesNotChangeTheCallersClauses: they may be used again.
-func TestAnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
+// TestUpsert_AnUpsertDoesNotChangeTheCallersClauses: they may be used again.
+func TestUpsert_AnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 	t.Parallel()
 
 	db, _ := testkit.Mock(t, dialects[0].dial)

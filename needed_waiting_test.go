@@ -48,7 +48,7 @@ func (g *gate) before(ctx context.Context, query string) error {
 	}
 }
 
-func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
+func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -75,7 +75,7 @@ func TestACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestAllWhoWaitForATableShareOneWorkerID(t *testing.T) {
+func TestCreate_AllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -98,7 +98,7 @@ func TestAllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 	}
 }
 
-func TestAWorkerIDThatFailedIsTriedAgain(t *testing.T) {
+func TestCreate_AWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -122,9 +122,9 @@ func TestAWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 	isOurs(t, db, "parts", r.ID)
 }
 
-// TestAWorkerIDThatDoesNotComeInTimeIsAnError, for db.Use and for the first create
+// TestCreate_AWorkerIDThatDoesNotComeInTimeIsAnError, for db.Use and for the first create
 // alike: it names the tables and the limit.
-func TestAWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
+func TestCreate_AWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()

@@ -147,16 +147,16 @@ func testForms[T row](t *testing.T, table string) {
 	}
 }
 
-func TestCreateFillsAllFormsOfRows(t *testing.T) {
+func TestCreate_FillsAllFormsOfRows(t *testing.T) {
 	t.Parallel()
 
 	testForms[part](t, "parts")
 	testForms[counter](t, "counters")
 }
 
-// TestKeysGoByTheModelNotByTheTable: whatever table the rows of a model go to,
+// TestCreate_KeysGoByTheModelNotByTheTable: whatever table the rows of a model go to,
 // one generator makes their ids.
-func TestKeysGoByTheModelNotByTheTable(t *testing.T) {
+func TestCreate_KeysGoByTheModelNotByTheTable(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -173,7 +173,7 @@ func TestKeysGoByTheModelNotByTheTable(t *testing.T) {
 	}
 }
 
-func TestKeysThatAreSetStay(t *testing.T) {
+func TestCreate_KeysThatAreSetStay(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -203,8 +203,8 @@ func TestKeysThatAreSetStay(t *testing.T) {
 	isOurs(t, db, "counters", counters[2].ID)
 }
 
-// TestASliceLargerThanAReservation has ascending keys without a hole.
-func TestASliceLargerThanAReservation(t *testing.T) {
+// TestCreate_ASliceLargerThanAReservation has ascending keys without a hole.
+func TestCreate_ASliceLargerThanAReservation(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -227,7 +227,7 @@ func TestASliceLargerThanAReservation(t *testing.T) {
 	}
 }
 
-func TestOmitOfTheKeyLeavesItAlone(t *testing.T) {
+func TestCreate_OmitOfTheKeyLeavesItAlone(t *testing.T) {
 	t.Parallel()
 
 	db := nowhere(t, uidplugin.WithWorkerID(1))
@@ -238,9 +238,9 @@ func TestOmitOfTheKeyLeavesItAlone(t *testing.T) {
 	}
 }
 
-// TestSelectDoesNotLeakIntoTheCallersStatement: the key is selected for this
+// TestCreate_SelectDoesNotLeakIntoTheCallersStatement: the key is selected for this
 // create only.
-func TestSelectDoesNotLeakIntoTheCallersStatement(t *testing.T) {
+func TestCreate_SelectDoesNotLeakIntoTheCallersStatement(t *testing.T) {
 	t.Parallel()
 
 	db := nowhere(t, uidplugin.WithWorkerID(1)).Session(&gorm.Session{DryRun: true})

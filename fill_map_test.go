@@ -58,7 +58,7 @@ func eachMapForm(t *testing.T, test func(t *testing.T, table string, create func
 	}
 }
 
-func TestMapsGetKeysAndKeepThem(t *testing.T) {
+func TestCreateMaps_GetKeysAndKeepThem(t *testing.T) {
 	t.Parallel()
 
 	eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
@@ -81,9 +81,9 @@ func TestMapsGetKeysAndKeepThem(t *testing.T) {
 	})
 }
 
-// TestMapsKeepTheKeysThatTheyHave, by the name of the column and by that of the
+// TestCreateMaps_KeepTheKeysThatTheyHave, by the name of the column and by that of the
 // field, and get one where it is nil or zero.
-func TestMapsKeepTheKeysThatTheyHave(t *testing.T) {
+func TestCreateMaps_KeepTheKeysThatTheyHave(t *testing.T) {
 	t.Parallel()
 
 	for _, name := range []string{"id", "ID"} {
@@ -124,9 +124,9 @@ func TestMapsKeepTheKeysThatTheyHave(t *testing.T) {
 	}
 }
 
-// TestMapsOnMySQLKeepTheirKeys, though MySQL reports an insert id for a row whose
+// TestCreateMaps_OnMySQLKeepTheirKeys, though MySQL reports an insert id for a row whose
 // key was given.
-func TestMapsOnMySQLKeepTheirKeys(t *testing.T) {
+func TestCreateMaps_OnMySQLKeepTheirKeys(t *testing.T) {
 	t.Parallel()
 
 	eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
@@ -151,7 +151,7 @@ func TestMapsOnMySQLKeepTheirKeys(t *testing.T) {
 	})
 }
 
-func TestMapsHonourSelectAndOmit(t *testing.T) {
+func TestCreateMaps_HonourSelectAndOmit(t *testing.T) {
 	t.Parallel()
 
 	db := nowhere(t, uidplugin.WithWorkerID(1)).Session(&gorm.Session{DryRun: true})
@@ -167,9 +167,9 @@ func TestMapsHonourSelectAndOmit(t *testing.T) {
 	}
 }
 
-// TestMapsOfAModelWithOtherDefaults: what else the database sets is read back, as
+// TestCreateMaps_OfAModelWithOtherDefaults: what else the database sets is read back, as
 // without the plugin.
-func TestMapsOfAModelWithOtherDefaults(t *testing.T) {
+func TestCreateMaps_OfAModelWithOtherDefaults(t *testing.T) {
 	t.Parallel()
 
 	type ranked struct {

@@ -20,10 +20,10 @@ func single(t *testing.T, db *gorm.DB) {
 	pool.SetMaxOpenConns(1)
 }
 
-// TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the clock of
+// TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the clock of
 // a bubble moves only while all wait. The transaction stays in the hands of its
 // owner.
-func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
+func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestTheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing
 	})
 }
 
-func TestTheErrorInATransactionRollsItBack(t *testing.T) {
+func TestTransaction_TheErrorInATransactionRollsItBack(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, withoutSpares())
@@ -74,7 +74,7 @@ func TestTheErrorInATransactionRollsItBack(t *testing.T) {
 	}
 }
 
-func TestAPreparedTransactionIsATransaction(t *testing.T) {
+func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, withoutSpares())
@@ -88,8 +88,8 @@ func TestAPreparedTransactionIsATransaction(t *testing.T) {
 	}
 }
 
-// TestWithModelsATransactionNeedsNoOtherConnection is the advice of that error.
-func TestWithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
+// TestTransaction_WithModelsATransactionNeedsNoOtherConnection is the advice of that error.
+func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithModels(&customer{}))
@@ -101,8 +101,8 @@ func TestWithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
 	links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
-// TestARollbackDoesNotTakeTheWorkerIDBack, or two rows could get one id.
-func TestARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
+// TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack, or two rows could get one id.
+func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, withoutSpares())
@@ -126,9 +126,9 @@ func TestARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	}
 }
 
-// TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo, and not only that time
+// TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo, and not only that time
 // ran out: what to do is in one of the errors only.
-func TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
+func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -149,10 +149,10 @@ func TestATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
 	})
 }
 
-// TestWhatCreatesNoIDTakesNoWorkerID: a process that only updates, or whose rows
+// TestTransaction_WhatCreatesNoIDTakesNoWorkerID: a process that only updates, or whose rows
 // have their keys, would use up one for each of its tables at each start, and wait
 // for it.
-func TestWhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
+func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -188,8 +188,8 @@ func TestWhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 	}
 }
 
-// TestAnUpdateInATransactionWaitsForNothing: it needs no other connection.
-func TestAnUpdateInATransactionWaitsForNothing(t *testing.T) {
+// TestTransaction_AnUpdateInATransactionWaitsForNothing: it needs no other connection.
+func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +213,8 @@ func TestAnUpdateInATransactionWaitsForNothing(t *testing.T) {
 	})
 }
 
-// TestAnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
-func TestAnUpdateInATransactionWorksFromTheStart(t *testing.T) {
+// TestTransaction_AnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
+func TestTransaction_AnUpdateInATransactionWorksFromTheStart(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)

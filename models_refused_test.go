@@ -55,7 +55,7 @@ type (
 	}
 )
 
-func TestKeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
+func TestField_KeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -113,8 +113,8 @@ func TestKeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestAStringNeedsOnlyTheDigitsOfTheLayout: ids of 53 bits have 16.
-func TestAStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
+// TestField_AStringNeedsOnlyTheDigitsOfTheLayout: ids of 53 bits have 16.
+func TestField_AStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
 	t.Parallel()
 
 	type size16 struct {
@@ -132,8 +132,8 @@ func TestAStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
 	saysAll(t, err.Error(), "size15.ID", "15 characters", "16")
 }
 
-// TestAnIntegerColumnIsRefusedUnlessItHas64Bits: in SQLite every integer has.
-func TestAnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
+// TestField_AnIntegerColumnIsRefusedUnlessItHas64Bits: in SQLite every integer has.
+func TestField_AnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
 	t.Parallel()
 
 	type counted struct {
@@ -151,8 +151,8 @@ func TestAnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
 	}
 }
 
-// TestTheSizeOfATextIsInCharacters also for a type that holds its text in a struct.
-func TestTheSizeOfATextIsInCharacters(t *testing.T) {
+// TestField_TheSizeOfATextIsInCharacters also for a type that holds its text in a struct.
+func TestField_TheSizeOfATextIsInCharacters(t *testing.T) {
 	t.Parallel()
 
 	type size20 struct {
@@ -175,8 +175,8 @@ func TestTheSizeOfATextIsInCharacters(t *testing.T) {
 	saysAll(t, err.Error(), "size9.ID", "9 characters")
 }
 
-// TestATextColumnThatIsTooShortIsRefused however its width is told.
-func TestATextColumnThatIsTooShortIsRefused(t *testing.T) {
+// TestField_ATextColumnThatIsTooShortIsRefused however its width is told.
+func TestField_ATextColumnThatIsTooShortIsRefused(t *testing.T) {
 	t.Parallel()
 
 	type varchar10 struct {

@@ -10,10 +10,10 @@ import (
 	"gorm.io/gorm"
 )
 
-// TestCreateOfWhatCannotBeCreatedIsAnError and never a panic, which would leave
+// TestCreate_OfWhatCannotBeCreatedIsAnError and never a panic, which would leave
 // GORM's transaction open: the pool has one connection, so that the create after
 // it would wait forever.
-func TestCreateOfWhatCannotBeCreatedIsAnError(t *testing.T) {
+func TestCreate_OfWhatCannotBeCreatedIsAnError(t *testing.T) {
 	t.Parallel()
 
 	var none *part
@@ -52,7 +52,7 @@ func TestCreateOfWhatCannotBeCreatedIsAnError(t *testing.T) {
 	}
 }
 
-func TestCreateByValueSaysWhatToDo(t *testing.T) {
+func TestCreate_ByValueSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -68,9 +68,9 @@ func TestCreateByValueSaysWhatToDo(t *testing.T) {
 	must(t, db.Create(part{ID: 4}).Error)
 }
 
-// TestCreateOfWhatGORMPanicsAtIsAsWithoutThePlugin: some misuse is not for the
+// TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin: some misuse is not for the
 // plugin to judge.
-func TestCreateOfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {
+func TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 
 	outcome := func(db *gorm.DB, model, dest any) (s string) {
@@ -104,9 +104,9 @@ func TestCreateOfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {
 	}
 }
 
-// TestRowsThatCannotBeGivenAnIDAreRefused: without the plugin the database would
+// TestCreate_RowsThatCannotBeGivenAnIDAreRefused: without the plugin the database would
 // number the row, and its number is the plugin's next.
-func TestRowsThatCannotBeGivenAnIDAreRefused(t *testing.T) {
+func TestCreate_RowsThatCannotBeGivenAnIDAreRefused(t *testing.T) {
 	t.Parallel()
 
 	type stranger struct{ Name string }
@@ -133,7 +133,7 @@ func TestRowsThatCannotBeGivenAnIDAreRefused(t *testing.T) {
 	}
 }
 
-func TestACancelledCreateInsertsNothingAndTheNextWorks(t *testing.T) {
+func TestCreate_ACancelledCreateInsertsNothingAndTheNextWorks(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)

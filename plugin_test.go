@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm/utils/tests"
 )
 
-func TestUseTwiceIsRefused(t *testing.T) {
+func TestPluginInitialize_UseTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -30,7 +30,7 @@ func TestUseTwiceIsRefused(t *testing.T) {
 	must(t, db.Create(&part{}).Error)
 }
 
-func TestAPluginServesOneHandle(t *testing.T) {
+func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
 	t.Parallel()
 
 	db, other := bare(t), bare(t)
@@ -46,8 +46,8 @@ func TestAPluginServesOneHandle(t *testing.T) {
 	must(t, db.Create(&part{}).Error)
 }
 
-// TestATransactionIsNoHandleToRegisterWith: it ends before the plugin does.
-func TestATransactionIsNoHandleToRegisterWith(t *testing.T) {
+// TestPluginInitialize_ATransactionIsNoHandleToRegisterWith: it ends before the plugin does.
+func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -75,7 +75,7 @@ func TestATransactionIsNoHandleToRegisterWith(t *testing.T) {
 
 // TestInitializeAgainIsForReplicas: dbresolver opens each with a copy of the
 // configuration, and GORM initializes its plugins again.
-func TestInitializeAgainDoesNothing(t *testing.T) {
+func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -99,8 +99,8 @@ func TestInitializeAgainDoesNothing(t *testing.T) {
 	must(t, db.Create(&part{}).Error)
 }
 
-// TestAPluginInTheConfiguration is initialized by gorm.Open.
-func TestAPluginInTheConfiguration(t *testing.T) {
+// TestPluginInitialize_APluginInTheConfiguration is initialized by gorm.Open.
+func TestPluginInitialize_APluginInTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	p := uidplugin.New(uidplugin.WithLogger(nil))
@@ -111,7 +111,7 @@ func TestAPluginInTheConfiguration(t *testing.T) {
 	isOurs(t, db, "parts", r.ID)
 }
 
-func TestWithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
+func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	handle := func() *gorm.DB {
@@ -134,7 +134,7 @@ func TestWithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 	}
 }
 
-func TestUseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
+func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -176,7 +176,7 @@ func TestUseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 }
 
 // TestFromWithoutPlugin: each method says that there is none.
-func TestEveryMethodOfAMissingPluginSaysSo(t *testing.T) {
+func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -228,7 +228,7 @@ func TestEveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfAMissingPluginSaysWhatToDo(t *testing.T) {
+func TestPluginInitialize_TheErrorOfAMissingPluginSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
 	_, err := uidplugin.From(bare(t)).Locate(t.Context(), 1)
@@ -240,7 +240,7 @@ func TestTheErrorOfAMissingPluginSaysWhatToDo(t *testing.T) {
 	saysAll(t, err.Error(), "New")
 }
 
-func TestFromFindsThePluginOnEverySession(t *testing.T) {
+func TestPluginInitialize_FromFindsThePluginOnEverySession(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithModels(&part{}))

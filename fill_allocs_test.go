@@ -14,9 +14,9 @@ type ledger struct {
 	Text string
 }
 
-// TestThePluginAllocatesNothing compares db.Create with the plugin, which sets
+// TestAllocations_ThePluginAllocatesNothing compares db.Create with the plugin, which sets
 // the keys, to db.Create without it, of rows that have keys.
-func TestThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
+func TestAllocations_ThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
 	if testkit.Race {
 		t.Skip("with the race detector pools forget what they hold")
 	}
@@ -126,10 +126,10 @@ type (
 	}
 )
 
-// TestAssociationsWithoutWorkerIDsAllocateNothing: as long as some tables that
+// TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing: as long as some tables that
 // rows are associated with have no worker ids, each row is searched for what it
 // needs of them. That allocates no more than when all have.
-func TestAssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
+func TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
 	if testkit.Race {
 		t.Skip("with the race detector pools forget what they hold")
 	}

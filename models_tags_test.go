@@ -60,7 +60,7 @@ type (
 	}
 )
 
-func TestTaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
+func TestTag_TaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -108,9 +108,9 @@ func TestTaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 	}
 }
 
-// TestATagOnTheEmbeddingLineMeansTheKey and not the times next to it, to which
+// TestTag_ATagOnTheEmbeddingLineMeansTheKey and not the times next to it, to which
 // GORM copies the tag.
-func TestATagOnTheEmbeddingLineMeansTheKey(t *testing.T) {
+func TestTag_ATagOnTheEmbeddingLineMeansTheKey(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -128,7 +128,7 @@ func TestATagOnTheEmbeddingLineMeansTheKey(t *testing.T) {
 	}
 }
 
-func TestAllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
+func TestTag_AllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 
 	type pair struct {
@@ -157,7 +157,7 @@ func TestAllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestFieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
+func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	t.Parallel()
 
 	type off struct {
@@ -183,7 +183,7 @@ func TestFieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestTheTagNamesTheGenerator(t *testing.T) {
+func TestTag_TheTagNamesTheGenerator(t *testing.T) {
 	t.Parallel()
 
 	type (
@@ -225,7 +225,7 @@ func TestTheTagNamesTheGenerator(t *testing.T) {
 	}
 }
 
-func TestAnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
+func TestTag_AnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
 	t.Parallel()
 
 	type odd struct {
@@ -249,9 +249,9 @@ func TestAnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
 	}
 }
 
-// TestWithWorkerIDThereIsOneGenerator, because two on one worker id would make the
+// TestTag_WithWorkerIDThereIsOneGenerator, because two on one worker id would make the
 // same ids.
-func TestWithWorkerIDThereIsOneGenerator(t *testing.T) {
+func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
 	t.Parallel()
 
 	type other struct {

@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm"
 )
 
-func TestAfterCloseNoIDIsMade(t *testing.T) {
+func TestPluginClose_AfterItNoIDIsMade(t *testing.T) {
 	t.Parallel()
 
 	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake} {
@@ -57,7 +57,7 @@ func TestAfterCloseNoIDIsMade(t *testing.T) {
 	}
 }
 
-func TestWhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
+func TestPluginClose_WhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -83,8 +83,8 @@ func TestWhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
 	}
 }
 
-// TestCloseEndsTheWaitForAWorkerID with the same error that later creates get.
-func TestCloseEndsTheWaitForAWorkerID(t *testing.T) {
+// TestPluginClose_EndsTheWaitForAWorkerID with the same error that later creates get.
+func TestPluginClose_EndsTheWaitForAWorkerID(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -107,9 +107,9 @@ func TestCloseEndsTheWaitForAWorkerID(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForTheBackgroundOrItsContext: a database may not notice that a
+// TestPluginClose_WaitsForTheBackgroundOrItsContext: a database may not notice that a
 // context ends.
-func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
+func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
@@ -136,9 +136,9 @@ func TestCloseWaitsForTheBackgroundOrItsContext(t *testing.T) {
 	}
 }
 
-// TestCloseEndsTheWaitForTheClock, which stands still permanently: both generators
+// TestPluginClose_EndsTheWaitForTheClock, which stands still permanently: both generators
 // have a tick's ids to give, and callers want more.
-func TestCloseEndsTheWaitForTheClock(t *testing.T) {
+func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 	t.Parallel()
 
 	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake} {
@@ -169,7 +169,7 @@ func TestCloseEndsTheWaitForTheClock(t *testing.T) {
 	}
 }
 
-func TestCloseWhileInUse(t *testing.T) {
+func TestPluginClose_WhileInUse(t *testing.T) {
 	t.Parallel()
 
 	db := nowhere(t, uidplugin.WithWorkerID(1))
@@ -206,8 +206,8 @@ func TestCloseWhileInUse(t *testing.T) {
 	group.Wait()
 }
 
-// TestNothingRunsAfterClose: a bubble does not end before its goroutines have.
-func TestNothingRunsAfterClose(t *testing.T) {
+// TestPluginClose_NothingRunsAfterClose: a bubble does not end before its goroutines have.
+func TestPluginClose_NothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
@@ -225,7 +225,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	})
 }
 
-func TestAPluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
+func TestPluginClose_APluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {

@@ -130,7 +130,7 @@ func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
 	must(t, db.Create(&part{}).Error)
 }
 
-func TestAClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
+func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {

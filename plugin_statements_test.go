@@ -51,7 +51,7 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 	)
 }
 
-func TestUseOnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
+func TestPluginInitialize_OnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -65,7 +65,7 @@ func TestUseOnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
 	}
 }
 
-func TestUseOnAMigratedDatabaseOnlyReads(t *testing.T) {
+func TestPluginInitialize_OnAMigratedDatabaseOnlyReads(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -88,7 +88,7 @@ func TestUseOnAMigratedDatabaseOnlyReads(t *testing.T) {
 	}
 }
 
-func TestUseWithWorkerIDSendsNothing(t *testing.T) {
+func TestPluginInitialize_WithWorkerIDSendsNothing(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -101,7 +101,7 @@ func TestUseWithWorkerIDSendsNothing(t *testing.T) {
 	}
 }
 
-func TestUseTakesWorkerIDsForAllModelsInOneStatement(t *testing.T) {
+func TestPluginInitialize_TakesWorkerIDsForAllModelsInOneStatement(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -290,7 +290,7 @@ func TestCreate_FailsWhereTheStatementsForAWorkerIDFail(t *testing.T) {
 	}
 }
 
-func TestUseReportsOtherLayoutOfTheDatabase(t *testing.T) {
+func TestPluginInitialize_ReportsOtherLayoutOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
 	db, mock := testkit.Mock(t, dialects[0].dial)

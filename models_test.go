@@ -14,7 +14,7 @@ import (
 // autoWarning is in what the log says of an AUTO_INCREMENT key.
 const autoWarning = "AUTO_INCREMENT"
 
-func TestAnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
+func TestAutoIncrement_AnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	t.Parallel()
 
 	type second struct {
@@ -44,8 +44,8 @@ func TestAnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	saysAll(t, lines[1], "level=WARN", "table=seconds", "model=second", "field=ID")
 }
 
-// TestTheWarningSaysWhatToDo, on each dialect in its own words.
-func TestTheWarningSaysWhatToDo(t *testing.T) {
+// TestAutoIncrement_TheWarningSaysWhatToDo, on each dialect in its own words.
+func TestAutoIncrement_TheWarningSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
 	for name, says := range map[string][]string{
@@ -71,7 +71,7 @@ func TestTheWarningSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestKeysThatArePlainAreNotWarnedOf(t *testing.T) {
+func TestAutoIncrement_KeysThatArePlainAreNotWarnedOf(t *testing.T) {
 	t.Parallel()
 
 	type declared struct {
@@ -144,7 +144,7 @@ type friend struct {
 	gorm.Model `gorm:"uid"`
 }
 
-func TestKeysOfRegisteredModelsArePlain(t *testing.T) {
+func TestAutoIncrement_KeysOfRegisteredModelsArePlain(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -181,7 +181,7 @@ func TestKeysOfRegisteredModelsArePlain(t *testing.T) {
 	}
 }
 
-func TestTheKeyOfMySQLIsBigintNotNull(t *testing.T) {
+func TestAutoIncrement_TheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 	t.Parallel()
 
 	db, _ := testkit.Mock(t, dialects[0].dial)
@@ -200,8 +200,8 @@ func TestTheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 	}
 }
 
-// TestAutoIncrementThatTheAuthorWantsStays, in all of GORM's spellings.
-func TestAutoIncrementThatTheAuthorWantsStays(t *testing.T) {
+// TestAutoIncrement_ThatTheAuthorWantsStays, in all of GORM's spellings.
+func TestAutoIncrement_ThatTheAuthorWantsStays(t *testing.T) {
 	t.Parallel()
 
 	type wanted struct {
@@ -219,7 +219,7 @@ func TestAutoIncrementThatTheAuthorWantsStays(t *testing.T) {
 	}
 }
 
-func TestAutoMigrateAlsoMigratesModelsWithoutTag(t *testing.T) {
+func TestAutoIncrement_AutoMigrateAlsoMigratesModelsWithoutTag(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -235,9 +235,9 @@ func TestAutoMigrateAlsoMigratesModelsWithoutTag(t *testing.T) {
 	}
 }
 
-// TestACompositeKeyOfRegisteredModelsIsPlain: GORM alone makes one of the columns
+// TestAutoIncrement_ACompositeKeyOfRegisteredModelsIsPlain: GORM alone makes one of the columns
 // AUTO_INCREMENT if it is called id.
-func TestACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
+func TestAutoIncrement_ACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
 	t.Parallel()
 
 	type shelf struct {

@@ -18,9 +18,9 @@ var sharing = []struct {
 	{"a session each", func(db *gorm.DB) *gorm.DB { return db.Session(&gorm.Session{NewDB: true, PrepareStmt: true}) }},
 }
 
-// TestManyGoroutinesSeeModelsForTheFirstTime all at once, in different orders, and
+// TestCreate_ManyGoroutinesSeeModelsForTheFirstTime all at once, in different orders, and
 // with associations: each table gets one worker id, and each row an id.
-func TestManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
+func TestCreate_ManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 	t.Parallel()
 
 	for _, s := range sharing {
@@ -103,9 +103,9 @@ func fileOf(t *testing.T, db *gorm.DB) (name string) {
 	return name
 }
 
-// TestManyGoroutinesCreateWithoutDuplicates counts every id, with nothing behind
+// TestCreate_ManyGoroutinesCreateWithoutDuplicates counts every id, with nothing behind
 // the plugin that could slow it down.
-func TestManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
+func TestCreate_ManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 
 	const goroutines, rounds = 64, 20
@@ -152,9 +152,9 @@ func TestManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 	}
 }
 
-// TestManyHandlesStartOnAnEmptyDatabaseAtOnce is many handles, each with a plugin of its own, on an
+// TestCreate_ManyHandlesStartOnAnEmptyDatabaseAtOnce is many handles, each with a plugin of its own, on an
 // empty database.
-func TestManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
+func TestCreate_ManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 	t.Parallel()
 
 	first := bare(t)

@@ -98,7 +98,7 @@ func TestPluginNodes_ReadsLaunchDatesAsText(t *testing.T) {
 	}
 }
 
-func TestFindIsOneQueryInTheTableOfTheID(t *testing.T) {
+func TestPluginFind_IsOneQueryInTheTableOfTheID(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -157,7 +157,7 @@ func (indexHint) ModifyStatement(stmt *gorm.Statement) {
 // Build implements [clause.Expression].
 func (indexHint) Build(clause.Builder) {}
 
-func TestFindAllIsOneQueryForEachTable(t *testing.T) {
+func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 	t.Parallel()
 
 	asks := process{sql: dialects[0].sql, slot: 7}
@@ -180,7 +180,7 @@ func TestFindAllIsOneQueryForEachTable(t *testing.T) {
 	}
 }
 
-func TestFindReportsTheDatabasesError(t *testing.T) {
+func TestPluginFind_ReportsTheDatabasesError(t *testing.T) {
 	t.Parallel()
 
 	db, mock := testkit.Mock(t, dialects[0].dial)

@@ -65,7 +65,7 @@ func links(t *testing.T, db *gorm.DB, table, column, to string, want int64) {
 	}
 }
 
-func TestHasManyOverTwoLevels(t *testing.T) {
+func TestAssociations_HasManyOverTwoLevels(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -92,7 +92,7 @@ func TestHasManyOverTwoLevels(t *testing.T) {
 	links(t, db, "labels", "owner_id", "customers", 2)
 }
 
-func TestBelongsTo(t *testing.T) {
+func TestAssociations_BelongsTo(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -109,7 +109,7 @@ func TestBelongsTo(t *testing.T) {
 	}
 }
 
-func TestSelfReference(t *testing.T) {
+func TestAssociations_SelfReference(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -122,7 +122,7 @@ func TestSelfReference(t *testing.T) {
 	isOurs(t, db, "customers", leaf.ID)
 }
 
-func TestMany2ManyLeavesTheJoinTableToGORM(t *testing.T) {
+func TestAssociations_Many2ManyLeavesTheJoinTableToGORM(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -162,7 +162,7 @@ type team struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 }
 
-func TestAJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
+func TestAssociations_AJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -181,7 +181,7 @@ func TestAJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
 	links(t, db, "members", "team_id", "teams", 2)
 }
 
-func TestEmptyAssociationsTakeNoWorkerIDs(t *testing.T) {
+func TestAssociations_EmptyAssociationsTakeNoWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -195,9 +195,9 @@ func TestEmptyAssociationsTakeNoWorkerIDs(t *testing.T) {
 	}
 }
 
-// TestAnEmbeddedPointerStaysNil: looking for associations behind it must not make
+// TestAssociations_AnEmbeddedPointerStaysNil: looking for associations behind it must not make
 // the struct, whose columns would then be zero and not NULL.
-func TestAnEmbeddedPointerStaysNil(t *testing.T) {
+func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -216,9 +216,9 @@ func TestAnEmbeddedPointerStaysNil(t *testing.T) {
 	}
 }
 
-// TestAJoinTableThatIsSetUpLate gets its worker id before the transaction, too, if
+// TestAssociations_AJoinTableThatIsSetUpLate gets its worker id before the transaction, too, if
 // its table was known.
-func TestAJoinTableThatIsSetUpLate(t *testing.T) {
+func TestAssociations_AJoinTableThatIsSetUpLate(t *testing.T) {
 	t.Parallel()
 
 	type side struct {
@@ -248,7 +248,7 @@ func TestAJoinTableThatIsSetUpLate(t *testing.T) {
 	links(t, db, "bridges", "side_id", "sides", 1)
 }
 
-func TestAssociationsCreateRows(t *testing.T) {
+func TestAssociations_CreateRows(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -267,7 +267,7 @@ func TestAssociationsCreateRows(t *testing.T) {
 	links(t, db, "memberships", "club_id", "clubs", 1)
 }
 
-func TestUpdatesAndSavesCreateChildren(t *testing.T) {
+func TestAssociations_UpdatesAndSavesCreateChildren(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -291,9 +291,9 @@ func TestUpdatesAndSavesCreateChildren(t *testing.T) {
 	}
 }
 
-// TestAnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction, or else it could
+// TestAssociations_AnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction, or else it could
 // not with a pool of one connection.
-func TestAnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t *testing.T) {
+func TestAssociations_AnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t *testing.T) {
 	t.Parallel()
 
 	db := shop(t)
@@ -306,7 +306,7 @@ func TestAnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t *testing.T) {
 	isOurs(t, db, "purchases", c.Purchases[0].ID)
 }
 
-func TestAModelWithoutTagCreatesTaggedChildren(t *testing.T) {
+func TestAssociations_AModelWithoutTagCreatesTaggedChildren(t *testing.T) {
 	t.Parallel()
 
 	type leg struct {

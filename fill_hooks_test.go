@@ -48,7 +48,7 @@ func (h *hooked) BeforeCreate(tx *gorm.DB) error {
 
 func (h *hooked) AfterCreate(*gorm.DB) error { h.After = h.ID; return nil }
 
-func TestHooksSeeTheKeyAndHaveTheLastWord(t *testing.T) {
+func TestHooks_SeeTheKeyAndHaveTheLastWord(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -85,7 +85,7 @@ func TestHooksSeeTheKeyAndHaveTheLastWord(t *testing.T) {
 	}
 }
 
-func TestHooksOfABatch(t *testing.T) {
+func TestHooks_OfABatch(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -105,7 +105,7 @@ func TestHooksOfABatch(t *testing.T) {
 	}
 }
 
-func TestAHookThatRefusesLeavesNoRow(t *testing.T) {
+func TestHooks_AHookThatRefusesLeavesNoRow(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -118,8 +118,8 @@ func TestAHookThatRefusesLeavesNoRow(t *testing.T) {
 	}
 }
 
-// TestSkipHooksIsAboutTheModelsHooks and not about the plugin.
-func TestSkipHooksIsAboutTheModelsHooks(t *testing.T) {
+// TestHooks_SkipHooksIsAboutTheModelsHooks and not about the plugin.
+func TestHooks_SkipHooksIsAboutTheModelsHooks(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -132,7 +132,7 @@ func TestSkipHooksIsAboutTheModelsHooks(t *testing.T) {
 	}
 }
 
-func TestMapsOfAModelWithHooksGetKeys(t *testing.T) {
+func TestHooks_MapsOfAModelWithHooksGetKeys(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -142,8 +142,8 @@ func TestMapsOfAModelWithHooksGetKeys(t *testing.T) {
 	isOurs(t, db, "hookeds", idIn(t, m, "id"))
 }
 
-// TestSaveInsertsOnceAndThenUpdates, with one key.
-func TestSaveInsertsOnceAndThenUpdates(t *testing.T) {
+// TestHooks_SaveInsertsOnceAndThenUpdates, with one key.
+func TestHooks_SaveInsertsOnceAndThenUpdates(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -170,7 +170,7 @@ func TestSaveInsertsOnceAndThenUpdates(t *testing.T) {
 	isOurs(t, db, "parts", mixed[1].ID)
 }
 
-func TestFirstOrCreateFindsWhatItCreated(t *testing.T) {
+func TestHooks_FirstOrCreateFindsWhatItCreated(t *testing.T) {
 	t.Parallel()
 
 	db := open(t)
@@ -187,7 +187,7 @@ func TestFirstOrCreateFindsWhatItCreated(t *testing.T) {
 	isOurs(t, db, "parts", third.ID)
 }
 
-func TestNextIDIsTheKeyOfARowToCome(t *testing.T) {
+func TestHooks_NextIDIsTheKeyOfARowToCome(t *testing.T) {
 	t.Parallel()
 
 	type traced struct {

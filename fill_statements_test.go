@@ -20,7 +20,7 @@ func inserted(sql func(string) string, values string, args ...driver.Value) []st
 	}
 }
 
-func TestFirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
+func TestCreate_FirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -42,7 +42,7 @@ func TestFirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
 	}
 }
 
-func TestCreateWithWorkerIDSendsNothingButGORMsInsert(t *testing.T) {
+func TestCreate_WithWorkerIDSendsNothingButGORMsInsert(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -57,7 +57,7 @@ func TestCreateWithWorkerIDSendsNothingButGORMsInsert(t *testing.T) {
 	}
 }
 
-func TestCreateOfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
+func TestCreate_OfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
 	t.Parallel()
 
 	for _, d := range dialects {
@@ -76,9 +76,9 @@ func TestCreateOfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
 	}
 }
 
-// TestCreateWithoutTagSendsWhatGORMSends holds for models that have nothing to
+// TestCreate_WithoutTagSendsWhatGORMSends holds for models that have nothing to
 // do with ids, on the first create as well.
-func TestCreateWithoutTagSendsWhatGORMSends(t *testing.T) {
+func TestCreate_WithoutTagSendsWhatGORMSends(t *testing.T) {
 	t.Parallel()
 
 	type note struct {
@@ -91,7 +91,7 @@ func TestCreateWithoutTagSendsWhatGORMSends(t *testing.T) {
 	must(t, db.Create(&note{Text: "a"}).Error)
 }
 
-func TestCreateOnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
+func TestCreate_OnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
 	t.Parallel()
 
 	type receipt struct {
@@ -109,9 +109,9 @@ func TestCreateOnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
 	}
 }
 
-// TestCreateFailsWhereTheInsertFails: the worker id is kept, and the row keeps its
+// TestCreate_FailsWhereTheInsertFails: the worker id is kept, and the row keeps its
 // id for the next attempt.
-func TestCreateFailsWhereTheInsertFails(t *testing.T) {
+func TestCreate_FailsWhereTheInsertFails(t *testing.T) {
 	t.Parallel()
 
 	sql := dialects[0].sql
@@ -139,7 +139,7 @@ func TestCreateFailsWhereTheInsertFails(t *testing.T) {
 	}
 }
 
-func TestCreateWithACancelledContextInsertsNothing(t *testing.T) {
+func TestCreate_WithACancelledContextInsertsNothing(t *testing.T) {
 	t.Parallel()
 
 	db, mock := testkit.Mock(t, dialects[0].dial)
@@ -162,7 +162,7 @@ func (anyID) Match(v driver.Value) bool {
 	return ok && n > 0
 }
 
-func TestDryRunFillsTheKeyAndSendsNoInsert(t *testing.T) {
+func TestCreate_DryRunFillsTheKeyAndSendsNoInsert(t *testing.T) {
 	t.Parallel()
 
 	db, _ := testkit.Mock(t, dialects[0].dial)

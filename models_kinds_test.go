@@ -110,7 +110,7 @@ func idOf(t *testing.T, db *gorm.DB, name string) int64 {
 	return id
 }
 
-func TestKeysOfAllKindsAreSetStoredAndFound(t *testing.T) {
+func TestField_KeysOfAllKindsAreSetStoredAndFound(t *testing.T) {
 	t.Parallel()
 
 	for _, model := range kinds {
