@@ -181,7 +181,9 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 
 // Fill implements [Generator]. It does not allocate. At the borrowing limit and at
 // the end of the lease a generator that does not wait refuses a Fill as a whole.
-func (g *Cached) Fill(ctx context.Context, ids []int64) error { return g.fill(ctx, ids, waitForRenewal) }
+func (g *Cached) Fill(ctx context.Context, ids []int64) error {
+	return g.fill(ctx, ids, waitForRenewal)
+}
 
 // onExpiry is what a caller wants when the lease is used up.
 type onExpiry uint8

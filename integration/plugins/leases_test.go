@@ -31,7 +31,7 @@ func TestResolver_SlotsAreRenewedOnTheSource(t *testing.T) {
 	each(t, func(t *testing.T, e engine) {
 		configured(t, func(t *testing.T, config *gorm.Config) {
 			source, replica := migrated(t, e, shop...), migrated(t, e, shop...)
-			options := []uidplugin.Option{uidplugin.WithModels(shop...), uidplugin.WithLead(3*time.Second)}
+			options := []uidplugin.Option{uidplugin.WithModels(shop...), uidplugin.WithLead(3 * time.Second)}
 			// The replica has the rows of a moment long past.
 			former := plugin(t, options...)
 			must(t, former.Initialize(replica.open(t, nil)))
