@@ -9,6 +9,9 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # With a go.work, all of its modules: "work" means those to the go command.
 PACKAGES := $(if $(wildcard go.work),work,./...)
 
+# The tests that testkit.SkipWithRace skips with the race detector.
+WITHOUT_RACE := Alloc|TestMatrix|TestAnswers
+
 .PHONY: help test tests test-short lint cross vuln bench
 
 help: ## list the targets
@@ -19,8 +22,8 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
 tests: # the first line is what the race detector would falsify, or only slow down; with it these are skipped
-	go test -parallel 4 -run 'Alloc|TestMatrix|TestAnswers' $(PACKAGES)
-	go test -race -shuffle=on -timeout 40m $(PACKAGES)
+	go test -parallel 4 -run '$(WITHOUT_RACE)' $(PACKAGES)
+	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -race -shuffle=on -timeout 40m $(PACKAGES)
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)

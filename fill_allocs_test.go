@@ -17,9 +17,7 @@ type ledger struct {
 // TestAllocations_ThePluginAllocatesNothing compares db.Create with the plugin, which sets
 // the keys, to db.Create without it, of rows that have keys.
 func TestAllocations_ThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
-	if testkit.Race {
-		t.Skip("with the race detector pools forget what they hold")
-	}
+	testkit.SkipWithRace(t) // with it, pools forget what they hold
 	for _, tt := range []struct {
 		name string
 		run  func(db *gorm.DB, id int64) func() error
@@ -130,9 +128,7 @@ type (
 // rows are associated with have no worker ids, each row is searched for what it
 // needs of them. That allocates no more than when all have.
 func TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
-	if testkit.Race {
-		t.Skip("with the race detector pools forget what they hold")
-	}
+	testkit.SkipWithRace(t) // with it, pools forget what they hold
 	for _, tt := range []struct {
 		name string
 		set  func(*letter)

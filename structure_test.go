@@ -4,7 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,6 +55,72 @@ func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
 	if root == 0 || root > 60 || others == 0 || others > 120 {
 		t.Errorf("%d exported names in the root, at most 60, and %d in the other packages, at most 120", root, others)
 	}
+}
+
+// Documents name files and tests. Without this test they would name those of last year.
+func TestStructure_DocumentsNameFilesAndTestsThatExist(t *testing.T) {
+	t.Parallel()
+
+	names := testNames(t)
+	quoted, test := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`\bTest[A-Z]\w*`)
+	found := 0
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		documents, err := filepath.Glob(pattern)
+		must(t, err)
+		for _, document := range documents {
+			text, err := os.ReadFile(document)
+			must(t, err)
+			ours, _, _ := strings.Cut(string(text), "## GORM's own tests")
+			for line := range strings.Lines(ours) {
+				folders := []string{"."}
+				for _, q := range quoted.FindAllString(line, -1) {
+					q = strings.Trim(q, "`")
+					if info, err := os.Stat(q); err == nil && info.IsDir() {
+						folders = append(folders, q)
+					}
+					if !regexp.MustCompile(`^[a-z_/]+\.(go|sql|sh)$`).MatchString(q) {
+						continue
+					}
+					found++
+					if !slices.ContainsFunc(folders, func(dir string) bool { return exists(filepath.Join(dir, q)) }) {
+						t.Errorf("%s names the file %s, which does not exist:\n%s", document, q, line)
+					}
+					folders = append(folders, filepath.Dir(q))
+				}
+				for _, name := range test.FindAllString(line, -1) {
+					found++
+					if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, name) }) {
+						t.Errorf("%s names the test %s, which does not exist", document, name)
+					}
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("the documents name %d files and tests: the patterns of this test do not find them", found)
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// testNames returns the names of all tests, those of nested modules too.
+func testNames(t *testing.T) (names []string) {
+	t.Helper()
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)`)
+	must(t, filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range declaration.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	}))
+	return names
 }
 
 // exported counts the exported names that a file declares, but for methods.

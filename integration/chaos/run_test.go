@@ -649,10 +649,13 @@ func (r *chaosReport) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Chaos
 
-`+"`TestChaos`"+` (integration/chaos/run_test.go) lets %d processes make ids of %d tables on a MariaDB server of its own, while everything
-happens to them that is counted below. A third of them uses the plugin, the others package workernode; all have a lead of %v. Each process
-writes down what it has made before it goes on; in the end all ids are counted, and resolved to their table and process.
-%s`, chaosProcesses, len(chaosTables), chaosLead, "`TestChaosControl`"+` does the same without the comparison of HOLDER, VERSION and FENCE, and finds duplicates. `+"`make test`"+` runs a short form of both.
+`+"`TestChaos`"+` (integration/chaos/run_test.go) lets %d processes make ids of %d tables on a MariaDB server of its own.
+Everything happens to them that is counted below. A third of the processes uses the plugin, the others use package
+workernode. All have a lead of %v. Each process writes down what it has made before it goes on. In the end all ids are
+counted, and resolved to their table and process.
+
+%s`, chaosProcesses, len(chaosTables), chaosLead, "`TestChaosControl`"+` does the same without the comparison of HOLDER, VERSION and FENCE, and finds duplicates.
+`+"`make test`"+` runs a short form of both.
 
 `)
 	fmt.Fprintf(&b, "The long form, on %s, on a machine of %d cores:\n\n```\n%s\n```\n\n| | |\n|---|---|\n",

@@ -79,7 +79,7 @@ func (m *matrix) document(t *testing.T) {
 	if *update {
 		for _, c := range matrixColumns {
 			if !c.engine().Available() {
-				t.Fatalf("-update needs all engines, and there is no %s: integration/servers.sh run -- go test ./integration -run TestMatrix -update", c.title)
+				t.Fatalf("-update needs all engines, and there is no %s: integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update", c.title)
 			}
 		}
 		if err := os.WriteFile(matrixFile, []byte(m.render()), 0o644); err != nil {
@@ -109,7 +109,7 @@ func (m *matrix) document(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("write it anew: go test ./integration -run TestMatrix -update")
+			t.Fatalf("write it anew: go test ./integration/paths -run TestMatrix -update")
 		}
 	}
 }
@@ -124,16 +124,14 @@ func readMatrix(text string) map[string][]string {
 		if title, ok := strings.CutPrefix(line, "## "); ok {
 			group = title
 		}
-		if number, note, ok := strings.Cut(line, ". "); ok {
-			if _, err := strconv.Atoi(number); err == nil {
-				notes["["+number+"]"] = note
-			}
-		}
 		cells := strings.Split(strings.Trim(strings.ReplaceAll(line, `\|`, "¦"), "| "), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if _, err := strconv.Atoi(cells[0]); err == nil && len(cells) == 2 {
+			notes["["+cells[0]+"]"] = cells[1]
+		}
 		if strings.HasPrefix(line, "|") && len(cells) == len(matrixColumns)+1 && !strings.HasPrefix(line, "|-") && !strings.HasPrefix(line, "| path") {
-			for i := range cells {
-				cells[i] = strings.TrimSpace(cells[i])
-			}
 			lines[group+": "+cells[0]] = cells[1:]
 		}
 	}
@@ -172,7 +170,7 @@ func (m *matrix) render() string {
 			if note != "" {
 				if numbers[note] == 0 {
 					numbers[note] = len(numbers) + 1
-					fmt.Fprintf(&notes, "%d. %s\n", numbers[note], note)
+					fmt.Fprintf(&notes, "| %d | %s |\n", numbers[note], strings.ReplaceAll(note, "|", `\|`))
 				}
 				mark += fmt.Sprintf(" [%d]", numbers[note])
 			}
@@ -180,7 +178,7 @@ func (m *matrix) render() string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "\n## Notes\n\n%s", notes.String())
+	fmt.Fprintf(&b, "\n## Notes\n\n| | |\n|---|---|\n%s", notes.String())
 	return b.String()
 }
 
@@ -211,7 +209,7 @@ on plain ones, ` + "`string`" + ` and ` + "`uidplugin.ID`" + `.
 
 To write this page again:
 
-    integration/servers.sh run -- go test ./integration -run TestMatrix -update
+    integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update
 
 Without ` + "`-update`" + ` the test fails if an available database does something else than this page says.
 `

@@ -60,14 +60,6 @@ func (e Engine) Dialector(dsn string) gorm.Dialector {
 	return mysql.Open(dsn)
 }
 
-// SkipWithRace skips a long test of one goroutine, in which the race detector finds nothing. make test runs it without.
-func SkipWithRace(tb testing.TB) {
-	tb.Helper()
-	if Race {
-		tb.Skip("the race detector makes it slow and finds nothing in it; make test runs it without")
-	}
-}
-
 // Each runs a test on all engines, or on those named, in parallel, each with a new database. An engine without a
 // server is skipped.
 func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {

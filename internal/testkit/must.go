@@ -4,6 +4,8 @@ package testkit
 
 import (
 	"errors"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -46,4 +48,18 @@ func IsError(tb testing.TB, err, want error, words ...string) {
 		return
 	}
 	SaysAll(tb, err.Error(), words...)
+}
+
+// SkipWithRace skips a test in which the race detector finds nothing, or which it falsifies: long ones of one goroutine, and
+// those that count allocations. make test runs these without the race detector, by the pattern in the environment variable
+// UID_TEST_WITHOUT_RACE; with that variable set, a test whose name it does not match fails, for it would never run.
+func SkipWithRace(tb testing.TB) {
+	tb.Helper()
+	if !Race {
+		return
+	}
+	if pattern := os.Getenv("UID_TEST_WITHOUT_RACE"); pattern != "" && !regexp.MustCompile(pattern).MatchString(tb.Name()) {
+		tb.Fatalf("make test never runs this test: WITHOUT_RACE in the Makefile, %q, does not match its name", pattern)
+	}
+	tb.Skip("the race detector falsifies it, or makes it slow and finds nothing in it; make test runs it without")
 }
