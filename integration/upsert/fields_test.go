@@ -189,24 +189,21 @@ func TestUpsert_AsOtherCallbacksSeeThem(t *testing.T) {
 func TestUpsert_OfAUidThatAHookSets(t *testing.T) {
 	t.Parallel()
 	to := func(id int64) func() int64 { return func() int64 { return id } }
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetHooked{}))
-			testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
-			old := []MetHooked{{Code: "a"}, {Code: "b"}}
-			testkit.Must(t, db.Create(&old).Error)
-			one := MetHooked{Code: "a", Hook: to(55)}
-			testkit.Must(t, db.Clauses(updateAll).Create(&one).Error)
-			if got := refOf(t, db, "a"); got != 55 || one.Ref != 55 {
-				t.Errorf("%s: a hook has set 55, the row has %d, the struct %d", variant, got, one.Ref)
-			}
-			batch := []MetHooked{{Code: "a", Hook: to(66)}, {Code: "b"}, {Code: "c", Hook: to(77)}}
-			testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
-			for i, want := range []int64{66, old[1].Ref, 77} {
-				if got := refOf(t, db, batch[i].Code); got != want || batch[i].Ref != want {
-					t.Errorf("%s: %s of a batch is to have %d, the row has %d, the struct %d", variant, batch[i].Code, want, got, batch[i].Ref)
-				}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetHooked{}))
+		testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
+		old := []MetHooked{{Code: "a"}, {Code: "b"}}
+		testkit.Must(t, db.Create(&old).Error)
+		one := MetHooked{Code: "a", Hook: to(55)}
+		testkit.Must(t, db.Clauses(updateAll).Create(&one).Error)
+		if got := refOf(t, db, "a"); got != 55 || one.Ref != 55 {
+			t.Errorf("%s: a hook has set 55, the row has %d, the struct %d", variant, got, one.Ref)
+		}
+		batch := []MetHooked{{Code: "a", Hook: to(66)}, {Code: "b"}, {Code: "c", Hook: to(77)}}
+		testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
+		for i, want := range []int64{66, old[1].Ref, 77} {
+			if got := refOf(t, db, batch[i].Code); got != want || batch[i].Ref != want {
+				t.Errorf("%s: %s of a batch is to have %d, the row has %d, the struct %d", variant, batch[i].Code, want, got, batch[i].Ref)
 			}
 		}
 	})
@@ -251,20 +248,17 @@ func refOf(t *testing.T, db *gorm.DB, code string) int64 {
 // former and leaves the latter as they are.
 func TestUpsert_OfUidsThatAreSetAndOthers(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetPart{}, &MetText{}))
-			setAndOthers(t, d, db, variant, func(code string, ref, price int) MetPart {
-				return MetPart{Code: code, Ref: int64(ref), UnitPrice: price}
-			}, func(r MetPart) (string, string, int) { return r.Code, fmt.Sprint(r.Ref), r.UnitPrice })
-			setAndOthers(t, d, db, variant, func(code string, ref, price int) MetText {
-				if ref == 0 {
-					return MetText{Code: code, UnitPrice: price}
-				}
-				return MetText{Code: code, Ref: fmt.Sprint(ref), UnitPrice: price}
-			}, func(r MetText) (string, string, int) { return r.Code, zeroIfEmpty(r.Ref), r.UnitPrice })
-		}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetPart{}, &MetText{}))
+		setAndOthers(t, d, db, variant, func(code string, ref, price int) MetPart {
+			return MetPart{Code: code, Ref: int64(ref), UnitPrice: price}
+		}, func(r MetPart) (string, string, int) { return r.Code, fmt.Sprint(r.Ref), r.UnitPrice })
+		setAndOthers(t, d, db, variant, func(code string, ref, price int) MetText {
+			if ref == 0 {
+				return MetText{Code: code, UnitPrice: price}
+			}
+			return MetText{Code: code, Ref: fmt.Sprint(ref), UnitPrice: price}
+		}, func(r MetText) (string, string, int) { return r.Code, zeroIfEmpty(r.Ref), r.UnitPrice })
 	})
 }
 
@@ -332,23 +326,20 @@ func setAndOthers[T any](t *testing.T, d *testkit.Database, db *gorm.DB, variant
 // A handle that is used again knows nothing of what it has created.
 func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetHooked{}))
-			testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
-			handle := db.Model(&MetHooked{})
-			created := make([]MetHooked, 300)
-			for i := range created {
-				created[i].Code = fmt.Sprint("c", i)
-				testkit.Must(t, handle.Create(&created[i]).Error)
-			}
-			rows := []MetHooked{{Code: "c0"}, {Code: "c1", Ref: 77}, {Code: "c2", Ref: created[299].Ref}}
-			testkit.Must(t, handle.Clauses(updateAll).Create(&rows).Error)
-			for i, want := range []int64{created[0].Ref, 77, created[299].Ref} {
-				if got := refOf(t, db, rows[i].Code); got != want || rows[i].Ref != want {
-					t.Errorf("%s: %s is to have %d, the row has %d, the struct %d", variant, rows[i].Code, want, got, rows[i].Ref)
-				}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetHooked{}))
+		testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
+		handle := db.Model(&MetHooked{})
+		created := make([]MetHooked, 300)
+		for i := range created {
+			created[i].Code = fmt.Sprint("c", i)
+			testkit.Must(t, handle.Create(&created[i]).Error)
+		}
+		rows := []MetHooked{{Code: "c0"}, {Code: "c1", Ref: 77}, {Code: "c2", Ref: created[299].Ref}}
+		testkit.Must(t, handle.Clauses(updateAll).Create(&rows).Error)
+		for i, want := range []int64{created[0].Ref, 77, created[299].Ref} {
+			if got := refOf(t, db, rows[i].Code); got != want || rows[i].Ref != want {
+				t.Errorf("%s: %s is to have %d, the row has %d, the struct %d", variant, rows[i].Code, want, got, rows[i].Ref)
 			}
 		}
 	})
@@ -379,18 +370,15 @@ func TestUpsert_ThatDoNotSelectAUidThatIsSet(t *testing.T) {
 // Nor does it write one that is set because another row of the batch needs an id.
 func TestUpsert_ThatDoNotSelectUidsOfWhichSomeAreSet(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetPart{}))
-			testkit.Must(t, db.Exec("DELETE FROM met_parts").Error)
-			testkit.Must(t, db.Exec("INSERT INTO met_parts (code, ref, unit_price) VALUES ('a', 5, 1), ('b', 6, 1)").Error)
-			batch := []MetPart{{Code: "a", Ref: 77, UnitPrice: 2}, {Code: "b", UnitPrice: 2}, {Code: "c", UnitPrice: 2}}
-			testkit.Must(t, db.Select("Code", "UnitPrice").Clauses(updateAll).Create(&batch).Error)
-			got := queried[[]int64](t, db, "SELECT ref FROM met_parts WHERE unit_price = 2 ORDER BY code")
-			if len(got) != 3 || got[0] != 5 || got[1] != 6 || got[2] != batch[2].Ref || got[2] == 0 || batch[1].Ref != 6 {
-				t.Errorf("%s: rows had the uids 5 and 6, now %v; the structs %v", variant, got, batch)
-			}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetPart{}))
+		testkit.Must(t, db.Exec("DELETE FROM met_parts").Error)
+		testkit.Must(t, db.Exec("INSERT INTO met_parts (code, ref, unit_price) VALUES ('a', 5, 1), ('b', 6, 1)").Error)
+		batch := []MetPart{{Code: "a", Ref: 77, UnitPrice: 2}, {Code: "b", UnitPrice: 2}, {Code: "c", UnitPrice: 2}}
+		testkit.Must(t, db.Select("Code", "UnitPrice").Clauses(updateAll).Create(&batch).Error)
+		got := queried[[]int64](t, db, "SELECT ref FROM met_parts WHERE unit_price = 2 ORDER BY code")
+		if len(got) != 3 || got[0] != 5 || got[1] != 6 || got[2] != batch[2].Ref || got[2] == 0 || batch[1].Ref != 6 {
+			t.Errorf("%s: rows had the uids 5 and 6, now %v; the structs %v", variant, got, batch)
 		}
 	})
 }

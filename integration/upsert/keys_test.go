@@ -34,36 +34,33 @@ func (*UniqueH) BeforeCreate(tx *gorm.DB) error {
 // the struct gets this key or none.
 func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			if err := db.AutoMigrate(&UniqueB{}, &UniqueC{}); err != nil {
-				t.Fatal(err)
-			}
-			update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
-			for _, conflict := range []clause.OnConflict{{DoNothing: true}, update} {
-				for _, key := range []int64{-5, 0, 1, 2, 1<<63 - 1} {
-					testkit.Must(t, db.Exec("DELETE FROM unique_bs").Error)
-					testkit.Must(t, db.Exec("INSERT INTO unique_bs (id, name, value) VALUES (?, 'a', 1)", key).Error)
-					row, batch := UniqueB{Name: "a"}, []UniqueB{{Name: "a"}, {Name: "b"}}
-					testkit.Must(t, db.Clauses(conflict).Create(&row).Error)
-					testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-					var there int64
-					testkit.Must(t, db.Raw("SELECT id FROM unique_bs WHERE name = 'a'").Scan(&there).Error)
-					if there != key || row.ID != 0 && row.ID != key || batch[0].ID != 0 && batch[0].ID != key {
-						t.Errorf("%s: the key %d is %d afterwards; in the structs %d and %d", variant, key, there, row.ID, batch[0].ID)
-					}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		if err := db.AutoMigrate(&UniqueB{}, &UniqueC{}); err != nil {
+			t.Fatal(err)
+		}
+		update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
+		for _, conflict := range []clause.OnConflict{{DoNothing: true}, update} {
+			for _, key := range []int64{-5, 0, 1, 2, 1<<63 - 1} {
+				testkit.Must(t, db.Exec("DELETE FROM unique_bs").Error)
+				testkit.Must(t, db.Exec("INSERT INTO unique_bs (id, name, value) VALUES (?, 'a', 1)", key).Error)
+				row, batch := UniqueB{Name: "a"}, []UniqueB{{Name: "a"}, {Name: "b"}}
+				testkit.Must(t, db.Clauses(conflict).Create(&row).Error)
+				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+				var there int64
+				testkit.Must(t, db.Raw("SELECT id FROM unique_bs WHERE name = 'a'").Scan(&there).Error)
+				if there != key || row.ID != 0 && row.ID != key || batch[0].ID != 0 && batch[0].ID != key {
+					t.Errorf("%s: the key %d is %d afterwards; in the structs %d and %d", variant, key, there, row.ID, batch[0].ID)
 				}
-				for _, key := range []string{"abc", "0", "007", "", "9999999999999999999", "-1", "12"} {
-					testkit.Must(t, db.Exec("DELETE FROM unique_cs").Error)
-					testkit.Must(t, db.Exec("INSERT INTO unique_cs (id, name, value) VALUES (?, 'a', 1)", key).Error)
-					row := UniqueC{Name: "a"}
-					testkit.Must(t, db.Clauses(conflict).Create(&row).Error)
-					var there string
-					testkit.Must(t, db.Raw("SELECT id FROM unique_cs WHERE name = 'a'").Scan(&there).Error)
-					if there != key || row.ID != "" && row.ID != key {
-						t.Errorf("%s: the key %q is %q afterwards; in the struct %q", variant, key, there, row.ID)
-					}
+			}
+			for _, key := range []string{"abc", "0", "007", "", "9999999999999999999", "-1", "12"} {
+				testkit.Must(t, db.Exec("DELETE FROM unique_cs").Error)
+				testkit.Must(t, db.Exec("INSERT INTO unique_cs (id, name, value) VALUES (?, 'a', 1)", key).Error)
+				row := UniqueC{Name: "a"}
+				testkit.Must(t, db.Clauses(conflict).Create(&row).Error)
+				var there string
+				testkit.Must(t, db.Raw("SELECT id FROM unique_cs WHERE name = 'a'").Scan(&there).Error)
+				if there != key || row.ID != "" && row.ID != key {
+					t.Errorf("%s: the key %q is %q afterwards; in the struct %q", variant, key, there, row.ID)
 				}
 			}
 		}
@@ -74,34 +71,31 @@ func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 // made up.
 func TestUpsert_OfAUidNextToTheDatabasesKey(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			_ = db.Migrator().DropTable(&UniqueP{})
-			testkit.Must(t, db.AutoMigrate(&UniqueP{}))
-			for name, conflict := range upserts {
-				testkit.Must(t, db.Exec("DELETE FROM unique_ps").Error)
-				first := []UniqueP{{Name: "first"}, {Name: "old1"}, {Name: "old2"}}
-				testkit.Must(t, db.Create(&first).Error)
-				one := UniqueP{Name: "old2"}
-				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-				batch := []UniqueP{{Name: "old1"}, {Name: "n1"}, {Name: "n2"}}
-				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-				var kept []int64
-				testkit.Must(t, db.Model(&UniqueP{}).Where("name LIKE 'old%'").Order("name").Pluck("public", &kept).Error)
-				if len(kept) != 2 || kept[0] != first[1].Public || kept[1] != first[2].Public {
-					t.Errorf("%s%s: rows that were there had the uids %d and %d, now %v", name, variant, first[1].Public, first[2].Public, kept)
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		_ = db.Migrator().DropTable(&UniqueP{})
+		testkit.Must(t, db.AutoMigrate(&UniqueP{}))
+		for name, conflict := range upserts {
+			testkit.Must(t, db.Exec("DELETE FROM unique_ps").Error)
+			first := []UniqueP{{Name: "first"}, {Name: "old1"}, {Name: "old2"}}
+			testkit.Must(t, db.Create(&first).Error)
+			one := UniqueP{Name: "old2"}
+			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			batch := []UniqueP{{Name: "old1"}, {Name: "n1"}, {Name: "n2"}}
+			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			var kept []int64
+			testkit.Must(t, db.Model(&UniqueP{}).Where("name LIKE 'old%'").Order("name").Pluck("public", &kept).Error)
+			if len(kept) != 2 || kept[0] != first[1].Public || kept[1] != first[2].Public {
+				t.Errorf("%s%s: rows that were there had the uids %d and %d, now %v", name, variant, first[1].Public, first[2].Public, kept)
+			}
+			for _, r := range append(batch, one) {
+				var there UniqueP
+				testkit.Must(t, db.Take(&there, "name = ?", r.Name).Error)
+				if r.Public != there.Public && (r.Public != 0 || len(conflict.Columns) > 0) {
+					t.Errorf("%s%s: %s has the uid %d in the struct and %d in the row", name, variant, r.Name, r.Public, there.Public)
 				}
-				for _, r := range append(batch, one) {
-					var there UniqueP
-					testkit.Must(t, db.Take(&there, "name = ?", r.Name).Error)
-					if r.Public != there.Public && (r.Public != 0 || len(conflict.Columns) > 0) {
-						t.Errorf("%s%s: %s has the uid %d in the struct and %d in the row", name, variant, r.Name, r.Public, there.Public)
-					}
-				}
-				if d.IsMySQL() && variant != "" && one.ID != 0 && one.ID == first[0].ID {
-					t.Errorf("%s%s: the key is another row's, %d", name, variant, one.ID)
-				}
+			}
+			if d.IsMySQL() && variant != "" && one.ID != 0 && one.ID == first[0].ID {
+				t.Errorf("%s%s: the key is another row's, %d", name, variant, one.ID)
 			}
 		}
 	})
@@ -109,17 +103,14 @@ func TestUpsert_OfAUidNextToTheDatabasesKey(t *testing.T) {
 
 func TestUpsert_ThatAHookMakes(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniqueH{}))
-			testkit.Must(t, db.Exec("DELETE FROM unique_hs").Error)
-			a, b := UniqueH{Name: "same"}, UniqueH{Name: "same"}
-			testkit.Must(t, db.Create(&a).Error)
-			testkit.Must(t, db.Create(&b).Error)
-			if a.ID == 0 || b.ID != 0 && b.ID != a.ID {
-				t.Errorf("%s: the row has %d, the second struct %d", variant, a.ID, b.ID)
-			}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniqueH{}))
+		testkit.Must(t, db.Exec("DELETE FROM unique_hs").Error)
+		a, b := UniqueH{Name: "same"}, UniqueH{Name: "same"}
+		testkit.Must(t, db.Create(&a).Error)
+		testkit.Must(t, db.Create(&b).Error)
+		if a.ID == 0 || b.ID != 0 && b.ID != a.ID {
+			t.Errorf("%s: the row has %d, the second struct %d", variant, a.ID, b.ID)
 		}
 	})
 }

@@ -62,55 +62,52 @@ func ptr[T any](v T) *T { return &v }
 // now: a struct gets the id of the row that is there, not of one that was deleted.
 func TestUpsert_InAnOldSnapshot(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniqueB{}, &MetPart{}, &MetOrder{}))
-			for name, conflict := range byName {
-				for _, table := range []string{"unique_bs", "met_parts", "met_orders"} {
-					testkit.Must(t, db.Exec("DELETE FROM "+table).Error)
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniqueB{}, &MetPart{}, &MetOrder{}))
+		for name, conflict := range byName {
+			for _, table := range []string{"unique_bs", "met_parts", "met_orders"} {
+				testkit.Must(t, db.Exec("DELETE FROM "+table).Error)
+			}
+			deleted, part := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}
+			testkit.Must(t, db.Create(&deleted).Error)
+			testkit.Must(t, db.Create(&part).Error)
+			var rows []UniqueB
+			var one UniqueB
+			var order MetOrder
+			there, thereToo, others := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}, MetPart{Code: "q"}
+			orders := []MetOrder{{Part: &MetPart{Code: "p"}}, {Part: &MetPart{Code: "q"}}}
+			testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+				if d.Name == "mariadb" { // whose newer versions refuse such an INSERT
+					_ = tx.Exec("SET SESSION innodb_snapshot_isolation = OFF").Error
 				}
-				deleted, part := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}
-				testkit.Must(t, db.Create(&deleted).Error)
-				testkit.Must(t, db.Create(&part).Error)
-				var rows []UniqueB
-				var one UniqueB
-				var order MetOrder
-				there, thereToo, others := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}, MetPart{Code: "q"}
-				orders := []MetOrder{{Part: &MetPart{Code: "p"}}, {Part: &MetPart{Code: "q"}}}
-				testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
-					if d.Name == "mariadb" { // whose newer versions refuse such an INSERT
-						_ = tx.Exec("SET SESSION innodb_snapshot_isolation = OFF").Error
-					}
-					if n := queried[int](t, tx, "SELECT COUNT(*) FROM unique_bs"); n != 2 {
-						t.Errorf("%d rows", n)
-					}
-					testkit.Must(t, db.Delete(&deleted).Error)
-					testkit.Must(t, db.Delete(&MetPart{Code: "p"}).Error)
-					testkit.Must(t, db.Create(&there).Error)
-					testkit.Must(t, db.Create(&[]*MetPart{&thereToo, &others}).Error)
+				if n := queried[int](t, tx, "SELECT COUNT(*) FROM unique_bs"); n != 2 {
+					t.Errorf("%d rows", n)
+				}
+				testkit.Must(t, db.Delete(&deleted).Error)
+				testkit.Must(t, db.Delete(&MetPart{Code: "p"}).Error)
+				testkit.Must(t, db.Create(&there).Error)
+				testkit.Must(t, db.Create(&[]*MetPart{&thereToo, &others}).Error)
 
-					rows, one = []UniqueB{{Name: "a", Value: 3}, {Name: "c", Value: 3}}, UniqueB{Name: "b", Value: 3}
-					testkit.Must(t, tx.Clauses(conflict).Create(&rows).Error)
-					testkit.Must(t, tx.Clauses(conflict).Create(&one).Error)
-					order = MetOrder{Part: &MetPart{Code: "p"}}
-					testkit.Must(t, tx.Create(&order).Error)
-					testkit.Must(t, tx.Create(&orders).Error)
-					return nil
-				}, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
-				if rows[0].ID != there[0].ID || one.ID != there[1].ID {
-					t.Errorf("%s%s: the rows have %d and %d, the structs %d and %d; deleted rows had %d and %d",
-						name, variant, there[0].ID, there[1].ID, rows[0].ID, one.ID, deleted[0].ID, deleted[1].ID)
+				rows, one = []UniqueB{{Name: "a", Value: 3}, {Name: "c", Value: 3}}, UniqueB{Name: "b", Value: 3}
+				testkit.Must(t, tx.Clauses(conflict).Create(&rows).Error)
+				testkit.Must(t, tx.Clauses(conflict).Create(&one).Error)
+				order = MetOrder{Part: &MetPart{Code: "p"}}
+				testkit.Must(t, tx.Create(&order).Error)
+				testkit.Must(t, tx.Create(&orders).Error)
+				return nil
+			}, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+			if rows[0].ID != there[0].ID || one.ID != there[1].ID {
+				t.Errorf("%s%s: the rows have %d and %d, the structs %d and %d; deleted rows had %d and %d",
+					name, variant, there[0].ID, there[1].ID, rows[0].ID, one.ID, deleted[0].ID, deleted[1].ID)
+			}
+			for _, o := range append(orders, order) {
+				want := thereToo.Ref
+				if o.Part.Code == "q" {
+					want = others.Ref
 				}
-				for _, o := range append(orders, order) {
-					want := thereToo.Ref
-					if o.Part.Code == "q" {
-						want = others.Ref
-					}
-					if got := queried[int64](t, db, "SELECT part_ref FROM met_orders WHERE id = ?", o.ID); got != want || o.PartRef != want || o.Part.Ref != want {
-						t.Errorf("%s%s: the part %s has %d, the foreign key is %d, in the structs %d and %d; a deleted row had %d",
-							name, variant, o.Part.Code, want, got, o.PartRef, o.Part.Ref, part.Ref)
-					}
+				if got := queried[int64](t, db, "SELECT part_ref FROM met_orders WHERE id = ?", o.ID); got != want || o.PartRef != want || o.Part.Ref != want {
+					t.Errorf("%s%s: the part %s has %d, the foreign key is %d, in the structs %d and %d; a deleted row had %d",
+						name, variant, o.Part.Code, want, got, o.PartRef, o.Part.Ref, part.Ref)
 				}
 			}
 		}
@@ -121,26 +118,23 @@ func TestUpsert_InAnOldSnapshot(t *testing.T) {
 // the application's.
 func TestUpsert_OfAssociationsWithoutTheirUids(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetOwner{}, &MetPet{}))
-			testkit.Must(t, db.Exec("DELETE FROM met_owners").Error)
-			testkit.Must(t, db.Exec("DELETE FROM met_pets").Error)
-			first := MetOwner{Code: "o", Pets: []MetPet{{Name: "p1"}, {Name: "p2"}}}
-			testkit.Must(t, db.Create(&first).Error)
-			var loaded MetOwner
-			testkit.Must(t, db.Preload("Pets", func(tx *gorm.DB) *gorm.DB { return tx.Select("id", "name", "owner_code").Order("name") }).Take(&loaded).Error)
-			loaded.Pets[0].Name = "p1 renamed"
-			loaded.Pets = append(loaded.Pets, MetPet{Name: "p3", Ref: 33}, MetPet{Name: "p4"})
-			testkit.Must(t, db.Session(&gorm.Session{FullSaveAssociations: true}).Updates(&loaded).Error)
-			want := []int64{first.Pets[0].Ref, first.Pets[1].Ref, 33, loaded.Pets[3].Ref}
-			for i, p := range loaded.Pets {
-				var there MetPet
-				testkit.Must(t, db.Take(&there, p.ID).Error)
-				if there != p || there.Ref != want[i] || there.Ref == 0 {
-					t.Errorf("%s: the row is %+v, the struct %+v, the uid is to be %d", variant, there, p, want[i])
-				}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetOwner{}, &MetPet{}))
+		testkit.Must(t, db.Exec("DELETE FROM met_owners").Error)
+		testkit.Must(t, db.Exec("DELETE FROM met_pets").Error)
+		first := MetOwner{Code: "o", Pets: []MetPet{{Name: "p1"}, {Name: "p2"}}}
+		testkit.Must(t, db.Create(&first).Error)
+		var loaded MetOwner
+		testkit.Must(t, db.Preload("Pets", func(tx *gorm.DB) *gorm.DB { return tx.Select("id", "name", "owner_code").Order("name") }).Take(&loaded).Error)
+		loaded.Pets[0].Name = "p1 renamed"
+		loaded.Pets = append(loaded.Pets, MetPet{Name: "p3", Ref: 33}, MetPet{Name: "p4"})
+		testkit.Must(t, db.Session(&gorm.Session{FullSaveAssociations: true}).Updates(&loaded).Error)
+		want := []int64{first.Pets[0].Ref, first.Pets[1].Ref, 33, loaded.Pets[3].Ref}
+		for i, p := range loaded.Pets {
+			var there MetPet
+			testkit.Must(t, db.Take(&there, p.ID).Error)
+			if there != p || there.Ref != want[i] || there.Ref == 0 {
+				t.Errorf("%s: the row is %+v, the struct %+v, the uid is to be %d", variant, there, p, want[i])
 			}
 		}
 	})
@@ -181,43 +175,40 @@ func TestUpsert_OnAConstraint(t *testing.T) {
 // MySQL takes a conflict in any unique index for one, whatever the statement names.
 func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetAccount{}, &MetConstraint{}))
-			for name, conflict := range byName {
-				testkit.Must(t, db.Exec("DELETE FROM met_accounts").Error)
-				a, nameless := MetAccount{Email: "a@", Name: ptr("a")}, MetAccount{Email: "nameless@"}
-				testkit.Must(t, db.Create(&a).Error)
-				testkit.Must(t, db.Create(&nameless).Error)
-				one, batch := MetAccount{Email: "a@"}, []MetAccount{{Email: "a@"}, {Email: "c@", Name: ptr("c")}, {Email: "a@", Name: ptr("unknown")}}
-				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-				for i, r := range []MetAccount{one, batch[0], batch[2]} {
-					if r.ID != a.ID && r.ID != 0 {
-						t.Errorf("%s%s %d: the row that was met has %d, one without a name %d, the struct got %d", name, variant, i, a.ID, nameless.ID, r.ID)
-					}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetAccount{}, &MetConstraint{}))
+		for name, conflict := range byName {
+			testkit.Must(t, db.Exec("DELETE FROM met_accounts").Error)
+			a, nameless := MetAccount{Email: "a@", Name: ptr("a")}, MetAccount{Email: "nameless@"}
+			testkit.Must(t, db.Create(&a).Error)
+			testkit.Must(t, db.Create(&nameless).Error)
+			one, batch := MetAccount{Email: "a@"}, []MetAccount{{Email: "a@"}, {Email: "c@", Name: ptr("c")}, {Email: "a@", Name: ptr("unknown")}}
+			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			for i, r := range []MetAccount{one, batch[0], batch[2]} {
+				if r.ID != a.ID && r.ID != 0 {
+					t.Errorf("%s%s %d: the row that was met has %d, one without a name %d, the struct got %d", name, variant, i, a.ID, nameless.ID, r.ID)
 				}
-				if got := queried[int64](t, db, "SELECT id FROM met_accounts WHERE email = 'c@'"); got != batch[1].ID {
-					t.Errorf("%s%s: the new row has %d, the struct %d", name, variant, got, batch[1].ID)
-				}
+			}
+			if got := queried[int64](t, db, "SELECT id FROM met_accounts WHERE email = 'c@'"); got != batch[1].ID {
+				t.Errorf("%s%s: the new row has %d, the struct %d", name, variant, got, batch[1].ID)
+			}
 
-				testkit.Must(t, db.Exec("DELETE FROM met_constraints").Error)
-				x, y := MetConstraint{Code: "x", Name: ptr("name of x")}, MetConstraint{Code: "y", Name: ptr("name of y")}
-				testkit.Must(t, db.Create(&x).Error)
-				testkit.Must(t, db.Create(&y).Error)
-				for i, rows := range [][]MetConstraint{
-					{{Code: "y", Name: ptr("name of x"), Value: 9}},
-					{{Code: "y", Name: ptr("name of x"), Value: 9}, {Code: "z", Value: 8}},
-				} {
-					testkit.Must(t, db.Clauses(conflict).Create(&rows).Error)
-					met := y.Ref // by the primary key, which comes first
-					if name == "update" {
-						met = queried[int64](t, db, "SELECT ref FROM met_constraints WHERE value = 9")
-					}
-					if rows[0].Ref != met && rows[0].Ref != 0 {
-						t.Errorf("%s%s %d: the row that was met has %d, x %d, y %d, the struct got %d", name, variant, i, met, x.Ref, y.Ref, rows[0].Ref)
-					}
+			testkit.Must(t, db.Exec("DELETE FROM met_constraints").Error)
+			x, y := MetConstraint{Code: "x", Name: ptr("name of x")}, MetConstraint{Code: "y", Name: ptr("name of y")}
+			testkit.Must(t, db.Create(&x).Error)
+			testkit.Must(t, db.Create(&y).Error)
+			for i, rows := range [][]MetConstraint{
+				{{Code: "y", Name: ptr("name of x"), Value: 9}},
+				{{Code: "y", Name: ptr("name of x"), Value: 9}, {Code: "z", Value: 8}},
+			} {
+				testkit.Must(t, db.Clauses(conflict).Create(&rows).Error)
+				met := y.Ref // by the primary key, which comes first
+				if name == "update" {
+					met = queried[int64](t, db, "SELECT ref FROM met_constraints WHERE value = 9")
+				}
+				if rows[0].Ref != met && rows[0].Ref != 0 {
+					t.Errorf("%s%s %d: the row that was met has %d, x %d, y %d, the struct got %d", name, variant, i, met, x.Ref, y.Ref, rows[0].Ref)
 				}
 			}
 		}
@@ -314,21 +305,18 @@ func TestUpsert_InsertOrIgnoreThatUpdates(t *testing.T) {
 // A uid key that is written and never read.
 func TestUpsert_OfAKeyThatIsNotRead(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetHidden{}))
-			for name, conflict := range byName {
-				testkit.Must(t, db.Exec("DELETE FROM met_hiddens").Error)
-				old := MetHidden{Name: "a"}
-				testkit.Must(t, db.Create(&old).Error)
-				one, batch := MetHidden{Name: "a", Value: 2}, []MetHidden{{Name: "b"}, {Name: "a", Value: 3}, {Name: "c"}}
-				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-				for _, r := range append(batch, one) {
-					if got := queried[int64](t, db, "SELECT id FROM met_hiddens WHERE name = ?", r.Name); got != r.ID || r.Name == "a" && got != old.ID {
-						t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
-					}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetHidden{}))
+		for name, conflict := range byName {
+			testkit.Must(t, db.Exec("DELETE FROM met_hiddens").Error)
+			old := MetHidden{Name: "a"}
+			testkit.Must(t, db.Create(&old).Error)
+			one, batch := MetHidden{Name: "a", Value: 2}, []MetHidden{{Name: "b"}, {Name: "a", Value: 3}, {Name: "c"}}
+			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			for _, r := range append(batch, one) {
+				if got := queried[int64](t, db, "SELECT id FROM met_hiddens WHERE name = ?", r.Name); got != r.ID || r.Name == "a" && got != old.ID {
+					t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
 				}
 			}
 		}
@@ -365,20 +353,17 @@ func TestUpsert_NextToAComputedKey(t *testing.T) {
 // An id in a DECIMAL column comes back with its places.
 func TestUpsert_OfADecimalKey(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetDecimal{}))
-			for name, conflict := range map[string]clause.OnConflict{"nothing": {DoNothing: true}, "nothing at": byName["nothing"]} {
-				testkit.Must(t, db.Exec("DELETE FROM met_decimals").Error)
-				testkit.Must(t, db.Create(&MetDecimal{Name: "a"}).Error)
-				batch := []MetDecimal{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-				for _, r := range batch {
-					got := queried[int64](t, db, "SELECT CAST(id AS "+map[bool]string{true: "SIGNED", false: "BIGINT"}[d.IsMySQL()]+") FROM met_decimals WHERE name = ?", r.Name)
-					if r.ID != got && (r.ID != 0 || r.Name != "a" || len(conflict.Columns) > 0) {
-						t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
-					}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&MetDecimal{}))
+		for name, conflict := range map[string]clause.OnConflict{"nothing": {DoNothing: true}, "nothing at": byName["nothing"]} {
+			testkit.Must(t, db.Exec("DELETE FROM met_decimals").Error)
+			testkit.Must(t, db.Create(&MetDecimal{Name: "a"}).Error)
+			batch := []MetDecimal{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			for _, r := range batch {
+				got := queried[int64](t, db, "SELECT CAST(id AS "+map[bool]string{true: "SIGNED", false: "BIGINT"}[d.IsMySQL()]+") FROM met_decimals WHERE name = ?", r.Name)
+				if r.ID != got && (r.ID != 0 || r.Name != "a" || len(conflict.Columns) > 0) {
+					t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
 				}
 			}
 		}

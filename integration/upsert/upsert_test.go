@@ -54,6 +54,18 @@ var upserts = map[string]clause.OnConflict{
 		Where: clause.Where{Exprs: []clause.Expression{clause.Expr{SQL: "1 = 0"}}}},
 }
 
+// eachVariant runs a test with a plugin on all engines and their variants, or on those engines named. Variants of an engine
+// share a database.
+func eachVariant(t *testing.T, test func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB), only ...string) {
+	t.Helper()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for variant, db := range variants(t, d) {
+			harness.Use(t, db)
+			test(t, d, variant, db)
+		}
+	}, only...)
+}
+
 // variants of MySQL's drivers that answer differently.
 func variants(t *testing.T, d *testkit.Database) map[string]*gorm.DB {
 	all := map[string]*gorm.DB{"": d.Open(t, nil)}
@@ -78,22 +90,19 @@ func variants(t *testing.T, d *testkit.Database) map[string]*gorm.DB {
 // never an id that is in no row.
 func TestUpserts(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			for name, conflict := range upserts {
-				label := name + variant
-				upsert(t, db, label, conflict, func(n string) UniqueA { return UniqueA{Name: n, Value: 7} }, func(r UniqueA) (string, string) { return r.Name, fmt.Sprint(r.ID) })
-				upsert(t, db, label, conflict, func(n string) UniqueB { return UniqueB{Name: n, Value: 7} }, func(r UniqueB) (string, string) { return r.Name, fmt.Sprint(r.ID) })
-				upsert(t, db, label, conflict, func(n string) UniqueC { return UniqueC{Name: n, Value: 7} }, func(r UniqueC) (string, string) { return r.Name, zeroIfEmpty(r.ID) })
-				upsert(t, db, label, conflict, func(n string) UniqueD { return UniqueD{Name: n, Value: 7} }, func(r UniqueD) (string, string) { return r.Name, fmt.Sprint(r.ID) })
-				upsert(t, db, label, conflict, func(n string) UniqueE { return UniqueE{Name: n, Value: 7} }, func(r UniqueE) (string, string) {
-					if r.ID == nil {
-						return r.Name, "0"
-					}
-					return r.Name, fmt.Sprint(*r.ID)
-				})
-			}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		for name, conflict := range upserts {
+			label := name + variant
+			upsert(t, db, label, conflict, func(n string) UniqueA { return UniqueA{Name: n, Value: 7} }, func(r UniqueA) (string, string) { return r.Name, fmt.Sprint(r.ID) })
+			upsert(t, db, label, conflict, func(n string) UniqueB { return UniqueB{Name: n, Value: 7} }, func(r UniqueB) (string, string) { return r.Name, fmt.Sprint(r.ID) })
+			upsert(t, db, label, conflict, func(n string) UniqueC { return UniqueC{Name: n, Value: 7} }, func(r UniqueC) (string, string) { return r.Name, zeroIfEmpty(r.ID) })
+			upsert(t, db, label, conflict, func(n string) UniqueD { return UniqueD{Name: n, Value: 7} }, func(r UniqueD) (string, string) { return r.Name, fmt.Sprint(r.ID) })
+			upsert(t, db, label, conflict, func(n string) UniqueE { return UniqueE{Name: n, Value: 7} }, func(r UniqueE) (string, string) {
+				if r.ID == nil {
+					return r.Name, "0"
+				}
+				return r.Name, fmt.Sprint(*r.ID)
+			})
 		}
 	})
 }
@@ -193,47 +202,44 @@ func TestUpsert_AssociationsThatAreThereAlready(t *testing.T) {
 			Phones    []Phone `gorm:"constraint:-"`
 		}
 	)
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			_ = db.Migrator().DropTable(&User{}, &Phone{}, &Company{})
-			if err := db.AutoMigrate(&Company{}, &User{}, &Phone{}); err != nil {
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		_ = db.Migrator().DropTable(&User{}, &Phone{}, &Company{})
+		if err := db.AutoMigrate(&Company{}, &User{}, &Phone{}); err != nil {
+			t.Fatal(err)
+		}
+		old := Company{Name: "there"}
+		if err := db.Create(&old).Error; err != nil {
+			t.Fatal(err)
+		}
+		u := User{Company: Company{Name: "there"}}
+		if err := db.Create(&u).Error; err != nil {
+			t.Fatal(err)
+		}
+		if u.Company.ID != 0 && u.Company.ID != old.ID || u.CompanyID != u.Company.ID {
+			t.Errorf("%s: the company is %d, the struct has %d and %d", variant, old.ID, u.Company.ID, u.CompanyID)
+		}
+		var back User
+		if err := db.Take(&back, u.ID).Error; err != nil || back.CompanyID != u.CompanyID {
+			t.Errorf("%s: the row has %d, the struct %d: %v", variant, back.CompanyID, u.CompanyID, err)
+		}
+		if !d.IsMySQL() {
+			return // a has many of which a row is there fails on its unique key
+		}
+		first := User{Phones: []Phone{{Number: "1"}, {Number: "2"}}}
+		if err := db.Create(&first).Error; err != nil {
+			t.Fatal(err)
+		}
+		second := User{Phones: []Phone{{Number: "3"}, {Number: "1"}}}
+		if err := db.Create(&second).Error; err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range second.Phones {
+			var there Phone
+			if err := db.Take(&there, "number = ?", p.Number).Error; err != nil {
 				t.Fatal(err)
 			}
-			old := Company{Name: "there"}
-			if err := db.Create(&old).Error; err != nil {
-				t.Fatal(err)
-			}
-			u := User{Company: Company{Name: "there"}}
-			if err := db.Create(&u).Error; err != nil {
-				t.Fatal(err)
-			}
-			if u.Company.ID != 0 && u.Company.ID != old.ID || u.CompanyID != u.Company.ID {
-				t.Errorf("%s: the company is %d, the struct has %d and %d", variant, old.ID, u.Company.ID, u.CompanyID)
-			}
-			var back User
-			if err := db.Take(&back, u.ID).Error; err != nil || back.CompanyID != u.CompanyID {
-				t.Errorf("%s: the row has %d, the struct %d: %v", variant, back.CompanyID, u.CompanyID, err)
-			}
-			if !d.IsMySQL() {
-				continue // a has many of which a row is there fails on its unique key
-			}
-			first := User{Phones: []Phone{{Number: "1"}, {Number: "2"}}}
-			if err := db.Create(&first).Error; err != nil {
-				t.Fatal(err)
-			}
-			second := User{Phones: []Phone{{Number: "3"}, {Number: "1"}}}
-			if err := db.Create(&second).Error; err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range second.Phones {
-				var there Phone
-				if err := db.Take(&there, "number = ?", p.Number).Error; err != nil {
-					t.Fatal(err)
-				}
-				if p.ID != 0 && p.ID != there.ID || there.UserID != second.ID {
-					t.Errorf("%s: phone %+v, in the row %+v", variant, p, there)
-				}
+			if p.ID != 0 && p.ID != there.ID || there.UserID != second.ID {
+				t.Errorf("%s: phone %+v, in the row %+v", variant, p, there)
 			}
 		}
 	})

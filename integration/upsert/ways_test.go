@@ -68,24 +68,21 @@ type (
 // A type's own ON CONFLICT, which GORM adds in the middle of the INSERT.
 func TestUpsert_ThatATypeMakes(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniqueTag{}))
-			testkit.Must(t, db.Exec("DELETE FROM unique_tags").Error)
-			one := UniqueTag{Name: "one"}
-			testkit.Must(t, db.Create(&one).Error)
-			again := UniqueTag{Name: "one"}
-			testkit.Must(t, db.Create(&again).Error)
-			batch := []UniqueTag{{Name: "two"}, {Name: "one"}, {Name: "three"}, {Name: "two"}}
-			testkit.Must(t, db.Create(&batch).Error)
-			if one.ID == 0 || again.ID != one.ID || batch[1].ID != one.ID || batch[3].ID != batch[0].ID || batch[0].ID == 0 || batch[2].ID == 0 {
-				t.Errorf("%s: %v, again %v, batch %v", variant, one, again, batch)
-			}
-			failing := UniqueTag{Name: "one"}
-			if err := db.Unscoped().Create(&failing).Error; err == nil {
-				t.Errorf("%s: a duplicate without the clause: %v", variant, failing)
-			}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniqueTag{}))
+		testkit.Must(t, db.Exec("DELETE FROM unique_tags").Error)
+		one := UniqueTag{Name: "one"}
+		testkit.Must(t, db.Create(&one).Error)
+		again := UniqueTag{Name: "one"}
+		testkit.Must(t, db.Create(&again).Error)
+		batch := []UniqueTag{{Name: "two"}, {Name: "one"}, {Name: "three"}, {Name: "two"}}
+		testkit.Must(t, db.Create(&batch).Error)
+		if one.ID == 0 || again.ID != one.ID || batch[1].ID != one.ID || batch[3].ID != batch[0].ID || batch[0].ID == 0 || batch[2].ID == 0 {
+			t.Errorf("%s: %v, again %v, batch %v", variant, one, again, batch)
+		}
+		failing := UniqueTag{Name: "one"}
+		if err := db.Unscoped().Create(&failing).Error; err == nil {
+			t.Errorf("%s: a duplicate without the clause: %v", variant, failing)
 		}
 	})
 }
@@ -94,46 +91,43 @@ func TestUpsert_ThatATypeMakes(t *testing.T) {
 // application itself has set another.
 func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniquePair{}))
-			testkit.Must(t, db.Exec("DELETE FROM unique_pairs").Error)
-			day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-			old := []UniquePair{{Shop: "a", Day: day, Value: 1}, {Shop: "b", Day: day, Value: 1}}
-			testkit.Must(t, db.Create(&old).Error)
-			for i, conflict := range []clause.OnConflict{
-				{UpdateAll: true},
-				{DoNothing: true},
-				{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, UpdateAll: true},
-				{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
-			} {
-				later := day.AddDate(0, 0, i+1)
-				one := UniquePair{Shop: "a", Day: day, Value: 2}
-				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-				batch := []*UniquePair{{Shop: "a", Day: later, Value: 3}, {Shop: "b", Day: day, Value: 3}, {Shop: "b", Day: later, Value: 3}}
-				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-				for _, r := range append(batch, &one) {
-					var there UniquePair
-					testkit.Must(t, db.Take(&there, "shop = ? AND day = ?", r.Shop, r.Day).Error)
-					if r.Ref != there.Ref || r.Ref == 0 {
-						t.Errorf("%s %d: %s of %v has the uid %d in the struct and %d in the row", variant, i, r.Shop, r.Day, r.Ref, there.Ref)
-					}
-					if !conflict.DoNothing && there.Value != r.Value {
-						t.Errorf("%s %d: %s of %v was not updated", variant, i, r.Shop, r.Day)
-					}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniquePair{}))
+		testkit.Must(t, db.Exec("DELETE FROM unique_pairs").Error)
+		day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+		old := []UniquePair{{Shop: "a", Day: day, Value: 1}, {Shop: "b", Day: day, Value: 1}}
+		testkit.Must(t, db.Create(&old).Error)
+		for i, conflict := range []clause.OnConflict{
+			{UpdateAll: true},
+			{DoNothing: true},
+			{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, UpdateAll: true},
+			{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
+		} {
+			later := day.AddDate(0, 0, i+1)
+			one := UniquePair{Shop: "a", Day: day, Value: 2}
+			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			batch := []*UniquePair{{Shop: "a", Day: later, Value: 3}, {Shop: "b", Day: day, Value: 3}, {Shop: "b", Day: later, Value: 3}}
+			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			for _, r := range append(batch, &one) {
+				var there UniquePair
+				testkit.Must(t, db.Take(&there, "shop = ? AND day = ?", r.Shop, r.Day).Error)
+				if r.Ref != there.Ref || r.Ref == 0 {
+					t.Errorf("%s %d: %s of %v has the uid %d in the struct and %d in the row", variant, i, r.Shop, r.Day, r.Ref, there.Ref)
 				}
-				if one.Ref != old[0].Ref || batch[1].Ref != old[1].Ref {
-					t.Errorf("%s %d: rows that were there had the uids %d and %d, now %d and %d", variant, i, old[0].Ref, old[1].Ref, one.Ref, batch[1].Ref)
+				if !conflict.DoNothing && there.Value != r.Value {
+					t.Errorf("%s %d: %s of %v was not updated", variant, i, r.Shop, r.Day)
 				}
 			}
-			own := UniquePair{Shop: "a", Day: day, Ref: 77}
-			testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&own).Error)
-			var there UniquePair
-			testkit.Must(t, db.Take(&there, "shop = 'a' AND day = ?", day).Error)
-			if there.Ref != 77 || own.Ref != 77 {
-				t.Errorf("%s: the application's own uid 77 is %d in the row and %d in the struct", variant, there.Ref, own.Ref)
+			if one.Ref != old[0].Ref || batch[1].Ref != old[1].Ref {
+				t.Errorf("%s %d: rows that were there had the uids %d and %d, now %d and %d", variant, i, old[0].Ref, old[1].Ref, one.Ref, batch[1].Ref)
 			}
+		}
+		own := UniquePair{Shop: "a", Day: day, Ref: 77}
+		testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&own).Error)
+		var there UniquePair
+		testkit.Must(t, db.Take(&there, "shop = 'a' AND day = ?", day).Error)
+		if there.Ref != 77 || own.Ref != 77 {
+			t.Errorf("%s: the application's own uid 77 is %d in the row and %d in the struct", variant, there.Ref, own.Ref)
 		}
 	})
 }
@@ -141,21 +135,18 @@ func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 // An UpdateAll that has nothing to update leaves rows alone.
 func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniqueBare{}))
-			testkit.Must(t, db.Exec("DELETE FROM unique_bares").Error)
-			old := UniqueBare{Code: "old"}
-			testkit.Must(t, db.Create(&old).Error)
-			batch := []UniqueBare{{Code: "n1"}, {Code: "old"}, {Code: "n2"}}
-			testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&batch).Error)
-			for _, r := range batch {
-				var there UniqueBare
-				testkit.Must(t, db.Take(&there, "code = ?", r.Code).Error)
-				if r.Ref != there.Ref || r.Code == "old" && r.Ref != old.Ref {
-					t.Errorf("%s: %s has %d in the struct and %d in the row, the old one had %d", variant, r.Code, r.Ref, there.Ref, old.Ref)
-				}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniqueBare{}))
+		testkit.Must(t, db.Exec("DELETE FROM unique_bares").Error)
+		old := UniqueBare{Code: "old"}
+		testkit.Must(t, db.Create(&old).Error)
+		batch := []UniqueBare{{Code: "n1"}, {Code: "old"}, {Code: "n2"}}
+		testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&batch).Error)
+		for _, r := range batch {
+			var there UniqueBare
+			testkit.Must(t, db.Take(&there, "code = ?", r.Code).Error)
+			if r.Ref != there.Ref || r.Code == "old" && r.Ref != old.Ref {
+				t.Errorf("%s: %s has %d in the struct and %d in the row, the old one had %d", variant, r.Code, r.Ref, there.Ref, old.Ref)
 			}
 		}
 	})
@@ -164,24 +155,21 @@ func TestUpsert_ThatUpdateNothing(t *testing.T) {
 // A result that the application asked for is what it is without the plugin.
 func TestUpsert_WithAResult(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniqueB{}))
-			for name, conflict := range upserts {
-				testkit.Must(t, db.Exec("DELETE FROM unique_bs").Error)
-				old := UniqueB{Name: "old"}
-				testkit.Must(t, db.Create(&old).Error)
-				for _, n := range []string{"old", "new"} {
-					result := gorm.WithResult()
-					row := UniqueB{Name: n, Value: 3}
-					testkit.Must(t, db.Clauses(conflict, result).Create(&row).Error)
-					if result.Result == nil {
-						t.Errorf("%s%s: %s has no result", name, variant, n)
-					}
-					if known := len(conflict.Columns) > 0 || n == "new"; n == "old" && row.ID != old.ID && (known || row.ID != 0) || n == "new" && row.ID == 0 {
-						t.Errorf("%s%s: %s has the id %d, the old row %d", name, variant, n, row.ID, old.ID)
-					}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniqueB{}))
+		for name, conflict := range upserts {
+			testkit.Must(t, db.Exec("DELETE FROM unique_bs").Error)
+			old := UniqueB{Name: "old"}
+			testkit.Must(t, db.Create(&old).Error)
+			for _, n := range []string{"old", "new"} {
+				result := gorm.WithResult()
+				row := UniqueB{Name: n, Value: 3}
+				testkit.Must(t, db.Clauses(conflict, result).Create(&row).Error)
+				if result.Result == nil {
+					t.Errorf("%s%s: %s has no result", name, variant, n)
+				}
+				if known := len(conflict.Columns) > 0 || n == "new"; n == "old" && row.ID != old.ID && (known || row.ID != 0) || n == "new" && row.ID == 0 {
+					t.Errorf("%s%s: %s has the id %d, the old row %d", name, variant, n, row.ID, old.ID)
 				}
 			}
 		}
@@ -230,30 +218,27 @@ func insertIgnored[T any](t *testing.T, db *gorm.DB, variant string, ignore clau
 // A Save of a struct that does not know the uid of its row leaves it as it is.
 func TestUpsert_SaveOfARowWithoutItsUid(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniquePair{}))
-			testkit.Must(t, db.Exec("DELETE FROM unique_pairs").Error)
-			day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-			old := UniquePair{Shop: "a", Day: day, Value: 1}
-			testkit.Must(t, db.Save(&old).Error)
-			testkit.Must(t, db.Save(&UniquePair{Shop: "a", Day: day, Value: 2}).Error)
-			many := []UniquePair{{Shop: "a", Day: day, Value: 3}, {Shop: "b", Day: day, Value: 3}}
-			testkit.Must(t, db.Save(&many).Error)
-			testkit.Must(t, db.Session(&gorm.Session{FullSaveAssociations: true}).Save(&UniquePair{Shop: "b", Day: day, Value: 4}).Error)
-			var there []UniquePair
-			testkit.Must(t, db.Order("shop").Find(&there).Error)
-			if len(there) != 2 || there[0].Ref != old.Ref || old.Ref == 0 || many[0].Ref != old.Ref || there[1].Ref != many[1].Ref || there[1].Ref == 0 ||
-				there[0].Value != 3 || there[1].Value != 4 {
-				t.Errorf("%s: first %d, rows %v, batch %v", variant, old.Ref, there, many)
-			}
-			testkit.Must(t, db.Model(&there[1]).Updates(map[string]any{"ref": 5}).Error) // as the application says
-			testkit.Must(t, db.Save(&UniquePair{Shop: "b", Day: day, Ref: 6}).Error)
-			testkit.Must(t, db.Take(&there[1]).Error)
-			if there[1].Ref != 6 {
-				t.Errorf("%s: a uid of the application's own, 6, is %d", variant, there[1].Ref)
-			}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniquePair{}))
+		testkit.Must(t, db.Exec("DELETE FROM unique_pairs").Error)
+		day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+		old := UniquePair{Shop: "a", Day: day, Value: 1}
+		testkit.Must(t, db.Save(&old).Error)
+		testkit.Must(t, db.Save(&UniquePair{Shop: "a", Day: day, Value: 2}).Error)
+		many := []UniquePair{{Shop: "a", Day: day, Value: 3}, {Shop: "b", Day: day, Value: 3}}
+		testkit.Must(t, db.Save(&many).Error)
+		testkit.Must(t, db.Session(&gorm.Session{FullSaveAssociations: true}).Save(&UniquePair{Shop: "b", Day: day, Value: 4}).Error)
+		var there []UniquePair
+		testkit.Must(t, db.Order("shop").Find(&there).Error)
+		if len(there) != 2 || there[0].Ref != old.Ref || old.Ref == 0 || many[0].Ref != old.Ref || there[1].Ref != many[1].Ref || there[1].Ref == 0 ||
+			there[0].Value != 3 || there[1].Value != 4 {
+			t.Errorf("%s: first %d, rows %v, batch %v", variant, old.Ref, there, many)
+		}
+		testkit.Must(t, db.Model(&there[1]).Updates(map[string]any{"ref": 5}).Error) // as the application says
+		testkit.Must(t, db.Save(&UniquePair{Shop: "b", Day: day, Ref: 6}).Error)
+		testkit.Must(t, db.Take(&there[1]).Error)
+		if there[1].Ref != 6 {
+			t.Errorf("%s: a uid of the application's own, 6, is %d", variant, there[1].Ref)
 		}
 	})
 }
