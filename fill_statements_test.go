@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -23,57 +24,42 @@ func inserted(sql func(string) string, values string, args ...driver.Value) []st
 func TestCreate_FirstCreateGetsTheWorkerIDBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		expect(mock, migrated(d.sql)...)
+		use(t, db, onMock...)
 
-			db, mock := testkit.Mock(t, d.dial)
-			expect(mock, migrated(d.sql)...)
-			use(t, db, onMock...)
+		asks := process{sql: d.sql, slot: 7}
+		expect(mock, asks.adds(58, "invoices")...)
+		expect(mock, inserted(d.sql, "(?,?)", atFew(t, 58, 0), 1)...)
+		must(t, db.Create(&invoice{Total: 1}).Error)
 
-			asks := process{sql: d.sql, slot: 7}
-			expect(mock, asks.adds(58, "invoices")...)
-			expect(mock, inserted(d.sql, "(?,?)", atFew(t, 58, 0), 1)...)
-			must(t, db.Create(&invoice{Total: 1}).Error)
-
-			expect(mock, inserted(d.sql, "(?,?)", atFew(t, 58, 1), 2)...)
-			must(t, db.Create(&invoice{Total: 2}).Error)
-		})
-	}
+		expect(mock, inserted(d.sql, "(?,?)", atFew(t, 58, 1), 2)...)
+		must(t, db.Create(&invoice{Total: 2}).Error)
+	})
 }
 
 func TestCreate_WithWorkerIDSendsNothingButGORMsInsert(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, d.dial)
-			use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
-			expect(mock, inserted(d.sql, "(?,?)", at(t, 7, 0), 1)...)
-			must(t, db.Create(&invoice{Total: 1}).Error)
-		})
-	}
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+		expect(mock, inserted(d.sql, "(?,?)", at(t, 7, 0), 1)...)
+		must(t, db.Create(&invoice{Total: 1}).Error)
+	})
 }
 
 func TestCreate_OfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, d.dial)
-			use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
-			expect(mock, inserted(d.sql, "(?,?),(?,?),(?,?)", at(t, 7, 0), 1, at(t, 7, 1), 2, at(t, 7, 2), 3)...)
-			rows := []invoice{{Total: 1}, {Total: 2}, {Total: 3}}
-			must(t, db.Create(&rows).Error)
-			if rows[0].ID != at(t, 7, 0) || rows[2].ID != at(t, 7, 2) {
-				t.Errorf("the rows are %v", rows)
-			}
-		})
-	}
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		use(t, db, uidplugin.WithClock(atNoon), uidplugin.WithWorkerID(7))
+		expect(mock, inserted(d.sql, "(?,?),(?,?),(?,?)", at(t, 7, 0), 1, at(t, 7, 1), 2, at(t, 7, 2), 3)...)
+		rows := []invoice{{Total: 1}, {Total: 2}, {Total: 3}}
+		must(t, db.Create(&rows).Error)
+		if rows[0].ID != at(t, 7, 0) || rows[2].ID != at(t, 7, 2) {
+			t.Errorf("the rows are %v", rows)
+		}
+	})
 }
 
 // TestCreate_WithoutTagSendsWhatGORMSends holds for models that have nothing to

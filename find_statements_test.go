@@ -18,27 +18,22 @@ import (
 func TestPluginLocate_AsksForANodeOnceAndForItsSessionEachTime(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, d.dial)
-			expect(mock, migrated(d.sql)...)
-			p, asks := use(t, db, onMock...), process{sql: d.sql}
-			expect(mock, asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12))
-			for sequence := range int64(3) {
-				expect(mock, asks.traces(4))
-				got, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, sequence)))
-				must(t, err)
-				want := uidplugin.Location{ID: uidplugin.ID(atFew(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence, Table: "orders",
-					Session: uidplugin.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
-						Launched: noon.Add(-2 * time.Minute), From: noon.Add(-90 * time.Second)}}
-				if got != want {
-					t.Errorf("Locate: %+v, want %+v", got, want)
-				}
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		expect(mock, migrated(d.sql)...)
+		p, asks := use(t, db, onMock...), process{sql: d.sql}
+		expect(mock, asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12))
+		for sequence := range int64(3) {
+			expect(mock, asks.traces(4))
+			got, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, sequence)))
+			must(t, err)
+			want := uidplugin.Location{ID: uidplugin.ID(atFew(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence, Table: "orders",
+				Session: uidplugin.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
+					Launched: noon.Add(-2 * time.Minute), From: noon.Add(-90 * time.Second)}}
+			if got != want {
+				t.Errorf("Locate: %+v, want %+v", got, want)
 			}
-		})
-	}
+		}
+	})
 }
 
 // The row of a worker id that does not exist, or has no table yet, may come at any moment. A new row may be lost with
@@ -101,27 +96,22 @@ func TestPluginNodes_ReadsLaunchDatesAsText(t *testing.T) {
 func TestPluginFind_IsOneQueryInTheTableOfTheID(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, d.dial)
-			asks := process{sql: d.sql, slot: 7}
-			expect(mock, migrated(d.sql)...)
-			expect(mock, asks.adds(58, "invoices")...)
-			p := use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
-			id := atFew(t, 58, 4)
-			expect(mock,
-				asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
-				step{sql: d.sql(`SELECT * FROM "invoices" WHERE "invoices"."id" = ?`), args: []driver.Value{id},
-					rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(id, 99)})
-			row, err := p.Find(t.Context(), uidplugin.ID(id))
-			must(t, err)
-			if got, ok := row.(*invoice); !ok || *got != (invoice{ID: id, Total: 99}) {
-				t.Errorf("Find: %#v", row)
-			}
-		})
-	}
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		asks := process{sql: d.sql, slot: 7}
+		expect(mock, migrated(d.sql)...)
+		expect(mock, asks.adds(58, "invoices")...)
+		p := use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
+		id := atFew(t, 58, 4)
+		expect(mock,
+			asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
+			step{sql: d.sql(`SELECT * FROM "invoices" WHERE "invoices"."id" = ?`), args: []driver.Value{id},
+				rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(id, 99)})
+		row, err := p.Find(t.Context(), uidplugin.ID(id))
+		must(t, err)
+		if got, ok := row.(*invoice); !ok || *got != (invoice{ID: id, Total: 99}) {
+			t.Errorf("Find: %#v", row)
+		}
+	})
 }
 
 // The conditions of the handle are one thing, whatever they are joined by, and locks and hints stay where they are.

@@ -15,8 +15,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
-	"gorm.io/driver/mysql"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 )
 
@@ -72,17 +70,29 @@ var errBroken = errors.New("the cable is broken")
 
 // dialects are those that are mocked, with the quotes and the numbering of values
 // that statements have in them.
-var dialects = []struct {
+var dialects = []dialect{
+	{"mysql", testkit.OnMySQL, func(s string) string { return strings.ReplaceAll(s, `"`, "`") }},
+	{"postgres", testkit.OnPostgres, numbered},
+}
+
+// A dialect is one of a mock. Its sql spells a statement with "quoted" names and ? for values.
+type dialect struct {
 	name string
 	dial func(gorm.ConnPool) gorm.Dialector
 	sql  func(string) string
-}{
-	{"mysql", func(pool gorm.ConnPool) gorm.Dialector {
-		return mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true})
-	}, func(s string) string { return strings.ReplaceAll(s, `"`, "`") }},
-	{"postgres", func(pool gorm.ConnPool) gorm.Dialector {
-		return postgres.New(postgres.Config{Conn: pool})
-	}, numbered},
+}
+
+// onDialects runs a test with a mock of each dialect.
+func onDialects(t *testing.T, test func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock)) {
+	t.Helper()
+	for _, d := range dialects {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+
+			db, mock := testkit.Mock(t, d.dial)
+			test(t, d, db, mock)
+		})
+	}
 }
 
 // numbered replaces each ? by $1, $2 and so on.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"gorm.io/gorm"
 )
@@ -126,6 +127,19 @@ func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	}
 }
 
+// bothConnections begins two transactions on a pool of two, so that no other connection is left.
+func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two *gorm.DB) {
+	t.Helper()
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(2)
+	expect(mock, begin, begin)
+	one, two = db.Begin(), db.Begin()
+	must(t, one.Error)
+	must(t, two.Error)
+	return one, two
+}
+
 // TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo, and not only that time
 // ran out: what to do is in one of the errors only.
 func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
@@ -133,13 +147,7 @@ func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *test
 
 	synctest.Test(t, func(t *testing.T) {
 		db, mock := mockedUse(t)
-		pool, err := db.DB()
-		must(t, err)
-		pool.SetMaxOpenConns(2)
-		expect(mock, begin, begin)
-		other, tx := db.Begin(), db.Begin()
-		must(t, other.Error)
-		must(t, tx.Error)
+		other, tx := bothConnections(t, db, mock)
 		if err := tx.Create(&invoice{}).Error; !errors.Is(err, uidplugin.ErrInTransaction) {
 			t.Errorf("the error is %v", err)
 		}
@@ -194,13 +202,7 @@ func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		db, mock := mockedUse(t)
-		pool, err := db.DB()
-		must(t, err)
-		pool.SetMaxOpenConns(2)
-		expect(mock, begin, begin)
-		other, tx := db.Begin(), db.Begin()
-		must(t, other.Error)
-		must(t, tx.Error)
+		other, tx := bothConnections(t, db, mock)
 		expect(mock, step{do: "exec", sql: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", args: []driver.Value{2, 5}, n: 1})
 		started := time.Now()
 		must(t, tx.Model(&invoice{ID: 5}).Update("total", 2).Error)

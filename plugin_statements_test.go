@@ -54,15 +54,10 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 func TestPluginInitialize_OnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, d.dial)
-			expect(mock, fresh(t, d.name, d.sql)...)
-			use(t, db, onMock...)
-		})
-	}
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		expect(mock, fresh(t, d.name, d.sql)...)
+		use(t, db, onMock...)
+	})
 }
 
 func TestPluginInitialize_OnAMigratedDatabaseOnlyReads(t *testing.T) {
@@ -91,35 +86,25 @@ func TestPluginInitialize_OnAMigratedDatabaseOnlyReads(t *testing.T) {
 func TestPluginInitialize_WithWorkerIDSendsNothing(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, _ := testkit.Mock(t, d.dial)
-			use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&invoice{}, &article{}))
-		})
-	}
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, _ sqlmock.Sqlmock) {
+		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&invoice{}, &article{}))
+	})
 }
 
 func TestPluginInitialize_TakesWorkerIDsForAllModelsInOneStatement(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range dialects {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		expect(mock, migrated(d.sql)...)
+		asks := process{sql: d.sql, slot: 7}
+		expect(mock, asks.adds(58, "articles", "invoices")...)
+		use(t, db, append(onMock, uidplugin.WithModels(&invoice{}, &article{}))...)
 
-			db, mock := testkit.Mock(t, d.dial)
-			expect(mock, migrated(d.sql)...)
-			asks := process{sql: d.sql, slot: 7}
-			expect(mock, asks.adds(58, "articles", "invoices")...)
-			use(t, db, append(onMock, uidplugin.WithModels(&invoice{}, &article{}))...)
-
-			tables := uidplugin.From(db).Stats().Tables
-			if len(tables) != 2 || tables[0].Table != "articles" || tables[0].WorkerIDs[0] != 58 || tables[1].WorkerIDs[0] != 59 {
-				t.Errorf("the tables are %+v", tables)
-			}
-		})
-	}
+		tables := uidplugin.From(db).Stats().Tables
+		if len(tables) != 2 || tables[0].Table != "articles" || tables[0].WorkerIDs[0] != 58 || tables[1].WorkerIDs[0] != 59 {
+			t.Errorf("the tables are %+v", tables)
+		}
+	})
 }
 
 // unregistered checks that a failed db.Use has left nothing behind.

@@ -14,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 func TestPluginStats_ShowsTheSlot(t *testing.T) {
@@ -58,18 +59,24 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 	}
 }
 
-// A table that got no worker id is named with the database's own reason, until it has one. The others go on.
-func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
-	t.Parallel()
-
-	var broken atomic.Bool
-	db := bare(t)
+// breaking returns a handle whose statements fail while broken is true, if they contain text.
+func breaking(t *testing.T, text string) (db *gorm.DB, broken *atomic.Bool) {
+	t.Helper()
+	db, broken = bare(t), new(atomic.Bool)
 	tapped(db, func(_ context.Context, query string) error {
-		if broken.Load() && strings.HasPrefix(query, "INSERT INTO `WORKER_NODE`") {
+		if broken.Load() && strings.Contains(query, text) {
 			return errBroken
 		}
 		return nil
 	})
+	return db, broken
+}
+
+// A table that got no worker id is named with the database's own reason, until it has one. The others go on.
+func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
+	t.Parallel()
+
+	db, broken := breaking(t, "INSERT INTO `WORKER_NODE`")
 	p := use(t, db, withoutSpares(), uidplugin.WithModels(&article{}))
 	migrate(t, db, &part{}, &article{})
 	broken.Store(true)
@@ -96,14 +103,7 @@ func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
 	t.Parallel()
 
-	var broken atomic.Bool
-	db := bare(t)
-	tapped(db, func(_ context.Context, query string) error {
-		if broken.Load() && strings.Contains(query, "WORKER_SLOT") {
-			return errBroken
-		}
-		return nil
-	})
+	db, broken := breaking(t, "WORKER_SLOT")
 	p := use(t, db, uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&part{}))
 	migrate(t, db, &part{})
 	must(t, db.Create(&part{}).Error)
