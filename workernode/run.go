@@ -360,7 +360,7 @@ func (m *Manager) work() *work {
 		// Nothing can be granted before the next tick.
 		w.wait = max(w.wait, min(m.layout.TimeOf(tick+1).Sub(now), m.every))
 	}
-	if waiting && m.lease.held {
+	if (waiting || len(m.requests) > 0) && m.lease.held {
 		w.stuck = m.still.check(tick, m.layout)
 	}
 	m.provide(now, w)

@@ -82,17 +82,21 @@ func (l *life) take(port string, of map[string]*harness.Tenant) {
 	}
 }
 
-// assigned is newTenant, tried again as a caller would.
+// assigned is NewTenant, tried again as a caller would. The clock moves meanwhile: a statement whose outcome is unknown may
+// have used up the ticks of the moment.
 func (l *life) assigned(m *workernode.Manager, table string) *harness.Tenant {
 	l.Helper()
 	for try := 0; ; try++ {
-		leases, err := m.Assign(l.Context(), []workernode.Table{{Name: table}}, nil)
+		ctx, cancel := context.WithTimeout(l.Context(), 5*time.Second)
+		leases, err := m.Assign(ctx, []workernode.Table{{Name: table}}, nil)
+		cancel()
 		if err == nil {
 			return harness.Attach(l.T, m, leases[0])
 		}
 		if try == 5 {
-			l.Fatal(err)
+			l.Fatalf("%v; %+v", err, m.Stats())
 		}
+		l.c.Add(time.Second)
 	}
 }
 
