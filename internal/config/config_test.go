@@ -73,7 +73,8 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 	} {
 		testkit.IsError(t, with(tt.change).Validate(), supply.ErrOption, tt.says)
 	}
-	testkit.IsError(t, with(func(c *config.Config) { c.Segments.MaxWait = -1 }).Validate(), segment.ErrConfig, "WithSegments: ")
+	wrong := with(func(c *config.Config) { c.Segments.MaxWait = -1 })
+	testkit.IsError(t, wrong.Validate(), segment.ErrConfig, "WithSegments: ")
 	// An invalid layout has an error of its own, and no generator is made of it.
 	err := with(func(c *config.Config) { c.Layout.TimeBits = 0 }).Validate()
 	testkit.IsError(t, err, generator.ErrLayout, "at least 1 bit")
@@ -166,6 +167,7 @@ func TestConfig_SaysHowFarAheadOfTheClockAFixedWorkerIDStamps(t *testing.T) {
 		{"such a clock and less than a tick", func(c *config.Config) {
 			c.Fixed, c.Injected, c.Lead, c.Layout = true, true, 100*time.Millisecond, seconds()
 		}, 0, time.Second, 0},
+		{"such a clock, from the database", func(c *config.Config) { c.Injected, c.Lead = true, time.Minute }, 0, 0, 0},
 		{"such a clock that is compared", func(c *config.Config) { c.Injected, c.MaxSkew = true, 3*time.Second },
 			0, 0, 3 * time.Second},
 		{"not compared", func(c *config.Config) { c.MaxSkew = 0 }, 0, 0, 0},
