@@ -48,8 +48,8 @@ func TestTagged_TellsTheGeneratorAndWhetherThereIsOne(t *testing.T) {
 	}
 }
 
-// A field that another one shadows is in Fields, and has no column. The key of a join table that GORM makes has a copy of
-// the tag, and its value comes from the association.
+// A field that another one shadows is in Fields, and has no column. The key of a join table that GORM makes has a copy
+// of the tag, and its value comes from the association.
 func TestUIDFields_AreColumnsOfModelsOnly(t *testing.T) {
 	t.Parallel()
 
@@ -93,16 +93,20 @@ func TestTooNarrow_TellsWhetherAColumnTypeHoldsAnID(t *testing.T) {
 		column, dialect string
 		want            bool
 	}{
-		{"", "mysql", false}, {"bigint", "mysql", false}, {"BIGINT(20) unsigned", "mysql", false}, {"bigserial", "postgres", false},
+		{"", "mysql", false}, {"bigint", "mysql", false},
+		{"BIGINT(20) unsigned", "mysql", false}, {"bigserial", "postgres", false},
 		{"int8", "postgres", false}, {"varchar(20)", "mysql", false}, {"text", "postgres", false},
 		{"int", "mysql", false}, {"uint", "mysql", false}, // GORM's words
 		{"INT", "mysql", true}, {"int(11)", "mysql", true}, {"int unsigned", "mysql", true}, {" integer", "postgres", true},
 		{"integer", "sqlite", false}, {"int(11)", "sqlite", false},
-		{"MEDIUMINT", "mysql", true}, {"smallint(5) unsigned", "mysql", true}, {"tinyint", "mysql", true}, {"int4", "postgres", true},
-		{"serial", "postgres", true}, {"smallserial", "postgres", true}, {"bit(64)", "mysql", true}, {"boolean", "postgres", true},
+		{"MEDIUMINT", "mysql", true}, {"smallint(5) unsigned", "mysql", true},
+		{"tinyint", "mysql", true}, {"int4", "postgres", true},
+		{"serial", "postgres", true}, {"smallserial", "postgres", true},
+		{"bit(64)", "mysql", true}, {"boolean", "postgres", true},
 		{"real", "sqlite", true}, {"float", "mysql", true}, {"double precision", "postgres", true},
 		{"decimal", "mysql", true}, {"decimal", "postgres", false}, {"numeric", "sqlite", false},
-		{"decimal(18)", "postgres", true}, {"decimal(19)", "mysql", false}, {"DEC( 19 )", "mysql", false}, {"fixed(18)", "mysql", true},
+		{"decimal(18)", "postgres", true}, {"decimal(19)", "mysql", false},
+		{"DEC( 19 )", "mysql", false}, {"fixed(18)", "mysql", true},
 		{"numeric(20,1)", "postgres", false}, {"numeric(20, 2)", "postgres", true}, {"numeric(19,1)", "mysql", true},
 	} {
 		if got := model.TooNarrow(schema.DataType(tt.column), tt.dialect, 19); got != tt.want {
@@ -210,7 +214,8 @@ func TestNewField_RefusesWhatCannotHoldAnIDAndSaysWhatCan(t *testing.T) {
 		says  []string // none if it is accepted
 	}{
 		{&Key[int32]{}, target, []string{"ID of type int32 has only 32 bits (size:32", "a string of 19 characters"}},
-		{&Key[int32]{}, model.Target{Largest: 1<<53 - 1, Dialect: "sqlite"}, []string{"32 bits", "a string of 16 characters"}},
+		{&Key[int32]{}, model.Target{Largest: 1<<53 - 1, Dialect: "sqlite"},
+			[]string{"32 bits", "a string of 16 characters"}},
 		{&Key[float64]{}, target, []string{"ID of type float64 is a float, which loses digits"}},
 		{&Key[[]byte]{}, target, []string{"ID of type []uint8 is kept as bytes"}},
 		{&Key[doubled]{}, target, []string{"ID of type model_test.doubled makes", "of the id 9223372036854775807"}},

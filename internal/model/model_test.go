@@ -88,7 +88,8 @@ func TestNew_RefusesAModelWithoutAName(t *testing.T) {
 	m, err := newModel(t, &struct {
 		ID int64 `gorm:"primaryKey;uid"`
 	}{})
-	testkit.IsError(t, err, model.ErrField, "struct.ID", "has no name", "give the struct type a name or a method TableName")
+	testkit.IsError(t, err, model.ErrField, "struct.ID", "has no name",
+		"give the struct type a name or a method TableName")
 	if m == nil {
 		t.Error("there is no model, and callers need its schema")
 	}

@@ -105,7 +105,9 @@ func TestRowSet_OfAMapKeepsItsName(t *testing.T) {
 func TestRowSet_OfAStructTakesZeroForNone(t *testing.T) {
 	t.Parallel()
 
-	for _, m := range []any{&Key[int64]{}, &Key[uint64]{}, &Key[string]{}, &Key[*int64]{}, &Key[sql.NullInt64]{}, &Key[digits]{}} {
+	for _, m := range []any{
+		&Key[int64]{}, &Key[uint64]{}, &Key[string]{}, &Key[*int64]{}, &Key[sql.NullInt64]{}, &Key[digits]{},
+	} {
 		f, r := fieldOf(t, m, "ID"), model.Row{Struct: reflect.ValueOf(m).Elem()}
 		testkit.Must(t, r.Set(t.Context(), f, 7))
 		if got := r.ID(t.Context(), f); got != 7 {
@@ -144,8 +146,10 @@ func TestParseDigits_ReadsANumberAsItIsWritten(t *testing.T) {
 		text, trimmed string
 		want          int64
 	}{
-		{"12", "12", 12}, {" 12  ", "12", 12}, {"12.000", "12", 12}, {"12.", "12", 12}, {"9223372036854775807", "9223372036854775807", 1<<63 - 1},
-		{"9223372036854775808", "9223372036854775808", 0}, {"12.5", "12.5", 0}, {"012", "012", 0}, {"+12", "+12", 0}, {"1e3", "1e3", 0},
+		{"12", "12", 12}, {" 12  ", "12", 12}, {"12.000", "12", 12},
+		{"12.", "12", 12}, {"9223372036854775807", "9223372036854775807", 1<<63 - 1},
+		{"9223372036854775808", "9223372036854775808", 0}, {"12.5", "12.5", 0},
+		{"012", "012", 0}, {"+12", "+12", 0}, {"1e3", "1e3", 0},
 		{"1.2.0", "1.2.0", 0}, {"a12", "a12", 0}, {"", "", 0}, {"0", "0", 0},
 	} {
 		if got := model.Trimmed(tt.text); got != tt.trimmed {
