@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// What is about the connection may pass by itself, and is tried again. A lasting error is one that somebody must see to.
+// What is about the connection may pass by itself, and is tried again. Somebody must see to a lasting error.
 func TestIsUnreachable_TellsTheConnectionFromTheDatabase(t *testing.T) {
 	t.Parallel()
 
