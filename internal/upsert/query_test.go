@@ -80,11 +80,11 @@ func TestTrackerReadRows_RespectsTheTargetOfAPartialIndex(t *testing.T) {
 
 	db, mock := testkit.Mock(t, testkit.OnPostgres)
 	conflict := on("no")
-	either := clause.Expr{SQL: "place = ? OR place = ?", Vars: []any{1, 2}}
-	conflict.TargetWhere = clause.Where{Exprs: []clause.Expression{either}}
+	one, two := clause.Eq{Column: "place", Value: 1}, clause.Eq{Column: "place", Value: 2}
+	conflict.TargetWhere = clause.Where{Exprs: []clause.Expression{one, clause.Or(two)}}
 	stmt, m, tracker := statement(t, db, &Order{No: "a"}, conflict)
 	stmt.ConnPool = db.ConnPool
-	mock.ExpectQuery(`SELECT 0,"id","trace" FROM "orders" WHERE (place = $1 OR place = $2) AND "no" = $3`).
+	mock.ExpectQuery(`SELECT 0,"id","trace" FROM "orders" WHERE ("place" = $1 OR "place" = $2) AND "no" = $3`).
 		WithArgs(1, 2, "a").WillReturnRows(sqlmock.NewRows([]string{"0", "id", "trace"}))
 	by, rows := tracker.conflictKey(stmt.Schema), model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)
 	got, err := tracker.readRows(stmt.DB, by, m.Fields, rows)

@@ -91,6 +91,8 @@ func TestTrackerReturning_GetsIDsOrLosesThem(t *testing.T) {
 		{"what GORM reads back", &Invoice{}, nil, []string{"id", "trace"}, nil},
 		{"the application's", &Order{}, []clause.Interface{returning("no", "id")},
 			[]string{"no", "id", "trace"}, []string{"no"}},
+		{"a key of the database's", &Invoice{}, []clause.Interface{returning("no", "id")},
+			[]string{"no", "id", "trace"}, []string{"no"}},
 		{"only ids", &Order{}, []clause.Interface{returning("id")}, []string{"id", "trace"}, nil},
 		{"all", &Order{}, []clause.Interface{returning()}, []string{}, []string{"no", "tenant", "place"}},
 		{"a star", &Order{}, []clause.Interface{returning("*")}, []string{"*"}, []string{"no", "tenant", "place"}},
@@ -111,6 +113,20 @@ func TestTrackerReturning_GetsIDsOrLosesThem(t *testing.T) {
 		if got := names(dropped); !reflect.DeepEqual(got, tt.dropped) {
 			t.Errorf("%s: without ids it is %#v", tt.name, got)
 		}
+	}
+}
+
+// The application may use its clauses again, so the slice that its columns are in must not be written to.
+func TestTrackerAddReturning_LeavesTheColumnsOfTheApplication(t *testing.T) {
+	t.Parallel()
+
+	columns := make([]clause.Column, 1, 4)
+	columns[0] = clause.Column{Name: "no"}
+	stmt, m, tracker := statement(t, lite(t), &Order{}, clause.Returning{Columns: columns})
+	stmt.Clauses["RETURNING"] = clause.Clause{Name: "RETURNING", Expression: clause.Returning{Columns: columns}}
+	tracker.addReturning(stmt, m)
+	if other := columns[:2][1]; other.Name != "" || len(names(stmt)) != 3 {
+		t.Errorf("the application's slice got %q, RETURNING is %q", other.Name, names(stmt))
 	}
 }
 
