@@ -126,7 +126,7 @@ type Key[T any] struct {
 	ID T `gorm:"primaryKey;uid"`
 }
 
-// digits is a struct that takes a text and no number, and even one that takes a number.
+// digits takes a text and no number. The database gets another number than a doubled has.
 type (
 	digits  struct{ S string }
 	doubled int64
@@ -143,7 +143,6 @@ func (d *digits) Scan(v any) error {
 	return nil
 }
 
-// Value makes another number of an id.
 func (d doubled) Value() (driver.Value, error) { return int64(d) * 2, nil }
 
 func TestNewField_FindsTheWayToSetAFieldOfEachType(t *testing.T) {
