@@ -1,0 +1,214 @@
+package config_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// with returns a configuration that a test has changed.
+func with(change func(*config.Config)) *config.Config {
+	c := config.New()
+	change(c)
+	return c
+}
+
+// seconds is a layout of long ticks, with few worker ids.
+func seconds() generator.Layout { return generator.JSSafeLayout() }
+
+// paired gives the worker id n to a process with the generator of this name.
+func paired(c *config.Config, n int64) { c.Fixed, c.WorkerID, c.Generator = true, n, supply.Paired }
+
+func TestConfigValidate_AcceptsValuesUpToTheirLimits(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*config.Config){
+		"no options":                func(*config.Config) {},
+		"the shortest lead":         func(c *config.Config) { c.Lead = 100 * time.Millisecond },
+		"the longest lead":          func(c *config.Config) { c.Lead = time.Hour },
+		"a lead of three ticks":     func(c *config.Config) { c.Layout, c.Lead = seconds(), 3*time.Second },
+		"less, with a worker id":    func(c *config.Config) { c.Layout, c.Lead, c.Fixed = seconds(), time.Second, true },
+		"the largest worker id":     func(c *config.Config) { c.Fixed, c.WorkerID = true, 1<<18-1 },
+		"the largest one of a pair": func(c *config.Config) { paired(c, 1<<17-1) },
+		"the shortest timeout":      func(c *config.Config) { c.Timeout = 1 },
+		"an actual host":            func(c *config.Config) { c.Host.Kind = workernode.Actual },
+	} {
+		if err := with(change).Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Each error names the option and the value, and what there may be instead.
+func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		change func(*config.Config)
+		says   string
+	}{
+		{func(c *config.Config) { c.Timeout = 0 }, "WithTimeout(0s): it must be longer than 0"},
+		{func(c *config.Config) { c.Lead = time.Hour + 1 }, "WithLead(1h0m0.000000001s): it must be from 100ms to 1h0m0s"},
+		{func(c *config.Config) { c.Layout, c.Lead = seconds(), 3*time.Second-1 },
+			"WithLead(2.999999999s): it must be at least 3 ticks of the layout, of 1s each"},
+		{func(c *config.Config) { c.Fixed, c.WorkerID = true, 1<<18 },
+			"WithWorkerID(262144): the layout has 18 bits for it, 0 to 262143"},
+		{func(c *config.Config) { paired(c, 1<<17) }, "only those up to 131071 are to be given out"},
+		{func(c *config.Config) { c.Fixed, c.OneEach = true, true }, "WithOneWorkerID has no effect with WithWorkerID"},
+		{func(c *config.Config) { c.Fixed, c.Disposable = true, true }, "WithDisposable has no effect with WithWorkerID"},
+		{func(c *config.Config) { c.Fixed, c.NoMigration = true, true }, "WithoutMigration has no effect with WithWorkerID"},
+		{func(c *config.Config) { c.Generator = "nosuch" },
+			`WithDefaultGenerator("nosuch"): there is no generator of this name, only cached, paired, segment, snowflake`},
+		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},
+		{func(c *config.Config) { c.Segments = segment.Config{Step: -1} }, "Step -1 is outside 1 to 2147483647"},
+	} {
+		testkit.IsError(t, with(tt.change).Validate(), supply.ErrOption, tt.says)
+	}
+	wrong := with(func(c *config.Config) { c.Segments.MaxWait = -1 })
+	testkit.IsError(t, wrong.Validate(), segment.ErrConfig, "WithSegments: ")
+	// An invalid layout has an error of its own, and no generator is made of it.
+	err := with(func(c *config.Config) { c.Layout.TimeBits = 0 }).Validate()
+	testkit.IsError(t, err, generator.ErrLayout, "at least 1 bit")
+	if errors.Is(err, supply.ErrOption) {
+		t.Errorf("a layout is no other option: %v", err)
+	}
+}
+
+// What belongs to a generator of the plugin is found by making it, once and in Validate. A factory of the application
+// must not be called before there is a worker id for it.
+func TestConfigValidate_MakesOnlyTheGeneratorsOfThePlugin(t *testing.T) {
+	t.Parallel()
+
+	broken := errors.New("broken")
+	fails := func(supply.GeneratorConfig) (generator.Renewable, error) { return nil, broken }
+	c := config.New()
+	c.AddGenerator("WithGenerator", "cached", supply.Spec{Lanes: 1, Make: fails})
+	c.AddGenerator("WithGenerator", "mine", supply.Spec{Lanes: 1, Make: fails})
+	testkit.Must(t, c.Validate())
+	c.Specs["snowflake"] = supply.Spec{Lanes: 1, Make: fails, Replaceable: true}
+	testkit.IsError(t, c.Validate(), broken)
+	testkit.IsError(t, c.Validate(), supply.ErrOption)
+}
+
+func TestConfigAddGenerator_RefusesNamesAndFunctionsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+
+	made := supply.Spec{Lanes: 1, Make: supply.Builtin()[supply.Cached].Make}
+	for _, tt := range []struct {
+		name, says string // says "": accepted
+		spec       supply.Spec
+	}{
+		{"mine", "", made}, {" Mine ", "", made}, {"a-b_1", "", made}, {"cached", "", made}, {"default", "", made},
+		{"", "a name is a letter", made}, {"1st", "a name is a letter", made}, {"a b", "a name is a letter", made},
+		{"a;b", "a name is a letter", made}, {"ä", "a name is a letter", made},
+		{"uid", "none of uid, true, false", made}, {"TRUE", "none of uid, true, false", made},
+		{"false", "none of uid, true, false", made},
+		{"segment", "WithSegments configures this generator", made},
+		{"twice", "there is a generator of this name already", made},
+		{"cached", "there is a generator of this name already", supply.Spec{}},
+		{"mine", "there is no function to make it with", supply.Spec{}},
+	} {
+		c := config.New()
+		c.AddGenerator("WithGenerator", "twice", made)
+		before := len(c.Specs)
+		c.AddGenerator("WithGenerator", tt.name, tt.spec)
+		if wrong := strings.Join(c.Wrong, "\n"); (tt.says == "") != (wrong == "") {
+			t.Errorf("%q: %q", tt.name, wrong)
+		} else if tt.says != "" {
+			testkit.SaysAll(t, wrong, `WithGenerator("`, tt.says)
+			testkit.IsError(t, c.Validate(), supply.ErrOption, tt.says)
+			if len(c.Specs) != before {
+				t.Errorf("%q is a generator all the same", tt.name)
+			}
+		}
+	}
+}
+
+// The generator "paired" needs two worker ids, whoever makes it.
+func TestConfigAddGenerator_KeepsTheLanesOfWhatItReplaces(t *testing.T) {
+	t.Parallel()
+
+	c := config.New()
+	made := supply.Spec{Lanes: 1, Make: supply.Builtin()[supply.Cached].Make}
+	c.AddGenerator("WithGenerator", "paired", made)
+	c.AddGenerator("WithGenerator", "default", made)
+	if got := []int{c.Specs["paired"].Lanes, c.Specs["snowflake"].Lanes}; !slices.Equal(got, []int{2, 1}) {
+		t.Errorf("the lanes are %v", got)
+	}
+}
+
+func TestConfig_SaysHowFarAheadOfTheClockAFixedWorkerIDStamps(t *testing.T) {
+	t.Parallel()
+
+	const skew = workernode.DefaultMaxSkew
+	for _, tt := range []struct {
+		name          string
+		change        func(*config.Config)
+		fixed, borrow time.Duration
+		skew          time.Duration
+	}{
+		{"from the database", func(c *config.Config) { c.Lead = time.Minute }, 0, 0, skew},
+		{"fixed", func(c *config.Config) { c.Fixed = true }, time.Second, time.Second, skew},
+		{"fixed with a lead", func(c *config.Config) { c.Fixed, c.Lead = true, time.Minute }, time.Minute, time.Minute, skew},
+		{"at least a tick", func(c *config.Config) { c.Fixed, c.Lead, c.Layout = true, time.Second/10, seconds() },
+			time.Second, time.Second, skew},
+		{"a clock that may stand still", func(c *config.Config) { c.Fixed, c.Injected = true, true }, 0, 0, 0},
+		{"such a clock and a lead", func(c *config.Config) { c.Fixed, c.Injected, c.Lead = true, true, time.Minute },
+			0, time.Minute, 0},
+		{"such a clock and less than a tick", func(c *config.Config) {
+			c.Fixed, c.Injected, c.Lead, c.Layout = true, true, 100*time.Millisecond, seconds()
+		}, 0, time.Second, 0},
+		{"such a clock, from the database", func(c *config.Config) { c.Injected, c.Lead = true, time.Minute }, 0, 0, 0},
+		{"such a clock that is compared", func(c *config.Config) { c.Injected, c.MaxSkew = true, 3*time.Second },
+			0, 0, 3 * time.Second},
+		{"not compared", func(c *config.Config) { c.MaxSkew = 0 }, 0, 0, 0},
+	} {
+		c := with(tt.change)
+		if c.FixedLead() != tt.fixed || c.MaxBorrow() != tt.borrow || c.Skew() != tt.skew {
+			t.Errorf("%s: begins %v ahead, borrows %v, clocks are %v apart", tt.name, c.FixedLead(), c.MaxBorrow(), c.Skew())
+		}
+	}
+}
+
+// A reserve would use up the worker ids of a layout that has few.
+func TestConfigSpares_AreNoneWhereWorkerIDsAreFew(t *testing.T) {
+	t.Parallel()
+
+	for bits, want := range map[uint8]int{5: 0, 15: 0, 16: 2, 18: 2} {
+		if got := with(func(c *config.Config) { c.Layout.WorkerBits = bits }).Spares(); got != want {
+			t.Errorf("%d bits: %d", bits, got)
+		}
+	}
+}
+
+func TestConfigDetectHost_TakesEachPartFromTheOptionsElseItIsFoundOut(t *testing.T) {
+	t.Parallel()
+
+	found := workernode.DetectHost()
+	if got := config.New().DetectHost(); got != found {
+		t.Errorf("without options %+v, want %+v", got, found)
+	}
+	all := workernode.Host{Name: "n", Port: "p", Kind: 3 - found.Kind, Application: "a"}
+	for _, change := range []func(h *workernode.Host){
+		func(h *workernode.Host) { h.Name = all.Name },
+		func(h *workernode.Host) { h.Port = all.Port },
+		func(h *workernode.Host) { h.Kind = all.Kind },
+		func(h *workernode.Host) { h.Application = all.Application },
+		func(h *workernode.Host) { *h = all },
+	} {
+		want := found
+		change(&want)
+		if got := with(func(c *config.Config) { change(&c.Host) }).DetectHost(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// What is about the connection may pass by itself, and is tried again. Somebody must see to a lasting error.
+func TestIsUnreachable_TellsTheConnectionFromTheDatabase(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+		{&net.DNSError{Err: "no such host"}, true},
+		{driver.ErrBadConn, true},
+		{sql.ErrConnDone, true},
+		{io.EOF, true},
+		{io.ErrUnexpectedEOF, true},
+		{context.DeadlineExceeded, true},
+		{context.Canceled, true},
+		{sqldb.ErrNoConnection, false}, // it wraps why
+		{sql.ErrTxDone, false},
+		{sql.ErrNoRows, false},
+		{testkit.SQLState("42501"), false},
+		{errors.New("no such table: WORKER_NODE"), false},
+	} {
+		if got := sqldb.IsUnreachable(tt.err); got != tt.want {
+			t.Errorf("%v: %t", tt.err, got)
+		}
+		if got := sqldb.IsUnreachable(fmt.Errorf("workernode: %w", tt.err)); tt.err != nil && got != tt.want {
+			t.Errorf("%v, wrapped: %t", tt.err, got)
+		}
+	}
+}
+
+// database/sql exports no error for a pool that was closed, so its text must stay as it is.
+func TestIsPoolClosed_KnowsTheErrorOfDatabaseSQL(t *testing.T) {
+	t.Parallel()
+
+	db := testkit.SQLite{}.Open(t)
+	d := open(t, db)
+	pool, err := db.DB()
+	must(t, err)
+	must(t, d.PoolError())
+	must(t, pool.Close())
+	_, err = d.Exec(t.Context(), `CREATE TABLE "T" ("A" INT)`)
+	if err == nil || !sqldb.IsPoolClosed(err) {
+		t.Errorf("%v", err)
+	}
+	if err := d.PoolError(); err == nil || !sqldb.IsPoolClosed(err) {
+		t.Errorf("PoolError: %v", err)
+	}
+	for _, err := range []error{driver.ErrBadConn, sql.ErrConnDone, context.Canceled, io.EOF} {
+		if sqldb.IsPoolClosed(err) {
+			t.Errorf("%v", err)
+		}
+	}
+}

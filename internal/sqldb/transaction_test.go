@@ -1,0 +1,144 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/utils/tests"
+)
+
+// Anything but nil rolls back; ErrRollback says that this is no failure, and comes back as it is.
+func TestDBTransact_CommitsUnlessThereIsAnError(t *testing.T) {
+	t.Parallel()
+
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		err  error
+		rows int
+	}{
+		{nil, 1}, {sqldb.ErrRollback, 0}, {broken, 0},
+	} {
+		d, _ := wired(t)
+		err := d.Transact(t.Context(), func(ctx context.Context, tx *sqldb.DB) error {
+			must(t, insertOne(ctx, tx))
+			return tt.err
+		})
+		if n := rowsOfT(t, d); err != tt.err || n != tt.rows {
+			t.Errorf("%v: %d rows, %v", tt.err, n, err)
+		}
+	}
+}
+
+// A connection that was closed while it was idle must not fail what is only read; what fails three times is down.
+func TestDBTogether_TriesAgainOnAnotherConnection(t *testing.T) {
+	t.Parallel()
+
+	for faults, want := range map[int]error{0: nil, 1: nil, 2: nil, 3: driver.ErrBadConn} {
+		d, _ := wired(t)
+		calls := 0
+		err := d.Together(t.Context(), func(ctx context.Context, conn *sqldb.DB) error {
+			if calls++; calls <= faults {
+				return driver.ErrBadConn
+			}
+			return insertOne(ctx, conn)
+		})
+		if err != want || calls != min(faults+1, 3) || rowsOfT(t, d) != calls-faults && want == nil {
+			t.Errorf("%d faults: %d calls, %v", faults, calls, err)
+		}
+	}
+	d, _ := wired(t)
+	calls, broken := 0, errors.New("broken")
+	err := d.Together(t.Context(), func(context.Context, *sqldb.DB) error { calls++; return broken })
+	if err != broken || calls != 1 {
+		t.Errorf("another error: %d calls, %v", calls, err)
+	}
+}
+
+// noPool is a pool without connections or transactions.
+type noPool struct{ gorm.ConnPool }
+
+func TestDBTransact_SaysWhichPoolBeginsNoTransactions(t *testing.T) {
+	t.Parallel()
+
+	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: noPool{}, Logger: logger.Discard})
+	must(t, err)
+	d, err := sqldb.Open(db, time.Second)
+	must(t, err)
+	none := func(context.Context, *sqldb.DB) error { t.Error("it was called all the same"); return nil }
+	testkit.IsError(t, d.Transact(t.Context(), none), nil,
+		"BEGIN: the connection pool, a sqldb_test.noPool, begins no transactions")
+	testkit.IsError(t, d.Together(t.Context(), none), nil, "BEGIN: the connection pool")
+	must(t, d.PoolError()) // there is none that could be closed
+}
+
+// beginner begins transactions itself, as the pools of other plugins do.
+type beginner struct{ *sql.DB }
+
+func (b beginner) BeginTx(ctx context.Context, o *sql.TxOptions) (gorm.ConnPool, error) {
+	return b.DB.BeginTx(ctx, o)
+}
+
+func TestDBTransact_BeginsOnAPoolOfAnotherPlugin(t *testing.T) {
+	t.Parallel()
+
+	db, _ := wiredHandle(t)
+	pool, err := db.DB()
+	must(t, err)
+	d := open(t, db).On(struct {
+		gorm.ConnPoolBeginner
+		gorm.ConnPool
+	}{beginner{pool}, noPool{}})
+	must(t, d.Transact(t.Context(), insertOne))
+	must(t, d.Together(t.Context(), insertOne))
+	if n := rowsOfT(t, open(t, db)); n != 2 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// shardingPool is as gorm.io/sharding's, which commits and begins around any other pool.
+type shardingPool struct{ gorm.ConnPool }
+
+func (shardingPool) Commit() error                                                  { return nil }
+func (shardingPool) Rollback() error                                                { return nil }
+func (shardingPool) BeginTx(context.Context, *sql.TxOptions) (gorm.ConnPool, error) { return nil, nil }
+
+// opaquePool is one that hides what it is around.
+type opaquePool struct {
+	shardingPool
+	ConnPool int
+}
+
+// A create whose statement has a connection must not wait for another one as long as others.
+func TestHoldsConnection_TellsTransactionsFromPools(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name string
+		pool gorm.ConnPool
+		want bool
+	}{
+		{"none", nil, false},
+		{"a pool", &sql.DB{}, false},
+		{"prepared statements", &gorm.PreparedStmtDB{}, false},
+		{"db.Connection", &sql.Conn{}, true},
+		{"a transaction", &sql.Tx{}, true},
+		{"a transaction of prepared statements", &gorm.PreparedStmtTX{}, true},
+		{"sharding around a pool", shardingPool{&sql.DB{}}, false},
+		{"sharding around a pool, as a pointer", &shardingPool{&sql.DB{}}, false},
+		{"sharding around a transaction", &shardingPool{&sql.Tx{}}, true},
+		{"sharding around sharding", &shardingPool{shardingPool{&sql.Conn{}}}, true},
+		{"what cannot be looked into", opaquePool{}, true},
+	} {
+		if got := sqldb.HoldsConnection(tt.pool); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}

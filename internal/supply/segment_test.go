@@ -1,0 +1,109 @@
+package supply
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+func TestSupplyLargestKey_ComparesTextByItsNumber(t *testing.T) {
+	t.Parallel()
+
+	const cast = `CASE WHEN CAST("id" AS TEXT) ~ '^[0-9]{1,18}$' THEN CAST(CAST("id" AS TEXT) AS BIGINT) END`
+	for _, tt := range []struct {
+		dial      func(gorm.ConnPool) gorm.Dialector
+		text      bool
+		statement string
+	}{
+		{testkit.OnMySQL, false, "SELECT MAX(`id`) FROM `shop`.`orders`"},
+		{testkit.OnMySQL, true, "SELECT MAX(CAST(`id` AS UNSIGNED)) FROM `shop`.`orders`"},
+		{testkit.OnPostgres, false, `SELECT MAX("id") FROM "shop"."orders"`},
+		{testkit.OnPostgres, true, `SELECT MAX(` + cast + `) FROM "shop"."orders"`},
+	} {
+		db, mock := testkit.Mock(t, tt.dial)
+		s := supplying(t, hangs, func(c *Config) { c.DB = db })
+		for answer, want := range map[any]int64{nil: 0, int64(-5): 0, int64(7): 7, "8": 8} {
+			mock.ExpectQuery(tt.statement).WillReturnRows(sqlmock.NewRows([]string{"max"}).AddRow(answer))
+			got, err := s.largestKey(t.Context(), "shop.orders", Column{Name: "id", Text: tt.text})
+			if testkit.Must(t, err); got != want {
+				t.Errorf("%s: %v is %d", tt.statement, answer, got)
+			}
+		}
+	}
+}
+
+// Only that a table is not there yet means that it has no keys. Taken for that, another error makes ids twice.
+func TestSupplyLargestKey_IsAnErrorUnlessTheTableIsMissing(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err     error
+		missing bool
+	}{
+		{errors.New("Error 1146 (42S02): Table 'shop.orders' doesn't exist"), true},
+		{errors.New("SQL logic error: no such table: orders (1)"), true},
+		{testkit.SQLState("42P01"), true},
+		{fmt.Errorf("wrapped: %w", testkit.SQLState("42P01")), true},
+		{testkit.SQLState("42703"), false}, // no such column
+		{errors.New("Error 11460 (HY000): other"), false},
+		{errors.New("Error 1142 (42000): SELECT command denied to user for table 'Error 1146'"), false},
+		{errBroken, false},
+	} {
+		if got := noSuchTable(tt.err); got != tt.missing {
+			t.Errorf("%v: %t", tt.err, got)
+		}
+		db, mock := testkit.Mock(t, testkit.OnMySQL)
+		s := supplying(t, hangs, func(c *Config) { c.DB = db })
+		mock.ExpectQuery("SELECT MAX(`id`) FROM `orders`").WillReturnError(tt.err)
+		n, err := s.largestKey(t.Context(), "orders", Column{Name: "id"})
+		if tt.missing {
+			testkit.Must(t, err)
+		} else {
+			testkit.IsError(t, err, tt.err, "uidplugin: look for the largest id of orders, above which its ids shall begin")
+		}
+		if n != 0 {
+			t.Errorf("%v: %d", tt.err, n)
+		}
+	}
+}
+
+func TestSupplySegmentConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
+	t.Parallel()
+
+	s := supplying(t, hangs)
+	testkit.Must(t, s.DB.Exec(`CREATE TABLE orders (id BIGINT, no TEXT)`).Error)
+	id, no := Column{Name: "id", Primary: true}, Column{Name: "no", Text: true}
+	start := func(columns ...Column) int64 {
+		t.Helper()
+		c, err := s.segmentConfig(t.Context(), "orders", columns)
+		testkit.Must(t, err)
+		if c.MaxWait != s.Timeout || c.Timeout != s.Timeout || c.Description == "" ||
+			c.Log == nil || !c.Now().Equal(instant) {
+			t.Errorf("the defaults are %+v", c)
+		}
+		return c.Start
+	}
+	if got := start(id, no); got != 1 {
+		t.Errorf("an empty table begins with %d", got)
+	}
+	testkit.Must(t, s.DB.Exec(`INSERT INTO orders VALUES (5, '9'), (7, '10'), (6, 'none')`).Error)
+	if a, b, c, d := start(id), start(no), start(id, no), start(no, id); a != 8 || b != 11 || c != 11 || d != 11 {
+		t.Errorf("it begins with %d, %d, %d, %d", a, b, c, d)
+	}
+	s.Segments = segment.Config{Start: 100, MaxWait: time.Minute, Timeout: time.Hour, Description: "mine"}
+	c, err := s.segmentConfig(t.Context(), "orders", []Column{id, no})
+	testkit.Must(t, err)
+	if c.Start != 100 || c.MaxWait != time.Minute || c.Timeout != time.Hour || c.Description != "mine" {
+		t.Errorf("what the application sets becomes %+v", c)
+	}
+	testkit.Must(t, s.DB.Exec(`INSERT INTO orders VALUES (?, '')`, int64(math.MaxInt64)).Error)
+	_, err = s.segmentConfig(t.Context(), "orders", []Column{no, id})
+	testkit.IsError(t, err, segment.ErrExhausted, "orders.id has the largest id that exists, 9223372036854775807")
+}

@@ -1,0 +1,93 @@
+package supply
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+func TestNameOf_IsOneForAllSpellings(t *testing.T) {
+	t.Parallel()
+
+	for name, want := range map[string]string{
+		"": "", " ": "", "Cached": Cached, " CACHED\t": Cached, "default": Snowflake,
+		" Default ": Snowflake, "defaults": "defaults",
+	} {
+		if got := NameOf(name); got != want {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+}
+
+// instant is within all layouts.
+var instant = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// configOf returns the configuration of a generator that has lanes leases.
+func configOf(lanes int) GeneratorConfig {
+	l := generator.DefaultLayout()
+	now := func() time.Time { return instant }
+	leases := NewFixed(l, 7, 0, now).leases(lanes)
+	return GeneratorConfig{Table: "orders", Layout: l, Leases: leases, Clock: generator.NewClock(now), Now: now}
+}
+
+func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
+	t.Parallel()
+
+	specs := Builtin()
+	if got := specs.Names(); got != "cached, paired, segment, snowflake" {
+		t.Errorf("the names are %s", got)
+	}
+	for name, lanes := range map[string]int{Cached: 1, Snowflake: 1, Paired: 2} {
+		if specs[name].foreign() || specs[name].Lanes != lanes {
+			t.Errorf("%s: %+v", name, specs[name])
+		}
+		g, err := specs.Generator(name, configOf(lanes))
+		testkit.Must(t, err)
+		id, err := g.Next(t.Context())
+		if parts, wrong := generator.DefaultLayout().Decompose(id); err != nil || wrong != nil || parts.WorkerID != 7 {
+			t.Errorf("%s: %+v, %v, %v", name, parts, err, wrong)
+		}
+	}
+	if !specs[Segment].foreign() || specs[Segment].Replaceable {
+		t.Errorf("segments: %+v", specs[Segment])
+	}
+	specs["mine"] = Spec{}
+	if len(Builtin()) != 4 {
+		t.Error("what was added to one is in all")
+	}
+}
+
+// What a factory of the application does must not end the process, nor be taken for a generator.
+func TestSpecsGenerator_SurvivesFactories(t *testing.T) {
+	t.Parallel()
+
+	broken := errors.New("broken")
+	specs := Specs{
+		"panics":  {Make: func(GeneratorConfig) (generator.Renewable, error) { panic("boom") }},
+		"none":    {Make: func(GeneratorConfig) (generator.Renewable, error) { return nil, nil }},
+		"pointer": {Make: func(GeneratorConfig) (generator.Renewable, error) { return (*generator.Cached)(nil), nil }},
+		"fails":   {Make: func(GeneratorConfig) (generator.Renewable, error) { return nil, broken }},
+		"leases": {Make: func(c GeneratorConfig) (generator.Renewable, error) {
+			return generator.NewPaired(c.Paired()) // which needs two leases
+		}},
+	}
+	for name, want := range map[string]struct {
+		is   error
+		says string
+	}{
+		"panics":  {ErrOption, `the factory of the generator "panics" panicked: boom`},
+		"none":    {ErrOption, `the factory of the generator "none" returns none`},
+		"pointer": {ErrOption, `the factory of the generator "pointer" returns none`},
+		"fails":   {broken, "broken"},
+		"leases":  {ErrOption, `the factory of the generator "leases" panicked`},
+	} {
+		g, err := specs.Generator(name, configOf(1))
+		testkit.IsError(t, err, want.is, want.says)
+		if g != nil {
+			t.Errorf("%s: there is a generator all the same", name)
+		}
+	}
+}
