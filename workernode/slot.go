@@ -12,9 +12,9 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// What the lease manager does about its slot. lease.go decides; each function here sends one
-// statement, or one transaction, and notes what came of it. Only the goroutine of the Manager calls
-// them, or Close after it has ended. They change what the mutex guards with it held.
+// What the lease manager does about its slot. lease.go decides. Each function here sends one statement, or one
+// transaction, and notes the outcome. Only the goroutine of the Manager calls them, or Close after that has ended. They
+// hold the mutex while they change what it guards.
 
 // acquire gets a slot: one of a process that has ended, or a new one.
 func (m *Manager) acquire(ctx context.Context, tables []Table) error {
@@ -49,7 +49,7 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 	return err
 }
 
-// reclaim tries to get a slot of a former process. It reports false if there is none.
+// reclaim tries to get a slot of a former process. It reports false if it got none.
 func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	if !m.exhausted {
 		tables = nil // then slots of this application
@@ -58,7 +58,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// At random, so that processes that start at once do not all try the same.
+	// In random order, so that processes that start at once do not all try the same slot.
 	rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b slotRow) int { return b.near - a.near })
 	failures := 0
@@ -72,7 +72,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 			return false, err // no connection, or another process interfered: another slot would not help
 		}
 		if err != nil {
-			// The row may be locked, or hold what cannot be read. Another slot, or a new one, may do.
+			// The row may be locked, or hold values that cannot be read. Another slot, or a new one, may work.
 			m.avoid[r.id] = time.Now()
 			if timedOut(err) {
 				failures++
@@ -115,7 +115,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 		m.workers = nil
 	}
 	if c.insert {
-		nodes = nil // nobody has held the slot, so no worker id is its own
+		nodes = nil // no process has held the slot, so it owns no worker id
 	}
 	for _, w := range m.workers {
 		if w.toBind { // its START_TICK must be that of the new session
@@ -153,8 +153,8 @@ func (m *Manager) begin(ctx context.Context) error {
 	return err
 }
 
-// refuse notes that a statement changed no row, although its slot is held. It returns an error if
-// that has happened too often in a row, and waits for a moment if not.
+// refuse notes that a statement changed no row, although its slot is held. It returns an error if that has happened too
+// often in a row. Otherwise it waits briefly.
 func (m *Manager) refuse(ctx context.Context, what string) error {
 	m.mu.Lock()
 	m.lease.doubt()
@@ -190,7 +190,7 @@ func (m *Manager) locked(err error) {
 	if m.timeouts++; m.timeouts > 2 && m.tick() > m.lease.granted {
 		m.timeouts = 0
 		m.avoid[m.lease.slot] = time.Now()
-		m.lost(m.lease.slot, "its row can be read and not be changed; somebody may hold a lock")
+		m.lost(m.lease.slot, "its row can be read and not be changed; another transaction may hold a lock")
 	}
 }
 
@@ -201,7 +201,7 @@ func (m *Manager) acknowledged() {
 	m.setInterval()
 }
 
-// publish tells all generators what they may stamp. The caller holds the mutex.
+// publish passes to all generators what they may stamp. The caller holds the mutex.
 func (m *Manager) publish() {
 	for _, l := range m.leases {
 		l.publish()
@@ -224,8 +224,8 @@ func (m *Manager) renew(ctx context.Context) error {
 	return nil
 }
 
-// outcome notes what became of a statement that was not acknowledged, or changed no row. It
-// returns nil if the statement counts, or if it was refused and may be tried again.
+// outcome notes the outcome of a statement that was not acknowledged, or changed no row. It returns nil if the
+// statement counts, or if it was refused and may be tried again.
 func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
 	switch {
 	case err != nil:
@@ -281,7 +281,7 @@ func (m *Manager) read(ctx context.Context) error {
 		m.lease.floor = max(m.lease.floor, floor)
 		return nil
 	}
-	if found && r.holder == "" && r.version == m.lease.used { // a release of this process was executed, and its answer lost
+	if found && r.holder == "" && r.version == m.lease.used { // a release was executed, and its answer lost
 		m.lost(slot, "it was released")
 		return nil
 	}
@@ -315,8 +315,8 @@ func (m *Manager) forget() {
 	m.workers = nil
 }
 
-// surrender finds out whether the row, whose VERSION is older than what was acknowledged, is all
-// that the database has: if it can be released as it was read, commits were lost.
+// surrender checks whether the database has lost commits: the VERSION of the row is older than what was acknowledged.
+// They were lost if the row can be released as it was read.
 func (m *Manager) surrender(ctx context.Context) error {
 	return m.release(ctx, func(slot int64) {
 		m.stats.LostCommits++
@@ -371,7 +371,7 @@ func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 	return nil
 }
 
-// releaseSlot writes what is still to be written and frees the slot, for Close.
+// releaseSlot writes the tables of spares in use and frees the slot, for Close.
 func (m *Manager) releaseSlot(ctx context.Context) error {
 	defer m.store.hold()()
 	for try := 0; ; try++ {

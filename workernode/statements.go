@@ -70,7 +70,7 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 		var r slotRow
 		var application, host, port string
 		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
-			return nil // SQLite may have anything in a column; nobody uses such a slot
+			return nil // SQLite may have anything in a column; no process uses such a slot
 		}
 		if application == s.host.Application {
 			r.near = 1
@@ -91,7 +91,7 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 	return rows, nil
 }
 
-// read reads a slot's row, and FLOOR_TICK. A row that holds what no slot does counts as none.
+// read reads a slot's row, and FLOOR_TICK. A row whose values no slot can have counts as missing.
 func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
 	err = s.db.sql.Query(ctx, func(rows *sql.Rows) error {
 		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
@@ -117,9 +117,9 @@ func (s *statements) update(ctx context.Context, c change, now int64) (bool, err
 	return n == 1, nil
 }
 
-// session executes c and begins a session with it, in one transaction. It reports false, and leaves everything unchanged, if the row was not as c
-// compares or has no tick to grant. It sets c.first. It returns the worker ids of the slot
-// and FLOOR_TICK.
+// session executes c and begins a session with it, in one transaction. It reports false, and leaves everything
+// unchanged, if the row was not as c compares or has no tick to grant. It sets c.first. It returns the worker ids of
+// the slot and FLOOR_TICK.
 func (s *statements) session(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		now := clock()
@@ -152,7 +152,7 @@ func (s *statements) session(ctx context.Context, c *change, clock func() int64)
 	return nodes, floor, true, nil
 }
 
-// claim is the first statement of a session: the row of the slot, with who has it now.
+// claim is the first statement of a session: it writes the row of the slot, with the new holder.
 func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
 	if c.insert {
@@ -216,14 +216,14 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 	return start, true, nil
 }
 
-// errTaken reports a worker id, or a slot, that is there already.
+// errTaken reports a worker id, or a slot, that exists already.
 var errTaken = errors.New("workernode: taken by another program")
 
 // insertChunk keeps a statement below the number of SELECTs that SQLite joins by UNION (500).
 const insertChunk = 250
 
-// insert inserts worker ids as long as the slot's row is what c made of it: should something
-// between this process and the database have split the transaction, nothing is inserted.
+// insert inserts worker ids as long as the slot's row is as c left it. If something between this process and the
+// database has split the transaction, nothing is inserted.
 func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNode, start int64) error {
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
@@ -259,10 +259,9 @@ type spareUse struct {
 	table  Table
 }
 
-// bind executes c and writes the tables of spares, in one transaction. start is START_TICK of
-// the current session, latest the last clock with which that session goes on. It reports false, and leaves everything
-// unchanged, if the row was not as c compares or the clock is above latest. It returns the
-// spares that another table has.
+// bind executes c and writes the tables of spares, in one transaction. start is START_TICK of the current session.
+// latest is the last clock with which that session continues. It reports false, and leaves everything unchanged, if the
+// row was not as c compares or the clock is above latest. It returns the spares that another table has.
 func (s *statements) bind(ctx context.Context, c change, uses []spareUse, start, latest int64, clock func() int64) (gone []int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}

@@ -18,16 +18,15 @@ type worker struct {
 	toBind bool        // a spare in use whose table is not in its row yet
 }
 
-// A TableLease is what one generator stamps with: worker ids of the process's slot for one
-// table, one for each lane. [Manager.Assign] and [Manager.Spare] return it;
-// [TableLease.Attach] names the generator, which is told of every change from then on. All
-// methods may be called concurrently.
+// A TableLease is what one generator stamps with: worker ids of the process's slot for one table, one for each lane.
+// [Manager.Assign] and [Manager.Spare] return it. [TableLease.Attach] names the generator, which then gets every
+// change. All methods may be called concurrently.
 type TableLease struct {
 	manager *Manager
 	table   Table
 
 	// The mutex of the manager guards the rest.
-	lanes     []*worker           // ascending; none after the slot was lost, until others replace them
+	lanes     []*worker           // ascending; empty after the slot was lost, until others replace them
 	least     int                 // how many lanes its generator needs
 	want      int                 // how many it should have
 	published []generator.Lease   // what the generator has
@@ -51,15 +50,15 @@ func (l *TableLease) Leases() []generator.Lease {
 	return slices.Clone(l.published)
 }
 
-// Attach names the generator that was made of [TableLease.Leases]. It is told when the lease
-// is renewed, and gets more worker ids when it needs them.
+// Attach names the generator that was created from [TableLease.Leases]. From then on the generator gets each renewal,
+// and more worker ids when it needs them.
 func (l *TableLease) Attach(g generator.Renewable) {
 	m := l.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l.generator, l.used = g, m.clock.now()
 	made := l.published
-	l.published = nil // the lease may have been renewed since the generator was made
+	l.published = nil // the lease may have been renewed since the generator was created
 	if l.publish(); l.published == nil {
 		l.published = made // the slot was lost meanwhile, or the generator refuses: it has what it was made of
 	}
@@ -80,8 +79,8 @@ func (l *TableLease) Release() {
 	m.leases = slices.DeleteFunc(m.leases, func(other *TableLease) bool { return other == l })
 }
 
-// leasesOf returns what may be stamped with lanes: the ticks that they have in common, in
-// the session. It is nil if there are none.
+// leasesOf returns what may be stamped with lanes: the ticks that they have in common, in the session. It is nil if
+// they have no tick in common.
 func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
 	from := m.lease.session + 1
 	for _, w := range lanes {
@@ -97,9 +96,8 @@ func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// publish tells the generator what it may stamp, if that has changed. Lanes of a slot that
-// was lost stay until others replace them: what was granted to them is this process's.
-// The caller holds the mutex.
+// publish passes to the generator what it may stamp, if that has changed. Lanes of a slot that was lost stay until
+// others replace them: what was granted to them is this process's. The caller holds the mutex.
 func (l *TableLease) publish() {
 	m := l.manager
 	leases := m.leasesOf(l.lanes)

@@ -54,8 +54,8 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	return nil
 }
 
-// reserve makes m.unspent hold at least n worker ids. What an Add that failed has not
-// inserted is used first, so that failures use up none.
+// reserve ensures that m.unspent holds at least n worker ids. It first uses those that a failed Add has not inserted,
+// so that failures use up none.
 func (m *Manager) reserve(ctx context.Context, n int) error {
 	n -= len(m.unspent)
 	if n <= 0 {
@@ -102,18 +102,16 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 	return nil
 }
 
-// needed reports whether a caller, or a generator that has no worker id, waits for one of the
-// worker ids that are missing: not if they are spares and further lanes. The caller holds
-// the mutex.
+// needed reports whether a caller, or a generator without worker ids, waits for one of the missing worker ids. Missing
+// spares and further lanes do not count. The caller holds the mutex.
 func (m *Manager) needed(missing []Table) bool {
 	return len(m.requests) > 0 || slices.ContainsFunc(m.leases, func(l *TableLease) bool {
 		return len(l.lanes) == 0 && slices.Contains(missing, l.table)
 	})
 }
 
-// usedUp decides what to do without the worker ids that are missing. Spares and further lanes
-// are done without. A process that has no worker id yet tries a slot that has some; otherwise
-// requests fail.
+// usedUp decides what to do without the worker ids that are missing. The process works without spares and further
+// lanes. If it has no worker id yet it tries a slot that has some; otherwise requests fail.
 func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 	m.mu.Lock()
 	later := m.clock.now().Add(grace / 2)
@@ -176,7 +174,7 @@ func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	}
 }
 
-// explain says of an ErrExhausted which tables have the worker ids, and what to do.
+// explain adds to an ErrExhausted which tables have the worker ids, and what to do.
 func (m *Manager) explain(ctx context.Context, err error) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {

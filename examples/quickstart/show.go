@@ -214,8 +214,8 @@ func (t *tour) stats(context.Context) error {
 }
 
 func (t *tour) restart(ctx context.Context) error {
-	// A process that starts while ids are ahead of the clock can begin below the last
-	// of them. They are unique all the same; this is for the table below, next time.
+	// A process that starts while ids are ahead of the clock can begin below the last of them. The ids are unique all
+	// the same. Waiting here is for the table that the next run prints.
 	for _, s := range t.plugin.Stats().Tables {
 		time.Sleep(s.Lead)
 	}

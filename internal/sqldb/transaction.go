@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// ErrRollback is what f of [DB.Transact] returns for a transaction that is to be rolled back, and has not failed.
+// ErrRollback is what f of [DB.Transact] returns to roll back a transaction that has not failed.
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
 // Transact runs f in a transaction on one connection, and commits it unless f returns an
@@ -67,7 +67,7 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 // limit bounds a transaction, and the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
-// A transaction is one on a connection of its own, if the pool has such.
+// A transaction runs on a connection of its own, if the pool has connections.
 type transaction struct {
 	txPool
 	conn   *sql.Conn // nil if the pool has none
@@ -134,8 +134,8 @@ func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gor
 	return err
 }
 
-// PoolError returns the error of a sql.DB that was closed, without asking the database: with
-// a context that has ended, it never comes so far.
+// PoolError returns the error of a sql.DB that was closed. It does not query the database, because the context of its
+// call has ended.
 func (d *DB) PoolError() error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {

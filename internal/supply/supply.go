@@ -1,5 +1,6 @@
-// Package supply provides ids for tables: which generator serves a table, how it gets its worker ids or its segment at
-// the first use, and who waits for that. It knows tables and columns by name, and none of GORM's schemas.
+// Package supply provides ids for tables. It decides which generator serves a table, and which callers wait for it. It
+// knows how a generator gets its worker ids or its segment at the first use. It knows tables and columns by name, and
+// no schemas of GORM.
 package supply
 
 import (
@@ -124,8 +125,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 // AnyForeign reports whether there are sources whose ids are not of the layout.
 func (s *Supply) AnyForeign() bool { return s.foreign.Load() }
 
-// begin returns the calls to wait for. It starts one for those of sources that have no generator and that no call is
-// for.
+// begin returns the calls to wait for. It starts a call for the sources that have neither a generator nor a call.
 func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +168,8 @@ func (s *Supply) assign(n *call, sources []*Source) {
 	n.err = errors.Join(s.openAll(ctx, foreign), err)
 }
 
-// Close ends the making of ids: callers that wait included, all get [ErrClosed]. It waits until ctx ends for what goes
-// on in the background, and reports whether nothing does any more.
+// Close ends the making of ids: all callers get [ErrClosed], waiting ones included. It waits until ctx ends for work in
+// the background, and reports whether all of it has ended.
 func (s *Supply) Close(ctx context.Context) bool {
 	s.mu.Lock()
 	s.closed = true
