@@ -36,7 +36,7 @@ type change struct {
 
 // A slotLease is what a process knows of the slot that it holds. The zero slotLease holds no slot.
 //
-// Invariant: an acknowledged statement granted every tick in (session, granted] to this process and to no other. It
+// Invariant: an acknowledged statement granted every tick in (start, granted] to this process and to no other. It
 // moved the slot's FENCE from below the tick to the tick or above. granted only grows while the slot is held.
 type slotLease struct {
 	held bool
@@ -45,7 +45,7 @@ type slotLease struct {
 	version, fence int64 // what the next statement compares
 	acknowledged   int64 // VERSION of the last acknowledged statement
 
-	session int64 // START_TICK of the current session: its first tick less one
+	start   int64 // START_TICK of the current session: its first tick less one
 	granted int64 // last tick that may be stamped
 	floor   int64 // FLOOR_TICK: no tick up to it is stamped
 
@@ -180,7 +180,7 @@ func (l *slotLease) release(me string) change {
 func (l *slotLease) began(c change, floor int64) {
 	*l = slotLease{
 		held: true, slot: c.slot, version: c.newVersion, fence: c.newFence, acknowledged: c.newVersion,
-		session: c.first - 1, granted: c.newFence, floor: floor, used: l.used,
+		start: c.first - 1, granted: c.newFence, floor: floor, used: l.used,
 	}
 }
 

@@ -104,7 +104,7 @@ type Manager struct {
 	workers    []*worker // of the slot
 	leases     []*TableLease
 	requests   []*request
-	used       time.Time     // when Assign or Spare was called
+	lastUse    time.Time     // when Assign or Spare was called
 	still      stillness     // of the clock
 	mustReread bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
 	renewed    time.Time     // when the last statement was acknowledged
@@ -264,7 +264,7 @@ func (m *Manager) enqueue(r *request) error {
 		return m.ended
 	}
 	m.requests = append(m.requests, r)
-	m.used = m.clock.now()
+	m.lastUse = m.clock.now()
 	if m.done == nil {
 		m.done = make(chan struct{})
 		go m.run()
@@ -302,13 +302,13 @@ func (m *Manager) Spare(t Table, lanes int) (*TableLease, bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.used = m.clock.now()
+	m.lastUse = m.clock.now()
 	m.RequestRenewal()
 	own, spares := m.free(t), m.free(Table{})
 	if m.closed || m.tick() > m.lease.granted || len(own)+len(spares) < lanes {
 		return nil, false
 	}
-	l := &TableLease{manager: m, table: t, least: lanes, want: lanes, used: m.clock.now()}
+	l := &TableLease{manager: m, table: t, least: lanes, want: lanes, lastUse: m.clock.now()}
 	l.take(own, min(lanes, len(own)))
 	spares = spares[:lanes-len(l.lanes)]
 	for _, w := range spares {
@@ -354,7 +354,7 @@ func (m *Manager) Stats() SlotStats {
 		}
 	}
 	if m.lease.held {
-		s.Slot, s.From, s.Until = m.lease.slot, m.lease.session+1, m.lease.granted
+		s.Slot, s.From, s.Until = m.lease.slot, m.lease.start+1, m.lease.granted
 	}
 	return s
 }

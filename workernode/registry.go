@@ -137,12 +137,12 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, er
 // largestSlot returns the largest slot in any table, for a registry whose row was lost; 0 if there are no slots. The
 // error wraps [ErrLayoutMismatch] if slots have another layout.
 func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, error) {
-	var slot, node, session int64
-	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&slot, &node, &session) },
+	var inSlots, inNodes, inSessions int64
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&inSlots, &inNodes, &inSessions) },
 		`SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),`+
 			` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`)
-	if err != nil || slot == 0 {
-		return max(slot, node, session, 0), err
+	if err != nil || inSlots == 0 {
+		return max(inSlots, inNodes, inSessions, 0), err
 	}
 	other := ""
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
@@ -150,7 +150,7 @@ func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, e
 	if err == nil && other != "" {
 		err = fmt.Errorf("%w: %s has no row, and a slot has the layout %s, not %s of this process", ErrLayoutMismatch, RegistryTable, printable(other), layout)
 	}
-	return max(slot, node, session), err
+	return max(inSlots, inNodes, inSessions), err
 }
 
 // nextSlot advances NEXT_SLOT and returns its previous value, or least if that is larger.

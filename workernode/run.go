@@ -222,7 +222,7 @@ func (m *Manager) recovered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.leases {
-		if l.exhausted != nil {
+		if l.noWorkerID != nil {
 			return
 		}
 	}
@@ -322,12 +322,12 @@ func (m *Manager) work() *work {
 	defer m.mu.Unlock()
 	now, tick := m.clock.now(), m.tick()
 	w := &work{wait: m.every}
-	used, pressing, waiting := m.used, false, false
+	lastUse, pressing, waiting := m.lastUse, false, false
 	for _, l := range m.leases {
 		l.look(now)
 		l.grow(now, tick)
-		if l.used.After(used) {
-			used = l.used
+		if l.lastUse.After(lastUse) {
+			lastUse = l.lastUse
 		}
 		if l.unknown {
 			w.wait = sampleInterval
@@ -337,7 +337,7 @@ func (m *Manager) work() *work {
 	}
 	w.binds = m.toBind()
 	since := time.Since(m.renewed)
-	w.idle = len(m.requests) == 0 && now.Sub(used) > idleAfter
+	w.idle = len(m.requests) == 0 && now.Sub(lastUse) > idleAfter
 	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.leases) > 0 || m.config.Spares > 0)
 	if w.idle && len(w.binds) == 0 {
 		if w.wait = grace / 2; m.lease.held {
@@ -439,10 +439,10 @@ func (m *Manager) provide(now time.Time, w *work) {
 func (m *Manager) replace(l *TableLease, free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
-	if l.publish(); l.exhausted != nil && l.generator != nil {
+	if l.publish(); l.noWorkerID != nil && l.generator != nil {
 		l.generator.Suspend(nil)
 	}
-	l.exhausted = nil
+	l.noWorkerID = nil
 	ids := make([]int64, len(l.lanes))
 	for i, w := range l.lanes {
 		ids[i] = w.id
@@ -471,7 +471,7 @@ func (m *Manager) serve(r *request) bool {
 		}
 	}
 	for i, t := range r.tables {
-		l := &TableLease{manager: m, table: t, least: r.lanes[i], want: r.lanes[i], used: m.clock.now()}
+		l := &TableLease{manager: m, table: t, least: r.lanes[i], want: r.lanes[i], lastUse: m.clock.now()}
 		free := m.free(t)
 		leases = append(leases, l)
 		if len(free) < r.lanes[i] {

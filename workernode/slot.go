@@ -34,7 +34,7 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 		return fmt.Errorf("workernode: reserve a slot: %w", err)
 	}
 	c := m.lease.allocate(m.params, slot, m.tick(), m.me)
-	ok, err := m.session(ctx, &c)
+	ok, err := m.beginSession(ctx, &c)
 	if errors.Is(err, errTaken) && m.taken < maxTries {
 		m.taken++ // NEXT_SLOT is behind: its latest commits were lost, or the row was restored
 		m.leastSlot = slot + 1<<m.taken
@@ -67,7 +67,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 			continue
 		}
 		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
-		ok, err := m.session(ctx, &c)
+		ok, err := m.beginSession(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
 			return false, err // no connection, or another process interfered: another slot would not help
 		}
@@ -92,10 +92,10 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	return false, nil
 }
 
-// session begins a session with c, of this slot or another one. It reports false if that was
+// beginSession begins a session with c, of this slot or another one. It reports false if that was
 // refused.
-func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
-	nodes, floor, ok, err := m.store.session(ctx, c, m.tick)
+func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
+	nodes, floor, ok, err := m.store.beginSession(ctx, c, m.tick)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
@@ -146,7 +146,7 @@ func (m *Manager) begin(ctx context.Context) error {
 		return err
 	}
 	c := m.lease.begin(m.params, m.tick(), m.me)
-	ok, err := m.session(ctx, &c)
+	ok, err := m.beginSession(ctx, &c)
 	if err == nil && !ok {
 		return m.refuse(ctx, "begin a session")
 	}
@@ -350,16 +350,16 @@ func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
 // bind writes the tables of spares that are in use.
 func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 	c := m.lease.renew(m.params, m.tick(), m.me)
-	gone, ok, err := m.store.bind(ctx, c, uses, m.lease.session, m.lease.granted+1, m.tick)
+	gone, ok, err := m.store.bind(ctx, c, uses, m.lease.start, m.lease.granted+1, m.tick)
 	if err := m.outcome(ctx, ok, err, "write the table of a spare worker id"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.workers {
-		used := slices.ContainsFunc(uses, func(u spareUse) bool { return u.worker == w.id })
-		w.toBind = w.toBind && !used
-		if used && slices.Contains(gone, w.id) {
+		bound := slices.ContainsFunc(uses, func(u spareUse) bool { return u.worker == w.id })
+		w.toBind = w.toBind && !bound
+		if bound && slices.Contains(gone, w.id) {
 			m.log.Error("uidplugin: another program has changed the row of a spare worker id: its ids cannot be located",
 				"table", w.table.String(), "worker_id", w.id)
 			if l := w.user; l != nil {

@@ -117,10 +117,10 @@ func (s *statements) update(ctx context.Context, c change, now int64) (bool, err
 	return n == 1, nil
 }
 
-// session executes c and begins a session with it, in one transaction. It reports false, and leaves everything
+// beginSession executes c and begins a session with it, in one transaction. It reports false, and leaves everything
 // unchanged, if the row was not as c compares or has no tick to grant. It sets c.first. It returns the worker ids of
 // the slot and FLOOR_TICK.
-func (s *statements) session(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
+func (s *statements) beginSession(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		now := clock()
 		if err := s.claim(ctx, tx, *c, now); err != nil {

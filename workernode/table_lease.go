@@ -26,18 +26,18 @@ type TableLease struct {
 	table   Table
 
 	// The mutex of the manager guards the rest.
-	lanes     []*worker           // ascending; empty after the slot was lost, until others replace them
-	least     int                 // how many lanes its generator needs
-	want      int                 // how many it should have
-	published []generator.Lease   // what the generator has
-	generator generator.Renewable // nil until Attach
-	used      time.Time           // when the generator was last seen in use
-	usage     generator.Usage     // as it was then looked at
-	sample    laneSample
-	unknown   bool      // it is in need, and its rate is not known
-	exhausted error     // why it gets no worker id
-	again     time.Time // when to try again to get the worker ids that it wants
-	limited   bool      // the log has said that it cannot have more lanes
+	lanes      []*worker           // ascending; empty after the slot was lost, until others replace them
+	least      int                 // how many lanes its generator needs
+	want       int                 // how many it should have
+	published  []generator.Lease   // what the generator has
+	generator  generator.Renewable // nil until Attach
+	lastUse    time.Time           // when the generator was last seen in use
+	usage      generator.Usage     // as it was then looked at
+	sample     laneSample
+	unknown    bool      // it is in need, and its rate is not known
+	noWorkerID error     // why it gets no worker id
+	again      time.Time // when to try again to get the worker ids that it wants
+	limited    bool      // the log has said that it cannot have more lanes
 }
 
 // Table returns whose ids they are.
@@ -56,7 +56,7 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	m := l.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l.generator, l.used = g, m.clock.now()
+	l.generator, l.lastUse = g, m.clock.now()
 	made := l.published
 	l.published = nil // the lease may have been renewed since the generator was created
 	if l.publish(); l.published == nil {
@@ -82,7 +82,7 @@ func (l *TableLease) Release() {
 // leasesOf returns what may be stamped with lanes: the ticks that they have in common, in the session. It is nil if
 // they have no tick in common.
 func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
-	from := m.lease.session + 1
+	from := m.lease.start + 1
 	for _, w := range lanes {
 		from = max(from, w.start+1)
 	}
@@ -138,11 +138,11 @@ func (l *TableLease) take(free []*worker, n int) {
 // look notes how the generator stands. The caller holds the mutex.
 func (l *TableLease) look(now time.Time) {
 	if l.generator == nil {
-		l.used = now // it is being made
+		l.lastUse = now // it is being made
 		return
 	}
 	if l.usage = l.generator.Usage(); l.usage.Used || l.usage.Waiting {
-		l.used = now
+		l.lastUse = now
 	}
 }
 

@@ -162,10 +162,10 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 // exhaust notes that a lease has lost its worker ids and gets no others.
 func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	why = fmt.Errorf("the table %s has lost its worker id: %w", l.table, why)
-	if l.exhausted == nil {
+	if l.noWorkerID == nil {
 		m.log.Error("uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
 	}
-	l.exhausted, l.again = why, again
+	l.noWorkerID, l.again = why, again
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
 	}

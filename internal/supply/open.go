@@ -62,7 +62,7 @@ func (s *Supply) Start(sources []*Source) {
 		}
 	}
 	s.mu.Unlock()
-	s.setUp.Do(func() { close(s.ready) })
+	s.openGate()
 }
 
 // openNow calls openers and waits until they have returned, or for the limit that WithTimeout sets. The sources hold

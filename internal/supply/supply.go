@@ -60,11 +60,11 @@ type Supply struct {
 	started  bool
 	closed   bool
 
-	foreign atomic.Bool   // there are sources whose ids are not of the layout
-	ready   chan struct{} // closed by Start, or by Close
-	setUp   sync.Once     // closes it
-	queue   *logqueue.Queue
-	log     *slog.Logger // for what happens in the background: by way of the queue, after ready
+	anyForeign atomic.Bool   // there are sources whose ids are not of the layout
+	gate       chan struct{} // closed by Start, or by Close
+	openGate   func()        // closes gate; further calls do nothing
+	queue      *logqueue.Queue
+	log        *slog.Logger // for what happens in the background: by way of the queue, once gate is closed
 
 	// Work in the background: ctx ends and the group is waited for in Close.
 	ctx        context.Context
@@ -81,9 +81,10 @@ type call struct {
 
 // New returns a Supply without sources.
 func New(c Config) *Supply {
-	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, ready: make(chan struct{})}
+	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, gate: make(chan struct{})}
+	s.openGate = sync.OnceFunc(func() { close(s.gate) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.queue = logqueue.New(s.ready)
+	s.queue = logqueue.New(s.gate)
 	s.log = s.queue.Logger(c.Log)
 	return s
 }
@@ -117,13 +118,13 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	}
 	src.columns = append(src.columns, c)
 	if src.Foreign {
-		s.foreign.Store(true)
+		s.anyForeign.Store(true)
 	}
 	return src, nil
 }
 
 // AnyForeign reports whether there are sources whose ids are not of the layout.
-func (s *Supply) AnyForeign() bool { return s.foreign.Load() }
+func (s *Supply) AnyForeign() bool { return s.anyForeign.Load() }
 
 // begin returns the calls to wait for. It starts a call for the sources that have neither a generator nor a call.
 func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
@@ -174,7 +175,7 @@ func (s *Supply) Close(ctx context.Context) bool {
 	s.mu.Lock()
 	s.closed = true
 	s.cancel()
-	s.setUp.Do(func() { close(s.ready) })
+	s.openGate()
 	var all []*made
 	for _, src := range s.sources {
 		if m := src.made.Load(); m != nil {

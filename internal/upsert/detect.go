@@ -23,15 +23,15 @@ type facts struct {
 	readable bool // GORM may read all tracked fields
 	hasKey   bool // the model has a primary key
 
-	onConflict     bool // there is an ON CONFLICT, and not only an INSERT IGNORE
-	foreign        bool // its expression is not GORM's
-	doNothing      bool // rows that exist are left unchanged
-	where          bool // the update part has a WHERE
-	surelyUpdates  bool // each row that exists is updated
-	returns        bool // GORM builds a RETURNING anyway
-	canReturn      bool // the dialect has RETURNING
-	wantsResult    bool // the application asked for the result by gorm.WithResult
-	lastInsertFree bool // no other code uses the last insert id
+	onConflict      bool // there is an ON CONFLICT, and not only an INSERT IGNORE
+	otherExpression bool // its expression is not GORM's
+	doNothing       bool // rows that exist are left unchanged
+	where           bool // the update part has a WHERE
+	surelyUpdates   bool // each row that exists is updated
+	returns         bool // GORM builds a RETURNING anyway
+	canReturn       bool // the dialect has RETURNING
+	wantsResult     bool // the application asked for the result by gorm.WithResult
+	lastInsertFree  bool // no other code uses the last insert id
 }
 
 // A decision is how to learn of conflicts, and what to change in the statement for it.
@@ -50,7 +50,7 @@ type decision struct {
 
 // detect decides for one statement.
 func detect(f facts) (d decision) {
-	if f.foreign {
+	if f.otherExpression {
 		return decision{how: bySelect}
 	}
 	// MariaDB returns a row for each that was sent, whatever became of it.

@@ -52,7 +52,7 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 // rewrite changes one statement with tracked fields.
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	f := t.facts(stmt, m)
-	if t.decision = detect(f); f.foreign {
+	if t.decision = detect(f); f.otherExpression {
 		return
 	}
 	t.save(stmt)
@@ -80,7 +80,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	if f.onConflict = onConflict; !onConflict {
 		conflict = ignore
 	} else if !known {
-		f.foreign = true
+		f.otherExpression = true
 		return f
 	}
 	t.conflict = conflict
