@@ -59,7 +59,7 @@ func (c *locator) decode(id ID) (generator.Parts, error) {
 	}
 	if c.supply != nil && c.supply.AnyForeign() && id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d has the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
-			ErrNotDecodable, id, format(c.Layout.Epoch))
+			ErrNotDecodable, id, supply.FormatTime(c.Layout.Epoch))
 	}
 	return c.Layout.Decompose(int64(id))
 }
@@ -93,7 +93,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 		return Location{}, future[id]
 	case !ok:
 		return Location{}, idErrorf(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d",
-			ErrUnknownID, id, format(l.Time), l.WorkerID, l.Session.Slot)
+			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
 	}
 	l.Session = c.session(o.Session)
 	if o.Until >= 0 {
@@ -223,7 +223,7 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 			return future
 		}
 		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on",
-			ErrUnknownID, l.ID, format(l.Time), l.WorkerID, format(c.timeOf(n.Start+1)))
+			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)))
 	}
 	table := n.Table
 	if table.Name == "" {
@@ -247,9 +247,10 @@ func (c *locator) notYet(l *Location, start int64) error {
 	if from := c.timeOf(min(start, c.Layout.MaxTick()) + 1); from.After(latest) {
 		latest = from // by FLOOR_TICK
 	}
-	if latest = latest.Add(c.maxAhead()); l.Time.After(latest) {
+	latest = latest.Add(c.maxAhead())
+	if l.Time.After(latest) {
 		return fmt.Errorf("%w: %d is stamped %s, and the latest that a process would stamp now is %s",
-			ErrFutureID, l.ID, format(l.Time), format(latest))
+			ErrFutureID, l.ID, supply.FormatTime(l.Time), supply.FormatTime(latest))
 	}
 	return nil
 }
@@ -269,5 +270,3 @@ func (e *IDError) Unwrap() error { return e.Err }
 func idErrorf(id ID, format string, args ...any) error {
 	return &IDError{id, fmt.Errorf(format, args...)}
 }
-
-func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }

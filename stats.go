@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
 // Stats is the state of a plugin at one moment.
@@ -107,7 +108,7 @@ func (p *Plugin) Health() error {
 	var errs []error
 	if c.manager != nil {
 		if s := c.manager.Stats(); s.LastError != nil {
-			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", format(s.Since), s.LastError))
+			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", supply.FormatTime(s.Since), s.LastError))
 		}
 	}
 	return errors.Join(append(errs, c.supply.Health())...)

@@ -341,7 +341,8 @@ func (g *Buffered) fillUp() error {
 			return nil
 		}
 		g.mu.Lock()
-		if g.state.LastError = err; err == nil {
+		g.state.LastError = err
+		if err == nil {
 			g.state.Refills++
 		} else {
 			g.state.Failed++

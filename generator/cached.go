@@ -372,7 +372,8 @@ func (g *Cached) arm() <-chan struct{} {
 
 // pause makes a move that waits: for d, or until awake is called.
 func (g *Cached) pause(ctx context.Context, move move, d time.Duration, wake <-chan struct{}) error {
-	if g.waiting.Store(move != waitForClock); move == waitForClock {
+	g.waiting.Store(move != waitForClock)
+	if move == waitForClock {
 		return sleep(ctx, d, wake)
 	}
 	start := time.Now()

@@ -90,7 +90,8 @@ func (c *Clock) tick() {
 	}
 	clear(c.inUse[len(kept):])
 	c.inUse = kept
-	if c.ticking = len(kept) > 0; c.ticking {
+	c.ticking = len(kept) > 0
+	if c.ticking {
 		time.AfterFunc(clockEvery, c.tick)
 	}
 }

@@ -59,7 +59,8 @@ func (c *CoarseClock) start() time.Time {
 	ready := make(chan struct{})
 	timer = time.AfterFunc(coarseEvery, func() {
 		<-ready
-		if idle++; c.used.Swap(false) {
+		idle++
+		if c.used.Swap(false) {
 			idle = 0
 		}
 		if idle >= coarseIdle {

@@ -149,7 +149,8 @@ func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) 
 		}
 	}()
 	for {
-		if ids = ids[c.n:]; len(ids) == 0 {
+		ids = ids[c.n:]
+		if len(ids) == 0 {
 			return nil
 		}
 		switch {

@@ -99,7 +99,8 @@ func (r *Stored) look(want int) (c candidate) {
 	s := &r.slots[position&r.mask]
 	c.first, c.n = s.first.Load()+int64(offset), int(s.n.Load()-offset)
 	c.next = (position + 1) << offsetBits
-	if want = max(want, 1); want < c.n {
+	want = max(want, 1)
+	if want < c.n {
 		c.n, c.next = want, c.cursor+uint64(want)
 	}
 	return c

@@ -78,7 +78,8 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 		}
 		passes := errors.Is(err, errConflict) || sqldb.IsTransient(err)
 		g.mu.Lock()
-		if g.reason = err; err == nil {
+		g.reason = err
+		if err == nil {
 			g.began = time.Time{}
 		} else if passes {
 			g.state.Conflicts++

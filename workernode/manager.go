@@ -153,7 +153,8 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	c.Now = nowOr(c.Now)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Lead == 0 {
-		if c.Lead = DefaultLead; db.sql.Dialect() == "sqlite" {
+		c.Lead = DefaultLead
+		if db.sql.Dialect() == "sqlite" {
 			c.Lead = DefaultLeadSQLite
 		}
 	}

@@ -340,7 +340,8 @@ func (m *Manager) work() *work {
 	w.idle = len(m.requests) == 0 && now.Sub(lastUse) > idleAfter
 	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.leases) > 0 || m.config.Spares > 0)
 	if w.idle && len(w.binds) == 0 {
-		if w.wait = grace / 2; m.lease.held {
+		w.wait = grace / 2
+		if m.lease.held {
 			w.keepAlive = since >= grace/2
 			w.wait = max(grace/2-since, time.Millisecond)
 		}
@@ -439,7 +440,8 @@ func (m *Manager) provide(now time.Time, w *work) {
 func (m *Manager) replace(l *TableLease, free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
-	if l.publish(); l.noWorkerID != nil && l.generator != nil {
+	l.publish()
+	if l.noWorkerID != nil && l.generator != nil {
 		l.generator.Suspend(nil)
 	}
 	l.noWorkerID = nil
@@ -479,7 +481,8 @@ func (m *Manager) serve(r *request) bool {
 			return false
 		}
 		l.take(free, r.lanes[i])
-		if l.publish(); l.published == nil {
+		l.publish()
+		if l.published == nil {
 			undo()
 			return false
 		}

@@ -160,7 +160,8 @@ func (m *Manager) refuse(ctx context.Context, what string) error {
 	m.lease.doubt()
 	slot := m.lease.slot
 	m.mu.Unlock()
-	if m.refused++; m.refused <= maxRefused {
+	m.refused++
+	if m.refused <= maxRefused {
 		return pause(ctx, m.refused)
 	}
 	m.refused = 0
@@ -187,7 +188,8 @@ func (m *Manager) locked(err error) {
 		m.timeouts = 0
 		return
 	}
-	if m.timeouts++; m.timeouts > 2 && m.tick() > m.lease.granted {
+	m.timeouts++
+	if m.timeouts > 2 && m.tick() > m.lease.granted {
 		m.timeouts = 0
 		m.avoid[m.lease.slot] = time.Now()
 		m.lost(m.lease.slot, "its row can be read and not be changed; another transaction may hold a lock")

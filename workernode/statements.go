@@ -106,11 +106,16 @@ func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found boo
 	return r, found, floor, nil
 }
 
+// whereAsCompared finds the row of a change if it is as the change compares. Its values are those of [change.compared].
+const whereAsCompared = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
+
+// compared returns the values of whereAsCompared.
+func (c *change) compared() []any { return []any{c.slot, c.holder, c.version, c.fence} }
+
 // update executes c. It reports false if the row was not as c compares.
 func (s *statements) update(ctx context.Context, c change, now int64) (bool, error) {
 	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
-		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
-		c.newFence, c.newVersion, c.newHolder, now, c.slot, c.holder, c.version, c.fence)
+		whereAsCompared, append([]any{c.newFence, c.newVersion, c.newHolder, now}, c.compared()...)...)
 	if err != nil {
 		return false, fmt.Errorf("workernode: update slot %d: %w", c.slot, err)
 	}
@@ -161,8 +166,7 @@ func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) err
 	}
 	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
 	n, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
-		` "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
-		append(args, c.slot, c.holder, c.version, c.fence)...)
+		` "MODIFIED" = CURRENT_TIMESTAMP`+whereAsCompared, append(args, c.compared()...)...)
 	if err == nil && n != 1 {
 		err = errRefused
 	}

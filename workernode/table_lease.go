@@ -59,7 +59,8 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	l.generator, l.lastUse = g, m.clock.now()
 	made := l.published
 	l.published = nil // the lease may have been renewed since the generator was created
-	if l.publish(); l.published == nil {
+	l.publish()
+	if l.published == nil {
 		l.published = made // the slot was lost meanwhile, or the generator refuses: it has what it was made of
 	}
 	if m.stats.LastError != nil {
@@ -141,7 +142,8 @@ func (l *TableLease) look(now time.Time) {
 		l.lastUse = now // it is being made
 		return
 	}
-	if l.usage = l.generator.Usage(); l.usage.Used || l.usage.Waiting {
+	l.usage = l.generator.Usage()
+	if l.usage.Used || l.usage.Waiting {
 		l.lastUse = now
 	}
 }
@@ -163,7 +165,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	if known || now.Sub(last.at) > sampleInterval {
 		l.sample = next
 	}
-	if l.unknown = !known; !known || now.Before(l.again) {
+	l.unknown = !known
+	if !known || now.Before(l.again) {
 		return
 	}
 	most := m.most

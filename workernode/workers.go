@@ -90,7 +90,8 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 			return err
 		}
 		m.unspent, m.atLeast = nil, largest+1
-		if m.taken++; m.taken <= 2*maxRefused {
+		m.taken++
+		if m.taken <= 2*maxRefused {
 			return pause(ctx, m.taken)
 		}
 		m.taken = 0
@@ -169,7 +170,8 @@ func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
 	}
-	if m.stats.LastError = why; l.generator != nil {
+	m.stats.LastError = why
+	if l.generator != nil {
 		l.generator.Suspend(why)
 	}
 }

@@ -180,7 +180,8 @@ func (t *tour) workers(ctx context.Context) error {
 			return err
 		}
 		for _, n := range nodes {
-			if after = n.WorkerID; n.Slot == slot.ID {
+			after = n.WorkerID
+			if n.Slot == slot.ID {
 				rows = append(rows, []any{n.WorkerID, cmp.Or(n.Table.Name, "(spare)")})
 			}
 		}

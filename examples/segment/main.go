@@ -149,7 +149,8 @@ func (s *show) restart() error {
 		if err != nil {
 			return err
 		}
-		if s.printf("  %d to %d", first, last); before > 0 {
+		s.printf("  %d to %d", first, last)
+		if before > 0 {
 			s.printf(", after a hole of %d", first-before-1)
 		}
 		s.printf("\n")

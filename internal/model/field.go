@@ -57,7 +57,8 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
 	}
-	switch value = strings.ToLower(strings.TrimSpace(value)); value {
+	value = strings.ToLower(strings.TrimSpace(value))
+	switch value {
 	case "false", "-":
 		return "", false
 	case "", "uid", "true":
@@ -115,7 +116,8 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	case TooNarrow(f.DataType, t.Dialect, length):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
-	if n.Direct = direct(f); n.Direct {
+	n.Direct = direct(f)
+	if n.Direct {
 		n.unsigned = f.FieldType.Kind() == reflect.Uint64 || f.FieldType.Kind() == reflect.Uint
 		n.index = f.StructField.Index
 		return n, nil

@@ -54,7 +54,8 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 		}
 		m.Fields = append(m.Fields, f)
 	}
-	if m.Lost = CheckForeignKeys(s, t); len(m.Lost) > 0 {
+	m.Lost = CheckForeignKeys(s, t)
+	if len(m.Lost) > 0 {
 		return m, JoinErrors(s, m.Lost)
 	}
 	if key := s.PrioritizedPrimaryField; len(m.Fields) > 0 && key != nil && key.HasDefaultValue && key.DefaultValue == "" && HasTag(key) {

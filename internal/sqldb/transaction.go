@@ -37,7 +37,8 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 		d.giveBack(tx.conn, err)
 	case <-ctx.Done():
 		go func() { closeAfter(tx.conn, <-ended) }()
-		if err = failed; err == nil || err == ErrRollback {
+		err = failed
+		if err == nil || err == ErrRollback {
 			err = fmt.Errorf("COMMIT or ROLLBACK: %w", late(ctx.Err(), d.limit()))
 		}
 	}
@@ -77,7 +78,8 @@ type transaction struct {
 // end commits a transaction, or rolls it back if it has failed.
 func (t *transaction) end(failed error) (err error) {
 	defer t.cancel()
-	if err = failed; err == nil {
+	err = failed
+	if err == nil {
 		if err = t.Commit(); err != nil {
 			err = fmt.Errorf("COMMIT: %w", err)
 		}

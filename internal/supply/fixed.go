@@ -37,7 +37,7 @@ func (f *Fixed) wait(ctx context.Context) error {
 		case <-time.After(d):
 		case <-ctx.Done():
 			return fmt.Errorf("worker id %d must not be used before %s, when a tick begins that no process before can have stamped: %w",
-				f.lease.WorkerID, f.begins.UTC().Format(timeFormat), ctx.Err())
+				f.lease.WorkerID, FormatTime(f.begins), ctx.Err())
 		}
 	}
 	return nil

@@ -175,16 +175,17 @@ func (s *Supply) Health() error {
 		case o.err == nil:
 		case src.Foreign:
 			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s could not be opened since %s: %w",
-				src.Generator, src.Table, o.since.UTC().Format(timeFormat), o.err))
+				src.Generator, src.Table, FormatTime(o.since), o.err))
 		default:
-			errs = append(errs, fmt.Errorf("uidplugin: the table %s has no worker id since %s: %w", src.Table, o.since.UTC().Format(timeFormat), o.err))
+			errs = append(errs, fmt.Errorf("uidplugin: the table %s has no worker id since %s: %w", src.Table, FormatTime(o.since), o.err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// timeFormat is how messages show an instant, in UTC.
-const timeFormat = "2006-01-02 15:04:05.999 MST"
+// FormatTime returns an instant as messages of the plugin show it, in UTC. Package generator has its own function
+// for it, as it imports no package of the plugin above itself.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
 // health returns what the method Health of a generator returns, if it has the method.
 func (src *Source) health(g generator.Generator) (err error) {

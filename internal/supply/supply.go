@@ -91,7 +91,8 @@ func New(c Config) *Supply {
 
 // Source returns the source for a column of a table. name is that of its generator; empty for the default.
 func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
-	if name = NameOf(name); name == "" {
+	name = NameOf(name)
+	if name == "" {
 		name = s.Default
 	}
 	spec, ok := s.Specs[name]

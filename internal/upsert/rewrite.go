@@ -52,7 +52,8 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 // rewrite changes one statement with tracked fields.
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	f := t.facts(stmt, m)
-	if t.decision = detect(f); f.otherExpression {
+	t.decision = detect(f)
+	if f.otherExpression {
 		return
 	}
 	t.save(stmt)
@@ -77,7 +78,8 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.mysql, f.isMap = stmt.Dialector.Name() == "mysql", isMap(stmt.Dest)
 	expression, onConflict := stmt.Clauses[model.OnConflict]
 	conflict, known := expression.Expression.(clause.OnConflict)
-	if f.onConflict = onConflict; !onConflict {
+	f.onConflict = onConflict
+	if !onConflict {
 		conflict = ignore
 	} else if !known {
 		f.otherExpression = true
