@@ -71,33 +71,36 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 
 // findIn adds the rows of one table to found.
 func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[ID]any) (errs []error) {
-	all := func(format string, args ...any) (errs []error) {
-		for _, id := range ids {
-			errs = append(errs, idErrorf(id, format, append(args, id)...))
-		}
-		return errs
-	}
 	if table == "" {
-		return all("%w: the worker id of %d serves all tables, so the id does not resolve to one", ErrNoModel)
+		return idErrorsf(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
+			ErrNoModel)
 	}
 	plan := p.shared.catalog.listedFor(table)
 	if plan == nil {
-		return all("%w: %s, which %d is an id of; give its model to WithModels, Register"+
+		return idErrorsf(ids, "%w: %s, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
 	}
 	f := plan.key()
 	if f == nil || !f.PrimaryKey {
-		return all("%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
+		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	slices.Sort(ids)
-	for chunk := range slices.Chunk(ids, findChunk) {
+	for chunk := range slices.Chunk(ids, model.QueryChunk) {
 		for _, err := range p.load(ctx, plan, f, chunk, found) {
 			if _, ok := err.(*IDError); !ok {
 				err = fmt.Errorf("uidplugin: find in %s: %w", table, err)
 			}
 			errs = append(errs, err)
 		}
+	}
+	return errs
+}
+
+// idErrorsf returns an [IDError] for each of ids. The last verb of format is for the id.
+func idErrorsf(ids []ID, format string, args ...any) (errs []error) {
+	for _, id := range ids {
+		errs = append(errs, idErrorf(id, format, append(slices.Clip(args), id)...))
 	}
 	return errs
 }
@@ -119,9 +122,6 @@ func sortErrors(errs []error, ids []ID) {
 	}
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(position(a), position(b)) })
 }
-
-// findChunk keeps a query below the number of values that databases take.
-const findChunk = 1000
 
 // load adds the rows whose key f is one of ids to found.
 func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found map[ID]any) (errs []error) {

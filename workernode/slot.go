@@ -51,10 +51,7 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 
 // reclaim tries to get a slot of a former process. It reports false if it got none.
 func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
-	if !m.exhausted {
-		tables = nil // then slots of this application
-	}
-	rows, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])
+	rows, err := m.candidates(ctx, tables)
 	if err != nil {
 		return false, err
 	}
@@ -90,6 +87,15 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// candidates returns the slots that may be reclaimed: those of this application, or, when worker ids are used up, those
+// with a worker id of one of tables.
+func (m *Manager) candidates(ctx context.Context, tables []Table) ([]slotRow, error) {
+	if m.exhausted && len(tables) > 0 {
+		return m.store.candidatesWithTables(ctx, m.params, m.tick(), tables)
+	}
+	return m.store.candidatesOfApplication(ctx, m.params, m.tick())
 }
 
 // beginSession begins a session with c, of this slot or another one. It reports false if that was

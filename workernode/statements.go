@@ -51,20 +51,31 @@ func (s *statements) hold() (release func()) {
 	}
 }
 
-// maxCandidates bounds the slots that are read to choose one from.
+// maxCandidates bounds the slots that are read to choose one from, and the tables by which they are looked for.
 const maxCandidates = 200
 
-// candidates returns slots that may be reclaimed. tables, if there are any, must have a worker
-// id of the slot; then slots of all applications are returned, else those of this one.
-func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, tables []Table) (rows []slotRow, err error) {
-	where, args := `"APPLICATION" = ?`, []any{s.host.Application}
-	if len(tables) > 0 {
-		where = `"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (?` + strings.Repeat(", ?", len(tables)-1) + `))`
-		args = nil
-		for _, t := range tables {
-			args = append(args, t.Name)
-		}
+// candidatesOfApplication returns slots of this application that may be reclaimed.
+func (s *statements) candidatesOfApplication(ctx context.Context, p leaseParams, now int64) ([]slotRow, error) {
+	return s.candidates(ctx, p, now, `"APPLICATION" = ?`, s.host.Application)
+}
+
+// candidatesWithTables returns slots of any application that may be reclaimed and own a worker id of one of tables.
+// There must be at least one table; those beyond maxCandidates are ignored.
+func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, now int64, tables []Table) ([]slotRow,
+	error) {
+	tables = tables[:min(len(tables), maxCandidates)]
+	var names []any
+	for _, t := range tables {
+		names = append(names, t.Name)
 	}
+	values := "?" + strings.Repeat(", ?", len(tables)-1)
+	return s.candidates(ctx, p, now,
+		`"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+values+`))`, names...)
+}
+
+// candidates returns slots that may be reclaimed and meet a condition, whose values are args.
+func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, where string, args ...any) (rows []slotRow,
+	err error) {
 	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.grace)
 	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
 		var r slotRow

@@ -245,7 +245,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 		{mine, 1, 5, 1 << 62, "", 0, "shop", "", "", ""},
 	} {
 		testkit.Must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`, i+1, r.layout, r.reusable, r.fence, r.version, r.holder, r.seen, r.application, r.host, r.port).Error)
-		rows, err := s.candidates(t.Context(), p, now, nil)
+		rows, err := s.candidatesOfApplication(t.Context(), p, now)
 		testkit.Must(t, err)
 		got := ""
 		for _, c := range rows {
@@ -259,7 +259,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 	}
 	// When worker ids are used up: slots of any application that have a worker id of the tables.
 	testkit.Must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "TABLE_NAME") VALUES (5, '', '', 1, '2026-06-01', 9, 'orders'), (6, '', '', 1, '2026-06-01', 3, 'orders'), (7, '', '', 1, '2026-06-01', 2, 'items')`).Error)
-	rows, err := s.candidates(t.Context(), p, now, []Table{{Name: "orders"}, {Name: "users"}})
+	rows, err := s.candidatesWithTables(t.Context(), p, now, []Table{{Name: "orders"}, {Name: "users"}})
 	if err != nil || len(rows) != 1 || rows[0].id != 9 || rows[0].near != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}

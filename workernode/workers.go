@@ -138,7 +138,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 		return nil // what is left is tried in the next pass, without the optional ones
 	}
 	if idle && !m.exhausted && !m.config.Disposable {
-		others, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])
+		others, err := m.store.candidatesWithTables(ctx, m.params, m.tick(), tables)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
+// QueryChunk is how many ids a query has at most. It is below the number of values that databases take.
+const QueryChunk = 1000
+
 // A Model is what the plugin knows about one of GORM's schemas. It is created once, and then only read.
 type Model struct {
 	Schema *schema.Schema

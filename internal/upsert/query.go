@@ -14,9 +14,6 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// idsChunk keeps a query below the number of values that databases take.
-const idsChunk = 1000
-
 // selectChunk is how many rows are asked for in one SELECT with a UNION; SQLite
 // takes up to 500.
 const selectChunk = 100

@@ -115,7 +115,7 @@ func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
 func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) error {
 	ctx := db.Statement.Context
 	var conflicting []model.Row
-	for chunk := range slices.Chunk(rows, idsChunk) {
+	for chunk := range slices.Chunk(rows, model.QueryChunk) {
 		there, err := selectByID(db, by, fields, chunk)
 		if err != nil {
 			return err
