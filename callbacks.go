@@ -18,16 +18,13 @@ type callbacks struct{ catalog *catalog }
 
 // register adds the callbacks. Each position has its reason:
 //
-//   - fill comes before all of GORM's own, "*", so that model hooks see the id, foreign
-//     keys of associations get it, and a generator that waits or fails does so
-//     before GORM opens its transaction. Before("gorm:begin_transaction") would
-//     come last when the application set SkipDefaultTransaction.
+//   - fill comes before all of GORM's own callbacks: its position is "*". So model hooks see the id, and foreign keys
+//     of associations get it. A generator waits or fails before GORM opens its transaction.
+//     Before("gorm:begin_transaction") would come last when the application set SkipDefaultTransaction.
 //   - refill comes after the hooks, which may have zeroed the key.
-//   - beforeInsert comes right before the INSERT and afterInsert right after it,
-//     before the associations that need the key: they keep GORM from overwriting
-//     the keys of maps, and put keys right after a conflict.
-//   - prepare gets worker ids before an UPDATE, because that can create
-//     associated rows inside its transaction.
+//   - beforeInsert comes right before the INSERT. afterInsert comes right after it, and before the associations that
+//     need the key. They keep GORM from overwriting the keys of maps, and correct keys after a conflict.
+//   - prepare gets worker ids before an UPDATE, because an UPDATE can create associated rows inside its transaction.
 func (c *callbacks) register(db *gorm.DB) error {
 	create, update := db.Callback().Create(), db.Callback().Update()
 	return errors.Join(
@@ -53,7 +50,7 @@ func (c *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker)
 		_ = db.AddError(p.err)
 		return
 	}
-	var why error // there is no generator; it matters only if a row needs one
+	var why error // the source has no generator; it matters only if a row needs one
 	if !p.ready.Load() {
 		why = c.makeReady(db, p, c.catalog.neededByCreate(db, p))
 	}
@@ -89,9 +86,9 @@ func (c *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) err
 	return nil
 }
 
-// prepare gets worker ids for all that an UPDATE can create along. It refuses associations that
-// lose ids. A caller that saves a row often does not know a uid that is not its key: a zero there
-// must not overwrite it.
+// prepare gets worker ids for all rows that an UPDATE can create along with its own. It refuses associations that lose
+// ids. A caller that saves a row often does not know a uid that is not its key, so a zero there must not overwrite the
+// uid.
 func (c *callbacks) prepare(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
@@ -107,7 +104,7 @@ func (c *callbacks) prepare(db *gorm.DB) {
 		return // in a transaction the create that needs one does the same
 	}
 	if p.err == nil && !p.ready.Load() {
-		_ = c.makeReady(db, p, c.catalog.neededByUpdate(db, p)) // a create that needs what it did not get will say so
+		_ = c.makeReady(db, p, c.catalog.neededByUpdate(db, p)) // a create that lacks one returns the error
 	}
 }
 
@@ -139,7 +136,7 @@ func (p *plan) refuseLost(db *gorm.DB) {
 	}
 }
 
-// anyAssociated reports whether what is, or holds, rows of the plan's model has rows of an association.
+// anyAssociated reports whether v has rows of an association. v is or holds rows of the plan's model.
 func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -164,7 +161,7 @@ func (c *callbacks) beforeInsert(db *gorm.DB) {
 	}
 }
 
-// afterInsert gives the rows of an upsert that had conflicts their ids.
+// afterInsert sets the ids of the rows of an upsert that had conflicts.
 func (c *callbacks) afterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.catalog.plan(s).Model })
 }

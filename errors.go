@@ -7,10 +7,9 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
-// What a caller can act on. Errors of ids and layouts come from package
-// generator, those of worker ids and their tables from package workernode;
-// [errors.Is] finds all of them behind what db.Use, db.Create and the methods of
-// [Plugin] return.
+// Errors that a caller can act on. Errors about ids and layouts come from package generator, those about worker ids and
+// their tables from package workernode. [errors.Is] finds them in what db.Use, db.Create and the methods of [Plugin]
+// return.
 var (
 	// ErrOption reports an option that makes no sense, or two that exclude each
 	// other. db.Use returns it.
@@ -20,49 +19,47 @@ var (
 	// that db.Use has not initialized. All methods of [Plugin] return it.
 	ErrNotRegistered = errors.New("uidplugin: not registered")
 
-	// ErrField reports a field with the uid tag that cannot hold an id, or whose
-	// tag names an unknown generator, or a foreign key that cannot hold the ids of
-	// the uid field that it refers to. db.Use, Register, AutoMigrate and creates return it.
+	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
+	// also reports a foreign key that cannot hold the ids of its uid field. db.Use, Register, AutoMigrate and creates
+	// return it.
 	ErrField = model.ErrField
 
 	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID
 	// and queries with CreatedBetween return it.
 	ErrNoField = errors.New("uidplugin: model has no uid field")
 
-	// ErrInTransaction reports the first create of a table that came inside a
-	// transaction, where no connection was left to get a worker id, or to open another
-	// generator of its ids. Creates and NextID return it.
+	// ErrInTransaction reports the first create of a table inside a transaction when the pool had no other connection.
+	// The plugin needs one to get a worker id, or to open another generator. Creates and NextID return it.
 	ErrInTransaction = supply.ErrInTransaction
 
 	// ErrClosed reports the use of a plugin after its Close. Creates, NextID and Health return it.
 	ErrClosed = supply.ErrClosed
 
-	// ErrNegativeID reports a negative number, which no id is. Decode, Locate and Find return it.
+	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.
 	ErrNegativeID = errors.New("uidplugin: negative id")
 
 	// ErrFutureID reports a number whose time is later than any id can have. Locate and Find
 	// return it.
 	ErrFutureID = errors.New("uidplugin: id of the future")
 
-	// ErrUnknownID reports a number that nobody can have made: no such worker id exists, or it
-	// was not in use at that time. Locate and Find return it.
+	// ErrUnknownID reports a number that no process can have made: its worker id does not exist, or was not in use at
+	// that time. Locate and Find return it.
 	ErrUnknownID = errors.New("uidplugin: unknown id")
 
-	// ErrOtherLayout reports a number whose worker id makes ids of another layout,
-	// so that its parts are not what they seem. Locate and Find return it.
+	// ErrOtherLayout reports a number whose worker id makes ids of another layout. Its parts then mean something else.
+	// Locate and Find return it.
 	ErrOtherLayout = errors.New("uidplugin: id of another layout")
 
-	// ErrNotDecodable reports a number that is too small for the layout, as the ids of
-	// segments are, which carry neither a time nor a worker id. Decode, Locate, Find and
-	// queries with CreatedBetween return it.
+	// ErrNotDecodable reports a number that is too small for the layout. The ids of segments are such numbers: they
+	// carry neither a time nor a worker id. Decode, Locate, Find and queries with CreatedBetween return it.
 	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
 
 	// ErrNoModel reports an id whose table is known, but not the model of the
 	// table. Find returns it.
 	ErrNoModel = errors.New("uidplugin: no model for the table")
 
-	// ErrNotKey reports an id that does not name one row of its table: the primary
-	// key has no uid field, or several rows share the id as a part of their key. Find returns it.
+	// ErrNotKey reports an id that does not identify one row of its table. Either the primary key has no uid field, or
+	// several rows share the id as a part of their key. Find returns it.
 	ErrNotKey = errors.New("uidplugin: id that is no key")
 
 	// ErrClause reports a database handle with a clause that Find and FindAll

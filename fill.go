@@ -12,10 +12,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// selected returns those of fields that a create with Select or Omit is to set. A
-// Select that leaves the key out would make the database assign one, while the
-// struct keeps ours, so the key is selected, too; one that is omitted by name is
-// left alone.
+// selected returns the fields that a create with Select or Omit sets. If a Select left the key out, the database would
+// assign one and the struct would keep ours. So the key is selected, too. A key that Omit names is left alone.
 func selected(stmt *gorm.Statement, fields []*field, noted *upsert.Tracker) []*field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*field, 0, len(fields))
@@ -119,9 +117,8 @@ const reserve = 256
 
 var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
-// fillSlice sets the field in the elements of a slice or array where it is zero.
-// Ids are reserved for as many rows as there are still to come, so rows that have
-// an id leave a few ids unused.
+// fillSlice sets the field in the elements of a slice or array where it is zero. It reserves ids for all rows that
+// remain, so rows that already have an id leave a few ids unused.
 func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *upsert.Tracker, why error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)

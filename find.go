@@ -16,14 +16,17 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Find loads the row whose primary key is id, as a pointer to a struct of the model that was listed for its table: by
-// WithModels, Register or AutoMigrate. The handle that was given to [From] takes part in the query: conditions,
-// scopes, Select, Omit, Preload, Joins, Unscoped, locking and the like. A clause that has no meaning there is refused
-// with [ErrClause]: Limit, Offset, Group, Having, Distinct, Raw, and Table or Model of another table.
+// Find loads the row whose primary key is id. It returns a pointer to a struct of the model that WithModels, Register
+// or AutoMigrate listed for the table.
 //
-// The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause], or [gorm.ErrRecordNotFound] if no row
-// has the key, or the row is deleted, or does not meet the conditions of the handle. Find does not ask for the
-// session, so an id that no process made is not found where Locate returns [ErrUnknownID].
+// The handle given to [From] takes part in the query: conditions, scopes, Select, Omit, Preload, Joins, Unscoped,
+// locking and the like. Clauses that have no meaning there fail with [ErrClause]: Limit, Offset, Group, Having,
+// Distinct, Raw, and Table or Model of another table.
+//
+// The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The last
+// one means that no row has the key, that the row is deleted, or that it does not meet the handle's conditions. Find
+// does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
+// returns [ErrUnknownID].
 func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 	rows, err := p.FindAll(ctx, id)
 	if err != nil {
@@ -36,13 +39,12 @@ func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 	return row, nil
 }
 
-// FindAll loads the rows whose primary keys are ids, as Find does, with one query for each table (for each 1,000 of
-// its ids). What the handle says applies to each of the queries. The map has each row that was found, whatever the
-// other ids are.
+// FindAll loads the rows whose primary keys are ids, as Find does. It sends one query for each table and each 1,000 of
+// its ids. The clauses of the handle apply to each query. The map has each row that was found, even if other ids fail.
 //
-// Ids of no table or no model are in the error, each as an [IDError], in the order of ids. Errors of queries come
-// after them; errors.Join put them together. An id of a table that has no such row, or none that meets the conditions
-// of the handle, is in neither.
+// The error has an [IDError] for each id without a table or model, in the order of ids, followed by errors of queries.
+// errors.Join joins them. A row may be missing or not meet the conditions of the handle. If the table of such an id is
+// known, the id is in neither the map nor the error.
 func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	c, err := p.located()
 	if err != nil {
@@ -69,27 +71,22 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 
 // findIn adds the rows of one table to found.
 func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[ID]any) (errs []error) {
-	all := func(format string, args ...any) (errs []error) {
-		for _, id := range ids {
-			errs = append(errs, idErrorf(id, format, append(args, id)...))
-		}
-		return errs
-	}
 	if table == "" {
-		return all("%w: the worker id of %d serves all tables, so the id does not resolve to one", ErrNoModel)
+		return idErrorsf(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
+			ErrNoModel)
 	}
 	plan := p.shared.catalog.listedFor(table)
 	if plan == nil {
-		return all("%w: %s, which %d is an id of; give its model to WithModels, Register"+
+		return idErrorsf(ids, "%w: %s, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
 	}
 	f := plan.key()
 	if f == nil || !f.PrimaryKey {
-		return all("%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
+		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	slices.Sort(ids)
-	for chunk := range slices.Chunk(ids, findChunk) {
+	for chunk := range slices.Chunk(ids, model.QueryChunk) {
 		for _, err := range p.load(ctx, plan, f, chunk, found) {
 			if _, ok := err.(*IDError); !ok {
 				err = fmt.Errorf("uidplugin: find in %s: %w", table, err)
@@ -100,8 +97,15 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[I
 	return errs
 }
 
-// sortErrors puts errors of ids into the order of ids, and before all others,
-// which keep theirs.
+// idErrorsf returns an [IDError] for each of ids. The last verb of format is for the id.
+func idErrorsf(ids []ID, format string, args ...any) (errs []error) {
+	for _, id := range ids {
+		errs = append(errs, idErrorf(id, format, append(slices.Clip(args), id)...))
+	}
+	return errs
+}
+
+// sortErrors sorts errors of ids by id, and puts them before all others, which keep their order.
 func sortErrors(errs []error, ids []ID) {
 	if len(errs) < 2 {
 		return
@@ -118,9 +122,6 @@ func sortErrors(errs []error, ids []ID) {
 	}
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(position(a), position(b)) })
 }
-
-// findChunk keeps a query below the number of values that databases take.
-const findChunk = 1000
 
 // load adds the rows whose key f is one of ids to found.
 func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found map[ID]any) (errs []error) {
@@ -159,7 +160,7 @@ func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found
 	return errs
 }
 
-// sameKey reports whether two rows have the same primary key, as one row has that a join returns twice.
+// sameKey reports whether two rows have the same primary key. That is the case if a join returns one row twice.
 func (p *plan) sameKey(ctx context.Context, a, b model.Row) bool {
 	return !slices.ContainsFunc(p.Schema.PrimaryFields, func(f *schema.Field) bool {
 		x, _ := f.ValueOf(ctx, a.Struct)
@@ -186,19 +187,19 @@ func (p *Plugin) query(ctx context.Context, plan *plan, f *field, ids []ID) *gor
 		}
 		return db
 	}
-	// Clauses, given none, begins as every method of GORM does: without what a session with NewDB has dropped, such
-	// as the conditions of the statement that a hook is called for. The session copies the rest.
+	// Clauses without arguments begins a statement, as every method of GORM does. It leaves out what a session with
+	// NewDB dropped, such as the conditions of the statement that a hook is called for. The session copies the rest.
 	return p.db.Clauses().Session(&gorm.Session{Context: ctx}).Scopes(last)
 }
 
-// hasScopes reports whether scopes are still to be run. GORM has no method that says so.
+// hasScopes reports whether scopes have not run yet. GORM has no method for it.
 func hasScopes(stmt *gorm.Statement) bool {
 	scopes := reflect.ValueOf(stmt).Elem().FieldByName("scopes")
 	return scopes.IsValid() && scopes.Len() > 0
 }
 
-// restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses with
-// which the rows would not be those of the ids.
+// restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses
+// with which it would not.
 func (p *plan) restrict(stmt *gorm.Statement, condition clause.Expression) error {
 	if err := p.refuse(stmt); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (p *plan) restrict(stmt *gorm.Statement, condition clause.Expression) error
 	where, _ := c.Expression.(clause.Where)
 	exprs := []clause.Expression{condition}
 	if len(where.Exprs) > 0 {
-		// An Or of the handle is not one with the condition. GORM sorts the expressions when it builds them.
+		// The condition must not become part of an Or of the handle. GORM sorts the expressions when it builds them.
 		exprs = []clause.Expression{model.InParentheses{Where: clause.Where{Exprs: slices.Clone(where.Exprs)}}, condition}
 	}
 	c.Name, c.Expression = "WHERE", clause.Where{Exprs: exprs}

@@ -46,35 +46,34 @@ func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
 }
 
 // Paired returns the configuration of the generator [Paired], for a [Factory] of that name that changes some of it.
-// Others are given one lease, and it needs two.
+// Other generators get one lease at first, and Paired needs two.
 func (c GeneratorConfig) Paired() generator.PairedConfig {
 	return supply.GeneratorConfig(c).Paired()
 }
 
-// A Factory makes the generator of a table, or of all with one worker id. It must stamp
-// nothing that its leases do not allow: uniqueness rests on that alone. Its Usage counts
-// ids of the layout, all sequences of a tick, or it is given more worker ids than it needs.
-// It is called while other tables wait, so it must not ask a database, nor create rows.
+// A Factory makes the generator of a table, or of all with one worker id. The generator must stamp nothing that its
+// leases do not allow: uniqueness rests on that alone. Its Usage must count ids of the layout, all sequences of a tick.
+// Otherwise it gets more worker ids than it needs. A Factory is called while other tables wait, so it must not query a
+// database, nor create rows.
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
-// An Opener makes the generator of a table whose ids are not those of the layout: that
-// they are unique, and fit the field, is its own affair. For the models of WithModels it is
-// called by db.Use, when the callbacks are registered, so it may create rows. For others it
-// is called by Register, AutoMigrate, or the first create. They wait for it as long as
-// WithTimeout sets.
+// An Opener makes the generator of a table whose ids are not those of the layout. It is responsible for ids that are
+// unique and fit the field. For the models of WithModels, db.Use calls it when the callbacks are registered, so it may
+// create rows. For other models Register, AutoMigrate or the first create calls it. They wait for it as long as
+// [WithTimeout] sets.
 //
-// It gets a handle on the database that is in no transaction. It may ask the database with
-// ctx, which ends when it returns. The table itself may not be there yet. The generator may
-// keep the handle. It is closed with the plugin.
+// It gets a handle on the database that is in no transaction. It may query the database with ctx, which ends when it
+// returns. The table itself may not exist yet. The generator may keep the handle. The plugin's Close closes the
+// generator.
 //
-// An opener that fails is called again in the background, with pauses that grow from a
-// second to a minute, and by each create that needs it, until it succeeds. If the generator
-// has a method Health() error, [Plugin.Health] returns what it returns.
+// After an error the opener is called again in the background, with pauses that grow from a second to a minute. Each
+// create that needs it calls it as well, until it succeeds. If the generator has a method Health() error,
+// [Plugin.Health] calls it.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
-// WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and
-// WithDefaultGenerator then name. It makes ids of the layout, from worker ids that it is
-// given, so they resolve to their rows. The name is of letters, digits, _ and -.
+// WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and [WithDefaultGenerator] then name. It
+// makes ids of the layout, from worker ids that it gets, so they resolve to their rows. The name consists of letters,
+// digits, _ and -.
 //
 // [Cached], [Snowflake] and [Paired] can be replaced by their names, to configure them:
 //
@@ -93,8 +92,8 @@ func WithGenerator(name string, f Factory) Option {
 	}
 }
 
-// WithSource adds a generator of your own as WithGenerator does, but one whose ids are
-// not those of the layout. They cannot be decoded or located.
+// WithSource adds a generator of your own whose ids are not those of the layout. They cannot be decoded or located. The
+// name is as for [WithGenerator].
 func WithSource(name string, open Opener) Option {
 	return func(c *config.Config) {
 		c.AddGenerator("WithSource", name, supply.Spec{Open: open})

@@ -53,8 +53,7 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(make([]byte, 0, 22), id.String()), nil
 }
 
-// UnmarshalJSON reads digits, in quotes or not. As for other values, null changes
-// nothing.
+// UnmarshalJSON reads digits, with or without quotes. null changes nothing.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	s := string(data)
 	if s == "null" {

@@ -9,9 +9,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// inspect warns of tables that are there already with columns that do not fit:
-// that the database numbers, or that are too narrow. The models say nothing of
-// that, and GORM's AutoMigrate does not change a key.
+// inspect warns of existing tables with columns that do not fit: that the database numbers, or that are too narrow. The
+// models do not show this, and GORM's AutoMigrate does not change a key.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 {
 		return
@@ -47,7 +46,7 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
 		}
 		if column.Auto {
-			c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, by an old process for one,"+
+			c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, for example by an old process,"+
 				" gets a number"+c.numberOf()+". When all that insert use the plugin, run the statement.",
 				"table", column.Table, "column", column.Name, "statement", change)
 		}
@@ -79,7 +78,7 @@ func (c *catalog) warnAutoIncrement(s *schema.Schema) {
 		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
 	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" by raw SQL for one, gets a number"+c.numberOf()+
+		" for example by raw SQL, gets a number"+c.numberOf()+
 		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
 		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
 }

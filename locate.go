@@ -40,12 +40,12 @@ type locator struct {
 	nodes sync.Map // worker id -> *workernode.Node; what is used of a node never changes
 }
 
-// Decode splits an id by the plugin's layout. It asks no database, so it cannot
-// tell whether the id was ever made. The error wraps [ErrNegativeID], or
-// [generator.ErrLayout] for a number with too many bits, or, if the plugin also gives out
-// ids that are not of the layout, [ErrNotDecodable] for one that is too small for it.
+// Decode splits an id by the plugin's layout. It sends no statement, so it cannot tell whether the id was ever made.
 //
-// For ids of another layout there is [generator.Layout.Decompose].
+// The error wraps [ErrNegativeID], or [generator.ErrLayout] for a number with too many bits. If the plugin also hands
+// out ids that are not of the layout, a number may be too small for the layout. Then the error wraps [ErrNotDecodable].
+//
+// For ids of another layout, use [generator.Layout.Decompose].
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -59,18 +59,17 @@ func (c *locator) decode(id ID) (generator.Parts, error) {
 	}
 	if c.supply != nil && c.supply.AnyForeign() && id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d has the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
-			ErrNotDecodable, id, format(c.Layout.Epoch))
+			ErrNotDecodable, id, supply.FormatTime(c.Layout.Epoch))
 	}
 	return c.Layout.Decompose(int64(id))
 }
 
-// Locate returns which table an id is a key of, which process made it, and when. It asks the
-// database once, and once more for a worker id that it has not seen before.
+// Locate returns which table an id is a key of, which process made it, and when. It queries the database once, and once
+// more for a worker id that it has not seen before.
 //
-// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or
-// [ErrOtherLayout], which tell apart the numbers that are no ids of this
-// database, or is the database's. Whether there is a row with this id only Find
-// can tell.
+// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or [ErrOtherLayout], which tell why
+// a number is no id of this database. Otherwise it is the database's. Only Find can tell whether there is a row with
+// this id.
 func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	c, err := p.located()
 	if err != nil {
@@ -94,7 +93,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 		return Location{}, future[id]
 	case !ok:
 		return Location{}, idErrorf(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d",
-			ErrUnknownID, id, format(l.Time), l.WorkerID, l.Session.Slot)
+			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
 	}
 	l.Session = c.session(o.Session)
 	if o.Until >= 0 {
@@ -103,9 +102,8 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	return l, nil
 }
 
-// lookupOn returns where to read worker nodes for a handle. A transaction may be on another
-// database, as dbresolver can begin one, and may be older than a worker id, so
-// they are read outside of it, unless it has the last connection.
+// lookupOn returns where to read worker nodes for a handle. A transaction may be on another database, as dbresolver can
+// begin one, and may be older than a worker id. So they are read outside of it, unless it has the last connection.
 func (c *locator) lookupOn(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if c.wdb == nil || !sqldb.HoldsConnection(pool) || c.free() {
@@ -174,8 +172,8 @@ func (c *locator) maxAhead() time.Duration {
 	return min(lead, century) + min(c.Layout.Tick, century) + time.Minute
 }
 
-// lookup asks the database for worker nodes, and remembers those that have a table. One that is
-// new is read again later: the database may lose it yet.
+// lookup reads worker nodes from the database, and remembers those that have a table. It reads a new one again later,
+// because the database may still lose it.
 func (c *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
 	if c.Fixed || len(workers) == 0 {
 		return nil, nil
@@ -192,8 +190,8 @@ func (c *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64
 	return nodes, nil
 }
 
-// place completes a location, but for its session, from the worker node that was looked up
-// just now, or if n is nil from what is remembered.
+// place completes a location, except its session. It uses the worker node n that was just looked up, or what is
+// remembered if n is nil.
 func (c *locator) place(l *Location, n *workernode.Node) error {
 	if c.Fixed {
 		if l.WorkerID != c.WorkerID && !(c.Generator == Paired && l.WorkerID == c.Layout.BackupWorker(c.WorkerID)) {
@@ -225,7 +223,7 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 			return future
 		}
 		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on",
-			ErrUnknownID, l.ID, format(l.Time), l.WorkerID, format(c.timeOf(n.Start+1)))
+			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)))
 	}
 	table := n.Table
 	if table.Name == "" {
@@ -242,17 +240,17 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 	return future
 }
 
-// notYet returns an error if the id is stamped later than any can be: ahead of
-// the clock, or of the tick start after which its worker began, by more than a
-// process may borrow.
+// notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the
+// tick start after which its worker began, by as much as a process may borrow.
 func (c *locator) notYet(l *Location, start int64) error {
 	latest := c.time()
 	if from := c.timeOf(min(start, c.Layout.MaxTick()) + 1); from.After(latest) {
 		latest = from // by FLOOR_TICK
 	}
-	if latest = latest.Add(c.maxAhead()); l.Time.After(latest) {
+	latest = latest.Add(c.maxAhead())
+	if l.Time.After(latest) {
 		return fmt.Errorf("%w: %d is stamped %s, and the latest that a process would stamp now is %s",
-			ErrFutureID, l.ID, format(l.Time), format(latest))
+			ErrFutureID, l.ID, supply.FormatTime(l.Time), supply.FormatTime(latest))
 	}
 	return nil
 }
@@ -272,5 +270,3 @@ func (e *IDError) Unwrap() error { return e.Err }
 func idErrorf(id ID, format string, args ...any) error {
 	return &IDError{id, fmt.Errorf(format, args...)}
 }
-
-func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }

@@ -13,11 +13,12 @@ import (
 	"gorm.io/gorm/utils"
 )
 
-// Register does for models what WithModels does: it gets worker ids for them and
-// for the models they are associated with, opens their segments and other sources, makes AutoMigrate
-// create plain BIGINT keys, and lets Find load rows of models, but not of associated ones. As it changes what GORM knows of a model,
-// it must come before the model, and those it is associated with, are used: one that
-// is in use stays as it is.
+// Register does for models what [WithModels] does. It gets worker ids for them and for the models they are associated
+// with, and opens their segments and other sources. It makes AutoMigrate create plain BIGINT keys. It lets Find load
+// rows of models, but not of associated ones.
+//
+// As it changes what GORM knows of a model, it must come before the model, and those it is associated with, are used. A
+// model that is in use stays unchanged.
 func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	c, err := p.ready()
 	if err != nil {
@@ -30,9 +31,8 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	return nil
 }
 
-// AutoMigrate registers those of models that have a uid field, and then calls
-// GORM's AutoMigrate for all, so that keys become plain BIGINT columns. As
-// Register, it must come before the models are used.
+// AutoMigrate registers those of models that have a uid field. Then it calls GORM's AutoMigrate for all, so that keys
+// become plain BIGINT columns. Like Register, it must come before the models are used.
 func (p *Plugin) AutoMigrate(models ...any) error {
 	c, err := p.ready()
 	if err != nil {
@@ -122,17 +122,15 @@ func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
 	return ID(id), err
 }
 
-// listedFor returns the plan of the model that was listed for a table; nil if none was.
+// listedFor returns the plan of the model that was listed for a table; nil if no model was.
 func (c *catalog) listedFor(table string) *plan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.listed[table]
 }
 
-// makePlain makes the uid keys of s, and of what it is associated with, plain
-// BIGINT columns: GORM takes every single integer key for AUTO_INCREMENT. The
-// schema is shared by all that use the model, so one that is in use stays as it
-// is.
+// makePlain makes the uid keys of s, and of what it is associated with, plain BIGINT columns: GORM takes every single
+// integer key for AUTO_INCREMENT. All users of the model share the schema, so one that is in use stays unchanged.
 func (c *catalog) makePlain(db *gorm.DB, s *schema.Schema) {
 	model.Walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField

@@ -12,11 +12,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Worker ids are scarce, so a table gets one when the first of its rows needs an
-// id, and not before. But GORM creates associated rows inside the transaction of
-// the row that they belong to, where a second connection may not be had; so all
-// that a statement is going to need is found out before it begins, from the rows
-// that it is given.
+// Worker ids are scarce, so a table gets one when the first of its rows needs an id, and not before. But GORM creates
+// associated rows inside the transaction of the row that they belong to. A second connection may not be available
+// there. So the plugin finds what a statement is going to need before it begins, from the rows that it is given.
 
 // A search collects the sources without a generator that rows need.
 type search struct {
@@ -64,8 +62,7 @@ func (s *search) result(p *plan) []*supply.Source {
 	return sources
 }
 
-// rows visits what is, or holds, rows of the plan's model. Anything else is
-// GORM's to complain about.
+// rows visits what is, or holds, rows of the plan's model. GORM reports anything else.
 func (s *search) rows(v reflect.Value, p *plan, visit func(model.Row, *plan)) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -89,7 +86,7 @@ func (s *search) rows(v reflect.Value, p *plan, visit func(model.Row, *plan)) {
 // created looks at a row that is created.
 func (s *search) created(r model.Row, p *plan) {
 	if p.Schema.BeforeCreate || p.Schema.BeforeSave {
-		s.all(p) // a hook may add and zero what it likes
+		s.all(p) // a hook may add and zero anything
 		return
 	}
 	for _, f := range p.fields {
@@ -147,7 +144,7 @@ func lacks(ctx context.Context, r model.Row, f *field) (zero bool) {
 	return zero
 }
 
-// first reports whether an association of a row comes up for the first time.
+// first reports whether a search meets an association of a row for the first time.
 func (s *search) first(row reflect.Value, relation *schema.Relationship) bool {
 	if !row.CanAddr() {
 		return true
@@ -183,8 +180,8 @@ func (s *search) add(from *supply.Source) {
 type association struct {
 	*schema.Relationship
 
-	// related and join are the plans of FieldSchema and JoinTable: nil until a row
-	// needs them, and where planOf returns none. A plan that is here stays.
+	// related and join are the plans of FieldSchema and JoinTable. They are nil until a row needs them, and where
+	// planOf returns nil. Once set they stay.
 	related, join atomic.Pointer[plan]
 }
 
@@ -198,8 +195,8 @@ func associations(s *schema.Schema) []association {
 	return list
 }
 
-// ready reports whether no row of the association, nor of its join table, can need
-// a worker id any more. It may be false although this is so.
+// ready reports whether no row of the association or of its join table can need a worker id any more. It may report
+// false although that is so.
 func (a *association) ready() bool {
 	related := a.related.Load()
 	if related == nil || !related.ready.Load() {
@@ -212,13 +209,13 @@ func (a *association) ready() bool {
 	return join != nil && !slices.ContainsFunc(join.fields, func(f *field) bool { return !f.source.Ready() })
 }
 
-// planned reports whether there can be a plan of a schema: not of one of GORM's own
-// join tables, whose types have no names.
+// planned reports whether there can be a plan of a schema. One of GORM's own join tables, whose types have no names,
+// has no plan.
 func planned(s *schema.Schema) bool { return s != nil && s.ModelType.Name() != "" }
 
-// planOf returns the plan of a schema of an association, and keeps it in kept. It
-// returns nil if there is none, or the model is unusable, which a create of it
-// will say. Goroutines that call it at the same time get the same plan.
+// planOf returns the plan of a schema of an association, and keeps it in kept. It returns nil for a schema without a
+// plan and for an unusable model, which a create of it will report. Goroutines that call it at the same time get the
+// same plan.
 func (c *catalog) planOf(s *schema.Schema, kept *atomic.Pointer[plan]) *plan {
 	if p := kept.Load(); p != nil {
 		return p

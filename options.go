@@ -11,113 +11,106 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// An Option changes what [New] makes. Options may come in any order; they are
-// checked together when db.Use initializes the plugin.
+// An Option changes what [New] creates. Options may come in any order. db.Use checks them together, and returns an
+// error that wraps [ErrOption] for a value out of range or options that exclude each other.
 type Option func(*config.Config)
 
-// WithLayout sets what ids look like. The default is [generator.DefaultLayout].
-// The first process pins the layout in the database; one that is set to another
-// is refused.
+// WithLayout sets what ids look like. The default is [generator.DefaultLayout]; db.Use refuses a Layout
+// that is not valid, such as the zero one, with [generator.ErrLayout]. The first process pins the layout in the
+// database. A process with another layout is refused.
 func WithLayout(l generator.Layout) Option { return func(c *config.Config) { c.Layout = l } }
 
-// WithModels names models whose keys the plugin sets, as pointers to structs. Their
-// worker ids, and the first ranges of their segments, are taken by db.Use, and not at the
-// first create, which then needs no connection for them. AutoMigrate
-// makes their keys plain BIGINT instead of AUTO_INCREMENT if it comes later. The
-// models they are associated with are included.
+// WithModels lists models whose keys the plugin sets, as pointers to structs. The default is none. Several calls add
+// up.
 //
-// Find loads rows of the models that are listed here, or given to Register or to the
-// plugin's AutoMigrate, and of no others. A model that is only associated with a listed
-// one is not listed: give it as well if Find is to load its rows.
+// db.Use gets worker ids for these models and for those that they are associated with, and the first ranges of their
+// segments. Then the first create needs no connection for them. If AutoMigrate comes later, it makes their keys plain
+// BIGINT instead of AUTO_INCREMENT.
+//
+// [Plugin.Find] loads rows of the models that WithModels, [Plugin.Register] or [Plugin.AutoMigrate] lists, and of no
+// others. A model that is only associated with a listed one is not listed itself.
 func WithModels(models ...any) Option {
 	return func(c *config.Config) { c.Models = append(c.Models, models...) }
 }
 
-// WithSegments configures the generator [Segment]: its table, the sizes of ranges and so
-// on; see [segment.Config]. Now and Log default to the plugin's, MaxWait and Timeout to WithTimeout.
+// WithSegments configures the generator [Segment]; see [segment.Config] for units, ranges and defaults. The default is
+// the zero Config. Here a zero Now or Log means that of the plugin, and a zero MaxWait or Timeout means that of
+// [WithTimeout].
 //
-// The tag of a row, its biz_tag, is the name of the table whose keys come from it. It has
-// no quotes, and no schema or database if that is the current one of the connection. It is
-// in lower case where the server ignores case: on SQLite, and on MySQL if its
-// lower_case_table_names is not 0. So all spellings of a table's name share one row. If the
-// column is no primary key, its name follows behind a dot. Processes that insert into one
-// table must therefore connect to the same schema or database.
+// The tag of a row, its biz_tag, is the name of the table whose keys come from it. The name has no quotes. It has no
+// schema or database if that is the current one of the connection, so processes that insert into one table must connect
+// to the same schema or database. It is in lower case where the server ignores case: on SQLite, and on MySQL if its
+// lower_case_table_names is not 0. So all spellings of a table's name share one row. For a column that is no primary
+// key, a dot and the name of the column follow.
 //
-// Ids begin above the largest that the column has, above the max_id of rows with another
-// spelling of the tag, or at Start if that is more. If Start is an id of the layout they
-// look like such ids, and Locate returns a wrong place for them.
+// Ids begin above the largest value of the column and above the max_id of rows with another spelling of the tag. They
+// begin at Start if that is more. If Start is an id of the layout, ids look like ids of the layout, and Locate returns
+// a wrong place for them.
 func WithSegments(s segment.Config) Option { return func(c *config.Config) { c.Segments = s } }
 
-// WithDefaultGenerator sets the generator of fields that name none in their tag:
-// [Cached], which is the default, [Snowflake], [Paired], [Segment], or one of
-// WithGenerator and WithSource.
+// WithDefaultGenerator sets the generator of fields whose tag names none: [Cached], [Snowflake], [Paired], [Segment],
+// or a name of [WithGenerator] or [WithSource]. The default is [Cached]; an empty name is not valid.
 func WithDefaultGenerator(name string) Option {
 	return func(c *config.Config) { c.Generator = supply.NameOf(name) }
 }
 
-// WithLead sets how far ahead of the clock ids may be stamped, from 100 ms to an hour, and at
-// least three ticks of the layout. The
-// default is [workernode.DefaultLead], 10 s, and on SQLite [workernode.DefaultLeadSQLite], 10 min.
+// WithLead sets how far ahead of the clock ids may be stamped, from 100 ms to an hour. It must be at least three
+// ticks of the layout, except with [WithWorkerID]. 0 means the default: [workernode.DefaultLead], 10 s, and on SQLite
+// [workernode.DefaultLeadSQLite], 10 min. With [WithWorkerID] the default is 1 s, or a tick if that is longer.
 //
-// It bounds three things: how long ids are made while the database is unreachable; how many
-// one worker id makes in a burst (160,000 in the default layout, with 10 s); and how soon a
-// database that has lost its latest commits may accept statements again without an id being made twice: Lead and
-// a second later. The first process pins it in the database; another one logs a warning and uses that.
+// Lead bounds three things:
+//
+//   - how long ids are made while the database is unreachable
+//   - how many ids one worker id makes in a burst: 160,000 in the default layout, with 10 s
+//   - how soon a database that has lost its latest commits may accept statements again without an id being made twice:
+//     Lead and a second later
+//
+// The first process pins Lead in the database. A process with another Lead logs a warning and uses the pinned one.
 func WithLead(d time.Duration) Option { return func(c *config.Config) { c.Lead = d } }
 
-// WithWorkerID fixes the worker id of this process, from 0 to what the layout
-// holds. Then no table of worker ids is needed or read. You guarantee that no two
-// processes have the same worker id at the same time, and that none has one that a
-// WORKER_NODE of the same id space gave out.
+// WithWorkerID fixes the worker id of this process, from 0 to [generator.Layout.MaxWorkerID]. By default worker ids
+// come from the database. With this option the plugin needs no table of worker ids, and sends no statement for
+// them. That also suits unit tests with a mocked database. The option excludes [WithOneWorkerID], [WithDisposable] and
+// [WithoutMigration].
 //
-// A process may follow another one with the same worker id at once, also after a crash,
-// if both use the same clock: ids are stamped at most WithLead ahead of the clock, which is
-// 1 s by default here, or a tick if that is longer, and a new process begins where the one before must have ended. So
-// its first id waits for the next tick to begin, and in its first moments it makes ids no
-// faster than the layout counts them.
+// You guarantee that no two processes have the same worker id at the same time. You also guarantee that no process has
+// a worker id that a WORKER_NODE of the same id space gave out. With the generator [Paired] a process also has the
+// worker id [generator.Layout.BackupWorker], so only the lower half may be given out.
 //
-// With WithClock a process begins at the present, and stamps ids far ahead of the clock unless
-// WithLead bounds that. A process that follows another one with the same worker id then makes ids
-// again. WithClock is for tests.
+// A process may follow another one with the same worker id at once, also after a crash, if both use the same clock. Ids
+// are stamped at most [WithLead] ahead of the clock, and a new process begins where the one before must have ended. So
+// its first id waits for the next tick to begin, and at first it makes ids no faster than the layout counts them.
+// [WithClock] voids this guarantee.
 //
-// All tables share the worker id and one generator, so ids resolve to the process but not
-// to a table. With the generator [Paired] the process also has
-// the worker id [generator.Layout.BackupWorker], so only the lower half may be given out.
-//
-// It is also what unit tests with a mocked database want: the plugin then sends
-// no statement.
+// All tables share the worker id and one generator, so ids resolve to the process but not to a table.
 func WithWorkerID(n int64) Option { return func(c *config.Config) { c.WorkerID, c.Fixed = n, true } }
 
-// WithOneWorkerID gives this process one worker id for all its tables, instead of one for
-// each, for layouts that have few. Ids then resolve to their process, and not to a
-// table. Each generator that tags name has one.
+// WithOneWorkerID gives this process one worker id for all its tables, for layouts that have few. The default is one
+// for each table. Each generator that tags name has a worker id of its own. Ids resolve to their process, and not to a
+// table.
 func WithOneWorkerID() Option { return func(c *config.Config) { c.OneEach = true } }
 
-// WithDisposable gives each start of the process a new slot that no other process ever
-// reclaims, UidGenerator's policy. Each start uses up one worker id for each table,
-// permanently. The slot is renewed like any other: while the database is unreachable, ids are
-// made for Lead at most.
+// WithDisposable gives each start of the process a new slot that no other process ever reclaims, as UidGenerator does.
+// By default slots are reclaimed. Each start uses up one worker id for each table, permanently. The slot is renewed
+// like any other.
 func WithDisposable() Option { return func(c *config.Config) { c.Disposable = true } }
 
-// WithoutMigration keeps db.Use from creating and extending the four tables of
-// package workernode. Package migrations has the SQL to run manually. The table of
-// segments is created if it does not exist; package segment has the SQL for a user
-// who may not.
+// WithoutMigration keeps db.Use from creating and extending the four tables of package workernode; by default it does
+// both. Package migrations has the SQL to run manually. The table of segments is created all the same if it does not
+// exist; package segment has the SQL for a user without the right to create it.
 func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration = true } }
 
-// WithTimeout sets how long getting worker ids from the database, or opening a segment or
-// another source, may take, for db.Use and for the first insert into a table. It is also how
-// long a create whose context has no deadline waits for a range of a segment. The default
-// is 10 s.
+// WithTimeout sets how long db.Use and the first insert into a table may take to get worker ids, or to open a segment
+// or another source. A create whose context has no deadline also waits that long for a range of a segment. The default
+// is 10 s; d must be longer than 0.
 func WithTimeout(d time.Duration) Option { return func(c *config.Config) { c.Timeout = d } }
 
-// WithHost sets what the tables say about this process: name, port and application, of at
-// most 64 characters, and kind. What is zero is found out, as
-// [workernode.DetectHost] says. A process reclaims the slots of its own application.
+// WithHost sets what the tables say about this process: name, port and application, of which the first 64 characters
+// are kept, and kind. For each zero field the default is that of [workernode.DetectHost]. A process reclaims only slots
+// of its own application while worker ids are left.
 func WithHost(h workernode.Host) Option { return func(c *config.Config) { c.Host = h } }
 
-// WithLogger sets where changes of state are logged. The default is
-// [slog.Default]; nil logs nothing.
+// WithLogger sets where changes of state are logged. The default is [slog.Default]; nil logs nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config.Config) {
 		if l == nil {
@@ -127,8 +120,11 @@ func WithLogger(l *slog.Logger) Option {
 	}
 }
 
-// WithClock reads the time from now, for tests that move the clock. The default
-// is [time.Now]. now is called by many goroutines at once.
+// WithClock sets where the plugin reads the time, for tests that move the clock. The default, also for nil, is
+// [time.Now]. Many goroutines may call now at once.
+//
+// With [WithWorkerID] a process begins at the present, and stamps ids far ahead of the clock unless [WithLead] bounds
+// that. A process that follows another one with the same worker id then makes its ids again.
 func WithClock(now func() time.Time) Option {
 	return func(c *config.Config) {
 		if now != nil {

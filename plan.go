@@ -17,8 +17,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A catalog has the models that the plugin knows, and what there is to do for each. It may be used
-// concurrently.
+// A catalog has the models that the plugin knows, and the plan of each. It may be used concurrently.
 type catalog struct {
 	*config.Config
 	db     *gorm.DB
@@ -43,16 +42,15 @@ func newCatalog(c *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply
 	return cat
 }
 
-// A plan is what there is to do for a model: made once for each of GORM's
-// schemas, and then only read, but for what is atomic.
+// A plan is what to do for a model. It is created once for each of GORM's schemas. After that only its atomic fields
+// change.
 type plan struct {
 	*model.Model
 	fields []*field
-	err    error // the model cannot be used; every create says so
+	err    error // the model cannot be used; every create returns it
 
-	// sources are those of fields, and of the models that GORM can create along
-	// with this one, directly or not. When all have a generator, ready is set and
-	// stays, and no statement is searched for what it needs any more.
+	// sources are those of fields, and of the models that GORM can create along with this one, directly or not. When
+	// all have a generator, ready is set permanently, and statements are no longer searched for what they need.
 	sources []*supply.Source
 	ready   atomic.Bool
 
@@ -74,9 +72,8 @@ func (c *catalog) plan(s *schema.Schema) *plan {
 	return c.addPlan(s)
 }
 
-// addPlan makes a plan. The map of plans is copied for it, because models are few
-// and come early, and are looked up in every create: reading a map that nobody
-// changes needs no lock.
+// addPlan makes a plan. It copies the map of plans, because models are few and come early, and every create looks them
+// up: reading a map that never changes needs no lock.
 func (c *catalog) addPlan(s *schema.Schema) *plan {
 	p := c.newPlan(s) // calls code of the application, so no lock is held
 	c.mu.Lock()
@@ -142,8 +139,8 @@ func (c *catalog) source(f *schema.Field) (*supply.Source, error) {
 	return src, nil
 }
 
-// key returns the primary key of the model if that is a uid field, else its first uid field; nil if
-// it has none.
+// key returns the primary key of the model if that is a uid field, else its first uid field. It returns nil if the
+// model has no uid field.
 func (p *plan) key() *field {
 	key := p.Key()
 	for _, f := range p.fields {
@@ -176,7 +173,7 @@ func (c *catalog) target() model.Target {
 	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }
 
-// untagged reports whether the key of a model is an [ID] that gets its value from nowhere.
+// untagged reports whether the key of a model is an [ID] that nothing sets.
 func untagged(s *schema.Schema) bool {
 	key := s.PrioritizedPrimaryField
 	return key != nil && key.IndirectFieldType == reflect.TypeFor[ID]() && !model.HasTag(key) && s.ModelType.Name() != "" &&

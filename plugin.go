@@ -1,7 +1,6 @@
-// Package uidplugin is a GORM plugin that gives rows their keys: 64-bit ids that
-// are unique across all processes, ascend in time, are known before the INSERT,
-// cost what an increment costs, and resolve to their table, their process and
-// their row.
+// Package uidplugin is a GORM plugin that gives rows their keys: 64-bit ids that are unique across all processes and
+// ascend in time. They are known before the INSERT, and cost what an increment costs. They resolve to their table,
+// their process and their row.
 //
 //	db.Use(uidplugin.New(uidplugin.WithModels(&Order{})))
 //
@@ -15,21 +14,20 @@
 //
 // # Keys
 //
-// A field with the tag uid gets an id when a row is created without one: an int64, a uint64, an
-// [ID], a string, or a type with Scan and Value. The tag can name a generator, as in
-// gorm:"uid:segment"; see [Cached]. [WithModels] lists the models of an application.
+// A field with the tag uid gets an id when a row is created without one: an int64, a uint64, an [ID], a string, or a
+// type with Scan and Value. The tag can name a generator, as in gorm:"uid:segment"; see [Cached]. [WithModels] lists
+// the models of an application.
 //
 // # What an id resolves to
 //
-// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and
-// [Plugin.Find] its row. [Plugin.CreatedBetween] finds rows by the time in their keys.
+// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and [Plugin.Find] its row.
+// [Plugin.CreatedBetween] finds rows by the time in their keys.
 //
 // # Processes
 //
-// What an id looks like is a [generator.Layout]. Each process has a slot, which owns worker ids, in
-// four tables of the same database; package workernode has the protocol. [Plugin.Health] says
-// whether ids can be made, [Plugin.Stats] in which state the process is, and [Plugin.Close] releases
-// its slot.
+// What an id looks like is a [generator.Layout]. Each process has a slot, which owns worker ids, in four tables of the
+// same database; package workernode has the protocol. [Plugin.Health] says whether ids can be made. [Plugin.Stats]
+// returns the state of the process. [Plugin.Close] releases its slot.
 package uidplugin
 
 import (
@@ -52,10 +50,9 @@ import (
 // Name is the name under which GORM knows the plugin.
 const Name = "uidplugin"
 
-// A Plugin sets the fields of models that are tagged gorm:"uid" when rows are
-// created, and resolves ids to where they came from. [New] makes one for one
-// database handle; [From] finds it again. All methods but Initialize may be
-// called by any number of goroutines at once.
+// A Plugin sets the fields of models that are tagged gorm:"uid" when rows are created, and resolves ids to where they
+// came from. [New] returns one for one database handle; [From] finds it again. Any number of goroutines may call all
+// methods except Initialize at once.
 type Plugin struct {
 	shared *shared
 	db     *gorm.DB // what Find queries
@@ -77,10 +74,9 @@ type shared struct {
 	locator atomic.Pointer[locator] // Decode needs no Initialize
 }
 
-// New returns a plugin for db.Use. It does nothing yet; what is wrong with the
-// options is reported by db.Use. The handle is best given the plugin before it is
-// shared between goroutines, because GORM's registration of callbacks is not safe
-// for concurrent use, and before AutoMigrate.
+// New returns a plugin for db.Use. It does nothing yet; db.Use reports what is wrong with the options. Call db.Use
+// before AutoMigrate, and before the handle is shared between goroutines: GORM's registration of callbacks is not safe
+// for concurrent use.
 func New(options ...Option) *Plugin {
 	s := &shared{Config: newConfig(options)}
 	s.locator.Store(&locator{Config: s.Config, time: s.Now})
@@ -117,14 +113,13 @@ func From(db *gorm.DB) *Plugin {
 // Name implements [gorm.Plugin].
 func (p *Plugin) Name() string { return Name }
 
-// Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options,
-// creates or extends the four tables of package workernode unless told
-// otherwise, compares the layout with the database's, gets worker ids for the
-// models of WithModels, and opens their segments and other sources. If it fails,
-// nothing is registered, and it may be tried again.
+// Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options. It creates or extends the four tables of
+// package workernode, but not with [WithoutMigration]. It compares the layout with the database's, gets worker ids for
+// the models of WithModels, and opens their segments and other sources. If it fails, nothing is registered, and it may
+// be tried again.
 //
-// A segment that the database cannot be reached for, and a source of WithSource that
-// fails, are no errors: the log and Health tell of them, and they are opened again.
+// It is no error if the database of a segment cannot be reached, or a source of WithSource fails. The log and Health
+// report it, and the segment or source is opened again.
 func (p *Plugin) Initialize(db *gorm.DB) error {
 	if p.shared == nil {
 		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -158,7 +153,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	p.db = db
 	c.registered.Store(true)
-	db.Config.Plugins[Name] = p // db.Use does so when this returns, but openers may ask From(db)
+	db.Config.Plugins[Name] = p // db.Use does it when this returns, but openers may call From(db)
 	c.catalog.started = true
 	c.supply.Start(c.catalog.later)
 	if left := c.Layout.Expires().Sub(c.Now()); left < 365*24*time.Hour {
@@ -171,8 +166,8 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 // callbacks returns those of the plugin.
 func (c *shared) callbacks() *callbacks { return &callbacks{c.catalog} }
 
-// abandon releases what a failed Initialize has taken, and leaves GORM's schemas as they were: a
-// program that goes on without the plugin must not insert rows without a key.
+// abandon releases what a failed Initialize has taken, and restores GORM's schemas. A program that continues without
+// the plugin must not insert rows without a key.
 func (c *shared) abandon() {
 	if c.catalog != nil {
 		for _, undo := range c.catalog.undo {
@@ -236,7 +231,7 @@ func (c *shared) supplyConfig(db *gorm.DB, clock func() time.Time) supply.Config
 	return config
 }
 
-// openRegistry creates the tables, and makes the lease manager. It sets what l needs of both.
+// openRegistry creates the tables and the lease manager. It sets what l needs of both.
 func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
@@ -287,12 +282,13 @@ func (p *Plugin) Layout() generator.Layout {
 	return p.shared.Layout
 }
 
-// Close ends the making of ids: every create that needs one then fails with
-// [ErrClosed], those that wait included. It waits for what goes on in the
-// background, and releases the slot, so that the next process gets its worker ids as soon
-// as the clock has passed what was granted, and Lead; until ctx ends. An error means that the slot was not
-// released: it is free a minute later all the same. It may be called more than once, and while the
-// plugin is in use. Call it when the program ends, before the pool is closed.
+// Close ends the making of ids: every create that needs one then fails with [ErrClosed], waiting ones included. It
+// waits for background work, and releases the slot. The next process gets the worker ids of the slot as soon as the
+// clock has passed what was granted, and Lead.
+//
+// Close waits at most until ctx ends. An error means that the slot was not released: it is free a minute later all the
+// same. Close may be called more than once, and while the plugin is in use. Call it when the program ends, before the
+// pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
 	c, err := p.ready()
 	if err != nil {

@@ -11,18 +11,15 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Range returns the smallest and the largest id of the layout that carries a time from
-// from on and before to: rows can be found by when they were created, with the index of
-// their key. Both times are rounded down to the start of their tick, because an id carries
-// the start of its tick: a row that is created right after from is found. Spans that follow
-// one another have no id in common. The error is that of [generator.Layout.Range]; a span
-// within one tick is empty.
+// Range returns the smallest and the largest id of the layout that carries a time from from on and before to. With it a
+// query finds rows by the time of their creation, using the index of their key. Both times are rounded down to the
+// start of their tick, because an id carries the start of its tick. So a row that is created right after from is found.
+// Adjacent spans do not overlap. The error is that of [generator.Layout.Range]; a span within one tick is empty.
 //
-// An id carries the tick that it was stamped with. That is the time when it was made, to
-// some milliseconds, or later: an id may be stamped up to Lead ahead, 10 s by default. So
-// the ids of rows that were just made can be above last if to is the present. It is earlier
-// only where a lease ran out and had ids left, as after an outage, or by the difference
-// between the clocks of processes.
+// An id carries the tick that it was stamped with. That is the time when it was made, to some milliseconds, or later:
+// an id may be stamped up to Lead ahead, 10 s by default. So the ids of new rows can be above last if to is the
+// present. The tick is earlier in two cases only. A lease may have run out with ids left, as after an outage, or the
+// clocks of processes differ.
 func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	if p == nil || p.shared == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -50,23 +47,21 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 	return t
 }
 
-// CreatedBetween returns a scope for queries: rows of the model whose key, if that is a uid
-// field, else first uid field, carries a time from from on and before to, both rounded down
-// to the start of their tick, as Range says:
+// CreatedBetween returns a scope for queries. It selects rows whose key carries a time from from on and before to, both
+// rounded down to the start of their tick, as Range says. If the key is no uid field, the first uid field counts.
 //
 //	db.Scopes(uidplugin.From(db).CreatedBetween(from, to)).Find(&orders)
 //
-// If to is the present or later when the query runs, it has no upper bound, because an id
-// may be stamped up to Lead ahead, 10 s by default: CreatedBetween(hourAgo, now) finds a row
-// that was created a millisecond ago. The present begins a second before the clock of the
-// generators, or a tick if that is longer. A span that follows finds a row that is stamped
-// ahead again. A span within one tick has no rows.
+// If to is the present or later when the query runs, the scope has no upper bound. The reason is that an id may be
+// stamped up to Lead ahead, 10 s by default. So CreatedBetween(hourAgo, now) finds a row that was created a millisecond
+// ago. The present begins a second before the clock of the generators, or a tick if that is longer. A span that follows
+// finds a row again that is stamped ahead. A span within one tick has no rows.
 //
-// A span that ends in the past misses rows that were created in it and stamped after it:
-// let it end Lead later, and compare a column of the row, where that matters.
+// A span that ends in the past misses rows that were created in it and stamped after it. Where that matters, let it end
+// Lead later, and compare a column of the row.
 //
-// The error of the query wraps [ErrNoField], [ErrNotDecodable] for ids that are not of the
-// layout, [ErrField] for a key that is text, or is that of Range.
+// The error of the query wraps [ErrNoField], [ErrNotDecodable] for ids that are not of the layout, or [ErrField] for a
+// key that is text. Otherwise it is that of Range.
 func (p *Plugin) CreatedBetween(from, to time.Time) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		if err := p.between(db, from, to); err != nil {

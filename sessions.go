@@ -18,16 +18,16 @@ type Session struct {
 	Kind        workernode.Kind
 	Launched    time.Time // start of the process, by its clock
 	From        time.Time // no id of the session has an earlier time
-	Until       time.Time // start of the next session of the slot; zero if there is none
+	Until       time.Time // start of the next session of the slot; zero if no session followed
 }
 
 // A Slot is a reusable process identity. It permanently owns worker ids, and one process at a
 // time holds it.
 type Slot struct {
 	ID       int64
-	Held     bool      // a process has it, or had it and ended without releasing it
+	Held     bool      // a process has it, or ended without releasing it
 	Reusable bool      // false for one of WithDisposable, which no other process ever gets
-	Fence    time.Time // nobody has stamped a later time with a worker id of the slot
+	Fence    time.Time // no process has stamped a later time with a worker id of the slot
 	Seen     time.Time // clock of the last holder at its last statement
 
 	// The last holder.
@@ -36,8 +36,8 @@ type Slot struct {
 	Port        string
 }
 
-// Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending
-// order: every worker id, and its table and slot. It returns none with WithWorkerID.
+// Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending order: every worker id, and
+// its table and slot. With [WithWorkerID] it returns nil.
 func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
 	c, err := p.located()
 	if err != nil || c.Fixed {
@@ -46,8 +46,7 @@ func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workerno
 	return c.wdb.Nodes(ctx, after, limit)
 }
 
-// Slots returns up to limit slots with an ID above after, in ascending order. It returns none with
-// WithWorkerID.
+// Slots returns up to limit slots with an ID above after, in ascending order. With [WithWorkerID] it returns nil.
 func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, error) {
 	c, err := p.located()
 	if err != nil || c.Fixed {
@@ -67,9 +66,8 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 	return slots, nil
 }
 
-// Sessions returns up to limit sessions that began before an instant, the latest first; a zero
-// instant means all. A slot of 0 means the sessions of all slots; then Until is zero. It returns none with
-// WithWorkerID.
+// Sessions returns up to limit sessions that began before an instant, the latest first; a zero instant means all. A
+// slot of 0 means the sessions of all slots; then Until is zero. With [WithWorkerID] it returns nil.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
 	c, err := p.located()
 	if err != nil || c.Fixed {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
 // Stats is the state of a plugin at one moment.
@@ -20,7 +21,7 @@ type Stats struct {
 // SlotStats is the state of the slot that this process holds, and what has happened since its
 // start.
 type SlotStats struct {
-	ID        int64     // 0 if it holds none now
+	ID        int64     // 0 if it has no slot now
 	From      time.Time // since when this process may stamp ids, in this session
 	Until     time.Time // until when, unless the slot is renewed
 	WorkerIDs int       // of the slot, spares included
@@ -31,7 +32,7 @@ type SlotStats struct {
 	Reclaimed   int64 // slots of former processes that were reclaimed
 	Allocated   int64 // slots that were inserted
 	Lost        int64 // slots that another process has reclaimed
-	LostCommits int64 // slots that were given up because the database had lost commits
+	LostCommits int64 // slots given up because the database lost commits
 
 	LastError error     // why the last statement failed; nil if it did not
 	Since     time.Time // since when all have failed
@@ -39,16 +40,19 @@ type SlotStats struct {
 
 // TableStats is the state of the ids of one table, or of all with WithWorkerID.
 type TableStats struct {
-	Table     string        // "*" with WithWorkerID and WithOneWorkerID; table.column for a segment of a column that is no primary key
+	// Table is "*" with WithWorkerID and WithOneWorkerID. For a segment of a column that is no primary key it is
+	// table.column.
+	Table     string
 	Generator string        // its name, such as [Cached]
-	WorkerIDs []int64       // in ascending order; more than one if one is not enough, none if its ids are not of the layout
+	WorkerIDs []int64       // in ascending order; several with lanes, none if its ids are not of the layout
 	From      time.Time     // since when this process may stamp ids with the worker ids
 	Until     time.Time     // until when, unless they are renewed
-	Lead      time.Duration // how far the next id lies ahead of the clock, if the generator says so (its method Lead)
+	Lead      time.Duration // how far the next id is ahead of the clock, if the generator has a method Lead
 }
 
 // Stats returns the state of the plugin: the tables that have a generator, in
-// alphabetical order. It asks no database.
+// Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
+// statement.
 func (p *Plugin) Stats() Stats {
 	c, err := p.ready()
 	if err != nil {
@@ -84,15 +88,15 @@ func (c *shared) slotStats() SlotStats {
 	return stats
 }
 
-// Health returns nil if ids can be made, and go on being made. Otherwise the error wraps
-// [ErrNotRegistered] or [ErrClosed], or says since when, and why,
+// Health returns nil if ids can be made now, and later. Otherwise the error wraps [ErrNotRegistered] or [ErrClosed], or
+// says since when, and why,
 //
 //   - the lease of this process could not be renewed: ids are made until what was granted is used up;
 //   - a table has no ids: it got no worker id, or its generator could not be opened;
 //   - a segment could not fetch a range: ids are made until those in memory are used up;
-//   - a generator of WithSource is not well, if it has a method Health() error.
+//   - a generator of WithSource reports an error by its method Health() error.
 //
-// It wraps the database's own error. It is nil again when the plugin has recovered. It asks no database.
+// It wraps the database's own error. It is nil again when the plugin has recovered. It sends no statement.
 func (p *Plugin) Health() error {
 	c, err := p.ready()
 	if err != nil {
@@ -104,7 +108,7 @@ func (p *Plugin) Health() error {
 	var errs []error
 	if c.manager != nil {
 		if s := c.manager.Stats(); s.LastError != nil {
-			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", format(s.Since), s.LastError))
+			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", supply.FormatTime(s.Since), s.LastError))
 		}
 	}
 	return errors.Join(append(errs, c.supply.Health())...)

@@ -18,20 +18,17 @@ type Run struct {
 	N     int64
 }
 
-// A Policy says what to do when a [Buffered] generator is empty, or full: nil looks
-// again, at once, and an error gives up. It is called with 1, 2 and so on for one
-// caller, and may wait as long as ctx lasts.
+// A Policy says what to do when a [Buffered] generator is empty, or full. With nil the generator looks again, at once;
+// with an error it gives up. For one caller the policy is called with 1, 2 and so on. It may wait as long as ctx lasts.
 type Policy func(ctx context.Context, try int) error
 
 // Refuse is the policy that gives up at once.
 func Refuse(context.Context, int) error { return ErrEmpty }
 
 const (
-	// DefaultBufferSize is how many ids a [Buffered] generator holds unless told
-	// otherwise: as many as UidGenerator's ring.
+	// DefaultBufferSize is the default of BufferedConfig.Size: the size of UidGenerator's ring.
 	DefaultBufferSize = 65_536
-	// DefaultRefillBelow is below how many percent of its size it is refilled unless told
-	// otherwise, as UidGenerator's is.
+	// DefaultRefillBelow is the default of BufferedConfig.RefillBelow, in percent: that of UidGenerator.
 	DefaultRefillBelow = 50
 
 	// bufferedRuns is how many runs are held at most.
@@ -40,16 +37,15 @@ const (
 	firstBackoff, maxBackoff = 10 * time.Millisecond, time.Second
 )
 
-// BufferedConfig configures [NewBuffered]. What UidGenerator's CachedUidGenerator
-// calls a setting is in brackets.
+// BufferedConfig configures [NewBuffered]. The names of UidGenerator's CachedUidGenerator for the settings are in
+// brackets.
 type BufferedConfig struct {
-	// Source makes or fetches the next ids: a run of at least one, all larger than those
-	// of all runs before. want is how many there is room for; it may return fewer, or
-	// more. It is called by one goroutine at a time, which is not that of a caller. ctx
-	// ends with Close. Required. [its BufferedUidProvider]
+	// Source makes or fetches the next ids: a run of at least one, all larger than those of all runs before. want is
+	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, never that
+	// of a caller. ctx ends with Close. Required. [its BufferedUidProvider]
 	//
-	// Its error goes to the callers who wait for ids, those that come later begin another
-	// attempt, after a pause that grows from 10 ms to a second. A panic is an error.
+	// The callers that wait for ids get its error. Later callers begin another attempt, after a pause that grows from
+	// 10 ms to a second. A panic is an error.
 	Source func(ctx context.Context, want int64) (Run, error)
 
 	// Size is how many ids are held, from 1 on, in at most 1,024 runs; 0 means
@@ -60,27 +56,25 @@ type BufferedConfig struct {
 	// means [DefaultRefillBelow]. [paddingFactor]
 	RefillBelow int
 
-	// Every is how often the buffer is filled up without being asked, so that ids do not
-	// get old while it is full enough; 0 is never. [scheduleInterval]
+	// Every is how often the buffer is filled up on a schedule. Then ids do not get old in a buffer that is full
+	// enough. 0 means never. [scheduleInterval]
 	Every time.Duration
 
-	// Empty says what a caller does who finds no id; nil waits until there are some, or
-	// Source fails. [rejectedTakeBufferHandler, which could not try again]
+	// Empty says what a caller does that finds no id. nil waits until there are ids, or Source fails.
+	// [rejectedTakeBufferHandler, which could not try again]
 	Empty Policy
 
-	// Full says what to do with a run that there is no room for; nil keeps it for the next
-	// refill, and no id is lost. If the policy gives up, the run is. It is called where
-	// Source is. [rejectedPutBufferHandler]
+	// Full says what to do with a run that does not fit. nil keeps it for the next refill, so no id is lost. If the
+	// policy gives up, the run is lost. The goroutine that calls Source calls Full, too. [rejectedPutBufferHandler]
 	Full Policy
 }
 
-// Buffered hands out ids that were made, or fetched, before: whatever a source returns,
-// in its order. It is the ring buffer of UidGenerator's CachedUidGenerator, filled at
-// the start, when few are left, and on a schedule, but for ids of any kind: [Cached]
-// computes those of a layout, for less.
+// Buffered hands out ids that were made or fetched before: what a source returns, in its order. It is the ring buffer
+// of UidGenerator's CachedUidGenerator, but for ids of any kind. It is filled at the start, when few ids are left, and
+// on a schedule. For ids of a layout, [Cached] is cheaper, because it computes them.
 //
-// It has a goroutine only while it is being filled. Callers that wait are served in the
-// order of their arrival. A Buffered must be made by [NewBuffered].
+// It has a goroutine only while it is being filled. Callers that wait are served in the order of their arrival. Create
+// a Buffered with [NewBuffered].
 type Buffered struct {
 	config BufferedConfig
 	low    int64 // ids below which it is refilled
@@ -172,8 +166,7 @@ func (g *Buffered) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// Close implements [Generator]. It waits for a Source that is at work, and whose
-// context it ends.
+// Close implements [Generator]. It ends the context of a running Source, and waits for the Source.
 func (g *Buffered) Close() {
 	g.mu.Lock()
 	g.closed.Store(true)
@@ -195,12 +188,12 @@ func (g *Buffered) State() BufferedState {
 	return s
 }
 
-// take returns from 1 to want consecutive ids, or the error why there are none.
+// take returns 1 to want consecutive ids, or an error.
 func (g *Buffered) take(ctx context.Context, want int) (first int64, n int, err error) {
 	if first, n = g.ring.Take(want); n == 0 {
 		return g.wait(ctx, want)
 	}
-	if g.closed.Load() { // after the ids were taken: none is handed out when Close is over
+	if g.closed.Load() { // after the ids were taken: no id is handed out once Close has returned
 		return 0, 0, ErrClosed
 	}
 	if !g.refilling.Load() && g.ring.Len() < g.low {
@@ -209,12 +202,12 @@ func (g *Buffered) take(ctx context.Context, want int) (first int64, n int, err 
 	return first, n, nil
 }
 
-// wait is take for a caller who has found no id.
+// wait is take for a caller that found no id.
 func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	// All who wait when an attempt fails are told.
+	// When an attempt fails, all callers that wait get its error.
 	g.mu.Lock()
 	g.waiting++
 	failed := g.state.Failed
@@ -274,7 +267,7 @@ func (g *Buffered) scheduled() {
 	}
 }
 
-// refill has the buffer filled, unless somebody is at it.
+// refill starts a goroutine that fills the buffer, unless one is running.
 func (g *Buffered) refill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -302,7 +295,7 @@ func (g *Buffered) fill() {
 			}
 		}
 		g.mu.Lock()
-		// Whoever finds too few ids from now on begins another one.
+		// A caller that finds too few ids from now on starts another goroutine.
 		again := g.waiting > 0 && g.ring.Len() == 0
 		if g.closed.Load() || !again {
 			g.refilling.Store(false)
@@ -348,7 +341,8 @@ func (g *Buffered) fillUp() error {
 			return nil
 		}
 		g.mu.Lock()
-		if g.state.LastError = err; err == nil {
+		g.state.LastError = err
+		if err == nil {
 			g.state.Refills++
 		} else {
 			g.state.Failed++
@@ -390,7 +384,7 @@ func (g *Buffered) fetch(want int64) (run Run, err error) {
 	return run, nil
 }
 
-// broadcast wakes all who wait. The caller holds mu.
+// broadcast wakes all callers that wait. The caller holds mu.
 func (g *Buffered) broadcast() {
 	close(g.changed)
 	g.changed = make(chan struct{})

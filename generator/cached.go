@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// DefaultMaxBorrow is how far a [Cached] generator runs ahead of the clock at
-// most, unless told otherwise: 57.6 million ids at once in the default layout and
-// one lane.
+// DefaultMaxBorrow is the default of CachedConfig.MaxBorrow: how far a [Cached] generator runs ahead of the clock at
+// most. In the default layout and one lane that is 57.6 million ids at once.
 const DefaultMaxBorrow = time.Hour
 
 // maxSleep bounds how long a waiting caller goes without looking up.
@@ -27,76 +26,71 @@ type CachedConfig struct {
 	// bounds the same thing as a number of ticks, 2^boostPower.
 	MaxBorrow time.Duration
 
-	// NoWait makes a generator never wait. When it is MaxBorrow ahead it returns
-	// [ErrBorrowLimit] at once, when its lease is used up, [ErrLeaseExpired].
+	// NoWait makes a generator never wait. When it is MaxBorrow ahead it returns [ErrBorrowLimit] at once. When its
+	// lease is used up it returns [ErrLeaseExpired] at once.
 	NoWait bool
 
-	// OnLow is called when the lease should be renewed: when fewer ids are left in it
-	// than half of those between the present, or its beginning if that is later, and
-	// its end; when its end has passed; and when a caller wants more ids than are
-	// left. nil means that the lease is never renewed: callers get [ErrLeaseExpired]
-	// when it is used up. Otherwise they wait, unless the generator is suspended.
+	// OnLow is called when the lease should be renewed:
 	//
-	// It is called from any goroutine, several at once, and over and over as long as
-	// that is so and the generator is in use; never for a lease up to the last tick
-	// of the layout. Callers wait while it runs, so it must not block, nor call
-	// anything of this package but Renew, Suspend and Usage.
+	//   - fewer ids are left than half of those from the present, or the lease's beginning if that is later, to its end
+	//   - the end of the lease has passed
+	//   - a caller wants more ids than are left
+	//
+	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up. Otherwise they wait,
+	// unless the generator is suspended.
+	//
+	// Any goroutine may call OnLow, several at once. It is called again and again while the condition holds and the
+	// generator is in use, but never for a lease up to the last tick of the layout. Callers wait while it runs. So it
+	// must not block, and may call only Renew, Suspend and Usage of this package.
 	OnLow func()
 
-	// Clock is what the generators of a process share; nil means one of its own.
+	// Clock is the clock that the generators of a process share; nil means a clock of its own.
 	Clock *Clock
 }
 
-// Cached hands out ids ahead of need, for the price of an atomic increment. It
-// is UidGenerator's CachedUidGenerator with a ring that computes its ids instead
-// of storing them; it has no goroutine, and no timer while it is idle.
+// Cached hands out ids ahead of need, for the price of an atomic increment. It is UidGenerator's CachedUidGenerator
+// with a ring that computes its ids instead of storing them. It has no goroutine, and no timer while it is idle.
 //
-// Ids have the present as long as they are taken more slowly than the layout counts
-// them (16 a millisecond by default, for each lane): exactly if there are fewer than
-// some thousands a second, else to about a millisecond. Taken faster, they borrow ticks
-// of the future, up to MaxBorrow. At that limit
-// callers are served in the order of their arrival, at the nominal rate; a context
-// that ends while its caller waits costs no id.
+// Ids carry the present time as long as they are taken more slowly than the layout counts: by default 16 a millisecond
+// for each lane. Up to some thousands a second the time is exact, above that within about a millisecond. When ids are
+// taken faster they borrow ticks of the future, up to MaxBorrow. At that limit callers are served in the order of their
+// arrival, at the nominal rate. A context that ends while its caller waits costs no id.
 //
-// When its lease is used up, callers wait for it to be renewed, in the order of
-// their arrival too, if there is an OnLow that brings that about. When the clock has
-// passed the end of the lease before its ids were used up, as it does while nobody
-// needs any, they wait as well, but for 100 ms at most, all callers of that lease
-// together: then the ids that are left, which are of the past, are handed out.
+// When the lease is used up and OnLow is set, callers wait for its renewal, in the order of their arrival. An idle
+// generator may still have ids left when the clock passes the end of its lease. Then callers wait for a renewal as
+// well, but for 100 ms at most, all callers of that lease together. After that the remaining ids, which are of the
+// past, are handed out.
 //
-// The clock may do what it likes. Set forward, the ids follow it. Set back, they
-// go on from where they are, as fast as before, so that they lie ahead of the
-// clock by what it was set back in addition to what they borrow.
+// The clock may jump in both directions. When it is set forward, the ids follow it. When it is set back, the ids
+// continue from where they are, as fast as before. They are then ahead of the clock by that amount in addition to what
+// they borrow.
 //
-// A Cached must be made by [NewCached].
+// Create a Cached with [NewCached].
 type Cached struct {
-	// window is the ring that callers take from, and never nil. Under the
-	// semaphore it is replaced by one that begins at next or above, after the old
-	// one was closed and next moved above all that it had given out. So a position
-	// is given out once, and positions ascend. One with other worker ids begins with
-	// a tick that has none of the ids before, so ids ascend as well.
+	// window is the ring that callers take from. It is never nil. The holder of the semaphore replaces it: it closes
+	// the old window, moves next above all that the old one handed out, and begins the new one at next or above. So
+	// each position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
+	// earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
-	// grant is what was handed over by Renew and not yet accepted, or nil. Only who
-	// holds the semaphore takes it out, and who has released the semaphore looks
-	// whether there is one, so none stays while the semaphore is free.
+	// grant is what Renew handed over and nobody has accepted yet, or nil. Only the holder of the semaphore takes it
+	// out. After releasing the semaphore the holder looks for a grant again, so none remains while the semaphore is
+	// free.
 	grant atomic.Pointer[grant]
 
-	// wake is the channel of the caller who holds the semaphore and waits, or nil. It
-	// is set before it looks at grant, suspended and closed, and read after these
-	// were written, so none of them is missed.
+	// wake is the channel of the caller that holds the semaphore and waits, or nil. That caller sets wake before it
+	// looks at grant, suspended and closed. The others read wake after they wrote these, so the caller misses none of
+	// them.
 	wake atomic.Pointer[chan struct{}]
 
 	suspended atomic.Pointer[error] // why, or nil if not suspended
 	closed    atomic.Bool           // by Close
 
-	// waiting says that the caller who holds the semaphore waits for Renew. Only it
-	// writes it.
+	// waiting says that the caller that holds the semaphore waits for Renew. Only that caller writes it.
 	waiting atomic.Bool
 
-	// used means that ids were taken since Usage was called. It is set, under the
-	// semaphore, when seen moves over positions that were given out, and when some
-	// are given out without a window.
+	// used means that ids were taken since Usage was called. It is set, under the semaphore, when seen moves over
+	// positions that were handed out, and when positions are handed out without a window.
 	used atomic.Bool
 
 	open  bool  // window has not been closed; guarded by sem
@@ -104,9 +98,9 @@ type Cached struct {
 	idle  uint8 // visits in a row that found hardly any id taken; guarded by sem
 	quick uint8 // readings of the clock in a row that came soon after the last, at most hurried; guarded by sem
 
-	// sem is the right to do all that is slow: it is held while there is a value
-	// in it. A channel serves those who wait in the order of their arrival and
-	// together with a context, which a mutex does not. It guards what follows.
+	// sem is the semaphore for all slow work; a value in it means that it is held. It is a channel for two reasons, in
+	// contrast to a mutex: waiting callers are served in the order of their arrival, and a context can end the wait. It
+	// guards what follows.
 	sem chan struct{}
 
 	// seen is the position of the open window up to which all is accounted for in
@@ -223,7 +217,7 @@ func (g *Cached) Close() {
 	g.closeWindow()
 }
 
-// Lead returns how far the next id lies ahead of the clock; 0 if it does not.
+// Lead returns how far the next id is ahead of the clock; 0 if it is not ahead.
 func (g *Cached) Lead() time.Duration {
 	w := g.window.Load()
 	s := g.scale(w)
@@ -240,7 +234,7 @@ func (g *Cached) scale(w *window) scale { return scale{&g.layout, w.laneBits} }
 // end returns the first position that the lease of w does not allow.
 func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until.Load() + 1) }
 
-// try takes the semaphore if nobody has it.
+// try takes the semaphore if it is free.
 func (g *Cached) try() bool {
 	select {
 	case g.sem <- struct{}{}:
@@ -250,7 +244,7 @@ func (g *Cached) try() bool {
 	}
 }
 
-// release gives the semaphore back, and sees to what was handed over meanwhile.
+// release gives the semaphore back, and accepts a grant that arrived meanwhile.
 func (g *Cached) release() {
 	if g.wake.Load() != nil { // the caller has waited
 		g.wake.Store(nil)
@@ -260,8 +254,7 @@ func (g *Cached) release() {
 	g.settle()
 }
 
-// settle accepts what was granted, unless somebody has the semaphore, who then does
-// so at the latest when it has released it.
+// settle accepts a grant if the semaphore is free. Otherwise the holder accepts it, at the latest after its release.
 func (g *Cached) settle() {
 	for g.grant.Load() != nil && g.try() {
 		g.accept()
@@ -279,9 +272,8 @@ func (g *Cached) awake() {
 	}
 }
 
-// slow claims from 1 to want positions when the window gave none. It is where
-// callers wait at the borrowing limit and for a lease, where all errors arise, and
-// where the next window is opened.
+// slow claims 1 to want positions when the window had none. It is where callers wait at the borrowing limit and for a
+// lease, where all errors arise, and where the next window is opened.
 func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *window, position, got uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, 0, err
@@ -371,7 +363,7 @@ func (g *Cached) nap(w *window, m moment, move move) time.Duration {
 	return maxSleep
 }
 
-// arm returns the channel that ends the sleeps of the caller, who has the semaphore.
+// arm returns the channel that ends the sleeps of the caller, which holds the semaphore.
 func (g *Cached) arm() <-chan struct{} {
 	wake := make(chan struct{}, 1)
 	g.wake.Store(&wake)
@@ -380,7 +372,8 @@ func (g *Cached) arm() <-chan struct{} {
 
 // pause makes a move that waits: for d, or until awake is called.
 func (g *Cached) pause(ctx context.Context, move move, d time.Duration, wake <-chan struct{}) error {
-	if g.waiting.Store(move != waitForClock); move == waitForClock {
+	g.waiting.Store(move != waitForClock)
+	if move == waitForClock {
 		return sleep(ctx, d, wake)
 	}
 	start := time.Now()

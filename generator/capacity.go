@@ -10,17 +10,15 @@ import (
 	"time"
 )
 
-// JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids
-// without loss. It has enough worker ids for one per process and table: 37/13/3 bits
-// and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
+// JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids without loss. It has enough worker
+// ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
-// Its 8,191 worker ids are for the leased policy. With 50 tables and no spares they are
-// enough for 163 processes at once, or for 81 if each of these may also have crashed
-// once within the grace. [JSSafeLayout] has 31 worker ids, too few for one such process.
-// Disposable worker ids would not last: 20 processes that restart 12 times a day use up
-// all of them in 16 hours.
+// Its 8,191 worker ids are for the leased policy. With 50 tables and no spares they are enough for 163 processes at
+// once. If each of these may also have crashed once within the grace, they are enough for 81. [JSSafeLayout] has 31
+// worker ids, too few for one such process. Disposable worker ids would not last: 20 processes that restart 12 times a
+// day use up all of them in 16 hours.
 //
-// One worker id makes 800 ids a second, and 16 lanes, which are the most, 12,800.
+// One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
 func JSSafeTablesLayout() Layout {
 	return Layout{TimeBits: 37, WorkerBits: 13, SequenceBits: 3, Tick: 10 * time.Millisecond,
 		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -59,8 +57,7 @@ type Demand struct {
 	Grace time.Duration
 }
 
-// DefaultGrace is how long the leased policy keeps the slot of a crashed process
-// unless told otherwise.
+// DefaultGrace is the default of Demand.Grace: how long the leased policy keeps the slot of a crashed process.
 const DefaultGrace = time.Minute
 
 // A Forecast is the answer of [Plan]. A year has 365.2425 days.
@@ -79,9 +76,8 @@ type Forecast struct {
 	Leased     LeasedForecast
 }
 
-// A DisposableForecast is of the policy by which each start of a process takes a new
-// worker id for each of its tables, and none is ever given out again. It has
-// neither lanes nor spares.
+// A DisposableForecast is the forecast for the disposable policy. Each start of a process takes a new worker id for
+// each of its tables, which is never given out again. The policy has neither lanes nor spares.
 type DisposableForecast struct {
 	PerDay    float64 // worker ids that are used up in a day
 	PerSecond float64 // ids a second that all worker ids in use carry together
@@ -113,10 +109,9 @@ type LeasedForecast struct {
 	Processes int64
 }
 
-// Plan tells how long l lasts and what it carries if it has to meet d. That there
-// are too few worker ids is no error, but an answer. An error wraps [ErrLayout] if l
-// is not valid, and [ErrConfig] if a field of d is out of its range or the worker
-// ids that d asks for at once cannot be counted, for they are more than 2^62.
+// Plan tells how long l lasts and what it carries under the demand d. Too few worker ids are an answer, not an error.
+// An error wraps [ErrLayout] if l is not valid. It wraps [ErrConfig] if a field of d is out of its range. It also wraps
+// [ErrConfig] if d asks for more than 2^62 worker ids at once, which cannot be counted.
 func Plan(l Layout, d Demand) (Forecast, error) {
 	if err := l.Validate(); err != nil {
 		return Forecast{}, err
@@ -254,8 +249,8 @@ func (f Forecast) String() string {
 	return out.String()
 }
 
-// span writes a number of years in the largest unit of which there are at least
-// two, with four digits at most. None is "too few", for it means worker ids.
+// span writes a number of years in the largest unit that fits at least twice, with at most four digits. Zero is "too
+// few", because it means worker ids.
 func span(years float64) string {
 	if years == 0 {
 		return "too few"
@@ -282,8 +277,8 @@ func several(n int, one, more string) string {
 	return number(float64(n)) + " " + more
 }
 
-// number writes x, which is not negative, with commas if it is large, and with four
-// significant digits at most if it is small and has a fraction.
+// number writes x, which is not negative. It writes large numbers with commas, and small ones that have a fraction with
+// at most four significant digits.
 func number(x float64) string {
 	switch {
 	case x >= 1e15:

@@ -16,33 +16,30 @@ const (
 	// not worth its visits.
 	hardlyAny = 2
 
-	// A window is opened by a caller who comes within soon of the one before, and that
-	// one came as soon after its own, and so on: hurried times in a row.
+	// A caller opens a window if it comes within soon of the call before it, and this has happened hurried times in a
+	// row.
 	soon    = 125 * time.Microsecond
 	hurried = 16
 )
 
-// A Clock keeps the [Cached] generators of a process up with the time, as long
-// as many ids are taken from them: it visits these generators every millisecond, with
-// one timer for all, and stops when none is left. A process that makes fewer ids, or
-// none, has no timer and no goroutine.
+// A Clock keeps the [Cached] generators of a process up with the time while many ids are taken from them. It visits
+// these generators every millisecond, with one timer for all, and stops when none needs it. A process that makes fewer
+// ids has no timer and no goroutine.
 //
-// A Clock must be made by [NewClock]. It may be used by any number of
-// generators and goroutines at once.
+// Create a Clock with [NewClock]. Any number of generators and goroutines may use it at once.
 type Clock struct {
 	now  func() time.Time
 	base time.Time // what durations are counted from
 
-	// mu is taken by a generator that holds its own semaphore; the other way
-	// round, a visit only tries to take the semaphore, so the two cannot lock up.
+	// A generator takes mu while it holds its own semaphore. A visit holds mu, and only tries to take the semaphore. So
+	// the two cannot deadlock.
 	mu      sync.Mutex
 	inUse   []*Cached
 	ticking bool // a timer is pending, or its function runs
 	latest  *settings
 }
 
-// settings are what generators that are configured alike have in common. They never
-// change, and such generators share one copy of them.
+// settings are what generators with the same configuration share. They never change, so such generators use one copy.
 type settings struct {
 	layout Layout
 	borrow time.Duration // MaxBorrow
@@ -50,8 +47,8 @@ type settings struct {
 	clock  *Clock
 }
 
-// NewClock returns a clock that reads the time from now; nil means [time.Now].
-// Anything else is for tests, which can so move the clock in both directions.
+// NewClock returns a clock that reads the time from now; nil means [time.Now]. Tests pass another function, to move the
+// clock in both directions.
 func NewClock(now func() time.Time) *Clock {
 	if now == nil {
 		now = time.Now
@@ -93,7 +90,8 @@ func (c *Clock) tick() {
 	}
 	clear(c.inUse[len(kept):])
 	c.inUse = kept
-	if c.ticking = len(kept) > 0; c.ticking {
+	c.ticking = len(kept) > 0
+	if c.ticking {
 		time.AfterFunc(clockEvery, c.tick)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// CoarseClock is a clock that is read once a millisecond, however often it is asked: for
-// a [Snowflake] or [Paired] generator with ticks of much longer, whose ids it makes three
-// times as cheap (BenchmarkCoarseClock). [Cached] reads no clock for an id, and needs none.
+// CoarseClock is a clock that is read once a millisecond, however often it is asked. It is for a [Snowflake] or
+// [Paired] generator with much longer ticks, whose ids it makes three times as cheap (BenchmarkCoarseClock). [Cached]
+// reads no clock for an id, and does not need it.
 //
-// It has a timer only while it is in use. A reading is up to some milliseconds old, and
-// after the machine, or the process, has slept as old as that for a moment. It may be used
-// by any number of goroutines at once, and must be made by [NewCoarseClock].
+// It has a timer only while it is in use. A reading is up to some milliseconds old. After a sleep of the machine or the
+// process it is briefly as old as that sleep. Any number of goroutines may use a CoarseClock at once. Create it with
+// [NewCoarseClock].
 type CoarseClock struct {
 	now func() time.Time
 
@@ -25,7 +25,7 @@ type CoarseClock struct {
 
 const (
 	coarseEvery = time.Millisecond
-	coarseIdle  = 100 // readings that nobody wanted, until there are no more
+	coarseIdle  = 100 // readings in a row that nobody wanted, before the timer ends
 )
 
 // NewCoarseClock returns a clock that reads now, or [time.Now] if that is nil.
@@ -48,7 +48,7 @@ func (c *CoarseClock) Now() time.Time {
 		if c.running.CompareAndSwap(false, true) {
 			return c.start()
 		}
-		runtime.Gosched() // somebody is about to store a reading, or to end
+		runtime.Gosched() // another caller is about to store a reading, or to end
 	}
 }
 
@@ -59,7 +59,8 @@ func (c *CoarseClock) start() time.Time {
 	ready := make(chan struct{})
 	timer = time.AfterFunc(coarseEvery, func() {
 		<-ready
-		if idle++; c.used.Swap(false) {
+		idle++
+		if c.used.Swap(false) {
 			idle = 0
 		}
 		if idle >= coarseIdle {

@@ -2,11 +2,10 @@ package generator
 
 import "errors"
 
-// What a caller can act on. Every error of this package wraps one of these, or
-// is the error of a context.
+// Errors that a caller can act on. Every error of this package wraps one of them, or is the error of a context.
 var (
-	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun,
-	// or a value that does not fit the layout it was used with.
+	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun. It also reports a value that does
+	// not fit the layout.
 	ErrLayout = errors.New("generator: layout")
 
 	// ErrConfig reports a setting of a generator that makes no sense.
@@ -20,8 +19,7 @@ var (
 	// wait is as far ahead of the clock as it may be.
 	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
 
-	// ErrLeaseExpired reports that the lease is used up, and that nobody renews it, or
-	// that the generator must not wait for that.
+	// ErrLeaseExpired reports that the lease is used up, and is not renewed or the generator must not wait for that.
 	ErrLeaseExpired = errors.New("generator: lease expired")
 
 	// ErrTimeExhausted reports that the time bits of the layout are used up.

@@ -7,94 +7,85 @@ import (
 	"time"
 )
 
-// A Generator makes ids. Its ids strictly ascend, in real time too: an id is
-// larger than every id whose call had returned before its own call began.
+// A Generator makes ids. Its ids strictly ascend, in real time too: an id is larger than every id whose call returned
+// before its own call began.
 //
-// All methods may be called by any number of goroutines at once.
+// Any number of goroutines may call its methods at once.
 type Generator interface {
-	// Next returns one id, never negative. It may wait, as its generator says,
-	// until ctx ends; the error is then that of ctx. With an error the id is 0
-	// and means nothing.
+	// Next returns one id, never negative. It may wait until ctx ends, as its generator documents; the error is then
+	// that of ctx. With an error the id is 0 and means nothing.
 	Next(ctx context.Context) (int64, error)
 
-	// Fill sets every element of ids to an id of its own, in ascending order.
-	// Other callers' ids may lie between them. With an error the contents of ids
-	// mean nothing, and no id of them is ever made again.
+	// Fill sets every element of ids to an id of its own, in ascending order. Ids of other callers may come between
+	// them. With an error the contents of ids mean nothing, and none of them is ever made again.
 	Fill(ctx context.Context, ids []int64) error
 
-	// Close makes every later call, and those that wait, return [ErrClosed].
-	// When it has returned, no id is made any more. Closing again does nothing.
+	// Close makes every later call, and every call that waits, return [ErrClosed]. When it has returned, no id is made
+	// any more. Closing again does nothing.
 	Close()
 }
 
-// A Lease says what a generator may stamp: one worker id, and the ticks from
-// From to Until, both included. Whoever grants a lease guarantees that nobody
-// else ever holds the same worker id for any of these ticks.
+// A Lease says what a generator may stamp: one worker id, and the ticks from From to Until, both included. The granter
+// of a lease guarantees that no other generator ever holds the same worker id for any of these ticks.
 type Lease struct {
 	WorkerID int64
 	From     int64 // first tick
 	Until    int64 // last tick
 }
 
-// A Renewable generator can be given other leases while it makes ids. [Cached],
-// [Snowflake] and [Paired] can. When its lease runs low it calls the OnLow of its configuration;
-// the answer is Renew, or Suspend if there is no lease to be had.
+// A Renewable generator accepts other leases while it makes ids. [Cached], [Snowflake] and [Paired] are Renewable. When
+// its lease runs low it calls the OnLow of its configuration. The answer is Renew, or Suspend if no lease is available.
 type Renewable interface {
 	Generator
 
-	// Renew replaces what the generator may stamp by leases, each of which makes a
-	// lane. Their number is a power of two, at most [MaxLanes] and the worker ids of
-	// the layout; a [Snowflake] has one lane, a [Paired] two. Their worker ids differ, From
-	// and Until are the same for all. Within a tick the lanes are used up one after the
-	// other, in the order of their worker ids, whatever that of the leases is; then the
-	// next tick begins.
+	// Renew replaces what the generator may stamp by leases. Each lease makes a lane. Their number is a power of two,
+	// at most [MaxLanes] and the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The
+	// worker ids differ; From and Until are the same for all. Within a tick the lanes are used up one after the other,
+	// in the order of their worker ids, not of leases. Then the next tick begins.
 	//
-	// From now on an id carries a tick from From to Until, and is larger than every id
-	// that the generator has made before:
+	// From now on an id carries a tick from From to Until, and is larger than every id that the generator has made
+	// before:
 	//
-	//   - With the worker ids that it has, a generator goes on from where it is, or at
-	//     From if that is later. Neither From nor Until goes down: a call with an
-	//     earlier one, which others may have overtaken, leaves the later one as it is.
-	//   - With other worker ids, or more or fewer of them, the next id begins a tick:
-	//     the first one from From on that the generator has not begun. Until may be
-	//     earlier than before. Calls that change worker ids must come in their order.
+	//   - With the same worker ids, a generator continues from where it is, or at From if that is later. Neither From
+	//     nor Until goes down. A call with earlier ticks, which others may have overtaken, leaves the later ones
+	//     unchanged.
+	//   - With other worker ids, or more or fewer of them, the next id begins a tick: the first one from From on that
+	//     the generator has not begun. Until may be earlier than before. Calls that change worker ids must come in
+	//     their order.
 	//
-	// What a generator does with a lease that begins ahead of the clock, its own
-	// documentation says.
+	// The documentation of each generator says what it does with a lease that begins ahead of the clock.
 	//
-	// Renew lifts a suspension. It never waits for a caller: one who waits is woken
-	// and takes the leases over, of several calls those of the latest. After Close it
-	// returns [ErrClosed]. Any other error wraps [ErrConfig], or [ErrLayout] for a
-	// lease that does not fit the layout, and changes nothing.
+	// Renew lifts a suspension. It never waits for a caller. A waiting caller is woken and accepts the leases, those of
+	// the latest call if there were several. After Close it returns [ErrClosed]. Any other error wraps [ErrConfig], or
+	// [ErrLayout] for a lease that does not fit the layout, and changes nothing.
 	Renew(leases ...Lease) error
 
-	// Suspend makes callers who find the lease used up fail at once, rather than wait
-	// for Renew, those who wait already among them. Their error wraps
-	// [ErrLeaseExpired] and cause. What the lease has left is handed out as before.
-	// Renew ends it, or a Suspend with nil does.
+	// Suspend makes callers that find the lease used up fail at once instead of waiting for Renew. Callers that already
+	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. What the lease has left is handed out as before.
+	// Renew ends the suspension, and so does Suspend with nil.
 	Suspend(cause error)
 
 	// Usage tells how far the lease is used up. It never waits.
 	Usage() Usage
 }
 
-// Usage is the state of a generator at one moment. If a caller takes ids, or a
-// lease is being replaced, at that very moment, it may tell what was before.
+// Usage is the state of a generator at one moment. While a caller takes ids or a lease is being replaced, it may be the
+// state before that.
 type Usage struct {
-	// Tick is that of the next id: the present one, or a later one if ids are ahead
-	// of the clock. It is an earlier one, with ids left, when the clock is beyond the
-	// lease, and the tick after the lease when that is used up.
+	// Tick is the tick of the next id: the present one, or a later one if ids are ahead of the clock. When the clock is
+	// beyond the lease and ids are left, it is an earlier one. When the lease is used up, it is the tick after the
+	// lease.
 	Tick int64
 
-	// Left is the number of ids left in the lease, 0 when it is used up. A tick has as
-	// many as the layout has sequences, for each lane, also for a generator that uses fewer.
+	// Left is the number of ids left in the lease, 0 when it is used up. A tick counts as many as the layout has
+	// sequences, for each lane, even for a generator that uses fewer.
 	Left uint64
 
 	// Waiting says that a caller waits for the lease to be renewed.
 	Waiting bool
 
-	// Used says that ids were taken since the previous call of Usage, or ever if it
-	// is the first. Those taken at about the time of a call count for it or the next.
+	// Used says that ids were taken since the previous call of Usage, or ever if this is the first call. Ids taken at
+	// about the time of a call count for this call or the next.
 	Used bool
 
 	// Lanes is the number of leases, from 1. MinLanes is how many the generator wants at
@@ -122,10 +113,9 @@ func (l Lease) validate(layout Layout) error {
 	return nil
 }
 
-// leaseWait is how long callers wait for a lease to be renewed that has run out
-// unused, although it has ids left: for each lease, at most, all of them together.
-// It is not longer because a caller may hold, in its transaction, the only
-// connection that there is to renew the lease with.
+// leaseWait is how long callers wait for the renewal of a lease that has run out with ids left: for each lease, at
+// most, all of them together. It is short because a caller may hold, in its transaction, the only connection with which
+// the lease can be renewed.
 const leaseWait = 100 * time.Millisecond
 
 // workers returns the worker ids of leases in ascending order, or an error that
@@ -156,9 +146,8 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 	return ids, nil
 }
 
-// exhausted is the error of a generator that has used up the last tick of its
-// lease, until. worker is the first of its worker ids, cause why there is no other
-// lease, or nil.
+// exhausted is the error of a generator that has used up the last tick of its lease, until. worker is the first of its
+// worker ids. cause says why no other lease is available, or is nil.
 func exhausted(layout *Layout, worker, until int64, cause error) error {
 	if until == layout.MaxTick() {
 		return fmt.Errorf("%w: the %d bits of %v since %s ended at %s",
@@ -171,9 +160,9 @@ func exhausted(layout *Layout, worker, until int64, cause error) error {
 	return err
 }
 
-// scarce reports whether a lease, which has the positions from begin up to end,
-// should be renewed: whether fewer are left from next on than half of those from now
-// on, or none are, or now is beyond them.
+// scarce reports whether a lease should be renewed. The lease has the positions from begin up to end. It is scarce if
+// fewer than half of those from now on are left from next on. It is also scarce if none are left, or if now is beyond
+// them.
 func scarce(begin, end, next, now uint64) bool {
 	all := end - min(max(begin, now), end)
 	return end-min(next, end) < all-all/2 || now >= end || next >= end

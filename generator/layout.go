@@ -9,21 +9,18 @@ import (
 	"time"
 )
 
-// A Layout says how the 64 bits of an id are shared out. From the highest bit
-// down:
+// A Layout says how the 64 bits of an id are divided. From the highest bit down:
 //
 //	+------+--------------+--------------+--------------+
 //	| sign |     time     |  worker id   |   sequence   |
 //	+------+--------------+--------------+--------------+
 //	   1       TimeBits      WorkerBits    SequenceBits
 //
-// The sign bit is always 0, so ids are never negative and, for one worker, sort
-// by time. Bits that the three widths leave over are 0, between the sign and the
-// time. The time field counts whole ticks since Epoch.
+// The sign bit is always 0, so ids are never negative and, for one worker, sort by time. Bits that the three widths
+// leave over are 0, between the sign and the time. The time field counts whole ticks since Epoch.
 //
-// A Layout is a plain value. Once ids exist it must never change, for nothing in
-// an id says which layout made it. The zero Layout is not usable; see
-// [Layout.Validate].
+// A Layout is a plain value. Once ids exist it must never change, because nothing in an id says which layout made it.
+// The zero Layout is not usable; see [Layout.Validate].
 type Layout struct {
 	TimeBits     uint8 // at least 1
 	WorkerBits   uint8 // at least 1
@@ -94,9 +91,8 @@ func (l Layout) Validate() error {
 	return nil
 }
 
-// ValidAt returns an error wrapping [ErrLayout] if l is not valid, or if no id
-// may be stamped with the instant now, because it lies before the epoch or after
-// the end of the layout.
+// ValidAt returns an error wrapping [ErrLayout] if l is not valid. It also does if no id may be stamped with now,
+// because now is before the epoch or after the end of the layout.
 func (l Layout) ValidAt(now time.Time) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -156,7 +152,7 @@ func (l Layout) Compose(p Parts) (int64, error) {
 	tick := l.TickAt(p.Time)
 	switch {
 	case tick < 0 || tick > l.MaxTick():
-		return 0, fmt.Errorf("%w: time %s lies outside the layout, which runs from %s until %s",
+		return 0, fmt.Errorf("%w: time %s is outside the layout, which runs from %s until %s",
 			ErrLayout, format(p.Time), format(l.Epoch), format(l.Expires()))
 	case p.WorkerID < 0 || p.WorkerID > l.MaxWorkerID():
 		return 0, fmt.Errorf("%w: worker id %d is outside 0 to %d, the range of %d bits",
@@ -190,9 +186,8 @@ func (l Layout) Decompose(id int64) (Parts, error) {
 	}, nil
 }
 
-// TickAt returns the number of the tick that t lies in. It returns -1 for every
-// instant before the epoch, and math.MaxInt64 for one that is beyond all layouts.
-// l must be valid.
+// TickAt returns the number of the tick that t is in. It returns -1 for every instant before the epoch, and
+// math.MaxInt64 for one that is beyond all layouts. l must be valid.
 func (l Layout) TickAt(t time.Time) int64 {
 	tick, _ := l.split(t)
 	return tick

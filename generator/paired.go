@@ -14,9 +14,8 @@ import (
 type PairedConfig struct {
 	Layout Layout // required
 
-	// Main is the lease of the lane that carries the clock's time, Backup that of the lane
-	// that stands in for it, with another worker id: [Layout.BackupWorker] is the
-	// article's. Both are required; Renew replaces them.
+	// Main is the lease of the lane that carries the clock's time. Backup is the lease of the lane that stands in for
+	// it, with another worker id: [Layout.BackupWorker] is the article's. Both are required; Renew replaces them.
 	Main, Backup Lease
 
 	// MaxBorrow bounds how far ahead of the clock the backup lane may stamp; 0 means
@@ -26,22 +25,21 @@ type PairedConfig struct {
 	// OnLow is as in [CachedConfig].
 	OnLow func()
 
-	// Clock is what the generators of a process share; nil means one of its own.
+	// Clock is the clock that the generators of a process share; nil means a clock of its own.
 	Clock *Clock
 }
 
-// Paired is the 53-bit variant of snowflake with a backup worker. Its main lane carries
-// the time that the clock shows. When that lane has used up its tick, or the clock has
-// gone back, the backup lane makes ids instead: of the present tick, and then of the
-// next ones, which it borrows, up to MaxBorrow. When the clock has caught up the main
-// lane goes on. So callers wait only when both are used up, and then in the order of
-// their arrival; the published code of the variant stops there, after three ticks of ids.
+// Paired is the 53-bit variant of snowflake with a backup worker. Its main lane carries the time that the clock shows.
+// When that lane has used up its tick, or the clock has gone back, the backup lane makes ids instead. It uses the
+// present tick and then borrows the next ones, up to MaxBorrow. When the clock has caught up, the main lane continues.
+// So callers wait only when both lanes are used up, in the order of their arrival. The published code of the variant
+// stops there, after three ticks of ids.
 //
-// Ids of each lane strictly ascend. Those of both together do not while the backup lane
-// is ahead of the clock, except within a call of Fill. Whoever wants them to takes a
-// [Cached] with two lanes, which is the same idea with an order, and cheaper.
+// Ids of each lane strictly ascend. While the backup lane is ahead of the clock, those of both lanes together do not,
+// except within a call of Fill. If they must ascend, use a [Cached] with two lanes: the same idea with an order, and
+// cheaper.
 //
-// A Paired must be made by [NewPaired]. With a [JSSafeLayout] all ids are at most 2^53-1.
+// Create a Paired with [NewPaired]. With a [JSSafeLayout] all ids are at most 2^53-1.
 type Paired struct {
 	tick   int // ids of a tick and lane
 	main   *Snowflake
@@ -53,9 +51,8 @@ type Paired struct {
 
 var _ Renewable = (*Paired)(nil)
 
-// BackupWorker returns the worker id that the 53-bit variant keeps in reserve for
-// another one: the same with the highest bit turned over. Whoever uses both must give
-// no worker id from the middle of the range on to anybody else.
+// BackupWorker returns the worker id that the 53-bit variant reserves for another one: the same with the highest bit
+// flipped. A user of both must not give worker ids of the upper half to any other generator.
 func (l Layout) BackupWorker(worker int64) int64 { return worker ^ 1<<(l.WorkerBits-1) }
 
 // NewPaired returns a generator, or an error that wraps [ErrLayout] or [ErrConfig].
@@ -116,13 +113,12 @@ func (g *Paired) part(ctx context.Context, ids []int64) (n int, err error) {
 	if errors.Is(err, ErrClosed) || c.n > 0 {
 		return c.n, err
 	}
-	// Not more than a tick's, for the main lane may have more by then.
+	// No more than the ids of a tick, because the main lane may have more by then.
 	ids = ids[:min(g.tick, len(ids))]
 	if err != nil || c.lease {
 		return len(ids), g.backup.Fill(ctx, ids)
 	}
-	// The main lane has ticks left, which come in their time, so nobody waits for a
-	// lease of the backup lane.
+	// The main lane has ticks left, which come in their time, so no caller waits for a lease of the backup lane.
 	lease := g.backup.fill(ctx, ids, failAtOnce)
 	if !errors.Is(lease, ErrLeaseExpired) {
 		return len(ids), lease
@@ -139,9 +135,9 @@ func (g *Paired) Close() {
 	g.backup.Close()
 }
 
-// Renew implements [Renewable]: of two leases. A worker id never goes from one lane to
-// the other, which knows nothing of the ids that carry it. New ones go to the lanes that
-// have none of the others, the lower to the main lane.
+// Renew implements [Renewable] for two leases. A worker id never moves between the lanes, because a lane knows nothing
+// of the ids of the other. A new worker id takes the lane of the one that it replaces. Of two new ones the lower goes
+// to the main lane.
 func (g *Paired) Renew(leases ...Lease) error {
 	if _, err := workers(g.main.layout, leases); err != nil {
 		return err

@@ -10,10 +10,9 @@ import (
 // pictureWidth is the most columns a picture has: those of a plain terminal.
 const pictureWidth = 80
 
-// Picture draws id as l splits it, in lines of plain ASCII, each of them ended
-// and at most 80 columns wide: the bits of each field, and below them its width
-// and its value. The last line says which instant the time field stands for: the
-// start of its tick.
+// Picture draws id as l splits it. It returns lines of plain ASCII, each with a newline and at most 80 columns wide.
+// They show the bits of each field, and below them its width and its value. The last line says which instant the time
+// field stands for: the start of its tick.
 //
 //	id     1113799104921619749
 //	field  sign time                                      worker id          seq
@@ -22,9 +21,8 @@ const pictureWidth = 80
 //	value  0    265550400000                              1234               5
 //	time   2018-01-01 00:00:00 UTC + 265550400000 x 1ms = 2026-06-01 12:00:00 UTC
 //
-// Bits that the layout does not use are a field of their own, between sign and
-// time. A name that is too long for its field is shortened, to its first letter
-// at worst. The error is that of [Layout.Decompose].
+// Bits that the layout does not use are a field of their own, between sign and time. A name that is too long for its
+// field is shortened, if necessary to its first letter. The error is that of [Layout.Decompose].
 func (l Layout) Picture(id int64) (string, error) {
 	p, err := l.Decompose(id)
 	if err != nil {

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// A scale maps time to positions: the consecutive integers that count all ids
-// that the lanes of a generator could ever make. With s the SequenceBits of the
-// layout and 2^k lanes, a position has, from the highest bit down, the tick, k
-// bits of the lane, and s bits of the sequence. So a position also stands for an
-// instant, finer than a tick: 62.5 us in the default layout and one lane.
+// A scale maps time to positions: the consecutive integers that count all ids that the lanes of a generator could ever
+// make. s is the SequenceBits of the layout, and the generator has 2^k lanes. From the highest bit down, a position has
+// the tick, k bits of the lane, and s bits of the sequence. So a position also stands for an instant, finer than a
+// tick: 62.5 us in the default layout and one lane.
 //
 // There are no more lanes than worker ids, so a position has at most 63 bits.
 type scale struct {
@@ -24,7 +23,7 @@ func (s scale) tickBits() uint8 { return s.layout.SequenceBits + s.laneBits }
 // start returns the first position of a tick.
 func (s scale) start(tick int64) uint64 { return uint64(tick) << s.tickBits() }
 
-// tick returns the tick that a position lies in.
+// tick returns the tick of a position.
 func (s scale) tick(position uint64) int64 { return int64(position >> s.tickBits()) }
 
 // ceil returns the first tick that begins at a position or after it.

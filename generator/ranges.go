@@ -21,21 +21,18 @@ func (l Layout) JSSafe() bool { return l.MaxID() <= maxJSSafe }
 // tickBits is how far the time field of an id is shifted.
 func (l Layout) tickBits() uint8 { return l.WorkerBits + l.SequenceBits }
 
-// Range returns the smallest and the largest id that can carry a time in the span
-// from, included, to to, excluded, whatever their worker id and sequence are. An id
-// is from first to last if, and only if, the Time that [Layout.Decompose] finds in
-// it lies in the span. So the ranges of spans that follow one another have no id in
-// common, and leave none out.
+// Range returns the smallest and the largest id that can carry a time from from, included, to to, excluded. Worker id
+// and sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it,
+// is in the span. So the ranges of adjacent spans do not overlap and leave no id out.
 //
-// The time that an id carries is the start of its tick. A span that begins within a
-// tick therefore leaves that tick to the span before it; begin at TimeOf(TickAt(from))
-// to have it too. And it is not exactly the time when the id was made: ids may carry a
-// time ahead of it, by as much as a generator may borrow. Widen the span, or look at
-// a column of the row, where that matters.
+// The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
+// the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made either:
+// ids may carry a time ahead of it, by as much as a generator may borrow. Where that matters, widen the span, or
+// compare a column of the row.
 //
-// What lies outside of the layout is cut off. The error wraps [ErrLayout] if l is
-// not valid, or if no id can carry a time in the span: to is not after from, the
-// layout has ended before it or begins after it, or no tick begins in it.
+// Range cuts off what is outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id can carry a
+// time in the span. That is so if to is not after from, if the layout ends before the span or begins after it, or if no
+// tick begins in it.
 func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	if err := l.Validate(); err != nil {
 		return 0, 0, err
@@ -65,14 +62,12 @@ func (l Layout) tickFrom(t time.Time) int64 {
 	return max(tick, 0)
 }
 
-// Above returns nil if every id of l that is stamped with the tick of now, or a
-// later one, is larger than largest, such as the largest key of a table that ids of
-// l are to continue. Any number may be largest; every id is above a negative one.
+// Above returns nil if every id of l stamped with the tick of now or a later one is larger than largest. largest may be
+// the largest key of a table that ids of l are to continue. It may be any number; every id is above a negative one.
 //
-// Otherwise the error wraps [ErrLayout] and says from when on they would be. The
-// same holds if l is not valid, or no id may be stamped with now; see
-// [Layout.ValidAt]. A process whose clock is behind stamps less: let now be as far
-// behind the present as a clock may be.
+// Otherwise the error wraps [ErrLayout] and says from when on ids would be larger. The error also wraps [ErrLayout] if
+// l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is behind stamps less:
+// let now be as far behind the present as a clock may be.
 func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
 		return err

@@ -31,8 +31,8 @@ func (g *Cached) Renew(leases ...Lease) error {
 	return nil
 }
 
-// accept makes the latest grant, if there is one, what the generator stamps. It
-// needs the semaphore. It opens no window: the next caller does.
+// accept makes the latest grant, if one has arrived, what the generator stamps. It needs the semaphore. It opens no
+// window: the next caller does.
 func (g *Cached) accept() {
 	n := g.grant.Swap(nil)
 	if n == nil {
@@ -49,8 +49,8 @@ func (g *Cached) accept() {
 		if n.from <= s.tick(w.reached()) {
 			return
 		}
-		// A claim that is under way may reach from the old lease across what lies
-		// between the two, so the window must not just be extended.
+		// A claim in progress may reach from the old lease across the gap into the new one. So extending the window is
+		// not enough.
 		g.closeWindow()
 		w.raise(s.start(n.from))
 	} else {
@@ -88,7 +88,7 @@ func (g *Cached) renewable(w *window, cause error) bool {
 	return g.low != nil && !g.noWait && w.until.Load() < g.layout.MaxTick() && cause == nil
 }
 
-// requestRenewal has the lease of w renewed, unless it is the last there can be.
+// requestRenewal asks for a renewal of the lease of w, unless it is the last possible one.
 func (g *Cached) requestRenewal(w *window) {
 	if g.low != nil && w.until.Load() < g.layout.MaxTick() {
 		g.low()

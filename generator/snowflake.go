@@ -14,48 +14,45 @@ type SnowflakeConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxClockBackwards is how far the clock may have gone back for a caller to
-	// wait until it has caught up; further back is [ErrClockBackwards] at once. 0
-	// waits for nothing, as UidGenerator does; Leaf tolerates 5 ms.
+	// MaxClockBackwards is how far the clock may have gone back for a caller to wait until it has caught up. If it has
+	// gone back further, the caller gets [ErrClockBackwards] at once. 0 never waits, as UidGenerator does; Leaf
+	// tolerates 5 ms.
 	MaxClockBackwards time.Duration
 
-	// RandomStart makes the sequence of each tick begin at a random number below
-	// it, so that the low bits of ids that are made now and then differ. Leaf uses
-	// 100; 0 and 1 mean that it begins at 0. It costs half of it, on average, of
-	// the ids of a tick, and may not exceed the ids of a tick.
+	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. Then the low bits of ids
+	// that are made now and then differ. Leaf uses 100; 0 and 1 mean that it begins at 0. It costs half of RandomStart,
+	// on average, of the ids of a tick, and may not exceed the ids of a tick.
 	RandomStart int64
 
-	// OnLow is called when the lease should be renewed: when fewer ids are left in it
-	// than half of those between the present, or its beginning if that is later, and
-	// its end; when its end has passed; and when it is used up. nil means that the
-	// lease is never renewed: callers get [ErrLeaseExpired] when it is used up or its
-	// end has passed. Otherwise they wait, unless the generator is suspended.
+	// OnLow is called when the lease should be renewed:
 	//
-	// It is called by callers, several at once, and over and over as long as that is
-	// so; never for a lease up to the last tick of the layout. It must not block.
+	//   - fewer ids are left than half of those from the present, or the lease's beginning if that is later, to its end
+	//   - the end of the lease has passed
+	//   - the lease is used up
+	//
+	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up or its end has
+	// passed. Otherwise they wait, unless the generator is suspended.
+	//
+	// Callers call OnLow, several at once, again and again while the condition holds, but never for a lease up to the
+	// last tick of the layout. It must not block.
 	OnLow func()
 
 	// Now reads the clock; nil means [time.Now]. Anything else is for tests.
 	Now func() time.Time
 }
 
-// Snowflake reads the clock for each id, as UidGenerator's DefaultUidGenerator,
-// Leaf-snowflake and Twitter's snowflake do. The time in an id is the tick in
-// which it was made, neither ahead of the clock nor behind it, unless the lease
-// leaves no choice:
+// Snowflake reads the clock for each id, as UidGenerator's DefaultUidGenerator, Leaf-snowflake and Twitter's snowflake
+// do. The time in an id is the tick in which it was made. It is ahead of the clock or behind it only in two cases:
 //
-//   - A lease that begins ahead of the clock is usable from its beginning on. Its
-//     first tick is stamped until it is used up or the clock has reached it. If it
-//     is used up before, the next tick may be stamped when the clock has moved by a
-//     tick, and so on. So ids are never further ahead of the clock than the lease
-//     was, and only as far as they have to be.
-//   - A lease whose end the clock has passed before its ids were used up has ids of
-//     the past. If there is an OnLow they are handed out, after callers have waited for
-//     Renew for 100 ms at most, all callers of that lease together.
+//   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until it is used up or the
+//     clock has reached it. If it is used up before, the next tick may be stamped when the clock has moved by a tick,
+//     and so on. So ids are never further ahead of the clock than the lease was, and only as far as they have to be.
+//   - A lease whose end the clock has passed before its ids were used up has ids of the past. If OnLow is set they are
+//     handed out, after callers have waited for Renew for 100 ms at most, all callers of that lease together.
 //
-// When the sequence of a tick is used up, callers wait for the next tick; when the
-// lease is, in the order of their arrival, for Renew. It has no goroutine and no
-// timer but those of waiting callers, and must be made by [NewSnowflake].
+// When the sequence of a tick is used up, callers wait for the next tick. When the lease is used up, they wait for
+// Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except those of waiting callers.
+// Create it with [NewSnowflake].
 type Snowflake struct {
 	layout    Layout
 	tolerance time.Duration
@@ -63,21 +60,21 @@ type Snowflake struct {
 	low       func()
 	now       func() time.Time
 
-	// turn is held, by a value in it, by the caller who waits for the lease; a
-	// channel serves those behind him in the order of their arrival.
+	// turn is held, by a value in it, by the caller that waits for the lease. A channel serves the callers behind it in
+	// the order of their arrival.
 	turn chan struct{}
 
-	mu       sync.Mutex // never held by a caller who waits; guards what follows
+	mu       sync.Mutex // never held by a waiting caller; guards what follows
 	lease    Lease
 	tick     int64 // of the latest id; every id of an earlier tick is history
-	sequence int64 // next one in tick; MaxSequence+1 if there is none
+	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
 
 	// lead is by how many ticks ids may be ahead of the clock: what the lease was
 	// when it came. It is 0 again when the clock has reached the next id, within the lease.
 	lead      int64
 	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
 	cause     error         // why it is suspended, or nil
-	waiting   bool          // the caller who has the turn waits for Renew
+	waiting   bool          // the caller that has the turn waits for Renew
 	used      bool          // since Usage was called
 	closed    bool
 	changed   chan struct{} // closed, and replaced, to end what waits there are
@@ -152,7 +149,8 @@ func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) 
 		}
 	}()
 	for {
-		if ids = ids[c.n:]; len(ids) == 0 {
+		ids = ids[c.n:]
+		if len(ids) == 0 {
 			return nil
 		}
 		switch {
@@ -194,7 +192,7 @@ func (g *Snowflake) pause(ctx context.Context, c claim) error {
 	return err
 }
 
-// leave gives the turn to the next caller who waits for Renew.
+// leave gives the turn to the next caller that waits for Renew.
 func (g *Snowflake) leave() {
 	g.mu.Lock()
 	g.waiting = false
@@ -212,7 +210,7 @@ func (g *Snowflake) Close() {
 	}
 }
 
-// Renew implements [Renewable]: of one lease, no more.
+// Renew implements [Renewable] for one lease.
 func (g *Snowflake) Renew(leases ...Lease) error {
 	if _, err := workers(g.layout, leases); err != nil {
 		return err
@@ -239,8 +237,7 @@ func (g *Snowflake) Suspend(cause error) {
 	}
 }
 
-// suspend says why there is no other lease, if cause is not nil, and has those who
-// wait look again.
+// suspend notes why no other lease is available, or nil, and makes waiting callers look again.
 func (g *Snowflake) suspend(cause error) {
 	g.cause, g.waiting = cause, false
 	close(g.changed)
@@ -254,8 +251,8 @@ func (g *Snowflake) accept(l Lease) {
 		g.sequence = g.layout.MaxSequence() + 1 // the larger worker id may have been the old one
 	}
 	if l.From > g.tick {
-		// As if the tick before the lease were used up, so that a clock that goes back
-		// behind the lease is a clock that went back.
+		// Treat the tick before the lease as used up. Then a clock that goes back behind the lease counts as a clock
+		// that went back.
 		g.tick, g.sequence = l.From-1, g.layout.MaxSequence()+1
 		if present := g.layout.TickAt(g.now()); present >= 0 {
 			g.lead = max(g.lead, l.From-present)
@@ -304,8 +301,7 @@ type claim struct {
 	changed <-chan struct{} // what ends the wait early
 }
 
-// claim sets as many of ids as the present tick has left, and has the lease renewed
-// if it should be.
+// claim sets as many of ids as the present tick has left, and asks for a renewal of the lease if one is due.
 func (g *Snowflake) claim(ids []int64) (claim, error) {
 	c, low, err := g.attempt(ids)
 	if low {
@@ -332,8 +328,7 @@ func (g *Snowflake) attempt(ids []int64) (c claim, low bool, err error) {
 	if present >= next && !over {
 		g.lead = 0
 	}
-	// The tick before the lease is -1 for a lease from the epoch on, which is no
-	// place for a clock to be in either.
+	// For a lease from the epoch on, the tick before the lease is -1. The clock must not be there either.
 	if present < 0 || present < g.tick-g.lead {
 		c.wait, err = g.backwards(now)
 		return c, false, err

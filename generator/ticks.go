@@ -19,14 +19,13 @@ type TickConfig struct {
 	Now func() time.Time
 }
 
-// TickSource returns a source for [Buffered] that makes the ids of a layout, all those
-// of a tick at a time: with both, one has the CachedUidGenerator of UidGenerator as it is
-// built, which stores what [Cached] computes. It begins with the present tick, goes on
-// with the next ones, and when it has fallen behind the clock with the present one again,
-// which UidGenerator does not.
+// TickSource returns a source for [Buffered] that makes all ids of one tick of a layout at a time. Together they are
+// the CachedUidGenerator of UidGenerator as it is built: it stores what [Cached] computes. It begins with the present
+// tick and continues with the next ones. When it has fallen behind the clock it continues with the present tick, which
+// UidGenerator does not.
 //
-// When the lease is used up its error wraps [ErrLeaseExpired], or [ErrTimeExhausted]. The
-// error of TickSource wraps [ErrLayout] or [ErrConfig].
+// When the lease is used up its error wraps [ErrLeaseExpired], or [ErrTimeExhausted]. The error of TickSource wraps
+// [ErrLayout] or [ErrConfig].
 func TickSource(c TickConfig) (func(ctx context.Context, want int64) (Run, error), error) {
 	if c.Now == nil {
 		c.Now = time.Now

@@ -93,18 +93,15 @@ func (m *mapping) same(n *mapping) bool {
 	return *m.bases == *n.bases
 }
 
-// window is a ring, how its positions become ids, and what a lease makes of them.
-// What is counted in positions is in the window that says how many there are in a
-// tick, so that whoever loads the window sees things that belong together. The
-// ring's cursor has a cache line of its own, the rest shares another that is
-// hardly ever written while the ring is in use.
+// window is a ring, how its positions become ids, and what a lease makes of them. The window also defines how many
+// positions a tick has. So a caller that loads the window sees values that belong together. The ring's cursor has a
+// cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
 
-	// next is the first position that no closed window and no caller has been
-	// given, in the scale of this window. It only grows, and is written under the semaphore. While the ring is
-	// open it stays where the ring began.
+	// next is the first position that neither a closed window nor a caller has got, in the scale of this window. It
+	// only grows, and is written under the semaphore. While the ring is open it stays where the ring began.
 	next atomic.Uint64
 
 	// until is the last tick of the lease. It only grows, and is written under the
@@ -125,7 +122,7 @@ func (w *window) raise(position uint64) {
 	w.next.Store(max(w.next.Load(), position))
 }
 
-// reached returns the first position that has been given to nobody.
+// reached returns the first position that no caller has got.
 func (w *window) reached() uint64 { return max(w.next.Load(), w.ring.Taken()) }
 
 // worker returns the worker id of the first lane.

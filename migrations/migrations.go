@@ -1,8 +1,8 @@
-// Package migrations creates and extends the tables of package workernode: WORKER_NODE,
-// WORKER_SLOT, WORKER_SESSION and WORKER_REGISTRY. It only ever adds.
+// Package migrations creates and extends the tables of package workernode: WORKER_NODE, WORKER_SLOT, WORKER_SESSION and
+// WORKER_REGISTRY. It only ever adds.
 //
-// The statements are the files *.sql of this package, for those who migrate by
-// hand and tell the plugin WithoutMigration.
+// The statements are in the files *.sql of this package. They can also be run manually, with the option
+// WithoutMigration.
 package migrations
 
 import (
@@ -35,8 +35,8 @@ var essential = map[string][]string{
 	workernode.RegistryTable: {"NAME", "LAYOUT", "NEXT_ID"},
 }
 
-// outdated are columns that only unreleased versions of uidplugin had. Their tables cannot
-// be extended: what they say of worker ids is not what is needed.
+// outdated are columns that only unreleased versions of uidplugin had. Their tables cannot be extended, because they do
+// not say about worker ids what is needed.
 var outdated = map[string]string{
 	workernode.NodeTable:     "START_SECOND",
 	workernode.RegistryTable: "FLOOR_SECOND",
@@ -123,8 +123,7 @@ func Check(ctx context.Context, db *gorm.DB) error {
 	return nil
 }
 
-// fileOf returns the name of the file for a dialect; for one that has none, the
-// plainest.
+// fileOf returns the name of the file for a dialect; for a dialect without a file, the plainest.
 func fileOf(db *sqldb.DB) string {
 	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
 		return "sqlite"
@@ -135,8 +134,8 @@ func fileOf(db *sqldb.DB) string {
 // timeout bounds a statement whose context does not end before.
 const timeout = time.Minute
 
-// attempts bounds how often a change that failed is looked at again: processes
-// that migrate at once trip over each other, each time after one of them got on.
+// attempts bounds how often a failed change is looked at again. Processes that migrate at once get in each other's way,
+// but each time one of them makes progress.
 const attempts = 10
 
 func (t *table) up(ctx context.Context, db *sqldb.DB) error {
@@ -147,7 +146,7 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 		case err != nil && sqldb.IsUnreachable(err):
 			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
-			return fmt.Errorf("%w: there is none that can be read (%w), and it cannot be created (%w); "+
+			return fmt.Errorf("%w: the table cannot be read (%w), and cannot be created (%w); "+
 				"if the user lacks the right to, create it manually with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
 			if failed = t.run(ctx, db, t.create, t.index); failed == nil {
@@ -179,8 +178,7 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 	return failed
 }
 
-// ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier
-// attempt did not come so far.
+// ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier attempt failed before that.
 func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	if t.index == "" {
 		return nil
@@ -225,9 +223,8 @@ func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) err
 	return nil
 }
 
-// missing returns those of want that are not among have. Column names are
-// compared without their case, as MySQL and SQLite do; PostgreSQL would tell
-// them apart, but nobody has both.
+// missing returns the names of want that are not in have. It ignores the case of column names, as MySQL and SQLite do.
+// PostgreSQL distinguishes it, but no table has both.
 func missing(want, have []string) (lacks []string) {
 	for _, w := range want {
 		if !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, w) }) {

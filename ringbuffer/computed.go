@@ -4,25 +4,21 @@ import "sync/atomic"
 
 const cacheLine = 64
 
-// A Computed ring hands out the positions from its cursor up to its tail, each
-// to exactly one caller, in ascending order. Its slots are computed from their
-// positions by whoever takes them, not stored.
+// A Computed ring hands out the positions from its cursor up to its tail, each to exactly one caller, in ascending
+// order. Its slots are not stored: the taker computes them from their positions.
 //
-// Take and TakeOne may be called by any number of goroutines at once, and so may
-// Raise, Has and Cursor. Extend and Close belong to one owner at a time. The zero
-// Computed is closed; [Computed.Open] opens it, once. A ring that was closed
-// stays closed: whoever wants to go on opens a new one where Close says, which is
-// why a caller that still holds the old ring can never interfere with the new.
-// A Computed must not be copied.
+// Any number of goroutines may call Take, TakeOne, Raise, Has and Cursor at once. Extend and Close belong to one owner
+// at a time. The zero Computed is closed; [Computed.Open] opens it, once. A closed ring stays closed. Its successor is
+// a new ring that begins where Close says. So a caller that still holds the old ring can never interfere with the new
+// one. A Computed must not be copied.
 type Computed struct {
-	// cursor only grows. Add(n) claims [cursor, cursor+n), but the claim counts
-	// only as far as it lies below the tail that is loaded after the Add. What
-	// lies above is refused and never given to anybody by this ring.
+	// cursor only grows. Add(n) claims [cursor, cursor+n), but the claim counts only below the tail that is loaded
+	// after the Add. This ring refuses the part above it, and never hands it out.
 	cursor atomic.Uint64
 	_      [cacheLine - 8]byte // keeps the tail, which is read far more often than written, off the cursor's line
 
-	// tail grows until Close sets it to 0 for good. Any position that was handed
-	// out is below the largest tail this ring ever had, and below cursor.
+	// tail grows until Close sets it to 0 permanently. Any position that was handed out is below the largest tail of
+	// this ring, and below cursor.
 	tail atomic.Uint64
 }
 
@@ -33,15 +29,14 @@ func (r *Computed) Open(cursor, tail uint64) {
 	r.tail.Store(tail)
 }
 
-// TakeOne claims one position. It reports false if the ring has none.
+// TakeOne claims one position. It reports false if the ring is empty.
 func (r *Computed) TakeOne() (position uint64, ok bool) {
 	position = r.cursor.Add(1) - 1
 	return position, position < r.tail.Load()
 }
 
-// Take claims up to n consecutive positions and returns the first of them and
-// how many there are, fewer than n only at the end of the ring; 0 means that the
-// ring has none.
+// Take claims up to n consecutive positions. It returns the first of them and their number, which is less than n only
+// at the end of the ring. 0 means that the ring is empty.
 func (r *Computed) Take(n uint64) (first, got uint64) {
 	first = r.cursor.Add(n) - n
 	tail := r.tail.Load()
@@ -58,18 +53,15 @@ func (r *Computed) Has(n uint64) bool {
 	return cursor < tail && tail-cursor >= n
 }
 
-// Cursor returns the position at which the next claim starts, whether or not it
-// will count.
+// Cursor returns the position at which the next claim starts, even if that claim will not count.
 func (r *Computed) Cursor() uint64 { return r.cursor.Load() }
 
-// Taken returns a position that all positions handed out so far lie below; 0 for
-// a closed ring.
+// Taken returns a position above all positions handed out so far; 0 for a closed ring.
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
-// Raise moves the cursor up to at least position. The positions passed over are
-// given to nobody. It returns what Taken was just before, exactly if called by the
-// owner: what was handed out lies below, and nothing from there up to position
-// ever will be.
+// Raise moves the cursor up to at least position. No caller gets the positions that it skips. It returns what Taken was
+// just before. That is exact if the owner calls it: everything handed out is below, and nothing from there up to
+// position ever will be.
 func (r *Computed) Raise(position uint64) (taken uint64) {
 	for {
 		cursor := r.cursor.Load()

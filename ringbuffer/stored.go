@@ -10,27 +10,24 @@ const (
 	MaxSlots = 1 << 20
 )
 
-// A Stored ring is a bounded queue of ids that cannot be computed, for one producer
-// and any number of takers. Neither side ever waits: a full ring refuses, an empty
-// one has none.
+// A Stored ring is a bounded queue of ids that cannot be computed, for one producer and any number of takers. Neither
+// side ever waits: a full ring refuses a run, and an empty ring returns no ids.
 //
-// Ids come in runs of consecutive numbers, and a slot holds a whole run, so that its
-// memory does not depend on how many ids it holds, and a thousand cost what one does.
-// Ids leave in the order in which they came.
+// Ids come in runs of consecutive numbers, and a slot holds a whole run. So the memory of the ring does not depend on
+// how many ids it holds, and a thousand ids cost as much as one. Ids leave in the order in which they came.
 //
-// Take and Len may be called by any number of goroutines at once, Put by one at a
-// time. A Stored must be made by [NewStored] and must not be copied.
+// Any number of goroutines may call Take and Len at once, and one at a time Put. Create a Stored with [NewStored]. It
+// must not be copied.
 type Stored struct {
-	// cursor is the run that ids are taken from, and how many of it are gone: position
-	// << offsetBits | offset. It only grows, so it never has a value twice in 2^40 runs.
-	// Who moves it by a compare-and-swap has the ids that it moves over, and nobody else:
-	// whatever it read before of a slot that was written again meanwhile, the swap fails,
+	// cursor is the run that ids are taken from, and how many of its ids are gone: position << offsetBits | offset. It
+	// only grows, so it never has a value twice in 2^40 runs. The taker that moves it by a compare-and-swap owns the
+	// ids that it moves over. A taker may have read a slot that was written again meanwhile. Then its swap fails,
 	// because a slot is written again only when the cursor has moved off it.
 	cursor atomic.Uint64
 	_      [cacheLine - 8]byte
 
-	// tail is the position of the next run to come. It only grows, and is written by the
-	// producer, after the slot: who sees the tail sees the run.
+	// tail is the position of the next run to come. It only grows. The producer writes it after the slot, so a taker
+	// that sees the tail sees the run.
 	tail atomic.Uint64
 	put  atomic.Uint64 // ids of all runs below tail
 	_    [cacheLine - 16]byte
@@ -39,8 +36,7 @@ type Stored struct {
 	mask  uint64
 }
 
-// A slot is atomic because takers read it while the producer writes it again; what
-// they read then counts for nothing.
+// A slot is atomic because takers read it while the producer writes it again. Takers discard what they read then.
 type slot struct {
 	first atomic.Int64
 	n     atomic.Uint64
@@ -74,8 +70,8 @@ func (r *Stored) Put(first int64, n int) bool {
 	return true
 }
 
-// Take takes up to want ids of the oldest run, at least 1, and returns the first of
-// them and how many there are; 0 means that the ring has none.
+// Take takes up to want ids of the oldest run, at least 1. It returns the first of them and their number; 0 means that
+// the ring is empty.
 func (r *Stored) Take(want int) (first int64, n int) {
 	for {
 		c := r.look(want)
@@ -92,8 +88,8 @@ type candidate struct {
 	n            int
 }
 
-// look returns what is next. It may be nonsense, which claim then refuses, if others
-// have taken it, and the slot was written again, while it was read.
+// look returns what is next. Others may take it, and the slot may be written again, while look reads it. Then the
+// result is nonsense, which claim refuses.
 func (r *Stored) look(want int) (c candidate) {
 	c.cursor = r.cursor.Load()
 	position, offset := c.cursor>>offsetBits, c.cursor&MaxRun
@@ -103,13 +99,14 @@ func (r *Stored) look(want int) (c candidate) {
 	s := &r.slots[position&r.mask]
 	c.first, c.n = s.first.Load()+int64(offset), int(s.n.Load()-offset)
 	c.next = (position + 1) << offsetBits
-	if want = max(want, 1); want < c.n {
+	want = max(want, 1)
+	if want < c.n {
 		c.n, c.next = want, c.cursor+uint64(want)
 	}
 	return c
 }
 
-// claim takes what look has found, unless somebody has taken any of it since.
+// claim takes what look has found, unless another taker has taken any of it since.
 func (r *Stored) claim(c candidate) bool { return r.cursor.CompareAndSwap(c.cursor, c.next) }
 
 // Len returns how many ids there were at some moment of the call.

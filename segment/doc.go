@@ -1,7 +1,6 @@
-// Package segment makes ids from a counter in the database, a range at a time: the
-// segment mode of Meituan's Leaf, on Leaf's table. Ids are small, begin where the
-// operator wants, and depend on no clock. In return a process that cannot reach the
-// database makes no ids once it has used up its ranges.
+// Package segment makes ids from a counter in the database, a range at a time. This is the segment mode of Meituan's
+// Leaf, on Leaf's table. Ids are small, begin where the operator wants, and depend on no clock. In return a process
+// that cannot reach the database makes no ids once it has used up its ranges.
 //
 //	leaf_alloc                     buffer of this process
 //	biz_tag  max_id  step          present range    next range
@@ -15,42 +14,37 @@
 //
 //	UPDATE leaf_alloc SET max_id = m+n WHERE biz_tag = ? AND max_id = m
 //
-// If that changes one row, the ids from m to m+n-1 are its own. If it changes none,
-// another process was faster, and it reads again. So each statement is a transaction of
-// its own and no lock is held between them; it is exact on clusters too, whose locks are
-// not, and for a read that is stale. It always changes the row, so it does not matter
-// whether the driver counts changed rows or found ones. If its answer is lost, nobody
-// has the range: a hole.
+// If that changes one row, the ids from m to m+n-1 are its own. If it changes none, another process was faster, and the
+// process reads again. So each statement is a transaction of its own, and no lock is held between them. The compare is
+// exact on clusters too, whose locks are not, and for a stale read. The statement always changes the row, so it does
+// not matter whether the driver counts changed rows or found ones. If its answer is lost, no process has the range: a
+// hole.
 //
-// The ids from max_id on are nobody's, as in Leaf's code, its column's name
-// notwithstanding. Therefore processes with this package and a Leaf service can use one
-// row at once. To begin above the ids of a table that has some, max_id must be above
+// The ids from max_id on are free, as in Leaf's code, in spite of the column's name. Therefore processes with this
+// package and a Leaf service can use one row at once. To begin above the ids of an existing table, max_id must be above
 // the largest: see Config.Start.
 //
 // # What it promises
 //
-//   - No id is made twice, as long as max_id never goes back: the database must not lose
-//     what it has acknowledged, as one does that is restored from a backup, or that
-//     writes lazily and crashes. A process that notices goes on above its own ids, and
-//     says so in the log.
-//   - The ids of one process ascend strictly. Those of all processes do not: each has a
-//     range of its own, so a row that was created later may have the smaller id.
-//   - Ids are lost, at most two ranges by each process that ends, and one by each answer
-//     that is lost.
+//   - No id is made twice, as long as max_id never goes back. The database must not lose what it has acknowledged, as a
+//     restored backup does, or a server that writes lazily and crashes. A process that notices it continues above its
+//     own ids, and logs it.
+//   - The ids of one process ascend strictly. Those of all processes do not: each has a range of its own, so a row that
+//     was created later may have the smaller id.
+//   - Ids are lost: at most two ranges by each process that ends, and one by each answer that is lost.
 //   - When Open returns, the first range is in memory.
-//   - Callers that find no id wait for the fetch; they do not fail at once, as Leaf's do.
-//     They get the database's error if the fetch fails. No caller waits longer than its
-//     context allows, or than Config.MaxWait if the context has no deadline.
-//   - A fetch that failed is sent again, also if no caller waits. Health says since when
-//     fetches fail, and why, until one succeeds.
+//   - Callers that find no id wait for the fetch; they do not fail at once, as Leaf's do. They get the database's error
+//     if the fetch fails. No caller waits longer than its context allows, or than Config.MaxWait if the context has no
+//     deadline.
+//   - A fetch that failed is sent again, even if no caller waits. Health says since when fetches fail, and why, until
+//     one succeeds.
 //
 // # How large a range is
 //
-// Ranges begin with the step of the row. If one lasted less than 15 minutes the next is
-// twice as large, up to Config.MaxStep; if it lasted 30 or more, half as large, down to
-// the step of the row. So most processes fetch every quarter of an hour, and have ids
-// for about as long while the database is unreachable. A step that an operator writes into the
-// row counts from the next fetch on, in every process.
+// Ranges begin with the step of the row. If one lasted less than 15 minutes, the next is twice as large, up to
+// Config.MaxStep. If it lasted 30 or more, the next is half as large, down to the step of the row. So most processes
+// fetch every quarter of an hour, and have ids for about as long while the database is unreachable. A step that an
+// operator writes into the row counts from the next fetch on, in every process.
 //
 // Nothing in an id says which process made it, or when: it cannot be decoded.
 package segment

@@ -17,11 +17,10 @@ const (
 	shrinkFrom = 30 * time.Minute
 )
 
-// fetching is the state of the goroutine that fetches. A panic of it, which
-// [generator.Buffered] takes for a failure, must leave a range due that was not
-// returned; so due and the mark are set last.
+// fetching is the state of the goroutine that fetches. [generator.Buffered] takes a panic of it for a failure. After a
+// panic a range that was not returned must still be due, so due and the mark are set last.
 type fetching struct {
-	due    bool          // a range is to be fetched, and was not yet
+	due    bool          // a range is needed, and was not fetched yet
 	since  time.Time     // when it became due
 	lasted time.Duration // how long the one before it was enough
 	ranges int64         // fetched
@@ -62,14 +61,14 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	if err != nil {
 		return generator.Run{}, err
 	}
-	// Nobody has an id of the range yet, so nobody sees the mark before it is set; and all
-	// that were handed out are below it.
+	// No caller has an id of the range yet, so no caller sees the mark before it is set. All ids that were handed out
+	// are below it.
 	g.due = false
 	g.mark.Store(run.First + run.N/10)
 	return run, nil
 }
 
-// fetch fetches a range. Errors that pass are met with another attempt until retryLimit has passed.
+// fetch fetches a range. After an error that may pass it tries again until retryLimit has passed.
 func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	var last error
 	for try, begin := 0, time.Now(); ; try++ {
@@ -79,7 +78,8 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 		}
 		passes := errors.Is(err, errConflict) || sqldb.IsTransient(err)
 		g.mu.Lock()
-		if g.reason = err; err == nil {
+		g.reason = err
+		if err == nil {
 			g.began = time.Time{}
 		} else if passes {
 			g.state.Conflicts++
@@ -140,7 +140,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 // size returns how many ids the next range has if the step of the row is base.
 func (g *Generator) size(base int64) int64 {
 	switch {
-	case base != g.base || g.ranges < 2: // the first range lasts until it is used up, from the second on it is known how long
+	case base != g.base || g.ranges < 2: // how long one lasted is known from the second range on
 		return base
 	case g.lasted < 0: // the clock was set back
 		return g.step

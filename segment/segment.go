@@ -18,17 +18,16 @@ import (
 )
 
 const (
-	// DefaultStep is the step of a row that Open inserts, unless told otherwise: that of
-	// Leaf's example.
+	// DefaultStep is the default of Config.Step: that of Leaf's example.
 	DefaultStep = 2000
 
-	// DefaultMaxStep is the size up to which ranges grow unless told otherwise: Leaf's.
+	// DefaultMaxStep is the default of Config.MaxStep, the size up to which ranges grow: Leaf's.
 	DefaultMaxStep = 1_000_000
 
-	// DefaultMaxWait is how long a caller without a deadline waits unless told otherwise.
+	// DefaultMaxWait is the default of Config.MaxWait: how long a caller without a deadline waits.
 	DefaultMaxWait = 10 * time.Second
 
-	// DefaultTimeout is how long a statement may take unless told otherwise.
+	// DefaultTimeout is the default of Config.Timeout: how long a statement may take.
 	DefaultTimeout = 10 * time.Second
 
 	// retryEvery is how often a fetch that failed is sent again while no caller waits.
@@ -37,17 +36,16 @@ const (
 
 // Config configures [Open]. Its zero value works.
 type Config struct {
-	// Table is the name of the table: letters, digits, _ and $, and before it, with a dot,
-	// that of its schema, if it is another one. "" means [DefaultTable].
+	// Table is the name of the table: letters, digits, _ and $. It may follow the name of another schema and a dot. ""
+	// means [DefaultTable].
 	Table string
 
-	// Step is the step of the row, from 1 to 2^31-1, if there is none yet for the tag and
-	// Open inserts it; 0 means [DefaultStep]. The step of a row that is there counts for
-	// itself.
+	// Step is the step that Open inserts, from 1 to 2^31-1, if the tag has no row yet; 0 means [DefaultStep]. The step
+	// of an existing row takes precedence.
 	Step int64
 
-	// MaxStep is the size up to which ranges are doubled, from 1 to 2^31-1 ids; 0 means
-	// [DefaultMaxStep]. Up to the step of the row it means that they never are.
+	// MaxStep is the size up to which ranges are doubled, from 1 to 2^31-1 ids; 0 means [DefaultMaxStep]. With at most
+	// the step of the row they are never doubled.
 	MaxStep int64
 
 	// Start is the least id, from 1 on; 0 means 1. A row with a smaller max_id is lifted to
@@ -70,37 +68,34 @@ type Config struct {
 	// each alias; the rows of aliases do not change. nil means that no tag is an alias.
 	Alias func(tag string) bool
 
-	// Now tells the time by which the sizes of ranges change; nil means [time.Now]. It is
-	// called by one goroutine at a time.
+	// Now returns the time by which the sizes of ranges change; nil means [time.Now]. One goroutine at a time calls it.
 	Now func() time.Time
 
-	// Log gets what changes: a row inserted, fetches that fail and that work again, a
-	// max_id that went back. nil means [slog.Default].
+	// Log gets changes of state: an inserted row, fetches that fail or work again, and a max_id that went back. nil
+	// means [slog.Default].
 	Log *slog.Logger
 }
 
-// Generator hands out the ids of one tag, for the price of one compare-and-swap each,
-// and fetches the next range when a tenth of the present one is used up.
+// Generator hands out the ids of one tag, for the price of one compare-and-swap each. It fetches the next range when a
+// tenth of the present one is used up.
 //
-// It has one goroutine, which sleeps until that is so. Callers that find no id wait for
-// the fetch, in the order of their arrival, until their context ends. A context without a
-// deadline waits for Config.MaxWait at most. If the fetch fails they get its error, which
-// wraps [generator.ErrSource], and perhaps [ErrRow] or [ErrExhausted]. A fetch that failed
-// is sent again with pauses of up to a second while callers wait, and every 5 s otherwise.
+// It has one goroutine, which sleeps until then. Callers that find no id wait for the fetch, in the order of their
+// arrival, until their context ends. A context without a deadline waits for Config.MaxWait at most. If the fetch fails
+// they get its error, which wraps [generator.ErrSource], and perhaps [ErrRow] or [ErrExhausted]. A failed fetch is sent
+// again with pauses of up to a second while callers wait, and every 5 s otherwise.
 //
-// A caller that waits inside a transaction keeps its connection. If the pool has no other,
-// the fetch fails after the time that its statements have. The same happens on SQLite in a
-// transaction that has written.
+// A caller that waits inside a transaction keeps its connection. If the pool has no other, the fetch fails after the
+// time that its statements have. The same happens on SQLite in a transaction that has written.
 //
-// A Generator must be made by [Open]. It may be used by any number of goroutines at once.
+// Create a Generator with [Open]. Any number of goroutines may use it at once.
 type Generator struct {
 	buffered *generator.Buffered
 	table    *table
 	config   Config
 
-	// mark is the id from which on the next range should be fetched, unfetched if one is
-	// being fetched. Who takes such an id and then replaces the mark sends to wake, so
-	// there is one signal for each mark, and sending never waits.
+	// mark is the id from which on the next range should be fetched, or unfetched while one is being fetched. A caller
+	// that takes such an id replaces the mark and then sends to wake. So each mark causes one signal, and sending never
+	// waits.
 	mark atomic.Int64
 	wake chan struct{}
 
@@ -114,7 +109,7 @@ type Generator struct {
 
 var _ generator.Generator = (*Generator)(nil)
 
-// unfetched is the mark while there is none: it is never handed out.
+// unfetched is the mark while a range is being fetched. It is never handed out.
 const unfetched = math.MaxInt64
 
 // State is the state of a generator at one moment.
@@ -141,15 +136,14 @@ type State struct {
 	FailingSince time.Time
 }
 
-// Open returns a generator for a tag of 1 to 128 characters: any name, such as that of
-// the table whose rows are to have the ids. It creates the table if none exists,
-// inserts the row of the tag if it is missing, and fetches the first range: the first ids
-// need no connection. Any number of processes may do so at once, for one tag too.
+// Open returns a generator for a tag of 1 to 128 characters: any name, such as that of the table whose rows get the
+// ids. It creates the table if it does not exist, and inserts the row of the tag if it is missing. It fetches the first
+// range, so the first ids need no connection. Any number of processes may call it at once, for one tag too.
 //
 // Its statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction.
 //
-// It waits for the database as long as ctx and Config.Timeout allow. The error wraps
-// [ErrConfig], [ErrRow], [ErrExhausted] or [workernode.ErrTable], or is the database's.
+// It waits for the database as long as ctx and Config.Timeout allow. The error wraps [ErrConfig], [ErrRow],
+// [ErrExhausted] or [workernode.ErrTable], or is the database's.
 func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -206,7 +200,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 func (c Config) Validate() error {
 	switch {
 	case c.Table != "" && !tableName.MatchString(c.Table):
-		return fmt.Errorf("%w: Table %q is no name of letters, digits, _ and $", ErrConfig, c.Table)
+		return fmt.Errorf("%w: Table %q is not a name of letters, digits, _ and $", ErrConfig, c.Table)
 	case c.Step < 0 || c.Step > math.MaxInt32:
 		return fmt.Errorf("%w: Step %d is outside 1 to %d", ErrConfig, c.Step, math.MaxInt32)
 	case c.MaxStep < 0 || c.MaxStep > math.MaxInt32:
@@ -284,8 +278,8 @@ func (g *Generator) wait(ctx context.Context) (int64, error) {
 // Fill implements [generator.Generator]. It may be larger than any range: then it waits
 // for several, for each as long as Next. It does not allocate unless it waits.
 func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
-	// One by one, for each may be the one that the next range is fetched at, and a batch
-	// may have to wait for that range.
+	// One by one: each id may be the one at which the next range is fetched, and a batch may have to wait for that
+	// range.
 	for i := range ids {
 		if ids[i], err = g.Next(ctx); err != nil {
 			return err
@@ -294,10 +288,9 @@ func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
 	return nil
 }
 
-// Close implements [generator.Generator]. It ends a fetch that is on its way, and waits as
-// long as the driver takes to give up a statement whose context has ended: SQLite's goes
-// on until it has waited for a lock as long as its busy_timeout. The ids that are left are
-// lost.
+// Close implements [generator.Generator]. It ends a fetch in progress. It waits as long as the driver takes to give up
+// a statement whose context has ended: SQLite's driver waits for a lock as long as its busy_timeout. The ids that are
+// left are lost.
 func (g *Generator) Close() { g.buffered.Close() }
 
 // State returns the state of the generator. It never waits for the database.
@@ -313,10 +306,9 @@ func (g *Generator) State() State {
 	return s
 }
 
-// Health returns nil unless the last fetch failed. The error says since when ids cannot be
-// fetched, how many are left, and why: it wraps the database's own. It is nil again after
-// the next fetch that succeeds, which no caller has to ask for. Health never waits for the
-// database.
+// Health returns nil unless the last fetch failed. The error says since when ids cannot be fetched, how many are left,
+// and why: it wraps the database's own. It is nil again after the next successful fetch, which happens without a
+// caller. Health never waits for the database.
 func (g *Generator) Health() error {
 	s := g.State()
 	if s.LastError == nil || s.FailingSince.IsZero() { // it has just succeeded

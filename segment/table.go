@@ -20,18 +20,18 @@ import (
 //go:embed *.sql
 var Files embed.FS
 
-// DefaultTable is the name of the table unless told otherwise: Leaf's, and in lower
-// case, as MySQL on Linux tells it from LEAF_ALLOC.
+// DefaultTable is the default of Config.Table: Leaf's, in lower case, because MySQL on Linux distinguishes it from
+// LEAF_ALLOC.
 const DefaultTable = "leaf_alloc"
 
-// retryLimit bounds for how long statements are sent again after errors that pass, and after
-// conflicts with other processes, before somebody is told.
+// retryLimit bounds how long statements are sent again after errors that pass, and after conflicts with other
+// processes, before the error is reported.
 const retryLimit = 10 * time.Second
 
 // A table sends the statements for one tag. Each is a transaction of its own.
 //
-// Names of columns are without quotes: none is a reserved word, and PostgreSQL makes
-// them lower case, as they are in the table.
+// Names of columns are without quotes: they are no reserved words, and PostgreSQL makes them lower case, as they are in
+// the table.
 type table struct {
 	db           *sqldb.DB
 	schema, name string // schema may be empty
@@ -45,7 +45,7 @@ type row struct {
 
 var tableName = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_$]{0,63})\.)?([A-Za-z_][A-Za-z0-9_$]{0,63})$`)
 
-// newTable returns a table, or nil if name is none.
+// newTable returns a table, or nil if name is not a valid name.
 func newTable(db *sqldb.DB, name, tag string) *table {
 	m := tableName.FindStringSubmatch(name)
 	if m == nil {
@@ -67,8 +67,8 @@ func (t *table) quoted() string {
 	return name
 }
 
-// prepare creates the table if there is none. Where it is not known how to look, or to
-// create one, there has to be one.
+// prepare creates the table if it does not exist. In a dialect in which it cannot look for or create the table, the
+// table must exist.
 func (t *table) prepare(ctx context.Context) error {
 	for try := 0; ; try++ {
 		has, err := t.exists(ctx)
@@ -83,7 +83,7 @@ func (t *table) prepare(ctx context.Context) error {
 				return nil
 			}
 		}
-		// Processes that create it at once trip over each other.
+		// Processes that create the table at once get in each other's way.
 		if try == 10 || pause(ctx, try) != nil {
 			return fmt.Errorf("segment: %w: there is no %s, and it cannot be created (if the user lacks the right to, create it manually with segment/%s.sql): %w",
 				workernode.ErrTable, t, t.db.Dialect(), err)
@@ -91,7 +91,7 @@ func (t *table) prepare(ctx context.Context) error {
 	}
 }
 
-// exists looks into the catalogue, as a statement that fails would be logged.
+// exists looks into the catalogue, because GORM would log a statement that fails.
 func (t *table) exists(ctx context.Context) (has bool, err error) {
 	query, args := "", []any{t.name}
 	switch t.db.Dialect() {
@@ -134,8 +134,8 @@ var (
 	named   = regexp.MustCompile("[`\"]" + DefaultTable + "[`\"]")
 )
 
-// join inserts the row of the tag if there is none, and reports whether it has. What is
-// there already stays as it is.
+// join inserts the row of the tag if it is missing, and reports whether it has inserted it. An existing row stays
+// unchanged.
 func (t *table) join(ctx context.Context, r row, description string) (inserted bool, err error) {
 	var refused error // why it could not be inserted
 	for try, begin := 0, time.Now(); ; try++ {
@@ -159,7 +159,7 @@ func (t *table) join(ctx context.Context, r row, description string) (inserted b
 	}
 }
 
-// highest returns the largest max_id of the rows whose tag alias reports; 0 if none is there.
+// highest returns the largest max_id of the rows whose tag alias reports; 0 if there are no such rows.
 func (t *table) highest(ctx context.Context, alias func(tag string) bool) (highest int64, err error) {
 	for try, begin := 0, time.Now(); ; try++ {
 		highest = 0
@@ -206,8 +206,8 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 	case err != nil:
 		return r, false, fmt.Errorf("segment: read the tag %q in %s: %w", t.tag, t, err)
 	case !autocommit:
-		// A range would be in use while its row waits for a COMMIT that never comes, and
-		// is fetched by another process when the connection closes.
+		// The process would use a range while its row waits for a COMMIT that never comes. When the connection closes,
+		// another process fetches the range again.
 		return r, false, fmt.Errorf("%w: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)", ErrConfig)
 	case n > 1:
 		return r, false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, n)

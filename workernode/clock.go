@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// DefaultMaxSkew is how far the clocks of a process and its database may be apart,
-// unless told otherwise: what no daylight and no drift explains.
+// DefaultMaxSkew is the default of the largest difference between the clocks of a process and its database. Neither
+// daylight saving time nor drift explains more.
 const DefaultMaxSkew = 10 * time.Minute
 
-// Clock returns the database's clock, to a second. ok is false if it has none of its
-// own, as SQLite, or is not known here.
+// Clock returns the database's clock, to a second. ok is false if the database has no clock of its own, such as SQLite,
+// or its dialect is not known.
 func (d *DB) Clock(ctx context.Context) (now time.Time, ok bool, err error) {
 	query := map[string]string{
 		"mysql":    `SELECT UNIX_TIMESTAMP()`,
@@ -80,15 +80,14 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// A clockCheck decides when the clock is compared with the database's. Only the lease
-// manager uses it.
+// A clockCheck decides when the clock is compared with the database's. Only the lease manager uses it.
 type clockCheck struct {
 	at, shown time.Time     // when the clock was last found right, and what it showed
 	refused   time.Duration // what the wall clock was ahead when it was last not followed
 }
 
-// checkClock compares the clock with the database's when it is used for the first time, and when
-// it has run ahead of the time that has passed.
+// checkClock compares the clock with the database's at its first use, and when it has run ahead of the time that has
+// passed.
 func (m *Manager) checkClock(ctx context.Context) error {
 	at, shown := time.Now(), m.clock.now()
 	c := &m.clockCheck
@@ -104,9 +103,9 @@ func (m *Manager) checkClock(ctx context.Context) error {
 	return nil
 }
 
-// follow has the clock follow the wall clock if that has run ahead of the monotonic one:
-// somebody has set it, or the machine has slept. The database's clock tells which is right; a
-// fence set by a wrong one would stand in the way when it is set right.
+// follow adjusts the clock to the wall clock if that has run ahead of the monotonic one: an operator has set it, or the
+// machine has slept. The database's clock tells which is right. A fence set by a wrong clock would stand in the way
+// when the clock is set right.
 func (m *Manager) follow(ctx context.Context) error {
 	reading := m.clock.read()
 	ahead := reading.Round(0).Sub(m.clock.steady(reading))

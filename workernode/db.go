@@ -9,10 +9,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// DB reads and changes the four tables, on the connection pool of a GORM handle and past GORM's
-// callbacks: whatever plugins the application has, such as one that adds a tenant column or picks a
-// replica, they are not for these statements. They do appear in GORM's log. It may be used
-// concurrently.
+// DB reads and changes the four tables, on the connection pool of a GORM handle and past GORM's callbacks. The
+// application's plugins, such as one that adds a tenant column or picks a replica, do not see these statements. They do
+// appear in GORM's log. It may be used concurrently.
 type DB struct{ sql *sqldb.DB }
 
 // Open returns a DB on the pool of db. Each statement gets at most timeout. It
@@ -29,9 +28,8 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 // such as a transaction. It is for reading.
 func (d *DB) On(pool gorm.ConnPool) *DB { return &DB{d.sql.On(pool)} }
 
-// OneDatabase returns an error that wraps [ErrTable] if each connection of the pool has a
-// database of its own, as with ":memory:" on SQLite: a row would be in one of them, and its worker
-// id in another. The tables must be there.
+// OneDatabase returns an error that wraps [ErrTable] if each connection of the pool has a database of its own, as with
+// ":memory:" on SQLite. Then a row would be in one of them, and its worker id in another. The tables must exist.
 func (d *DB) OneDatabase(ctx context.Context) error {
 	if err := d.sql.OneDatabase(ctx, NodeTable); err != nil {
 		return fmt.Errorf("%w: %w", ErrTable, err)

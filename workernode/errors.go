@@ -2,8 +2,7 @@ package workernode
 
 import "errors"
 
-// What a caller can act on. Every error of this package that is not the
-// database's own wraps one of these.
+// Errors that a caller can act on. Every error of this package that is not the database's own wraps one of them.
 var (
 	// ErrLayoutMismatch reports a registry that was begun with another layout.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
@@ -11,7 +10,7 @@ var (
 	// ErrExhausted reports that all worker ids of the layout were given out.
 	ErrExhausted = errors.New("workernode: worker ids exhausted")
 
-	// ErrClock reports a process whose clock and the database's are far apart.
+	// ErrClock reports a process whose clock is far from the database's.
 	ErrClock = errors.New("workernode: clock differs from the database's")
 
 	// ErrTable reports a table that cannot be used as it is: it is missing, or

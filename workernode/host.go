@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Host says which process this is, and where it runs. It is written into the tables for
-// people. Slots are reclaimed within an application, from the same host and port first;
-// uniqueness does not rest on it, for in containers names, addresses and process ids repeat.
+// A Host says which process this is, and where it runs. The tables show it to people. Slots are reclaimed within an
+// application, from the same host and port first. Uniqueness does not rest on it, because in containers names,
+// addresses and process ids repeat.
 type Host struct {
 	Name string // at most 64 characters are kept
 	Port string // likewise
@@ -30,11 +30,13 @@ func (h Host) fitted() Host {
 // maxHost is the width of HOST_NAME, PORT and APPLICATION.
 const maxHost = 64
 
-// DetectHost finds out where this process runs. Name is the host name. Port is
-// what the platform told the process to listen on (environment variable PORT, as
-// Cloud Run, Heroku and others set it, or JPAAS_HTTP_PORT, as UidGenerator reads
-// it), else "pid-" and the process id. Application is the base name of the executable. Kind is Container if Kubernetes, Docker,
-// Podman, containerd, LXC or systemd-nspawn left their mark.
+// DetectHost detects where this process runs:
+//
+//   - Name is the host name.
+//   - Port is what the platform told the process to listen on: the environment variable PORT, as Cloud Run, Heroku and
+//     others set it, or JPAAS_HTTP_PORT, as UidGenerator reads it. Without these it is "pid-" and the process id.
+//   - Application is the base name of the executable.
+//   - Kind is Container if Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn left their mark.
 func DetectHost() Host {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
@@ -63,9 +65,8 @@ func detect(root fs.FS, getenv func(string) string) Host {
 	return h
 }
 
-// contained looks for the marks of container runtimes. There is no one mark: with
-// cgroup v2 and a private namespace /proc/self/cgroup is only "0::/", so the
-// mounts are looked at, too.
+// contained looks for the marks of container runtimes. No mark is common to all. With cgroup v2 and a private namespace
+// /proc/self/cgroup is only "0::/", so contained looks at the mounts, too.
 func contained(root fs.FS, getenv func(string) string) bool {
 	for _, name := range [...]string{"KUBERNETES_SERVICE_HOST", "container", "JPAAS_HOST", "ECS_CONTAINER_METADATA_URI_V4"} {
 		if getenv(name) != "" {
@@ -87,8 +88,8 @@ func contained(root fs.FS, getenv func(string) string) bool {
 			continue
 		}
 		for _, m := range list {
-			// A machine that runs containers mounts such paths as well, but only a
-			// container has one of them mounted as its own /etc/hostname and the like.
+			// A machine that runs containers mounts such paths as well. But only a container has one of them mounted as
+			// its own /etc/hostname and the like.
 			if file == "proc/self/mountinfo" {
 				if mountsEtc(string(text), m) {
 					return true

@@ -14,9 +14,9 @@ import (
 const MaxLanes = generator.MaxLanes
 
 const (
-	// sampleInterval is the time between two looks at a generator in need whose rate is not
-	// known. After less than longSample it gets maxGrowth times its lanes at most. One
-	// after more than staleSample, in which it may have rested, is followed by another.
+	// sampleInterval is the time between two looks at a generator in need whose rate is not known. After less than
+	// longSample the generator gets at most maxGrowth times its lanes. A look after more than staleSample, in which the
+	// generator may have rested, is followed by another.
 	sampleInterval = 25 * time.Millisecond
 	longSample     = 200 * time.Millisecond
 	staleSample    = time.Second
@@ -43,16 +43,15 @@ func (s laneSample) rate(next laneSample, perTick uint64) (perSecond float64, kn
 	return float64(had-min(next.left, had)) / passed.Seconds(), true
 }
 
-// inNeed reports whether a generator needs more ids than its lease has: it has used up more
-// than half of what lies ahead of the clock, or a caller waits. now is the clock in ticks.
+// inNeed reports whether a generator needs more ids than its lease has. It does if it has used up more than half of
+// what is ahead of the clock, or a caller waits. now is the clock in ticks.
 func inNeed(u generator.Usage, until, now int64, perTick uint64) bool {
 	capacity := uint64(max(until-now+1, 0)) * uint64(u.Lanes) * perTick
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2
 }
 
-// wantedLanes returns how many lanes a generator should have that takes perSecond ids a
-// second: a power of two, never less than it has. perLane is how many ids a second one lane
-// makes, most the most that it may have.
+// wantedLanes returns how many lanes a generator should have that takes perSecond ids a second. It is a power of two,
+// and never less than now. One lane makes perLane ids a second, and the generator may have most lanes.
 func wantedLanes(have, most int, perSecond, perLane float64, sampled time.Duration) int {
 	limit := most
 	if sampled < longSample {

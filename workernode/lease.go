@@ -1,9 +1,8 @@
 package workernode
 
-// This file decides what a process may stamp and which statement it sends next. It knows
-// neither SQL nor clocks nor goroutines: all that happens outside comes in as arguments,
-// so the model (model_test.go) drives this code through everything that can happen.
-// doc.go has the protocol in words.
+// This file decides what a process may stamp and which statement it sends next. It knows neither SQL nor clocks nor
+// goroutines. All outside events come in as arguments, so the model (model_test.go) drives this code through everything
+// that can happen. doc.go has the protocol in words.
 
 // leaseParams are the numbers of the protocol, in ticks of the layout.
 type leaseParams struct {
@@ -35,11 +34,10 @@ type change struct {
 	first, before, least int64 // of a session: its first tick, its BEFORE_TICK, and the least that the first may be
 }
 
-// A slotLease is what a process knows of the slot that it holds. The zero slotLease holds none.
+// A slotLease is what a process knows of the slot that it holds. The zero slotLease holds no slot.
 //
-// Invariant: every tick in (session, granted] was granted to this process by an acknowledged
-// statement that moved the slot's FENCE from below the tick to the tick or above, and to
-// nobody else. granted only grows while the slot is held.
+// Invariant: an acknowledged statement granted every tick in (start, granted] to this process and to no other. It
+// moved the slot's FENCE from below the tick to the tick or above. granted only grows while the slot is held.
 type slotLease struct {
 	held bool
 	slot int64
@@ -47,7 +45,7 @@ type slotLease struct {
 	version, fence int64 // what the next statement compares
 	acknowledged   int64 // VERSION of the last acknowledged statement
 
-	session int64 // START_TICK of the current session: its first tick less one
+	start   int64 // START_TICK of the current session: its first tick less one
 	granted int64 // last tick that may be stamped
 	floor   int64 // FLOOR_TICK: no tick up to it is stamped
 
@@ -65,7 +63,7 @@ type step int
 const (
 	stepAcquire   step = iota // it has no slot: reclaim one, or insert one
 	stepRead                  // the outcome of a statement is unknown: read the row
-	stepSurrender             // the row is older than what was acknowledged: find out whether commits were lost
+	stepSurrender             // the row is older than what was acknowledged: check whether commits were lost
 	stepBegin                 // begin a new session
 	stepAbandon               // the fence is ahead of what can be granted: release the slot and acquire another
 	stepReady                 // renewing, adding and binding are possible
@@ -117,8 +115,8 @@ func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 // maxVersion is the largest VERSION that a row can have for this package to use it.
 const maxVersion = 1 << 62
 
-// nextVersion reserves a version for a statement that compares with the given one: no statement of
-// this process had it before.
+// nextVersion reserves a version for a statement that compares with the given one. No earlier statement of this process
+// has it.
 func (l *slotLease) nextVersion(compared int64) int64 {
 	l.used = max(l.used, compared) + 1
 	return l.used
@@ -147,8 +145,8 @@ func (l *slotLease) begin(p leaseParams, now int64, me string) change {
 	return c
 }
 
-// begins sets the first tick of the session that c begins; now is the clock, read after
-// the slot's row was locked, and floor the registry's. It reports whether there is a tick to grant.
+// begins sets the first tick of the session that c begins. now is the clock, read after the slot's row was locked, and
+// floor the registry's. It reports whether there is a tick to grant.
 func (c *change) begins(now, floor int64) bool {
 	c.first = max(c.least, now, min(floor, c.newFence)+1)
 	return c.first <= c.newFence
@@ -182,7 +180,7 @@ func (l *slotLease) release(me string) change {
 func (l *slotLease) began(c change, floor int64) {
 	*l = slotLease{
 		held: true, slot: c.slot, version: c.newVersion, fence: c.newFence, acknowledged: c.newVersion,
-		session: c.first - 1, granted: c.newFence, floor: floor, used: l.used,
+		start: c.first - 1, granted: c.newFence, floor: floor, used: l.used,
 	}
 }
 
@@ -208,8 +206,8 @@ func (l *slotLease) kept(c change) {
 // than it should have. Nothing was granted.
 func (l *slotLease) doubt() { l.inDoubt, l.regressed = true, false }
 
-// read notes what the slot's row says after a doubt; found is false if there is no row. It
-// reports whether the slot is still held. What was read is compared with and never used.
+// read notes what the slot's row says after a doubt; found is false if the row does not exist. It reports whether the
+// slot is still held. The next statement compares with what was read, which is never used.
 func (l *slotLease) read(r slotRow, found bool, me string) bool {
 	if !found || r.holder != me || r.version > maxVersion {
 		l.lose()

@@ -12,7 +12,7 @@ var leaseTestParams = leaseParams{lead: 100, settle: 20, grace: 600, last: 20_00
 
 // leaseTestHeld is a lease that was granted 9,901 to 10,100.
 func leaseTestHeld() slotLease {
-	return slotLease{held: true, slot: 7, version: 3, fence: 10_100, acknowledged: 3, session: 9_900, granted: 10_100, used: 3}
+	return slotLease{held: true, slot: 7, version: 3, fence: 10_100, acknowledged: 3, start: 9_900, granted: 10_100, used: 3}
 }
 
 // next is what the lease manager obeys; a wrong answer either stops it or grants ticks that it does not have.
@@ -197,7 +197,7 @@ func TestSlotLeaseReclaim_BeginsAfterTheFence(t *testing.T) {
 	}
 	c.begins(10_003, 0)
 	l.began(c, 17)
-	if l.session != 10_002 || l.granted != 10_100 || l.acknowledged != 41 || l.used != 41 || l.floor != 17 || !l.held || l.slot != 4 || l.fence != 10_100 {
+	if l.start != 10_002 || l.granted != 10_100 || l.acknowledged != 41 || l.used != 41 || l.floor != 17 || !l.held || l.slot != 4 || l.fence != 10_100 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -253,7 +253,7 @@ func TestSlotLeaseKeepAlive_GrantsNothing(t *testing.T) {
 			t.Errorf("%s: %+v", kind, c)
 		}
 		l.kept(c)
-		if l.granted != 10_100 || l.session != 9_900 || l.acknowledged != c.newVersion {
+		if l.granted != 10_100 || l.start != 9_900 || l.acknowledged != c.newVersion {
 			t.Errorf("%s: %+v", kind, l)
 		}
 	}
@@ -280,7 +280,7 @@ func TestSlotLeaseRead_NeverGrants(t *testing.T) {
 		l := leaseTestHeld()
 		l.doubt()
 		held := l.read(tt.row, tt.found, "me")
-		if held != tt.held || held && (l.granted != 10_100 || l.session != 9_900 || l.fence != tt.row.fence || l.version != tt.row.version) {
+		if held != tt.held || held && (l.granted != 10_100 || l.start != 9_900 || l.fence != tt.row.fence || l.version != tt.row.version) {
 			t.Errorf("%s: %+v", tt.name, l)
 		}
 		if step := l.next(leaseTestParams, 10_050); step != tt.next || l.used != 3 {

@@ -18,9 +18,9 @@ import (
 
 // Config changes what [NewManager] makes. The zero Config is usable.
 type Config struct {
-	// Lead is how far ahead of the clock a fence is set, and so how long ids are made while the
-	// database is unreachable, and how much of a burst one worker id makes. 0 means
-	// [DefaultLead], or [DefaultLeadSQLite] on SQLite. The first process pins it in the registry.
+	// Lead is how far ahead of the clock a fence is set. So it is how long ids are made while the database is
+	// unreachable, and how much of a burst one worker id makes. 0 means [DefaultLead], or [DefaultLeadSQLite] on
+	// SQLite. The first process pins it in the registry.
 	Lead time.Duration
 
 	// Disposable inserts a new slot at each start, which is never reclaimed: UidGenerator's policy.
@@ -58,7 +58,7 @@ const (
 	// the longest between two attempts while the database is unreachable.
 	minPause = 250 * time.Millisecond
 	maxPause = 500 * time.Millisecond
-	// maxRefused bounds how often a statement is tried again at once that was refused.
+	// maxRefused bounds how often a refused statement is tried again at once.
 	maxRefused = 4
 )
 
@@ -82,17 +82,17 @@ type Manager struct {
 	// Only the goroutine, or Close after it, uses these.
 	clockCheck clockCheck
 	refused    int                 // statements in a row that changed no row
-	taken      int                 // Adds in a row whose worker ids another program had inserted, or slots that were there
+	taken      int                 // in a row: Adds whose worker ids another program inserted, or slots that exist
 	mayInsert  bool                // the right to insert was checked
 	atLeast    int64               // the least worker id to reserve
 	leastSlot  int64               // the least slot to reserve
 	unspent    []int64             // worker ids that were reserved and not inserted
 	exhausted  bool                // worker ids are used up: reclaim slots of other applications, too
 	ignored    map[int64]bool      // worker ids that the log has said are not used
-	timeouts   int                 // statements in a row on the slot's row that had no answer
+	timeouts   int                 // statements in a row on the slot's row without an answer
 	avoid      map[int64]time.Time // slots that could not be reclaimed, and when
 
-	wake chan struct{} // capacity 1: somebody needs something
+	wake chan struct{} // capacity 1: a caller or a generator needs something
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed when the goroutine has ended; nil before it was started
 
@@ -104,15 +104,15 @@ type Manager struct {
 	workers    []*worker // of the slot
 	leases     []*TableLease
 	requests   []*request
-	used       time.Time     // when Assign or Spare was called
+	lastUse    time.Time     // when Assign or Spare was called
 	still      stillness     // of the clock
-	mustReread bool          // worker ids were added with an unknown outcome: read them after the next acknowledged statement
+	mustReread bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
 	renewed    time.Time     // when the last statement was acknowledged
 	every      time.Duration // until the next renewal
 	closed     bool
 	ended      error // why the goroutine has ended
 	stats      SlotStats
-	again      time.Time // when to look again for spares, of which there were none
+	again      time.Time // when to look again for spares, after none were found
 	given      int64     // the largest worker id that is known to be given out
 }
 
@@ -129,8 +129,8 @@ type SlotStats struct {
 	Reclaimed int64 // slots of former processes that were reclaimed
 	Allocated int64 // slots that were inserted
 	Lost      int64 // slots that another process has reclaimed, or an operator has released
-	// LostCommits counts how often the slot's row was found to be older than what the
-	// database had acknowledged. A loss that let another process reclaim the slot counts in Lost.
+	// LostCommits counts how often the slot's row was older than what the database had acknowledged. A loss that let
+	// another process reclaim the slot counts in Lost.
 	LostCommits int64
 
 	LastError error     // why the last statement failed; nil if it did not
@@ -153,7 +153,8 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	c.Now = nowOr(c.Now)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Lead == 0 {
-		if c.Lead = DefaultLead; db.sql.Dialect() == "sqlite" {
+		c.Lead = DefaultLead
+		if db.sql.Dialect() == "sqlite" {
 			c.Lead = DefaultLeadSQLite
 		}
 	}
@@ -195,8 +196,8 @@ func nowOr(now func() time.Time) func() time.Time {
 	return now
 }
 
-// setInterval chooses when the next renewal is due: after a third of the lead, not for all processes
-// at the same moment.
+// setInterval chooses when the next renewal is due: after about a third of the lead. The time is random, so that
+// processes do not renew at the same moment.
 func (m *Manager) setInterval() {
 	third := m.config.Lead / 3
 	m.every = third - third/8 + mathrand.N(third/8+1)
@@ -264,7 +265,7 @@ func (m *Manager) enqueue(r *request) error {
 		return m.ended
 	}
 	m.requests = append(m.requests, r)
-	m.used = m.clock.now()
+	m.lastUse = m.clock.now()
 	if m.done == nil {
 		m.done = make(chan struct{})
 		go m.run()
@@ -284,8 +285,8 @@ func checkTables(tables []Table) error {
 
 func wrongLanes(n int) bool { return n < 1 || n > MaxLanes }
 
-// RequestRenewal makes the lease manager look at once who needs what. It never waits. It is
-// what generators call when they run low.
+// RequestRenewal makes the lease manager look at once what generators need. It never waits. Generators call it when
+// they run low.
 func (m *Manager) RequestRenewal() {
 	select {
 	case m.wake <- struct{}{}:
@@ -293,23 +294,22 @@ func (m *Manager) RequestRenewal() {
 	}
 }
 
-// Spare gives a table worker ids in reserve, at once: no statement is sent. Their rows are written
-// as soon as possible. It reports false if there are too few, or the process has been
-// idle and has no ticks left. It is for the first create of a table inside a transaction,
-// which may have the only connection.
+// Spare gives a table spares, at once: it sends no statement. Their rows are written as soon as possible. It reports
+// false if there are too few, or the process has been idle and has no ticks left. It is for the first create of a table
+// inside a transaction, which may have the only connection.
 func (m *Manager) Spare(t Table, lanes int) (*TableLease, bool) {
 	if checkTables([]Table{t}) != nil || wrongLanes(lanes) {
 		return nil, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.used = m.clock.now()
+	m.lastUse = m.clock.now()
 	m.RequestRenewal()
 	own, spares := m.free(t), m.free(Table{})
 	if m.closed || m.tick() > m.lease.granted || len(own)+len(spares) < lanes {
 		return nil, false
 	}
-	l := &TableLease{manager: m, table: t, least: lanes, want: lanes, used: m.clock.now()}
+	l := &TableLease{manager: m, table: t, least: lanes, want: lanes, lastUse: m.clock.now()}
 	l.take(own, min(lanes, len(own)))
 	spares = spares[:lanes-len(l.lanes)]
 	for _, w := range spares {
@@ -321,7 +321,7 @@ func (m *Manager) Spare(t Table, lanes int) (*TableLease, bool) {
 		for _, w := range l.lanes {
 			w.user = nil
 		}
-		for _, w := range spares { // no others: the table of its own may be on its way to the row
+		for _, w := range spares { // not the other lanes: their table may be on its way to the row
 			w.table, w.toBind = Table{}, false
 		}
 		return nil, false
@@ -355,15 +355,14 @@ func (m *Manager) Stats() SlotStats {
 		}
 	}
 	if m.lease.held {
-		s.Slot, s.From, s.Until = m.lease.slot, m.lease.session+1, m.lease.granted
+		s.Slot, s.From, s.Until = m.lease.slot, m.lease.start+1, m.lease.granted
 	}
 	return s
 }
 
-// Close ends the lease manager and releases the slot, so that the next process gets it as
-// soon as the clock has passed its fence and Lead. The generators must have been closed. It
-// waits until ctx ends; a slot that was not released by then is free after a minute. It may
-// be called more than once, and tries again what it did not achieve before.
+// Close ends the lease manager and releases the slot. The next process gets the slot as soon as the clock has passed
+// its fence and Lead. The generators must have been closed. Close waits at most until ctx ends; a slot that was not
+// released by then is free after a minute. It may be called more than once, and tries again what failed before.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	first, done := !m.closed, m.done

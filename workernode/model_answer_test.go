@@ -231,7 +231,7 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 	w.provide(s, p)
 }
 
-// began is what Manager.session notes.
+// began is what Manager.beginSession notes.
 func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLease) {
 	x := &s.procs[p]
 	c := q.change.change()

@@ -46,7 +46,7 @@ type modelLease struct {
 func (x *modelLease) lease() slotLease {
 	return slotLease{
 		held: x.held, slot: int64(x.slot), version: int64(x.version), fence: int64(x.fence),
-		acknowledged: int64(x.acknowledged), session: int64(x.session), granted: int64(x.granted),
+		acknowledged: int64(x.acknowledged), start: int64(x.session), granted: int64(x.granted),
 		floor:   int64(x.floor),
 		inDoubt: x.inDoubt, regressed: x.regressed, used: int64(x.used),
 	}
@@ -55,7 +55,7 @@ func (x *modelLease) lease() slotLease {
 func modelLeaseOf(l slotLease) modelLease {
 	return modelLease{
 		held: l.held, inDoubt: l.inDoubt, regressed: l.regressed, slot: modelByte(l.slot), version: modelByte(l.version),
-		fence: modelByte(l.fence), acknowledged: modelByte(l.acknowledged), session: modelByte(l.session),
+		fence: modelByte(l.fence), acknowledged: modelByte(l.acknowledged), session: modelByte(l.start),
 		granted: modelByte(l.granted), floor: modelByte(l.floor), used: modelByte(l.used),
 	}
 }

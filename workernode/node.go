@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The names of the tables. GORM's naming strategies and prefixes do not touch them, so that
-// every application of a database finds the same.
+// The names of the tables. GORM's naming strategies and prefixes do not change them, so every application of a database
+// finds the same tables.
 const (
 	NodeTable     = "WORKER_NODE"
 	SlotTable     = "WORKER_SLOT"
@@ -163,8 +163,8 @@ func scanNode(rows *sql.Rows) (*Node, error) {
 	}, nil
 }
 
-// date reads a DATE or a DATETIME from whatever the driver makes of it: a time, or, with
-// MySQL's parseTime=false, text. The digits are those of UTC, whatever zone the driver adds.
+// date reads a DATE or a DATETIME. The driver returns a time or, with MySQL's parseTime=false, text. The digits are
+// those of UTC, whatever zone the driver adds.
 type date struct{ time.Time }
 
 // timestampFormat is how a DATETIME is written. It has milliseconds.

@@ -126,23 +126,23 @@ func (d *DB) floor(ctx context.Context) (floor int64, err error) {
 	return floor, err
 }
 
-// largest returns the largest worker id in the table that fits the layout; 0 if none does.
-// One that does not fit is no worker id here, and must not use up the layout.
+// largest returns the largest worker id in the table that fits the layout; 0 if none fits. A larger number is no worker
+// id here, and must not use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
 		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`, layout.MaxWorkerID())
 	return max(id, 0), err
 }
 
-// largestSlot returns the largest slot that a table names, for a registry whose row was lost;
-// 0 if there is none. The error wraps [ErrLayoutMismatch] if slots have another layout.
+// largestSlot returns the largest slot in any table, for a registry whose row was lost; 0 if there are no slots. The
+// error wraps [ErrLayoutMismatch] if slots have another layout.
 func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, error) {
-	var slot, node, session int64
-	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&slot, &node, &session) },
+	var inSlots, inNodes, inSessions int64
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&inSlots, &inNodes, &inSessions) },
 		`SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),`+
 			` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`)
-	if err != nil || slot == 0 {
-		return max(slot, node, session, 0), err
+	if err != nil || inSlots == 0 {
+		return max(inSlots, inNodes, inSessions, 0), err
 	}
 	other := ""
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
@@ -150,7 +150,7 @@ func (d *DB) largestSlot(ctx context.Context, layout generator.Layout) (int64, e
 	if err == nil && other != "" {
 		err = fmt.Errorf("%w: %s has no row, and a slot has the layout %s, not %s of this process", ErrLayoutMismatch, RegistryTable, printable(other), layout)
 	}
-	return max(slot, node, session), err
+	return max(inSlots, inNodes, inSessions), err
 }
 
 // nextSlot advances NEXT_SLOT and returns its previous value, or least if that is larger.
@@ -190,8 +190,8 @@ func (d *DB) advance(ctx context.Context, counter string, least, n int64) (first
 	return first - n, nil
 }
 
-// mayInsert returns an error if this user may not insert worker ids, so that a process that
-// fails uses up none.
+// mayInsert returns an error if this user may not insert worker ids. The check keeps a process that fails from using up
+// worker ids.
 func (d *DB) mayInsert(ctx context.Context) error {
 	_, err := d.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
 	if err != nil {
@@ -205,8 +205,8 @@ type block struct{ first, step int64 }
 
 func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
 
-// reserve takes n worker ids that were never given out, atLeast or above. The error wraps
-// [ErrExhausted] if the layout has no more.
+// reserve takes n worker ids that were never given out, atLeast or above. The error wraps [ErrExhausted] if the layout
+// has too few left.
 func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (b block, err error) {
 	r, _, err := d.registry(ctx)
 	if err != nil {
@@ -231,8 +231,8 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 		if b, err = d.draw(ctx, n); err != nil {
 			return b, fmt.Errorf("draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
 		}
-		// Below NEXT_ID it may be a number that was given out before, as AUTO_INCREMENT
-		// forgets; and a row that is no worker id may have lifted it beyond the layout.
+		// Below NEXT_ID the number may have been given out before, because AUTO_INCREMENT can go back. And a row that
+		// is no worker id may have lifted the counter beyond the layout.
 		if b.first >= max(r.NextID, atLeast) && b.worker(int(n-1)) <= layout.MaxWorkerID() {
 			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
@@ -246,9 +246,9 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 	return block{first: first, step: 1}, err
 }
 
-// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is rolled
-// back: InnoDB does not give numbers back. UidGenerator, which may have drawn a number and
-// be about to insert it, never gets one of these, nor this process one of its.
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is rolled back: InnoDB does not give
+// numbers back. UidGenerator may have drawn a number and not inserted it yet. It never gets the numbers of this
+// process, and this process never gets its numbers.
 func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
 		_, err := tx.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+

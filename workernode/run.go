@@ -13,8 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The goroutine of the lease manager: when it looks, in which order it does what is due, and
-// what becomes of errors. slot.go has the statements about the slot.
+// The goroutine of the lease manager: when it looks, in which order it does what is due, and how it handles errors.
+// slot.go has the statements about the slot.
 
 // run serves the process until Close.
 func (m *Manager) run() {
@@ -56,7 +56,7 @@ func (m *Manager) run() {
 	m.fail(ended, slices.Clone(m.requests)...)
 }
 
-// rest waits for a time, whoever needs something.
+// rest waits for a time, whatever is requested meanwhile.
 func (m *Manager) rest(wait time.Duration) {
 	select {
 	case <-m.quit:
@@ -64,8 +64,8 @@ func (m *Manager) rest(wait time.Duration) {
 	}
 }
 
-// sleep waits for a time, or until somebody needs something; then for a moment, so that
-// generators that ask again and again do not keep the processor busy.
+// sleep waits for a time, or until a caller or a generator needs something. Then it waits briefly, so that generators
+// that ask again and again do not keep the processor busy.
 func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, sampleInterval)
 	if m.waiting() {
@@ -92,8 +92,7 @@ func (m *Manager) waiting() bool {
 	return len(m.requests) > 0
 }
 
-// pass does what is due, one statement after another and all on one connection, and returns how long
-// nothing is.
+// pass does what is due, one statement after another and all on one connection. It returns how long nothing is due.
 func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 	defer m.store.hold()()
 	for ctx.Err() == nil {
@@ -105,7 +104,7 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 	return 0, ctx.Err()
 }
 
-// one sends the next statement. more is false if nothing is due, for a time.
+// one sends the next statement. more is false if nothing is due for a time.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
 	w, sessions := m.work(), m.stats.Sessions // only this goroutine changes that
 	tick := m.tick()
@@ -153,13 +152,13 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 	return true, 0, err
 }
 
-// A severity says what an error means for those who wait.
+// A severity says what an error means for waiting callers.
 type severity int
 
 const (
 	passing severity = iota // the next attempt may not meet it
-	serious                 // generators are told, for callers that find their leases used up
-	fatal                   // requests that wait fail: nothing will come of waiting
+	serious                 // generators are suspended, for callers that find their leases used up
+	fatal                   // requests that wait fail: waiting would not help
 )
 
 // severityOf returns the severity of an error, the failures-th in a row. It is pure.
@@ -208,7 +207,7 @@ func (m *Manager) unhealthy(err error) {
 	m.stats.LastError = err
 }
 
-// degraded notes an error with which some ids can be made: generators go on, and wait.
+// degraded notes an error that leaves some ids: generators continue, and wait.
 func (m *Manager) degraded(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +222,7 @@ func (m *Manager) recovered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.leases {
-		if l.exhausted != nil {
+		if l.noWorkerID != nil {
 			return
 		}
 	}
@@ -248,7 +247,7 @@ func (m *Manager) fail(err error, requests ...*request) {
 	m.requests = slices.DeleteFunc(m.requests, func(r *request) bool { return slices.Contains(requests, r) })
 }
 
-// timedOut reports whether a statement had no answer in its time, which says nothing of the next.
+// timedOut reports whether a statement had no answer in its time. That says nothing about the next statement.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -323,12 +322,12 @@ func (m *Manager) work() *work {
 	defer m.mu.Unlock()
 	now, tick := m.clock.now(), m.tick()
 	w := &work{wait: m.every}
-	used, pressing, waiting := m.used, false, false
+	lastUse, pressing, waiting := m.lastUse, false, false
 	for _, l := range m.leases {
 		l.look(now)
 		l.grow(now, tick)
-		if l.used.After(used) {
-			used = l.used
+		if l.lastUse.After(lastUse) {
+			lastUse = l.lastUse
 		}
 		if l.unknown {
 			w.wait = sampleInterval
@@ -338,10 +337,11 @@ func (m *Manager) work() *work {
 	}
 	w.binds = m.toBind()
 	since := time.Since(m.renewed)
-	w.idle = len(m.requests) == 0 && now.Sub(used) > idleAfter
+	w.idle = len(m.requests) == 0 && now.Sub(lastUse) > idleAfter
 	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.leases) > 0 || m.config.Spares > 0)
 	if w.idle && len(w.binds) == 0 {
-		if w.wait = grace / 2; m.lease.held {
+		w.wait = grace / 2
+		if m.lease.held {
 			w.keepAlive = since >= grace/2
 			w.wait = max(grace/2-since, time.Millisecond)
 		}
@@ -440,10 +440,11 @@ func (m *Manager) provide(now time.Time, w *work) {
 func (m *Manager) replace(l *TableLease, free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
-	if l.publish(); l.exhausted != nil && l.generator != nil {
+	l.publish()
+	if l.noWorkerID != nil && l.generator != nil {
 		l.generator.Suspend(nil)
 	}
-	l.exhausted = nil
+	l.noWorkerID = nil
 	ids := make([]int64, len(l.lanes))
 	for i, w := range l.lanes {
 		ids[i] = w.id
@@ -472,7 +473,7 @@ func (m *Manager) serve(r *request) bool {
 		}
 	}
 	for i, t := range r.tables {
-		l := &TableLease{manager: m, table: t, least: r.lanes[i], want: r.lanes[i], used: m.clock.now()}
+		l := &TableLease{manager: m, table: t, least: r.lanes[i], want: r.lanes[i], lastUse: m.clock.now()}
 		free := m.free(t)
 		leases = append(leases, l)
 		if len(free) < r.lanes[i] {
@@ -480,7 +481,8 @@ func (m *Manager) serve(r *request) bool {
 			return false
 		}
 		l.take(free, r.lanes[i])
-		if l.publish(); l.published == nil {
+		l.publish()
+		if l.published == nil {
 			undo()
 			return false
 		}

@@ -75,11 +75,11 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 // An Origin is where an id came from: the session that stamped its tick.
 type Origin struct {
 	Session
-	Until int64 // START_TICK of the next session of the slot; -1 if there is none
+	Until int64 // START_TICK of the next session of the slot; -1 if no session followed
 }
 
-// Origin returns the session in which a tick of a slot was stamped. It reports false if no
-// process can have stamped it: no session had begun, or the fence was below.
+// Origin returns the session in which a tick of a slot was stamped. It reports false if no process can have stamped the
+// tick, because no session had begun, or the fence was below.
 func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, err error) {
 	var next, end sql.NullInt64
 	var fence int64

@@ -12,9 +12,9 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// What the lease manager does about its slot. lease.go decides; each function here sends one
-// statement, or one transaction, and notes what came of it. Only the goroutine of the Manager calls
-// them, or Close after it has ended. They change what the mutex guards with it held.
+// What the lease manager does about its slot. lease.go decides. Each function here sends one statement, or one
+// transaction, and notes the outcome. Only the goroutine of the Manager calls them, or Close after that has ended. They
+// hold the mutex while they change what it guards.
 
 // acquire gets a slot: one of a process that has ended, or a new one.
 func (m *Manager) acquire(ctx context.Context, tables []Table) error {
@@ -34,7 +34,7 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 		return fmt.Errorf("workernode: reserve a slot: %w", err)
 	}
 	c := m.lease.allocate(m.params, slot, m.tick(), m.me)
-	ok, err := m.session(ctx, &c)
+	ok, err := m.beginSession(ctx, &c)
 	if errors.Is(err, errTaken) && m.taken < maxTries {
 		m.taken++ // NEXT_SLOT is behind: its latest commits were lost, or the row was restored
 		m.leastSlot = slot + 1<<m.taken
@@ -49,16 +49,13 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 	return err
 }
 
-// reclaim tries to get a slot of a former process. It reports false if there is none.
+// reclaim tries to get a slot of a former process. It reports false if it got none.
 func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
-	if !m.exhausted {
-		tables = nil // then slots of this application
-	}
-	rows, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])
+	rows, err := m.candidates(ctx, tables)
 	if err != nil {
 		return false, err
 	}
-	// At random, so that processes that start at once do not all try the same.
+	// In random order, so that processes that start at once do not all try the same slot.
 	rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b slotRow) int { return b.near - a.near })
 	failures := 0
@@ -67,12 +64,12 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 			continue
 		}
 		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
-		ok, err := m.session(ctx, &c)
+		ok, err := m.beginSession(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
 			return false, err // no connection, or another process interfered: another slot would not help
 		}
 		if err != nil {
-			// The row may be locked, or hold what cannot be read. Another slot, or a new one, may do.
+			// The row may be locked, or hold values that cannot be read. Another slot, or a new one, may work.
 			m.avoid[r.id] = time.Now()
 			if timedOut(err) {
 				failures++
@@ -92,10 +89,19 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	return false, nil
 }
 
-// session begins a session with c, of this slot or another one. It reports false if that was
+// candidates returns the slots that may be reclaimed: those of this application, or, when worker ids are used up, those
+// with a worker id of one of tables.
+func (m *Manager) candidates(ctx context.Context, tables []Table) ([]slotRow, error) {
+	if m.exhausted && len(tables) > 0 {
+		return m.store.candidatesWithTables(ctx, m.params, m.tick(), tables)
+	}
+	return m.store.candidatesOfApplication(ctx, m.params, m.tick())
+}
+
+// beginSession begins a session with c, of this slot or another one. It reports false if that was
 // refused.
-func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
-	nodes, floor, ok, err := m.store.session(ctx, c, m.tick)
+func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
+	nodes, floor, ok, err := m.store.beginSession(ctx, c, m.tick)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
@@ -115,7 +121,7 @@ func (m *Manager) session(ctx context.Context, c *change) (bool, error) {
 		m.workers = nil
 	}
 	if c.insert {
-		nodes = nil // nobody has held the slot, so no worker id is its own
+		nodes = nil // no process has held the slot, so it owns no worker id
 	}
 	for _, w := range m.workers {
 		if w.toBind { // its START_TICK must be that of the new session
@@ -146,21 +152,22 @@ func (m *Manager) begin(ctx context.Context) error {
 		return err
 	}
 	c := m.lease.begin(m.params, m.tick(), m.me)
-	ok, err := m.session(ctx, &c)
+	ok, err := m.beginSession(ctx, &c)
 	if err == nil && !ok {
 		return m.refuse(ctx, "begin a session")
 	}
 	return err
 }
 
-// refuse notes that a statement changed no row, although its slot is held. It returns an error if
-// that has happened too often in a row, and waits for a moment if not.
+// refuse notes that a statement changed no row, although its slot is held. It returns an error if that has happened too
+// often in a row. Otherwise it waits briefly.
 func (m *Manager) refuse(ctx context.Context, what string) error {
 	m.mu.Lock()
 	m.lease.doubt()
 	slot := m.lease.slot
 	m.mu.Unlock()
-	if m.refused++; m.refused <= maxRefused {
+	m.refused++
+	if m.refused <= maxRefused {
 		return pause(ctx, m.refused)
 	}
 	m.refused = 0
@@ -187,10 +194,11 @@ func (m *Manager) locked(err error) {
 		m.timeouts = 0
 		return
 	}
-	if m.timeouts++; m.timeouts > 2 && m.tick() > m.lease.granted {
+	m.timeouts++
+	if m.timeouts > 2 && m.tick() > m.lease.granted {
 		m.timeouts = 0
 		m.avoid[m.lease.slot] = time.Now()
-		m.lost(m.lease.slot, "its row can be read and not be changed; somebody may hold a lock")
+		m.lost(m.lease.slot, "its row can be read and not be changed; another transaction may hold a lock")
 	}
 }
 
@@ -201,7 +209,7 @@ func (m *Manager) acknowledged() {
 	m.setInterval()
 }
 
-// publish tells all generators what they may stamp. The caller holds the mutex.
+// publish passes to all generators what they may stamp. The caller holds the mutex.
 func (m *Manager) publish() {
 	for _, l := range m.leases {
 		l.publish()
@@ -224,8 +232,8 @@ func (m *Manager) renew(ctx context.Context) error {
 	return nil
 }
 
-// outcome notes what became of a statement that was not acknowledged, or changed no row. It
-// returns nil if the statement counts, or if it was refused and may be tried again.
+// outcome notes the outcome of a statement that was not acknowledged, or changed no row. It returns nil if the
+// statement counts, or if it was refused and may be tried again.
 func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
 	switch {
 	case err != nil:
@@ -281,7 +289,7 @@ func (m *Manager) read(ctx context.Context) error {
 		m.lease.floor = max(m.lease.floor, floor)
 		return nil
 	}
-	if found && r.holder == "" && r.version == m.lease.used { // a release of this process was executed, and its answer lost
+	if found && r.holder == "" && r.version == m.lease.used { // a release was executed, and its answer lost
 		m.lost(slot, "it was released")
 		return nil
 	}
@@ -315,8 +323,8 @@ func (m *Manager) forget() {
 	m.workers = nil
 }
 
-// surrender finds out whether the row, whose VERSION is older than what was acknowledged, is all
-// that the database has: if it can be released as it was read, commits were lost.
+// surrender checks whether the database has lost commits: the VERSION of the row is older than what was acknowledged.
+// They were lost if the row can be released as it was read.
 func (m *Manager) surrender(ctx context.Context) error {
 	return m.release(ctx, func(slot int64) {
 		m.stats.LostCommits++
@@ -350,16 +358,16 @@ func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
 // bind writes the tables of spares that are in use.
 func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 	c := m.lease.renew(m.params, m.tick(), m.me)
-	gone, ok, err := m.store.bind(ctx, c, uses, m.lease.session, m.lease.granted+1, m.tick)
+	gone, ok, err := m.store.bind(ctx, c, uses, m.lease.start, m.lease.granted+1, m.tick)
 	if err := m.outcome(ctx, ok, err, "write the table of a spare worker id"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.workers {
-		used := slices.ContainsFunc(uses, func(u spareUse) bool { return u.worker == w.id })
-		w.toBind = w.toBind && !used
-		if used && slices.Contains(gone, w.id) {
+		bound := slices.ContainsFunc(uses, func(u spareUse) bool { return u.worker == w.id })
+		w.toBind = w.toBind && !bound
+		if bound && slices.Contains(gone, w.id) {
 			m.log.Error("uidplugin: another program has changed the row of a spare worker id: its ids cannot be located",
 				"table", w.table.String(), "worker_id", w.id)
 			if l := w.user; l != nil {
@@ -371,7 +379,7 @@ func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 	return nil
 }
 
-// releaseSlot writes what is still to be written and frees the slot, for Close.
+// releaseSlot writes the tables of spares in use and frees the slot, for Close.
 func (m *Manager) releaseSlot(ctx context.Context) error {
 	defer m.store.hold()()
 	for try := 0; ; try++ {

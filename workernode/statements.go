@@ -51,26 +51,37 @@ func (s *statements) hold() (release func()) {
 	}
 }
 
-// maxCandidates bounds the slots that are read to choose one from.
+// maxCandidates bounds the slots that are read to choose one from, and the tables by which they are looked for.
 const maxCandidates = 200
 
-// candidates returns slots that may be reclaimed. tables, if there are any, must have a worker
-// id of the slot; then slots of all applications are returned, else those of this one.
-func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, tables []Table) (rows []slotRow, err error) {
-	where, args := `"APPLICATION" = ?`, []any{s.host.Application}
-	if len(tables) > 0 {
-		where = `"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (?` + strings.Repeat(", ?", len(tables)-1) + `))`
-		args = nil
-		for _, t := range tables {
-			args = append(args, t.Name)
-		}
+// candidatesOfApplication returns slots of this application that may be reclaimed.
+func (s *statements) candidatesOfApplication(ctx context.Context, p leaseParams, now int64) ([]slotRow, error) {
+	return s.candidates(ctx, p, now, `"APPLICATION" = ?`, s.host.Application)
+}
+
+// candidatesWithTables returns slots of any application that may be reclaimed and own a worker id of one of tables.
+// There must be at least one table; those beyond maxCandidates are ignored.
+func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, now int64, tables []Table) ([]slotRow,
+	error) {
+	tables = tables[:min(len(tables), maxCandidates)]
+	var names []any
+	for _, t := range tables {
+		names = append(names, t.Name)
 	}
+	values := "?" + strings.Repeat(", ?", len(tables)-1)
+	return s.candidates(ctx, p, now,
+		`"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+values+`))`, names...)
+}
+
+// candidates returns slots that may be reclaimed and meet a condition, whose values are args.
+func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, where string, args ...any) (rows []slotRow,
+	err error) {
 	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.grace)
 	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
 		var r slotRow
 		var application, host, port string
 		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
-			return nil // SQLite may have anything in a column; nobody uses such a slot
+			return nil // SQLite may have anything in a column; no process uses such a slot
 		}
 		if application == s.host.Application {
 			r.near = 1
@@ -91,7 +102,7 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, t
 	return rows, nil
 }
 
-// read reads a slot's row, and FLOOR_TICK. A row that holds what no slot does counts as none.
+// read reads a slot's row, and FLOOR_TICK. A row whose values no slot can have counts as missing.
 func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
 	err = s.db.sql.Query(ctx, func(rows *sql.Rows) error {
 		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
@@ -106,21 +117,26 @@ func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found boo
 	return r, found, floor, nil
 }
 
+// whereAsCompared finds the row of a change if it is as the change compares. Its values are those of [change.compared].
+const whereAsCompared = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
+
+// compared returns the values of whereAsCompared.
+func (c *change) compared() []any { return []any{c.slot, c.holder, c.version, c.fence} }
+
 // update executes c. It reports false if the row was not as c compares.
 func (s *statements) update(ctx context.Context, c change, now int64) (bool, error) {
 	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
-		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
-		c.newFence, c.newVersion, c.newHolder, now, c.slot, c.holder, c.version, c.fence)
+		whereAsCompared, append([]any{c.newFence, c.newVersion, c.newHolder, now}, c.compared()...)...)
 	if err != nil {
 		return false, fmt.Errorf("workernode: update slot %d: %w", c.slot, err)
 	}
 	return n == 1, nil
 }
 
-// session executes c and begins a session with it, in one transaction. It reports false, and leaves everything unchanged, if the row was not as c
-// compares or has no tick to grant. It sets c.first. It returns the worker ids of the slot
-// and FLOOR_TICK.
-func (s *statements) session(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
+// beginSession executes c and begins a session with it, in one transaction. It reports false, and leaves everything
+// unchanged, if the row was not as c compares or has no tick to grant. It sets c.first. It returns the worker ids of
+// the slot and FLOOR_TICK.
+func (s *statements) beginSession(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		now := clock()
 		if err := s.claim(ctx, tx, *c, now); err != nil {
@@ -152,7 +168,7 @@ func (s *statements) session(ctx context.Context, c *change, clock func() int64)
 	return nodes, floor, true, nil
 }
 
-// claim is the first statement of a session: the row of the slot, with who has it now.
+// claim is the first statement of a session: it writes the row of the slot, with the new holder.
 func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
 	if c.insert {
@@ -161,8 +177,7 @@ func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) err
 	}
 	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
 	n, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
-		` "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
-		append(args, c.slot, c.holder, c.version, c.fence)...)
+		` "MODIFIED" = CURRENT_TIMESTAMP`+whereAsCompared, append(args, c.compared()...)...)
 	if err == nil && n != 1 {
 		err = errRefused
 	}
@@ -216,14 +231,14 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 	return start, true, nil
 }
 
-// errTaken reports a worker id, or a slot, that is there already.
+// errTaken reports a worker id, or a slot, that exists already.
 var errTaken = errors.New("workernode: taken by another program")
 
 // insertChunk keeps a statement below the number of SELECTs that SQLite joins by UNION (500).
 const insertChunk = 250
 
-// insert inserts worker ids as long as the slot's row is what c made of it: should something
-// between this process and the database have split the transaction, nothing is inserted.
+// insert inserts worker ids as long as the slot's row is as c left it. If something between this process and the
+// database has split the transaction, nothing is inserted.
 func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNode, start int64) error {
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
@@ -259,10 +274,9 @@ type spareUse struct {
 	table  Table
 }
 
-// bind executes c and writes the tables of spares, in one transaction. start is START_TICK of
-// the current session, latest the last clock with which that session goes on. It reports false, and leaves everything
-// unchanged, if the row was not as c compares or the clock is above latest. It returns the
-// spares that another table has.
+// bind executes c and writes the tables of spares, in one transaction. start is START_TICK of the current session.
+// latest is the last clock with which that session continues. It reports false, and leaves everything unchanged, if the
+// row was not as c compares or the clock is above latest. It returns the spares that another table has.
 func (s *statements) bind(ctx context.Context, c change, uses []spareUse, start, latest int64, clock func() int64) (gone []int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}

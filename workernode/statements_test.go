@@ -46,7 +46,7 @@ func at(tick int64) func() int64 { return func() int64 { return tick } }
 func begun(t *testing.T, s *statements) change {
 	t.Helper()
 	c := change{slot: 1, insert: true, newHolder: "me", newVersion: 1, newFence: 11_000}
-	_, _, ok, err := s.session(t.Context(), &c, at(10_000))
+	_, _, ok, err := s.beginSession(t.Context(), &c, at(10_000))
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -65,7 +65,7 @@ func TestStatements_CompareHolderVersionAndFence(t *testing.T) {
 		for what, send := range map[string]func(ctx context.Context, s *statements, c change) (bool, error){
 			"update": func(ctx context.Context, s *statements, c change) (bool, error) { return s.update(ctx, c, 10_100) },
 			"session": func(ctx context.Context, s *statements, c change) (bool, error) {
-				_, _, ok, err := s.session(ctx, &c, at(10_100))
+				_, _, ok, err := s.beginSession(ctx, &c, at(10_100))
 				return ok, err
 			},
 			"add": func(ctx context.Context, s *statements, c change) (bool, error) {
@@ -111,7 +111,7 @@ func TestStatementsSession_WithoutATickIsRolledBack(t *testing.T) {
 		now int64
 		ok  bool
 	}{{11_501, false}, {11_500, true}} {
-		nodes, _, ok, err := s.session(t.Context(), &c, at(tt.now))
+		nodes, _, ok, err := s.beginSession(t.Context(), &c, at(tt.now))
 		if err != nil || ok != tt.ok || len(nodes) != 0 || ok && c.first != tt.now {
 			t.Errorf("at %d: %v, %v, %+v", tt.now, ok, err, c)
 		}
@@ -130,7 +130,7 @@ func TestStatementsSession_TwiceIsAnError(t *testing.T) {
 	s, _ := statementsOnTables(t)
 	c := begun(t, s)
 	c.least = 10_000
-	if _, _, ok, err := s.session(t.Context(), &c, at(10_000)); err == nil || ok {
+	if _, _, ok, err := s.beginSession(t.Context(), &c, at(10_000)); err == nil || ok {
 		t.Errorf("%v, %v", ok, err)
 	}
 	r, found, _, err := s.read(t.Context(), 1)
@@ -245,7 +245,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 		{mine, 1, 5, 1 << 62, "", 0, "shop", "", "", ""},
 	} {
 		testkit.Must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`, i+1, r.layout, r.reusable, r.fence, r.version, r.holder, r.seen, r.application, r.host, r.port).Error)
-		rows, err := s.candidates(t.Context(), p, now, nil)
+		rows, err := s.candidatesOfApplication(t.Context(), p, now)
 		testkit.Must(t, err)
 		got := ""
 		for _, c := range rows {
@@ -259,7 +259,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 	}
 	// When worker ids are used up: slots of any application that have a worker id of the tables.
 	testkit.Must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "TABLE_NAME") VALUES (5, '', '', 1, '2026-06-01', 9, 'orders'), (6, '', '', 1, '2026-06-01', 3, 'orders'), (7, '', '', 1, '2026-06-01', 2, 'items')`).Error)
-	rows, err := s.candidates(t.Context(), p, now, []Table{{Name: "orders"}, {Name: "users"}})
+	rows, err := s.candidatesWithTables(t.Context(), p, now, []Table{{Name: "orders"}, {Name: "users"}})
 	if err != nil || len(rows) != 1 || rows[0].id != 9 || rows[0].near != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}
@@ -314,7 +314,7 @@ func TestStatements_AreTranslated(t *testing.T) {
 				WithArgs(1).WillReturnRows(sqlmock.NewRows(make([]string, 10)).AddRow(7, 1, "", "orders", s.layout.String(), 5, "h", "p", 1, time.Time{}))
 			mock.ExpectCommit()
 			c := change{slot: 1, holder: "you", version: 1, fence: 10_000, newHolder: "me", newVersion: 2, newFence: 11_500, before: 10_000, least: 10_001}
-			nodes, floor, ok, err := s.session(t.Context(), &c, at(10_100))
+			nodes, floor, ok, err := s.beginSession(t.Context(), &c, at(10_100))
 			if err != nil || !ok || floor != 10_200 || c.first != 10_201 || len(nodes) != 1 || nodes[0].Table.Name != "orders" {
 				t.Errorf("%+v, %d, %v, %v", nodes, floor, ok, err)
 			}

@@ -18,27 +18,26 @@ type worker struct {
 	toBind bool        // a spare in use whose table is not in its row yet
 }
 
-// A TableLease is what one generator stamps with: worker ids of the process's slot for one
-// table, one for each lane. [Manager.Assign] and [Manager.Spare] return it;
-// [TableLease.Attach] names the generator, which is told of every change from then on. All
-// methods may be called concurrently.
+// A TableLease is what one generator stamps with: worker ids of the process's slot for one table, one for each lane.
+// [Manager.Assign] and [Manager.Spare] return it. [TableLease.Attach] names the generator, which then gets every
+// change. All methods may be called concurrently.
 type TableLease struct {
 	manager *Manager
 	table   Table
 
 	// The mutex of the manager guards the rest.
-	lanes     []*worker           // ascending; none after the slot was lost, until others replace them
-	least     int                 // how many lanes its generator needs
-	want      int                 // how many it should have
-	published []generator.Lease   // what the generator has
-	generator generator.Renewable // nil until Attach
-	used      time.Time           // when the generator was last seen in use
-	usage     generator.Usage     // as it was then looked at
-	sample    laneSample
-	unknown   bool      // it is in need, and its rate is not known
-	exhausted error     // why it gets no worker id
-	again     time.Time // when to try again to get the worker ids that it wants
-	limited   bool      // the log has said that it cannot have more lanes
+	lanes      []*worker           // ascending; empty after the slot was lost, until others replace them
+	least      int                 // how many lanes its generator needs
+	want       int                 // how many it should have
+	published  []generator.Lease   // what the generator has
+	generator  generator.Renewable // nil until Attach
+	lastUse    time.Time           // when the generator was last seen in use
+	usage      generator.Usage     // as it was then looked at
+	sample     laneSample
+	unknown    bool      // it is in need, and its rate is not known
+	noWorkerID error     // why it gets no worker id
+	again      time.Time // when to try again to get the worker ids that it wants
+	limited    bool      // the log has said that it cannot have more lanes
 }
 
 // Table returns whose ids they are.
@@ -51,16 +50,17 @@ func (l *TableLease) Leases() []generator.Lease {
 	return slices.Clone(l.published)
 }
 
-// Attach names the generator that was made of [TableLease.Leases]. It is told when the lease
-// is renewed, and gets more worker ids when it needs them.
+// Attach names the generator that was created from [TableLease.Leases]. From then on the generator gets each renewal,
+// and more worker ids when it needs them.
 func (l *TableLease) Attach(g generator.Renewable) {
 	m := l.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l.generator, l.used = g, m.clock.now()
+	l.generator, l.lastUse = g, m.clock.now()
 	made := l.published
-	l.published = nil // the lease may have been renewed since the generator was made
-	if l.publish(); l.published == nil {
+	l.published = nil // the lease may have been renewed since the generator was created
+	l.publish()
+	if l.published == nil {
 		l.published = made // the slot was lost meanwhile, or the generator refuses: it has what it was made of
 	}
 	if m.stats.LastError != nil {
@@ -80,10 +80,10 @@ func (l *TableLease) Release() {
 	m.leases = slices.DeleteFunc(m.leases, func(other *TableLease) bool { return other == l })
 }
 
-// leasesOf returns what may be stamped with lanes: the ticks that they have in common, in
-// the session. It is nil if there are none.
+// leasesOf returns what may be stamped with lanes: the ticks that they have in common, in the session. It is nil if
+// they have no tick in common.
 func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
-	from := m.lease.session + 1
+	from := m.lease.start + 1
 	for _, w := range lanes {
 		from = max(from, w.start+1)
 	}
@@ -97,9 +97,8 @@ func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// publish tells the generator what it may stamp, if that has changed. Lanes of a slot that
-// was lost stay until others replace them: what was granted to them is this process's.
-// The caller holds the mutex.
+// publish passes to the generator what it may stamp, if that has changed. Lanes of a slot that was lost stay until
+// others replace them: what was granted to them is this process's. The caller holds the mutex.
 func (l *TableLease) publish() {
 	m := l.manager
 	leases := m.leasesOf(l.lanes)
@@ -140,11 +139,12 @@ func (l *TableLease) take(free []*worker, n int) {
 // look notes how the generator stands. The caller holds the mutex.
 func (l *TableLease) look(now time.Time) {
 	if l.generator == nil {
-		l.used = now // it is being made
+		l.lastUse = now // it is being made
 		return
 	}
-	if l.usage = l.generator.Usage(); l.usage.Used || l.usage.Waiting {
-		l.used = now
+	l.usage = l.generator.Usage()
+	if l.usage.Used || l.usage.Waiting {
+		l.lastUse = now
 	}
 }
 
@@ -165,7 +165,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	if known || now.Sub(last.at) > sampleInterval {
 		l.sample = next
 	}
-	if l.unknown = !known; !known || now.Before(l.again) {
+	l.unknown = !known
+	if !known || now.Before(l.again) {
 		return
 	}
 	most := m.most

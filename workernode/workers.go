@@ -54,8 +54,8 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	return nil
 }
 
-// reserve makes m.unspent hold at least n worker ids. What an Add that failed has not
-// inserted is used first, so that failures use up none.
+// reserve ensures that m.unspent holds at least n worker ids. It first uses those that a failed Add has not inserted,
+// so that failures use up none.
 func (m *Manager) reserve(ctx context.Context, n int) error {
 	n -= len(m.unspent)
 	if n <= 0 {
@@ -90,7 +90,8 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 			return err
 		}
 		m.unspent, m.atLeast = nil, largest+1
-		if m.taken++; m.taken <= 2*maxRefused {
+		m.taken++
+		if m.taken <= 2*maxRefused {
 			return pause(ctx, m.taken)
 		}
 		m.taken = 0
@@ -102,18 +103,16 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 	return nil
 }
 
-// needed reports whether a caller, or a generator that has no worker id, waits for one of the
-// worker ids that are missing: not if they are spares and further lanes. The caller holds
-// the mutex.
+// needed reports whether a caller, or a generator without worker ids, waits for one of the missing worker ids. Missing
+// spares and further lanes do not count. The caller holds the mutex.
 func (m *Manager) needed(missing []Table) bool {
 	return len(m.requests) > 0 || slices.ContainsFunc(m.leases, func(l *TableLease) bool {
 		return len(l.lanes) == 0 && slices.Contains(missing, l.table)
 	})
 }
 
-// usedUp decides what to do without the worker ids that are missing. Spares and further lanes
-// are done without. A process that has no worker id yet tries a slot that has some; otherwise
-// requests fail.
+// usedUp decides what to do without the worker ids that are missing. The process works without spares and further
+// lanes. If it has no worker id yet it tries a slot that has some; otherwise requests fail.
 func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 	m.mu.Lock()
 	later := m.clock.now().Add(grace / 2)
@@ -139,7 +138,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 		return nil // what is left is tried in the next pass, without the optional ones
 	}
 	if idle && !m.exhausted && !m.config.Disposable {
-		others, err := m.store.candidates(ctx, m.params, m.tick(), tables[:min(len(tables), maxCandidates)])
+		others, err := m.store.candidatesWithTables(ctx, m.params, m.tick(), tables)
 		if err != nil {
 			return err
 		}
@@ -164,19 +163,20 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 // exhaust notes that a lease has lost its worker ids and gets no others.
 func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	why = fmt.Errorf("the table %s has lost its worker id: %w", l.table, why)
-	if l.exhausted == nil {
+	if l.noWorkerID == nil {
 		m.log.Error("uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
 	}
-	l.exhausted, l.again = why, again
+	l.noWorkerID, l.again = why, again
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
 	}
-	if m.stats.LastError = why; l.generator != nil {
+	m.stats.LastError = why
+	if l.generator != nil {
 		l.generator.Suspend(why)
 	}
 }
 
-// explain says of an ErrExhausted which tables have the worker ids, and what to do.
+// explain adds to an ErrExhausted which tables have the worker ids, and what to do.
 func (m *Manager) explain(ctx context.Context, err error) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {

@@ -160,8 +160,8 @@ func (s *show) many() error {
 	for i := range orders {
 		orders[i].CustomerID = s.order.CustomerID
 	}
-	// Not CreateInBatches, which is one transaction: on SQLite nobody else can write while
-	// it does, so openNumbers could not fetch more numbers.
+	// Not CreateInBatches, which is one transaction. On SQLite no other connection can write meanwhile, so openNumbers
+	// could not fetch more numbers.
 	for chunk := range slices.Chunk(orders, 1000) {
 		if err := s.of(s.order.CustomerID).Create(&chunk).Error; err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A Counter is where the numbers of a table begin that nobody has taken yet.
+// A Counter has the first number of a table that nobody has taken yet.
 type Counter struct {
 	Name string `gorm:"primaryKey"`
 	Next int64
@@ -17,15 +17,14 @@ type Counter struct {
 // firstNumber is that of the first row, without its check digit.
 const firstNumber = 10_000
 
-// checked makes numbers for people to read out and type in: short ones, whose last digit
-// tells a mistake.
+// checked makes numbers for people to read out and type in: short ones, whose last digit reveals a mistake.
 type checked struct {
 	generator.Generator // of what is in front of the check digit
 }
 
-// openNumbers is the opener for WithSource. It takes numbers from a [Counter] a hundred at
-// a time, in a transaction of its own, which is not undone with the create that needs them.
-// So numbers are left out when rows are not inserted, and at a restart.
+// openNumbers is the opener for WithSource. It takes numbers from a [Counter], a hundred at a time, in a transaction of
+// its own. A rollback of the create does not undo that transaction. So numbers are skipped when rows are not inserted,
+// and at a restart.
 func openNumbers(_ context.Context, db *gorm.DB, table string) (generator.Generator, error) {
 	if err := db.AutoMigrate(&Counter{}); err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func openNumbers(_ context.Context, db *gorm.DB, table string) (generator.Genera
 func take(db *gorm.DB, name string, n int64) (generator.Run, error) {
 	c := Counter{Name: name}
 	err := db.Transaction(func(tx *gorm.DB) error {
-		// First the update: until the commit, nobody else gets past it.
+		// The update comes first: until the commit, no other transaction gets past it.
 		if err := tx.Model(&c).Update("next", gorm.Expr("next + ?", n)).Error; err != nil {
 			return err
 		}
@@ -78,8 +77,8 @@ func (g *checked) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// checkDigit returns Luhn's, of ISO/IEC 7812: it tells every wrong digit, and all
-// neighbours that have changed places but 0 and 9.
+// checkDigit returns the digit of Luhn, ISO/IEC 7812. It reveals every wrong digit, and all swaps of neighbours except
+// 0 and 9.
 func checkDigit(n int64) int64 {
 	sum := int64(0)
 	for double := true; n > 0; n, double = n/10, !double {

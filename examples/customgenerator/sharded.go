@@ -40,10 +40,9 @@ func withShard(ctx context.Context, shard int64) context.Context {
 //	+------+--------------+--------------+--------------+-----------+
 //	|                 an id of the generator            | shardBits |
 //
-// The generator has the layout with a sequence that is shorter by these bits, so what it
-// makes, and a shard behind it, is an id of the whole one: unique, for no two have the same
-// in front of the shard, ascending, and of the same tick and worker id. Leases are of
-// ticks and worker ids, so Renew, Suspend and Close are the generator's own.
+// The layout of the generator has a sequence that is shorter by these bits. An id of the generator followed by a shard
+// is an id of the whole layout. It is unique, because no two ids agree in front of the shard. It ascends, and has the
+// same tick and worker id. Leases consist of ticks and worker ids, so Renew, Suspend and Close are the generator's own.
 type sharded struct {
 	generator.Renewable
 }
@@ -93,9 +92,9 @@ func (g *sharded) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// Usage implements [generator.Renewable]. Who renews leases reckons in ids of the whole
-// layout, of which each one here takes up as many as there are shards. Otherwise it would
-// seem to be short of ids, and be given worker ids that it does not need.
+// Usage implements [generator.Renewable]. The lease manager counts ids of the whole layout. Each id here takes up as
+// many of them as there are shards. Without the factor the generator would seem to be short of ids, and would get
+// worker ids that it does not need.
 func (g *sharded) Usage() generator.Usage {
 	u := g.Renewable.Usage()
 	u.Left <<= shardBits

@@ -1,11 +1,11 @@
-// Jssafe sends ids through JSON into JavaScript and back, and looks at what has become
-// of them: numbers of 63 bits, strings, and numbers of 53 bits. JavaScript is an engine
-// written in Go, and the database is an SQLite file, so it needs nothing but Go:
+// Jssafe sends ids through JSON into JavaScript and back, and shows what comes back: numbers of 63 bits, strings, and
+// numbers of 53 bits. The JavaScript engine is written in Go, and the database is an SQLite file, so it needs nothing
+// but Go:
 //
 //	go run ./examples/jssafe
 //
-// The engine makes it a module of its own. Without go.work, which ties it to the others,
-// that is go -C examples/jssafe run .
+// Because of the engine it is a module of its own. go.work ties it to the others. Without go.work, use go -C
+// examples/jssafe run .
 //
 // main.go opens the databases, show.go has what is shown.
 package main

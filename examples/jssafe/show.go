@@ -26,7 +26,7 @@ type show struct {
 
 func (s *show) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
-// eval returns what a JavaScript expression says of text, which it knows by this name.
+// eval returns the value of a JavaScript expression, in which the variable text is set.
 func (s *show) eval(expression, text string) (string, error) {
 	if err := s.js.Set("text", text); err != nil {
 		return "", err
@@ -38,8 +38,8 @@ func (s *show) eval(expression, text string) (string, error) {
 	return v.String(), nil
 }
 
-// through sends a value through JSON into JavaScript, and what that has made of it
-// through JSON back. It returns both texts.
+// through sends a value through JSON into JavaScript, and the JavaScript value through JSON back. It returns both
+// texts.
 func (s *show) through(sent, received any) (there, back string, err error) {
 	text, err := json.Marshal(sent)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *show) through(sent, received any) (there, back string, err error) {
 	return string(text), back, json.Unmarshal([]byte(back), received)
 }
 
-// orders creates rows enough for one whose id is rounded to that of another.
+// orders creates enough rows for one whose id is rounded to that of another.
 func (s *show) orders() ([]Order, error) {
 	orders := make([]Order, 1500)
 	for i := range orders {
@@ -91,7 +91,7 @@ func (s *show) number() error {
 	if err := s.one(orders[wrong], &Order{}); err != nil {
 		return err
 	}
-	// No error tells of it.
+	// No error reports it.
 	found, err := s.ids.Find(s.ctx, uidplugin.ID(received[wrong].ID))
 	if err != nil {
 		return err
@@ -124,8 +124,7 @@ func (s *show) text() error {
 	return nil
 }
 
-// parts takes ids apart in JavaScript. Its operators >> and & know only 32 bits, so that
-// takes division.
+// parts takes ids apart in JavaScript. It divides, because the operators >> and & know only 32 bits.
 const parts = `JSON.stringify(JSON.parse(text).map(o => ({
 	Tick:     Math.floor(o.id / 2**16),
 	WorkerID: Math.floor(o.id / 2**3) % 2**13,

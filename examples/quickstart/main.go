@@ -1,5 +1,5 @@
-// Quickstart fills a small shop with rows, and asks their ids where they came
-// from. It needs nothing but Go, as the database is an SQLite file:
+// Quickstart fills a small shop with rows, and shows where their ids come from. It needs nothing but Go, as the
+// database is an SQLite file:
 //
 //	go run ./examples/quickstart
 //

@@ -180,7 +180,8 @@ func (t *tour) workers(ctx context.Context) error {
 			return err
 		}
 		for _, n := range nodes {
-			if after = n.WorkerID; n.Slot == slot.ID {
+			after = n.WorkerID
+			if n.Slot == slot.ID {
 				rows = append(rows, []any{n.WorkerID, cmp.Or(n.Table.Name, "(spare)")})
 			}
 		}
@@ -214,8 +215,8 @@ func (t *tour) stats(context.Context) error {
 }
 
 func (t *tour) restart(ctx context.Context) error {
-	// A process that starts while ids are ahead of the clock can begin below the last
-	// of them. They are unique all the same; this is for the table below, next time.
+	// A process that starts while ids are ahead of the clock can begin below the last of them. The ids are unique all
+	// the same. Waiting here is for the table that the next run prints.
 	for _, s := range t.plugin.Stats().Tables {
 		time.Sleep(s.Lead)
 	}

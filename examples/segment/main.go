@@ -76,8 +76,8 @@ func (s *show) ids(g *segment.Generator, n int) (first, last int64, err error) {
 	return ids[0], ids[n-1], err
 }
 
-// fetched waits until a generator has fetched so many ranges: it does so behind the
-// scenes, which is nothing to wait for but here.
+// fetched waits until a generator has fetched a number of ranges. The generator fetches in the background, so only this
+// example has to wait.
 func (s *show) fetched(g *segment.Generator, ranges int64) (segment.State, error) {
 	for g.State().Ranges < ranges {
 		select {
@@ -149,7 +149,8 @@ func (s *show) restart() error {
 		if err != nil {
 			return err
 		}
-		if s.printf("  %d to %d", first, last); before > 0 {
+		s.printf("  %d to %d", first, last)
+		if before > 0 {
 			s.printf(", after a hole of %d", first-before-1)
 		}
 		s.printf("\n")

@@ -1,4 +1,4 @@
-// Package foreign reads the ids of other systems, and has their layouts: to find out which system made a key, and to
+// Package foreign reads the ids of other systems, and has their layouts. It tells which system made a key, and helps to
 // continue above its keys.
 package foreign
 
@@ -9,21 +9,19 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// UidGeneratorLayout is the one that UidGenerator has if nothing is configured, to
-// read ids of it: 28/22/13 bits and ticks of a second, from 2016-05-20 in China
-// (+08:00) until 2024-11-20. For new ids there is [generator.DefaultLayout], or this one with a later
+// UidGeneratorLayout is the default layout of UidGenerator, to read its ids: 28/22/13 bits and ticks of a second, from
+// 2016-05-20 in China (+08:00) until 2024-11-20. For new ids use [generator.DefaultLayout], or this layout with a later
 // Epoch.
 //
-// An epoch that was configured begins at midnight in the time zone of the Java
-// process, so ids made elsewhere than in China need another Epoch.
+// A configured epoch begins at midnight in the time zone of the Java process. So ids made outside China need another
+// Epoch.
 func UidGeneratorLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 5, 19, 16, 0, 0, 0, time.UTC)}
 }
 
-// UidGeneratorSampleLayout is that of the configuration in UidGenerator's README,
-// which many have copied: 29/21/13 bits and ticks of a second, from 2016-09-20 in
-// China (+08:00) until 2033-09-24.
+// UidGeneratorSampleLayout is the layout of the configuration in UidGenerator's README, which has often been copied. It
+// has 29/21/13 bits and ticks of a second, from 2016-09-20 in China (+08:00) until 2033-09-24.
 func UidGeneratorSampleLayout() generator.Layout {
 	return generator.Layout{TimeBits: 29, WorkerBits: 21, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 9, 19, 16, 0, 0, 0, time.UTC)}
@@ -55,23 +53,22 @@ func YitterLayout() generator.Layout {
 		Epoch: time.UnixMilli(1582136402000).UTC()}
 }
 
-// A System is how another system's ids are built, to read them. That it has the
-// settings which the system has by default does not mean that those who use it have
-// them, too: compare with rows whose age is known, as [Identify] does.
+// A System describes the ids of another system, to read them. It has the default settings of the system. An
+// installation may have other settings: compare with rows whose age is known, as [Identify] does.
 type System struct {
 	Name   string
-	Source string // where the system says so: an address
+	Source string // the address where the system documents it
 
 	// Layout has the widths, the tick and the epoch. All that concerns ids as numbers
 	// and their time, such as Range, Above and Expires, is as the system has it.
 	Layout generator.Layout
 
-	// SequenceFirst says that the sequence lies above the worker id. Then Decompose
-	// and Compose of Layout have the two wrong, and Decode has them right.
+	// SequenceFirst says that the sequence is above the worker id. Then Decompose and Compose of Layout mix the two up,
+	// and Decode returns them right.
 	SequenceFirst bool
 }
 
-// Systems returns the systems that are known here, in a slice of the caller's.
+// Systems returns the systems that this package knows, in a new slice.
 func Systems() []System {
 	sonyflake := generator.Layout{TimeBits: 39, WorkerBits: 16, SequenceBits: 8, Tick: 10 * time.Millisecond,
 		Epoch: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -100,9 +97,9 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 	return p, err
 }
 
-// Identify returns those of [Systems] by which id carries the time made, give or take
-// within: whose id it could be, if made is when its row was created. It returns none
-// if within is negative. One id can fit by accident; take several, of different age.
+// Identify returns the [Systems] that may have made id: those by which it carries the time made, give or take within.
+// made is when its row was created. Identify returns none if within is negative. A single id can match by accident; try
+// several of different ages.
 func Identify(id int64, made time.Time, within time.Duration) []System {
 	var could []System
 	for _, f := range Systems() {

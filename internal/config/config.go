@@ -56,8 +56,7 @@ const (
 	minLeadTicks = 3 // a slot is renewed after a third of the lead
 )
 
-// Spares is how many worker ids without a table the process has in reserve: none where worker
-// ids are few.
+// Spares is how many worker ids without a table the process has in reserve. It is 0 where worker ids are few.
 func (c *Config) Spares() int {
 	if c.Layout.WorkerBits < 16 {
 		return 0
@@ -79,9 +78,9 @@ func (c *Config) Skew() time.Duration {
 // workerIDLead is how far ahead of the clock a process with a fixed worker id stamps ids.
 const workerIDLead = time.Second
 
-// FixedLead returns how far ahead of the clock a process with a fixed worker id stamps
-// ids, at least a tick, and where it begins after a start. It is 0 for worker ids from
-// the database, and with a clock of the application's, which may stand still.
+// FixedLead returns how far ahead of the clock a process with a fixed worker id stamps ids, and where it begins after a
+// start. It is at least a tick. It is 0 for worker ids from the database, and with a clock of the application's, which
+// may stand still.
 func (c *Config) FixedLead() time.Duration {
 	if !c.Fixed || c.Injected {
 		return 0
@@ -89,8 +88,8 @@ func (c *Config) FixedLead() time.Duration {
 	return max(cmp.Or(c.Lead, workerIDLead), c.Layout.Tick)
 }
 
-// MaxBorrow returns how far ahead of the clock a generator with a fixed worker id may stamp ids; 0
-// means its own limit. With a clock of the application's, which may stand still, only WithLead says so.
+// MaxBorrow returns how far ahead of the clock a generator with a fixed worker id may stamp ids; 0 means its own limit.
+// With a clock of the application's, which may stand still, only WithLead sets it.
 func (c *Config) MaxBorrow() time.Duration {
 	if c.Fixed && c.Injected && c.Lead != 0 {
 		return max(c.Lead, c.Layout.Tick)
@@ -137,7 +136,7 @@ func (c *Config) Validate() error {
 		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
 	}
 	if c.Fixed && c.Generator == supply.Paired && c.WorkerID > c.Layout.MaxWorkerID()/2 {
-		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one, so only those up to %d are to be given out",
+		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only those up to %d",
 			c.WorkerID, supply.Paired, c.Layout.BackupWorker(c.WorkerID), c.Layout.MaxWorkerID()/2)
 	}
 	if c.Fixed && c.Disposable {
@@ -161,7 +160,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// DetectHost returns the host, each part from the options or else found out.
+// DetectHost returns the host. It detects each part that the options do not set.
 func (c *Config) DetectHost() workernode.Host {
 	h := workernode.DetectHost()
 	if c.Host.Name != "" {
@@ -193,7 +192,7 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 	case exists && (!old.Replaceable || spec.Make == nil):
 		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
 	case spec.Make == nil && spec.Open == nil:
-		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): there is no function to make it with", option, name))
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): its function is nil", option, name))
 	default:
 		spec.Lanes = max(old.Lanes, spec.Lanes)
 		c.Specs[name] = spec

@@ -1,5 +1,5 @@
-// Package logqueue calls loggers of the application in a goroutine of their own. A logger may be code that creates rows,
-// hangs, or panics: what logs must not wait for it.
+// Package logqueue calls loggers of the application in a goroutine of their own. A logger may be code that creates
+// rows, hangs, or panics, so the code that logs must not wait for it.
 package logqueue
 
 import (
@@ -12,8 +12,8 @@ import (
 // most bounds the calls that wait for a logger. Further ones are dropped: the logger hangs.
 const most = 10_000
 
-// A Queue makes calls in their order, in a goroutine that ends when there are none. It may be used concurrently, with any
-// lock held.
+// A Queue makes calls in their order, in a goroutine that ends when no call is left. It may be used concurrently, with
+// any lock held.
 type Queue struct {
 	gate <-chan struct{} // nothing is called before it is closed; nil means at once
 
@@ -61,7 +61,7 @@ func (q *Queue) run(done chan struct{}) {
 	}
 }
 
-// next returns the next call. If there is none it returns nil, and the goroutine has to end.
+// next returns the next call. It returns nil if no call is left, and then the goroutine has to end.
 func (q *Queue) next() (call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -57,7 +57,8 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
 	}
-	switch value = strings.ToLower(strings.TrimSpace(value)); value {
+	value = strings.ToLower(strings.TrimSpace(value))
+	switch value {
 	case "false", "-":
 		return "", false
 	case "", "uid", "true":
@@ -115,7 +116,8 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	case TooNarrow(f.DataType, t.Dialect, length):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
-	if n.Direct = direct(f); n.Direct {
+	n.Direct = direct(f)
+	if n.Direct {
 		n.unsigned = f.FieldType.Kind() == reflect.Uint64 || f.FieldType.Kind() == reflect.Uint
 		n.index = f.StructField.Index
 		return n, nil
@@ -137,8 +139,8 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	return n, nil
 }
 
-// tooSmall says why a field of so many bits, or a text of so many characters, cannot hold an id of length digits; ""
-// if it can, or size is 0.
+// tooSmall says why a field cannot hold an id of length digits. size is its bits, or the characters of a text. The
+// result is "" if the field can hold the id, or size is 0.
 func tooSmall(text bool, size, length int) string {
 	switch {
 	case !text && size > 0 && size < 64:
@@ -149,16 +151,14 @@ func tooSmall(text bool, size, length int) string {
 	return ""
 }
 
-// charColumn is a column type of so many characters.
+// charColumn is a column type with a number of characters.
 var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:char|binary)(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
 
-// numericColumn is a column type of so many digits, some of them behind the
-// point.
+// numericColumn is a column type with a number of digits, some of them behind the point.
 var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
 
-// TooNarrow reports whether a column type holds less than 64 bits, or fewer digits than length. The type "int", of
-// a field or a tag, is none: it is GORM's word for an integer of the field's
-// size.
+// TooNarrow reports whether a column type holds less than 64 bits, or fewer digits than length. The type "int", of a
+// field or a tag, does not count as a column type: it is GORM's word for an integer of the field's size.
 func TooNarrow(column schema.DataType, dialect string, length int) bool {
 	if column == schema.Int || column == schema.Uint {
 		return false
@@ -187,10 +187,9 @@ func TooNarrow(column schema.DataType, dialect string, length int) bool {
 	return false
 }
 
-// direct reports whether f can be set with reflection's SetInt or SetUint: it is of
-// an integer kind of 64 bits, in the struct itself or in a struct embedded by
-// value, and if it has a way of its own to make database values, then this way is
-// the plain number.
+// direct reports whether f can be set with reflection's SetInt or SetUint. It must be of an integer kind of 64 bits, in
+// the struct itself or in a struct embedded by value. If it has a way of its own to make database values, then this way
+// must be the plain number.
 func direct(f *schema.Field) (ok bool) {
 	switch f.FieldType.Kind() {
 	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint:

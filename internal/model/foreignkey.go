@@ -48,7 +48,7 @@ func JoinErrors(s *schema.Schema, bad map[*schema.Relationship]error) error {
 func checkForeignKey(fk, pk *schema.Field, t Target) error {
 	key, err := NewField(pk, t)
 	if err != nil {
-		return nil // creates of its model say so
+		return nil // creates of its model return the error
 	}
 	digits := t.digits()
 	fix, what := "int64 or uidplugin.ID", ""
@@ -73,8 +73,8 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 		ErrField, fk.Schema.Name, fk.Name, what, pk.Schema.Name, pk.Name, fix)
 }
 
-// copied sets f to id in a fresh struct, copies it to the foreign key fk as GORM does, and returns the digits that the
-// database would get.
+// copied sets f to id in a fresh struct and copies it to the foreign key fk as GORM does. It returns the digits that
+// the database would get.
 func (f *Field) copied(id int64, fk *schema.Field) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // what the Scan of a type does

@@ -1,6 +1,5 @@
 // Package model knows the uid fields of GORM's models: which fields have the tag, how they are read and set in structs
-// and maps, and what of a schema an INSERT needs. It knows no generator, no worker id, and not what became of a
-// statement.
+// and maps, and what of a schema an INSERT needs. It knows no generators, no worker ids, and no outcomes of statements.
 package model
 
 import (
@@ -13,7 +12,10 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A Model is what there is to know about one of GORM's schemas. It is made once, and then only read.
+// QueryChunk is how many ids a query has at most. It is below the number of values that databases take.
+const QueryChunk = 1000
+
+// A Model is what the plugin knows about one of GORM's schemas. It is created once, and then only read.
 type Model struct {
 	Schema *schema.Schema
 	Fields []*Field // with the tag uid
@@ -25,11 +27,11 @@ type Model struct {
 
 	Lost map[*schema.Relationship]error // associations that lose ids
 
-	// Uniques returns the keys and unique indexes that the model declares, but for those with uid fields, which a
-	// conflict is hardly about.
+	// Uniques returns the keys and unique indexes that the model declares, except those with uid fields. A conflict is
+	// hardly ever about these.
 	Uniques func() [][]*schema.Field
 
-	// MapSchema is the schema for a create from maps; nil if it is as good as Schema. See [WithoutDefault].
+	// MapSchema is the schema for a create from maps; nil if Schema works as well. See [WithoutDefault].
 	MapSchema     *schema.Schema
 	AutoIncrement bool // the key is one that GORM takes for AUTO_INCREMENT
 }
@@ -55,7 +57,8 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 		}
 		m.Fields = append(m.Fields, f)
 	}
-	if m.Lost = CheckForeignKeys(s, t); len(m.Lost) > 0 {
+	m.Lost = CheckForeignKeys(s, t)
+	if len(m.Lost) > 0 {
 		return m, JoinErrors(s, m.Lost)
 	}
 	if key := s.PrioritizedPrimaryField; len(m.Fields) > 0 && key != nil && key.HasDefaultValue && key.DefaultValue == "" && HasTag(key) {
@@ -65,7 +68,8 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 	return m, nil
 }
 
-// Key returns the primary key of the model if that is a uid field, else its first uid field; nil if it has none.
+// Key returns the primary key of the model if that is a uid field, else its first uid field. It returns nil if the
+// model has no uid field.
 func (m *Model) Key() *Field {
 	var key *Field
 	for _, f := range m.Fields {

@@ -62,7 +62,7 @@ func (r Row) ID(ctx context.Context, f *Field) int64 {
 	return ParseDigits(Digits(v))
 }
 
-// Set sets a uid field of a row. In a map 0 means that there is none.
+// Set sets a uid field of a row. In a map it removes the entry if id is 0.
 func (r Row) Set(ctx context.Context, f *Field, id int64) error {
 	switch {
 	case r.Map != nil && id == 0:
@@ -121,7 +121,7 @@ func Trimmed(s string) string {
 	return s
 }
 
-// ParseDigits returns a number; 0 if the text is not how it is written.
+// ParseDigits returns the number that a text holds; 0 if the text is not written as this package writes numbers.
 func ParseDigits(s string) int64 {
 	s = Trimmed(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {

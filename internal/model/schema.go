@@ -85,11 +85,10 @@ func IsEmpty(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice && v.Len() == 0
 }
 
-// WithoutDefault returns a copy of s in which key, its primary key, has no
-// default in the database. For an AUTO_INCREMENT key GORM overwrites the keys of
-// maps with what it believes the database assigned, or appends maps that it read
-// back (go-gorm/gorm#7650, #5927), even if the keys were set; without a default it
-// leaves them alone.
+// WithoutDefault returns a copy of s in which key, its primary key, has no default in the database. For an
+// AUTO_INCREMENT key GORM overwrites the keys of maps with what it believes the database assigned. Or it appends maps
+// that it read back (go-gorm/gorm#7650, #5927). It does so even if the keys were set. Without a default it leaves them
+// alone.
 func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key
 	k.HasDefaultValue, k.AutoIncrement = false, false
@@ -105,9 +104,8 @@ func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	return c
 }
 
-// CopyForInsert returns a copy of s that has what an INSERT needs, for one
-// statement to change; it is no copy of the whole struct because a schema holds a
-// mutex. It adds no ON CONFLICT of its own; see [Model.Conflict].
+// CopyForInsert returns a copy of s that has what an INSERT needs, for one statement to change. It does not copy the
+// whole struct, because a schema holds a mutex. It adds no ON CONFLICT of its own; see [Model.Conflict].
 func CopyForInsert(s *schema.Schema) *schema.Schema {
 	c := &schema.Schema{
 		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: s.PrioritizedPrimaryField,

@@ -15,8 +15,8 @@ type Column struct {
 	Auto        bool   // the database numbers it: AUTO_INCREMENT, or a sequence
 }
 
-// ColumnsOf returns the columns of tables, of those that there are. It knows
-// MySQL and PostgreSQL, and returns nothing elsewhere.
+// ColumnsOf returns the columns of those tables that exist. It knows MySQL and PostgreSQL, and returns nothing
+// elsewhere.
 func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column, err error) {
 	query := ""
 	switch d.Dialect() {
@@ -52,8 +52,7 @@ func (d *DB) Columns(ctx context.Context, table string) (names []string, err err
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if d.Dialect() == "sqlite" {
-		// A connection of SQLite's driver tells the columns of a SELECT from what it
-		// remembers of the table.
+		// A connection of SQLite's driver returns the columns of a SELECT from what it remembers of the table.
 		rows, err := d.pool.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
 		if err != nil {
 			return nil, err

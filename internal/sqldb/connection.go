@@ -11,15 +11,14 @@ import (
 // ErrNoConnection reports that nothing was sent: the pool gave no connection.
 var ErrNoConnection = errors.New("get a connection")
 
-// Hold returns a DB whose statements share one connection, and a function that gives the connection
-// back to the pool. The first statement waits for it, or [DB.Ready]. A connection that turns out
-// to be closed, or that may still be busy after an error, is replaced.
+// Hold returns a DB whose statements share one connection, and a function that gives the connection back to the pool.
+// The first statement waits for the connection, or [DB.Ready] does. A connection that turns out to be closed, or that
+// may still be busy after an error, is replaced.
 //
-// Where many wait for a connection, who asks for one again and again may never get it: a task of
-// several statements should hold one.
+// Where many callers wait for a connection, a caller that asks again and again may never get one. So a task of several
+// statements should hold one.
 //
-// The DB is for one goroutine. If the pool hands out no connections it is d, and each statement
-// goes to the pool.
+// The DB is for one goroutine. If the pool hands out no connections the DB is d, and each statement goes to the pool.
 func (d *DB) Hold() (*DB, func()) {
 	pool, ok := d.pool.(connector)
 	if !ok {
@@ -78,8 +77,8 @@ func (d *DB) connection(ctx context.Context, pool connector) (*sql.Conn, error) 
 	return conn, nil
 }
 
-// take returns a connection that the caller has to give back: the one that is held, or one of the
-// pool; nil if the pool hands out none.
+// take returns a connection that the caller has to give back: the one that is held, or one of the pool. It returns nil
+// if the pool hands out no connections.
 func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	if d.held == nil {
 		if pool, ok := d.pool.(connector); ok {
@@ -95,8 +94,7 @@ func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// giveBack gives a connection back: to whoever holds it, or to the pool. After an error it is
-// closed.
+// giveBack gives a connection back to its holder or to the pool. After an error it closes the connection.
 func (d *DB) giveBack(conn *sql.Conn, err error) {
 	if d.held != nil && (err == nil || err == ErrRollback) {
 		d.held.conn = conn

@@ -1,5 +1,5 @@
-// Package sqldb runs the plugin's own statements: past GORM's callbacks, each within a time, in the words of the dialect.
-// It knows no table.
+// Package sqldb runs the plugin's own statements: past GORM's callbacks, each within a time, in the words of the
+// dialect.
 package sqldb
 
 import (
@@ -15,13 +15,11 @@ import (
 	"gorm.io/gorm"
 )
 
-// DB runs statements on the connection pool of a GORM handle, past GORM's
-// callbacks: whatever plugins the application has, such as one that adds a tenant
-// column or picks a replica, they are not for these statements. They do appear
-// in GORM's log.
+// DB runs statements on the connection pool of a GORM handle, past GORM's callbacks. The application's plugins, such as
+// one that adds a tenant column or picks a replica, do not see these statements. They do appear in GORM's log.
 //
-// Statements are written with "double quoted" names and ? for values, and are
-// translated to the dialect of the handle. A DB may be used concurrently.
+// Statements are written with "double quoted" names and ? for values, and are translated to the dialect of the handle.
+// A DB may be used concurrently.
 type DB struct {
 	pool    gorm.ConnPool
 	gorm    *gorm.DB
@@ -68,7 +66,7 @@ func (d *DB) On(pool gorm.ConnPool) *DB {
 // Dialect returns the name of the dialect, such as "mysql".
 func (d *DB) Dialect() string { return d.gorm.Dialector.Name() }
 
-// Stats returns the state of the pool, and whether it tells any.
+// Stats returns the state of the pool, and whether the pool reports any.
 func (d *DB) Stats() (sql.DBStats, bool) {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {
@@ -144,8 +142,8 @@ func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx c
 	return n, err
 }
 
-// interrupted returns the error of a statement whose context has ended. SQLite's driver may
-// return another one, or none.
+// interrupted returns the error of a statement whose context has ended. SQLite's driver may return another error, or
+// nil.
 func interrupted(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil && err == nil {
 		return ended
@@ -155,7 +153,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// late explains the error of what had no answer within limit.
+// late explains the error of a statement without an answer within limit.
 func late(err error, limit time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v (the database is unreachable or busy, a lock is held, or the pool has no free connection): %w", limit, err)

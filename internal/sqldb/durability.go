@@ -23,9 +23,8 @@ var settings = map[string][]setting{
 	},
 }
 
-// DurabilityRisks returns the settings of the database with which it may lose commits that it has
-// acknowledged when it crashes, each with what is lost. It returns nil if there are none, or
-// they cannot be read.
+// DurabilityRisks returns the settings with which the database may lose acknowledged commits when it crashes, each with
+// what is lost. It returns nil if there are no such settings, or they cannot be read.
 func (d *DB) DurabilityRisks(ctx context.Context) (risks []string) {
 	query := map[string]string{
 		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`,

@@ -13,8 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// IsDuplicate reports whether err reports a key that is there already. A dialector
-// that cannot tell makes it false.
+// IsDuplicate reports whether err reports an existing key. It is false for a dialector that cannot tell.
 func (d *DB) IsDuplicate(err error) bool {
 	if t, ok := d.gorm.Dialector.(gorm.ErrorTranslator); ok {
 		err = t.Translate(err)
@@ -52,9 +51,9 @@ func IsUnreachable(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// conflict matches MySQL's lock wait, deadlock and certification at COMMIT, a node of a
-// cluster that has no quorum or is not the one to write to (any more), TiDB's
-// write conflict, MariaDB's "record has changed since last read", and SQLite's lock.
+// conflict matches errors of conflicts with other transactions. On MySQL these are lock wait, deadlock, certification
+// at COMMIT, and a cluster node that has no quorum or does not take writes (any more). It also matches TiDB's write
+// conflict, MariaDB's "record has changed since last read", and SQLite's lock.
 var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|1290|3100|3101|9007)\b|database (table )?is locked`)
 
 const (

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// ErrRollback is what f of [DB.Transact] returns for a transaction that is to be rolled back, and has not failed.
+// ErrRollback is what f of [DB.Transact] returns to roll back a transaction that has not failed.
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
 // Transact runs f in a transaction on one connection, and commits it unless f returns an
@@ -37,7 +37,8 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 		d.giveBack(tx.conn, err)
 	case <-ctx.Done():
 		go func() { closeAfter(tx.conn, <-ended) }()
-		if err = failed; err == nil || err == ErrRollback {
+		err = failed
+		if err == nil || err == ErrRollback {
 			err = fmt.Errorf("COMMIT or ROLLBACK: %w", late(ctx.Err(), d.limit()))
 		}
 	}
@@ -67,7 +68,7 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 // limit bounds a transaction, and the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
-// A transaction is one on a connection of its own, if the pool has such.
+// A transaction runs on a connection of its own, if the pool has connections.
 type transaction struct {
 	txPool
 	conn   *sql.Conn // nil if the pool has none
@@ -77,7 +78,8 @@ type transaction struct {
 // end commits a transaction, or rolls it back if it has failed.
 func (t *transaction) end(failed error) (err error) {
 	defer t.cancel()
-	if err = failed; err == nil {
+	err = failed
+	if err == nil {
 		if err = t.Commit(); err != nil {
 			err = fmt.Errorf("COMMIT: %w", err)
 		}
@@ -134,8 +136,8 @@ func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gor
 	return err
 }
 
-// PoolError returns the error of a sql.DB that was closed, without asking the database: with
-// a context that has ended, it never comes so far.
+// PoolError returns the error of a sql.DB that was closed. It does not query the database, because the context of its
+// call has ended.
 func (d *DB) PoolError() error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {

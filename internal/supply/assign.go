@@ -56,12 +56,12 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	return nil
 }
 
-// isPassing reports whether err may pass by itself: the database, or a connection to it, could not be had.
+// isPassing reports whether err may pass by itself, because the database or a connection to it was not available.
 func isPassing(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
 
-// leaseWait is how long a create inside a transaction waits for a worker id: not at all if the transaction has the only
-// connection, and briefly if no other is free, for they may all wait like this one, and on SQLite, where nobody else can
-// write while it writes.
+// leaseWait is how long a create inside a transaction waits for a worker id. It does not wait if the transaction has
+// the only connection. It waits briefly if no other is free, because all of them may wait like this one. It also waits
+// briefly on SQLite, where no other connection can write while the transaction writes.
 func (s *Supply) leaseWait() time.Duration {
 	var stats sql.DBStats
 	if pool, err := s.DB.DB(); err == nil && pool != nil {
@@ -86,8 +86,8 @@ func (s *Supply) TakeSpares() error {
 	return nil
 }
 
-// useSpares gives worker ids in reserve to those of sources that have none, as far as there are any: inside a
-// transaction the database may not be reached.
+// useSpares gives spares to the sources that have no worker ids, as far as there are any. Inside a transaction the
+// database may not be reachable.
 func (s *Supply) useSpares(sources []*Source) error {
 	for _, src := range sources {
 		if src.Foreign || src.Ready() || s.Closed() {
@@ -139,7 +139,7 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 	return err
 }
 
-// noted notes what became of making the generators of sources, and returns err.
+// noted notes the outcome of making the generators of sources, and returns err.
 func (s *Supply) noted(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) 
 	return g, nil
 }
 
-// noWorkerID says for what there is no worker id, and why.
+// noWorkerID says what has no worker id, and why.
 func (s *Supply) noWorkerID(err error, what string) error {
 	switch {
 	case s.ctx.Err() != nil:

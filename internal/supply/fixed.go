@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Fixed is a worker id that this process was given, and not the database. One source of all tables has it.
+// Fixed is a worker id that the options give, and not the database. One source of all tables has it.
 type Fixed struct {
 	lease  generator.Lease
 	backup int64     // worker id of a second lane
@@ -16,10 +16,9 @@ type Fixed struct {
 	now    func() time.Time
 }
 
-// NewFixed returns the worker id of a process that starts now. A process that had the worker id before
-// may have stamped ticks up to lead ahead of the clock, the last of them in part. So
-// the lease begins with the tick after these, and is used when the present tick has
-// ended: then its first tick is lead ahead, no more. A lead of 0 begins at the present.
+// NewFixed returns the worker id of a process that starts now. A process that had the worker id before may have stamped
+// ticks up to lead ahead of the clock, the last of them in part. So the lease begins with the tick after these, and is
+// used when the present tick has ended. Then its first tick is exactly lead ahead. A lead of 0 begins at the present.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), begins: start, now: now}
@@ -38,7 +37,7 @@ func (f *Fixed) wait(ctx context.Context) error {
 		case <-time.After(d):
 		case <-ctx.Done():
 			return fmt.Errorf("worker id %d must not be used before %s, when a tick begins that no process before can have stamped: %w",
-				f.lease.WorkerID, f.begins.UTC().Format(timeFormat), ctx.Err())
+				f.lease.WorkerID, FormatTime(f.begins), ctx.Err())
 		}
 	}
 	return nil

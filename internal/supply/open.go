@@ -12,9 +12,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// Openers make the generators whose ids are not of the layout: segments, and those of WithSource. One that fails is
-// called again in the background, first after about a second and then after growing pauses, until it succeeds or the
-// Supply is closed. A create that needs the generator calls it at once.
+// Openers make the generators whose ids are not of the layout: segments, and those of WithSource. After a failure an
+// opener is called again in the background, first after about a second and then after growing pauses. That ends when it
+// succeeds or the Supply is closed. A create that needs the generator calls it at once.
 
 const (
 	firstRetry = time.Second // each pause is random, from half of this on
@@ -24,9 +24,9 @@ const (
 	lateAnswer = 100 * time.Millisecond
 )
 
-// OpenSegments opens the segments among sources, and waits for their first ranges. It returns the errors that stay until
-// somebody changes the configuration or the database. An error that may pass by itself is only logged, and the segment
-// is opened again.
+// OpenSegments opens the segments among sources, and waits for their first ranges. It returns the errors that stay
+// until the configuration or the database changes. An error that may pass by itself is only logged, and the segment is
+// opened again.
 func (s *Supply) OpenSegments(sources []*Source) error {
 	var segments []*Source
 	for _, src := range sources {
@@ -62,11 +62,11 @@ func (s *Supply) Start(sources []*Source) {
 		}
 	}
 	s.mu.Unlock()
-	s.setUp.Do(func() { close(s.ready) })
+	s.openGate()
 }
 
-// openNow calls openers and waits until they have returned, or for the limit that WithTimeout sets. What came of it is in
-// the sources; the error is ErrClosed.
+// openNow calls openers and waits until they have returned, or for the limit that WithTimeout sets. The sources hold
+// the results; the error is ErrClosed.
 func (s *Supply) openNow(sources []*Source) error {
 	calls, err := s.begin(sources)
 	for _, call := range calls {
@@ -117,7 +117,7 @@ func (s *Supply) open(ctx context.Context, src *Source) (g generator.Generator, 
 		g, err = spec.Open(ctx, s.DB.Session(&gorm.Session{NewDB: true, Context: context.WithoutCancel(ctx)}), src.Table)
 	}
 	if err == nil && isNil(g) {
-		err = errors.New("its opener returns none")
+		err = errors.New("its opener returned nil")
 	}
 	return g, err
 }

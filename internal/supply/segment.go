@@ -79,7 +79,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 	return config, nil
 }
 
-// largestKey returns the largest value of a column; 0 if it has none, or the table does not exist yet.
+// largestKey returns the largest value of a column; 0 if the column has no value, or the table does not exist yet.
 func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64, error) {
 	var name, query strings.Builder
 	s.DB.Dialector.QuoteTo(&name, c.Name)
@@ -103,7 +103,7 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	if noSuchTable(err) {
 		return 0, nil
 	}
-	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids shall begin: %w", c.Name, table, err)
+	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
 }
 
 // noSuchTable reports whether err, of MySQL, PostgreSQL or SQLite, says that a table does

@@ -28,7 +28,7 @@ type Source struct {
 	made atomic.Pointer[made]
 
 	making  sync.Mutex // held while its generator is made of leases, which may be code of the application
-	pending *call      // guarded by Supply.mu: somebody is making its generator
+	pending *call      // guarded by Supply.mu: a goroutine is making its generator
 	outage  outage     // guarded by Supply.mu: why it has no generator
 }
 
@@ -51,8 +51,8 @@ type made struct {
 // Ready reports whether the source has a generator. It keeps it.
 func (src *Source) Ready() bool { return src.made.Load() != nil }
 
-// store makes a generator that of a source that has none. It closes it if the Supply is closed. No lock is held while
-// it does: Close may be code of the application, which asks the plugin. The caller holds src.making.
+// store makes a generator the one of a source without one. If the Supply is closed it closes the generator, with no
+// lock held: Close may be code of the application, which may call the plugin. The caller holds src.making.
 func (s *Supply) store(src *Source, m *made) {
 	s.mu.Lock()
 	src.made.Store(m)
@@ -88,11 +88,11 @@ func (src *Source) Fill(ctx context.Context, ids []int64, why error) error {
 	return nil
 }
 
-// errNoGenerator is the reason when nobody knew that a row would need an id: another goroutine changed it meanwhile, for
-// one.
+// errNoGenerator is the reason when the search did not find that a row needs an id, for example because another
+// goroutine changed the row meanwhile.
 var errNoGenerator = errors.New("the table has no generator yet; create again")
 
-// wrap says for which table there is no id.
+// wrap adds to an error for which table there is no id.
 func (src *Source) wrap(err error) error {
 	if errors.Is(err, generator.ErrClosed) {
 		return fmt.Errorf("%w: no id for table %s", ErrClosed, src.Table)
@@ -175,18 +175,19 @@ func (s *Supply) Health() error {
 		case o.err == nil:
 		case src.Foreign:
 			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s could not be opened since %s: %w",
-				src.Generator, src.Table, o.since.UTC().Format(timeFormat), o.err))
+				src.Generator, src.Table, FormatTime(o.since), o.err))
 		default:
-			errs = append(errs, fmt.Errorf("uidplugin: the table %s has no worker id since %s: %w", src.Table, o.since.UTC().Format(timeFormat), o.err))
+			errs = append(errs, fmt.Errorf("uidplugin: the table %s has no worker id since %s: %w", src.Table, FormatTime(o.since), o.err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// timeFormat is how messages show an instant, in UTC.
-const timeFormat = "2006-01-02 15:04:05.999 MST"
+// FormatTime returns an instant as messages of the plugin show it, in UTC. Package generator has its own function
+// for it, as it imports no package of the plugin above itself.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
-// health asks a generator how it is, if it has the method.
+// health returns what the method Health of a generator returns, if it has the method.
 func (src *Source) health(g generator.Generator) (err error) {
 	h, ok := g.(interface{ Health() error })
 	if !ok {

@@ -92,7 +92,7 @@ func Builtin() Specs {
 // Names lists the names, for messages.
 func (s Specs) Names() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
 
-// Generator makes a generator of leases, as many as its Spec says.
+// Generator makes a generator of as many leases as its Spec says.
 func (s Specs) Generator(name string, c GeneratorConfig) (g generator.Renewable, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -101,7 +101,7 @@ func (s Specs) Generator(name string, c GeneratorConfig) (g generator.Renewable,
 	}()
 	g, err = s[name].Make(c)
 	if err == nil && isNil(g) {
-		return nil, fmt.Errorf("%w: the factory of the generator %q returns none", ErrOption, name)
+		return nil, fmt.Errorf("%w: the factory of the generator %q returned nil", ErrOption, name)
 	}
 	return g, err
 }

@@ -1,5 +1,6 @@
-// Package supply provides ids for tables: which generator serves a table, how it gets its worker ids or its segment at
-// the first use, and who waits for that. It knows tables and columns by name, and none of GORM's schemas.
+// Package supply provides ids for tables. It decides which generator serves a table, and which callers wait for it. It
+// knows how a generator gets its worker ids or its segment at the first use. It knows tables and columns by name, and
+// no schemas of GORM.
 package supply
 
 import (
@@ -59,11 +60,11 @@ type Supply struct {
 	started  bool
 	closed   bool
 
-	foreign atomic.Bool   // there are sources whose ids are not of the layout
-	ready   chan struct{} // closed by Start, or by Close
-	setUp   sync.Once     // closes it
-	queue   *logqueue.Queue
-	log     *slog.Logger // for what happens in the background: by way of the queue, after ready
+	anyForeign atomic.Bool   // there are sources whose ids are not of the layout
+	gate       chan struct{} // closed by Start, or by Close
+	openGate   func()        // closes gate; further calls do nothing
+	queue      *logqueue.Queue
+	log        *slog.Logger // for what happens in the background: by way of the queue, once gate is closed
 
 	// Work in the background: ctx ends and the group is waited for in Close.
 	ctx        context.Context
@@ -80,16 +81,18 @@ type call struct {
 
 // New returns a Supply without sources.
 func New(c Config) *Supply {
-	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, ready: make(chan struct{})}
+	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, gate: make(chan struct{})}
+	s.openGate = sync.OnceFunc(func() { close(s.gate) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.queue = logqueue.New(s.ready)
+	s.queue = logqueue.New(s.gate)
 	s.log = s.queue.Logger(c.Log)
 	return s
 }
 
 // Source returns the source for a column of a table. name is that of its generator; empty for the default.
 func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
-	if name = NameOf(name); name == "" {
+	name = NameOf(name)
+	if name == "" {
 		name = s.Default
 	}
 	spec, ok := s.Specs[name]
@@ -116,16 +119,15 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	}
 	src.columns = append(src.columns, c)
 	if src.Foreign {
-		s.foreign.Store(true)
+		s.anyForeign.Store(true)
 	}
 	return src, nil
 }
 
 // AnyForeign reports whether there are sources whose ids are not of the layout.
-func (s *Supply) AnyForeign() bool { return s.foreign.Load() }
+func (s *Supply) AnyForeign() bool { return s.anyForeign.Load() }
 
-// begin returns the calls to wait for. It starts one for those of sources that have no generator and that no call is
-// for.
+// begin returns the calls to wait for. It starts a call for the sources that have neither a generator nor a call.
 func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,13 +170,13 @@ func (s *Supply) assign(n *call, sources []*Source) {
 	n.err = errors.Join(s.openAll(ctx, foreign), err)
 }
 
-// Close ends the making of ids: callers that wait included, all get [ErrClosed]. It waits until ctx ends for what goes
-// on in the background, and reports whether nothing does any more.
+// Close ends the making of ids: all callers get [ErrClosed], waiting ones included. It waits until ctx ends for work in
+// the background, and reports whether all of it has ended.
 func (s *Supply) Close(ctx context.Context) bool {
 	s.mu.Lock()
 	s.closed = true
 	s.cancel()
-	s.setUp.Do(func() { close(s.ready) })
+	s.openGate()
 	var all []*made
 	for _, src := range s.sources {
 		if m := src.made.Load(); m != nil {

@@ -40,7 +40,8 @@ func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bo
 	}
 }
 
-// IsError reports a test error unless err wraps want and its text contains each of words. With want nil, any error will do.
+// IsError reports a test error unless err wraps want and its text contains each of words. With want nil, any error will
+// do.
 func IsError(tb testing.TB, err, want error, words ...string) {
 	tb.Helper()
 	if err == nil || want != nil && !errors.Is(err, want) {

@@ -15,15 +15,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Tap lies between a connection pool and its driver, on every engine. A test sees each statement that is sent, BEGIN,
-// COMMIT and ROLLBACK among them, inside and outside of transactions, and decides what happens to it. The zero Tap sends
+// A Tap is between a connection pool and its driver, on every engine. A test sees each statement that is sent, inside
+// and outside of transactions, also BEGIN, COMMIT and ROLLBACK. The test decides what happens to it. The zero Tap sends
 // everything. It is safe for concurrent use. For a database file, a [Wire] can do more.
 type Tap struct {
 	Sent atomic.Int64 // how many statements were sent
 	Shut atomic.Bool  // nothing reaches the database: statements fail with ErrShut
 
-	// Exec, if it is not nil, executes an INSERT, UPDATE or DELETE, or another statement instead of it, with run. Set it
-	// before the first one.
+	// Exec, if it is not nil, executes an INSERT, UPDATE or DELETE, or another statement instead of it, with run. Set
+	// it before the first one.
 	Exec func(query string, args []driver.NamedValue, run Executor) (driver.Result, error)
 
 	hook atomic.Pointer[func(query string, run func() error) error]

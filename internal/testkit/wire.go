@@ -14,9 +14,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Wire is what lies between a process and its database. A test sees every statement that crosses it, and can delay
-// it, lose it, lose its answer, or execute it twice or late. Several handles can share a wire. The zero Wire passes
-// everything on. It is safe for concurrent use.
+// A Wire is between a process and its database. A test sees every statement that crosses it, and can delay it, lose it,
+// lose its answer, or execute it twice or late. Several handles can share a wire. The zero Wire passes everything on.
+// It is safe for concurrent use.
 type Wire struct {
 	mu    sync.Mutex
 	hook  func(*Crossing) error

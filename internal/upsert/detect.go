@@ -17,28 +17,28 @@ const (
 
 // facts are what a detection depends on.
 type facts struct {
-	mysql    bool // the dialect is MySQL's; MariaDB is one of these
+	mysql    bool // the dialect is MySQL's, which includes MariaDB
 	isMap    bool // the rows are maps
 	single   bool // one row is sent, and not as a slice
 	readable bool // GORM may read all tracked fields
 	hasKey   bool // the model has a primary key
 
-	onConflict     bool // there is an ON CONFLICT, and not only an INSERT IGNORE
-	foreign        bool // its expression is not GORM's
-	doNothing      bool // rows that exist are left unchanged
-	where          bool // the update part has a WHERE
-	surelyUpdates  bool // each row that exists is updated
-	returns        bool // GORM builds a RETURNING anyway
-	canReturn      bool // the dialect has RETURNING
-	wantsResult    bool // the application asked for the result by gorm.WithResult
-	lastInsertFree bool // nobody else uses the last insert id
+	onConflict      bool // there is an ON CONFLICT, and not only an INSERT IGNORE
+	otherExpression bool // its expression is not GORM's
+	doNothing       bool // rows that exist are left unchanged
+	where           bool // the update part has a WHERE
+	surelyUpdates   bool // each row that exists is updated
+	returns         bool // GORM builds a RETURNING anyway
+	canReturn       bool // the dialect has RETURNING
+	wantsResult     bool // the application asked for the result by gorm.WithResult
+	lastInsertFree  bool // no other code uses the last insert id
 }
 
 // A decision is how to learn of conflicts, and what to change in the statement for it.
 type decision struct {
 	how detection
 
-	// matches: what RETURNING reads back, GORM assigns in the order of the rows, which is right only if each row comes
+	// matches: GORM assigns what RETURNING reads back in the order of the rows. That is right only if each row comes
 	// back.
 	matches bool
 
@@ -50,14 +50,14 @@ type decision struct {
 
 // detect decides for one statement.
 func detect(f facts) (d decision) {
-	if f.foreign {
+	if f.otherExpression {
 		return decision{how: bySelect}
 	}
 	// MariaDB returns a row for each that was sent, whatever became of it.
 	all := f.mysql && f.onConflict && f.returns
 	d.matches = !f.isMap && f.readable && (f.single || all || !f.where && f.surelyUpdates)
-	// What GORM's own DoNothing is in MySQL's SQL; but like this GORM assigns what comes back to all rows, and not only
-	// to those that have no key yet.
+	// GORM's own DoNothing does the same in MySQL's SQL. But with this rewrite GORM assigns what comes back to all
+	// rows, and not only to those that have no key yet.
 	d.updateKey = all && !f.isMap && !f.surelyUpdates && f.hasKey
 	switch {
 	case f.returns && d.matches:

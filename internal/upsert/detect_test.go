@@ -31,7 +31,7 @@ func TestDetect_DecidesByWhatTheStatementTells(t *testing.T) {
 			decision{how: byReturning, matches: true, addReturning: true}},
 		{"SQLite, a map", sqlite, func(f *facts) { f.isMap, f.single, f.surelyUpdates = true, true, true }, decision{how: bySelect}},
 		{"SQLite, a field that GORM may not read", sqlite, func(f *facts) { f.single, f.surelyUpdates, f.readable = true, true, false }, decision{how: bySelect}},
-		{"an expression that is not GORM's", sqlite, func(f *facts) { f.foreign, f.single, f.returns = true, true, true }, decision{how: bySelect}},
+		{"an expression that is not GORM's", sqlite, func(f *facts) { f.otherExpression, f.single, f.returns = true, true, true }, decision{how: bySelect}},
 		{"MySQL, one row, UpdateAll", mysql, func(f *facts) { f.single, f.surelyUpdates = true, true }, decision{how: byLastInsertID, matches: true, addLastInsertID: true}},
 		{"MySQL, many rows, DoNothing", mysql, func(f *facts) { f.doNothing = true }, decision{how: byLastInsertID, addLastInsertID: true}},
 		{"MySQL, a map", mysql, func(f *facts) { f.isMap, f.single = true, true }, decision{how: byLastInsertID, addLastInsertID: true}},
@@ -65,7 +65,7 @@ func TestDetect_HoldsForAllFacts(t *testing.T) {
 	for n := range 1 << bits {
 		bit := func(i int) bool { return n&(1<<i) != 0 }
 		f := facts{
-			mysql: bit(0), isMap: bit(1), single: bit(2), readable: bit(3), hasKey: bit(4), onConflict: bit(5), foreign: bit(6),
+			mysql: bit(0), isMap: bit(1), single: bit(2), readable: bit(3), hasKey: bit(4), onConflict: bit(5), otherExpression: bit(6),
 			doNothing: bit(7), where: bit(8), surelyUpdates: bit(9), returns: bit(10), wantsResult: bit(11), lastInsertFree: bit(12), canReturn: true,
 		}
 		d := detect(f)
@@ -77,11 +77,11 @@ func TestDetect_HoldsForAllFacts(t *testing.T) {
 			wrong = "the change does not serve the detection"
 		case d.addReturning && (f.isMap || !f.readable):
 			wrong = "GORM cannot read the fields back"
-		case f.returns && !f.foreign && !d.addReturning && !d.dropReturning:
+		case f.returns && !f.otherExpression && !d.addReturning && !d.dropReturning:
 			wrong = "GORM assigns what comes back to other rows"
 		case f.wantsResult && !f.returns && d.how != bySelect && d.how != byRowCount:
 			wrong = "the application's result is taken"
-		case f.foreign && d != decision{how: bySelect}:
+		case f.otherExpression && d != decision{how: bySelect}:
 			wrong = "an unknown expression is changed"
 		}
 		if wrong != "" {

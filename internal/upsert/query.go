@@ -14,17 +14,13 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// idsChunk keeps a query below the number of values that databases take.
-const idsChunk = 1000
-
 // selectChunk is how many rows are asked for in one SELECT with a UNION; SQLite
 // takes up to 500.
 const selectChunk = 100
 
-// readRows returns fields of the rows that have in by what rows have there, by
-// their index in rows. A row that is not there, or not the only one, is left out.
-// What is equal is for the database to say, which knows the types and collations,
-// so each row is a SELECT of its own in one statement.
+// readRows returns fields of the rows of the table that equal rows in the columns by. The map has them by their index
+// in rows. It leaves out a row that is not in the table, or is there more than once. The database decides what is
+// equal, because it knows the types and collations. So each row is a SELECT of its own in one statement.
 func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Field, rows []model.Row) (map[int][]int64, error) {
 	stmt := db.Statement
 	query := newQuery(stmt)

@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Reconcile corrects what conflicts made wrong. It runs right after the INSERT, before associations get the keys.
-// modelOf returns the model of a schema.
+// Reconcile corrects the ids that conflicts made wrong. It runs right after the INSERT, before associations get the
+// keys. modelOf returns the model of a schema.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
 	if !isMap(stmt.Dest) && !Conflicts(stmt) {
@@ -49,7 +49,7 @@ func forgetInstance(stmt *gorm.Statement, key string) {
 	stmt.Settings.Delete(fmt.Sprintf("%p", stmt) + key) // as InstanceSet makes it
 }
 
-// reconcile gives the rows that had conflicts their ids. sent is the result of the INSERT; it may be nil.
+// reconcile sets the ids of the rows that had conflicts. sent is the result of the INSERT; it may be nil.
 func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error {
 	stmt := db.Statement
 	rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)
@@ -96,9 +96,8 @@ func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error 
 	return t.readBack(db, rows)
 }
 
-// readBack reads which of the ids are in the table. A key that is ours tells for its
-// whole row, and what else is in it; fields next to another key are asked for one by
-// one, for GORM may have given such keys to the wrong rows.
+// readBack reads which of the ids are in the table. A key that is ours identifies its whole row, with all fields in it.
+// Fields next to another key are looked up one by one, because GORM may have given such keys to the wrong rows.
 func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
 	if key := t.key(db.Statement.Schema); key != nil {
 		return t.readByID(db, key, t.fields, rows)
@@ -111,13 +110,12 @@ func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
 	return nil
 }
 
-// readByID reads the rows that have in the field by what the structs have there, and
-// sets fields of the structs to what the rows have; those of structs without such a
-// row had a conflict with another one.
+// readByID reads the rows that have in the field by what the structs have there. It sets fields of the structs to what
+// the rows have. A struct without such a row had a conflict with another row.
 func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) error {
 	ctx := db.Statement.Context
 	var conflicting []model.Row
-	for chunk := range slices.Chunk(rows, idsChunk) {
+	for chunk := range slices.Chunk(rows, model.QueryChunk) {
 		there, err := selectByID(db, by, fields, chunk)
 		if err != nil {
 			return err
@@ -135,8 +133,8 @@ func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, 
 	return t.readConflicting(db, conflicting, fields)
 }
 
-// readConflicting reads the rows that the structs had a conflict with, by what the statement
-// says makes rows the same. Where that does not tell, fields are set to zero.
+// readConflicting reads the rows that the structs had a conflict with. It finds them by [Tracker.conflictKey]. Where
+// that does not tell, it sets fields to zero.
 func (t *Tracker) readConflicting(db *gorm.DB, rows []model.Row, fields []*model.Field) error {
 	ctx := db.Statement.Context
 	by := t.conflictKey(db.Statement.Schema)
@@ -174,9 +172,8 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 	return nil
 }
 
-// conflictKey returns the fields by which a row that a conflict was about can be found: those
-// that the ON CONFLICT names, else the primary key; nil if that is not known, or
-// has ids that were made for the statement.
+// conflictKey returns the fields that identify the row of a conflict: those that the ON CONFLICT names, else the
+// primary key. It returns nil if that is not known, or has ids that were made for the statement.
 func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 	if t.conflict.OnConstraint != "" {
 		return nil
@@ -195,7 +192,7 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 		by = append(by, f)
 	}
 	if slices.ContainsFunc(by, func(f *schema.Field) bool {
-		// What has a default in the database, GORM may have read back from another row.
+		// GORM may have read a field with a default in the database back from another row.
 		return t.tracks(f) || f.HasDefaultValue && f.DefaultValueInterface == nil && (!f.PrimaryKey || t.numbered)
 	}) {
 		return nil
@@ -203,9 +200,8 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 	return by
 }
 
-// ambiguous reports whether a row may have had a conflict by something else than by.
-// MySQL does not care for the columns that a conflict names: any unique index will
-// do, in which the row is not NULL.
+// ambiguous reports whether a row may have had a conflict in other columns than by. MySQL ignores the columns that an
+// ON CONFLICT names: any unique index counts in which the row is not NULL.
 func (t *Tracker) ambiguous(ctx context.Context, r model.Row, by []*schema.Field) bool {
 	return slices.ContainsFunc(t.uniques, func(unique []*schema.Field) bool {
 		if len(unique) == len(by) && !slices.ContainsFunc(by, func(f *schema.Field) bool { return !slices.Contains(unique, f) }) {

@@ -34,7 +34,7 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 		t = v.(*Tracker)
 		t.rewrite(stmt, m)
 	}
-	var changed *schema.Schema // what GORM gets to see in the INSERT, if it is not the schema
+	var changed *schema.Schema // the schema that GORM sees in the INSERT, if it is another one
 	if (isMap(stmt.Dest) || t != nil && !t.matches) && stmt.Schema == m.Schema {
 		changed = m.MapSchema
 	}
@@ -52,7 +52,8 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 // rewrite changes one statement with tracked fields.
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	f := t.facts(stmt, m)
-	if t.decision = detect(f); f.foreign {
+	t.decision = detect(f)
+	if f.otherExpression {
 		return
 	}
 	t.save(stmt)
@@ -77,10 +78,11 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.mysql, f.isMap = stmt.Dialector.Name() == "mysql", isMap(stmt.Dest)
 	expression, onConflict := stmt.Clauses[model.OnConflict]
 	conflict, known := expression.Expression.(clause.OnConflict)
-	if f.onConflict = onConflict; !onConflict {
+	f.onConflict = onConflict
+	if !onConflict {
 		conflict = ignore
 	} else if !known {
-		f.foreign = true
+		f.otherExpression = true
 		return f
 	}
 	t.conflict = conflict
@@ -104,8 +106,8 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	return f
 }
 
-// surelyUpdates reports whether a row that is there is updated: not if an UpdateAll
-// finds nothing that it may update.
+// surelyUpdates reports whether each row that exists is updated. That is not so if an UpdateAll finds nothing to
+// update.
 func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	if t.conflict.DoNothing || !t.conflict.UpdateAll || len(t.conflict.DoUpdates) > 0 {
 		return !t.conflict.DoNothing
@@ -121,9 +123,8 @@ func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	})
 }
 
-// preserveIDs has an UpdateAll leave ids as they are: a row that is there keeps the ids
-// that it has, and does not get those that were made for a new row. Ids that the
-// application has set are written. It returns changed, or a copy.
+// preserveIDs makes an UpdateAll leave ids unchanged: a row that exists keeps its ids, and does not get those that were
+// made for a new row. Ids that the application has set are written. It returns changed, or a copy.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {
@@ -148,8 +149,8 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 	return copied
 }
 
-// keepExistingUnlessGiven has the update part write those values of a field that were not made for
-// this statement.
+// keepExistingUnlessGiven makes the update part write only those values of a field that were not made for this
+// statement.
 func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, made []int64) {
 	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
 	if stmt.Dialector.Name() == "mysql" {
@@ -161,7 +162,7 @@ func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, 
 		values[i] = f.Value(id)
 	}
 	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
-	if last := len(made) - 1; f.Direct && made[last]-made[0] == int64(last) { // no other id lies between them
+	if last := len(made) - 1; f.Direct && made[last]-made[0] == int64(last) { // no other id is between them
 		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[last], there, sent}}
 	}
 	t.conflict.DoUpdates = append(slices.Clip(t.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
@@ -181,7 +182,7 @@ func returns(stmt *gorm.Statement) bool {
 	return slices.ContainsFunc(stmt.Schema.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return f.Readable })
 }
 
-// addReturning has the fields come back, with what GORM reads back anyway.
+// addReturning makes the fields come back, with what GORM reads back anyway.
 func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	if rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType); len(rows) > 1 {
 		t.sent = make([][]int64, len(rows))
@@ -256,12 +257,12 @@ func (t *Tracker) save(stmt *gorm.Statement) {
 	}
 }
 
-// conflictSentinel is what LAST_INSERT_ID says of a conflict with a row whose key it cannot
-// tell. No id that a statement has made is so small.
+// conflictSentinel is what LAST_INSERT_ID reports for a conflict with a row whose key it cannot return. No id that a
+// statement has made is that small.
 const conflictSentinel = 1
 
-// lastInsertID returns what LAST_INSERT_ID is to say of a conflict: for a single row its key, if that is a number that an
-// id can be; else the sentinel.
+// lastInsertID returns what LAST_INSERT_ID reports for a conflict: for a single row its key, if that is a number that
+// an id can be; else the sentinel.
 func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	key := t.key(stmt.Schema)
 	if key == nil || !f.single {
@@ -278,9 +279,8 @@ func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 		Vars: []any{column, column, column, column}}
 }
 
-// addLastInsertID puts LAST_INSERT_ID(expr) into the update part, in an assignment
-// that leaves an id as it is: the function's value is read and never assigned,
-// for it is unsigned and a number, as not every key is.
+// addLastInsertID puts LAST_INSERT_ID(expr) into the update part, in an assignment that leaves an id unchanged. The
+// function's value is read and never assigned, because it is an unsigned number, and not every key is one.
 func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, expr clause.Expr) {
 	column := clause.Column{Name: t.fields[0].DBName} // any that may be written
 	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, column, column)}
@@ -292,9 +292,8 @@ func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConfli
 	}
 }
 
-// lastInsertFree reports whether MySQL's last insert id is free to tell of
-// conflicts: nobody else uses it, neither the application nor GORM, which takes it
-// for a key that the database numbers.
+// lastInsertFree reports whether MySQL's last insert id is free to report conflicts. It is free if neither the
+// application nor GORM uses it. GORM takes it for a key that the database numbers.
 func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflict) bool {
 	if len(stmt.Schema.PrimaryFields) == 0 {
 		return false

@@ -1,18 +1,23 @@
 // Package upsert reconciles ids with what an INSERT ... ON CONFLICT did.
 //
-// Such a statement may find that the row exists already, under another key. Then the id that was made for it is in no
-// row, and the struct must not keep it: it gets the id of the row that exists, or zero where the database does not
-// tell. GORM's own association saves are such statements.
+// Such a statement may find that the row exists already, under another key. Then the id that was made for the row is in
+// no row of the table, and the struct must not keep it. The struct gets the id of the row that exists, or zero where
+// the database does not tell. GORM's own association saves are such statements.
 //
-// How to learn what happened depends on the dialect, on what GORM itself reads back, and on the number of rows;
+// How to learn what happened depends on the dialect, on what GORM itself reads back, and on the number of rows.
 // detect.go decides. [Rewrite] changes the statement for it, right before the INSERT, and [Reconcile] corrects the rows
 // right after it.
 //
-// A statement without a conflict costs no further round trip, except where nothing of the statement can tell: an update
-// part with a WHERE over several rows, maps (but not on MySQL), a result that the application asked for by
-// gorm.WithResult, and on MySQL an id next to a key that the database numbers, or a last insert id that the application
-// itself uses. After a conflict the row that exists is looked up, if the statement says by what: see
-// [Tracker.conflictKey].
+// A statement without a conflict costs no further round trip, with these exceptions, in which nothing in the statement
+// can tell:
+//
+//   - an update part with a WHERE over several rows
+//   - maps, but not on MySQL
+//   - a result that the application asked for by gorm.WithResult
+//   - on MySQL, an id next to a key that the database numbers
+//   - on MySQL, a last insert id that the application itself uses
+//
+// After a conflict the row that exists is looked up, if the statement says by what: see [Tracker.conflictKey].
 package upsert
 
 import (
