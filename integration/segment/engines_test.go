@@ -340,3 +340,27 @@ func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 		}))
 	}, "mariadb", "mysql", "postgres")
 }
+
+// Coupon has a text key of a segment.
+type Coupon struct {
+	Code string `gorm:"primaryKey;size:40;uid:segment"`
+}
+
+// Ids of a text column begin above the largest id in it. A text that is no id made the segment unusable: on MySQL a
+// negative number, on SQLite one that is too large. On PostgreSQL ids of 19 digits did not count.
+func TestSegment_BeginsAboveTheLargestIDInATextColumn(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&Coupon{}))
+		for _, code := range []string{"-1", "", "9", "abc", "12a", "1.5", "1234567890123456789", "9223372036854775808", "99999999999999999999999"} {
+			testkit.Must(t, db.Exec("INSERT INTO coupons (code) VALUES (?)", code).Error)
+		}
+		harness.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithModels(&Coupon{}))
+		var c Coupon
+		testkit.Must(t, db.Create(&c).Error)
+		if c.Code != "1234567890123456790" {
+			t.Errorf("the first id is %s", c.Code)
+		}
+	})
+}

@@ -62,7 +62,7 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 			"WithLead(2.999999999s): it must be at least 3 ticks of the layout, of 1s each"},
 		{func(c *config.Config) { c.Fixed, c.WorkerID = true, 1<<18 },
 			"WithWorkerID(262144): the layout has 18 bits for it, 0 to 262143"},
-		{func(c *config.Config) { paired(c, 1<<17) }, "only those up to 131071 are to be given out"},
+		{func(c *config.Config) { paired(c, 1<<17) }, "give out only those up to 131071"},
 		{func(c *config.Config) { c.Fixed, c.OneEach = true, true }, "WithOneWorkerID has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.Disposable = true, true }, "WithDisposable has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.NoMigration = true, true }, "WithoutMigration has no effect with WithWorkerID"},
@@ -115,7 +115,7 @@ func TestConfigAddGenerator_RefusesNamesAndFunctionsThatMakeNoSense(t *testing.T
 		{"segment", "WithSegments configures this generator", made},
 		{"twice", "there is a generator of this name already", made},
 		{"cached", "there is a generator of this name already", supply.Spec{}},
-		{"mine", "there is no function to make it with", supply.Spec{}},
+		{"mine", "its function is nil", supply.Spec{}},
 	} {
 		c := config.New()
 		c.AddGenerator("WithGenerator", "twice", made)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"gorm.io/gorm/schema"
 )
@@ -163,15 +164,15 @@ func TooNarrow(column schema.DataType, dialect string, length int) bool {
 	if column == schema.Int || column == schema.Uint {
 		return false
 	}
-	name := strings.FieldsFunc(strings.ToLower(string(column)), func(r rune) bool { return r == ' ' || r == '(' })
+	name := strings.FieldsFunc(strings.ToLower(string(column)), func(r rune) bool { return unicode.IsSpace(r) || r == '(' })
 	if len(name) == 0 {
 		return false
 	}
 	switch name[0] {
 	case "int", "integer":
 		return dialect != "sqlite" // which keeps 64 bits in every integer
-	case "mediumint", "smallint", "tinyint", "int2", "int3", "int4", "serial", "smallserial", "real", "float", "double",
-		"bit", "bool", "boolean":
+	case "mediumint", "middleint", "smallint", "tinyint", "int1", "int2", "int3", "int4", "serial", "serial2",
+		"serial4", "smallserial", "real", "float", "float4", "float8", "double", "bit", "bool", "boolean":
 		return true
 	case "decimal", "dec", "numeric", "fixed":
 		precision := 10 // MySQL's; others keep all digits

@@ -23,7 +23,7 @@ func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column,
 	case "mysql":
 		query = `SELECT table_name, column_name, column_type, extra FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (`
 	case "postgres":
-		query = `SELECT table_name, column_name, data_type, COALESCE(column_default, '') FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) AND table_name IN (`
+		query = `SELECT table_name, column_name, data_type, CASE is_identity WHEN 'YES' THEN 'identity' ELSE COALESCE(column_default, '') END FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) AND table_name IN (`
 	}
 	if query == "" || len(tables) == 0 {
 		return nil, nil
@@ -39,7 +39,7 @@ func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column,
 			return err
 		}
 		extra = strings.ToLower(extra)
-		c.Auto = strings.Contains(extra, "auto_increment") || strings.HasPrefix(extra, "nextval(")
+		c.Auto = strings.Contains(extra, "auto_increment") || strings.HasPrefix(extra, "nextval(") || extra == "identity"
 		columns = append(columns, c)
 		return nil
 	}, query+`?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)

@@ -13,7 +13,7 @@ import (
 const (
 	mysqlColumns = "SELECT table_name, column_name, column_type, extra FROM information_schema.columns" +
 		" WHERE table_schema = DATABASE() AND table_name IN (?, ?)"
-	postgresColumns = "SELECT table_name, column_name, data_type, COALESCE(column_default, '')" +
+	postgresColumns = "SELECT table_name, column_name, data_type, CASE is_identity WHEN 'YES' THEN 'identity' ELSE COALESCE(column_default, '') END" +
 		" FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) AND table_name IN ($1, $2)"
 )
 
@@ -34,10 +34,10 @@ func TestDBColumnsOf_TellsWhichTheDatabaseNumbers(t *testing.T) {
 	postgres, mock := testkit.Mock(t, testkit.OnPostgres)
 	mock.ExpectQuery(postgresColumns).WithArgs("a", "b").WillReturnRows(sqlmock.NewRows([]string{"t", "c", "d", "e"}).
 		AddRow("b", "id", "bigint", "nextval('b_id_seq'::regclass)").
-		AddRow("b", "no", "bigint", "lastval()").AddRow("b", "x", "text", ""))
+		AddRow("b", "nr", "bigint", "identity").AddRow("b", "no", "bigint", "lastval()").AddRow("b", "x", "text", ""))
 	got, err = open(t, postgres).ColumnsOf(t.Context(), "a", "b")
 	must(t, err)
-	want = []sqldb.Column{{"b", "id", "bigint", true}, {"b", "no", "bigint", false}, {"b", "x", "text", false}}
+	want = []sqldb.Column{{"b", "id", "bigint", true}, {"b", "nr", "bigint", true}, {"b", "no", "bigint", false}, {"b", "x", "text", false}}
 	if !slices.Equal(got, want) {
 		t.Errorf("PostgreSQL: %+v", got)
 	}

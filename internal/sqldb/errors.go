@@ -62,4 +62,6 @@ const (
 )
 
 // IsPoolClosed reports whether err says that the sql.DB was closed, for which database/sql exports no error.
-func IsPoolClosed(err error) bool { return strings.Contains(err.Error(), "sql: database is closed") }
+func IsPoolClosed(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "sql: database is closed")
+}

@@ -17,8 +17,8 @@ func TestSupplyOpen_SurvivesOpeners(t *testing.T) {
 
 	for says, open := range map[string]opener{
 		"its opener panicked: boom": func(context.Context, string) (generator.Generator, error) { panic("boom") },
-		"its opener returns none":   opens(nil),
-		"opener returns none":       opens((*counting)(nil)),
+		"its opener returned nil":   opens(nil),
+		"opener returned nil":       opens((*counting)(nil)),
 		"the cable is broken":       func(context.Context, string) (generator.Generator, error) { return nil, errBroken },
 	} {
 		s := supplying(t, open)

@@ -85,14 +85,7 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	s.DB.Dialector.QuoteTo(&name, c.Name)
 	value := name.String()
 	if c.Text {
-		switch s.DB.Dialector.Name() {
-		case "mysql":
-			value = "CAST(" + value + " AS UNSIGNED)"
-		case "postgres":
-			value = "CASE WHEN CAST(" + value + " AS TEXT) ~ '^[0-9]{1,18}$' THEN CAST(CAST(" + value + " AS TEXT) AS BIGINT) END"
-		default:
-			value = "CAST(" + value + " AS INTEGER)"
-		}
+		value = numberOf(value, s.DB.Dialector.Name())
 	}
 	s.DB.Dialector.QuoteTo(&query, table)
 	var largest sql.NullInt64
@@ -104,6 +97,23 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 		return 0, nil
 	}
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
+}
+
+// numberOf returns an expression for the number that a text column holds: NULL for texts that are no id, such as those of
+// other programs.
+func numberOf(column, dialect string) string {
+	const largest = "'9223372036854775807'"
+	switch dialect {
+	case "mysql":
+		return "CASE WHEN " + column + " REGEXP '^[0-9]{1,19}$' AND (CHAR_LENGTH(" + column + ") < 19 OR " + column + " <= " + largest + ")" +
+			" THEN CAST(" + column + " AS UNSIGNED) END"
+	case "postgres":
+		text := "CAST(" + column + " AS TEXT)"
+		return "CASE WHEN " + text + " ~ '^[0-9]{1,19}$' AND (LENGTH(" + text + ") < 19 OR " + text + ` COLLATE "C" <= ` + largest + ")" +
+			" THEN CAST(" + text + " AS BIGINT) END"
+	}
+	return "CASE WHEN " + column + " NOT GLOB '*[^0-9]*' AND (LENGTH(" + column + ") BETWEEN 1 AND 18 OR LENGTH(" + column + ") = 19 AND " +
+		column + " <= " + largest + ") THEN CAST(" + column + " AS INTEGER) END"
 }
 
 // noSuchTable reports whether err, of MySQL, PostgreSQL or SQLite, says that a table does

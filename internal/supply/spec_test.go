@@ -79,8 +79,8 @@ func TestSpecsGenerator_SurvivesFactories(t *testing.T) {
 		says string
 	}{
 		"panics":  {ErrOption, `the factory of the generator "panics" panicked: boom`},
-		"none":    {ErrOption, `the factory of the generator "none" returns none`},
-		"pointer": {ErrOption, `the factory of the generator "pointer" returns none`},
+		"none":    {ErrOption, `the factory of the generator "none" returned nil`},
+		"pointer": {ErrOption, `the factory of the generator "pointer" returned nil`},
 		"fails":   {broken, "broken"},
 		"leases":  {ErrOption, `the factory of the generator "leases" panicked`},
 	} {
