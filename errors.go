@@ -62,7 +62,6 @@ var (
 	// several rows share the id as a part of their key. Find returns it.
 	ErrNotKey = errors.New("uidplugin: id that is no key")
 
-	// ErrClause reports a database handle with a clause that Find and FindAll
-	// cannot use.
+	// ErrClause reports a database handle with a clause that Find cannot use. Find and FindAll return it.
 	ErrClause = errors.New("uidplugin: clause that Find cannot use")
 )

@@ -5,32 +5,34 @@ import "errors"
 // Errors that a caller can act on. Every error of this package wraps one of them, or is the error of a context.
 var (
 	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun. It also reports a value that does
-	// not fit the layout.
+	// not fit the layout. The constructors, Plan and the methods of [Layout] return it.
 	ErrLayout = errors.New("generator: layout")
 
-	// ErrConfig reports a setting of a generator that makes no sense.
+	// ErrConfig reports a setting of a generator that makes no sense. The constructors and Renew return it.
 	ErrConfig = errors.New("generator: configuration")
 
-	// ErrClockBackwards reports a clock that shows less than an id already carries,
-	// by more than the tolerance. Only [Snowflake] returns it.
+	// ErrClockBackwards reports a clock that shows less than an id already carries, by more than the tolerance. Next
+	// and Fill of [Snowflake] return it.
 	ErrClockBackwards = errors.New("generator: clock moved backwards")
 
-	// ErrBorrowLimit reports that a [Cached] generator made to refuse rather than
-	// wait is as far ahead of the clock as it may be.
+	// ErrBorrowLimit reports that a generator that does not wait is as far ahead of the clock as it may be. Next and
+	// Fill of [Cached] return it.
 	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
 
 	// ErrLeaseExpired reports that the lease is used up, and is not renewed or the generator must not wait for that.
+	// Next and Fill of all renewable generators return it, and the source of [TickSource].
 	ErrLeaseExpired = errors.New("generator: lease expired")
 
-	// ErrTimeExhausted reports that the time bits of the layout are used up.
+	// ErrTimeExhausted reports that the time bits of the layout are used up. Next and Fill return it.
 	ErrTimeExhausted = errors.New("generator: time bits exhausted")
 
-	// ErrEmpty reports a [Buffered] generator that has no id and must not wait for one.
+	// ErrEmpty reports a buffer that has no id, and a policy that does not wait for one. Next and Fill of [Buffered]
+	// return it.
 	ErrEmpty = errors.New("generator: no ids in the buffer")
 
-	// ErrSource reports that the source of a [Buffered] generator failed.
+	// ErrSource reports that the source failed. Next and Fill of [Buffered] return it.
 	ErrSource = errors.New("generator: source of ids")
 
-	// ErrClosed reports the use of a generator after its Close.
+	// ErrClosed reports the use of a generator after its Close. Next, Fill and Renew return it.
 	ErrClosed = errors.New("generator: closed")
 )

@@ -1,8 +1,15 @@
 // Package migrations creates and extends the tables of package workernode: WORKER_NODE, WORKER_SLOT, WORKER_SESSION and
 // WORKER_REGISTRY. It only ever adds.
 //
-// The statements are in the files *.sql of this package. They can also be run manually, with the option
-// WithoutMigration.
+// # Who runs them
+//
+// By default db.Use calls [Up]. With the option WithoutMigration the plugin needs no right to create tables, and calls
+// [Check]. Then call Up in a job that has the right, or run the statements with a migration tool.
+//
+// # The statements
+//
+// [Files] has them: mysql.sql, also for MariaDB and TiDB, postgres.sql, sqlite.sql, and mysql_uidgenerator.sql for a
+// WORKER_NODE that UidGenerator created.
 package migrations
 
 import (

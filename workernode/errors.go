@@ -4,16 +4,17 @@ import "errors"
 
 // Errors that a caller can act on. Every error of this package that is not the database's own wraps one of them.
 var (
-	// ErrLayoutMismatch reports a registry that was begun with another layout.
+	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] and [DB.OpenRegistry] return it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
 
-	// ErrExhausted reports that all worker ids of the layout were given out.
+	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.
 	ErrExhausted = errors.New("workernode: worker ids exhausted")
 
-	// ErrClock reports a process whose clock is far from the database's.
+	// ErrClock reports a process whose clock is far from the database's, or stands still. [Manager.Assign],
+	// [Manager.Start] and [DB.CheckClock] return it.
 	ErrClock = errors.New("workernode: clock differs from the database's")
 
-	// ErrTable reports a table that cannot be used as it is: it is missing, or
-	// lacks columns.
+	// ErrTable reports a table that cannot be used as it is: it is missing, or lacks columns. [NewManager],
+	// [Manager.Assign], [DB.OneDatabase] and package migrations return it.
 	ErrTable = errors.New("workernode: table not usable")
 )

@@ -1,5 +1,15 @@
-// Package foreign reads the ids of other systems, and has their layouts. It tells which system made a key, and helps to
-// continue above its keys.
+// Package foreign reads the ids of other systems: UidGenerator, Leaf, Twitter, Discord, Instagram, Sonyflake and
+// yitter.
+//
+// # Which system made a key
+//
+// [Identify] returns the systems by which an id carries the time at which its row was created. [Systems] lists all of
+// them. [System.Decode] splits an id.
+//
+// # To continue above its keys
+//
+// Functions such as [UidGeneratorLayout] return the layout of a system, for [generator.Layout.Above] and for new ids with
+// the same bits.
 package foreign
 
 import (
