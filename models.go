@@ -20,7 +20,7 @@ import (
 // As it changes what GORM knows of a model, it must come before the model, and those it is associated with, are used. A
 // model that is in use stays unchanged.
 func (p *Plugin) Register(ctx context.Context, models ...any) error {
-	c, err := p.ready()
+	c, err := p.initialized()
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 // AutoMigrate registers those of models that have a uid field. Then it calls GORM's AutoMigrate for all, so that keys
 // become plain BIGINT columns. Like Register, it must come before the models are used.
 func (p *Plugin) AutoMigrate(models ...any) error {
-	c, err := p.ready()
+	c, err := p.initialized()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) erro
 // that is a uid field, else of its first uid field. model is a pointer to a
 // struct. A row that is then created with the id keeps it.
 func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
-	c, err := p.ready()
+	c, err := p.initialized()
 	if err != nil {
 		return 0, err
 	}

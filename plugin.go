@@ -290,7 +290,7 @@ func (p *Plugin) Layout() generator.Layout {
 // same. Close may be called more than once, and while the plugin is in use. Call it when the program ends, before the
 // pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
-	c, err := p.ready()
+	c, err := p.initialized()
 	if err != nil {
 		return err
 	}
@@ -313,8 +313,8 @@ func (p *Plugin) Close(ctx context.Context) error {
 	return nil
 }
 
-// ready returns what is shared if db.Use has initialized it.
-func (p *Plugin) ready() (*shared, error) {
+// initialized returns what is shared if db.Use has initialized it.
+func (p *Plugin) initialized() (*shared, error) {
 	if p == nil || p.shared == nil || !p.shared.registered.Load() {
 		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, it has returned an error", ErrNotRegistered)
 	}

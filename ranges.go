@@ -72,7 +72,7 @@ func (p *Plugin) CreatedBetween(from, to time.Time) func(*gorm.DB) *gorm.DB {
 }
 
 func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
-	shared, err := p.ready()
+	shared, err := p.initialized()
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, lim
 
 // located returns the locator of a plugin that is in use.
 func (p *Plugin) located() (*locator, error) {
-	shared, err := p.ready()
+	shared, err := p.initialized()
 	if err != nil {
 		return nil, err
 	}

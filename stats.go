@@ -54,7 +54,7 @@ type TableStats struct {
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
 // statement.
 func (p *Plugin) Stats() Stats {
-	c, err := p.ready()
+	c, err := p.initialized()
 	if err != nil {
 		return Stats{}
 	}
@@ -98,7 +98,7 @@ func (c *shared) slotStats() SlotStats {
 //
 // It wraps the database's own error. It is nil again when the plugin has recovered. It sends no statement.
 func (p *Plugin) Health() error {
-	c, err := p.ready()
+	c, err := p.initialized()
 	if err != nil {
 		return err
 	}
