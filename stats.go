@@ -50,7 +50,6 @@ type TableStats struct {
 	Lead      time.Duration // how far the next id is ahead of the clock, if the generator has a method Lead
 }
 
-// Stats returns the state of the plugin: the tables that have a generator, in
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
 // statement.
 func (p *Plugin) Stats() Stats {
