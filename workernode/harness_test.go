@@ -147,6 +147,16 @@ func (p *process) stop() {
 	_ = p.Close(context.Background())
 }
 
+// closeWithin calls Close with a context of a limited time, and returns how long it took.
+func (p *process) closeWithin(t *testing.T, limit time.Duration) (took time.Duration, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	begin := time.Now()
+	err = p.Close(ctx)
+	return time.Since(begin), err
+}
+
 // table names a table of the registry's database.
 func table(name string) workernode.Table { return workernode.Table{Name: name} }
 

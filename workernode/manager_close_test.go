@@ -123,12 +123,8 @@ func TestManagerClose_EndsWhileTheDatabaseHangs(t *testing.T) {
 			return c.Context.Err()
 		})
 		for range 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			begin := time.Now()
-			err := p.Close(ctx)
-			cancel()
-			if err == nil || time.Since(begin) > 4*time.Second {
-				t.Errorf("after %v: %v", time.Since(begin), err)
+			if took, err := p.closeWithin(t, 3*time.Second); err == nil || took > 4*time.Second {
+				t.Errorf("after %v: %v", took, err)
 			}
 		}
 		p.wire.Set(nil)
@@ -155,11 +151,7 @@ func TestManagerClose_EndsWhileTheLogHangs(t *testing.T) {
 		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
 		p.assign(table("orders"))
 		for range 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			begin := time.Now()
-			err := p.Close(ctx)
-			cancel()
-			if took := time.Since(begin); err != nil || took > 2*time.Second {
+			if took, err := p.closeWithin(t, time.Minute); err != nil || took > 2*time.Second {
 				t.Errorf("after %v: %v", took, err)
 			}
 		}
