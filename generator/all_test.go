@@ -205,7 +205,7 @@ func TestGenerators_HonourContexts(t *testing.T) {
 }
 
 // Close ends the waiting of all, and no id is made when it is over.
-func TestGenerators_Close(t *testing.T) {
+func TestGenerators_CloseEndsLongFills(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 2)
 		g := k.must(t, l, lease(l, 1e6), nil)

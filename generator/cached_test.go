@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,10 +13,10 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCached_StartsAtFraction: the first id lies where the instant lies in its
+// TestCached_FirstIDLiesWhereTheInstantDoes: the first id lies where the instant lies in its
 // tick, so that tables with few rows do not get ids that are all divisible by
 // the same power of two.
-func TestCached_StartsAtFraction(t *testing.T) {
+func TestCached_FirstIDLiesWhereTheInstantDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			tick  time.Duration
@@ -121,135 +120,8 @@ func TestCachedNext_IsExactWhenUsedSlowly(t *testing.T) {
 	})
 }
 
-// TestCached_IdleMeansIdle counts the instants at which the clock is read: one timer visits
-// all generators that have a window, every millisecond, until hardly any id is taken
-// from them; then nothing runs until an id is asked for. (That no goroutine is left
-// is what ends the bubble.)
-func TestCached_IdleMeansIdle(t *testing.T) {
-	for _, n := range []int{1, 2, 500} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var mu sync.Mutex
-				var latest time.Time
-				var instants int
-				clock := generator.NewClock(func() time.Time {
-					mu.Lock()
-					defer mu.Unlock()
-					now := time.Now()
-					if !now.Equal(latest) {
-						latest = now
-						instants++
-					}
-					return now
-				})
-				count := func() int {
-					mu.Lock()
-					defer mu.Unlock()
-					return instants
-				}
-				during := func(d time.Duration) int {
-					before := count()
-					time.Sleep(d)
-					synctest.Wait()
-					return count() - before
-				}
-				l := ticks(time.Second, 10)
-				all := make([]*generator.Cached, n)
-				for i := range all {
-					all[i] = cached(t, generator.CachedConfig{Layout: l, Clock: clock})
-				}
-				if got := during(time.Hour); got != 0 {
-					t.Errorf("before any use the clock was read at %d instants", got)
-				}
-				for range 3 {
-					for _, g := range all {
-						window(t, g)
-						g.Park() // to open another window is not to be visited more often
-						window(t, g)
-						time.Sleep(time.Microsecond) // timers of their own would be out of step
-					}
-					before := count()
-					for range 20 {
-						for _, g := range all {
-							fill(t, g, 2)
-						}
-						time.Sleep(generator.ClockEvery)
-					}
-					if got := count() - before; got < 19 || got > 21 {
-						t.Errorf("in use the clock was read at %d instants during 20 visits", got)
-					}
-					if got := during(time.Second); got < generator.ClockIdle-1 || got > generator.ClockIdle+1 {
-						t.Errorf("after use the clock was read at %d instants", got)
-					}
-					if got := during(365 * 24 * time.Hour); got != 0 {
-						t.Errorf("idle for a year the clock was read at %d instants", got)
-					}
-				}
-				// Close ends the visits too, and at once.
-				for _, g := range all {
-					window(t, g)
-				}
-				for _, g := range all {
-					g.Close()
-				}
-				if got := during(time.Hour); got > 1 {
-					t.Errorf("closed, the clock was read at %d instants", got)
-				}
-			})
-		})
-	}
-}
-
-// TestCached_VisitsExtend: a generator that is used at the nominal rate has its window
-// extended by the visits, so that callers never have to open another, which would
-// read the clock.
-func TestCached_VisitsExtend(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var readings atomic.Int64
-		l := ticks(time.Second, 12)
-		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second, Clock: generator.NewClock(func() time.Time {
-			readings.Add(1)
-			return time.Now()
-		})})
-		window(t, g)
-		time.Sleep(generator.ClockEvery / 2)
-		readings.Store(0)
-		for range 1000 {
-			fill(t, g, 2)
-			for range 2 {
-				next(t, g)
-			}
-			time.Sleep(generator.ClockEvery)
-		}
-		if got := readings.Load(); got != 1000 {
-			t.Errorf("in 1000 visits the clock was read %d times", got)
-		}
-	})
-}
-
-// TestCached_VisitsDropTheIdle: of two generators of a clock one goes on being used; the
-// other is parked all the same, which its next id shows: it is of the instant.
-func TestCached_VisitsDropTheIdle(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 18)
-		clock := generator.NewClock(nil)
-		busy := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
-		idle := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
-		s := generator.NewScale(l)
-		window(t, idle)
-		window(t, busy)
-		for range 1000 {
-			fill(t, busy, 2)
-			time.Sleep(1001 * time.Microsecond)
-		}
-		if got, want := position(l, next(t, idle)), s.At(time.Now()); got != want {
-			t.Errorf("after a second without use an id lies at %d, want %d", got, want)
-		}
-	})
-}
-
-// TestCached_Lead is 0 for ids of the past and present, else what they are ahead.
-func TestCached_Lead(t *testing.T) {
+// TestCachedLead_IsHowFarIDsAreAhead is 0 for ids of the past and present, else what they are ahead.
+func TestCachedLead_IsHowFarIDsAreAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute})
@@ -285,9 +157,9 @@ func TestCached_Lead(t *testing.T) {
 	})
 }
 
-// TestCached_LeaseThatHasPassed: its ids are as unique as any, so a lease whose last
+// TestCached_HandsOutALeaseThatHasPassed: its ids are as unique as any, so a lease whose last
 // tick is over still gives them out, from its first id to its last.
-func TestCached_LeaseThatHasPassed(t *testing.T) {
+func TestCached_HandsOutALeaseThatHasPassed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		for _, tt := range []struct {
@@ -332,7 +204,8 @@ func TestCached_LeaseThatHasPassed(t *testing.T) {
 	})
 }
 
-func TestCached_Config(t *testing.T) {
+// A MaxBorrow below a tick never lets an id out, and is refused; any other lets out exactly the ids of its time.
+func TestNewCached_ChecksMaxBorrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Second, 4)
 		for _, tt := range []struct {
@@ -407,7 +280,7 @@ func ExampleNewCached() {
 }
 
 // The target is 384 bytes.
-func TestCached_Memory(t *testing.T) {
+func TestCached_HoldsLittleMemory(t *testing.T) {
 	if got := liveBytes(t, 10000); got > 384 {
 		t.Errorf("an idle generator holds %.0f bytes (Cached %d, window %d, the rest is its channel and the clock's list); the target is 384",
 			got, generator.CachedSize, generator.WindowSize)

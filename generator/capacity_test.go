@@ -28,9 +28,9 @@ func plan(t *testing.T, l generator.Layout, d generator.Demand) generator.Foreca
 
 const days = 365.2425 // of a year
 
-// TestPlan_UidGenerator has the two examples of UidGenerator's README. It calls the
+// TestPlan_AgreesWithUidGeneratorsExamples has the two examples of UidGenerator's README. It calls the
 // rates 14,400 and 2,400.
-func TestPlan_UidGenerator(t *testing.T) {
+func TestPlan_AgreesWithUidGeneratorsExamples(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -57,9 +57,9 @@ func TestPlan_UidGenerator(t *testing.T) {
 	}
 }
 
-// TestPlan_Tables has what worker ids for each table do to 28 processes that restart
+// TestPlan_TablesUseUpWorkerIDs has what worker ids for each table do to 28 processes that restart
 // 12 times a day: for how many days the worker ids last.
-func TestPlan_Tables(t *testing.T) {
+func TestPlan_TablesUseUpWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -83,8 +83,8 @@ func TestPlan_Tables(t *testing.T) {
 	}
 }
 
-// TestPlan_Disposable has the corners: no restarts, and too few worker ids to start.
-func TestPlan_Disposable(t *testing.T) {
+// TestPlan_CountsDisposableWorkerIDs has the corners: no restarts, and too few worker ids to start.
+func TestPlan_CountsDisposableWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 10, 13) // 1,023 worker ids
@@ -102,7 +102,8 @@ func TestPlan_Disposable(t *testing.T) {
 	}
 }
 
-func TestPlan_Leased(t *testing.T) {
+// A forecast that forgets crashed processes, lanes or spares promises worker ids that are held by others.
+func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -135,8 +136,8 @@ func TestPlan_Leased(t *testing.T) {
 	}
 }
 
-// TestPlan_Rates has ticks that are no second.
-func TestPlan_Rates(t *testing.T) {
+// TestPlan_RatesOfAnyTick has ticks that are no second.
+func TestPlan_RatesOfAnyTick(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -156,7 +157,8 @@ func TestPlan_Rates(t *testing.T) {
 	}
 }
 
-func TestPlan_Errors(t *testing.T) {
+// Numbers that are negative, not finite or too large would come out as a forecast that looks right.
+func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 	t.Parallel()
 
 	if _, err := generator.Plan(generator.Layout{}, generator.Demand{}); !errors.Is(err, generator.ErrLayout) {
@@ -211,8 +213,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestPlan_String has what is written only if there is something to say.
-func TestPlan_String(t *testing.T) {
+// TestForecastString_SaysOnlyWhatThereIs has what is written only if there is something to say.
+func TestForecastString_SaysOnlyWhatThereIs(t *testing.T) {
 	t.Parallel()
 
 	d := generator.Demand{Tables: 3, Lanes: 4, Spares: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
@@ -238,8 +240,8 @@ leased      26 held      too few    0          3.2
 	}
 }
 
-// TestPlan_JSSafeTablesLayout checks the numbers of its comment.
-func TestPlan_JSSafeTablesLayout(t *testing.T) {
+// TestPlan_AgreesWithTheCommentOfJSSafeTablesLayout checks the numbers of its comment.
+func TestPlan_AgreesWithTheCommentOfJSSafeTablesLayout(t *testing.T) {
 	t.Parallel()
 
 	l := generator.JSSafeTablesLayout()

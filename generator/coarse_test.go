@@ -11,7 +11,7 @@ import (
 
 // A reading is a millisecond old at most, while time goes on, and there is no timer when
 // nobody asks: a bubble ends.
-func TestCoarseClock(t *testing.T) {
+func TestCoarseClock_IsAMillisecondOldAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		reads := 0
 		var mu sync.Mutex
@@ -45,7 +45,7 @@ func TestCoarseClock(t *testing.T) {
 }
 
 // Many goroutines read it while it rests and wakes up: it never goes back.
-func TestCoarseClock_Hammer(t *testing.T) {
+func TestCoarseClock_NeverGoesBack(t *testing.T) {
 	t.Parallel()
 	c := generator.NewCoarseClock(nil)
 	var all sync.WaitGroup

@@ -2,6 +2,7 @@ package generator
 
 import "testing"
 
+// Each line is a moment in which a wrong move hands out an id too early, or makes a caller wait in vain.
 func TestMomentDecide_SaysWhatACallerGets(t *testing.T) {
 	t.Parallel()
 

@@ -45,8 +45,8 @@ func looking(h *hammer) {
 	}
 }
 
-// TestHammer_Windows opens and closes windows under callers who take from them.
-func TestHammer_Windows(t *testing.T) {
+// TestHammer_WindowsOpenAndClose opens and closes windows under callers who take from them.
+func TestHammer_WindowsOpenAndClose(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, ordered := range []bool{true, false} {
 			l := wideLayout()
@@ -59,9 +59,9 @@ func TestHammer_Windows(t *testing.T) {
 	})
 }
 
-// TestHammer_Limit has callers at the borrowing limit, where the window is hardly
+// TestHammer_CallersAtTheLimit has callers at the borrowing limit, where the window is hardly
 // open before it has to be closed, or is not worth opening.
-func TestHammer_Limit(t *testing.T) {
+func TestHammer_CallersAtTheLimit(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			bits   uint8
@@ -95,9 +95,9 @@ func TestHammer_Limit(t *testing.T) {
 	})
 }
 
-// TestHammer_Contexts has contexts end before a call, while it waits as the first
+// TestHammer_ContextsEndAtAnyTime has contexts end before a call, while it waits as the first
 // or behind others, and just when it gets its id.
-func TestHammer_Contexts(t *testing.T) {
+func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			t.Run(e.name, func(t *testing.T) {
@@ -122,9 +122,9 @@ func TestHammer_Contexts(t *testing.T) {
 	})
 }
 
-// TestHammer_Close closes generators in the middle of everything: when Close has
+// TestHammer_CloseEndsAllCalls closes generators in the middle of everything: when Close has
 // returned, no call that then begins makes an id, and all that waited end.
-func TestHammer_Close(t *testing.T) {
+func TestHammer_CloseEndsAllCalls(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			for round := range 24 {
@@ -200,8 +200,8 @@ func stepping(c *wall, n int) func(h *hammer) {
 	}
 }
 
-// TestHammer_Steps: whatever the clock does, no id comes twice, and they ascend.
-func TestHammer_Steps(t *testing.T) {
+// TestHammer_ClockStepsRepeatNoID: whatever the clock does, no id comes twice, and they ascend.
+func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, w := range walls {
 			for _, e := range engines {
@@ -233,9 +233,9 @@ func TestHammer_Steps(t *testing.T) {
 	})
 }
 
-// TestHammer_Clock shares one clock among generators that are used, left alone and
+// TestHammer_OneClockServesManyGenerators shares one clock among generators that are used, left alone and
 // closed, so that it starts and stops while it is called.
-func TestHammer_Clock(t *testing.T) {
+func TestHammer_OneClockServesManyGenerators(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		l := wideLayout()
 		clock := generator.NewClock(nil)

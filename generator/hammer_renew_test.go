@@ -148,9 +148,9 @@ func goroutines(atMost int) int {
 	return runtime.NumGoroutine()
 }
 
-// TestHammer_Renew replaces the lease under callers who take ids: its end, its
+// TestHammer_RenewKeepsToTheLeases replaces the lease under callers who take ids: its end, its
 // beginning, its worker ids and how many there are, in its order and out of it.
-func TestHammer_Renew(t *testing.T) {
+func TestHammer_RenewKeepsToTheLeases(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			name   string
@@ -203,8 +203,8 @@ func TestHammer_Renew(t *testing.T) {
 	})
 }
 
-// TestHammer_RenewClose closes generators whose callers wait for leases, or do not.
-func TestHammer_RenewClose(t *testing.T) {
+// TestHammer_CloseEndsTheWaitForALease closes generators whose callers wait for leases, or do not.
+func TestHammer_CloseEndsTheWaitForALease(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
 		for _, e := range engines {

@@ -221,8 +221,8 @@ func wideLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
 }
 
-// TestHammer takes ids as fast as it can: 72 million of them.
-func TestHammer(t *testing.T) {
+// TestHammer_MakesNoIDTwice takes ids as fast as it can: 72 million of them.
+func TestHammer_MakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			for _, ordered := range []bool{true, false} {
@@ -238,8 +238,8 @@ func TestHammer(t *testing.T) {
 	})
 }
 
-// TestHammer_Next has no Fill, whose claims of many ids are more easily apart.
-func TestHammer_Next(t *testing.T) {
+// TestHammer_NextMakesNoIDTwice has no Fill, whose claims of many ids are more easily apart.
+func TestHammer_NextMakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := wideLayout()
@@ -249,9 +249,9 @@ func TestHammer_Next(t *testing.T) {
 	})
 }
 
-// TestHammer_FullTicks: the sequence of a millisecond is soon used up, so callers
+// TestHammer_FullTicksMakeNoIDTwice: the sequence of a millisecond is soon used up, so callers
 // of Snowflake wait for the next, and those of Cached borrow it.
-func TestHammer_FullTicks(t *testing.T) {
+func TestHammer_FullTicksMakeNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}

@@ -2,6 +2,7 @@ package generator_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -164,3 +165,48 @@ func some(ctx context.Context, g generator.Generator, r *rand.Rand, most int) ([
 
 // random is reproducible: a test that fails does so again.
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 9)) }
+
+var errCause = errors.New("the database is gone")
+
+// nobody is an OnLow that renews nothing.
+func nobody() {}
+
+// renew gives g leases.
+func renew(tb testing.TB, g generator.Renewable, leases ...generator.Lease) {
+	tb.Helper()
+	if err := g.Renew(leases...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// tickOf returns the tick of an id.
+func tickOf(l generator.Layout, id int64) int64 { return id >> (l.WorkerBits + l.SequenceBits) }
+
+// refused checks that g has nothing to give, and that this is because of the
+// borrowing limit.
+func refused(t *testing.T, g generator.Generator) {
+	t.Helper()
+	if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrBorrowLimit) {
+		t.Fatalf("Next = %d, %v; want ErrBorrowLimit", id, err)
+	}
+	if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, generator.ErrBorrowLimit) {
+		t.Fatalf("Fill = %v; want ErrBorrowLimit", err)
+	}
+}
+
+// leases returns one for each worker id.
+func leases(from, until int64, workers ...int64) (all []generator.Lease) {
+	for _, w := range workers {
+		all = append(all, generator.Lease{WorkerID: w, From: from, Until: until})
+	}
+	return all
+}
+
+// spread returns n worker ids, in no order.
+func spread(n int, first, step int64) (workers []int64) {
+	for i := range int64(n) {
+		workers = append(workers, first+i*step)
+	}
+	random(uint64(n)).Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+	return workers
+}

@@ -13,9 +13,9 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestGenerators_Ascending takes ids in calls of all sizes, at once and after pauses, over
+// TestGenerators_IDsAscendWithinTheLease takes ids in calls of all sizes, at once and after pauses, over
 // many ticks: they ascend, have the worker id, and lie within the lease.
-func TestGenerators_Ascending(t *testing.T) {
+func TestGenerators_IDsAscendWithinTheLease(t *testing.T) {
 	t.Parallel()
 
 	for _, l := range []generator.Layout{ticks(time.Second, 6), ticks(time.Millisecond, 1), ticks(7*time.Second, 13)} {
@@ -41,9 +41,9 @@ func TestGenerators_Ascending(t *testing.T) {
 	}
 }
 
-// TestGenerators_WholeLease uses up a lease to its last id: exactly its ids are made, each
+// TestGenerators_MakeEachIDOfTheLeaseOnce uses up a lease to its last id: exactly its ids are made, each
 // once, and then the error says whether the lease or the layout ended.
-func TestGenerators_WholeLease(t *testing.T) {
+func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 	t.Parallel()
 
 	l := ticks(time.Second, 3)
@@ -116,9 +116,9 @@ func TestGenerators_WholeLease(t *testing.T) {
 	}
 }
 
-// TestGenerators_FillAcrossTheEnd asks for more ids than a lease has left: an error, and of
+// TestGenerators_FillAcrossTheEndRepeatsNoID asks for more ids than a lease has left: an error, and of
 // the ids that it may have used up none comes again.
-func TestGenerators_FillAcrossTheEnd(t *testing.T) {
+func TestGenerators_FillAcrossTheEndRepeatsNoID(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		g := e.must(t, l, lease(l, 2), nil)
@@ -132,9 +132,9 @@ func TestGenerators_FillAcrossTheEnd(t *testing.T) {
 	})
 }
 
-// TestGenerators_SuccessiveLeases moves from lease to lease of one worker id: no id is made
+// TestGenerators_AscendOverSuccessiveLeases moves from lease to lease of one worker id: no id is made
 // twice, and they ascend.
-func TestGenerators_SuccessiveLeases(t *testing.T) {
+func TestGenerators_AscendOverSuccessiveLeases(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 1)
@@ -160,8 +160,8 @@ func TestGenerators_SuccessiveLeases(t *testing.T) {
 	})
 }
 
-// TestGenerators_FillOfNothing costs nothing and always works.
-func TestGenerators_FillOfNothing(t *testing.T) {
+// TestGenerators_FillOfNothingCostsNoID costs nothing and always works.
+func TestGenerators_FillOfNothingCostsNoID(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 10)
 		g := e.must(t, l, lease(l, 10), nil)
@@ -178,7 +178,8 @@ func TestGenerators_FillOfNothing(t *testing.T) {
 	})
 }
 
-func TestClose(t *testing.T) {
+// After Close, called once or by several at once, no call makes an id, whether the generator was used or not.
+func TestGenerators_CloseEndsEveryLaterCall(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		for _, used := range []bool{false, true} {
@@ -283,8 +284,8 @@ func TestGenerators_ContextEndsWaits(t *testing.T) {
 	})
 }
 
-// TestGenerators_Refused: what cannot work is refused when a generator is made.
-func TestGenerators_Refused(t *testing.T) {
+// TestGenerators_RefuseWhatCannotWork: what cannot work is refused when a generator is made.
+func TestGenerators_RefuseWhatCannotWork(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
 		now := l.TickAt(time.Now())
@@ -325,18 +326,4 @@ func TestGenerators_Refused(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestGenerators_Endless(t *testing.T) {
-	t.Parallel()
-
-	l := ticks(time.Second, 4)
-	for now, from := range map[time.Time]int64{
-		l.Epoch.Add(-year): 0, l.Epoch: 0, l.Epoch.Add(time.Second - 1): 0, l.Epoch.Add(time.Second): 1,
-		l.Expires().Add(-1): l.MaxTick(),
-	} {
-		if got, want := l.FullLease(5, now), (generator.Lease{WorkerID: 5, From: from, Until: l.MaxTick()}); got != want {
-			t.Errorf("Endless at %v = %+v, want %+v", now, got, want)
-		}
-	}
 }

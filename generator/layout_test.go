@@ -52,8 +52,8 @@ func instant(l generator.Layout, tick, ns int64) time.Time {
 	return time.Unix(seconds.Int64()+l.Epoch.Unix(), rest.Int64()).UTC()
 }
 
-// TestLayout_Corners goes to the last value of each field, and one beyond.
-func TestLayout_Corners(t *testing.T) {
+// TestLayout_ComposesTheLastValueOfEachField goes to the last value of each field, and one beyond.
+func TestLayout_ComposesTheLastValueOfEachField(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -124,8 +124,8 @@ func TestLayout_Corners(t *testing.T) {
 	}
 }
 
-// TestLayout_Ticks checks TickAt and TimeOf around the borders between ticks.
-func TestLayout_Ticks(t *testing.T) {
+// TestLayoutTickAt_IsExactAtTheBordersOfTicks checks TickAt and TimeOf around the borders between ticks.
+func TestLayoutTickAt_IsExactAtTheBordersOfTicks(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -159,8 +159,8 @@ func TestLayout_Ticks(t *testing.T) {
 	}
 }
 
-// TestLayout_KnownIDs reads ids that other programs made.
-func TestLayout_KnownIDs(t *testing.T) {
+// TestLayoutDecompose_ReadsIDsOfOtherPrograms reads ids that other programs made.
+func TestLayoutDecompose_ReadsIDsOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 
 	china := time.FixedZone("CST", 8*60*60)
@@ -203,7 +203,7 @@ func TestLayout_KnownIDs(t *testing.T) {
 
 // Ids of the default layout have 19 digits from the instant on that its comment names,
 // and so sort as text like numbers.
-func TestDefaultLayout_NineteenDigits(t *testing.T) {
+func TestDefaultLayout_HasIDsOfNineteenDigits(t *testing.T) {
 	t.Parallel()
 
 	l := generator.DefaultLayout()
@@ -217,8 +217,8 @@ func TestDefaultLayout_NineteenDigits(t *testing.T) {
 	}
 }
 
-// TestLayout_Presets pins what can never change once ids exist.
-func TestLayout_Presets(t *testing.T) {
+// TestLayout_PresetsNeverChange pins what can never change once ids exist.
+func TestLayout_PresetsNeverChange(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -307,5 +307,20 @@ func TestLayoutTickAt_AtTheEndsOfTime(t *testing.T) {
 	l.Epoch = time.Unix(-1<<53, 0)
 	if future := time.Unix(math.MaxInt64-62135596800, 0); !future.After(l.Epoch) || l.TickAt(future) != math.MaxInt64 {
 		t.Errorf("TickAt in the year %d is %d, want MaxInt64", future.Year(), l.TickAt(future))
+	}
+}
+
+// An endless lease begins with the present tick, or with tick 0 if the clock is before the epoch.
+func TestLayoutFullLease_GoesToTheLastTick(t *testing.T) {
+	t.Parallel()
+
+	l := ticks(time.Second, 4)
+	for now, from := range map[time.Time]int64{
+		l.Epoch.Add(-year): 0, l.Epoch: 0, l.Epoch.Add(time.Second - 1): 0, l.Epoch.Add(time.Second): 1,
+		l.Expires().Add(-1): l.MaxTick(),
+	} {
+		if got, want := l.FullLease(5, now), (generator.Lease{WorkerID: 5, From: from, Until: l.MaxTick()}); got != want {
+			t.Errorf("Endless at %v = %+v, want %+v", now, got, want)
+		}
 	}
 }

@@ -23,7 +23,8 @@ func widths(timeBits, workerBits, sequenceBits uint8) generator.Layout {
 	})
 }
 
-func TestLayout_Validate(t *testing.T) {
+// An invalid layout is refused with its numbers, here and wherever ids are made or read; otherwise fields overlap.
+func TestLayoutValidate_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 
 	long := func(bits uint8, tick time.Duration) generator.Layout {
@@ -102,7 +103,8 @@ func TestLayout_Validate(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestLayout_ValidAt(t *testing.T) {
+// One nanosecond before the epoch, or at the end, there is no tick to stamp.
+func TestLayoutValidAt_IsNilFromTheEpochToTheEnd(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -123,9 +125,9 @@ func TestLayout_ValidAt(t *testing.T) {
 	}
 }
 
-// TestLayout_ValidAtSays checks that the errors name what does not fit together,
+// TestLayoutValidAt_SaysWhatDoesNotFit checks that the errors name what does not fit together,
 // the layout's instant and the clock's.
-func TestLayout_ValidAtSays(t *testing.T) {
+func TestLayoutValidAt_SaysWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -159,9 +161,9 @@ func TestLayout_ValidAtSays(t *testing.T) {
 	}
 }
 
-// TestLayout_String: two layouts make the same ids if, and only if, their strings
+// TestLayoutString_IsTheSameOnlyForTheSameIDs: two layouts make the same ids if, and only if, their strings
 // are the same.
-func TestLayout_String(t *testing.T) {
+func TestLayoutString_IsTheSameOnlyForTheSameIDs(t *testing.T) {
 	t.Parallel()
 
 	epoch := func(e time.Time) generator.Layout { return with(func(l *generator.Layout) { l.Epoch = e }) }

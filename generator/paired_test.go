@@ -80,7 +80,7 @@ func TestPaired_GoesOnWhereTheArticleStops(t *testing.T) {
 
 // After the backup lane was used the published code makes no id while the clock is
 // back by more than a second.
-func TestPaired_AfterARollback(t *testing.T) {
+func TestPaired_MakesIDsAfterARollback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		noon := date(2026, 1, 1)
 		c := &stopped{time: noon}
@@ -145,7 +145,7 @@ func TestPaired_BorrowsUpToItsBound(t *testing.T) {
 }
 
 // A call that gets ids from both lanes gets them in order.
-func TestPaired_FillAscends(t *testing.T) {
+func TestPairedFill_Ascends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		for _, worker := range []int64{9, 25} { // the main lane may have the larger worker id
@@ -163,7 +163,7 @@ func TestPaired_FillAscends(t *testing.T) {
 }
 
 // Both lanes go on with other leases.
-func TestPaired_IsRenewed(t *testing.T) {
+func TestPairedRenew_MovesBothLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
 		from := l.TickAt(time.Now())
@@ -217,7 +217,8 @@ func TestPaired_IsRenewed(t *testing.T) {
 	})
 }
 
-func TestPaired_RefusesBadSettings(t *testing.T) {
+// A pair that shares a worker id, or has no lease for one, would make ids twice or none.
+func TestNewPaired_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	l := generator.JSSafeLayout()
 	now := date(2026, 1, 1)

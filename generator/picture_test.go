@@ -44,9 +44,9 @@ func ExampleLayout_Picture_unused() {
 	// time   2019-01-01 00:00:00 UTC + 3221225472 x 1s = 2121-01-28 16:51:12 UTC
 }
 
-// TestPicture looks at fields that are too narrow for their names, and at
+// TestLayoutPicture_DrawsNarrowFieldsAndLongInstants looks at fields that are too narrow for their names, and at
 // instants that are too long for a line.
-func TestPicture(t *testing.T) {
+func TestLayoutPicture_DrawsNarrowFieldsAndLongInstants(t *testing.T) {
 	t.Parallel()
 
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -97,7 +97,8 @@ time   2026-01-01 00:00:00 UTC
 	}
 }
 
-func TestPicture_Errors(t *testing.T) {
+// What is no id of the layout has no picture, and the reason is the one that Decompose gives.
+func TestLayoutPicture_ReturnsTheErrorOfDecompose(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -117,10 +118,10 @@ func TestPicture_Errors(t *testing.T) {
 	}
 }
 
-// TestPicture_OfAnyLayout checks what holds for every layout and every id: the
+// TestLayoutPicture_PutTogetherIsTheID checks what holds for every layout and every id: the
 // bits put together are the id, so are the values in their widths, and nothing is
 // wider than a terminal or not ASCII.
-func TestPicture_OfAnyLayout(t *testing.T) {
+func TestLayoutPicture_PutTogetherIsTheID(t *testing.T) {
 	t.Parallel()
 
 	for widths := range allWidths {

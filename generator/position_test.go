@@ -115,9 +115,9 @@ func FuzzPositionCount(f *testing.F) {
 	})
 }
 
-// TestLayout_PositionOfIDs walks over the border between two ticks: positions go on by
+// TestScaleID_GoesOnAcrossTheBorderOfTicks walks over the border between two ticks: positions go on by
 // one, and so do their ids, except that the worker id lies between.
-func TestLayout_PositionOfIDs(t *testing.T) {
+func TestScaleID_GoesOnAcrossTheBorderOfTicks(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {

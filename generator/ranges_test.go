@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestLayout_MaxID goes to the border of what a JavaScript number holds.
-func TestLayout_MaxID(t *testing.T) {
+// TestLayoutMaxID_IsTheLastIDThatComposes goes to the border of what a JavaScript number holds.
+func TestLayoutMaxID_IsTheLastIDThatComposes(t *testing.T) {
 	t.Parallel()
 
 	for name, l := range layouts {
@@ -37,7 +37,8 @@ func TestLayout_MaxID(t *testing.T) {
 	}
 }
 
-func TestLayout_Range(t *testing.T) {
+// A range that is off by a tick at either end has rows of another time, or misses some.
+func TestLayoutRange_HasTheTicksThatBeginInTheSpan(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)
@@ -132,8 +133,8 @@ func FuzzRange(f *testing.F) {
 	})
 }
 
-// TestLayout_RangesJoin cuts a span at instants of all kinds: each id is in one part.
-func TestLayout_RangesJoin(t *testing.T) {
+// TestLayoutRange_PutsEachIDInOnePart cuts a span at instants of all kinds: each id is in one part.
+func TestLayoutRange_PutsEachIDInOnePart(t *testing.T) {
 	t.Parallel()
 
 	r := random(7)
@@ -157,7 +158,8 @@ func TestLayout_RangesJoin(t *testing.T) {
 	}
 }
 
-func TestLayout_Above(t *testing.T) {
+// Ids that are not above the keys of a table collide with them some day: the error says from when on they do not.
+func TestLayoutAbove_SaysFromWhenIDsAreAbove(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)

@@ -10,8 +10,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestSnowflake_HasOneLane refuses more leases.
-func TestSnowflake_HasOneLane(t *testing.T) {
+// TestSnowflakeRenew_RefusesLanes refuses more leases.
+func TestSnowflakeRenew_RefusesLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 10)
@@ -23,10 +23,10 @@ func TestSnowflake_HasOneLane(t *testing.T) {
 	})
 }
 
-// TestSnowflake_Ahead: a lease that begins ahead of the clock is stamped at once, tick
+// TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce: a lease that begins ahead of the clock is stamped at once, tick
 // by tick as the clock moves, never further ahead than it was, and no longer than
 // it has to be.
-func TestSnowflake_Ahead(t *testing.T) {
+func TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, renewed := range []bool{false, true} {
 			l := ticks(time.Second, 4)
@@ -80,9 +80,9 @@ func TestSnowflake_Ahead(t *testing.T) {
 	})
 }
 
-// TestSnowflake_AheadUntil: a lease ahead of the clock can be used up before the clock
+// TestSnowflakeRenew_ALeaseAheadEndsAndIsRenewed: a lease ahead of the clock can be used up before the clock
 // has reached it. Its end holds, and the next one is usable at once.
-func TestSnowflake_AheadUntil(t *testing.T) {
+func TestSnowflakeRenew_ALeaseAheadEndsAndIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := l.TickAt(time.Now())
@@ -113,9 +113,9 @@ func TestSnowflake_AheadUntil(t *testing.T) {
 	})
 }
 
-// TestSnowflake_AheadAndBack: of a lease ahead of the clock, too, what counts as going
+// TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack: of a lease ahead of the clock, too, what counts as going
 // back is what the clock shows less than it did.
-func TestSnowflake_AheadAndBack(t *testing.T) {
+func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)
@@ -145,9 +145,9 @@ func TestSnowflake_AheadAndBack(t *testing.T) {
 	})
 }
 
-// TestSnowflake_AfterTheStep: a clock that was set forward by mistake makes ids that it
+// TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable: a clock that was set forward by mistake makes ids that it
 // cannot go behind; a lease above them can.
-func TestSnowflake_AfterTheStep(t *testing.T) {
+func TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)

@@ -24,9 +24,9 @@ func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 	return g
 }
 
-// TestSnowflake_IsNow: the tick of an id is the one in which it was made, neither
+// TestSnowflake_StampsThePresent: the tick of an id is the one in which it was made, neither
 // ahead of the clock nor behind it, however many are asked for.
-func TestSnowflake_IsNow(t *testing.T) {
+func TestSnowflake_StampsThePresent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Millisecond, 5)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l})
@@ -49,10 +49,10 @@ func TestSnowflake_IsNow(t *testing.T) {
 	})
 }
 
-// TestSnowflake_FullTick: the caller that finds no sequence left waits exactly for
+// TestSnowflake_WaitsForTheNextTickWhenOneIsFull: the caller that finds no sequence left waits exactly for
 // the next tick, and a Fill that is longer than a tick goes on over as many as it
 // needs.
-func TestSnowflake_FullTick(t *testing.T) {
+func TestSnowflake_WaitsForTheNextTickWhenOneIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l})
@@ -82,8 +82,8 @@ func TestSnowflake_FullTick(t *testing.T) {
 	})
 }
 
-// TestSnowflake_CallersShareTicks: at the full rate nothing is lost.
-func TestSnowflake_CallersShareTicks(t *testing.T) {
+// TestSnowflake_ManyCallersGetEveryID: at the full rate nothing is lost.
+func TestSnowflake_ManyCallersGetEveryID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 6)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l})
@@ -118,8 +118,8 @@ func TestSnowflake_CallersShareTicks(t *testing.T) {
 	})
 }
 
-// TestSnowflake_RandomStart looks at where the sequence of 4,000 ticks begins.
-func TestSnowflake_RandomStart(t *testing.T) {
+// TestSnowflake_TicksBeginBelowRandomStart looks at where the sequence of 4,000 ticks begins.
+func TestSnowflake_TicksBeginBelowRandomStart(t *testing.T) {
 	tests := []struct {
 		start int64
 		least int // different starts that must come up; the odds of fewer are below 1e-12
@@ -155,7 +155,8 @@ func TestSnowflake_RandomStart(t *testing.T) {
 	}
 }
 
-func TestSnowflake_Config(t *testing.T) {
+// A RandomStart beyond the sequence, or a negative tolerance, is refused and not cut.
+func TestNewSnowflake_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 22, 13)
@@ -178,9 +179,9 @@ func TestSnowflake_Config(t *testing.T) {
 	}
 }
 
-// TestSnowflake_Backwards sets the clock back after an id was made, 250 ms into its
+// TestSnowflake_WaitsForAClockSetBackWithinItsTolerance sets the clock back after an id was made, 250 ms into its
 // tick: waited for is only what is missing to the start of that tick.
-func TestSnowflake_Backwards(t *testing.T) {
+func TestSnowflake_WaitsForAClockSetBackWithinItsTolerance(t *testing.T) {
 	tests := []struct {
 		name      string
 		tolerance time.Duration
@@ -235,9 +236,9 @@ func TestSnowflake_Backwards(t *testing.T) {
 	}
 }
 
-// TestSnowflake_BeforeTheEpoch has the clock leave the layout before the first id of
+// TestSnowflake_WaitsForTheEpochWithinItsTolerance has the clock leave the layout before the first id of
 // a lease from tick 0 on: there is no tick before it that could have been used up.
-func TestSnowflake_BeforeTheEpoch(t *testing.T) {
+func TestSnowflake_WaitsForTheEpochWithinItsTolerance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		l.Epoch = time.Now()
@@ -262,9 +263,9 @@ func TestSnowflake_BeforeTheEpoch(t *testing.T) {
 	})
 }
 
-// TestSnowflake_BackwardsTogether: many callers wait for the clock, and while they do
+// TestSnowflake_ManyCallersWaitForAClockSetBack: many callers wait for the clock, and while they do
 // it is set back further, then beyond the tolerance.
-func TestSnowflake_BackwardsTogether(t *testing.T) {
+func TestSnowflake_ManyCallersWaitForAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
 		l := ticks(time.Second, 4)

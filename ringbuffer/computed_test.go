@@ -9,7 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
-func TestComputed_TakeOne(t *testing.T) {
+// A position that is handed out twice is an id that comes twice; one that is refused belongs to the successor.
+func TestComputedTakeOne_HandsOutEachPositionOnce(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -30,7 +31,8 @@ func TestComputed_TakeOne(t *testing.T) {
 	}
 }
 
-func TestComputed_Take(t *testing.T) {
+// A claim gets what lies below the tail and no more, and Close says where the successor begins.
+func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 	t.Parallel()
 
 	tests := []struct {
@@ -67,7 +69,9 @@ func TestComputed_Take(t *testing.T) {
 	}
 }
 
-func TestComputed_Has(t *testing.T) {
+// Has claims nothing: it is true only while that many positions lie below the tail, and an empty ring has not even
+// none.
+func TestComputedHas_IsTrueOnlyBelowTheTail(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -89,9 +93,9 @@ func TestComputed_Has(t *testing.T) {
 	}
 }
 
-// TestComputed_Raise passes over positions, never back, and not even beyond the tail does
+// TestComputedRaise_PassesOverPositions passes over positions, never back, and not even beyond the tail does
 // it hand out what lies above.
-func TestComputed_Raise(t *testing.T) {
+func TestComputedRaise_PassesOverPositions(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -116,7 +120,8 @@ func TestComputed_Raise(t *testing.T) {
 	}
 }
 
-func TestComputed_Extend(t *testing.T) {
+// A tail that moved down would give positions to a successor that were handed out.
+func TestComputedExtend_OnlyMovesTheTailUp(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -137,9 +142,9 @@ func TestComputed_Extend(t *testing.T) {
 	}
 }
 
-// TestComputed_Closed: a closed ring hands out nothing any more, whatever is done to it
+// TestComputedClose_IsForGood: a closed ring hands out nothing any more, whatever is done to it
 // that may be done. The zero ring is a closed one.
-func TestComputed_Closed(t *testing.T) {
+func TestComputedClose_IsForGood(t *testing.T) {
 	t.Parallel()
 
 	var zero, closed ringbuffer.Computed
@@ -167,8 +172,8 @@ func TestComputed_Closed(t *testing.T) {
 	}
 }
 
-// TestComputed_Taken: all positions handed out lie below it, and it is one of the ring's.
-func TestComputed_Taken(t *testing.T) {
+// TestComputedTaken_LiesAboveAllThatWasHandedOut: all positions handed out lie below it, and it is one of the ring's.
+func TestComputedTaken_LiesAboveAllThatWasHandedOut(t *testing.T) {
 	t.Parallel()
 
 	var r ringbuffer.Computed
@@ -181,9 +186,9 @@ func TestComputed_Taken(t *testing.T) {
 	}
 }
 
-// TestComputed_AgainstModel does what a ring may do in any order, next to a model with two
+// TestComputed_AgreesWithAModel does what a ring may do in any order, next to a model with two
 // plain integers.
-func TestComputed_AgainstModel(t *testing.T) {
+func TestComputed_AgreesWithAModel(t *testing.T) {
 	t.Parallel()
 
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -235,9 +240,9 @@ func TestComputed_AgainstModel(t *testing.T) {
 	}
 }
 
-// TestComputed_Size: the cursor, which all takers write, shares no cache line with the
+// TestComputed_KeepsCursorAndTailApart: the cursor, which all takers write, shares no cache line with the
 // tail, which all of them read, and there is nothing else.
-func TestComputed_Size(t *testing.T) {
+func TestComputed_KeepsCursorAndTailApart(t *testing.T) {
 	t.Parallel()
 
 	if got := unsafe.Sizeof(ringbuffer.Computed{}); got != 64+8 {

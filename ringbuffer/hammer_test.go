@@ -50,10 +50,10 @@ type course struct {
 	passed []span
 }
 
-// TestHammer has many goroutines claim positions, one at a time and several, from
+// TestHammer_AccountsForEveryPosition has many goroutines claim positions, one at a time and several, from
 // rings that are extended, raised, closed and replaced meanwhile, and accounts for
 // every position: handed out once, or refused, or passed over.
-func TestHammer(t *testing.T) {
+func TestHammer_AccountsForEveryPosition(t *testing.T) {
 	for _, procs := range []int{1, 2, 8} {
 		for _, tt := range []struct {
 			name                   string

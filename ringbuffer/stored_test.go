@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
+// Runs come out in the order in which they were put, whatever the lengths of the claims. A full ring refuses more.
 func TestStored_IsAQueueOfRuns(t *testing.T) {
 	t.Parallel()
 
@@ -65,7 +66,7 @@ func TestStored_IsAQueueOfRuns(t *testing.T) {
 // Two takers meet on the last id, and the slot is written again between: the first of
 // them must not get what the second got, nor what came since. UidGenerator's ring gives
 // both the same id here (baidu/uid-generator#105), which the second half shows.
-func TestStored_TwoTakersOnTheLastID(t *testing.T) {
+func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 	t.Parallel()
 
 	for _, again := range []bool{false, true} {
@@ -143,9 +144,9 @@ func (r *originalRing) takeable(next int64) bool {
 }
 func (r *originalRing) slot(next int64) int64 { return r.slots[next%int64(len(r.slots))].Load() }
 
-// TestStored_Hammer puts runs of all sizes through rings of all sizes, into takers that
+// TestStored_HandsOutEachIDOnce puts runs of all sizes through rings of all sizes, into takers that
 // want all numbers of ids, and accounts for every single one: taken once, in order.
-func TestStored_Hammer(t *testing.T) {
+func TestStored_HandsOutEachIDOnce(t *testing.T) {
 	n := 400_000
 	if testkit.Race {
 		n = 40_000

@@ -12,7 +12,7 @@ import (
 // each, one at a time and in batches, some larger than a range: every id is counted.
 // All are different, those of one caller ascend, and all that were fetched and are left
 // nowhere were handed out.
-func TestHammer(t *testing.T) {
+func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 	t.Parallel()
 
 	const generators, callers, calls = 4, 4, 400
@@ -81,7 +81,7 @@ func TestHammer(t *testing.T) {
 
 // Many callers, a range that is much too small, and a slow database: they wait, and
 // nobody fails, which is Leaf's complaint of two segments that are not ready.
-func TestSegment_CallersWaitForTheNextRange(t *testing.T) {
+func TestGeneratorNext_WaitsForTheNextRange(t *testing.T) {
 	t.Parallel()
 
 	db, p := meddled(handle(t, file(t)))

@@ -28,7 +28,7 @@ func (s *settable) now() time.Time {
 
 // A wall clock that is set neither stops the renewals of a running process nor makes ids twice. Set ahead, ids follow
 // it, as SQLite has no clock that could object.
-func TestManager_WhenTheWallClockIsSet(t *testing.T) {
+func TestManager_RenewsWhenTheWallClockIsSet(t *testing.T) {
 	t.Parallel() // and not in a bubble, where times have no monotonic reading
 
 	s := &settable{}
@@ -103,5 +103,88 @@ func TestDBClock_ReturnsTheErrorOfTheDatabase(t *testing.T) {
 	}
 	if _, ok, err := open(t, tables(t)).Clock(t.Context()); ok || err != nil {
 		t.Errorf("SQLite has a clock: %v", err)
+	}
+}
+
+// A machine that slept for longer than grace has lost its slot, and stamps no tick of the next holder.
+func TestManager_NoticesThatTheMachineSlept(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		clock := testkit.NewClock(now())
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Now = clock.Now })
+		go func() { // this process's clock goes on, except while it sleeps
+			for {
+				select {
+				case <-t.Context().Done():
+					return
+				case <-time.After(time.Millisecond):
+					clock.Add(time.Millisecond)
+				}
+			}
+		}()
+		p.use(t, table("orders"), 10)
+		p.wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(5*time.Minute), c.Run()) })
+		time.Sleep(70 * time.Second)
+		next := w.start(nil)
+		next.use(t, table("orders"), 100)
+		if next.Stats().Slot != 1 {
+			t.Errorf("%+v", next.Stats())
+		}
+		p.wire.Set(nil)
+		clock.Set(now())
+		for range 20 {
+			p.use(t, table("orders"), 10)
+			next.use(t, table("orders"), 10)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if p.Stats().Lost != 1 {
+			t.Errorf("%+v", p.Stats())
+		}
+		w.check()
+	})
+}
+
+// A clock that is set must neither repeat ids nor hang: a caller gets an error within seconds where no tick can be
+// granted.
+func TestManager_NeitherRepeatsIDsNorHangsWhenTheClockIsSet(t *testing.T) {
+	t.Parallel()
+
+	for name, by := range map[string]time.Duration{"stands still": 0, "back a second": -time.Second, "back an hour": -time.Hour, "ahead an hour": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				clock := testkit.NewRunningClock(now(), 1)
+				var frozen atomic.Pointer[time.Time]
+				p := w.start(func(c *workernode.Config, _ *workernode.Host) {
+					c.Now = func() time.Time {
+						if at := frozen.Load(); at != nil {
+							return *at
+						}
+						return clock.Now()
+					}
+				})
+				p.use(t, table("orders"), 100)
+				if shown := clock.Add(by); by == 0 {
+					frozen.Store(&shown)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for range 100 {
+					ids := make([]int64, 400)
+					err := p.generators[table("orders")].Fill(ctx, ids)
+					if err != nil {
+						if ctx.Err() != nil || by > 0 {
+							t.Fatal(err)
+						}
+						saysAll(t, err.Error(), "clock")
+						return
+					}
+					w.ledger.Add("orders", ids...)
+					time.Sleep(10 * time.Millisecond)
+				}
+				if by == 0 {
+					t.Error("ids came without end")
+				}
+				w.check()
+			})
+		})
 	}
 }

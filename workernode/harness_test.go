@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
@@ -146,6 +147,16 @@ func (p *process) stop() {
 	_ = p.Close(context.Background())
 }
 
+// closeWithin calls Close with a context of a limited time, and returns how long it took.
+func (p *process) closeWithin(t *testing.T, limit time.Duration) (took time.Duration, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	begin := time.Now()
+	err = p.Close(ctx)
+	return time.Since(begin), err
+}
+
 // table names a table of the registry's database.
 func table(name string) workernode.Table { return workernode.Table{Name: name} }
 
@@ -276,4 +287,109 @@ func (w *world) logs(words ...string) {
 		time.Sleep(time.Millisecond)
 	}
 	saysAll(w.tb, w.log.String(), words...)
+}
+
+// bubble runs a test with a clock of its own, in parallel with others.
+func bubble(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	bubbleWith(t, layout, test)
+}
+
+// bubbleWith is bubble for ids of another layout.
+func bubbleWith(t *testing.T, layout generator.Layout, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.layout = layout
+		test(t, w)
+	})
+}
+
+// checkWorkerIDs verifies that no id resolves to another table. An id of a spare whose table could not be written
+// resolves to none.
+func (w *world) checkWorkerIDs() {
+	w.tb.Helper()
+	byID, unresolved := map[int64]*workernode.Node{}, 0
+	for _, n := range w.nodes() {
+		byID[n.WorkerID] = n
+	}
+	for id, t := range w.ledger.Tables() {
+		worker, tick := w.parts(id)
+		switch n := byID[worker]; {
+		case n == nil:
+			w.tb.Fatalf("the id %d of %s: its worker id %d has no row", id, t, worker)
+		case n.Table.Name == "" || tick <= n.Start:
+			unresolved++
+		case n.Table.String() != t:
+			w.tb.Fatalf("the id %d of %s: its worker id %d is of the table %q", id, t, worker, n.Table)
+		}
+	}
+	if unresolved > w.ledger.Len()/10 {
+		w.tb.Errorf("%d of %d ids resolve to no table", unresolved, w.ledger.Len())
+	}
+}
+
+// patient calls f until it succeeds, for a minute at most. Callers of an application try again, too.
+func patient(t *testing.T, what string, f func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// use makes ids of a table, and gets its lease first if it has none.
+func (p *process) use(t *testing.T, x workernode.Table, n int) {
+	t.Helper()
+	if p.generators[x] == nil {
+		patient(t, "a lease for "+x.String(), func(ctx context.Context) error {
+			leases, err := p.Assign(ctx, []workernode.Table{x}, nil)
+			if err == nil {
+				p.attach(leases[0])
+			}
+			return err
+		})
+	}
+	patient(t, "ids of "+x.String(), func(ctx context.Context) error {
+		for ; n > 0; n-- {
+			id, err := p.generators[x].Next(ctx)
+			if err != nil {
+				return err
+			}
+			p.world.ledger.Add(x.String(), id)
+		}
+		return nil
+	})
+}
+
+// end closes a process as an application does: the generators first.
+func (p *process) end(t *testing.T) {
+	t.Helper()
+	for _, g := range p.generators {
+		g.Close()
+	}
+	patient(t, "Close", p.Close)
+}
+
+func withSpares(n int) func(*workernode.Config, *workernode.Host) {
+	return func(c *workernode.Config, _ *workernode.Host) { c.Spares = n }
+}
+
+// spare gives a table a spare, and makes its generator.
+func (p *process) spare(t *testing.T, x workernode.Table) {
+	t.Helper()
+	l, ok := p.Spare(x, 1)
+	if !ok {
+		t.Fatalf("no spare for %v: %+v", x, p.Stats())
+	}
+	p.attach(l)
 }

@@ -42,6 +42,8 @@ const (
 `
 )
 
+// A container that passes for a machine misleads whoever looks a worker id up. A machine that runs containers is
+// none.
 func TestDetectHost_TellsContainersFromMachines(t *testing.T) {
 	t.Parallel()
 
@@ -93,6 +95,7 @@ func TestDetectHost_TellsContainersFromMachines(t *testing.T) {
 	}
 }
 
+// Without a port, processes of one host could not be told apart in the tables: then the process id stands in for it.
 func TestDetectHost_FindsThePort(t *testing.T) {
 	t.Parallel()
 
@@ -112,6 +115,7 @@ func TestDetectHost_FindsThePort(t *testing.T) {
 	}
 }
 
+// On the machine of the test, whatever it is, no part may be empty.
 func TestDetectHost_HasAllParts(t *testing.T) {
 	t.Parallel()
 
@@ -121,6 +125,7 @@ func TestDetectHost_HasAllParts(t *testing.T) {
 	}
 }
 
+// A column holds characters. Text that is cut within one is not valid, and a server refuses the INSERT.
 func TestFit_CutsCharactersNotBytes(t *testing.T) {
 	t.Parallel()
 
@@ -170,6 +175,7 @@ func TestManager_CutsTheHostToItsColumns(t *testing.T) {
 	})
 }
 
+// Operators who come from UidGenerator know these names.
 func TestKindString_HasTheNamesOfUidGenerator(t *testing.T) {
 	t.Parallel()
 

@@ -89,7 +89,8 @@ func changesOf(l slotLease) (all []change) {
 	return all
 }
 
-// A slot that is reclaimed too early makes its holder lose it, and shortens the time in which lost commits are harmless.
+// A slot that is reclaimed too early makes its holder lose it, and shortens the time in which lost commits are
+// harmless.
 func TestLeaseParamsReclaimable_WaitsForSettleOrGrace(t *testing.T) {
 	t.Parallel()
 

@@ -86,6 +86,7 @@ var modelMustHappen = []string{
 	"has the answer to release to close", "has the answer to release to surrender", "has the answer to release to abandon",
 }
 
+// In every state that a world can reach, no tick is granted twice.
 func TestSlotLease_SafeInEveryWorld(t *testing.T) {
 	modelParallel(t)
 	happened, left := map[string]int{}, modelSafeWorlds()

@@ -154,8 +154,9 @@ func TestTableString_NamesTheDatabase(t *testing.T) {
 	}
 }
 
-// Worker ids that were added with an unknown outcome are read together with the slot's row. Read alone they could be those
-// of a COMMIT that came late and was lost, or of a server that has been replaced: then another table got them as well.
+// Worker ids that were added with an unknown outcome are read together with the slot's row. Read alone they could be
+// those of a COMMIT that came late and was lost, or of a server that has been replaced: then another table got them as
+// well.
 func TestNodesAt_ReturnsTheNodesOfOneStateOfTheSlot(t *testing.T) {
 	t.Parallel()
 

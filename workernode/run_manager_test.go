@@ -2,6 +2,7 @@ package workernode_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -155,6 +156,39 @@ func TestTableLeaseAttach_GivesTheRenewedLease(t *testing.T) {
 		must(t, err)
 		if _, tick := w.parts(id); tick <= old.Until {
 			t.Errorf("the tick %d is not above that of the former lease, %d", tick, old.Until)
+		}
+	})
+}
+
+// While the database refuses everything, a process must not keep it busy; when it is back, ids follow within a second.
+func TestManager_BacksOffWhileTheDatabaseRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 10)
+		p.wire.Set(func(*testkit.Crossing) error { return errors.New("odd") })
+		time.Sleep(3 * time.Second)
+		p.wire.Take()
+		stop := make(chan struct{})
+		go func() { // callers in need make no difference
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					p.RequestRenewal()
+				}
+			}
+		}()
+		time.Sleep(time.Minute)
+		if n := len(p.wire.Take()); n < 60 || n > 600 {
+			t.Errorf("%d statements in a minute", n)
+		}
+		close(stop)
+		p.wire.Set(nil)
+		begin := time.Now()
+		p.use(t, table("orders"), 1)
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the first id came after %v", took)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 // The order decides whether a process keeps its slot under load: requests that went before a renewal would let it
 // lapse, and a renewal without need would keep the database busy.
-func TestWorkNext_Order(t *testing.T) {
+func TestWorkNext_DecidesTheOrder(t *testing.T) {
 	t.Parallel()
 
 	binds, missing := []spareUse{{4, Table{Name: "orders"}}}, []Table{{Name: "items"}}

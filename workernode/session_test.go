@@ -128,7 +128,7 @@ func TestDBSlots_ListsAllColumns(t *testing.T) {
 }
 
 // Ten holders of one slot: each id resolves to its own process, which a worker id alone cannot say.
-func TestDBOrigin_OfTenHolders(t *testing.T) {
+func TestDBOrigin_TellsTenHoldersApart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ids := map[int64]string{}
 		for i := range 10 {

@@ -10,23 +10,9 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-func withSpares(n int) func(*workernode.Config, *workernode.Host) {
-	return func(c *workernode.Config, _ *workernode.Host) { c.Spares = n }
-}
-
-// spare gives a table a spare, and makes its generator.
-func (p *process) spare(t *testing.T, x workernode.Table) {
-	t.Helper()
-	l, ok := p.Spare(x, 1)
-	if !ok {
-		t.Fatalf("no spare for %v: %+v", x, p.Stats())
-	}
-	p.attach(l)
-}
-
 // A create inside a transaction may hold the only connection, and on SQLite the write lock: it gets its worker id
 // without a statement, and the table is written afterwards.
-func TestManagerSpare_InsideAHeldTransaction(t *testing.T) {
+func TestManagerSpare_SendsNoStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(withSpares(2))
 		p.use(t, table("orders"), 10)
@@ -66,7 +52,7 @@ func TestManagerSpare_InsideAHeldTransaction(t *testing.T) {
 
 // The slot is lost while a spare is in use and its row still says that it is a spare: the next holder must not stamp
 // with it ticks that were stamped, and its ids must not resolve to another table.
-func TestManagerSpare_InUseWhenTheSlotIsLost(t *testing.T) {
+func TestManagerSpare_ResolvesToNoOtherTableWhenTheSlotIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(withSpares(1))
 		p.use(t, table("orders"), 10)
@@ -105,8 +91,8 @@ func TestManagerSpare_IsWrittenByClose(t *testing.T) {
 	closedWithASpare(t, 500*time.Millisecond, func(w *world) { w.check() })
 }
 
-// Once a new session has begun, the ids that a spare made before cannot be located: a process whose commits the database
-// has lost may have stamped the same worker id for another table in between. The log says so; it was silent.
+// Once a new session has begun, the ids that a spare made before cannot be located: a process whose commits the
+// database has lost may have stamped the same worker id for another table in between. The log says so; it was silent.
 func TestManagerSpare_SaysWhichIDsCannotBeLocated(t *testing.T) {
 	// The lease has passed, so Close needs a session before it can write.
 	closedWithASpare(t, 1500*time.Millisecond, func(w *world) { w.logs("cannot be located", "table=items", "worker_id=1") })
@@ -204,8 +190,9 @@ func TestManagerSpare_IsDoneWithoutWhenWorkerIDsAreUsedUp(t *testing.T) {
 	})
 }
 
-// A spare that was given to a table and released, and whose row is being written, stays that table's when another lease of
-// the table, with more lanes, cannot be had. It was a spare again, and the ids of the next table resolved to the first.
+// A spare that was given to a table and released, and whose row is being written, stays that table's when another lease
+// of the table, with more lanes, cannot be had. It was a spare again, and the ids of the next table resolved to the
+// first.
 func TestManagerSpare_LeavesATableThatIsBeingWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(withSpares(2))

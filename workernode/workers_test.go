@@ -156,9 +156,9 @@ func (p *process) steadily(t *testing.T, x workernode.Table, d time.Duration) (l
 	return longest
 }
 
-// While WORKER_NODE is locked, as by ALTER TABLE, nobody gets worker ids, but those who have some make ids. With a short
-// lead, the worker ids were read again for so long that the lease ended.
-func TestManager_WhileWorkerNodeIsLocked(t *testing.T) {
+// While WORKER_NODE is locked, as by ALTER TABLE, nobody gets worker ids, but those who have some make ids. With a
+// short lead, the worker ids were read again for so long that the lease ended.
+func TestManager_MakesIDsWhileWorkerNodeIsLocked(t *testing.T) {
 	for _, lead := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
 		t.Run(lead.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -178,4 +178,99 @@ func TestManager_WhileWorkerNodeIsLocked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// When worker ids are used up, errors name which tables have them. A process without any reclaims a slot of another
+// application that has its tables, and gets those of the slot.
+func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
+		first := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "old" })
+		first.use(t, table("orders"), 10)
+		first.use(t, table("items"), 10)
+		first.end(t)
+		second := w.start(nil)
+		for _, x := range tablesNamed(5) {
+			second.use(t, x, 10)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil)
+		if !errors.Is(err, workernode.ErrExhausted) {
+			t.Fatal(err)
+		}
+		saysAll(t, err.Error(), "1 to 7", "items 1", "orders 1", "no free slot has one of these tables")
+		time.Sleep(3 * time.Second)
+		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
+		third.use(t, table("orders"), 10)
+		third.use(t, table("items"), 10)
+		if s := third.Stats(); s.Slot != 1 || s.Reclaimed != 1 {
+			t.Errorf("%+v", s)
+		}
+		second.use(t, table("t000"), 10)
+		w.check()
+		_, err = third.Assign(t.Context(), []workernode.Table{table("users")}, nil)
+		if !errors.Is(err, workernode.ErrExhausted) {
+			t.Errorf("%v", err)
+		}
+		third.use(t, table("orders"), 10)
+	})
+}
+
+// A process that gets no worker id tries again and again, as its callers do. That must not fill the tables.
+func TestManager_WithoutWorkerIDsDoesNotFillTheTables(t *testing.T) {
+	t.Parallel()
+
+	bubbleWith(t, narrow(2), func(t *testing.T, w *world) {
+		first := w.start(nil)
+		for _, x := range tablesNamed(3) {
+			first.use(t, x, 1)
+		}
+		second := w.start(nil)
+		for range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if _, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil); !errors.Is(err, workernode.ErrExhausted) {
+				t.Fatal(err)
+			}
+			cancel()
+			time.Sleep(100 * time.Millisecond)
+			first.use(t, table("t000"), 1)
+		}
+		if slots, sessions := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`), w.number(`SELECT COUNT(*) FROM "WORKER_SESSION"`); slots > 5 || sessions > 50 {
+			t.Errorf("%d slots and %d sessions", slots, sessions)
+		}
+	})
+}
+
+// A process whose user may not insert fails at every start. Each would use up worker ids, until none were left.
+func TestManagerAssign_WithoutTheRightToInsertUsesUpNoWorkerIDs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.start(nil)
+		for range 5 {
+			p := w.start(nil)
+			denied := errors.New("Error 1142 (42000): INSERT command denied to user")
+			p.wire.Set(func(c *testkit.Crossing) error {
+				if c.Is("INSERT INTO WORKER_NODE") {
+					return denied
+				}
+				return c.Run()
+			})
+			for range 3 {
+				_, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
+				if !errors.Is(err, denied) {
+					t.Fatal(err)
+				}
+				saysAll(t, err.Error(), "WORKER_NODE", "right to insert")
+			}
+			must(t, p.Close(t.Context()))
+			time.Sleep(3 * time.Second)
+		}
+		if n := w.number(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`); n != 1 {
+			t.Errorf("NEXT_ID is %d", n)
+		}
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n != 1 {
+			t.Errorf("%d slots", n)
+		}
+	})
 }

@@ -60,7 +60,8 @@ func system(t *testing.T, name string) foreign.System {
 	return foreign.System{}
 }
 
-func TestForeign_IDs(t *testing.T) {
+// The parts of each id are known from elsewhere, so a wrong width, epoch or order of fields shows.
+func TestSystemDecode_ReadsPublishedIDs(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range foreignIDs {
@@ -81,8 +82,8 @@ func TestForeign_IDs(t *testing.T) {
 	}
 }
 
-// TestForeign_Foreigns checks that each has an id above, and pins the layouts.
-func TestForeign_Foreigns(t *testing.T) {
+// TestSystems_AreLaidOutAsPublished checks that each has an id above, and pins the layouts.
+func TestSystems_AreLaidOutAsPublished(t *testing.T) {
 	t.Parallel()
 
 	layouts := map[string]string{
@@ -123,7 +124,8 @@ func TestForeign_Foreigns(t *testing.T) {
 	}
 }
 
-func TestForeign_Errors(t *testing.T) {
+// What is no id of a system is an error, not parts that look right.
+func TestSystemDecode_RefusesWhatIsNoID(t *testing.T) {
 	t.Parallel()
 
 	var zero foreign.System
@@ -169,7 +171,8 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-func TestForeign_Identify(t *testing.T) {
+// The time at which a row was made tells the systems apart, up to the tolerance and not a nanosecond further.
+func TestIdentify_FindsTheSystemByTheTime(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range foreignIDs {
@@ -195,7 +198,8 @@ func TestForeign_Identify(t *testing.T) {
 	}
 }
 
-func TestForeign_DatacenterMachine(t *testing.T) {
+// The two halves of a worker id give it back, for all 1,024 of them; others are refused.
+func TestDatacenterMachine_IsUndoneByWorkerOf(t *testing.T) {
 	t.Parallel()
 
 	for worker := range int64(1024) {
@@ -221,8 +225,8 @@ func TestForeign_DatacenterMachine(t *testing.T) {
 	}
 }
 
-// TestForeign_Migrating checks the numbers of docs/migrating.md.
-func TestForeign_Migrating(t *testing.T) {
+// TestSystems_HaveTheNumbersOfMigrating checks the numbers of docs/migrating.md.
+func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	t.Parallel()
 
 	twitter, next := generator.SnowflakeLayout(), generator.DefaultLayout()

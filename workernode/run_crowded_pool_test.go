@@ -11,10 +11,10 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A pool whose connections are always taken, each for some seconds: a renewal waits for one, and is then sent. It gave up
-// after two seconds, and had to read the slot's row before the next attempt. With a hundred callers on four connections a
-// process was without a lease for half a minute.
-func TestManager_WithACrowdedPool(t *testing.T) {
+// A pool whose connections are always taken, each for some seconds: a renewal waits for one, and is then sent. It gave
+// up after two seconds, and had to read the slot's row before the next attempt. With a hundred callers on four
+// connections a process was without a lease for half a minute.
+func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
 		p.assign(table("a"))

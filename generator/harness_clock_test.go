@@ -44,7 +44,7 @@ var began = date(2000, 1, 1)
 // and its monotonic clock mono. Package time has no function to make what every
 // machine makes whose clock is set, so this one knows how a Time with a monotonic
 // part is stored: a bit, 33 bits of seconds since 1885, 30 bits of nanoseconds,
-// and the monotonic reading. TestWall fails if that is no longer so.
+// and the monotonic reading. TestWall_ShowsWhatAMachineShows fails if that is no longer so.
 func reading(wall time.Time, mono time.Duration) time.Time {
 	t := wall
 	stored := (*struct {
@@ -59,7 +59,8 @@ func reading(wall time.Time, mono time.Duration) time.Time {
 
 const year = 365 * 24 * time.Hour
 
-func TestWall(t *testing.T) {
+// If package time stores a Time in another way, the tests that set a clock test nothing.
+func TestWall_ShowsWhatAMachineShows(t *testing.T) {
 	t.Parallel()
 
 	start := time.Now().Round(0)

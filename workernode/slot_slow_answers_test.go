@@ -11,9 +11,9 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A database whose answers take longer than the lead: who waits is told, and so are the log and Health. Sessions were begun
-// again and again, and slots taken, and nobody saw it.
-func TestManager_WhenTheLeadIsShorterThanAnswersTake(t *testing.T) {
+// A database whose answers take longer than the lead: who waits is told, and so are the log and Health. Sessions were
+// begun again and again, and slots taken, and nobody saw it.
+func TestManager_SaysThatAnswersTakeLongerThanTheLead(t *testing.T) {
 	for _, answer := range []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 110 * time.Millisecond} {
 		t.Run(answer.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

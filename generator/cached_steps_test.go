@@ -16,10 +16,10 @@ func stepLayout(sequenceBits uint8) generator.Layout {
 	return l
 }
 
-// TestSteps sets the clock away and back again. Cached does not mind: no call
+// TestGenerators_ClockStepsStopOnlySnowflake sets the clock away and back again. Cached does not mind: no call
 // fails, none waits. Snowflake refuses while the clock shows less than its ids
 // have, or more than the layout holds.
-func TestSteps(t *testing.T) {
+func TestGenerators_ClockStepsStopOnlySnowflake(t *testing.T) {
 	tests := []struct {
 		name string
 		by   time.Duration
@@ -82,9 +82,9 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestClockSteps_ForwardIsFollowed: Cached ids show what the clock shows, from the next
+// TestCachedSteps_ForwardIsFollowed: Cached ids show what the clock shows, from the next
 // visit on, or at once if the generator was idle.
-func TestClockSteps_ForwardIsFollowed(t *testing.T) {
+func TestCachedSteps_ForwardIsFollowed(t *testing.T) {
 	for _, w := range walls {
 		for _, pause := range []time.Duration{generator.ClockEvery + 1, 2 * time.Second} {
 			t.Run(w.name+"/"+pause.String(), func(t *testing.T) {
@@ -107,9 +107,9 @@ func TestClockSteps_ForwardIsFollowed(t *testing.T) {
 	}
 }
 
-// TestClockSteps_BackKeepsRate: at the limit, with the clock set back, ids go on at the
+// TestCachedSteps_BackKeepsRate: at the limit, with the clock set back, ids go on at the
 // nominal rate: no more and no less.
-func TestClockSteps_BackKeepsRate(t *testing.T) {
+func TestCachedSteps_BackKeepsRate(t *testing.T) {
 	for _, w := range walls {
 		for _, by := range []time.Duration{-time.Second, -time.Hour, -2 * year} {
 			t.Run(w.name+by.String(), func(t *testing.T) {
@@ -137,9 +137,9 @@ func TestClockSteps_BackKeepsRate(t *testing.T) {
 	}
 }
 
-// TestClockSteps_ForwardMovesTheLimit: at the limit, with the clock set forward, there is
+// TestCachedSteps_ForwardMovesTheLimit: at the limit, with the clock set forward, there is
 // as much to borrow as ever from where the clock is now, and then again no more.
-func TestClockSteps_ForwardMovesTheLimit(t *testing.T) {
+func TestCachedSteps_ForwardMovesTheLimit(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -166,9 +166,9 @@ func TestClockSteps_ForwardMovesTheLimit(t *testing.T) {
 	}
 }
 
-// TestClockSteps_BeyondTheLayoutIsNotFollowed: a machine's wall clock that shows more than
+// TestCachedSteps_BeyondTheLayoutIsNotFollowed: a machine's wall clock that shows more than
 // the layout holds is wrong, so it must lift neither the ids nor their limit.
-func TestClockSteps_BeyondTheLayoutIsNotFollowed(t *testing.T) {
+func TestCachedSteps_BeyondTheLayoutIsNotFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, c := stepLayout(6), &wall{}
 		g := cached(t, generator.CachedConfig{
@@ -196,9 +196,9 @@ func TestClockSteps_BeyondTheLayoutIsNotFollowed(t *testing.T) {
 	})
 }
 
-// TestClockSteps_BehindTheLease starts with a clock that has not reached the lease: it is used
+// TestCachedSteps_BehindTheLease starts with a clock that has not reached the lease: it is used
 // from its beginning, at once, by Cached as far as MaxBorrow allows.
-func TestClockSteps_BehindTheLease(t *testing.T) {
+func TestCachedSteps_BehindTheLease(t *testing.T) {
 	for _, behind := range []time.Duration{time.Second, 5 * time.Second, time.Hour, 2 * year} {
 		t.Run(behind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -285,16 +285,4 @@ func TestTickSource_MaxBorrowCountsFromTheClock(t *testing.T) {
 			t.Errorf("after %v: %+v, %v", time.Since(start), run, err)
 		}
 	})
-}
-
-// refused checks that g has nothing to give, and that this is because of the
-// borrowing limit.
-func refused(t *testing.T, g generator.Generator) {
-	t.Helper()
-	if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrBorrowLimit) {
-		t.Fatalf("Next = %d, %v; want ErrBorrowLimit", id, err)
-	}
-	if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, generator.ErrBorrowLimit) {
-		t.Fatalf("Fill = %v; want ErrBorrowLimit", err)
-	}
 }

@@ -28,7 +28,7 @@ func use(t *testing.T, g *segment.Generator) segment.State {
 }
 
 // Ranges are as large as the time that the one before has lasted says: Leaf's rule.
-func TestSegmentStep_FollowsUse(t *testing.T) {
+func TestGeneratorStep_FollowsUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := testkit.NewClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
@@ -71,7 +71,7 @@ func TestSegmentStep_FollowsUse(t *testing.T) {
 
 // A step that an operator writes into the row counts from the next fetch on, whether it
 // is larger or smaller, and ranges grow from there.
-func TestSegmentStep_ChangedByAnOperator(t *testing.T) {
+func TestGeneratorStep_FollowsTheOperator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := handle(t, file(t))
@@ -93,7 +93,7 @@ func TestSegmentStep_ChangedByAnOperator(t *testing.T) {
 }
 
 // At the end of the 63 bits the last ids are handed out, and then there is an error.
-func TestSegmentStep_TheLastIds(t *testing.T) {
+func TestGeneratorNext_HandsOutTheLastIDs(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
@@ -119,7 +119,7 @@ func TestSegmentStep_TheLastIds(t *testing.T) {
 }
 
 // A row that an operator has spoilt is told of, and ids go on when it is right again.
-func TestSegmentStep_SpoiltRows(t *testing.T) {
+func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
@@ -151,7 +151,7 @@ func TestSegmentStep_SpoiltRows(t *testing.T) {
 
 // The max_id goes back, as it does when a backup is restored: the process goes on above
 // its own ids, lifts max_id, and says so once.
-func TestSegmentStep_MaxIDWentBack(t *testing.T) {
+func TestGenerator_GoesOnAboveItsIDsWhenMaxIDWentBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -11,9 +11,9 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// TestCost_NoAllocations: an id costs no memory. (A caller that waits has a timer, and
+// TestGenerators_DoNotAllocate: an id costs no memory. (A caller that waits has a timer, and
 // a generator that wakes up opens a window.)
-func TestCost_NoAllocations(t *testing.T) {
+func TestGenerators_DoNotAllocate(t *testing.T) {
 	if testkit.Race {
 		t.Skip("the race detector allocates; this runs in every run without it")
 	}
@@ -83,8 +83,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestCost_Sizes: a window is two cache lines, and a generator no more.
-func TestCost_Sizes(t *testing.T) {
+// TestCached_WindowIsTwoCacheLines: a window is two cache lines, and a generator no more.
+func TestCached_WindowIsTwoCacheLines(t *testing.T) {
 	t.Parallel()
 
 	if generator.WindowSize != 128 && unsafe.Sizeof(uintptr(0)) == 8 || generator.CachedSize > 128 {

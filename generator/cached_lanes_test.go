@@ -21,23 +21,6 @@ func manyWorkers(sequenceBits uint8) generator.Layout {
 	return l
 }
 
-// leases returns one for each worker id.
-func leases(from, until int64, workers ...int64) (all []generator.Lease) {
-	for _, w := range workers {
-		all = append(all, generator.Lease{WorkerID: w, From: from, Until: until})
-	}
-	return all
-}
-
-// spread returns n worker ids, in no order.
-func spread(n int, first, step int64) (workers []int64) {
-	for i := range int64(n) {
-		workers = append(workers, first+i*step)
-	}
-	random(uint64(n)).Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
-	return workers
-}
-
 // tickIDs returns all ids of a tick, in the order in which lanes make them.
 func tickIDs(l generator.Layout, tick int64, workers ...int64) (ids []int64) {
 	for _, w := range slices.Sorted(slices.Values(workers)) {
@@ -48,10 +31,10 @@ func tickIDs(l generator.Layout, tick int64, workers ...int64) (ids []int64) {
 	return ids
 }
 
-// TestLanes: within a tick the lanes are used up in the order of their worker ids,
+// TestCachedLanes_AreUsedUpInOrder: within a tick the lanes are used up in the order of their worker ids,
 // one after the other, and then the next tick begins; by Next, and by Fill of any
 // length.
-func TestLanes(t *testing.T) {
+func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
 		for lanes := 1; lanes <= generator.MaxLanes; lanes *= 2 {
@@ -83,9 +66,9 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_Change: whatever the lanes are, and were, the next id begins the next
+// TestCachedLanes_AChangeBeginsTheNextTick: whatever the lanes are, and were, the next id begins the next
 // tick that was not begun.
-func TestCachedLanes_Change(t *testing.T) {
+func TestCachedLanes_AChangeBeginsTheNextTick(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
 		now := lease(l, 1)
@@ -112,9 +95,9 @@ func TestCachedLanes_Change(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_OfTheSameWorkers: with the worker ids that it has, in any order, a
+// TestCachedLanes_OfTheSameWorkersGoOnWithinATick: with the worker ids that it has, in any order, a
 // generator goes on in the middle of a tick.
-func TestCachedLanes_OfTheSameWorkers(t *testing.T) {
+func TestCachedLanes_OfTheSameWorkersGoOnWithinATick(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
 		now := lease(l, 1)
@@ -171,9 +154,9 @@ func TestCachedLanes_FollowTheClock(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_AndTheLimit: what may be borrowed is a time, so lanes multiply the ids
+// TestCachedLanes_MultiplyTheIDsUpToTheLimit: what may be borrowed is a time, so lanes multiply the ids
 // of it; what has been borrowed stays borrowed when their number changes.
-func TestCachedLanes_AndTheLimit(t *testing.T) {
+func TestCachedLanes_MultiplyTheIDsUpToTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
 		now := lease(l, 1000)
@@ -212,8 +195,8 @@ func TestCachedLanes_AndTheLimit(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_KeepTheRate: at the limit n lanes make n times as many ids.
-func TestCachedLanes_KeepTheRate(t *testing.T) {
+// TestCachedLanes_MultiplyTheRateAtTheLimit: at the limit n lanes make n times as many ids.
+func TestCachedLanes_MultiplyTheRateAtTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(6)
 		now := lease(l, 1000)
@@ -245,212 +228,9 @@ func TestCachedLanes_KeepTheRate(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_RenewWakes: a caller who waits for a lease goes on at once when another one
-// gives him ids, also one that begins ahead of the clock, by less than MaxBorrow.
-func TestCachedLanes_RenewWakes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := manyWorkers(4)
-		l.Tick = time.Hour
-		now := lease(l, 1)
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: 31 * time.Hour, OnLow: nobody})
-		fill(t, g, 16)
-		for i := range int64(3) {
-			start := time.Now()
-			time.AfterFunc(time.Minute+1234567, func() {
-				renew(t, g, leases(now.From+10*(i+1), now.From+10*(i+1), i)...)
-			})
-			id := next(t, g)
-			if got := time.Since(start); got != time.Minute+1234567 || tickOf(l, id) != now.From+10*(i+1) {
-				t.Errorf("a caller got its id after %v, of tick %d", got, tickOf(l, id)-now.From)
-			}
-			fill(t, g, 15)
-		}
-	})
-}
-
-// TestCachedLanes_RenewNeverWaits: while somebody has the semaphore a lease is handed over, and
-// it takes it. Of several the latest counts, but no end is lost.
-func TestCachedLanes_RenewNeverWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := manyWorkers(4)
-		now := lease(l, 2)
-		for _, tt := range []struct {
-			name  string
-			calls [][]generator.Lease
-			want  generator.Usage // Tick and Left from now
-		}{
-			{"one", [][]generator.Lease{leases(0, 9, 9)}, generator.Usage{Left: 160, Lanes: 1}},
-			{"later end last", [][]generator.Lease{leases(0, 5, 9), leases(0, 9, 9)}, generator.Usage{Left: 160, Lanes: 1}},
-			{"later end first", [][]generator.Lease{leases(0, 9, 9), leases(0, 5, 9)}, generator.Usage{Left: 160, Lanes: 1}},
-			{"later beginning first", [][]generator.Lease{leases(5, 9, 9), leases(0, 9, 9)}, generator.Usage{Tick: 5, Left: 80, Lanes: 1}},
-			{"others last", [][]generator.Lease{leases(0, 9, 9), leases(0, 4, 1, 2)}, generator.Usage{Left: 160, Lanes: 2}},
-			{"others first", [][]generator.Lease{leases(0, 4, 1, 2), leases(0, 9, 9)}, generator.Usage{Left: 160, Lanes: 1}},
-			{"others, later end first", [][]generator.Lease{leases(0, 4, 1, 2), leases(0, 3, 2, 1)}, generator.Usage{Left: 160, Lanes: 2}},
-			{"three", [][]generator.Lease{leases(0, 99, 8), leases(0, 50, 1, 2), leases(0, 3, 5)}, generator.Usage{Left: 64, Lanes: 1}},
-		} {
-			g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
-			release := g.Hold()
-			before := g.Usage()
-			for _, call := range tt.calls {
-				for i := range call {
-					call[i].From += now.From
-					call[i].Until += now.From
-				}
-				renew(t, g, call...)
-			}
-			if got := g.Usage(); got != before {
-				t.Errorf("%s: before it is taken over: %+v", tt.name, got)
-			}
-			release()
-			tt.want.Tick += now.From
-			if got := g.Usage(); got != tt.want {
-				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
-			}
-		}
-	})
-}
-
-// TestCachedLanes_NoWaitNeverWaits: not for a lease either, used up or over.
-func TestCachedLanes_NoWaitNeverWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 4)
-		asked := 0
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), NoWait: true, OnLow: func() { asked++ }})
-		fill(t, g, 10)
-		time.Sleep(time.Hour)
-		start := time.Now()
-		if fill(t, g, 10); asked == 0 {
-			t.Error("Low was not called for a lease that is over")
-		}
-		asked = 0
-		if err := g.Fill(t.Context(), make([]int64, 13)); !errors.Is(err, generator.ErrLeaseExpired) || asked == 0 {
-			t.Errorf("more ids than there are: %v; Low was called %d times", err, asked)
-		}
-		fill(t, g, 12)
-		asked = 0
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) || asked == 0 {
-			t.Errorf("used up: %v; Low was called %d times", err, asked)
-		}
-		g.Suspend(errCause)
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) || !errors.Is(err, errCause) {
-			t.Errorf("suspended: %v", err)
-		}
-		if !time.Now().Equal(start) {
-			t.Errorf("took %v", time.Since(start))
-		}
-	})
-}
-
-// TestCachedLanes_VisitsSeeTheEnd: a generator in use whose lease ends is no exception: within
-// a visit its callers wait for another lease, as long as leaseWait lasts.
-func TestCachedLanes_VisitsSeeTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 20)
-		l.TimeBits = 38
-		now := lease(l, 2)
-		var asked atomic.Int64
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, OnLow: func() { asked.Add(1) }})
-		var waited time.Duration
-		window(t, g)
-		for time.Since(l.TimeOf(now.From)) < 2200*time.Millisecond {
-			start := time.Now()
-			fill(t, g, 2)
-			if d := time.Since(start); d > 0 {
-				waited += d
-				if late := start.Sub(l.TimeOf(now.Until + 1)); late < 0 || late > 3*generator.ClockEvery {
-					t.Errorf("a caller waited %v after the end of the lease", late)
-				}
-			}
-			time.Sleep(generator.ClockEvery + 1)
-			if time.Now().Before(l.TimeOf(now.Until)) && asked.Load() > 0 {
-				t.Fatalf("Low was called %v after the beginning of a lease of 2 s", time.Since(l.TimeOf(now.From)))
-			}
-		}
-		if waited != 100*time.Millisecond || asked.Load() < 10 {
-			t.Errorf("callers waited for %v, and Low was called %d times", waited, asked.Load())
-		}
-	})
-}
-
-// TestCachedLanes_VisitsAsk: callers who never come to the slow path have the lease renewed, too.
-func TestCachedLanes_VisitsAsk(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		var asked atomic.Int64
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 10), OnLow: func() { asked.Add(1) }})
-		fill(t, g, 5*1024-window(t, g))
-		time.Sleep(generator.ClockEvery + 1)
-		if asked.Load() != 0 {
-			t.Error("Low was called for a lease of which half is left")
-		}
-		fill(t, g, 20)
-		time.Sleep(generator.ClockEvery + 1)
-		if asked.Load() == 0 {
-			t.Error("Low was not called for a lease of which less than half is left")
-		}
-	})
-}
-
-// TestCachedLanes_IdleAsksNobody: a generator that is not used lets its lease end without a
-// word, and Usage does not keep it in use.
-func TestCachedLanes_IdleAsksNobody(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		asked, readings := 0, 0
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 5), OnLow: func() { asked++ },
-			Clock: generator.NewClock(func() time.Time { readings++; return time.Now() })})
-		n := window(t, g)
-		for range 10 {
-			time.Sleep(time.Second)
-			synctest.Wait()
-			g.Usage()
-		}
-		if asked != 0 || readings > 1+n+generator.ClockIdle+2*10 {
-			t.Errorf("Low was called %d times, the clock read %d times", asked, readings)
-		}
-	})
-}
-
-// TestCachedLanes_UsageCountsWhatVisitsPassOver: nothing is used that was only passed over, and
-// nothing that was taken goes unnoticed.
-func TestCachedLanes_UsageCountsWhatVisitsPassOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		g := cached(t, generator.CachedConfig{Layout: l})
-		r := random(6)
-		taken := false
-		for range 5000 {
-			switch r.IntN(8) {
-			case 0:
-				g.Park()
-			case 1:
-				g.Visit()
-			case 2:
-				time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
-			case 3:
-				if next(t, g); r.IntN(2) == 0 {
-					window(t, g)
-				}
-				taken = true
-			case 4:
-				time.Sleep(time.Second)
-			case 5:
-				fill(t, g, 1+r.IntN(2000))
-				taken = true
-			default:
-				synctest.Wait()
-				if got := g.Usage().Used; got != taken {
-					t.Fatalf("Used is %v, ids were taken is %v", got, taken)
-				}
-				taken = false
-			}
-		}
-	})
-}
-
-// TestCachedLanes_LimitOfTheWidestPositions: what may be borrowed and the time that passes may
+// TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow: what may be borrowed and the time that passes may
 // each be more than the layout holds.
-func TestCachedLanes_LimitOfTheWidestPositions(t *testing.T) {
+func TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 
 	l := generator.Layout{TimeBits: 45, WorkerBits: 4, SequenceBits: 14, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
@@ -474,8 +254,8 @@ func TestCachedLanes_LimitOfTheWidestPositions(t *testing.T) {
 	}
 }
 
-// TestCachedLanes_WidestPositions: with 63 bits of them, lanes reach the last id of a layout.
-func TestCachedLanes_WidestPositions(t *testing.T) {
+// TestCachedLanes_ReachTheLastIDOfTheWidestPositions: with 63 bits of them, lanes reach the last id of a layout.
+func TestCachedLanes_ReachTheLastIDOfTheWidestPositions(t *testing.T) {
 	t.Parallel()
 
 	l := generator.Layout{TimeBits: 52, WorkerBits: 4, SequenceBits: 7, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}

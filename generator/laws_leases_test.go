@@ -30,10 +30,10 @@ func (g grants) allow(l generator.Layout, id int64) bool {
 	})
 }
 
-// TestGenerators_AnySequenceOfLeases gives generators leases of all kinds in any order, while
+// TestGenerators_KeepToTheLeaseThroughAnySequence gives generators leases of all kinds in any order, while
 // ids are taken, the clock is set, and windows are parked and visited. Whatever
 // happens, ids ascend strictly, and are of what the lease allows just then.
-func TestGenerators_AnySequenceOfLeases(t *testing.T) {
+func TestGenerators_KeepToTheLeaseThroughAnySequence(t *testing.T) {
 	runs := 200
 	if testing.Short() {
 		runs = 20

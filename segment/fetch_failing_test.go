@@ -19,7 +19,7 @@ import (
 
 // The database is away: the ids that are left are handed out, then callers get the
 // error, and when it is back all goes on by itself. The log says each once.
-func TestSegment_DatabaseAwayAndBack(t *testing.T) {
+func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -64,7 +64,7 @@ func TestSegment_DatabaseAwayAndBack(t *testing.T) {
 
 // While there are ids left, nobody gets to see a database that is away, and it is not
 // asked for every id.
-func TestSegment_ShortOutageIsNotSeen(t *testing.T) {
+func TestGenerator_HidesAShortOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, p := meddled(handle(t, file(t)))
@@ -92,7 +92,7 @@ func TestSegment_ShortOutageIsNotSeen(t *testing.T) {
 }
 
 // A driver that panics is a failure as any other.
-func TestSegment_PanickingDatabase(t *testing.T) {
+func TestGenerator_SurvivesADriverThatPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, p := meddled(handle(t, file(t)))
@@ -133,7 +133,7 @@ func TestSegment_PanickingDatabase(t *testing.T) {
 }
 
 // A log that panics costs a range, not the generator.
-func TestSegment_PanickingLog(t *testing.T) {
+func TestGenerator_SurvivesALogThatPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := handle(t, file(t))
@@ -164,7 +164,7 @@ func (p *panicking) WithAttrs([]slog.Attr) slog.Handler      { return p }
 func (p *panicking) WithGroup(string) slog.Handler           { return p }
 
 // The UPDATE is executed and its answer is lost: the range is a hole.
-func TestSegment_LostAnswers(t *testing.T) {
+func TestGenerator_LostAnswersLeaveHoles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, p := meddled(handle(t, file(t)))
@@ -213,7 +213,7 @@ func (s stated) Error() string    { return "ERROR" }
 func (s stated) SQLState() string { return string(s) }
 
 // Errors that pass, and conflicts with other processes, reach no caller.
-func TestSegment_ErrorsThatPass(t *testing.T) {
+func TestGenerator_RepeatsErrorsThatPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, p := meddled(handle(t, file(t)))
@@ -259,7 +259,7 @@ func TestSegment_ErrorsThatPass(t *testing.T) {
 
 // Close ends a fetch that is on its way, those that wait for it get ErrClosed, and no
 // goroutine is left, which the bubble would tell of.
-func TestSegment_CloseDuringAFetch(t *testing.T) {
+func TestGeneratorClose_EndsAFetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, stuck := range []string{"SELECT", "UPDATE", "nothing"} {
@@ -300,7 +300,7 @@ func TestSegment_CloseDuringAFetch(t *testing.T) {
 }
 
 // The same with a real driver that waits for a lock: no goroutine is left.
-func TestSegment_CloseWhileTheDatabaseIsLocked(t *testing.T) {
+func TestGeneratorClose_EndsWhileTheDatabaseIsLocked(t *testing.T) {
 	path := file(t)
 	db := handle(t, path)
 	run(t, db, "PRAGMA busy_timeout = 300") // of the one connection, which the driver does not give up before
@@ -326,7 +326,7 @@ func TestSegment_CloseWhileTheDatabaseIsLocked(t *testing.T) {
 }
 
 // The fetch is outside the application's transaction: what that takes back, ids are not.
-func TestSegment_FetchesAreOutsideTransactions(t *testing.T) {
+func TestGenerator_FetchesOutsideOfTransactions(t *testing.T) {
 	t.Parallel()
 
 	path := file(t)

@@ -22,8 +22,8 @@ func (w *world) formers(n int) {
 	time.Sleep(10 * time.Second)
 }
 
-// Slots that cannot be used are left alone: there are others, and new ones. Two of them, or one with text in a column, which
-// SQLite allows, kept all processes of the application from starting.
+// Slots that cannot be used are left alone: there are others, and new ones. Two of them, or one with text in a column,
+// which SQLite allows, kept all processes of the application from starting.
 func TestManager_LeavesSlotsThatCannotBeUsed(t *testing.T) {
 	for name, hostile := range map[string]string{
 		"refuse changes": `CREATE TRIGGER "NO" BEFORE UPDATE ON "WORKER_SLOT" WHEN OLD."ID" <= 3 BEGIN SELECT RAISE(ABORT, 'not this one'); END`,
@@ -49,7 +49,7 @@ func TestManager_LeavesSlotsThatCannotBeUsed(t *testing.T) {
 }
 
 // A process whose slot has a row that cannot be read gets another slot. It once waited until somebody repaired the row.
-func TestManager_WhenItsSlotCannotBeRead(t *testing.T) {
+func TestManager_LeavesASlotWhoseRowCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
 		p.assign(table("a"))
@@ -64,9 +64,9 @@ func TestManager_WhenItsSlotCannotBeRead(t *testing.T) {
 	})
 }
 
-// After lost commits, or a restore of its row, NEXT_SLOT may be behind the slots that are there. Each start failed with a
-// duplicate key, until there had been as many as there were slots.
-func TestManager_WhenNextSlotIsBehind(t *testing.T) {
+// After lost commits, or a restore of its row, NEXT_SLOT may be behind the slots that are there. Each start failed with
+// a duplicate key, until there had been as many as there were slots.
+func TestManager_PassesOverSlotsWhenNextSlotIsBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		disposable := func(c *workernode.Config, _ *workernode.Host) { c.Disposable = true }
 		w.formers(20)

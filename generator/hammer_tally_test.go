@@ -59,8 +59,8 @@ func (a *tally) add(tb testing.TB, ids []int64) bool {
 	return true
 }
 
-// TestTally makes sure that the hammers can fail.
-func TestTally(t *testing.T) {
+// TestTally_FindsWrongIDs makes sure that the hammers can fail.
+func TestTally_FindsWrongIDs(t *testing.T) {
 	t.Parallel()
 
 	l := ticks(1e9, 4)

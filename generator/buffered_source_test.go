@@ -1,0 +1,135 @@
+package generator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A source that fails, or panics, does not keep later refills from being tried, and
+// those who wait are told why.
+func TestBuffered_RecoversFromItsSource(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, fails: func(call int) error {
+			switch {
+			case call == 2:
+				panic("a bug")
+			case call < 5:
+				return errAway
+			}
+			return nil
+		}}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10})
+		var said []string
+		for range 20 {
+			id, err := g.Next(t.Context())
+			if err == nil {
+				if id != 1 {
+					t.Errorf("id %d", id)
+				}
+				break
+			}
+			if !errors.Is(err, generator.ErrSource) {
+				t.Error(err)
+			}
+			said = append(said, err.Error())
+		}
+		if all := strings.Join(said, "; "); len(said) == 0 || len(said) > 4 || !strings.Contains(all, "it panicked: a bug") || !strings.Contains(all, "away") {
+			t.Errorf("%q", said)
+		}
+		if s := g.State(); s.Failed != 4 || s.LastError != nil {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// All who wait when the source fails are told at once, however many they are.
+func TestBuffered_TellsAllWhoWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, takes: time.Second, fails: func(int) error { return errAway }}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch})
+		begin := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if _, err := g.Next(t.Context()); !errors.Is(err, errAway) || time.Since(begin) != time.Second {
+					t.Errorf("after %v: %v", time.Since(begin), err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// While the source fails it is called once a second at most, however many callers wait.
+func TestBuffered_DoesNotHammerItsSource(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := &counter{n: 10, fails: func(int) error { return errAway }}
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_, err := g.Next(ctx)
+					if !errors.Is(err, errAway) && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := c.called(); n < 50 || n > 80 {
+			t.Errorf("the source was asked %d times in a minute", n)
+		}
+	})
+}
+
+// What does not ascend may have been handed out before.
+func TestBuffered_RefusesRunsThatDoNotAscend(t *testing.T) {
+	for _, runs := range [][]generator.Run{
+		{{First: 5, N: 3}, {First: 7, N: 1}},
+		{{First: 5, N: 3}, {First: 1, N: 100}},
+		{{First: -1, N: 3}},
+		{{First: 1, N: 0}},
+		{{First: 1, N: -1}},
+		{{First: math.MaxInt64 - 1, N: 3}},
+	} {
+		t.Run(fmt.Sprint(runs), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var i atomic.Int64
+				g := buffered(t, generator.BufferedConfig{Size: 100, Source: func(context.Context, int64) (generator.Run, error) {
+					return runs[min(int(i.Add(1)), len(runs))-1], nil
+				}})
+				good := 0
+				if len(runs) > 1 {
+					good = 3
+					if ids := fill(t, g, 3); !slices.Equal(ids, []int64{5, 6, 7}) {
+						t.Error(ids)
+					}
+				}
+				if id, err := g.Next(t.Context()); !errors.Is(err, generator.ErrSource) || id != 0 {
+					t.Errorf("after %d: %d, %v", good, id, err)
+				}
+			})
+		})
+	}
+	bubble(t, func(t *testing.T) { // to the very last
+		g := buffered(t, generator.BufferedConfig{Size: 2, Source: func(context.Context, int64) (generator.Run, error) {
+			return generator.Run{First: math.MaxInt64 - 1, N: 2}, nil
+		}})
+		if ids := fill(t, g, 2); ids[1] != math.MaxInt64 {
+			t.Error(ids)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package generator_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// TestCachedLimit_ServesCallersInOrder: at the limit callers get their ids in the order in
+// which they came, each when it is due.
+func TestCachedLimit_ServesCallersInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const callers = 200
+		l := ticks(time.Second, 6)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second})
+		s := generator.NewScale(l)
+		last := position(l, fill(t, g, 64)[63])
+		start := time.Now()
+		ids, when := make([]int64, callers), make([]time.Time, callers)
+		var waiting sync.WaitGroup
+		for i := range callers {
+			waiting.Go(func() {
+				var err error
+				if i%2 == 0 {
+					ids[i], err = g.Next(context.Background())
+				} else {
+					err = g.Fill(context.Background(), ids[i:i+1])
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				when[i] = time.Now()
+			})
+			synctest.Wait() // it waits now, behind those before it
+		}
+		if !time.Now().Equal(start) {
+			t.Fatalf("%v passed before all were waiting", time.Since(start))
+		}
+		waiting.Wait()
+		for i, id := range ids {
+			if got := position(l, id); got != last+uint64(i)+1 {
+				t.Errorf("caller %d got id %d of the queue", i, got-last-1)
+			}
+			due := start.Add(s.Duration(uint64(i + 1)))
+			if late := when[i].Sub(due); late < 0 || late > time.Microsecond {
+				t.Errorf("caller %d got its id %v after it was due", i, late)
+			}
+		}
+	})
+}
+
+// TestCachedLimit_KeepsTheRateAndIsFair: for ten seconds 64 callers take what they get. Together they
+// get the nominal rate to one id, and each gets its share.
+func TestCachedLimit_KeepsTheRateAndIsFair(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const callers, seconds = 64, 10
+		l := ticks(time.Second, 13)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second})
+		last := position(l, fill(t, g, 8192)[8191])
+		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
+		defer cancel()
+		var got [callers][]uint64
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for {
+					id, err := g.Next(ctx)
+					if err != nil {
+						if !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+						return
+					}
+					got[i] = append(got[i], position(l, id))
+				}
+			})
+		}
+		all.Wait()
+		taken := slices.Concat(got[:]...)
+		slices.Sort(taken)
+		for i, p := range taken {
+			if p != last+uint64(i)+1 {
+				t.Fatalf("id %d at the limit lies at %d, want %d: one was lost", i, p-last, i+1)
+			}
+		}
+		if n := len(taken); n < seconds*8192-1 || n > seconds*8192 {
+			t.Errorf("%d ids in %d s, want %d", n, seconds, seconds*8192)
+		}
+		byCount := func(a, b []uint64) int { return cmp.Compare(len(a), len(b)) }
+		least, most := len(slices.MinFunc(got[:], byCount)), len(slices.MaxFunc(got[:], byCount))
+		if fair := seconds * 8192 / callers; least < fair-5 || most > fair+5 {
+			t.Errorf("callers got from %d to %d ids each, want %d", least, most, fair)
+		}
+	})
+}
+
+// TestCachedLimit_LongFillTakesTurns: a long Fill waits for all its ids, and takes turns with those
+// who want one.
+func TestCachedLimit_LongFillTakesTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second})
+		after := fill(t, g, 1024)[1023]
+		start := time.Now()
+		after = ascending(t, l, after, fill(t, g, 10*1024)...)
+		if late := time.Since(start) - 10*time.Second; late < 0 || late > time.Second/1024 {
+			t.Errorf("at 1024 ids a second a Fill of 10240 took %v", time.Since(start))
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		var singles [9]int
+		var all sync.WaitGroup
+		for i := range singles {
+			all.Go(func() {
+				for {
+					if _, err := g.Next(ctx); err != nil {
+						return
+					}
+					singles[i]++
+				}
+			})
+		}
+		ascending(t, l, after, fill(t, g, 500)...)
+		cancel()
+		all.Wait()
+		for i, n := range singles {
+			if n < 495 || n > 505 {
+				t.Errorf("next to a Fill of 500, caller %d got %d ids", i, n)
+			}
+		}
+	})
+}
+
+// TestCachedLimit_CancelledCallersCostNoID: of many callers that wait, some give up, the first in
+// the queue among them: the others get the ids that the generator had left, all.
+func TestCachedLimit_CancelledCallersCostNoID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const callers = 300
+		l := ticks(time.Second, 6)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second})
+		last := position(l, fill(t, g, 64)[63])
+		var got [callers]uint64
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i%3 == 0 { // the first one before any id is due, others while they are
+					time.AfterFunc(time.Duration(i)*time.Millisecond+5, cancel)
+				}
+				id, err := g.Next(ctx)
+				if err == nil {
+					got[i] = position(l, id)
+				} else if i%3 != 0 || !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		want := last + 1
+		served := 0
+		for _, p := range got {
+			if p == 0 {
+				continue
+			}
+			if p != want {
+				t.Fatalf("position %d was handed out, want %d", p-last, want-last)
+			}
+			want++
+			served++
+		}
+		if served < 200 || served > 299 {
+			t.Errorf("%d of %d callers were served", served, callers)
+		}
+		if got := position(l, next(t, g)); got != want {
+			t.Errorf("then comes position %d, want %d", got-last, want-last)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package generator_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// TestCachedVisit_EndsWhenIdle counts the instants at which the clock is read: one timer visits
+// all generators that have a window, every millisecond, until hardly any id is taken
+// from them; then nothing runs until an id is asked for. (That no goroutine is left
+// is what ends the bubble.)
+func TestCachedVisit_EndsWhenIdle(t *testing.T) {
+	for _, n := range []int{1, 2, 500} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var latest time.Time
+				var instants int
+				clock := generator.NewClock(func() time.Time {
+					mu.Lock()
+					defer mu.Unlock()
+					now := time.Now()
+					if !now.Equal(latest) {
+						latest = now
+						instants++
+					}
+					return now
+				})
+				count := func() int {
+					mu.Lock()
+					defer mu.Unlock()
+					return instants
+				}
+				during := func(d time.Duration) int {
+					before := count()
+					time.Sleep(d)
+					synctest.Wait()
+					return count() - before
+				}
+				l := ticks(time.Second, 10)
+				all := make([]*generator.Cached, n)
+				for i := range all {
+					all[i] = cached(t, generator.CachedConfig{Layout: l, Clock: clock})
+				}
+				if got := during(time.Hour); got != 0 {
+					t.Errorf("before any use the clock was read at %d instants", got)
+				}
+				for range 3 {
+					for _, g := range all {
+						window(t, g)
+						g.Park() // to open another window is not to be visited more often
+						window(t, g)
+						time.Sleep(time.Microsecond) // timers of their own would be out of step
+					}
+					before := count()
+					for range 20 {
+						for _, g := range all {
+							fill(t, g, 2)
+						}
+						time.Sleep(generator.ClockEvery)
+					}
+					if got := count() - before; got < 19 || got > 21 {
+						t.Errorf("in use the clock was read at %d instants during 20 visits", got)
+					}
+					if got := during(time.Second); got < generator.ClockIdle-1 || got > generator.ClockIdle+1 {
+						t.Errorf("after use the clock was read at %d instants", got)
+					}
+					if got := during(365 * 24 * time.Hour); got != 0 {
+						t.Errorf("idle for a year the clock was read at %d instants", got)
+					}
+				}
+				// Close ends the visits too, and at once.
+				for _, g := range all {
+					window(t, g)
+				}
+				for _, g := range all {
+					g.Close()
+				}
+				if got := during(time.Hour); got > 1 {
+					t.Errorf("closed, the clock was read at %d instants", got)
+				}
+			})
+		})
+	}
+}
+
+// TestCachedVisit_ExtendsTheWindow: a generator that is used at the nominal rate has its window
+// extended by the visits, so that callers never have to open another, which would
+// read the clock.
+func TestCachedVisit_ExtendsTheWindow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var readings atomic.Int64
+		l := ticks(time.Second, 12)
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second, Clock: generator.NewClock(func() time.Time {
+			readings.Add(1)
+			return time.Now()
+		})})
+		window(t, g)
+		time.Sleep(generator.ClockEvery / 2)
+		readings.Store(0)
+		for range 1000 {
+			fill(t, g, 2)
+			for range 2 {
+				next(t, g)
+			}
+			time.Sleep(generator.ClockEvery)
+		}
+		if got := readings.Load(); got != 1000 {
+			t.Errorf("in 1000 visits the clock was read %d times", got)
+		}
+	})
+}
+
+// TestCachedVisit_DropsTheIdle: of two generators of a clock one goes on being used; the
+// other is parked all the same, which its next id shows: it is of the instant.
+func TestCachedVisit_DropsTheIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 18)
+		clock := generator.NewClock(nil)
+		busy := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
+		idle := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
+		s := generator.NewScale(l)
+		window(t, idle)
+		window(t, busy)
+		for range 1000 {
+			fill(t, busy, 2)
+			time.Sleep(1001 * time.Microsecond)
+		}
+		if got, want := position(l, next(t, idle)), s.At(time.Now()); got != want {
+			t.Errorf("after a second without use an id lies at %d, want %d", got, want)
+		}
+	})
+}
+
+// TestCachedVisit_SeesTheEndOfTheLease: a generator in use whose lease ends is no exception: within
+// a visit its callers wait for another lease, as long as leaseWait lasts.
+func TestCachedVisit_SeesTheEndOfTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 20)
+		l.TimeBits = 38
+		now := lease(l, 2)
+		var asked atomic.Int64
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, OnLow: func() { asked.Add(1) }})
+		var waited time.Duration
+		window(t, g)
+		for time.Since(l.TimeOf(now.From)) < 2200*time.Millisecond {
+			start := time.Now()
+			fill(t, g, 2)
+			if d := time.Since(start); d > 0 {
+				waited += d
+				if late := start.Sub(l.TimeOf(now.Until + 1)); late < 0 || late > 3*generator.ClockEvery {
+					t.Errorf("a caller waited %v after the end of the lease", late)
+				}
+			}
+			time.Sleep(generator.ClockEvery + 1)
+			if time.Now().Before(l.TimeOf(now.Until)) && asked.Load() > 0 {
+				t.Fatalf("Low was called %v after the beginning of a lease of 2 s", time.Since(l.TimeOf(now.From)))
+			}
+		}
+		if waited != 100*time.Millisecond || asked.Load() < 10 {
+			t.Errorf("callers waited for %v, and Low was called %d times", waited, asked.Load())
+		}
+	})
+}
+
+// TestCachedVisit_AsksForARenewal: callers who never come to the slow path have the lease renewed, too.
+func TestCachedVisit_AsksForARenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		var asked atomic.Int64
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 10), OnLow: func() { asked.Add(1) }})
+		fill(t, g, 5*1024-window(t, g))
+		time.Sleep(generator.ClockEvery + 1)
+		if asked.Load() != 0 {
+			t.Error("Low was called for a lease of which half is left")
+		}
+		fill(t, g, 20)
+		time.Sleep(generator.ClockEvery + 1)
+		if asked.Load() == 0 {
+			t.Error("Low was not called for a lease of which less than half is left")
+		}
+	})
+}
+
+// TestCachedVisit_AsksForNothingWhileIdle: a generator that is not used lets its lease end without a
+// word, and Usage does not keep it in use.
+func TestCachedVisit_AsksForNothingWhileIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		asked, readings := 0, 0
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 5), OnLow: func() { asked++ },
+			Clock: generator.NewClock(func() time.Time { readings++; return time.Now() })})
+		n := window(t, g)
+		for range 10 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			g.Usage()
+		}
+		if asked != 0 || readings > 1+n+generator.ClockIdle+2*10 {
+			t.Errorf("Low was called %d times, the clock read %d times", asked, readings)
+		}
+	})
+}
+
+// TestCachedUsage_CountsNothingThatVisitsPassOver: nothing is used that was only passed over, and
+// nothing that was taken goes unnoticed.
+func TestCachedUsage_CountsNothingThatVisitsPassOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := ticks(time.Second, 10)
+		g := cached(t, generator.CachedConfig{Layout: l})
+		r := random(6)
+		taken := false
+		for range 5000 {
+			switch r.IntN(8) {
+			case 0:
+				g.Park()
+			case 1:
+				g.Visit()
+			case 2:
+				time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+			case 3:
+				if next(t, g); r.IntN(2) == 0 {
+					window(t, g)
+				}
+				taken = true
+			case 4:
+				time.Sleep(time.Second)
+			case 5:
+				fill(t, g, 1+r.IntN(2000))
+				taken = true
+			default:
+				synctest.Wait()
+				if got := g.Usage().Used; got != taken {
+					t.Fatalf("Used is %v, ids were taken is %v", got, taken)
+				}
+				taken = false
+			}
+		}
+	})
+}

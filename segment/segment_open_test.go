@@ -1,0 +1,175 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// Each is refused before the database is touched; a bad tag or table would end up in it.
+func TestOpen_RefusesSettingsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	d := db
+	for name, f := range map[string]func() (*segment.Generator, error){
+		"no database": func() (*segment.Generator, error) { return segment.Open(t.Context(), nil, tag, segment.Config{}) },
+		"no tag":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "", segment.Config{}) },
+		"long tag": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, strings.Repeat("ö", 129), segment.Config{})
+		},
+		"no UTF-8": func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "\xff", segment.Config{}) },
+		"NUL":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "a\x00", segment.Config{}) },
+		"table": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Table: `a"b`})
+		},
+		"table of three": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Table: `a.b.c`})
+		},
+		"step": func() (*segment.Generator, error) { return segment.Open(t.Context(), d, tag, segment.Config{Step: -1}) },
+		"large step": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Step: 1 << 31})
+		},
+		"max step": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: -1})
+		},
+		"large max step": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: 1 << 31})
+		},
+		"max wait": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{MaxWait: -1})
+		},
+		"start": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Start: -1})
+		},
+		"start at the end": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Start: math.MaxInt64})
+		},
+		"description": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Description: strings.Repeat("x", 257)})
+		},
+	} {
+		if g, err := f(); g != nil || !errors.Is(err, segment.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if has := db.Migrator().HasTable("leaf_alloc"); has {
+		t.Error("the table was created all the same")
+	}
+	g, err := segment.Open(t.Context(), d, strings.Repeat("ö", 128), segment.Config{Table: "main.Other_Alloc", Log: quiet})
+	must(t, err)
+	defer g.Close()
+	next(t, g)
+	if !db.Migrator().HasTable("Other_Alloc") || db.Migrator().HasTable("leaf_alloc") {
+		t.Error("another name of the table does not count")
+	}
+}
+
+// The error says what is wrong with the database, so that an operator can mend it.
+func TestOpen_ReturnsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := segment.Open(ctx, handle(t, file(t)), tag, segment.Config{Log: quiet}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	// A table of this name without its columns.
+	db := handle(t, file(t))
+	run(t, db, "CREATE TABLE leaf_alloc (id INT)")
+	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet}); err == nil || !strings.Contains(err.Error(), "biz_tag") && !strings.Contains(err.Error(), "max_id") {
+		t.Errorf("with another table: %v", err)
+	}
+	// A file that may only be read.
+	path := file(t)
+	handle(t, path)
+	readOnly := testkit.SQLite{Path: path, Params: []string{"mode=ro"}}.Open(t)
+	if _, err := segment.Open(t.Context(), readOnly, tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
+		t.Errorf("where no table can be created: %v", err)
+	}
+	// A row that is there twice.
+	db = handle(t, file(t))
+	run(t, db, "CREATE TABLE leaf_alloc (biz_tag TEXT, max_id INT, step INT, description TEXT, update_time TIMESTAMP)")
+	for range 2 {
+		run(t, db, "INSERT INTO leaf_alloc VALUES (?, 1, 10, NULL, NULL)", tag)
+	}
+	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet}); !errors.Is(err, segment.ErrRow) {
+		t.Errorf("with two rows: %v", err)
+	}
+}
+
+// Any number of generators open an empty database at once.
+func TestOpen_WorksForManyAtOnce(t *testing.T) {
+	t.Parallel()
+
+	path := file(t)
+	handle(t, path) // makes the file
+	var wg sync.WaitGroup
+	for range 8 {
+		db := handle(t, path)
+		wg.Go(func() {
+			g, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer g.Close()
+			if _, err := g.Next(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if maxID, step := stored(t, handle(t, path)); maxID != 1+8*segment.DefaultStep || step != segment.DefaultStep {
+		t.Errorf("max_id %d, step %d", maxID, step)
+	}
+}
+
+// Without the first range the first create in a transaction on a pool of one connection
+// waited for a connection that could not come.
+func TestOpen_FetchesTheFirstRange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, p := meddled(handle(t, file(t)))
+		g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
+		p.set(func(string, func() error) error { return errors.New("connection refused") })
+		for want := int64(1); want <= 10; want++ {
+			if id := next(t, g); id != want {
+				t.Fatalf("id %d, want %d", id, want)
+			}
+		}
+	})
+}
+
+// Ids began anew when the spelling of a table's name, and with it the tag, changed.
+func TestOpen_BeginsAboveAliases(t *testing.T) {
+	t.Parallel()
+
+	db := handle(t, file(t))
+	leaf(t, db, 5, 10)
+	for other, maxID := range map[string]int{"main.orders": 300, "ORDERS": 200, "customers": 9000} {
+		run(t, db, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?, ?, 10)", other, maxID)
+	}
+	g := open(t, db, segment.Config{Alias: func(other string) bool {
+		if other == tag {
+			t.Errorf("asked about the tag itself")
+		}
+		return strings.HasSuffix(strings.ToLower(other), "orders")
+	}})
+	if id := next(t, g); id != 300 {
+		t.Errorf("id %d, want 300", id)
+	}
+	var left int64
+	must(t, db.Raw("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'main.orders'").Row().Scan(&left))
+	if left != 300 {
+		t.Errorf("the row of the alias was moved to %d", left)
+	}
+}

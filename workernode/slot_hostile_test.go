@@ -1,0 +1,125 @@
+package workernode_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// Rows that no process can use are reported, and left alone.
+func TestManager_IgnoresHostileRows(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		first := w.start(nil)
+		first.use(t, table("orders"), 10)
+		first.end(t)
+		row := `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "TABLE_NAME", "LAYOUT", "START_TICK") VALUES (?, '', '', 1, '2026-01-01', ?, ?, ?, ?)`
+		for _, r := range []struct {
+			id, slot int64
+			layout   string
+			start    int64
+		}{
+			{0, 1, layout.String(), 0}, {-4, 1, layout.String(), 0}, {layout.MaxWorkerID() + 1, 1, layout.String(), 0}, {1 << 62, 1, layout.String(), 0},
+			{100, 1, generator.SnowflakeLayout().String(), 0}, {101, 1, "", 0}, {102, 1, layout.String(), 1 << 62}, {103, 1, layout.String(), w.tick() + 3_600_000},
+		} {
+			run(t, w.db, row, r.id, r.slot, "items", r.layout, r.start)
+		}
+		slot := `INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, 'shop', 'web-1', '8080', CURRENT_TIMESTAMP)`
+		for _, r := range []struct {
+			id             int64
+			layout         string
+			reusable       int
+			fence, version int64
+			holder         string
+			seen           int64
+		}{
+			{0, layout.String(), 1, 5, 5, "", 5}, {-3, layout.String(), 1, 5, 5, "", 5},
+			{50, layout.String(), 1, 5, 1<<63 - 1, "", 5}, {51, layout.String(), 1, 5, -1, "", 5}, {52, layout.String(), 1, 1<<63 - 1, 5, "", 5},
+			{53, layout.String(), 0, 5, 5, "", 5}, {54, generator.SnowflakeLayout().String(), 1, 5, 5, "", 5},
+			{55, layout.String(), 1, 5, 5, "some\nbody", 1 << 62}, {56, layout.String(), 1, -1 << 63, 5, "\x00", 1 << 62},
+		} {
+			run(t, w.db, slot, r.id, r.layout, r.reusable, r.fence, r.version, r.holder, r.seen)
+		}
+		time.Sleep(3 * time.Second)
+		for range 2 {
+			p := w.start(nil)
+			p.assign(table("orders"), table("items"))
+			if got := p.Stats().Slot; got != 1 && got != 2 {
+				t.Errorf("slot %d", got)
+			}
+			for _, id := range append(p.make(table("items"), 10), p.make(table("orders"), 10)...) {
+				if worker, _ := w.parts(id); worker < 1 || worker > 10 && worker < 100 || worker >= 100 && worker <= 103 {
+					t.Fatalf("the worker id %d is used", worker)
+				}
+			}
+		}
+		w.logs("is not used", "outside the layout", "LAYOUT is", "START_TICK is ahead of the clock")
+	})
+}
+
+// An audit trigger inserts into other tables, so that LAST_INSERT_ID, or the number of changes, is of those.
+func TestManager_AuditTriggersDoNotDisturb(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		run(t, w.db, `CREATE TABLE "AUDIT" ("ID" INTEGER PRIMARY KEY AUTOINCREMENT, "WHAT" TEXT)`)
+		run(t, w.db, `INSERT INTO "AUDIT" VALUES (5000, 'x')`)
+		for _, name := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"} {
+			for _, event := range []string{"INSERT", "UPDATE"} {
+				run(t, w.db, fmt.Sprintf(`CREATE TRIGGER "%[1]s_%[2]s" AFTER %[2]s ON "%[1]s" BEGIN INSERT INTO "AUDIT" ("WHAT") VALUES ('%[1]s'), ('again'); END`, name, event))
+			}
+		}
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Spares = 1 })
+		w.life(t, p)
+		if s := p.Stats(); s.Sessions > 2 || s.Lost+s.LostCommits > 0 {
+			t.Errorf("%+v", s)
+		}
+		for _, n := range w.nodes() {
+			if n.WorkerID > 10 {
+				t.Errorf("%+v", n)
+			}
+		}
+		w.check()
+	})
+}
+
+// A trigger that undoes every change leaves nothing that a process could do. It must say so, and not keep the
+// database busy.
+func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
+	for name, trigger := range map[string]string{
+		"ignored":  `CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(IGNORE); END`,
+		"restored": `CREATE TRIGGER "UNDO" AFTER UPDATE ON "WORKER_SLOT" WHEN OLD."VERSION" < 1000000 BEGIN UPDATE "WORKER_SLOT" SET "VERSION" = "OLD"."VERSION" + 2000000, "FENCE" = "OLD"."FENCE" WHERE "ID" = "OLD"."ID"; END`,
+		"refused":  `CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(ABORT, 'not while I watch'); END`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.start(nil)
+				must(t, p.Start(t.Context()))
+				run(t, w.db, trigger)
+				p.wire.Take()
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
+				switch {
+				case err == nil:
+					t.Fatal("no error")
+				case ctx.Err() != nil:
+					t.Fatalf("the context ended first: %v", err)
+				case name == "ignored":
+					saysAll(t, err.Error(), "changed no row", "slot 1", "VERSION", "undoes the change")
+				case name == "restored": // the trigger lets the second attempt pass
+					saysAll(t, err.Error(), "0 new rows")
+				default:
+					saysAll(t, err.Error(), "not while I watch")
+				}
+				time.Sleep(20 * time.Second)
+				if n := len(p.wire.Take()); n > 2000 {
+					t.Errorf("%d statements", n)
+				}
+				run(t, w.db, `DROP TRIGGER "UNDO"`)
+				p.use(t, table("orders"), 10)
+			})
+		})
+	}
+}
