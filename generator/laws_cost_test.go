@@ -14,9 +14,7 @@ import (
 // TestGenerators_DoNotAllocate: an id costs no memory. (A caller that waits has a timer, and
 // a generator that wakes up opens a window.)
 func TestGenerators_DoNotAllocate(t *testing.T) {
-	if testkit.Race {
-		t.Skip("the race detector allocates; this runs in every run without it")
-	}
+	testkit.SkipWithRace(t) // the race detector allocates
 	l, ctx := wideLayout(), context.Background()
 	for i, e := range append(engines, engines[0]) {
 		g := e.renewable(t, l, lease(l, 1e6), nobody, nil)

@@ -146,9 +146,7 @@ func TestGeneratorFill_WorksWithTheSmallestStep(t *testing.T) {
 
 // An id from memory must cost no memory, or a busy application pays for it in garbage collections.
 func TestGeneratorNext_DoesNotAllocate(t *testing.T) {
-	if testkit.Race {
-		t.Skip("the race detector allocates")
-	}
+	testkit.SkipWithRace(t) // the race detector allocates
 	g := open(t, handle(t, file(t)), segment.Config{Step: 1_000_000})
 	ids, ctx := make([]int64, 100), t.Context()
 	next(t, g)
