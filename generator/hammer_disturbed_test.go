@@ -80,7 +80,7 @@ func TestHammer_CallersAtTheLimit(t *testing.T) {
 				l := millis(tt.bits)
 				g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: tt.borrow, NoWait: tt.noWait})
 				h := hammer{
-					g: g, layout: l, ids: scaled(tt.ids), most: 5, ordered: true,
+					g: g, layout: l, ids: max(scaled(tt.ids), 20*hammerers), most: 5, ordered: true,
 					meanwhile: []func(*hammer){visiting, looking},
 				}
 				if tt.park {
@@ -107,7 +107,7 @@ func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
 				h := hammer{
-					g: g, layout: l, ids: scaled(15_000), most: 20, ordered: true,
+					g: g, layout: l, ids: max(scaled(15_000), 20*hammerers), most: 20, ordered: true,
 					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
 						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
 					},
