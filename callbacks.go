@@ -54,16 +54,16 @@ func (c *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker)
 	if !p.ready.Load() {
 		why = c.makeReady(db, p, c.catalog.neededByCreate(db, p))
 	}
-	var noted *upsert.Tracker
+	var tracker *upsert.Tracker
 	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
-		noted = track(db)
+		tracker = track(db)
 	}
 	fields := p.fields
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
-		fields = selected(stmt, fields, noted)
+		fields = selectZeroFields(stmt, fields, tracker)
 	}
 	for _, f := range fields {
-		if err := f.fill(db, p.Schema, noted, why); err != nil {
+		if err := f.fill(db, p.Schema, tracker, why); err != nil {
 			_ = db.AddError(err)
 			return
 		}

@@ -12,14 +12,15 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// selected returns the fields that a create with Select or Omit sets. If a Select left the key out, the database would
-// assign one and the struct would keep ours. So the key is selected, too. A key that Omit names is left alone.
-func selected(stmt *gorm.Statement, fields []*field, noted *upsert.Tracker) []*field {
+// selectZeroFields returns the fields that a create with Select or Omit sets. If a Select left the key out, the database
+// would assign one and the struct would keep ours. So a uid field that Select left out is selected as well if it is zero
+// in a row. A field that Omit names is left alone.
+func selectZeroFields(stmt *gorm.Statement, fields []*field, tracker *upsert.Tracker) []*field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*field, 0, len(fields))
 	for _, f := range fields {
-		selected, named := columns[f.DBName]
-		if named && !selected {
+		isSelected, named := columns[f.DBName]
+		if named && !isSelected {
 			continue
 		}
 		if !named && restricted {
@@ -28,8 +29,8 @@ func selected(stmt *gorm.Statement, fields []*field, noted *upsert.Tracker) []*f
 			}
 			// Clones of the statement share the array behind Selects.
 			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
-			if noted != nil {
-				noted.NoteUnselected(f.Field)
+			if tracker != nil {
+				tracker.NoteUnselected(f.Field)
 			}
 		}
 		kept = append(kept, f)
@@ -63,7 +64,7 @@ func (f *field) anyZero(stmt *gorm.Statement) bool {
 
 // fill sets the field in all rows of a statement where it is zero, and notes the
 // ids. why is the error if it is zero and the source has no generator.
-func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *upsert.Tracker, why error) error {
+func (f *field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, why error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
@@ -82,8 +83,8 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *upsert.Tracker, why e
 		if err != nil {
 			return err
 		}
-		if noted != nil {
-			noted.Note(f.Field, id)
+		if tracker != nil {
+			tracker.Note(f.Field, id)
 		}
 		return f.Put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
@@ -92,21 +93,21 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, noted *upsert.Tracker, why e
 			element = element.Elem()
 		}
 		if element == s.ModelType {
-			return f.fillSlice(stmt.Context, rows, noted, why)
+			return f.fillSlice(stmt.Context, rows, tracker, why)
 		}
 		if element.Kind() == reflect.Struct && rows.Len() > 0 {
 			return f.errModel(element, s)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
-				if err := f.fillMap(stmt.Context, m, noted, why); err != nil {
+				if err := f.fillMap(stmt.Context, m, tracker, why); err != nil {
 					return err
 				}
 			}
 		}
 	case reflect.Map:
 		if m, ok := rows.Interface().(map[string]any); ok {
-			return f.fillMap(stmt.Context, m, noted, why)
+			return f.fillMap(stmt.Context, m, tracker, why)
 		}
 	}
 	return nil
@@ -119,7 +120,7 @@ var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
 // fillSlice sets the field in the elements of a slice or array where it is zero. It reserves ids for all rows that
 // remain, so rows that already have an id leave a few ids unused.
-func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *upsert.Tracker, why error) error {
+func (f *field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upsert.Tracker, why error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)
 	var ids []int64
@@ -148,8 +149,8 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *upsert
 		if err := f.Put(ctx, place, ids[0]); err != nil {
 			return err
 		}
-		if noted != nil {
-			noted.Note(f.Field, ids[0])
+		if tracker != nil {
+			tracker.Note(f.Field, ids[0])
 		}
 		ids = ids[1:]
 	}
@@ -158,7 +159,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, noted *upsert
 
 // fillMap sets the field in a map where it is missing or zero. A map may name it
 // by its column or by its field.
-func (f *field) fillMap(ctx context.Context, m map[string]any, noted *upsert.Tracker, why error) error {
+func (f *field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.Tracker, why error) error {
 	if m == nil {
 		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.Name)
 	}
@@ -170,8 +171,8 @@ func (f *field) fillMap(ctx context.Context, m map[string]any, noted *upsert.Tra
 	if err != nil {
 		return err
 	}
-	if noted != nil {
-		noted.Note(f.Field, id)
+	if tracker != nil {
+		tracker.Note(f.Field, id)
 	}
 	return r.Set(ctx, f.Field, id)
 }

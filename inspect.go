@@ -2,6 +2,7 @@ package uidplugin
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -29,7 +30,7 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if err != nil {
 		return // nothing depends on it
 	}
-	dialect := c.db.Dialector.Name()
+	dialect, digits := c.db.Dialector.Name(), len(strconv.FormatInt(c.target().Largest, 10))
 	for _, column := range columns {
 		if !fields[[2]string{column.Table, column.Name}] {
 			continue
@@ -43,14 +44,18 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 		}
 		change := "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
 		if dialect == "postgres" {
-			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
+			what := " DROP DEFAULT"
+			if column.Identity {
+				what = " DROP IDENTITY"
+			}
+			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + what
 		}
 		if column.Auto {
 			c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, for example by an old process,"+
 				" gets a number"+c.numberOf()+". When all that insert use the plugin, run the statement.",
 				"table", column.Table, "column", column.Name, "statement", change)
 		}
-		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, 19) || strings.HasPrefix(column.Type, "int") {
+		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, digits) || strings.HasPrefix(column.Type, "int") {
 			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
 				"table", column.Table, "column", column.Name, "type", column.Type)
 		}

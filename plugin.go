@@ -55,7 +55,7 @@ const Name = "uidplugin"
 // methods except Initialize at once.
 type Plugin struct {
 	shared *shared
-	db     *gorm.DB // what Find queries
+	db     *gorm.DB // the handle that the methods act on
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
@@ -241,7 +241,7 @@ func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
 	if l.wdb, err = workernode.Open(db, c.Timeout); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
-	if err := c.prepare(ctx, db, l); err != nil {
+	if err := c.prepareTables(ctx, db, l); err != nil {
 		return fmt.Errorf("uidplugin: %w", err)
 	}
 	l.manager, err = workernode.NewManager(ctx, l.wdb, c.Layout, c.DetectHost(), workernode.Config{
@@ -254,8 +254,8 @@ func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
 	return nil
 }
 
-// prepare creates or checks the tables, and looks at the settings of the database.
-func (c *shared) prepare(ctx context.Context, db *gorm.DB, l *locator) (err error) {
+// prepareTables creates or checks the tables, and looks at the settings of the database.
+func (c *shared) prepareTables(ctx context.Context, db *gorm.DB, l *locator) (err error) {
 	if c.NoMigration {
 		err = migrations.Check(ctx, db)
 	} else {

@@ -107,9 +107,8 @@ type Cached struct {
 	// used, or was passed over.
 	seen uint64
 
-	// limit = anchor + what the clock has gained since anchor was set. It never
-	// shrinks, and is raised when the wall clock has run ahead of it. anchor is at most
-	// the top of the scale.
+	// The borrowing limit is anchor and what the clock has gained since anchor was set. It never shrinks, and is raised
+	// when the wall clock has run ahead of it. anchor is at most the top of the scale.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
@@ -300,7 +299,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 		}
 		g.accept()
 		w = g.window.Load()
-		m := g.moment(w, want)
+		m := g.advanceTo(w, want)
 		cause := g.cause()
 		m.patient = expiry == waitForRenewal && g.renewable(w, cause)
 		move := m.decide()
@@ -327,8 +326,9 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 	}
 }
 
-// moment reads what a decision depends on. The caller has the semaphore.
-func (g *Cached) moment(w *window, want uint64) moment {
+// advanceTo moves the generator on to the present, and returns what a decision depends on: the borrowing limit follows
+// the clock, and positions of the past are skipped. The caller has the semaphore.
+func (g *Cached) advanceTo(w *window, want uint64) moment {
 	s, end, now := g.scale(w), g.end(w), g.clock.now()
 	limit, at := g.limit(w, now), s.at(now)
 	if at < end {
@@ -337,7 +337,8 @@ func (g *Cached) moment(w *window, want uint64) moment {
 	return moment{want: want, next: w.next.Load(), at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
 }
 
-// hand takes the positions that m grants from w, which is closed.
+// hand takes the positions that m grants from w, which is closed. It requests a renewal if few are left in the lease, and
+// opens the next window if callers come fast.
 func (g *Cached) hand(w *window, m moment) (position, got uint64) {
 	got = min(m.want, m.free())
 	w.raise(m.next + got)

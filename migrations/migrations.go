@@ -1,5 +1,5 @@
 // Package migrations creates and extends the tables of package workernode: WORKER_NODE, WORKER_SLOT, WORKER_SESSION and
-// WORKER_REGISTRY. It only ever adds.
+// WORKER_REGISTRY. It only ever adds. Package segment creates its own table, leaf_alloc.
 //
 // # Who runs them
 //

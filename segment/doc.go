@@ -2,6 +2,9 @@
 // Leaf, on Leaf's table. Ids are small, begin where the operator wants, and depend on no clock. In return a process
 // that cannot reach the database makes no ids once it has used up its ranges.
 //
+// With the plugin, the tag gorm:"uid:segment" takes ids from here, and the option WithSegments configures it. [Open] is
+// for use without the plugin. Both create the table leaf_alloc if it is missing.
+//
 //	leaf_alloc                     buffer of this process
 //	biz_tag  max_id  step          present range    next range
 //	orders   7001    2000          3001 ... 5000    5001 ... 7000
@@ -15,8 +18,8 @@
 //	UPDATE leaf_alloc SET max_id = m+n WHERE biz_tag = ? AND max_id = m
 //
 // If that changes one row, the ids from m to m+n-1 are its own. If it changes none, another process was faster, and the
-// process reads again. So each statement is a transaction of its own, and no lock is held between them. The compare is
-// exact on clusters too, whose locks are not, and for a stale read. The statement always changes the row, so it does
+// process reads again. So each statement is a transaction of its own, and no lock is held between them. This is
+// exact after a stale read and on clusters, where locks are not. The statement always changes the row, so it does
 // not matter whether the driver counts changed rows or found ones. If its answer is lost, no process has the range: a
 // hole.
 //

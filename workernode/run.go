@@ -64,8 +64,9 @@ func (m *Manager) rest(wait time.Duration) {
 	}
 }
 
-// sleep waits for a time, or until a caller or a generator needs something. Then it waits briefly, so that generators
-// that ask again and again do not keep the processor busy.
+// sleep waits for a time, or until a caller or a generator needs something. After a generator asked it waits briefly, so
+// that generators that ask again and again do not keep the processor busy. While a caller of Assign waits, it returns
+// after 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, sampleInterval)
 	if m.waiting() {
@@ -157,8 +158,8 @@ type severity int
 
 const (
 	passing severity = iota // the next attempt may not meet it
-	serious                 // generators are suspended, for callers that find their leases used up
-	fatal                   // requests that wait fail: waiting would not help
+	serious                 // generators are suspended: callers that find their leases used up get the error
+	fatal                   // the same, and requests that wait fail. The manager goes on trying
 )
 
 // severityOf returns the severity of an error, the failures-th in a row. It is pure.
@@ -315,14 +316,14 @@ func (w *work) sends(l *slotLease, p leaseParams, now int64) bool {
 	return true
 }
 
-// work looks at the generators and requests, and serves those that it can from the worker
-// ids that the slot has.
+// work looks at the generators and requests. It serves those that it can from the worker ids of the slot, decides which
+// generators get more lanes, and returns what needs a statement.
 func (m *Manager) work() *work {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, tick := m.clock.now(), m.tick()
 	w := &work{wait: m.every}
-	lastUse, pressing, waiting := m.lastUse, false, false
+	lastUse, pressing, starving := m.lastUse, false, false
 	for _, l := range m.leases {
 		l.look(now)
 		l.grow(now, tick)
@@ -332,7 +333,7 @@ func (m *Manager) work() *work {
 		if l.unknown {
 			w.wait = sampleInterval
 		}
-		waiting = waiting || l.usage.Waiting && l.usage.Left == 0
+		starving = starving || l.usage.Waiting && l.usage.Left == 0
 		pressing = pressing || inNeed(l.usage, m.lease.granted, tick, uint64(m.layout.MaxSequence()+1))
 	}
 	w.binds = m.toBind()
@@ -360,7 +361,7 @@ func (m *Manager) work() *work {
 		// Nothing can be granted before the next tick.
 		w.wait = max(w.wait, min(m.layout.TimeOf(tick+1).Sub(now), m.every))
 	}
-	if (waiting || len(m.requests) > 0) && m.lease.held {
+	if (starving || len(m.requests) > 0) && m.lease.held {
 		w.stuck = m.still.check(tick, m.layout)
 	}
 	m.provide(now, w)
@@ -399,9 +400,7 @@ func (m *Manager) provide(now time.Time, w *work) {
 	lack := map[Table]int{}
 	short := func(t Table, n int) {
 		w.tables = append(w.tables, t)
-		if n > 0 {
-			lack[t] += n
-		}
+		lack[t] += n
 	}
 	for _, l := range m.leases {
 		n := max(l.want, 1) - len(l.lanes)

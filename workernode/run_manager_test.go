@@ -192,3 +192,25 @@ func TestManager_BacksOffWhileTheDatabaseRefuses(t *testing.T) {
 		}
 	})
 }
+
+// However many tables a process has, a renewal is one statement. With one for each table, a process with 200 tables
+// would send 200 times as many.
+func TestManager_ARenewalIsOneStatement(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		tables := tablesNamed(20)
+		p.assign(tables...)
+		time.Sleep(time.Second) // for the rows of spares
+		p.wire.Take()
+		before := p.Stats().Renewals
+		for range 100 {
+			p.make(tables[0], 10)
+			time.Sleep(100 * time.Millisecond)
+		}
+		renewals, sent := p.Stats().Renewals-before, p.wire.Take()
+		if renewals < 20 || int64(len(sent)) != renewals {
+			t.Errorf("%d renewals, %d statements: %q", renewals, len(sent), sent[:min(len(sent), 10)])
+		}
+		w.check()
+	})
+}

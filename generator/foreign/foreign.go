@@ -6,10 +6,10 @@
 // [Identify] returns the systems by which an id carries the time at which its row was created. [Systems] lists all of
 // them. [System.Decode] splits an id.
 //
-// # To continue above its keys
+// # To continue above the keys of a system
 //
-// Functions such as [UidGeneratorLayout] return the layout of a system, for [generator.Layout.Above] and for new ids with
-// the same bits.
+// Functions such as [UidGeneratorLayout] return the layout of a system; those of the others are in [System.Layout]. Use it
+// for [generator.Layout.Above], and for new ids with the same bits.
 package foreign
 
 import (

@@ -12,7 +12,8 @@ import (
 type Column struct {
 	Table, Name string
 	Type        string // as the database writes it
-	Auto        bool   // the database numbers it: AUTO_INCREMENT, or a sequence
+	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
+	Identity    bool   // by IDENTITY, in PostgreSQL
 }
 
 // ColumnsOf returns the columns of those tables that exist. It knows MySQL and PostgreSQL, and returns nothing
@@ -40,6 +41,7 @@ func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column,
 		}
 		extra = strings.ToLower(extra)
 		c.Auto = strings.Contains(extra, "auto_increment") || strings.HasPrefix(extra, "nextval(") || extra == "identity"
+		c.Identity = extra == "identity"
 		columns = append(columns, c)
 		return nil
 	}, query+`?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)

@@ -26,7 +26,7 @@ func TestDBColumnsOf_TellsWhichTheDatabaseNumbers(t *testing.T) {
 		AddRow("a", "id", "bigint unsigned", "AUTO_INCREMENT").AddRow("a", "at", "datetime", "DEFAULT_GENERATED"))
 	got, err := open(t, mysql).ColumnsOf(t.Context(), "a", "b")
 	must(t, err)
-	want := []sqldb.Column{{"a", "id", "bigint unsigned", true}, {"a", "at", "datetime", false}}
+	want := []sqldb.Column{{"a", "id", "bigint unsigned", true, false}, {"a", "at", "datetime", false, false}}
 	if !slices.Equal(got, want) {
 		t.Errorf("MySQL: %+v", got)
 	}
@@ -37,7 +37,8 @@ func TestDBColumnsOf_TellsWhichTheDatabaseNumbers(t *testing.T) {
 		AddRow("b", "nr", "bigint", "identity").AddRow("b", "no", "bigint", "lastval()").AddRow("b", "x", "text", ""))
 	got, err = open(t, postgres).ColumnsOf(t.Context(), "a", "b")
 	must(t, err)
-	want = []sqldb.Column{{"b", "id", "bigint", true}, {"b", "nr", "bigint", true}, {"b", "no", "bigint", false}, {"b", "x", "text", false}}
+	want = []sqldb.Column{{"b", "id", "bigint", true, false}, {"b", "nr", "bigint", true, true}, {"b", "no", "bigint", false, false},
+		{"b", "x", "text", false, false}}
 	if !slices.Equal(got, want) {
 		t.Errorf("PostgreSQL: %+v", got)
 	}

@@ -86,8 +86,8 @@ func (s *Supply) TakeSpares() error {
 	return nil
 }
 
-// useSpares gives spares to the sources that have no worker ids, as far as there are any. Inside a transaction the
-// database may not be reachable.
+// useSpares gives spares to the sources that have no worker ids, as far as there are any. It sends no statement:
+// inside a transaction there may be no other connection.
 func (s *Supply) useSpares(sources []*Source) error {
 	for _, src := range sources {
 		if src.Foreign || src.Ready() || s.Closed() {
@@ -130,7 +130,7 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 		err = s.Fixed.wait(ctx)
 	}
 	if err != nil {
-		return s.noted(sources, s.noWorkerID(err, list(names)))
+		return s.settle(sources, s.noWorkerID(err, list(names)))
 	}
 	workers, err := s.makeAll(sources, leases)
 	if err == nil && s.Manager != nil {
@@ -139,8 +139,8 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 	return err
 }
 
-// noted notes the outcome of making the generators of sources, and returns err.
-func (s *Supply) noted(sources []*Source, err error) error {
+// settle notes the outcome of making the generators of sources, so that others may try again, and returns err.
+func (s *Supply) settle(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, src := range sources {
@@ -163,7 +163,7 @@ func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (wo
 		if m := src.made.Load(); err == nil && m.lease != nil {
 			workers = append(workers, fmt.Sprintf("%s=%d", src.Table, m.lease.Leases()[0].WorkerID))
 		}
-		errs = append(errs, s.noted([]*Source{src}, err))
+		errs = append(errs, s.settle([]*Source{src}, err))
 	}
 	return workers, errors.Join(errs...)
 }

@@ -21,7 +21,7 @@ type Source struct {
 	Generator string // name of the generator
 	Foreign   bool   // its ids are not of the layout
 
-	tag     string   // of a segment: the table, or a column of it
+	tag     string   // the table, or for a segment of a column that is no key table.column; Leaf calls it biz_tag
 	columns []Column // that its ids are for; guarded by Supply.mu
 
 	// made is set once, under Supply.mu, and never changed.

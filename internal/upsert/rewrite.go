@@ -240,7 +240,8 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	}
 }
 
-// save remembers what Rewrite may change, for a handle that is used again.
+// save remembers the clauses and the result that Rewrite may change, for a handle that is used again. replaceSchema
+// remembers the schema.
 func (t *Tracker) save(stmt *gorm.Statement) {
 	conflict, conflicts := stmt.Clauses[model.OnConflict]
 	returning, returned := stmt.Clauses["RETURNING"]
