@@ -2,12 +2,14 @@
 // ascend in time. They are known before the INSERT, and cost what an increment costs. They resolve to their table,
 // their process and their row.
 //
-//	db.Use(uidplugin.New(uidplugin.WithModels(&Order{})))
-//
 //	type Order struct {
 //		ID    uidplugin.ID `gorm:"primaryKey;uid"`
 //		Total int
 //	}
+//
+//	if err := db.Use(uidplugin.New(uidplugin.WithModels(&Order{}))); err != nil { ... }
+//	defer uidplugin.From(db).Close(ctx)
+//
 //	db.Create(&order)                                      // order.ID is set
 //	where, err := uidplugin.From(db).Locate(ctx, order.ID) // table, host, time ...
 //	row, err := uidplugin.From(db).Find(ctx, order.ID)     // *Order
@@ -15,19 +17,30 @@
 // # Keys
 //
 // A field with the tag uid gets an id when a row is created without one: an int64, a uint64, an [ID], a string, or a
-// type with Scan and Value. The tag can name a generator, as in gorm:"uid:segment"; see [Cached]. [WithModels] lists
-// the models of an application.
+// type with Scan and Value. [WithModels] lists the models of an application. Without it, the first create of a table
+// needs a worker id and so a second connection: inside a transaction on a pool of one it fails with [ErrInTransaction].
+//
+// # Generators
+//
+// The tag can name a generator, as in gorm:"uid:segment":
+//
+//   - cached, the default: ids are made ahead of need, for the price of an increment
+//   - snowflake, or default: the clock is read for each id
+//   - paired: a second worker id for the time that the clock was set back
+//   - segment: small numbers from a counter in the database, as Leaf's
+//   - one of your own, by [WithGenerator] or [WithSource]
 //
 // # What an id resolves to
 //
-// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and [Plugin.Find] its row.
-// [Plugin.CreatedBetween] finds rows by the time in their keys.
+// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and
+// [Plugin.Find] its row. [Plugin.CreatedBetween] finds rows by the time in their keys.
 //
 // # Processes
 //
 // What an id looks like is a [generator.Layout]. Each process has a slot, which owns worker ids, in four tables of the
-// same database; package workernode has the protocol. [Plugin.Health] says whether ids can be made. [Plugin.Stats]
-// returns the state of the process. [Plugin.Close] releases its slot.
+// same database; package workernode has the protocol. While the database is unreachable, ids are made for as long as
+// [WithLead] says. [Plugin.Health] says whether ids can be made, [Plugin.Stats] in which state the process is, and
+// [Plugin.Close] releases its slot.
 package uidplugin
 
 import (
