@@ -54,6 +54,10 @@ var (
 	// carry neither a time nor a worker id. Decode, Locate, Find and queries with CreatedBetween return it.
 	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
 
+	// ErrOtherDatabase reports an id of another database of the id space; see [WithRegistry]. Find returns it: ask the
+	// plugin of that database.
+	ErrOtherDatabase = errors.New("uidplugin: id of another database")
+
 	// ErrNoModel reports an id whose table is known, but not the model of the
 	// table. Find returns it.
 	ErrNoModel = errors.New("uidplugin: no model for the table")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 type Location struct {
 	ID       ID
 	Time     time.Time // start of the tick that the id is stamped with
-	Database string    // empty for the database of the plugin's handle
+	Database string    // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
 	Table    string    // empty if the worker id serves all tables
 	WorkerID int64
 	Sequence int64
@@ -36,6 +37,9 @@ type locator struct {
 	manager *workernode.Manager // nil with a fixed worker id
 	supply  *supply.Supply      // nil before db.Use
 	time    func() time.Time    // the clock of the generators
+
+	apart    bool   // the registry has another pool than the tables
+	database string // of the tables, as WORKER_NODE names it
 
 	nodes sync.Map // worker id -> *workernode.Node; what is used of a node never changes
 }
@@ -106,10 +110,18 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 // begin one, and may be older than a worker id. So they are read outside of it, unless it has the last connection.
 func (c *locator) lookupOn(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
-	if c.wdb == nil || !sqldb.HoldsConnection(pool) || c.free() {
+	if c.wdb == nil || c.apart || !sqldb.HoldsConnection(pool) || c.free() {
 		return c.wdb
 	}
 	return c.wdb.On(pool)
+}
+
+// named names a database for a message.
+func named(database string) string {
+	if database == "" {
+		return "WORKER_NODE"
+	}
+	return strconv.Quote(database)
 }
 
 // free reports whether the pool has a connection left.

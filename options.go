@@ -9,6 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // An Option changes what [New] creates. Options may come in any order. db.Use checks them together, and returns an
@@ -99,6 +100,33 @@ func WithDisposable() Option { return func(c *config.Config) { c.Disposable = tr
 // both. Package migrations has the SQL to run manually. The table of segments is created all the same if it does not
 // exist; package segment has the SQL for a user without the right to create it.
 func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration = true } }
+
+// WithRegistry keeps worker ids, slots and sessions in another database than that of the plugin's handle. So several
+// databases share one id space: shards, a database for each service or tenant, SQLite files. No two of their rows have
+// one id, and [Plugin.Locate] returns the database too. The default is the handle's own database. The table of segments
+// is there as well, so tables of one name share a segment.
+//
+// The plugins of a process that are given the same handle, or handles with one pool, share a slot. Their layout, lead,
+// host, clock and WithDisposable must be the same. The slot is released by Close of the last plugin. db is a connected
+// handle, not a transaction. The caller closes its pool after the plugins.
+//
+// The first create of a table inside a transaction needs no other connection of the plugin's handle then. The option
+// excludes [WithWorkerID].
+func WithRegistry(db *gorm.DB) Option {
+	return func(c *config.Config) {
+		if c.Registry = db; db == nil || db.Config == nil || db.Statement == nil {
+			c.Registry = nil
+			c.Wrong = append(c.Wrong, "WithRegistry: the database handle is not connected: gorm.Open has returned an error")
+		}
+	}
+}
+
+// WithDatabaseName sets by which name the registry knows the database of the plugin's handle, in WORKER_NODE and
+// [Location].Database: at most 128 characters. With [WithRegistry] the default is the current database of the handle: on
+// PostgreSQL with the schema if that is not public, on SQLite the name of the file without its folder. Without
+// WithRegistry the default is empty, which means the database of WORKER_NODE. Rows of a database keep their name: do not
+// change it later. The option excludes [WithWorkerID].
+func WithDatabaseName(name string) Option { return func(c *config.Config) { c.Database = name } }
 
 // WithTimeout sets how long db.Use and the first insert into a table may take to get worker ids, or to open a segment
 // or another source. A create whose context has no deadline also waits that long for a range of a segment. The default

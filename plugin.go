@@ -46,7 +46,6 @@ package uidplugin
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +54,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -81,10 +79,13 @@ type shared struct {
 	registered atomic.Bool
 
 	// Set by each attempt of Initialize, and not changed after registered is true.
-	manager *workernode.Manager // nil with a fixed worker id
-	supply  *supply.Supply
-	catalog *catalog
-	locator atomic.Pointer[locator] // Decode needs no Initialize
+	registry *sharedRegistry     // nil with a fixed worker id
+	left     atomic.Bool         // Close has left the registry
+	manager  *workernode.Manager // of the registry
+	database string              // of the tables, as WORKER_NODE names it; empty for that of the registry
+	supply   *supply.Supply
+	catalog  *catalog
+	locator  atomic.Pointer[locator] // Decode needs no Initialize
 }
 
 // New returns a plugin for db.Use. It does nothing yet; db.Use reports what is wrong with the options. Call db.Use
@@ -192,11 +193,12 @@ func (c *shared) abandon() {
 	if c.supply != nil {
 		c.supply.Close(ctx) // openers may take their time
 	}
-	if c.manager != nil {
+	if c.registry != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.manager.Close(ctx)
-		c.manager = nil
+		c.registry.leave()
+		_ = c.registry.close(ctx)
+		c.registry, c.manager = nil, nil
 	}
 }
 
@@ -207,13 +209,18 @@ func (c *shared) open(db *gorm.DB) error {
 	}
 	c.supply, c.catalog = nil, nil // the last attempt may have been on another database
 	l := &locator{Config: c.Config, time: c.Now}
+	var statements *sqldb.DB
 	if !c.Fixed {
-		if err := c.openRegistry(db, l); err != nil {
-			return err
+		if err := c.join(db, l); err != nil {
+			return fmt.Errorf("uidplugin: %w", err)
+		}
+		var err error
+		if statements, err = sqldb.Open(db, c.Timeout); err != nil {
+			return fmt.Errorf("uidplugin: %w", err)
 		}
 	}
-	c.supply = supply.New(c.supplyConfig(db, l.time))
-	c.catalog = newCatalog(c.Config, db, l.sql, c.supply)
+	c.supply = supply.New(c.supplyConfig(db, l))
+	c.catalog = newCatalog(c.Config, db, statements, c.supply)
 	l.supply = c.supply
 	c.locator.Store(l)
 	ctx := context.Background()
@@ -232,59 +239,39 @@ func (c *shared) open(db *gorm.DB) error {
 	return nil
 }
 
-// supplyConfig returns what the Supply needs. clock is the clock of the generators.
-func (c *shared) supplyConfig(db *gorm.DB, clock func() time.Time) supply.Config {
-	config := supply.Config{
-		Layout: c.Layout, Specs: c.Specs, Default: c.Generator, Timeout: c.Timeout, Segments: c.Segments, Log: c.Log, Now: c.Now,
-		DB: db, Manager: c.manager, OneEach: c.OneEach, MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(clock), Time: clock,
-	}
-	if c.Fixed {
-		config.Fixed = supply.NewFixed(c.Layout, c.WorkerID, c.FixedLead(), c.Now)
-	}
-	return config
-}
-
-// openRegistry creates the tables and the lease manager. It sets what l needs of both.
-func (c *shared) openRegistry(db *gorm.DB, l *locator) (err error) {
+// join joins the registry, and sets what l needs of it.
+func (c *shared) join(db *gorm.DB, l *locator) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	if l.sql, err = sqldb.Open(db, c.Timeout); err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
+	if c.registry, err = joinRegistry(ctx, c.Config, db); err != nil {
+		return err
 	}
-	if l.wdb, err = workernode.Open(db, c.Timeout); err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
+	r := c.registry.registry
+	c.manager = r.manager
+	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
+	l.apart = c.Registry != nil && poolOf(c.Registry) != poolOf(db)
+	if c.database = c.Database; c.database == "" && l.apart {
+		c.database, err = supply.DatabaseName(ctx, db, c.Timeout)
 	}
-	if err := c.prepareTables(ctx, db, l); err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
-	}
-	l.manager, err = workernode.NewManager(ctx, l.wdb, c.Layout, c.DetectHost(), workernode.Config{
-		Lead: c.Lead, Disposable: c.Disposable, Spares: c.Spares(), MaxSkew: c.Skew(), Now: c.Now, Log: c.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("uidplugin: %w", err)
-	}
-	c.manager, l.time = l.manager, l.manager.Now
-	return nil
+	l.database = c.database
+	return err
 }
 
-// prepareTables creates or checks the tables, and looks at the settings of the database.
-func (c *shared) prepareTables(ctx context.Context, db *gorm.DB, l *locator) (err error) {
-	if c.NoMigration {
-		err = migrations.Check(ctx, db)
-	} else {
-		err = migrations.Up(ctx, db)
+// supplyConfig returns what the Supply needs.
+func (c *shared) supplyConfig(db *gorm.DB, l *locator) supply.Config {
+	config := supply.Config{
+		Layout: c.Layout, Specs: c.Specs, Default: c.Generator, Timeout: c.Timeout, Segments: c.Segments, Log: c.Log, Now: c.Now,
+		DB: db, Manager: c.manager, Database: c.database, Registry: db, OneEach: c.OneEach, MaxBorrow: c.MaxBorrow(), Time: l.time,
 	}
-	if err != nil {
-		return err
+	if c.Fixed {
+		config.Fixed, config.Clock = supply.NewFixed(c.Layout, c.WorkerID, c.FixedLead(), c.Now), generator.NewClock(l.time)
+		return config
 	}
-	if err := l.wdb.OneDatabase(ctx); err != nil {
-		return err
+	config.Clock = c.registry.registry.clock
+	if l.apart {
+		config.Registry = c.Registry
 	}
-	if risks := l.sql.DurabilityRisks(ctx); len(risks) > 0 {
-		c.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
-			"settings", strings.Join(risks, "; "))
-	}
-	return l.wdb.CheckClock(ctx, c.Now, c.Skew())
+	return config
 }
 
 // Layout returns what the plugin's ids look like.
@@ -308,15 +295,17 @@ func (p *Plugin) Close(ctx context.Context) error {
 		return err
 	}
 	if !c.supply.Close(ctx) {
-		if c.manager != nil {
-			_ = c.manager.Close(ctx) // it renews no longer, and another process reclaims the slot
+		if c.registry != nil {
+			c.leave()
+			_ = c.registry.close(ctx) // it renews no longer, and another process reclaims the slot
 		}
 		return fmt.Errorf("uidplugin: close: a worker id is still being taken, or a generator does not end: %w", ctx.Err())
 	}
-	if c.manager == nil {
+	if c.registry == nil {
 		return nil
 	}
-	if err := c.manager.Close(ctx); err != nil {
+	c.leave()
+	if err := c.registry.close(ctx); err != nil {
 		if sqldb.IsPoolClosed(err) {
 			return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released;"+
 				" call Close before the pool is closed: %w", err)
@@ -324,6 +313,13 @@ func (p *Plugin) Close(ctx context.Context) error {
 		return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released: %w", err)
 	}
 	return nil
+}
+
+// leave leaves the registry, at the first call.
+func (c *shared) leave() {
+	if !c.left.Swap(true) {
+		c.registry.leave()
+	}
 }
 
 // initialized returns what is shared if db.Use has initialized it.

@@ -16,6 +16,8 @@ type worker struct {
 	start  int64       // START_TICK: no tick up to it is stamped
 	user   *TableLease // whose lane it is, or was; nil if no generator ever stamped with it
 	toBind bool        // a spare in use whose table is not in its row yet
+
+	retired int64 // last tick that a generator may have stamped which was closed; 0: none
 }
 
 // A TableLease is what one generator stamps with: worker ids of the process's slot for one table, one for each lane.
@@ -80,12 +82,27 @@ func (l *TableLease) Release() {
 	m.leases = slices.DeleteFunc(m.leases, func(other *TableLease) bool { return other == l })
 }
 
+// Retire gives the worker ids back to the slot after the generator was closed. The process uses them again when the
+// clock has passed all that the generator may have stamped.
+func (l *TableLease) Retire() {
+	m := l.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range l.lanes {
+		if w.user = nil; len(l.published) > 0 {
+			w.retired = max(w.retired, l.published[0].Until)
+		}
+	}
+	l.lanes = nil
+	m.leases = slices.DeleteFunc(m.leases, func(other *TableLease) bool { return other == l })
+}
+
 // leasesOf returns what may be stamped with lanes: the ticks that they have in common, in the session. It is nil if
 // they have no tick in common.
 func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
 	from := m.lease.start + 1
 	for _, w := range lanes {
-		from = max(from, w.start+1)
+		from = max(from, w.start+1, w.retired+1)
 	}
 	if !m.lease.held || len(lanes) == 0 || from > m.lease.granted {
 		return nil
@@ -120,7 +137,7 @@ func (l *TableLease) publish() {
 // holds the mutex.
 func (m *Manager) free(t Table) (free []*worker) {
 	for _, w := range m.workers {
-		if w.table == t && w.user == nil {
+		if w.table == t && w.user == nil && (w.retired == 0 || w.retired < m.tick()) {
 			free = append(free, w)
 		}
 	}

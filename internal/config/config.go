@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"regexp"
 	"time"
+	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // A Config has one field for each option; the root package documents them.
@@ -24,6 +26,9 @@ type Config struct {
 	Segments  segment.Config
 	Models    []any
 	Log       *slog.Logger
+
+	Registry *gorm.DB // where worker ids are kept, unless it is the handle of the plugin
+	Database string   // names the database of the tables in the registry; empty: found out
 
 	WorkerID    int64
 	Fixed       bool // the worker id is set
@@ -149,6 +154,15 @@ func (c *Config) Validate() error {
 	}
 	if c.Fixed && c.OneEach {
 		bad("WithOneWorkerID has no effect with WithWorkerID, which is one for all tables")
+	}
+	if c.Fixed && c.Registry != nil {
+		bad("WithRegistry has no effect with WithWorkerID, which takes no worker id from a database")
+	}
+	if c.Fixed && c.Database != "" {
+		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
+	}
+	if n := utf8.RuneCountInString(c.Database); n > workernode.MaxTableName {
+		bad("WithDatabaseName(%.40q...): it has %d characters, more than %d", c.Database, n, workernode.MaxTableName)
 	}
 	if c.Fixed && c.NoMigration {
 		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")

@@ -19,7 +19,7 @@ import (
 // the ids: it tells whether that is in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
-	inside := sqldb.HoldsConnection(pool) && (s.Fixed == nil || slices.ContainsFunc(sources, func(src *Source) bool { return src.Foreign }))
+	inside := sqldb.HoldsConnection(pool) && slices.ContainsFunc(sources, func(src *Source) bool { return src.Foreign || s.needsPool() })
 	if inside {
 		wait = s.leaseWait()
 	}
@@ -54,6 +54,14 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 		}
 	}
 	return nil
+}
+
+// needsPool reports whether worker ids need a connection of the pool that creates use.
+func (s *Supply) needsPool() bool { return s.Fixed == nil && s.Registry == s.DB }
+
+// table returns the table of a source, as the registry names it.
+func (s *Supply) table(src *Source) workernode.Table {
+	return workernode.Table{Database: s.Database, Name: src.Table}
 }
 
 // isPassing reports whether err may pass by itself, because the database or a connection to it was not available.
@@ -107,7 +115,7 @@ func (s *Supply) useSpare(src *Source) (enough bool, err error) {
 	if src.Ready() {
 		return true, nil
 	}
-	lease, ok := s.Manager.Spare(workernode.Table{Name: src.Table}, s.Specs[src.Generator].Lanes)
+	lease, ok := s.Manager.Spare(s.table(src), s.Specs[src.Generator].Lanes)
 	if !ok {
 		return false, nil
 	}
@@ -121,7 +129,7 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 	}
 	tables, lanes, names := make([]workernode.Table, len(sources)), make([]int, len(sources)), make([]string, len(sources))
 	for i, src := range sources {
-		tables[i], lanes[i], names[i] = workernode.Table{Name: src.Table}, s.Specs[src.Generator].Lanes, src.Table
+		tables[i], lanes[i], names[i] = s.table(src), s.Specs[src.Generator].Lanes, src.Table
 	}
 	var leases []*workernode.TableLease
 	if s.Manager != nil {

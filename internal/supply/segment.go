@@ -48,7 +48,7 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 		return nil, err
 	}
 	config.Alias = names.alias(table, column)
-	g, err := segment.Open(ctx, s.DB, tag, config)
+	g, err := segment.Open(ctx, s.Registry, tag, config)
 	if err != nil {
 		return nil, err
 	}

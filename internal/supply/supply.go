@@ -40,10 +40,12 @@ type Config struct {
 	Log      *slog.Logger
 	Now      func() time.Time // the wall clock
 
-	DB      *gorm.DB // for openers
-	Manager *workernode.Manager
-	Fixed   *Fixed // the worker id of all tables; then Manager is nil
-	OneEach bool   // one worker id for each generator, instead of one for each table
+	DB       *gorm.DB // of the tables, and for openers
+	Registry *gorm.DB // of the worker ids and segments: DB, or another one
+	Database string   // names the database of the tables in the registry; empty for that of the registry
+	Manager  *workernode.Manager
+	Fixed    *Fixed // the worker id of all tables; then Manager is nil
+	OneEach  bool   // one worker id for each generator, instead of one for each table
 
 	MaxBorrow time.Duration    // how far ahead of the clock ids may be stamped; 0 means the generator's own limit
 	Clock     *generator.Clock // what generators share
@@ -188,6 +190,9 @@ func (s *Supply) Close(ctx context.Context) bool {
 	go func() {
 		for _, m := range all {
 			m.Close()
+			if m.lease != nil {
+				m.lease.Retire() // other plugins may share the lease manager
+			}
 		}
 		s.background.Wait()
 		close(idle)

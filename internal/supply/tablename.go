@@ -1,9 +1,11 @@
 package supply
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -47,6 +49,45 @@ func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n namin
 	}
 	n.fold = lower != 0
 	return n, nil
+}
+
+// DatabaseName returns the name by which a registry tells the database of db from others: on MySQL the current database;
+// on PostgreSQL the current database, with the current schema if that is not public; on SQLite the name of the file,
+// without its folder.
+func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
+	n, err := newNaming(ctx, db, timeout)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case db.Dialector.Name() == "sqlite":
+		name, err = sqliteFile(ctx, db, timeout)
+	case n.catalog != "" && n.current != "public":
+		name = n.catalog + "." + n.current
+	default:
+		name = cmp.Or(n.catalog, n.current)
+	}
+	if err == nil && name == "" {
+		err = fmt.Errorf("%w: WithRegistry: the handle has no current database, by which ids could name it; connect to one, or give its name to WithDatabaseName", ErrOption)
+	}
+	return name, err
+}
+
+// sqliteFile returns the name of the file of a SQLite database; empty for one in memory.
+func sqliteFile(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return "", err
+	}
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		var file sql.NullString
+		err := rows.Scan(&file)
+		if file.String != "" {
+			name = filepath.Base(file.String)
+		}
+		return err
+	}, "SELECT file FROM pragma_database_list WHERE name = 'main'")
+	return name, err
 }
 
 // table returns the canonical name: without quotes, without the current schema, and in

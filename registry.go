@@ -1,0 +1,162 @@
+package uidplugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// A registry is an id space, as a process uses it: its tables, and the lease manager, which holds a slot.
+type registry struct {
+	sql     *sqldb.DB
+	nodes   *workernode.DB
+	manager *workernode.Manager
+	clock   *generator.Clock // what the generators share
+}
+
+// A sharedRegistry is the registry of a plugin, or of all plugins of this process with one handle of WithRegistry.
+type sharedRegistry struct {
+	pool  gorm.ConnPool // nil if no other plugin can find it
+	users int           // plugins; guarded by the mutex of registries
+
+	mu       sync.Mutex // held while it is opened
+	registry *registry  // nil until it is open
+	options  *config.Config
+}
+
+// registries are those of WithRegistry that are in use, by the pool of their handle.
+var registries = struct {
+	mu   sync.Mutex
+	open map[gorm.ConnPool]*sharedRegistry
+}{open: map[gorm.ConnPool]*sharedRegistry{}}
+
+// joinRegistry returns the registry of a plugin on db. Plugins with one handle of WithRegistry share a registry; the
+// first of them opens it. A plugin that has joined leaves once.
+func joinRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (*sharedRegistry, error) {
+	s := &sharedRegistry{users: 1}
+	if c.Registry != nil {
+		s, db = findRegistry(c.Registry), c.Registry
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.registry != nil {
+		err = conflict(s.options, c)
+	} else if s.registry, err = openRegistry(ctx, c, db); err == nil {
+		s.options = c
+	}
+	if err != nil {
+		s.leave()
+		return nil, err
+	}
+	return s, nil
+}
+
+// findRegistry returns the registry of a handle, which may not be open yet, with one user more.
+func findRegistry(db *gorm.DB) *sharedRegistry {
+	pool := poolOf(db)
+	registries.mu.Lock()
+	defer registries.mu.Unlock()
+	s := registries.open[pool]
+	if s == nil {
+		s = &sharedRegistry{pool: pool}
+		registries.open[pool] = s
+	}
+	s.users++
+	return s
+}
+
+// poolOf returns the pool of a handle, without what GORM wraps around it.
+func poolOf(db *gorm.DB) gorm.ConnPool {
+	if pool, err := db.DB(); err == nil && pool != nil {
+		return pool
+	}
+	return db.Config.ConnPool
+}
+
+// leave ends the use by one plugin. After the last one, plugins open another registry.
+func (s *sharedRegistry) leave() {
+	registries.mu.Lock()
+	defer registries.mu.Unlock()
+	s.users--
+	if s.users == 0 && registries.open[s.pool] == s {
+		delete(registries.open, s.pool)
+	}
+}
+
+// close closes the lease manager, which releases the slot, unless other plugins use it.
+func (s *sharedRegistry) close(ctx context.Context) error {
+	registries.mu.Lock()
+	users := s.users
+	registries.mu.Unlock()
+	if users > 0 {
+		return nil
+	}
+	return s.registry.manager.Close(ctx)
+}
+
+// conflict returns an error if a plugin cannot share the registry of another one because their options differ.
+func conflict(first, c *config.Config) error {
+	differ := func(option string, one, other any) error {
+		return fmt.Errorf("%w: %s: another plugin of this process uses the same handle of WithRegistry with %v, and this one has %v;"+
+			" they share a slot, so give both the same", ErrOption, option, one, other)
+	}
+	switch {
+	case first.Layout.String() != c.Layout.String():
+		return differ("WithLayout", first.Layout, c.Layout)
+	case first.Lead != c.Lead:
+		return differ("WithLead", first.Lead, c.Lead)
+	case first.Disposable != c.Disposable:
+		return differ("WithDisposable", first.Disposable, c.Disposable)
+	case first.Host != c.Host:
+		return differ("WithHost", fmt.Sprintf("%+v", first.Host), fmt.Sprintf("%+v", c.Host))
+	case first.Injected != c.Injected:
+		return differ("WithClock", first.Injected, c.Injected)
+	}
+	return nil
+}
+
+// openRegistry creates or checks the tables on db, looks at the settings of the database, and creates the lease manager.
+func openRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (r *registry, err error) {
+	r = &registry{}
+	if r.sql, err = sqldb.Open(db, c.Timeout); err != nil {
+		return nil, err
+	}
+	if r.nodes, err = workernode.Open(db, c.Timeout); err != nil {
+		return nil, err
+	}
+	if c.NoMigration {
+		err = migrations.Check(ctx, db)
+	} else {
+		err = migrations.Up(ctx, db)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.nodes.OneDatabase(ctx); err != nil {
+		return nil, err
+	}
+	if risks := r.sql.DurabilityRisks(ctx); len(risks) > 0 {
+		c.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
+			"settings", strings.Join(risks, "; "))
+	}
+	if err := r.nodes.CheckClock(ctx, c.Now, c.Skew()); err != nil {
+		return nil, err
+	}
+	r.manager, err = workernode.NewManager(ctx, r.nodes, c.Layout, c.DetectHost(), workernode.Config{
+		Lead: c.Lead, Disposable: c.Disposable, Spares: c.Spares(), MaxSkew: c.Skew(), Now: c.Now, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.clock = generator.NewClock(r.manager.Now)
+	return r, nil
+}

@@ -1,0 +1,169 @@
+package uidplugin_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// Eight shards in one process share a slot. Without WithRegistry each had an id space of its own, and rows of different
+// shards got the same ids.
+func TestWithRegistry_ShardsShareAnIDSpace(t *testing.T) {
+	t.Parallel()
+
+	const shards, rows = 8, 1000
+	registry := testkit.SQLite{}.Open(t)
+	ledger := testkit.NewLedger(t)
+	of := map[int64]string{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	plugins := make([]*uidplugin.Plugin, shards)
+	for i := range shards {
+		name := fmt.Sprintf("shard%d.db", i)
+		db := file(t, filepath.Join(t.TempDir(), name), &gorm.Config{})
+		plugins[i] = use(t, db, uidplugin.WithRegistry(registry))
+		migrate(t, db, &part{})
+		group.Go(func() {
+			for range rows / 100 {
+				batch := make([]part, 100)
+				if err := db.Create(&batch).Error; err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for _, row := range batch {
+					ledger.Add(name, row.ID)
+					of[row.ID] = name
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if ledger.Len() != shards*rows {
+		t.Errorf("%d ids of %d rows", ledger.Len(), shards*rows)
+	}
+	checked := 0
+	for id, name := range of {
+		if checked++; checked > 500 {
+			break
+		}
+		l, err := plugins[checked%shards].Locate(t.Context(), uidplugin.ID(id))
+		if err != nil || l.Table != "parts" || l.Database != name {
+			t.Fatalf("Locate(%d) = %+v, %v; want the database %s", id, l, err, name)
+		}
+	}
+	if n := count(t, registry, "WORKER_SLOT"); n != 1 {
+		t.Errorf("%d slots", n)
+	}
+	if a, b := plugins[0].Stats(), plugins[7].Stats(); a.Space == "" || a.Space != b.Space || a.Slot.ID != b.Slot.ID {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
+// Find of an id of another shard says so, instead of a row of this one.
+func TestWithRegistry_FindSaysThatAnIDIsOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	one := file(t, filepath.Join(t.TempDir(), "one.db"), &gorm.Config{})
+	two := file(t, filepath.Join(t.TempDir(), "two.db"), &gorm.Config{})
+	p := use(t, one, uidplugin.WithRegistry(registry), uidplugin.WithModels(&part{}))
+	use(t, two, uidplugin.WithRegistry(registry), uidplugin.WithModels(&part{}), uidplugin.WithDatabaseName("the second"))
+	migrate(t, one, &part{})
+	migrate(t, two, &part{})
+	var a, b part
+	must(t, one.Create(&a).Error)
+	must(t, two.Create(&b).Error)
+	if _, err := p.Find(t.Context(), uidplugin.ID(a.ID)); err != nil {
+		t.Error(err)
+	}
+	_, err := p.Find(t.Context(), uidplugin.ID(b.ID))
+	testkit.IsError(t, err, uidplugin.ErrOtherDatabase, "the second", "one.db")
+}
+
+// The slot is released by the last plugin that closes; a plugin that is opened later has ids of its own.
+func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	held := func() int64 { return count(t, registry, "WORKER_SLOT", `"HOLDER" <> ''`) }
+	ledger := testkit.NewLedger(t)
+	paths := []string{filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "b.db")}
+	open := func(i int) (*gorm.DB, *uidplugin.Plugin) {
+		db := file(t, paths[i], &gorm.Config{})
+		p := use(t, db, uidplugin.WithRegistry(registry))
+		migrate(t, db, &part{})
+		return db, p
+	}
+	create := func(db *gorm.DB) {
+		t.Helper()
+		for range 100 {
+			var row part
+			must(t, db.Create(&row).Error)
+			ledger.Add("parts", row.ID)
+		}
+	}
+	a, first := open(0)
+	b, second := open(1)
+	create(a)
+	create(b)
+	must(t, first.Close(t.Context()))
+	must(t, first.Close(t.Context())) // counts once
+	if n := held(); n != 1 {
+		t.Errorf("%d slots are held", n)
+	}
+	create(b)
+	if err := a.Create(&part{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	again, third := open(0) // with the slot of the second
+	create(again)
+	create(b)
+	must(t, second.Close(t.Context()))
+	create(again)
+	must(t, third.Close(t.Context()))
+	if n := held(); n != 0 {
+		t.Errorf("%d slots are held after the last Close", n)
+	}
+	later, _ := open(1)
+	create(later)
+}
+
+// Plugins that share a slot cannot differ in what the slot is about.
+func TestWithRegistry_ConflictingOptionsAreAnError(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	use(t, bare(t), uidplugin.WithRegistry(registry))
+	for option, o := range map[string]uidplugin.Option{
+		"WithDisposable": uidplugin.WithDisposable(), "WithLayout": withoutSpares(), "WithClock": uidplugin.WithClock(atNoon),
+	} {
+		err := bare(t).Use(uidplugin.New(uidplugin.WithRegistry(registry), o, uidplugin.WithLogger(nil)))
+		testkit.IsError(t, err, uidplugin.ErrOption, option, "WithRegistry")
+	}
+	err := bare(t).Use(uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithWorkerID(1)))
+	testkit.IsError(t, err, uidplugin.ErrOption, "WithRegistry", "WithWorkerID")
+	err = bare(t).Use(uidplugin.New(uidplugin.WithRegistry(nil)))
+	testkit.IsError(t, err, uidplugin.ErrOption, "WithRegistry")
+	use(t, bare(t), uidplugin.WithRegistry(registry)) // the failed ones have left
+}
+
+// The first create inside a transaction on a pool of one: the worker id comes from another database.
+func TestWithRegistry_TheFirstCreateInATransactionNeedsNoOtherConnection(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	db := testkit.SQLite{Pool: 1}.Open(t)
+	migrate(t, db, &part{}, &article{}, &invoice{}, &customer{})
+	use(t, db, uidplugin.WithRegistry(registry))
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return errors.Join(tx.Create(&part{}).Error, tx.Create(&article{}).Error, tx.Create(&invoice{}).Error, tx.Create(&customer{}).Error)
+	}))
+}
