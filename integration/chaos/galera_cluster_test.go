@@ -101,14 +101,14 @@ func newGalera(t *testing.T) *galera {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "wsrep_sst_copy"), []byte(galeraTransfer), 0o755))
 	var members []string
 	for range 3 {
-		members = append(members, fmt.Sprintf("127.0.0.1:%d", harness.FreePort()))
+		members = append(members, fmt.Sprintf("127.0.0.1:%d", testkit.FreePort()))
 	}
 	for i, member := range members {
 		n := harness.NewMariaDB(t, dir, fmt.Sprintf("node%d", i+1),
 			"--wsrep-on=ON", "--wsrep-provider="+galeraProviders[at], "--wsrep-cluster-name=uidplugin", "--wsrep-cluster-address=gcomm://"+strings.Join(members, ","),
 			fmt.Sprintf("--wsrep-node-name=node%d", i+1), "--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=copy", "--wsrep-slave-threads=4",
 			"--binlog-format=ROW", "--default-storage-engine=InnoDB", "--innodb-autoinc-lock-mode=2",
-			"--wsrep-provider-options=gmcast.listen_addr=tcp://"+member+fmt.Sprintf(";ist.recv_addr=127.0.0.1:%d", harness.FreePort())+
+			"--wsrep-provider-options=gmcast.listen_addr=tcp://"+member+fmt.Sprintf(";ist.recv_addr=127.0.0.1:%d", testkit.FreePort())+
 				";gcache.size=64M;evs.suspect_timeout=PT2S;evs.inactive_timeout=PT5S;evs.keepalive_period=PT0.5S;evs.inactive_check_period=PT0.5S;evs.install_timeout=PT5S")
 		n.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}
 		g.nodes = append(g.nodes, n)

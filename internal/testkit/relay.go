@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,10 +31,27 @@ type Relay struct {
 // NewRelay returns a relay to a server. It is cut when the test ends.
 func NewRelay(tb testing.TB, server string) *Relay {
 	tb.Helper()
-	r := &Relay{address: "127.0.0.1:0", ends: map[net.Conn]bool{}}
+	r := &Relay{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort())), ends: map[net.Conn]bool{}}
 	r.Route(tb, server)
 	tb.Cleanup(r.Cut)
 	return r
+}
+
+var takenPorts sync.Map
+
+// FreePort returns a port of 127.0.0.1 below those that outgoing connections get, so that it stays free while nothing
+// listens there. It returns no port twice.
+func FreePort() int {
+	for {
+		port := 20000 + rand.IntN(12000)
+		if _, taken := takenPorts.LoadOrStore(port, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
 }
 
 // Address returns where the relay listens. It stays the same when the relay is cut and when it leads elsewhere.

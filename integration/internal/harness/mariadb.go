@@ -7,13 +7,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -49,26 +47,10 @@ func MariaDBFolder(t *testing.T, name string) string {
 	return dir
 }
 
-var takenPorts sync.Map
-
-// FreePort returns a port below those that outgoing connections get.
-func FreePort() int {
-	for {
-		port := 20000 + rand.IntN(12000)
-		if _, taken := takenPorts.LoadOrStore(port, true); taken {
-			continue
-		}
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-}
-
 // NewMariaDB returns a server without data, which is killed when the test ends.
 func NewMariaDB(t *testing.T, parent, name string, args ...string) *MariaDB {
 	t.Helper()
-	m := &MariaDB{Name: name, Dir: filepath.Join(parent, name), Port: FreePort(), args: args}
+	m := &MariaDB{Name: name, Dir: filepath.Join(parent, name), Port: testkit.FreePort(), args: args}
 	testkit.Must(t, os.MkdirAll(filepath.Join(m.Dir, "tmp"), 0o755))
 	testkit.Must(t, os.MkdirAll(m.Data(), 0o755))
 	t.Cleanup(func() {
