@@ -23,7 +23,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
 	},
 	"internal/config": func(name string) bool {
-		return isPackage(name, "internal/supply", "generator", "workernode", "segment")
+		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")
 	},
 	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
 	"internal/model":  isGORM,

@@ -149,7 +149,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 			}
 			return nil
 		}
-		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New", ErrOption)
+		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New (with WithRegistry, they share an id space)", ErrOption)
 	}
 	if db == nil || db.Config == nil || db.Statement == nil {
 		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)

@@ -137,41 +137,48 @@ func (c *Config) Validate() error {
 	if c.Timeout <= 0 {
 		bad("WithTimeout(%v): it must be longer than 0", c.Timeout)
 	}
-	if c.Fixed && (c.WorkerID < 0 || c.WorkerID > c.Layout.MaxWorkerID()) {
-		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
-	}
-	if c.Fixed && c.Generator == supply.Paired && c.WorkerID > c.Layout.MaxWorkerID()/2 {
-		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only those up to %d",
-			c.WorkerID, supply.Paired, c.Layout.BackupWorker(c.WorkerID), c.Layout.MaxWorkerID()/2)
-	}
-	if c.Fixed && c.Disposable {
-		bad("WithDisposable has no effect with WithWorkerID, which takes no worker id from the database")
+	if c.Fixed {
+		c.validateFixed(bad)
 	}
 	if c.Lead != 0 && (c.Lead < minLead || c.Lead > maxLead) {
 		bad("WithLead(%v): it must be from %v to %v", c.Lead, minLead, maxLead)
 	} else if c.Lead != 0 && !c.Fixed && c.Lead < minLeadTicks*c.Layout.Tick {
 		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.Lead, minLeadTicks, c.Layout.Tick)
 	}
-	if c.Fixed && c.OneEach {
-		bad("WithOneWorkerID has no effect with WithWorkerID, which is one for all tables")
-	}
-	if c.Fixed && c.Registry != nil {
-		bad("WithRegistry has no effect with WithWorkerID, which takes no worker id from a database")
-	}
-	if c.Fixed && c.Database != "" {
-		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
-	}
 	if n := utf8.RuneCountInString(c.Database); n > workernode.MaxTableName {
 		bad("WithDatabaseName(%.40q...): it has %d characters, more than %d", c.Database, n, workernode.MaxTableName)
-	}
-	if c.Fixed && c.NoMigration {
-		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
 	}
 	if k := c.Host.Kind; k != 0 && k != workernode.Container && k != workernode.Actual {
 		bad("WithHost: the kind %d is neither %d (%v) nor %d (%v)", k,
 			workernode.Container, workernode.Container, workernode.Actual, workernode.Actual)
 	}
 	return errors.Join(errs...)
+}
+
+// validateFixed reports what is wrong with WithWorkerID and the options that it excludes.
+func (c *Config) validateFixed(bad func(format string, args ...any)) {
+	if c.WorkerID < 0 || c.WorkerID > c.Layout.MaxWorkerID() {
+		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
+	}
+	if c.Generator == supply.Paired && c.WorkerID > c.Layout.MaxWorkerID()/2 {
+		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only those up to %d",
+			c.WorkerID, supply.Paired, c.Layout.BackupWorker(c.WorkerID), c.Layout.MaxWorkerID()/2)
+	}
+	if c.Disposable {
+		bad("WithDisposable has no effect with WithWorkerID, which takes no worker id from the database")
+	}
+	if c.OneEach {
+		bad("WithOneWorkerID has no effect with WithWorkerID, which is one for all tables")
+	}
+	if c.Registry != nil {
+		bad("WithRegistry has no effect with WithWorkerID, which takes no worker id from a database")
+	}
+	if c.Database != "" {
+		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
+	}
+	if c.NoMigration {
+		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
+	}
 }
 
 // DetectHost returns the host. It detects each part that the options do not set.
