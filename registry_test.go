@@ -167,3 +167,50 @@ func TestWithRegistry_TheFirstCreateInATransactionNeedsNoOtherConnection(t *test
 		return errors.Join(tx.Create(&part{}).Error, tx.Create(&article{}).Error, tx.Create(&invoice{}).Error, tx.Create(&customer{}).Error)
 	}))
 }
+
+// Tenants come and go, as in a server that opens a database for each request of a tenant: plugins of one process join the
+// registry and leave it at any time, also as the last one while another one joins.
+func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
+	t.Parallel()
+
+	const tenants, rounds = 6, 8
+	registry := testkit.SQLite{}.Open(t)
+	ledger := testkit.NewLedger(t)
+	dir := t.TempDir()
+	var group sync.WaitGroup
+	for i := range tenants {
+		name := fmt.Sprintf("tenant%d.db", i)
+		migrate(t, file(t, filepath.Join(dir, name), &gorm.Config{}), &part{}, &article{})
+		group.Go(func() {
+			for round := range rounds {
+				db := file(t, filepath.Join(dir, name), &gorm.Config{})
+				p := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithLogger(nil), uidplugin.WithModels(&part{}))
+				if err := db.Use(p); err != nil {
+					t.Error(err)
+					return
+				}
+				parts, articles := make([]part, 200), make([]article, 1+round)
+				if err := errors.Join(db.Create(&parts).Error, db.Create(&articles).Error); err != nil {
+					t.Error(err)
+				}
+				for _, row := range parts {
+					ledger.Add(name, row.ID)
+				}
+				for _, row := range articles {
+					ledger.Add(name, int64(row.ID))
+				}
+				if err := p.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := count(t, registry, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
+		t.Errorf("%d slots are held", n)
+	}
+	// At most one worker id for each table and round that overlaps: Lead is 10 minutes here, so none comes back.
+	if n := count(t, registry, "WORKER_NODE", `"TABLE_NAME" <> ''`); n > tenants*rounds*2 {
+		t.Errorf("%d worker ids", n)
+	}
+}
