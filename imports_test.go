@@ -42,6 +42,7 @@ var picture = map[string]func(name string) bool{
 	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
 	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":        func(string) bool { return false },
+	"publicid":          func(string) bool { return false },
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},
@@ -57,7 +58,7 @@ const harness = "integration/internal/harness"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "generator/foreign", "ringbuffer"}
+var noSQL = []string{"generator", "generator/foreign", "ringbuffer", "publicid"}
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")

@@ -15,7 +15,7 @@ import (
 
 // packages are those of this module that are no examples or tests.
 var packages = []string{
-	".", "generator", "generator/foreign", "ringbuffer", "workernode", "segment", "migrations",
+	".", "generator", "generator/foreign", "ringbuffer", "workernode", "segment", "migrations", "publicid",
 	"internal/config", "internal/model", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue",
 }
 

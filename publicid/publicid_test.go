@@ -1,0 +1,219 @@
+package publicid_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/publicid"
+)
+
+// key returns a key whose bytes count up from first.
+func key(first byte) []byte {
+	k := make([]byte, publicid.KeySize)
+	for i := range k {
+		k[i] = first + byte(i)
+	}
+	return k
+}
+
+func codec(tb testing.TB, prefix string, keys ...[]byte) *publicid.Codec {
+	tb.Helper()
+	k, err := publicid.NewKeys(keys...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c, err := k.Codec(prefix)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// Texts that were given out must stay valid: a change of the format breaks every URL. The texts were made by OpenSSL's
+// AES and Python's HMAC.
+func TestCodecEncode_MakesTheTextsOfTheFormat(t *testing.T) {
+	t.Parallel()
+
+	c := codec(t, "ord", key(0))
+	for id, want := range map[int64]string{
+		0:                   "ord_0c8sv5hf8mm5jd1f7rhc84yw6x",
+		1:                   "ord_3j18fry0k68r08vqynda778rs7",
+		2124472963691474944: "ord_75m2xyjacf2eapsd58drmc0g0v",
+		math.MaxInt64:       "ord_5py8dcm88kb6tk4qv61we2yv8e",
+	} {
+		if got := c.Encode(id); got != want {
+			t.Errorf("Encode(%d) = %s, want %s", id, got, want)
+		}
+		if got, err := c.Decode(want); err != nil || got != id {
+			t.Errorf("Decode(%s) = %d, %v, want %d", want, got, err, id)
+		}
+	}
+	if got := string(c.Append([]byte("/orders/"), 1)); got != "/orders/ord_3j18fry0k68r08vqynda778rs7" {
+		t.Errorf("Append: %s", got)
+	}
+	if c.Prefix() != "ord" || c.Len() != 30 {
+		t.Errorf("%q, %d", c.Prefix(), c.Len())
+	}
+}
+
+// Whatever was changed, the error is the same, and there is no id.
+func TestCodecDecode_RefusesEverythingElse(t *testing.T) {
+	t.Parallel()
+
+	c := codec(t, "ord", key(0))
+	good := c.Encode(4711)
+	bad := []string{
+		"", "ord", "ord_", good[4:], good[:29], good + "0", " " + good, good + "\n", strings.ToUpper(good), "ORD" + good[3:],
+		"usr" + good[3:], "or_" + good[4:], strings.Repeat("0", 1<<20), "ord_" + strings.Repeat("0", 26), "ord_" + strings.Repeat("z", 26),
+		codec(t, "usr", key(0)).Encode(4711), codec(t, "ord", key(1)).Encode(4711),
+		"ord_" + codec(t, "usr", key(0)).Encode(4711)[4:], // the text of another type with this prefix
+	}
+	for i := 4; i < len(good); i++ { // each character, changed to each other one and to what is no character
+		for _, r := range "0123456789abcdefghijklmnopqrstuvwxyzA-_é" {
+			if text := good[:i] + string(r) + good[i+1:]; text != good {
+				bad = append(bad, text)
+			}
+		}
+	}
+	for _, text := range bad {
+		if id, err := c.Decode(text); !errors.Is(err, publicid.ErrInvalid) || id != 0 {
+			t.Errorf("Decode(%.60q) = %d, %v", text, id, err)
+		}
+	}
+}
+
+// A rotation: the new key comes last, then first; then the old one goes.
+func TestKeys_Rotation(t *testing.T) {
+	t.Parallel()
+
+	old, both, turned, last := codec(t, "ord", key(0)), codec(t, "ord", key(0), key(9)), codec(t, "ord", key(9), key(0)), codec(t, "ord", key(9))
+	before, after := old.Encode(7), last.Encode(7)
+	if both.Encode(7) != before || turned.Encode(7) != after || before == after {
+		t.Error("the first key does not encode")
+	}
+	for _, c := range []*publicid.Codec{both, turned} {
+		for _, text := range []string{before, after} {
+			if id, err := c.Decode(text); err != nil || id != 7 {
+				t.Errorf("Decode(%s) = %d, %v", text, id, err)
+			}
+		}
+	}
+	if _, err := last.Decode(before); !errors.Is(err, publicid.ErrInvalid) {
+		t.Errorf("without the old key: %v", err)
+	}
+}
+
+func TestKeys_RefusesKeysAndPrefixesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+
+	for _, keys := range [][][]byte{nil, {nil}, {key(0)[:31]}, {append(key(0), 0)}, {make([]byte, 32)}, {key(0), key(1), key(0)}} {
+		if _, err := publicid.NewKeys(keys...); !errors.Is(err, publicid.ErrConfig) {
+			t.Errorf("%v: %v", keys, err)
+		}
+	}
+	k, err := publicid.NewKeys(key(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range []string{"", "_", "a_", "1a", "_a", "A", "a-b", "ä", "a b", strings.Repeat("a", 33)} {
+		if _, err := k.Codec(prefix); !errors.Is(err, publicid.ErrConfig) {
+			t.Errorf("the prefix %q: %v", prefix, err)
+		}
+	}
+	for _, prefix := range []string{"a", "order", "a1_b2", strings.Repeat("a", 32)} {
+		c := codec(t, prefix, key(0))
+		if id, err := c.Decode(c.Encode(5)); err != nil || id != 5 || len(c.Encode(5)) != c.Len() {
+			t.Errorf("the prefix %q: %d, %v", prefix, id, err)
+		}
+	}
+}
+
+// The key that a caller keeps may be overwritten: a codec has its own.
+func TestNewKeys_CopiesTheKeys(t *testing.T) {
+	t.Parallel()
+
+	k := key(0)
+	keys, err := publicid.NewKeys(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(k)
+	c, err := keys.Codec("ord")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Encode(1); got != "ord_3j18fry0k68r08vqynda778rs7" {
+		t.Error(got)
+	}
+}
+
+// A Codec is used by all requests of a server at once.
+func TestCodec_ConcurrentUse(t *testing.T) {
+	t.Parallel()
+
+	c := codec(t, "ord", key(0), key(1))
+	var group sync.WaitGroup
+	for g := range int64(8) {
+		group.Go(func() {
+			for i := range int64(1000) {
+				id := g*1_000_000 + i
+				if got, err := c.Decode(c.Encode(id)); err != nil || got != id {
+					t.Errorf("%d: %d, %v", id, got, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestCodecAppend_DoesNotAllocate(t *testing.T) {
+	c, buffer := codec(t, "ord", key(0)), make([]byte, 0, 64)
+	if n := testing.AllocsPerRun(100, func() { buffer = c.Append(buffer[:0], 5) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzCodecRoundTrip(f *testing.F) {
+	f.Add(int64(0), byte(0))
+	f.Add(int64(math.MinInt64), byte(200))
+	f.Fuzz(func(t *testing.T, id int64, first byte) {
+		c := codec(t, "ord", key(first))
+		if got, err := c.Decode(c.Encode(id)); err != nil || got != id {
+			t.Errorf("%d: %d, %v", id, got, err)
+		}
+	})
+}
+
+// No text but those of Encode is accepted, and none panics.
+func FuzzCodecDecode(f *testing.F) {
+	f.Add("ord_0c8sv5hf8mm5jd1f7rhc84yw6x")
+	f.Add("ord_")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := codec(t, "ord", key(0))
+		if id, err := c.Decode(text); err == nil && c.Encode(id) != text {
+			t.Errorf("Decode(%q) = %d, which is %q", text, id, c.Encode(id))
+		}
+	})
+}
+
+func BenchmarkCodecAppend(b *testing.B) {
+	c, buffer := codec(b, "ord", key(0)), make([]byte, 0, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		buffer = c.Append(buffer[:0], 2124472963691474944)
+	}
+}
+
+func BenchmarkCodecDecode(b *testing.B) {
+	c := codec(b, "ord", key(0))
+	text := c.Encode(2124472963691474944)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Decode(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
