@@ -35,6 +35,12 @@ var (
 	// ErrClosed reports the use of a plugin after its Close. Creates, NextID and Health return it.
 	ErrClosed = supply.ErrClosed
 
+	// ErrNoSuchID is wrapped by every error that means: nothing for you at this id. That is ErrNegativeID, ErrFutureID,
+	// ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel, ErrNotKey, [generator.ErrLayout] of an
+	// id, and [gorm.ErrRecordNotFound] of Find. Errors of the database do not wrap it. Decode, Locate, Find and FindAll
+	// return it; see [IDError].
+	ErrNoSuchID = errors.New("uidplugin: no such id")
+
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.
 	ErrNegativeID = errors.New("uidplugin: negative id")
 

@@ -3,7 +3,6 @@ package uidplugin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -34,7 +33,7 @@ func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 	}
 	row, ok := rows[id]
 	if !ok {
-		return nil, fmt.Errorf("uidplugin: find %d: %w", id, gorm.ErrRecordNotFound)
+		return nil, idErrorf(id, "uidplugin: find %d: %w", id, gorm.ErrRecordNotFound)
 	}
 	return row, nil
 }
@@ -43,7 +42,7 @@ func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 // its ids. The clauses of the handle apply to each query. The map has each row that was found, even if other ids fail.
 //
 // The error has an [IDError] for each id without a table or model, in the order of ids, followed by errors of queries.
-// errors.Join joins them. A row may be missing or not meet the conditions of the handle. If the table of such an id is
+// It unwraps to all of them, and its text has the first 20. A row may be missing or not meet the conditions of the handle. If the table of such an id is
 // known, the id is in neither the map nor the error.
 func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	c, err := p.located()
@@ -63,14 +62,16 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		errs = append(errs, p.findIn(ctx, table, byTable[table], found)...)
 	}
-	for id, err := range future {
-		if _, ok := found[id]; !ok {
-			errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*IDError); return ok && other.ID == id })
-			errs = append(errs, err)
+	if len(future) > 0 { // that explains more than other errors of these ids
+		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*IDError); return ok && future[other.ID] != nil })
+		for id, err := range future {
+			if _, ok := found[id]; !ok {
+				errs = append(errs, err)
+			}
 		}
 	}
 	sortErrors(errs, ids)
-	return found, errors.Join(errs...)
+	return found, joinIDErrors(errs)
 }
 
 // findIn adds the rows of one table to found.

@@ -360,3 +360,62 @@ func TestPluginLocate_ItsErrorTellsTheID(t *testing.T) {
 		t.Errorf("Locate: %v", err)
 	}
 }
+
+// An endpoint that is given any id answers 404 to all of these, and 500 to the database's own errors.
+func TestErrNoSuchID_IsWrappedByEveryErrorOfAnID(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&part{}))
+	p := uidplugin.From(db)
+	migrate(t, db, &part{}, &article{})
+	r, other := part{}, article{}
+	must(t, errors.Join(db.Create(&r).Error, db.Create(&other).Error))
+	must(t, db.Delete(&r).Error)
+	future := at(t, 1, 0) | 1<<62
+	for id, precise := range map[uidplugin.ID]error{
+		-1: uidplugin.ErrNegativeID, uidplugin.ID(future): nil, 17: uidplugin.ErrUnknownID,
+		uidplugin.ID(r.ID): gorm.ErrRecordNotFound, other.ID: uidplugin.ErrNoModel,
+	} {
+		_, err := p.Find(t.Context(), id)
+		var one *uidplugin.IDError
+		if !errors.Is(err, uidplugin.ErrNoSuchID) || precise != nil && !errors.Is(err, precise) || !errors.As(err, &one) || one.ID != id {
+			t.Errorf("Find(%d): %v", id, err)
+		}
+	}
+	for _, id := range []uidplugin.ID{-1, 17, uidplugin.ID(future)} {
+		if _, err := p.Locate(t.Context(), id); !errors.Is(err, uidplugin.ErrNoSuchID) {
+			t.Errorf("Locate(%d): %v", id, err)
+		}
+	}
+	if _, err := p.Decode(-1); !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, uidplugin.ErrNegativeID) {
+		t.Errorf("Decode(-1): %v", err)
+	}
+	must(t, db.Migrator().DropTable(&part{}))
+	if _, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("without the table: %v", err)
+	}
+}
+
+// The ids of a request may be wrong by the thousand: the error names 20, unwraps to all, and takes no quadratic time.
+func TestPluginFindAll_ItsErrorListsTheFirstIDs(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&part{}))
+	migrate(t, db, &part{})
+	last := at(t, 1, 0) | 1<<62
+	ids := make([]uidplugin.ID, 100_000)
+	for i := range ids {
+		ids[i] = uidplugin.ID(last + int64(i))
+	}
+	_, err := uidplugin.From(db).FindAll(t.Context(), ids...)
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 21 || lines[20] != "and 99980 more" || !strings.Contains(lines[0], ids[0].String()) || !strings.Contains(lines[19], ids[19].String()) {
+		t.Errorf("%d lines: %.300s ... %s", len(lines), err, lines[len(lines)-1])
+	}
+	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) != len(ids) {
+		t.Errorf("it unwraps to %d errors, the last: %v", len(all), all[len(all)-1])
+	}
+	if !errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Error("it does not wrap ErrNoSuchID")
+	}
+}

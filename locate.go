@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,7 +55,11 @@ func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
-	return p.shared.locator.Load().decode(id)
+	parts, err := p.shared.locator.Load().decode(id)
+	if err != nil {
+		return parts, &IDError{id, err}
+	}
+	return parts, nil
 }
 
 func (c *locator) decode(id ID) (generator.Parts, error) {
@@ -82,7 +87,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	located, future, errs := c.locate(ctx, c.lookupOn(p.db), id)
 	l, ok := located[id]
 	if !ok {
-		return Location{}, errors.Join(errs...)
+		return Location{}, joinIDErrors(errs)
 	}
 	if c.Fixed {
 		host := c.DetectHost()
@@ -278,6 +283,35 @@ func (e *IDError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *IDError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrNoSuchID], which every IDError wraps.
+func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
+
+// maxListed is how many errors the text of an idErrors has.
+const maxListed = 20
+
+// idErrors are the errors of many ids. The text has the first of them.
+type idErrors []error
+
+// Error returns a line for each of the first errors, and how many there are.
+func (e idErrors) Error() string {
+	if len(e) <= maxListed {
+		return errors.Join(e...).Error()
+	}
+	return fmt.Sprintf("%v\nand %d more", errors.Join(e[:maxListed]...), len(e)-maxListed)
+}
+
+// Unwrap returns all of them.
+func (e idErrors) Unwrap() []error { return e }
+
+// joinIDErrors returns nil for none.
+func joinIDErrors(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	return idErrors(errs)
+}
 
 func idErrorf(id ID, format string, args ...any) error {
 	return &IDError{id, fmt.Errorf(format, args...)}
