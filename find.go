@@ -52,7 +52,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	located, future, errs := c.locate(ctx, c.lookupOn(p.db), ids...)
 	byTable := map[string][]ID{}
 	for id, l := range located {
-		if l.Database != c.database {
+		if l.Table != "" && l.Database != c.database {
 			errs = append(errs, idErrorf(id, "%w: %d is of the database %s, and this handle is of %s", ErrOtherDatabase, id, named(l.Database), named(c.database)))
 			continue
 		}

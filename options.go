@@ -107,16 +107,24 @@ func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration =
 // is there as well, so tables of one name share a segment.
 //
 // The plugins of a process that are given the same handle, or handles with one pool, share a slot. Their layout, lead,
-// host, clock and WithDisposable must be the same. The slot is released by Close of the last plugin. db is a connected
-// handle, not a transaction. The caller closes its pool after the plugins.
+// host and WithDisposable must be the same. Logger, timeout and WithoutMigration are those of the first. The slot is
+// released by Close of the last plugin. db is a connected handle, not a transaction. The caller closes its pool after the
+// plugins.
+//
+// To add the option to a running system, stop all processes that use a database without it for at least Lead: they are in
+// another id space. A database must have one name in an id space, see [WithDatabaseName].
 //
 // The first create of a table inside a transaction needs no other connection of the plugin's handle then. The option
 // excludes [WithWorkerID].
 func WithRegistry(db *gorm.DB) Option {
 	return func(c *config.Config) {
-		if c.Registry = db; db == nil || db.Config == nil || db.Statement == nil {
-			c.Registry = nil
+		switch c.Registry = nil; {
+		case db == nil || db.Config == nil || db.Statement == nil:
 			c.Wrong = append(c.Wrong, "WithRegistry: the database handle is not connected: gorm.Open has returned an error")
+		case isTransaction(db):
+			c.Wrong = append(c.Wrong, "WithRegistry: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned")
+		default:
+			c.Registry = db
 		}
 	}
 }

@@ -154,7 +154,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if db == nil || db.Config == nil || db.Statement == nil {
 		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)
 	}
-	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
+	if isTransaction(db) {
 		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
 	}
 	if err := c.open(db); err != nil {
@@ -175,6 +175,12 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 			"layout", c.Layout.String(), "ends", c.Layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
+}
+
+// isTransaction reports whether a handle is a transaction.
+func isTransaction(db *gorm.DB) bool {
+	_, ok := db.Statement.ConnPool.(gorm.TxCommitter)
+	return ok
 }
 
 // callbacks returns those of the plugin.
@@ -250,6 +256,9 @@ func (c *shared) join(db *gorm.DB, l *locator) (err error) {
 	c.manager = r.manager
 	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
 	l.apart = c.Registry != nil && poolOf(c.Registry) != poolOf(db)
+	if l.apart {
+		warnOfOwnSpace(ctx, c.Config, db)
+	}
 	if c.database = c.Database; c.database == "" && l.apart {
 		c.database, err = supply.DatabaseName(ctx, db, c.Timeout)
 	}

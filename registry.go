@@ -3,6 +3,8 @@ package uidplugin
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,8 +26,8 @@ type registry struct {
 
 // A sharedRegistry is the registry of a plugin, or of all plugins of this process with one handle of WithRegistry.
 type sharedRegistry struct {
-	pool  gorm.ConnPool // nil if no other plugin can find it
-	users int           // plugins; guarded by the mutex of registries
+	pool  any // nil if no other plugin can find it
+	users int // plugins; guarded by the mutex of registries
 
 	mu       sync.Mutex // held while it is opened
 	registry *registry  // nil until it is open
@@ -35,8 +37,8 @@ type sharedRegistry struct {
 // registries are those of WithRegistry that are in use, by the pool of their handle.
 var registries = struct {
 	mu   sync.Mutex
-	open map[gorm.ConnPool]*sharedRegistry
-}{open: map[gorm.ConnPool]*sharedRegistry{}}
+	open map[any]*sharedRegistry
+}{open: map[any]*sharedRegistry{}}
 
 // joinRegistry returns the registry of a plugin on db. Plugins with one handle of WithRegistry share a registry; the
 // first of them opens it. A plugin that has joined leaves once.
@@ -45,19 +47,26 @@ func joinRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (*sharedRe
 	if c.Registry != nil {
 		s, db = findRegistry(c.Registry), c.Registry
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var err error
-	if s.registry != nil {
-		err = conflict(s.options, c)
-	} else if s.registry, err = openRegistry(ctx, c, db); err == nil {
-		s.options = c
-	}
+	err := s.openFor(ctx, c, db)
 	if err != nil {
 		s.leave()
+		_ = s.close(ctx) // others may have closed meanwhile, and left that to this one
 		return nil, err
 	}
 	return s, nil
+}
+
+// openFor opens the registry on db for a plugin, or checks that the plugin can share it.
+func (s *sharedRegistry) openFor(ctx context.Context, c *config.Config, db *gorm.DB) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.registry != nil {
+		return conflict(s.options, c)
+	}
+	if s.registry, err = openRegistry(ctx, c, db); err == nil {
+		s.options = c
+	}
+	return err
 }
 
 // findRegistry returns the registry of a handle, which may not be open yet, with one user more.
@@ -75,11 +84,14 @@ func findRegistry(db *gorm.DB) *sharedRegistry {
 }
 
 // poolOf returns the pool of a handle, without what GORM wraps around it.
-func poolOf(db *gorm.DB) gorm.ConnPool {
+func poolOf(db *gorm.DB) any {
 	if pool, err := db.DB(); err == nil && pool != nil {
 		return pool
 	}
-	return db.Config.ConnPool
+	if pool := db.Config.ConnPool; pool != nil && reflect.TypeOf(pool).Comparable() {
+		return pool
+	}
+	return db.Config
 }
 
 // leave ends the use by one plugin. After the last one, plugins open another registry.
@@ -97,10 +109,13 @@ func (s *sharedRegistry) close(ctx context.Context) error {
 	registries.mu.Lock()
 	users := s.users
 	registries.mu.Unlock()
-	if users > 0 {
+	s.mu.Lock()
+	r := s.registry
+	s.mu.Unlock()
+	if users > 0 || r == nil {
 		return nil
 	}
-	return s.registry.manager.Close(ctx)
+	return r.manager.Close(ctx)
 }
 
 // conflict returns an error if a plugin cannot share the registry of another one because their options differ.
@@ -122,6 +137,27 @@ func conflict(first, c *config.Config) error {
 		return differ("WithClock", first.Injected, c.Injected)
 	}
 	return nil
+}
+
+// warnOfOwnSpace warns if processes still make ids in an id space of the database itself: ids of both can be equal.
+func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB) {
+	statements, err := sqldb.Open(db, c.Timeout)
+	if err != nil {
+		return
+	}
+	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
+		return // it has none
+	}
+	nodes, err := workernode.Open(db, c.Timeout)
+	if err != nil {
+		return
+	}
+	slots, err := nodes.Slots(ctx, 0, 1000)
+	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Holder != "" }); err == nil && held >= 0 {
+		c.Log.Warn("uidplugin: this database has an id space of its own, and a process that makes ids in it, or that ended without Close:"+
+			" its ids and those of WithRegistry can be equal; stop processes without WithRegistry first",
+			"host", slots[held].Host, "port", slots[held].Port)
+	}
 }
 
 // openRegistry creates or checks the tables on db, looks at the settings of the database, and creates the lease manager.

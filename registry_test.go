@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -213,4 +214,94 @@ func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
 	if n := count(t, registry, "WORKER_NODE", `"TABLE_NAME" <> ''`); n > tenants*rounds*2 {
 		t.Errorf("%d worker ids", n)
 	}
+}
+
+// A plugin that cannot share the registry joins and leaves it while the last of the others closes: the lease manager went
+// on for ever, and held its slot.
+func TestWithRegistry_AConflictNextToTheLastCloseLeaksNothing(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	dir := t.TempDir()
+	for round := range 15 {
+		good := file(t, filepath.Join(dir, "good.db"), &gorm.Config{})
+		bad := file(t, filepath.Join(dir, "bad.db"), &gorm.Config{})
+		p := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithLogger(nil))
+		must(t, good.Use(p))
+		migrate(t, good, &part{})
+		must(t, good.Create(&part{}).Error)
+		var group sync.WaitGroup
+		group.Go(func() {
+			q := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithDisposable(), uidplugin.WithLogger(nil))
+			if err := bad.Use(q); err == nil { // it came after the Close
+				if err := q.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		group.Wait()
+		if n := count(t, registry, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
+			t.Fatalf("round %d: %d slots are held", round, n)
+		}
+	}
+}
+
+// A process that is still in the database's own id space makes ids that may be equal: the log says so.
+func TestWithRegistry_WarnsOfProcessesWithoutIt(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "shop.db")
+	old := file(t, path, &gorm.Config{})
+	p := use(t, old)
+	migrate(t, old, &part{})
+	must(t, old.Create(&part{}).Error)
+	var log journal
+	use(t, file(t, path, &gorm.Config{}), log.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
+	saysAll(t, log.String(), "an id space of its own", "stop processes without WithRegistry")
+	must(t, p.Close(t.Context()))
+	var quiet journal
+	use(t, file(t, path, &gorm.Config{}), quiet.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
+	if warnings := quiet.Lines("WARN"); len(warnings) > 0 {
+		t.Errorf("%q", warnings)
+	}
+}
+
+// A transaction ends before the plugin does.
+func TestWithRegistry_RefusesATransaction(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	use(t, bare(t), uidplugin.WithRegistry(registry))
+	tx := registry.Begin()
+	defer tx.Rollback()
+	testkit.IsError(t, bare(t).Use(uidplugin.New(uidplugin.WithRegistry(tx))), uidplugin.ErrOption, "WithRegistry", "transaction")
+}
+
+// With thousands of tenants a worker id for each table of each would be too many: with WithOneWorkerID a tenant that
+// comes gets that of one that went, when the clock has passed its ids.
+func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
+	t.Parallel()
+
+	registry := testkit.SQLite{}.Open(t)
+	keep := use(t, bare(t), uidplugin.WithRegistry(registry), uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
+	ledger := testkit.NewLedger(t)
+	for i := range 6 {
+		db := file(t, filepath.Join(t.TempDir(), fmt.Sprintf("tenant%d.db", i)), &gorm.Config{})
+		p := use(t, db, uidplugin.WithRegistry(registry), uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
+		migrate(t, db, &part{})
+		rows := make([]part, 500)
+		must(t, db.Create(&rows).Error)
+		for _, r := range rows {
+			ledger.Add("parts", r.ID)
+		}
+		must(t, p.Close(t.Context()))
+		time.Sleep(300 * time.Millisecond)
+	}
+	if n := count(t, registry, "WORKER_NODE", `"TABLE_NAME" = '*'`); n > 3 {
+		t.Errorf("%d worker ids for tenants that take turns", n)
+	}
+	must(t, keep.Health())
 }

@@ -336,7 +336,7 @@ func (m *Manager) TableOf(workerID int64) (Table, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.workers {
-		if w.id == workerID && w.user != nil && w.table.Name != "" {
+		if w.id == workerID && (w.user != nil || w.toBind) && w.table.Name != "" {
 			return w.table, true
 		}
 	}

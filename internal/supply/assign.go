@@ -19,11 +19,12 @@ import (
 // the ids: it tells whether that is in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
-	inside := sqldb.HoldsConnection(pool) && slices.ContainsFunc(sources, func(src *Source) bool { return src.Foreign || s.needsPool() })
+	transaction := sqldb.HoldsConnection(pool)
+	inside := transaction && slices.ContainsFunc(sources, func(src *Source) bool { return src.Foreign || s.needsPool() })
 	if inside {
 		wait = s.leaseWait()
 	}
-	if inside && s.Manager != nil {
+	if transaction && s.Manager != nil {
 		if err := s.useSpares(sources); err != nil {
 			return err
 		}
@@ -61,6 +62,9 @@ func (s *Supply) needsPool() bool { return s.Fixed == nil && s.Registry == s.DB 
 
 // table returns the table of a source, as the registry names it.
 func (s *Supply) table(src *Source) workernode.Table {
+	if src.Table == AllTables {
+		return workernode.Table{Name: AllTables} // of all databases too
+	}
 	return workernode.Table{Database: s.Database, Name: src.Table}
 }
 

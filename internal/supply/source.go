@@ -48,6 +48,14 @@ type made struct {
 	fixed []generator.Lease      // with a fixed worker id
 }
 
+// retire closes the generator, and gives its worker ids back: other plugins may share the lease manager.
+func (m *made) retire() {
+	m.Close()
+	if m.lease != nil {
+		m.lease.Retire()
+	}
+}
+
 // Ready reports whether the source has a generator. It keeps it.
 func (src *Source) Ready() bool { return src.made.Load() != nil }
 
@@ -59,7 +67,7 @@ func (s *Supply) store(src *Source, m *made) {
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
-		m.Close()
+		m.retire()
 	}
 }
 

@@ -189,10 +189,7 @@ func (s *Supply) Close(ctx context.Context) bool {
 	idle := make(chan struct{})
 	go func() {
 		for _, m := range all {
-			m.Close()
-			if m.lease != nil {
-				m.lease.Retire() // other plugins may share the lease manager
-			}
+			m.retire()
 		}
 		s.background.Wait()
 		close(idle)
