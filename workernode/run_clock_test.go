@@ -2,6 +2,8 @@ package workernode_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,32 +15,34 @@ import (
 // granted. Assign waited without a reason, and said that the database had not answered.
 func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var frozen time.Time
+		var frozen atomic.Pointer[time.Time]
 		clock := func() time.Time {
-			if !frozen.IsZero() {
-				return frozen
+			if at := frozen.Load(); at != nil {
+				return *at
 			}
 			return now()
 		}
 		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Now = clock })
 		p.assign(table("a"))
 		time.Sleep(100 * time.Millisecond)
-		frozen = now()
-		adds, lost := false, false
+		at := now()
+		frozen.Store(&at)
+		var adds, lost atomic.Bool
 		p.wire.Set(func(c *testkit.Crossing) error {
-			adds = adds || c.Is("INSERT INTO WORKER_NODE")
-			if lost || !adds || c.SQL != "COMMIT" {
+			if c.Is("INSERT INTO WORKER_NODE") {
+				adds.Store(true)
+			}
+			if lost.Load() || !adds.Load() || c.SQL != "COMMIT" {
 				return c.Run()
 			}
-			lost = true
-			must(t, c.Run())
-			return testkit.ErrLost
+			lost.Store(true)
+			return errors.Join(c.Run(), testkit.ErrLost)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := p.Assign(ctx, []workernode.Table{table("b")}, nil)
-		if err == nil || !lost {
-			t.Fatalf("%v; the answer was lost: %t", err, lost)
+		if err == nil || !lost.Load() {
+			t.Fatalf("%v; the answer was lost: %t", err, lost.Load())
 		}
 		_, err = p.Assign(ctx, []workernode.Table{table("b")}, nil) // the caller tries again
 		if err == nil {
@@ -46,7 +50,7 @@ func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
 		}
 		saysAll(t, err.Error(), "the clock stands still at ")
 
-		frozen = time.Time{}
+		frozen.Store(nil)
 		p.wire.Set(nil)
 		p.assign(table("b"))
 		p.make(table("b"), 100)

@@ -98,7 +98,7 @@ func TestNew_RefusesAModelWithoutAName(t *testing.T) {
 }
 
 // onConflict is a type that brings its own ON CONFLICT.
-type onConflict struct{ int64 }
+type onConflict int64
 
 func (onConflict) GormDataType() string { return "bigint" }
 func (onConflict) CreateClauses(*schema.Field) []clause.Interface {
