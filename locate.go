@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -124,7 +123,7 @@ func (c *locator) lookupOn(db *gorm.DB) *workernode.DB {
 // named names a database for a message.
 func named(database string) string {
 	if database == "" {
-		return "WORKER_NODE"
+		return "that has WORKER_NODE"
 	}
 	return strconv.Quote(database)
 }
@@ -306,7 +305,6 @@ func (e idErrors) Unwrap() []error { return e }
 
 // joinIDErrors returns nil for none.
 func joinIDErrors(errs []error) error {
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) == 0 {
 		return nil
 	}

@@ -194,13 +194,13 @@ func (c *shared) abandon() {
 			undo()
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if c.supply != nil {
 		c.supply.Close(ctx) // openers may take their time
 	}
 	if c.registry != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		c.registry.leave()
 		_ = c.registry.close(ctx)
@@ -217,11 +217,11 @@ func (c *shared) open(db *gorm.DB) error {
 	l := &locator{Config: c.Config, time: c.Now}
 	var statements *sqldb.DB
 	if !c.Fixed {
-		if err := c.join(db, l); err != nil {
-			return fmt.Errorf("uidplugin: %w", err)
-		}
 		var err error
-		if statements, err = sqldb.Open(db, c.Timeout); err != nil {
+		if statements, err = sqldb.Open(db, c.Timeout); err == nil {
+			err = c.join(db, statements, l)
+		}
+		if err != nil {
 			return fmt.Errorf("uidplugin: %w", err)
 		}
 	}
@@ -245,8 +245,8 @@ func (c *shared) open(db *gorm.DB) error {
 	return nil
 }
 
-// join joins the registry, and sets what l needs of it.
-func (c *shared) join(db *gorm.DB, l *locator) (err error) {
+// join joins the registry, and sets what l needs of it. statements are those of db.
+func (c *shared) join(db *gorm.DB, statements *sqldb.DB, l *locator) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	if c.registry, err = joinRegistry(ctx, c.Config, db); err != nil {
@@ -257,7 +257,7 @@ func (c *shared) join(db *gorm.DB, l *locator) (err error) {
 	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
 	l.apart = c.Registry != nil && poolOf(c.Registry) != poolOf(db)
 	if l.apart {
-		warnOfOwnSpace(ctx, c.Config, db)
+		warnOfOwnSpace(ctx, c.Config, db, statements)
 	}
 	if c.database = c.Database; c.database == "" && l.apart {
 		c.database, err = supply.DatabaseName(ctx, db, c.Timeout)

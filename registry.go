@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
@@ -50,6 +51,8 @@ func joinRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (*sharedRe
 	err := s.openFor(ctx, c, db)
 	if err != nil {
 		s.leave()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
 		_ = s.close(ctx) // others may have closed meanwhile, and left that to this one
 		return nil, err
 	}
@@ -139,12 +142,11 @@ func conflict(first, c *config.Config) error {
 	return nil
 }
 
+// closeTimeout is how long a db.Use that has failed waits for the release of the slot.
+const closeTimeout = time.Second
+
 // warnOfOwnSpace warns if processes still make ids in an id space of the database itself: ids of both can be equal.
-func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB) {
-	statements, err := sqldb.Open(db, c.Timeout)
-	if err != nil {
-		return
-	}
+func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB, statements *sqldb.DB) {
 	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
 		return // it has none
 	}

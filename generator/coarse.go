@@ -25,7 +25,7 @@ type CoarseClock struct {
 
 const (
 	coarseEvery = time.Millisecond
-	coarseIdle  = 100 // readings in a row that nobody wanted, before the timer ends
+	coarseIdle  = 100 // readings in a row that no caller used, before the timer ends
 )
 
 // NewCoarseClock returns a clock that reads now, or [time.Now] if that is nil.

@@ -112,7 +112,7 @@ func NewSnowflake(c SnowflakeConfig) (*Snowflake, error) {
 		low:       c.OnLow,
 		now:       c.Now,
 		turn:      make(chan struct{}, 1),
-		lease:     Lease{WorkerID: -1}, // nobody's
+		lease:     Lease{WorkerID: -1}, // no lease yet
 		tick:      -1,
 		sequence:  c.Layout.MaxSequence() + 1,
 		changed:   make(chan struct{}),

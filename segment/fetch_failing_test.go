@@ -17,7 +17,7 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// The database is away: the ids that are left are handed out, then callers get the
+// The database is unreachable: the ids that are left are handed out, then callers get the
 // error, and when it is back all goes on by itself. The log says each once.
 func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// While there are ids left, nobody gets to see a database that is away, and it is not
+// While there are ids left, no caller notices an unreachable database, and it is not
 // asked for every id.
 func TestGenerator_HidesAShortOutage(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 
 	db := handle(t, file(t))
 	g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
-	for _, tt := range []struct{ spoil, mend, says string }{
+	for _, tt := range []struct{ spoil, fix, says string }{
 		{"DELETE FROM leaf_alloc", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1000, 10)", "is gone"},
 		{"UPDATE leaf_alloc SET step = 0", "UPDATE leaf_alloc SET step = 10", "step"},
 		{"UPDATE leaf_alloc SET step = -5", "UPDATE leaf_alloc SET step = 10", "step"},
@@ -141,8 +141,8 @@ func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 			}
 			last = id
 		}
-		run(t, db, tt.mend)
-		eventually(t, "id after "+tt.mend, func() bool {
+		run(t, db, tt.fix)
+		eventually(t, "id after "+tt.fix, func() bool {
 			id, err := g.Next(t.Context())
 			return err == nil && id > last
 		})

@@ -302,7 +302,7 @@ func (c *chaosProcess) open() (chaosMaker, *sql.DB, error) {
 }
 
 func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
-	mariadb := testkit.Engine{Name: "mariadb"}
+	mariadb := testkit.MariaDB()
 	open := func() (*gorm.DB, error) {
 		return gorm.Open(mariadb.Dialector(c.DSN), &gorm.Config{Logger: logger.Discard})
 	}

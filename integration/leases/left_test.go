@@ -3,7 +3,6 @@ package leases_test
 import (
 	"bytes"
 	"context"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -56,9 +55,7 @@ func sequential(t *testing.T, test func(t *testing.T, d *testkit.Database), only
 			continue
 		}
 		t.Run(e.Name, func(t *testing.T) {
-			if !e.Available() {
-				t.Skipf("%s is not set: no %s", e.Variable, e.Name)
-			}
+			e.Need(t)
 			test(t, e.New(t))
 		})
 	}
@@ -178,9 +175,10 @@ func TestClose_CreatesWithAClosedPool(t *testing.T) {
 
 // The same if the server dies.
 func TestClose_LeasesLeaveNothingOfADeadServer(t *testing.T) {
-	if os.Getenv("UID_TEST_MARIADB") == "" || testing.Short() {
-		t.Skip("no mariadb")
+	if testing.Short() {
+		t.Skip("it starts a server")
 	}
+	testkit.MariaDB().Need(t)
 	harness.Server(t, "mariadb", func(d *testkit.Database, run func(command string)) {
 		before := goroutines()
 		var handles []*gorm.DB

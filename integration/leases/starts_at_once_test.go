@@ -216,16 +216,14 @@ func sameIDs(reports []startedReport) (ids, workers int) {
 //	go test -run TestProcesses_StartAtOnce -v ./integration/leases/ -starts.processes 200
 func TestProcesses_StartAtOnce(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("UID_TEST_MARIADB") == "" {
-		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
-	}
+	testkit.MariaDB().Need(t)
 	n := 30
 	if testing.Short() {
 		n = 10
 	}
 	run := func(d *testkit.Database) { startsAtOnce(t, d, n) }
 	if *startsProcesses == 0 {
-		run(testkit.Engine{Name: "mariadb", Variable: "UID_TEST_MARIADB"}.New(t))
+		run(testkit.MariaDB().New(t))
 		return
 	}
 	// It wants connections that others would miss.

@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -34,9 +33,7 @@ func TestOutage_OfTheServer(t *testing.T) {
 		t.Skip("it starts a server")
 	}
 	t.Parallel()
-	if os.Getenv("UID_TEST_MARIADB") == "" {
-		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
-	}
+	testkit.MariaDB().Need(t)
 	harness.Server(t, "mariadb", func(d *testkit.Database, run func(command string)) {
 		j := &testkit.Log{}
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))

@@ -37,9 +37,7 @@ func TestMatrix(t *testing.T) {
 		for i, column := range matrixColumns {
 			t.Run(column.title, func(t *testing.T) {
 				t.Parallel()
-				if !column.engine().Available() {
-					t.Skipf("%s is not set", column.engine().Variable)
-				}
+				column.engine().Need(t)
 				runColumn(t, m, i)
 			})
 		}

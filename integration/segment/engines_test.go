@@ -243,7 +243,7 @@ func TestSegment_InsideTransactions(t *testing.T) {
 	}, "mariadb", "mysql", "postgres") // SQLite has one writer
 }
 
-// The server is away: what is left is handed out, then callers get an error, or that of
+// The server is unreachable: what is left is handed out, then callers get an error, or that of
 // their context; when it is back ids go on by themselves.
 func TestSegment_Outage(t *testing.T) {
 	t.Parallel()
@@ -270,7 +270,7 @@ func TestSegment_Outage(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		if _, err := g.Next(ctx); err == nil {
-			t.Error("no error while the server is away")
+			t.Error("no error while the server is unreachable")
 		}
 		back()
 		begin := time.Now()
@@ -316,7 +316,7 @@ func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 
 		away()
 		if err := db.Create(&Receipt{}).Error; err == nil {
-			t.Fatal("a row while the server is away")
+			t.Fatal("a row while the server is unreachable")
 		}
 		failed := p.Health()
 		if failed == nil || !strings.Contains(failed.Error(), "the generator segment of table receipts could not be opened since") {

@@ -133,7 +133,7 @@ func TestConfigAddGenerator_RefusesNamesAndFunctionsThatMakeNoSense(t *testing.T
 	}
 }
 
-// The generator "paired" needs two worker ids, whoever makes it.
+// The generator "paired" needs two worker ids, also when the application replaces it.
 func TestConfigAddGenerator_KeepsTheLanesOfWhatItReplaces(t *testing.T) {
 	t.Parallel()
 

@@ -105,3 +105,23 @@ func TestDBHasIndex_KnowsPostgreSQLAndSQLite(t *testing.T) {
 		}
 	}
 }
+
+// TestDBColumns_AreThoseThatTheTableHasNow: whatever a connection remembers of it:
+// SQLite's driver tells names before SQLite looks whether they still hold.
+func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
+	t.Parallel()
+
+	s := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	first, second := s.Open(t), s.Open(t)
+	run(t, first, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER)`)
+	columns := func() []string {
+		names, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
+		must(t, err)
+		return names
+	}
+	columns()
+	run(t, second, `ALTER TABLE "WORKER_NODE" ADD COLUMN "FENCE" BIGINT`)
+	if names := columns(); !slices.Equal(names, []string{"ID", "FENCE"}) {
+		t.Errorf("columns %q", names)
+	}
+}

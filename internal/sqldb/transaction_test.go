@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -140,5 +141,123 @@ func TestHoldsConnection_TellsTransactionsFromPools(t *testing.T) {
 		if got := sqldb.HoldsConnection(tt.pool); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
+	}
+}
+
+func insertOne(ctx context.Context, tx *sqldb.DB) error {
+	_, err := tx.Exec(ctx, `INSERT INTO "T" VALUES (1)`)
+	return err
+}
+
+func rowsOfT(t *testing.T, d *sqldb.DB) (n int) {
+	t.Helper()
+	must(t, d.Query(t.Context(), func(rows *sql.Rows) error { return rows.Scan(&n) }, `SELECT COUNT(*) FROM "T"`))
+	return n
+}
+
+// A transaction of several slow statements must end in time, with an error that says that there was no answer. Each
+// statement had a timeout of its own once, and then failed with "transaction has already been committed or rolled
+// back", which callers took for a lasting error.
+func TestDBTransact_IsLimitedAsAWhole(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		d, wire := wired(t)
+		wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(400*time.Millisecond), c.Run()) })
+		begin := time.Now()
+		err := d.Transact(t.Context(), func(ctx context.Context, tx *sqldb.DB) error {
+			for range 5 {
+				if err := insertOne(ctx, tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 1400*time.Millisecond { // BEGIN has a limit of its own
+			t.Fatalf("after %v: %v", time.Since(begin), err)
+		}
+		saysAll(t, err.Error(), "no answer within 1s")
+		wire.Set(nil)
+		if n := rowsOfT(t, d); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// COMMIT has no context in database/sql, and MySQL's driver waits for its answer until the network gives up. The
+// lease manager sends nothing else meanwhile, so its process would run out of ids.
+func TestDBTransact_DoesNotWaitForACommitThatHangs(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		d, wire := wired(t)
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.SQL == "COMMIT" {
+				time.Sleep(15 * time.Minute)
+			}
+			return c.Run()
+		})
+		begin := time.Now()
+		err := d.Transact(t.Context(), insertOne)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > time.Second+time.Millisecond {
+			t.Fatalf("after %v: %v", time.Since(begin), err)
+		}
+		saysAll(t, err.Error(), "COMMIT", "no answer within 1s")
+		time.Sleep(time.Hour)
+		if n := rowsOfT(t, d); n != 1 { // that is what "outcome unknown" means
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// After an error nothing may follow on the same connection, and nothing is kept.
+func TestDBTransact_ClosesTheConnectionAfterAnError(t *testing.T) {
+	t.Parallel()
+
+	for _, fault := range []string{"INSERT", "COMMIT"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, wire := wired(t)
+				first, last := 0, 0
+				odd := errors.New("odd")
+				wire.Set(func(c *testkit.Crossing) error {
+					if last = c.Conn; c.Is(fault) && first == 0 {
+						first = c.Conn
+						return odd
+					}
+					return c.Run()
+				})
+				if err := d.Transact(t.Context(), insertOne); !errors.Is(err, odd) {
+					t.Fatal(err)
+				}
+				if n := rowsOfT(t, d); n != 0 {
+					t.Errorf("%d rows", n)
+				}
+				if must(t, d.Transact(t.Context(), insertOne)); last == first {
+					t.Errorf("the connection %d is used again", first)
+				}
+			})
+		})
+	}
+}
+
+// Connections that the server has closed while they were idle are replaced, as database/sql does for single
+// statements. Otherwise the first create after a restart of the server fails.
+func TestDBTransact_ReplacesConnectionsThatWereClosed(t *testing.T) {
+	t.Parallel()
+
+	d, wire := wired(t)
+	faults := 0
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.SQL == "BEGIN" && faults < 2 {
+			faults++
+			return driver.ErrBadConn
+		}
+		return c.Run()
+	})
+	must(t, d.Transact(t.Context(), insertOne))
+	if n := rowsOfT(t, d); n != 1 {
+		t.Errorf("%d rows", n)
 	}
 }

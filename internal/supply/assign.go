@@ -16,7 +16,7 @@ import (
 )
 
 // Ensure returns when all sources have a generator, or an error says why not. pool is that of the statement which needs
-// the ids: it tells whether that is in a transaction.
+// the ids: it shows whether that is in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
 	transaction := sqldb.HoldsConnection(pool)

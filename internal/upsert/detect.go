@@ -6,7 +6,7 @@ type detection int
 const (
 	// GORM sets what RETURNING reads back: of each row, or nothing of a single one that was left unchanged.
 	byReturning detection = iota
-	// MySQL's LAST_INSERT_ID(expr) in the update part: the last insert id of the statement tells whether there was a
+	// MySQL's LAST_INSERT_ID(expr) in the update part: the last insert id of the statement shows whether there was a
 	// conflict, and for a single row with which.
 	byLastInsertID
 	// Fewer rows were changed than sent.

@@ -207,13 +207,10 @@ func (m *MariaDB) Kill() {
 func (m *MariaDB) Pause() error  { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *MariaDB) Resume() error { return m.cmd.Process.Signal(syscall.SIGCONT) }
 
-// NeedMariaDB skips a test where no MariaDB is to be used, and tells whether its
-// programs are there.
+// NeedMariaDB is [testkit.Engine.Need] for a test that starts MariaDB servers of its own.
 func NeedMariaDB(t *testing.T) {
 	t.Helper()
-	if os.Getenv("UID_TEST_MARIADB") == "" {
-		t.Skip("UID_TEST_MARIADB is not set: no mariadb")
-	}
+	testkit.MariaDB().Need(t)
 	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
 		LeftOut(t, "mariadb-install-db is not in PATH, so there is no server of its own: "+err.Error())
 	}

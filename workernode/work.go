@@ -1,0 +1,253 @@
+package workernode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// What the lease manager wants at one moment: which statement comes next, and whom it serves from the worker ids that the
+// slot has.
+
+// An action is what the lease manager does next.
+type action int
+
+const (
+	doNothing action = iota
+	doSlot           // what the lease says: acquire, read, begin ...
+	doRenew
+	doBind
+	doAdd
+	doKeepAlive
+)
+
+// work is what is wanted at one moment.
+type work struct {
+	idle      bool // no ids were made for long
+	wanted    bool // the process needs a slot
+	due       bool // a renewal is
+	keepAlive bool // a keep-alive is
+	stale     bool // ticks are needed, and what was granted has passed or is nearly used up
+	binds     []spareUse
+	missing   []Table // worker ids to add
+	tables    []Table // that lack worker ids, or wait for some
+	stuck     error   // callers wait, and the clock stands still
+	wait      time.Duration
+}
+
+// next decides in which order. It is pure.
+func (w *work) next(l *slotLease, p leaseParams, now int64) action {
+	if !l.held && !w.wanted {
+		return doNothing
+	}
+	if w.idle && len(w.binds) == 0 && l.held && !l.inDoubt && !l.regressed {
+		if w.keepAlive {
+			return doKeepAlive
+		}
+		return doNothing
+	}
+	if l.next(p, now) != stepReady {
+		return doSlot
+	}
+	switch grows := p.fenceAt(now, l.fence) > l.granted; {
+	case grows && (w.due || w.stale):
+		return doRenew // a due renewal goes before requests
+	case len(w.binds) > 0:
+		return doBind
+	case len(w.missing) > 0:
+		return doAdd
+	}
+	return doNothing
+}
+
+// sends reports whether the next action sends a statement.
+func (w *work) sends(l *slotLease, p leaseParams, now int64) bool {
+	switch w.next(l, p, now) {
+	case doNothing:
+		return false
+	case doSlot:
+		step := l.next(p, now)
+		return step != stepWait && step != stepExhausted
+	}
+	return true
+}
+
+// work looks at the generators and requests. It serves those that it can from the worker ids of the slot, decides which
+// generators get more lanes, and returns what needs a statement.
+func (m *Manager) work() *work {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now, tick := m.clock.now(), m.tick()
+	w := &work{wait: m.every}
+	lastUse, pressing, starving := m.lastUse, false, false
+	for _, l := range m.leases {
+		l.look(now)
+		l.grow(now, tick)
+		if l.lastUse.After(lastUse) {
+			lastUse = l.lastUse
+		}
+		if l.unknown {
+			w.wait = sampleInterval
+		}
+		starving = starving || l.usage.Waiting && l.usage.Left == 0
+		pressing = pressing || inNeed(l.usage, m.lease.granted, tick, uint64(m.layout.MaxSequence()+1))
+	}
+	w.binds = m.toBind()
+	since := time.Since(m.renewed)
+	w.idle = len(m.requests) == 0 && now.Sub(lastUse) > idleAfter
+	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.leases) > 0 || m.config.Spares > 0)
+	if w.idle && len(w.binds) == 0 {
+		w.wait = grace / 2
+		if m.lease.held {
+			w.keepAlive = since >= grace/2
+			w.wait = max(grace/2-since, time.Millisecond)
+		}
+		return w
+	}
+	pause := min(minPause, m.every/4)
+	w.due = since >= m.every
+	w.stale = (pressing || tick > m.lease.granted) && since >= pause
+	switch {
+	case pressing && !w.due:
+		w.wait = min(w.wait, max(pause-since, time.Millisecond))
+	case !w.due:
+		w.wait = min(w.wait, max(m.every-since, time.Millisecond))
+	}
+	if m.lease.held && m.params.fenceAt(tick, m.lease.fence) <= m.lease.granted {
+		// Nothing can be granted before the next tick.
+		w.wait = max(w.wait, min(m.layout.TimeOf(tick+1).Sub(now), m.every))
+	}
+	if (starving || len(m.requests) > 0) && m.lease.held {
+		w.stuck = m.still.check(tick, m.layout)
+	}
+	m.provide(now, w)
+	return w
+}
+
+// toBind returns the spares in use whose tables are not written yet. The caller holds the mutex.
+func (m *Manager) toBind() (uses []spareUse) {
+	for _, w := range m.workers {
+		if w.toBind {
+			uses = append(uses, spareUse{w.id, w.table})
+		}
+	}
+	return uses
+}
+
+// stillness notes since when the clock has shown the same tick.
+type stillness struct {
+	tick  int64
+	since time.Time
+}
+
+// check returns an error if the clock has not moved for long. Then nothing can be granted.
+func (s *stillness) check(tick int64, layout generator.Layout) error {
+	if now := time.Now(); tick != s.tick || s.since.IsZero() {
+		s.tick, s.since = tick, now
+	} else if now.Sub(s.since) > time.Second+2*layout.Tick {
+		return fmt.Errorf("%w: the clock stands still at %s, so no tick can be granted", ErrClock, layout.TimeOf(tick))
+	}
+	return nil
+}
+
+// provide serves requests and generators from the slot's worker ids, and notes in w what is
+// missing. The caller holds the mutex.
+func (m *Manager) provide(now time.Time, w *work) {
+	lack := map[Table]int{}
+	short := func(t Table, n int) {
+		w.tables = append(w.tables, t)
+		lack[t] += n
+	}
+	for _, l := range m.leases {
+		n := max(l.want, 1) - len(l.lanes)
+		if n <= 0 {
+			continue
+		}
+		free := m.free(l.table)
+		switch {
+		case len(free)-lack[l.table] >= n && m.lease.held:
+			m.replace(l, free, n)
+		case !now.Before(l.again):
+			short(l.table, n)
+		}
+	}
+	for _, r := range slices.Clone(m.requests) {
+		if !m.serve(r) {
+			for i, t := range r.tables {
+				short(t, r.lanes[i])
+			}
+		}
+	}
+	for t, n := range lack {
+		for range n - min(n, len(m.free(t))) {
+			w.missing = append(w.missing, t)
+		}
+	}
+	slices.SortFunc(w.missing, func(a, b Table) int { return strings.Compare(a.String(), b.String()) })
+	if w.wanted && !now.Before(m.again) {
+		for range m.config.Spares - len(m.free(Table{})) {
+			w.missing = append(w.missing, Table{})
+		}
+	}
+}
+
+// replace gives a lease more lanes, or others if those it had are lost.
+func (m *Manager) replace(l *TableLease, free []*worker, n int) {
+	had := len(l.published)
+	l.take(free, n)
+	l.publish()
+	if l.noWorkerID != nil && l.generator != nil {
+		l.generator.Suspend(nil)
+	}
+	l.noWorkerID = nil
+	ids := make([]int64, len(l.lanes))
+	for i, w := range l.lanes {
+		ids[i] = w.id
+	}
+	text := "uidplugin: a table has other worker ids now"
+	if len(ids) > had {
+		text = "uidplugin: a table has more worker ids now, which it needs"
+	}
+	m.log.Info(text, "table", l.table.String(), "worker_id", ids)
+}
+
+// serve gives a request its leases, if the slot has worker ids for all of them.
+func (m *Manager) serve(r *request) bool {
+	if !m.lease.held || m.lease.inDoubt || m.tick() > m.lease.granted {
+		return false
+	}
+	if len(r.tables) == 0 && len(m.free(Table{})) < m.config.Spares && !m.clock.now().Before(m.again) {
+		return false
+	}
+	var leases []*TableLease
+	undo := func() {
+		for _, l := range leases {
+			for _, w := range l.lanes {
+				w.user = nil
+			}
+		}
+	}
+	for i, t := range r.tables {
+		l := &TableLease{manager: m, table: t, least: r.lanes[i], want: r.lanes[i], lastUse: m.clock.now()}
+		free := m.free(t)
+		leases = append(leases, l)
+		if len(free) < r.lanes[i] {
+			undo()
+			return false
+		}
+		l.take(free, r.lanes[i])
+		l.publish()
+		if l.published == nil {
+			undo()
+			return false
+		}
+	}
+	r.leases = leases
+	m.leases = append(m.leases, leases...)
+	close(r.done)
+	m.requests = slices.DeleteFunc(m.requests, func(other *request) bool { return other == r })
+	return true
+}
