@@ -105,8 +105,8 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 		for _, away := range []bool{true, false} {
 			db, tap := testkit.OpenTap(t, d.New(t))
 			c := testkit.NewClock(time.Now())
-			p := harness.Use(t, db, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithLead(4*time.Second), uidplugin.WithModels(&harness.T1{}),
-				uidplugin.WithClock(c.Now))
+			p := harness.Use(t, db, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithModels(&harness.T1{}),
+				uidplugin.WithLead(10*time.Second), uidplugin.WithClock(c.Now))
 			s := p.Stats().Tables[0]
 			want := int(s.Until.Sub(s.From)/time.Second) * 16
 			if away {
