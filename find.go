@@ -7,11 +7,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 )
 
@@ -20,14 +18,14 @@ import (
 //
 // The handle given to [From] takes part in the query: conditions, scopes, Select, Omit, Preload, Joins, Unscoped,
 // locking and the like. Clauses that have no meaning there fail with [ErrClause]: Limit, Offset, Group, Having,
-// Distinct, Raw, and Table or Model of another table.
+// Distinct, Raw, and Table or Model of another table. For ids that users send, see [OnlyModels] and [Scoped].
 //
 // The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The last
 // one means that no row has the key, that the row is deleted, or that it does not meet the handle's conditions. Find
 // does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
 // returns [ErrUnknownID].
-func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
-	rows, err := p.FindAll(ctx, id)
+func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
+	rows, err := p.FindAll(ctx, []ID{id}, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +42,12 @@ func (p *Plugin) Find(ctx context.Context, id ID) (any, error) {
 // The error has an [IDError] for each id without a table or model, in the order of ids, followed by errors of queries.
 // It unwraps to all of them, and its text has the first 20. A row may be missing or not meet the conditions of the handle. If the table of such an id is
 // known, the id is in neither the map nor the error.
-func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
+func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
 	c, err := p.located()
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.finder(options)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	}
 	found := make(map[ID]any, len(located))
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
-		errs = append(errs, p.findIn(ctx, table, byTable[table], found)...)
+		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	if len(future) > 0 { // that explains more than other errors of these ids
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*IDError); return ok && future[other.ID] != nil })
@@ -74,25 +76,64 @@ func (p *Plugin) FindAll(ctx context.Context, ids ...ID) (map[ID]any, error) {
 	return found, joinIDErrors(errs)
 }
 
-// findIn adds the rows of one table to found.
-func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[ID]any) (errs []error) {
+// FindAs loads the rows of T whose primary keys are ids. It returns one element for each id, in the order of ids: nil for
+// one that has no row. It reads the table of T and nothing else, with one query for each 1,000 ids. db needs the plugin,
+// and T need not be listed by [WithModels]. A row that two ids of the list name is loaded once.
+//
+// The clauses of db hold as they do for [Plugin.Find]. Order fails with [ErrClause] too.
+//
+// The error has an [IDError] for each id without a row, which wraps [gorm.ErrRecordNotFound] and [ErrNoSuchID]. So
+// callers for whom rows may be missing ignore errors that are ErrNoSuchID. With any other error there are no rows: it
+// is the database's, or wraps [ErrNotRegistered], [ErrNoField], [ErrNotKey] or [ErrClause].
+func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
+	p := From(db)
+	c, err := p.initialized()
+	if err != nil {
+		return nil, err
+	}
+	plan, _, err := c.catalog.keyOf(db, new(T))
+	if err != nil {
+		return nil, err
+	}
+	if plan.rowKey() == nil {
+		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, plan.Schema.Table)
+	}
+	f, found := &finder{db: db, shared: c, inOrder: true}, make(map[ID]any, len(ids))
+	if errs := f.findIn(ctx, plan.Schema.Table, plan, slices.Clone(ids), found); len(errs) > 0 {
+		sortErrors(errs, ids)
+		return nil, joinIDErrors(errs)
+	}
+	rows := make([]*T, len(ids))
+	var missing []error
+	for i, id := range ids {
+		if row, ok := found[id]; ok {
+			rows[i] = row.(*T)
+		} else {
+			missing = append(missing, idErrorf(id, "uidplugin: find %d in %s: %w", id, plan.Schema.Table, gorm.ErrRecordNotFound))
+		}
+	}
+	return rows, joinIDErrors(missing)
+}
+
+// findIn adds the rows of one table to found. plan is that of the model, or nil. It sorts ids.
+func (f *finder) findIn(ctx context.Context, table string, plan *plan, ids []ID, found map[ID]any) (errs []error) {
 	if table == "" {
 		return idErrorsf(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
 			ErrNoModel)
 	}
-	plan := p.shared.catalog.listedFor(table)
-	if plan == nil {
+	switch {
+	case plan == nil && f.only != nil:
+		return idErrorsf(ids, "%w: %s, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
+	case plan == nil:
 		return idErrorsf(ids, "%w: %s, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
-	}
-	f := plan.key()
-	if f == nil || !f.PrimaryKey {
+	case plan.rowKey() == nil:
 		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	slices.Sort(ids)
-	for chunk := range slices.Chunk(ids, model.QueryChunk) {
-		for _, err := range p.load(ctx, plan, f, chunk, found) {
+	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
+		for _, err := range f.load(ctx, plan, chunk, found) {
 			if _, ok := err.(*IDError); !ok {
 				err = fmt.Errorf("uidplugin: find in %s: %w", table, err)
 			}
@@ -100,6 +141,14 @@ func (p *Plugin) findIn(ctx context.Context, table string, ids []ID, found map[I
 		}
 	}
 	return errs
+}
+
+// rowKey returns the uid field that is a primary key, which rows are looked up by; nil if the model has none.
+func (p *plan) rowKey() *field {
+	if f := p.key(); f != nil && f.PrimaryKey {
+		return f
+	}
+	return nil
 }
 
 // idErrorsf returns an [IDError] for each of ids. The last verb of format is for the id.
@@ -128,10 +177,10 @@ func sortErrors(errs []error, ids []ID) {
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(position(a), position(b)) })
 }
 
-// load adds the rows whose key f is one of ids to found.
-func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found map[ID]any) (errs []error) {
-	rows := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.Schema.ModelType)))
-	if err := p.query(ctx, plan, f, ids).Find(rows.Interface()).Error; err != nil {
+// load adds the rows whose key is one of ids to found.
+func (f *finder) load(ctx context.Context, plan *plan, ids []ID, found map[ID]any) (errs []error) {
+	rows, key := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.Schema.ModelType))), plan.rowKey()
+	if err := f.query(ctx, plan, ids).Find(rows.Interface()).Error; err != nil {
 		return []error{err}
 	}
 	wanted := make(map[ID]bool, len(ids))
@@ -141,14 +190,14 @@ func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found
 	shared := map[ID]bool{}
 	for _, loaded := range rows.Elem().Seq2() {
 		r := model.Row{Struct: loaded.Elem()}
-		id := ID(r.ID(ctx, f.Field))
+		id := ID(r.ID(ctx, key.Field))
 		if !wanted[id] {
 			// A text that the database takes for equal, because of spaces at its end, is another key.
-			if _, zero := r.Value(ctx, f.Field.Field); f.Text && !zero {
+			if _, zero := r.Value(ctx, key.Field.Field); key.Text && !zero {
 				continue
 			}
 			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
-				" %s.%s in", ErrClause, plan.Schema.Table, f.DBName)}
+				" %s.%s in", ErrClause, plan.Schema.Table, key.DBName)}
 		}
 		if other, ok := found[id]; ok && !plan.sameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
 			shared[id] = true
@@ -165,6 +214,9 @@ func (p *Plugin) load(ctx context.Context, plan *plan, f *field, ids []ID, found
 	return errs
 }
 
+// newRow returns a pointer to a zero struct of the model.
+func (p *plan) newRow() any { return reflect.New(p.Schema.ModelType).Interface() }
+
 // sameKey reports whether two rows have the same primary key. That is the case if a join returns one row twice.
 func (p *plan) sameKey(ctx context.Context, a, b model.Row) bool {
 	return !slices.ContainsFunc(p.Schema.PrimaryFields, func(f *schema.Field) bool {
@@ -172,128 +224,4 @@ func (p *plan) sameKey(ctx context.Context, a, b model.Row) bool {
 		y, _ := f.ValueOf(ctx, b.Struct)
 		return !reflect.DeepEqual(x, y)
 	})
-}
-
-// query returns the handle, with the condition that the key f is one of ids.
-func (p *Plugin) query(ctx context.Context, plan *plan, f *field, ids []ID) *gorm.DB {
-	values := make([]any, len(ids))
-	for i, id := range ids {
-		values[i] = f.Value(int64(id))
-	}
-	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Values: values}
-	// Scopes may add any clause, and more scopes, which GORM runs in another round: this one has to be the last.
-	var last func(db *gorm.DB) *gorm.DB
-	last = func(db *gorm.DB) *gorm.DB {
-		if hasScopes(db.Statement) {
-			return db.Scopes(last)
-		}
-		if err := plan.restrict(db.Statement, condition); err != nil {
-			_ = db.AddError(err)
-		}
-		return db
-	}
-	// Clauses without arguments begins a statement, as every method of GORM does. It leaves out what a session with
-	// NewDB dropped, such as the conditions of the statement that a hook is called for. The session copies the rest.
-	return p.db.Clauses().Session(&gorm.Session{Context: ctx}).Scopes(last)
-}
-
-// hasScopes reports whether scopes have not run yet. GORM has no method for it.
-func hasScopes(stmt *gorm.Statement) bool {
-	scopes := reflect.ValueOf(stmt).Elem().FieldByName("scopes")
-	return scopes.IsValid() && scopes.Len() > 0
-}
-
-// restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses
-// with which it would not.
-func (p *plan) restrict(stmt *gorm.Statement, condition clause.Expression) error {
-	if err := p.refuse(stmt); err != nil {
-		return err
-	}
-	stmt.Model = nil // the one of the rows, then
-	c := stmt.Clauses["WHERE"]
-	where, _ := c.Expression.(clause.Where)
-	exprs := []clause.Expression{condition}
-	if len(where.Exprs) > 0 {
-		// The condition must not become part of an Or of the handle. GORM sorts the expressions when it builds them.
-		exprs = []clause.Expression{model.InParentheses{Where: clause.Where{Exprs: slices.Clone(where.Exprs)}}, condition}
-	}
-	c.Name, c.Expression = "WHERE", clause.Where{Exprs: exprs}
-	stmt.Clauses["WHERE"] = c
-	return nil
-}
-
-// refuse returns an error for the first thing in a statement that a query by key cannot have.
-func (p *plan) refuse(stmt *gorm.Statement) error {
-	no := func(what, remedy string) error {
-		return fmt.Errorf("%w: %s of the handle given to From: %s", ErrClause, what, remedy)
-	}
-	if stmt.SQL.Len() > 0 {
-		return no("Raw", "it is a whole statement of its own; add conditions with Where")
-	}
-	if table := stmt.Table; !p.isTable(stmt) {
-		return no(fmt.Sprintf("Table(%q)", table), "Find reads "+p.Schema.Table+
-			", the table of the id; leave Table out, or query that table yourself")
-	}
-	if stmt.Model != nil {
-		if s, err := model.Parse(stmt.DB, stmt.Model); err != nil || s.ModelType != p.Schema.ModelType {
-			return no(fmt.Sprintf("Model(%T)", stmt.Model), "Find loads "+p.Schema.ModelType.String()+
-				", the model that was listed for "+p.Schema.Table+"; leave Model out")
-		}
-	}
-	if stmt.Distinct {
-		return no("Distinct", "a key names one row; leave it out")
-	}
-	for _, name := range [...]string{"SELECT", "FROM", "WHERE", "GROUP BY", "LIMIT"} {
-		if what, remedy := p.unusable(name, stmt.Clauses[name].Expression); what != "" {
-			return no(what, remedy)
-		}
-	}
-	return nil
-}
-
-// isTable reports whether a statement is about the table of the plan: it names none, or this one without an alias.
-func (p *plan) isTable(stmt *gorm.Statement) bool {
-	table := p.Schema.Table
-	if stmt.TableExpr != nil {
-		return len(stmt.TableExpr.Vars) == 0 && stmt.TableExpr.SQL == stmt.Quote(table)
-	}
-	return stmt.Table == "" || stmt.Table == table[strings.LastIndexByte(table, '.')+1:]
-}
-
-// unusable returns what a clause of a statement is called, and what to do instead, if a query by key cannot have it.
-func (p *plan) unusable(name string, expr clause.Expression) (what, remedy string) {
-	switch e := expr.(type) {
-	case nil:
-		return "", ""
-	case clause.Select:
-		if len(e.Columns) == 0 && e.Expression == nil && !e.Distinct {
-			return "", ""
-		}
-	case clause.From:
-		other := func(t clause.Table) bool { return t != clause.Table{Name: p.Schema.Table} }
-		if !slices.ContainsFunc(e.Tables, other) {
-			return "", ""
-		}
-	case clause.Where:
-		return "", ""
-	case clause.GroupBy:
-		if len(e.Columns) == 0 && len(e.Having) == 0 {
-			return "", ""
-		}
-	case clause.Limit:
-		if (e.Limit == nil || *e.Limit < 0) && e.Offset <= 0 {
-			return "", ""
-		}
-	}
-	switch name {
-	case "SELECT":
-		return "Select with an expression", "give it the names of fields"
-	case "FROM":
-		return "a FROM clause", "Find reads " + p.Schema.Table + ", the table of the id; leave it out"
-	case "WHERE":
-		return "a WHERE clause of another kind", "add conditions with Where"
-	case "GROUP BY":
-		return "Group or Having", "a key names one row; leave it out, or use Where"
-	}
-	return "Limit or Offset", "the ids say which rows; leave it out"
 }

@@ -99,7 +99,7 @@ func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 		if read != 2 {
 			t.Errorf("%s: %d rows were read for two of the same", name, read)
 		}
-		rows, err := p.FindAll(ctx, uidplugin.ID(theirs.ID), uidplugin.ID(mine.ID))
+		rows, err := p.FindAll(ctx, []uidplugin.ID{uidplugin.ID(theirs.ID), uidplugin.ID(mine.ID)})
 		if err != nil || !slices.Equal(slices.Collect(maps.Keys(rows)), uidplugin.IDs(mine.ID)) {
 			t.Errorf("%s: FindAll: %v, %v", name, rows, err)
 		}
@@ -111,7 +111,7 @@ func TestPluginFindAll_AppliesTheConditionsToEachTable(t *testing.T) {
 
 	db, mine, theirs := crates(t)
 	p := uidplugin.From(db.Where("tenant = ?", 1))
-	rows, err := p.FindAll(t.Context(), uidplugin.ID(mine.ID), uidplugin.ID(mine.Slips[0].ID), uidplugin.ID(theirs.ID), uidplugin.ID(theirs.Slips[0].ID))
+	rows, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(mine.ID), uidplugin.ID(mine.Slips[0].ID), uidplugin.ID(theirs.ID), uidplugin.ID(theirs.Slips[0].ID)})
 	want := uidplugin.IDs(mine.ID, mine.Slips[0].ID)
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(rows)); err != nil || !slices.Equal(got, want) {
@@ -278,7 +278,7 @@ func TestPluginFind_RefusesAnIDThatSeveralRowsShare(t *testing.T) {
 	for tenant := range int64(3) {
 		must(t, db.Create(&composite{Tenant: 2 + tenant, ID: rows[0].ID, Name: "forged"}).Error)
 	}
-	found, err := p.FindAll(t.Context(), uidplugin.ID(rows[0].ID), uidplugin.ID(rows[1].ID))
+	found, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(rows[0].ID), uidplugin.ID(rows[1].ID)})
 	var id *uidplugin.IDError
 	if !errors.Is(err, uidplugin.ErrNotKey) || !errors.As(err, &id) || int64(id.ID) != rows[0].ID || len(found) != 1 {
 		t.Fatalf("FindAll: %v, %v", found, err)

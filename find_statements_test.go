@@ -163,7 +163,7 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 			rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(b, 2).AddRow(a, 1)},
 		step{sql: "SELECT * FROM `articles` WHERE `articles`.`id` IN (?,?)", args: []driver.Value{c, d},
 			rows: sqlmock.NewRows([]string{"id", "name"}).AddRow(c, "nail")})
-	rows, err := p.FindAll(t.Context(), uidplugin.ID(a), uidplugin.ID(c), uidplugin.ID(b), uidplugin.ID(d))
+	rows, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(a), uidplugin.ID(c), uidplugin.ID(b), uidplugin.ID(d)})
 	must(t, err)
 	if len(rows) != 3 || *rows[uidplugin.ID(a)].(*invoice) != (invoice{a, 1}) || *rows[uidplugin.ID(b)].(*invoice) != (invoice{b, 2}) || *rows[uidplugin.ID(c)].(*article) != (article{uidplugin.ID(c), "nail"}) {
 		t.Errorf("FindAll: %v", rows)

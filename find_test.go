@@ -168,7 +168,7 @@ func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 
 	unknown := at(t, 999, 0)
 	ids := []int64{parts[0].ID, -1, products[0].ID.Int64(), unknown, parts[2].ID, int64(missing), parts[0].ID, products[1].ID.Int64(), -2, 1<<63 - 1}
-	rows, err := p.FindAll(t.Context(), uidplugin.IDs(ids...)...)
+	rows, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
 	for _, kind := range []error{uidplugin.ErrNegativeID, uidplugin.ErrUnknownID, uidplugin.ErrFutureID} {
 		if !errors.Is(err, kind) {
 			t.Errorf("the errors\n%v\nlack %v", err, kind)
@@ -181,10 +181,10 @@ func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 		t.Errorf("rows of %d, want %d", got, want)
 	}
 
-	if rows, err := p.FindAll(t.Context()); len(rows) != 0 || err != nil {
+	if rows, err := p.FindAll(t.Context(), nil); len(rows) != 0 || err != nil {
 		t.Errorf("FindAll of nothing: %v, %v", rows, err)
 	}
-	if rows, err := p.FindAll(t.Context(), missing); len(rows) != 0 || err != nil {
+	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{missing}); len(rows) != 0 || err != nil {
 		t.Errorf("FindAll of an id without a row: %v, %v", rows, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
 	must(t, first.Create(&parts).Error)
 
 	p := use(t, file(t, path, &gorm.Config{}))
-	_, err := p.FindAll(t.Context(), uidplugin.ID(parts[0].ID), uidplugin.ID(parts[1].ID), uidplugin.ID(parts[2].ID))
+	_, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(parts[0].ID), uidplugin.ID(parts[1].ID), uidplugin.ID(parts[2].ID)})
 	only(t, err, uidplugin.ErrNoModel)
 	for _, r := range parts {
 		saysAll(t, err.Error(), uidplugin.ID(r.ID).String())
@@ -216,7 +216,7 @@ func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	must(t, db.CreateInBatches(&rows, 1000).Error)
 	ids := keys(rows...)
 	tx, s := recorded(db)
-	found, err := uidplugin.From(tx).FindAll(t.Context(), uidplugin.IDs(ids...)...)
+	found, err := uidplugin.From(tx).FindAll(t.Context(), uidplugin.IDs(ids...))
 	must(t, err)
 	if len(found) != len(ids) {
 		t.Errorf("%d rows", len(found))
@@ -279,7 +279,7 @@ func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 		-1: uidplugin.ErrNegativeID, 1<<63 - 1: uidplugin.ErrFutureID, at(t, 999, 0): uidplugin.ErrUnknownID,
 		at(t, 50, 0): uidplugin.ErrNoModel, at(t, 50, 1): uidplugin.ErrNoModel, at(t, 51, 0): uidplugin.ErrNoModel,
 	}
-	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...)...)
+	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...))
 	list, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		t.Fatalf("the error is a %T: %v", err, err)
@@ -324,7 +324,7 @@ func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 		rows[2], at(t, 50, 1), at(t, 999, 1), at(t, 51, 2),
 	}
 	for range 20 {
-		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...)...)
+		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
 		list, ok := err.(interface{ Unwrap() []error })
 		if !ok {
 			t.Fatalf("the error is a %T: %v", err, err)
@@ -407,7 +407,7 @@ func TestPluginFindAll_ItsErrorListsTheFirstIDs(t *testing.T) {
 	for i := range ids {
 		ids[i] = uidplugin.ID(last + int64(i))
 	}
-	_, err := uidplugin.From(db).FindAll(t.Context(), ids...)
+	_, err := uidplugin.From(db).FindAll(t.Context(), ids)
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 21 || lines[20] != "and 99980 more" || !strings.Contains(lines[0], ids[0].String()) || !strings.Contains(lines[19], ids[19].String()) {
 		t.Errorf("%d lines: %.300s ... %s", len(lines), err, lines[len(lines)-1])

@@ -245,7 +245,7 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 			}
 			made = append(made, r.ID)
 		}
-		if found, err := p.FindAll(t.Context(), uidplugin.IDs(made...)...); err != nil || len(found) != len(made) {
+		if found, err := p.FindAll(t.Context(), uidplugin.IDs(made...)); err != nil || len(found) != len(made) {
 			t.Errorf("%s: FindAll: %d of %d, %v", kind, len(found), len(made), err)
 		}
 	}

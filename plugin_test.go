@@ -200,7 +200,7 @@ func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 				"NextID":      func() error { _, err := p.NextID(ctx, &part{}); return err },
 				"Locate":      func() error { _, err := p.Locate(ctx, 1); return err },
 				"Find":        func() error { _, err := p.Find(ctx, 1); return err },
-				"FindAll":     func() error { _, err := p.FindAll(ctx, 1, 2); return err },
+				"FindAll":     func() error { _, err := p.FindAll(ctx, []uidplugin.ID{1, 2}); return err },
 				"Nodes":       func() error { _, err := p.Nodes(ctx, 0, 1); return err },
 				"Slots":       func() error { _, err := p.Slots(ctx, 0, 1); return err },
 				"Sessions":    func() error { _, err := p.Sessions(ctx, 0, time.Time{}, 1); return err },

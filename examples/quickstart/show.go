@@ -128,7 +128,7 @@ func (t *tour) find(ctx context.Context) error {
 	t.printf("Find(%d) returned a %T.\n", t.last, row)
 	item := t.customer.Orders[0].Items[0]
 	ids := []uidplugin.ID{item.ProductID, uidplugin.ID(t.last), t.customer.ID, item.ID, 42, uidplugin.ID(item.OrderID)}
-	found, notFound := t.plugin.FindAll(ctx, ids...) // the rows that there are, and an error for the others
+	found, notFound := t.plugin.FindAll(ctx, ids) // the rows that there are, and an error for the others
 	t.printf("FindAll took a mixed list, with one query for each table:\n\n")
 	rows := [][]any{{"ID", "ROW"}}
 	for _, id := range ids {

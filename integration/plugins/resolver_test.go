@@ -133,7 +133,7 @@ func TestResolver_WithReplicas(t *testing.T) {
 				again := source.open(t, &gorm.Config{PrepareStmt: config.PrepareStmt})
 				use(again, plugin(t, uidplugin.WithModels(shop...)), resolver(t, nil, replicas))
 				located(t, again, c.ID, "customers")
-				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, uidplugin.ID(c.ID), uidplugin.ID(c.Orders[0].ID.Int64()), uidplugin.ID(customers[5].ID))
+				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, []uidplugin.ID{uidplugin.ID(c.ID), uidplugin.ID(c.Orders[0].ID.Int64()), uidplugin.ID(customers[5].ID)})
 				if err != nil || len(rows) != 3 {
 					t.Errorf("FindAll = %v, %v", rows, err)
 				}

@@ -1,0 +1,126 @@
+package uidplugin
+
+import (
+	"fmt"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// A FindOption says which rows Find and FindAll may return. [OnlyModels] and [Scoped] return one.
+type FindOption func(*finder) error
+
+// A finder loads rows by their keys.
+type finder struct {
+	db     *gorm.DB
+	shared *shared
+	only   map[string]*plan // by table; nil: the models that were listed
+	scope  func(db *gorm.DB, model any) *gorm.DB
+
+	inOrder bool // the rows come in the order of the ids
+}
+
+// finder returns what Find and FindAll load rows with.
+func (p *Plugin) finder(options []FindOption) (*finder, error) {
+	f := &finder{db: p.db, shared: p.shared}
+	for _, option := range options {
+		if option == nil {
+			continue
+		}
+		if err := option(f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// plan returns the model to load the rows of a table into; nil if there is none.
+func (f *finder) plan(table string) *plan {
+	if f.only != nil {
+		return f.only[table]
+	}
+	return f.shared.catalog.listedFor(table)
+}
+
+// OnlyModels lets Find and FindAll return rows of these models only, as an endpoint for ids that users send needs it.
+// An id of another table gets an error that wraps [ErrNoModel] and [ErrNoSuchID]. Models are pointers to structs; they
+// need not be listed by [WithModels]. Without models, no row is returned.
+//
+// Find returns [ErrNoField] for a model without a uid field, and [ErrOption] for two models of one table.
+func OnlyModels(models ...any) FindOption {
+	return func(f *finder) error {
+		if f.only == nil {
+			f.only = map[string]*plan{}
+		}
+		for _, m := range models {
+			p, _, err := f.shared.catalog.keyOf(f.db, m)
+			if err != nil {
+				return fmt.Errorf("OnlyModels: %w", err)
+			}
+			table := p.Schema.Table
+			if other := f.only[table]; other != nil && other != p {
+				return fmt.Errorf("%w: OnlyModels: %s and %s are models of one table, %s; leave one out",
+					ErrOption, other.Schema.ModelType, p.Schema.ModelType, table)
+			}
+			f.only[table] = p
+		}
+		return nil
+	}
+}
+
+// Scoped lets Find and FindAll return only rows that meet the conditions of a scope, such as those of a tenant or of what
+// a user may see. They call scope for each query, with a handle and with a pointer to a zero struct of the model:
+//
+//	func(db *gorm.DB, model any) *gorm.DB {
+//		if _, ok := model.(*Order); ok {
+//			return db.Where("customer_id = ?", user)
+//		}
+//		return db.Where("tenant_id = ?", tenant)
+//	}
+//
+// The conditions hold in addition to those of the handle given to [From], and an Or in one does not widen the other. A
+// row that does not meet them is treated like one that does not exist. The scope does not hold for rows that Preload
+// loads. It must return the handle that it was given, with conditions added, or Find fails with [ErrClause].
+func Scoped(scope func(db *gorm.DB, model any) *gorm.DB) FindOption {
+	return func(f *finder) error {
+		switch {
+		case scope == nil:
+			return fmt.Errorf("%w: Scoped: the scope is nil; leave the option out", ErrOption)
+		case f.scope != nil:
+			return fmt.Errorf("%w: Scoped is given twice; combine the scopes in one function", ErrOption)
+		}
+		f.scope = scope
+		return nil
+	}
+}
+
+// scopes returns scopes that add the conditions of the caller's scope to a statement, apart from those it has.
+func (f *finder) scopes(p *plan) []func(*gorm.DB) *gorm.DB {
+	if f.scope == nil {
+		return nil
+	}
+	var before []clause.Expression
+	return []func(*gorm.DB) *gorm.DB{
+		func(db *gorm.DB) *gorm.DB {
+			if err := p.refuse(db.Statement); err != nil {
+				_ = db.AddError(err)
+			}
+			before = takeWhere(db.Statement)
+			return db
+		},
+		func(db *gorm.DB) *gorm.DB {
+			dest := db.Statement.Dest
+			scoped := f.scope(db, p.newRow())
+			if scoped == nil || scoped.Statement.Dest != dest {
+				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped returned another handle for %s; return the one that it was given, with conditions added",
+					ErrClause, p.Schema.Table))
+				return db
+			}
+			return scoped
+		},
+		func(db *gorm.DB) *gorm.DB {
+			setWhere(db.Statement, group(before, takeWhere(db.Statement)))
+			return db
+		},
+	}
+}

@@ -1,0 +1,173 @@
+package uidplugin
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// query returns the handle, with the scope of the caller, and with the condition that the key is one of ids.
+func (f *finder) query(ctx context.Context, plan *plan, ids []ID) *gorm.DB {
+	key := plan.rowKey()
+	values := make([]any, len(ids))
+	for i, id := range ids {
+		values[i] = key.Value(int64(id))
+	}
+	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: key.DBName}, Values: values}
+	restrict := func(db *gorm.DB) *gorm.DB {
+		if err := f.restrict(plan, db.Statement, condition); err != nil {
+			_ = db.AddError(err)
+		}
+		return db
+	}
+	// Clauses without arguments begins a statement, as every method of GORM does. It leaves out what a session with
+	// NewDB dropped, such as the conditions of the statement that a hook is called for. The session copies the rest.
+	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
+	return db.Scopes(inTurn(append(f.scopes(plan), restrict)...))
+}
+
+// inTurn returns a scope that runs others one after the other, each when no scope is pending: scopes may add scopes,
+// which GORM runs in another round.
+func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
+	return func(db *gorm.DB) *gorm.DB {
+		for i, scope := range scopes {
+			if hasScopes(db.Statement) {
+				return db.Scopes(inTurn(scopes[i:]...))
+			}
+			db = scope(db)
+		}
+		return db
+	}
+}
+
+// hasScopes reports whether scopes have not run yet. GORM has no method for it.
+func hasScopes(stmt *gorm.Statement) bool {
+	scopes := reflect.ValueOf(stmt).Elem().FieldByName("scopes")
+	return scopes.IsValid() && scopes.Len() > 0
+}
+
+// restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses
+// with which it would not.
+func (f *finder) restrict(p *plan, stmt *gorm.Statement, condition clause.Expression) error {
+	if err := p.refuse(stmt); err != nil {
+		return err
+	}
+	if order, _ := stmt.Clauses["ORDER BY"].Expression.(clause.OrderBy); f.inOrder && (len(order.Columns) > 0 || order.Expression != nil) {
+		return refused("Order", "the rows come in the order of the ids; leave it out")
+	}
+	stmt.Model = nil // the one of the rows, then
+	setWhere(stmt, append(group(takeWhere(stmt)), condition))
+	return nil
+}
+
+// takeWhere takes the conditions out of a statement.
+func takeWhere(stmt *gorm.Statement) []clause.Expression {
+	where, _ := stmt.Clauses["WHERE"].Expression.(clause.Where)
+	setWhere(stmt, nil)
+	return slices.Clone(where.Exprs) // GORM sorts the expressions when it builds them
+}
+
+func setWhere(stmt *gorm.Statement, exprs []clause.Expression) {
+	c := stmt.Clauses["WHERE"] // it may have a hint
+	c.Name, c.Expression = "WHERE", nil
+	if len(exprs) > 0 {
+		c.Expression = clause.Where{Exprs: exprs}
+	}
+	stmt.Clauses["WHERE"] = c
+}
+
+// group returns groups of conditions as one expression each. So all must hold: none becomes part of an Or of another.
+func group(groups ...[]clause.Expression) (all []clause.Expression) {
+	for _, exprs := range groups {
+		if len(exprs) > 0 {
+			all = append(all, model.InParentheses{Where: clause.Where{Exprs: exprs}})
+		}
+	}
+	return all
+}
+
+func refused(what, remedy string) error {
+	return fmt.Errorf("%w: %s of the handle given to From, FindAs or a scope: %s", ErrClause, what, remedy)
+}
+
+// refuse returns an error for the first thing in a statement that a query by key cannot have.
+func (p *plan) refuse(stmt *gorm.Statement) error {
+	if stmt.SQL.Len() > 0 {
+		return refused("Raw", "it is a whole statement of its own; add conditions with Where")
+	}
+	if table := stmt.Table; !p.isTable(stmt) {
+		return refused(fmt.Sprintf("Table(%q)", table), "Find reads "+p.Schema.Table+
+			", the table of the id; leave Table out, or query that table yourself")
+	}
+	if stmt.Model != nil {
+		if s, err := model.Parse(stmt.DB, stmt.Model); err != nil || s.ModelType != p.Schema.ModelType {
+			return refused(fmt.Sprintf("Model(%T)", stmt.Model), "Find loads "+p.Schema.ModelType.String()+
+				", the model that was listed for "+p.Schema.Table+"; leave Model out")
+		}
+	}
+	if stmt.DryRun {
+		return refused("DryRun", "it reads no rows; leave it out")
+	}
+	if stmt.Distinct {
+		return refused("Distinct", "a key names one row; leave it out")
+	}
+	for _, name := range [...]string{"SELECT", "FROM", "WHERE", "GROUP BY", "LIMIT"} {
+		if what, remedy := p.unusable(name, stmt.Clauses[name].Expression); what != "" {
+			return refused(what, remedy)
+		}
+	}
+	return nil
+}
+
+// isTable reports whether a statement is about the table of the plan: it names none, or this one without an alias.
+func (p *plan) isTable(stmt *gorm.Statement) bool {
+	table := p.Schema.Table
+	if stmt.TableExpr != nil {
+		return len(stmt.TableExpr.Vars) == 0 && stmt.TableExpr.SQL == stmt.Quote(table)
+	}
+	return stmt.Table == "" || stmt.Table == table[strings.LastIndexByte(table, '.')+1:]
+}
+
+// unusable returns what a clause of a statement is called, and what to do instead, if a query by key cannot have it.
+func (p *plan) unusable(name string, expr clause.Expression) (what, remedy string) {
+	switch e := expr.(type) {
+	case nil:
+		return "", ""
+	case clause.Select:
+		if len(e.Columns) == 0 && e.Expression == nil && !e.Distinct {
+			return "", ""
+		}
+	case clause.From:
+		other := func(t clause.Table) bool { return t != clause.Table{Name: p.Schema.Table} }
+		if !slices.ContainsFunc(e.Tables, other) {
+			return "", ""
+		}
+	case clause.Where:
+		return "", ""
+	case clause.GroupBy:
+		if len(e.Columns) == 0 && len(e.Having) == 0 {
+			return "", ""
+		}
+	case clause.Limit:
+		if (e.Limit == nil || *e.Limit < 0) && e.Offset <= 0 {
+			return "", ""
+		}
+	}
+	switch name {
+	case "SELECT":
+		return "Select with an expression", "give it the names of fields"
+	case "FROM":
+		return "a FROM clause", "Find reads " + p.Schema.Table + ", the table of the id; leave it out"
+	case "WHERE":
+		return "a WHERE clause of another kind", "add conditions with Where"
+	case "GROUP BY":
+		return "Group or Having", "a key names one row; leave it out, or use Where"
+	}
+	return "Limit or Offset", "the ids say which rows; leave it out"
+}
