@@ -156,7 +156,14 @@ func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 
 // beforeInsert prepares an upsert, and keeps GORM from overwriting the keys of maps.
 func (c *callbacks) beforeInsert(db *gorm.DB) {
-	if stmt := db.Statement; db.Error == nil && stmt.Schema != nil && upsert.Concerns(stmt) {
+	stmt := db.Statement
+	if db.Error != nil || stmt.Schema == nil {
+		return
+	}
+	if stmt.Unscoped { // GORM then leaves out the clauses that types add
+		model.RefuseZeroKeys(stmt)
+	}
+	if upsert.Concerns(stmt) {
 		upsert.Rewrite(db, c.catalog.plan(stmt.Schema).Model)
 	}
 }

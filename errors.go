@@ -24,6 +24,10 @@ var (
 	// return it.
 	ErrField = model.ErrField
 
+	// ErrZeroKey reports a create that would insert a primary key of type [ID] or [Public] as 0, because the field is not
+	// tagged, or the handle has no plugin. Creates return it.
+	ErrZeroKey = model.ErrZeroKey
+
 	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID
 	// and queries with CreatedBetween return it.
 	ErrNoField = errors.New("uidplugin: model has no uid field")

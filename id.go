@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 )
 
@@ -14,7 +16,9 @@ import (
 // decimal digits, "302914527191040001", because a number there keeps 53 bits. It
 // reads strings and numbers.
 //
-// In the database it is a BIGINT, and never AUTO_INCREMENT.
+// In the database it is a BIGINT, and never AUTO_INCREMENT. A sole primary key of this type that is no foreign key needs
+// no tag uid; gorm:"uid:-" leaves it to the application. A create that would insert such a key as 0 fails with
+// [ErrZeroKey], also on handles without the plugin.
 type ID int64
 
 var (
@@ -115,6 +119,16 @@ func (ID) GormDBDataType(db *gorm.DB, _ *schema.Field) string {
 		return "integer"
 	}
 	return "bigint"
+}
+
+// CreateClauses makes creates fail with [ErrZeroKey] that would insert a primary key of this type as 0.
+func (ID) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }
+
+func noZeroKey(f *schema.Field) []clause.Interface {
+	if !f.PrimaryKey {
+		return nil
+	}
+	return []clause.Interface{model.NoZeroKey{Key: f}}
 }
 
 // Model is [gorm.Model] with an [ID] that the plugin sets. Embed it:

@@ -361,34 +361,3 @@ func TestPluginInitialize_RefusesAHandleThatIsNotConnected(t *testing.T) {
 		}
 	}
 }
-
-// A key of type uidplugin.ID that is not tagged is inserted as 0. Nobody was told.
-func TestOptions_AnUntaggedIDIsWarnedOf(t *testing.T) {
-	t.Parallel()
-
-	type (
-		forgotten struct {
-			ID uidplugin.ID `gorm:"primaryKey"`
-		}
-		owner struct {
-			ID uidplugin.ID `gorm:"primaryKey;uid"`
-		}
-		owned struct {
-			OwnerID uidplugin.ID `gorm:"primaryKey"`
-			Owner   owner
-		}
-	)
-	var j journal
-	db := open(t, j.option())
-	migrate(t, db, &forgotten{}, &owner{}, &owned{})
-	const warning = "is inserted with the key 0"
-	must(t, db.Create(&owned{Owner: owner{}}).Error)
-	if lines := j.Lines(warning); len(lines) != 0 {
-		t.Error(lines)
-	}
-	must(t, db.Create(&forgotten{ID: 7}).Error)
-	must(t, db.Create(&forgotten{ID: 8}).Error)
-	if lines := j.Lines(warning); len(lines) != 1 {
-		t.Errorf("%d warnings: %s", len(lines), lines)
-	}
-}

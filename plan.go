@@ -3,8 +3,6 @@ package uidplugin
 import (
 	"fmt"
 	"maps"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,7 +53,6 @@ type plan struct {
 	ready   atomic.Bool
 
 	relations []association // that GORM saves; they find the plans of their models later
-	untagged  bool          // the key is an ID without the tag, and no foreign key
 }
 
 // A field is a uid field of a model, and the source of its ids.
@@ -85,23 +82,19 @@ func (c *catalog) addPlan(s *schema.Schema) *plan {
 	plans = maps.Clone(plans)
 	plans[s] = p
 	c.plans.Store(&plans)
-	warn := (p.AutoIncrement || p.untagged) && !c.warned[s.Table]
+	warn := p.AutoIncrement && !c.warned[s.Table]
 	if warn {
 		c.warned[s.Table] = true
 	}
 	c.mu.Unlock()
-	switch {
-	case warn && p.untagged:
-		c.Log.Warn("uidplugin: the key of this model has the type uidplugin.ID and no tag uid: a row whose key is zero is inserted with the key 0."+
-			` Tag it gorm:"primaryKey;uid", or embed uidplugin.Model.`, "table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
-	case warn:
+	if warn {
 		c.warnAutoIncrement(s)
 	}
 	return p
 }
 
 func (c *catalog) newPlan(s *schema.Schema) *plan {
-	p := &plan{relations: associations(s), untagged: untagged(s)}
+	p := &plan{relations: associations(s)}
 	if p.Model, p.err = model.New(c.db, s, c.target()); p.err != nil {
 		return p
 	}
@@ -171,13 +164,4 @@ func (c *catalog) keyOf(db *gorm.DB, value any) (*plan, *field, error) {
 // target returns what uid fields have to hold.
 func (c *catalog) target() model.Target {
 	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
-}
-
-// untagged reports whether the key of a model is an [ID] that nothing sets.
-func untagged(s *schema.Schema) bool {
-	key := s.PrioritizedPrimaryField
-	return key != nil && key.IndirectFieldType == reflect.TypeFor[ID]() && !model.HasTag(key) && s.ModelType.Name() != "" &&
-		!slices.ContainsFunc(s.Relationships.BelongsTo, func(r *schema.Relationship) bool {
-			return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == key })
-		})
 }

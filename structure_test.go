@@ -52,8 +52,9 @@ func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
 			others += n
 		}
 	})
-	if root == 0 || root > 60 || others == 0 || others > 120 {
-		t.Errorf("%d exported names in the root, at most 60, and %d in the other packages, at most 120", root, others)
+	const mostInRoot, mostInOthers = 68, 120 // 60 before there were public ids and lookups of what users send
+	if root == 0 || root > mostInRoot || others == 0 || others > mostInOthers {
+		t.Errorf("%d exported names in the root, at most %d, and %d in the other packages, at most %d", root, mostInRoot, others, mostInOthers)
 	}
 }
 

@@ -170,7 +170,7 @@ func (m *Manager) refuse(ctx context.Context, what string) error {
 	if m.refused <= maxRefused {
 		return pause(ctx, m.refused)
 	}
-	m.refused = 0
+	m.refused = maxRefused // until a statement succeeds, each pass tries once
 	r, found, _, err := m.store.read(ctx, slot)
 	switch {
 	case err != nil:

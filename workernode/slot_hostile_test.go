@@ -114,7 +114,7 @@ func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
 					saysAll(t, err.Error(), "not while I watch")
 				}
 				time.Sleep(20 * time.Second)
-				if n := len(p.wire.Take()); n > 2000 {
+				if n := len(p.wire.Take()); n > 1000 {
 					t.Errorf("%d statements", n)
 				}
 				run(t, w.db, `DROP TRIGGER "UNDO"`)

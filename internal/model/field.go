@@ -46,11 +46,14 @@ type Field struct {
 }
 
 // Tagged returns the generator that the tag of f names, "" for the default, and
-// whether f has the tag at all.
+// whether f has the tag at all. A key that needs none has it.
 func Tagged(f *schema.Field) (generator string, ok bool) {
 	value, ok := f.TagSettings[tagKey]
-	if !ok || f.DBName == "" || !f.Creatable {
+	switch {
+	case f.DBName == "" || !f.Creatable:
 		return "", false
+	case !ok:
+		return "", needsNoTag(f)
 	}
 	// GORM copies the settings of an embedding line to all the fields behind it:
 	// with gorm.Model `gorm:"uid"`, CreatedAt has the tag as well. Inherited, it
@@ -67,6 +70,23 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	}
 	return value, true
 }
+
+// needsNoTag reports whether f is the sole primary key of its model, of a type of this module, and no foreign key. Such
+// a key is made for nothing else.
+func needsNoTag(f *schema.Field) bool {
+	if f.FieldType.PkgPath() != rootPath || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f {
+		return false
+	}
+	if _, ok := f.TagSettings["AUTOINCREMENT"]; ok && f.AutoIncrement || f.DefaultValue != "" {
+		return false // the database sets it
+	}
+	return !slices.ContainsFunc(f.Schema.Relationships.BelongsTo, func(r *schema.Relationship) bool {
+		return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == f })
+	})
+}
+
+// rootPath is the path of the root package, which has the types of keys.
+var rootPath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "/internal/model")
 
 // UIDFields returns the fields of s with the tag.
 func UIDFields(s *schema.Schema) (fields []*schema.Field) {

@@ -18,7 +18,8 @@ var ignore = clause.OnConflict{DoNothing: true}
 
 // Concerns reports whether [Rewrite] may have something to do for a statement.
 func Concerns(stmt *gorm.Statement) bool {
-	return isMap(stmt.Dest) || Conflicts(stmt) || len(stmt.Schema.CreateClauses) > 0
+	return isMap(stmt.Dest) || Conflicts(stmt) ||
+		slices.ContainsFunc(stmt.Schema.CreateClauses, func(c clause.Interface) bool { return c.Name() == model.OnConflict })
 }
 
 // Rewrite decides how to learn of conflicts and changes the statement for it. It also keeps GORM from overwriting the

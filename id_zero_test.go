@@ -1,0 +1,121 @@
+package uidplugin_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// chit has a key whose type says enough.
+type chit struct {
+	ID     uidplugin.ID
+	Buyer  uidplugin.ID // an optional foreign key, which may stay 0
+	Number int
+}
+
+// receipt shares the key of its chit.
+type receipt struct {
+	CouponID uidplugin.ID `gorm:"primaryKey"`
+	Coupon   *chit
+}
+
+// gridCell has a key of two columns.
+type gridCell struct {
+	Sheet uidplugin.ID `gorm:"primaryKey"`
+	Place uidplugin.ID `gorm:"primaryKey"`
+}
+
+// manual has a key that the application sets.
+type manual struct {
+	ID uidplugin.ID `gorm:"primaryKey;uid:-"`
+}
+
+// counted has a key that the database sets.
+type counted struct {
+	ID uidplugin.ID `gorm:"primaryKey;autoIncrement"`
+}
+
+func TestID_NeedsNoTagAsTheSoleKey(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&chit{}))
+	migrate(t, db, &chit{}, &receipt{}, &counted{})
+	rows := []chit{{Number: 1}, {Number: 2}}
+	must(t, db.Create(&rows).Error)
+	for _, row := range rows {
+		if l, err := uidplugin.From(db).Locate(t.Context(), row.ID); err != nil || l.Table != "chits" {
+			t.Errorf("%+v: %+v, %v", row, l, err)
+		}
+	}
+	r := receipt{Coupon: &chit{}}
+	must(t, db.Create(&r).Error)
+	if r.CouponID == 0 || r.CouponID != r.Coupon.ID {
+		t.Errorf("a shared key: %+v of %+v", r, r.Coupon)
+	}
+	var c counted
+	must(t, db.Create(&c).Error)
+	if c.ID != 1 {
+		t.Errorf("an explicit autoIncrement got the key %d", c.ID)
+	}
+	if err := uidplugin.From(db).Register(t.Context(), &receipt{}); !errors.Is(err, uidplugin.ErrNoField) {
+		t.Errorf("a foreign key counts as a uid field: %v", err)
+	}
+}
+
+// Without this, every row of a model whose tag was forgotten would have had the key 0: the first insert succeeds.
+func TestID_IsNeverInsertedAsZero(t *testing.T) {
+	t.Parallel()
+
+	plain, with := bare(t), open(t)
+	for _, db := range []*gorm.DB{plain, with} {
+		migrate(t, db, &chit{}, &receipt{}, &gridCell{}, &manual{}, &counted{})
+	}
+	for name, c := range map[string]struct {
+		create func(db *gorm.DB) error
+		db     *gorm.DB
+		says   string
+	}{
+		"a struct":        {func(db *gorm.DB) error { return db.Create(&chit{}).Error }, plain, "chit.ID of row 0 is 0: this database handle has no plugin"},
+		"rows":            {func(db *gorm.DB) error { return db.Create(&[]*chit{{ID: 7}, {}}).Error }, plain, "row 1"},
+		"batches":         {func(db *gorm.DB) error { return db.CreateInBatches(&[]chit{{ID: 8}, {}}, 1).Error }, plain, "no plugin"},
+		"Save":            {func(db *gorm.DB) error { return db.Save(&chit{}).Error }, plain, "no plugin"},
+		"an upsert":       {func(db *gorm.DB) error { return db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&chit{}).Error }, plain, "no plugin"},
+		"FirstOrCreate":   {func(db *gorm.DB) error { return db.FirstOrCreate(&chit{}, "number = 3").Error }, plain, "no plugin"},
+		"an association":  {func(db *gorm.DB) error { return db.Create(&receipt{CouponID: 1, Coupon: &chit{}}).Error }, plain, "chit.ID"},
+		"a map":           {func(db *gorm.DB) error { return db.Model(&chit{}).Create(map[string]any{"id": 0}).Error }, plain, "no plugin"},
+		"a forgotten tag": {func(db *gorm.DB) error { return db.Create(&gridCell{Sheet: 1}).Error }, with, `gridCell.Place of row 0 is 0: the field has no tag uid`},
+		"a foreign key":   {func(db *gorm.DB) error { return db.Create(&receipt{}).Error }, with, "receipt.CouponID"},
+		"uid:-":           {func(db *gorm.DB) error { return db.Create(&manual{}).Error }, with, "manual.ID"},
+		"Unscoped":        {func(db *gorm.DB) error { return db.Unscoped().Create(&manual{}).Error }, with, "manual.ID"},
+	} {
+		err := c.create(c.db)
+		if !errors.Is(err, uidplugin.ErrZeroKey) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, table := range []string{"chits", "receipts", "grid_cells", "manuals"} {
+		for _, db := range []*gorm.DB{plain, with} {
+			if n := count(t, db, table, "1 = 1"); n > 1 { // the batch before the one that failed
+				t.Errorf("%d rows in %s", n, table)
+			}
+		}
+	}
+	for name, err := range map[string]error{
+		"a key that is set":         plain.Create(&chit{ID: 9}).Error,
+		"a key of a map":            plain.Model(&chit{}).Create(map[string]any{"id": 10}).Error,
+		"a column that is left out": plain.Omit("ID").Create(&chit{Number: 4}).Error,
+		"columns without the key":   plain.Select("Number").Create(&chit{Number: 5}).Error,
+		"a key of the database":     plain.Create(&counted{}).Error,
+		"a query":                   plain.Find(&[]chit{}, "id = ?", uidplugin.ID(0)).Error,
+		"an update":                 plain.Model(&chit{ID: 9}).Update("buyer", uidplugin.ID(0)).Error,
+		"both keys":                 with.Create(&gridCell{Sheet: 1, Place: 2}).Error,
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

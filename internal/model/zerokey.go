@@ -1,0 +1,98 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// ErrZeroKey reports a create that would insert the key 0. The root package exports it.
+var ErrZeroKey = errors.New("uidplugin: zero key")
+
+// A NoZeroKey is a clause that adds no SQL: it fails a create that would write 0 into a key. The key's type adds it to the
+// model, so that it holds on handles without the plugin too.
+type NoZeroKey struct{ Key *schema.Field }
+
+var _ gorm.StatementModifier = NoZeroKey{}
+
+// Name, Build and MergeClause implement [clause.Interface]; GORM calls ModifyStatement instead.
+func (NoZeroKey) Name() string { return "" }
+
+// Build does nothing.
+func (NoZeroKey) Build(clause.Builder) {}
+
+// MergeClause does nothing.
+func (NoZeroKey) MergeClause(*clause.Clause) {}
+
+// RefuseZeroKeys adds [ErrZeroKey] to a statement that would write 0 into a key.
+func RefuseZeroKeys(stmt *gorm.Statement) {
+	for _, c := range stmt.Schema.CreateClauses {
+		if z, ok := c.(NoZeroKey); ok {
+			z.ModifyStatement(stmt)
+		}
+	}
+}
+
+// ModifyStatement adds [ErrZeroKey] to a statement that would write 0. It runs for every create, so it first looks
+// whether there is a zero, which does not allocate.
+func (z NoZeroKey) ModifyStatement(stmt *gorm.Statement) {
+	i := z.find(stmt.ReflectValue)
+	f := z.Key
+	if i < 0 || f.HasDefaultValue && f.DefaultValueInterface == nil || !f.Creatable {
+		return // in the second case the database sets the key
+	}
+	columns, restricted := stmt.SelectAndOmitColumns(true, false)
+	if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
+		return
+	}
+	_ = stmt.AddError(fmt.Errorf("%w: %s.%s of row %d is 0: %s", ErrZeroKey, f.Schema.Name, f.Name, i, z.why(stmt)))
+}
+
+// find returns the index of the first row whose key is 0; -1 if none is.
+func (z NoZeroKey) find(rows reflect.Value) int {
+	switch rows.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range rows.Len() {
+			if z.isZero(rows.Index(i)) {
+				return i
+			}
+		}
+	default:
+		if z.isZero(rows) {
+			return 0
+		}
+	}
+	return -1
+}
+
+// isZero reports whether an INSERT of the row, a struct or a map, writes 0, and not NULL or nothing.
+func (z NoZeroKey) isZero(row reflect.Value) bool {
+	for row.Kind() == reflect.Pointer || row.Kind() == reflect.Interface {
+		row = row.Elem()
+	}
+	var key reflect.Value
+	switch {
+	case row.Kind() == reflect.Struct && row.Type() == z.Key.Schema.ModelType:
+		key = FieldOf(row, z.Key)
+	case row.Kind() == reflect.Map:
+		m, _ := row.Interface().(map[string]any)
+		key = reflect.ValueOf(m[mapKey(m, z.Key)])
+	}
+	key = reflect.Indirect(key)
+	return key.IsValid() && key.IsZero()
+}
+
+// why says why nothing has set the key, and what to do.
+func (z NoZeroKey) why(stmt *gorm.Statement) string {
+	switch _, used := stmt.DB.Config.Plugins["uidplugin"]; {
+	case !used:
+		return "this database handle has no plugin; call db.Use(uidplugin.New()) on it, or set the key"
+	case !HasTag(z.Key):
+		return `the field has no tag uid, so the plugin does not set it; tag it gorm:"primaryKey;uid", or set the key`
+	}
+	return "a hook, or another plugin, has set it to 0 after the plugin had set it"
+}
