@@ -12,7 +12,7 @@ import (
 // return.
 var (
 	// ErrOption reports an option that makes no sense, or two that exclude each
-	// other. db.Use returns it.
+	// other. db.Use returns it, Find for a [FindOption], and everything about [Public] without the right keys.
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a database handle without this plugin, or a plugin

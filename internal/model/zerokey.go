@@ -71,9 +71,7 @@ func (z NoZeroKey) find(rows reflect.Value) int {
 
 // isZero reports whether an INSERT of the row, a struct or a map, writes 0, and not NULL or nothing.
 func (z NoZeroKey) isZero(row reflect.Value) bool {
-	for row.Kind() == reflect.Pointer || row.Kind() == reflect.Interface {
-		row = row.Elem()
-	}
+	row = reflect.Indirect(row) // other kinds GORM refuses
 	var key reflect.Value
 	switch {
 	case row.Kind() == reflect.Struct && row.Type() == z.Key.Schema.ModelType:

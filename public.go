@@ -1,0 +1,200 @@
+package uidplugin
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/uidplugin/uidplugin/publicid"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// Public is a key, or a foreign key, of rows of T. In the database it is a BIGINT, as [ID] is. In JSON and in URLs it is
+// a text of package publicid, such as ord_7bhznb3dzqhphb87gmm2kvym2c, which shows neither time nor neighbours and cannot
+// be guessed. The package says what that protects, and what not.
+//
+//	type Order struct {
+//		ID       uidplugin.Public[Order]
+//		Customer uidplugin.Public[Customer]
+//	}
+//
+//	func (Order) PublicPrefix() string { return "ord" }
+//
+// [SetPublicKeys] must be called first: without it, writing and reading texts are errors. 0 is null in JSON and an empty
+// text elsewhere. An empty text is not read: a condition with 0 could select more rows than meant. Reading the text of
+// another type, or one that was not made with the keys, is [publicid.ErrInvalid].
+//
+// A Public is a number in Go: compare it with ==, and convert it with ID(key). Only the verbs %v and %s of package fmt
+// write the text. For what else holds, see [ID].
+type Public[T PublicType] int64
+
+// PublicType is a model whose rows have a [Public] key. The method needs a receiver that is no pointer.
+type PublicType interface {
+	// PublicPrefix returns what texts of the type begin with: 1 to 32 characters from a to z, 0 to 9 and _. It must
+	// always return the same, and differ from the prefixes of other types.
+	PublicPrefix() string
+}
+
+var (
+	_ driver.Valuer                    = Public[anyPublic](0)
+	_ schema.GormDataTypeInterface     = Public[anyPublic](0)
+	_ interface{ Scan(src any) error } = (*Public[anyPublic])(nil)
+)
+
+type anyPublic struct{}
+
+func (anyPublic) PublicPrefix() string { return "" }
+
+// publicKeys are what SetPublicKeys was given.
+var publicKeys atomic.Pointer[publicCodecs]
+
+// publicCodecs are keys, and the codecs of types.
+type publicCodecs struct {
+	keys    *publicid.Keys
+	byTypes sync.Map // prefix -> *publicid.Codec
+}
+
+// SetPublicKeys sets the keys that the texts of [Public] are made with, for the whole process. Call it once, at the start
+// of the program. Another call is an error that wraps [ErrOption], except with the same pointer.
+func SetPublicKeys(keys *publicid.Keys) error {
+	if keys == nil {
+		return fmt.Errorf("%w: SetPublicKeys: the keys are nil; publicid.NewKeys makes some", ErrOption)
+	}
+	if !publicKeys.CompareAndSwap(nil, &publicCodecs{keys: keys}) && publicKeys.Load().keys != keys {
+		return fmt.Errorf("%w: SetPublicKeys: other keys are set already; call it once, and give it all keys", ErrOption)
+	}
+	return nil
+}
+
+// errNoPublicKeys is what Public returns before SetPublicKeys.
+var errNoPublicKeys = fmt.Errorf("%w: SetPublicKeys was not called, so there are no public ids", ErrOption)
+
+// codecOf returns the codec of a type.
+func codecOf[T PublicType]() (*publicid.Codec, error) {
+	c := publicKeys.Load()
+	if c == nil {
+		return nil, errNoPublicKeys
+	}
+	var of T
+	prefix := of.PublicPrefix()
+	if codec, ok := c.byTypes.Load(prefix); ok {
+		return codec.(*publicid.Codec), nil
+	}
+	codec, err := c.keys.Codec(prefix)
+	if err != nil {
+		return nil, fmt.Errorf("uidplugin: public ids of %T: %w", of, err)
+	}
+	c.byTypes.Store(prefix, codec)
+	return codec, nil
+}
+
+// ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. It reads no decimal digits, which
+// can be guessed. The error wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
+func ParsePublicID(text string) (ID, error) {
+	c := publicKeys.Load()
+	if c == nil {
+		return 0, errNoPublicKeys
+	}
+	codec, err := c.keys.Codec(text[:max(strings.LastIndexByte(text, '_'), 0)]) // not remembered: users send what they like
+	if err == nil {
+		var id int64
+		if id, err = codec.Decode(text); err == nil {
+			return ID(id), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %w", ErrNoSuchID, publicid.ErrInvalid)
+}
+
+// FindPublic is [Plugin.Find] for the text of a [Public]. The error is also that of [ParsePublicID].
+func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
+	if _, err := p.initialized(); err != nil {
+		return nil, err
+	}
+	id, err := ParsePublicID(text)
+	if err != nil {
+		return nil, fmt.Errorf("uidplugin: find: %w", err)
+	}
+	return p.Find(ctx, id, options...)
+}
+
+// String returns the text; for 0 an empty one. Before [SetPublicKeys] it returns no text of an id.
+func (id Public[T]) String() string {
+	text, err := id.MarshalText()
+	if err != nil {
+		return "(" + err.Error() + ")"
+	}
+	return string(text)
+}
+
+// MarshalText returns the text; for 0 an empty one.
+func (id Public[T]) MarshalText() ([]byte, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	codec, err := codecOf[T]()
+	if err != nil {
+		return nil, err
+	}
+	return codec.Append(make([]byte, 0, codec.Len()), int64(id)), nil
+}
+
+// UnmarshalText reads a text of the type.
+func (id *Public[T]) UnmarshalText(text []byte) error {
+	codec, err := codecOf[T]()
+	if err != nil {
+		return err
+	}
+	n, err := codec.Decode(string(text))
+	if err != nil {
+		return err
+	}
+	*id = Public[T](n)
+	return nil
+}
+
+// MarshalJSON returns the text in quotes; for 0 null.
+func (id Public[T]) MarshalJSON() ([]byte, error) {
+	if id == 0 {
+		return []byte("null"), nil
+	}
+	codec, err := codecOf[T]()
+	if err != nil {
+		return nil, err
+	}
+	quoted := append(make([]byte, 0, codec.Len()+2), '"')
+	return append(codec.Append(quoted, int64(id)), '"'), nil // no character needs an escape
+}
+
+// UnmarshalJSON reads a text of the type in quotes. null changes nothing.
+func (id *Public[T]) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	n := len(data)
+	if n < 2 || data[0] != '"' || data[n-1] != '"' {
+		return publicid.ErrInvalid
+	}
+	return id.UnmarshalText(data[1 : n-1])
+}
+
+// Value implements [driver.Valuer].
+func (id Public[T]) Value() (driver.Value, error) { return int64(id), nil }
+
+// Scan implements [database/sql.Scanner]. It reads numbers, for that is what the database has. NULL becomes 0.
+func (id *Public[T]) Scan(src any) error { return (*ID)(id).Scan(src) }
+
+// GormDataType is that of [ID].
+func (Public[T]) GormDataType() string { return ID(0).GormDataType() }
+
+// GormDBDataType is that of [ID].
+func (Public[T]) GormDBDataType(db *gorm.DB, f *schema.Field) string {
+	return ID(0).GormDBDataType(db, f)
+}
+
+// CreateClauses is that of [ID].
+func (Public[T]) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }

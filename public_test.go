@@ -1,0 +1,217 @@
+package uidplugin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/publicid"
+	"gorm.io/gorm"
+)
+
+// pass has a public key.
+type pass struct {
+	ID     uidplugin.Public[pass]
+	Parent uidplugin.Public[pass]
+	Notes  []passNote `json:",omitempty"`
+}
+
+func (pass) PublicPrefix() string { return "tkt" }
+
+type passNote struct {
+	ID     uidplugin.Public[passNote]
+	PassID uidplugin.Public[pass]
+}
+
+func (passNote) PublicPrefix() string { return "tkt_note" }
+
+// badPrefix has a prefix that publicid refuses.
+type badPrefix struct{}
+
+func (badPrefix) PublicPrefix() string { return "Bad!" }
+
+// testKeys are those of all tests of this package: they can be set only once.
+var testKeys = sync.OnceValue(func() *publicid.Keys {
+	keys, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
+	if err == nil {
+		err = uidplugin.SetPublicKeys(keys)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return keys
+})
+
+func TestPublic_IsATextOutsideAndANumberInside(t *testing.T) {
+	t.Parallel()
+
+	keys := testKeys()
+	db := open(t, uidplugin.WithModels(&pass{}, &passNote{}))
+	migrate(t, db, &pass{}, &passNote{})
+	row := pass{Notes: []passNote{{}, {}}}
+	must(t, db.Create(&row).Error)
+	codec, err := keys.Codec("tkt")
+	must(t, err)
+	want := codec.Encode(int64(row.ID))
+	if got := fmt.Sprintf("%v %s", row.ID, row.ID); got != want+" "+want || row.ID == 0 {
+		t.Errorf("%s, want %s", got, want)
+	}
+	text, err := json.Marshal(row)
+	must(t, err)
+	if !bytes.Contains(text, []byte(`"ID":"`+want+`","Parent":null`)) || bytes.Contains(text, []byte(uidplugin.ID(row.ID).String())) {
+		t.Errorf("%s", text)
+	}
+	var back pass
+	must(t, json.Unmarshal(text, &back))
+	if back.ID != row.ID || back.Parent != 0 || len(back.Notes) != 2 || back.Notes[1] != row.Notes[1] || back.Notes[1].PassID != row.ID {
+		t.Errorf("%s became %+v", text, back)
+	}
+	text, err = xml.Marshal(row.Notes[0])
+	must(t, err)
+	var note passNote
+	must(t, xml.Unmarshal(text, &note))
+	if note != row.Notes[0] {
+		t.Errorf("%s became %+v", text, note)
+	}
+	text, err = json.Marshal(map[uidplugin.Public[pass]]int{row.ID: 1})
+	must(t, err)
+	if string(text) != `{"`+want+`":1}` {
+		t.Errorf("%s", text)
+	}
+
+	var stored int64
+	must(t, db.Raw("SELECT id FROM passes WHERE id = ?", row.ID).Scan(&stored).Error)
+	if stored != int64(row.ID) {
+		t.Errorf("the table has %d, the row %d", stored, int64(row.ID))
+	}
+	var loaded pass
+	must(t, db.Preload("Notes").First(&loaded, row.ID).Error)
+	if loaded.ID != row.ID || len(loaded.Notes) != 2 {
+		t.Errorf("%+v", loaded)
+	}
+	if l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(row.Notes[0].ID)); err != nil || l.Table != "pass_notes" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if err := bare(t).Create(&row).Error; err == nil || errors.Is(err, uidplugin.ErrZeroKey) { // there is no table
+		t.Errorf("a key that is set: %v", err)
+	}
+	if err := bare(t).Create(&pass{}).Error; !errors.Is(err, uidplugin.ErrZeroKey) {
+		t.Errorf("a handle without the plugin: %v", err)
+	}
+}
+
+// What users send is a text of this type, made with these keys, or an error. In particular it is no number, which could be
+// guessed, and no empty text, which could become a condition that selects all rows.
+func TestPublic_ReadsItsOwnTextsOnly(t *testing.T) {
+	t.Parallel()
+
+	keys := testKeys()
+	codec, err := keys.Codec("tkt_note")
+	must(t, err)
+	right := codec.Encode(7)
+	for name, text := range map[string]string{
+		"another type": right, "a number": "7", "nothing": "", "digits": "1234567890123456789", "changed": "tkt_" + strings.Repeat("0", 26),
+		"the prefix only": "tkt_", "no prefix": strings.TrimPrefix(right, "tkt_note_"), "a megabyte": strings.Repeat("9", 1<<20),
+		"bytes": "tkt_\xff\x00", "underscores": strings.Repeat("_", 40),
+	} {
+		id := uidplugin.Public[pass](1)
+		if err := id.UnmarshalText([]byte(text)); !errors.Is(err, publicid.ErrInvalid) || id != 1 || len(err.Error()) > 200 {
+			t.Errorf("%s: %d, %.300v", name, int64(id), err)
+		}
+		quoted, err := json.Marshal(text)
+		must(t, err)
+		if err := json.Unmarshal(quoted, &id); !errors.Is(err, publicid.ErrInvalid) || id != 1 {
+			t.Errorf("%s in JSON: %d, %.300v", name, int64(id), err)
+		}
+		if got, err := uidplugin.ParsePublicID(text); text != right && (!errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, publicid.ErrInvalid) || got != 0) {
+			t.Errorf("ParsePublicID of %s: %d, %.300v", name, got, err)
+		}
+	}
+	for _, text := range []string{"7", `{"a":1}`, `[1]`, `true`, `"`} {
+		id := uidplugin.Public[pass](1)
+		if err := id.UnmarshalJSON([]byte(text)); !errors.Is(err, publicid.ErrInvalid) || id != 1 {
+			t.Errorf("%s: %d, %v", text, int64(id), err)
+		}
+	}
+	if id, err := uidplugin.ParsePublicID(right); id != 7 || err != nil {
+		t.Errorf("ParsePublicID: %d, %v", id, err)
+	}
+	var id uidplugin.Public[passNote]
+	if err := id.Scan("x"); err == nil {
+		t.Error("a column with x was read")
+	}
+}
+
+func TestPlugin_FindPublic(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	db := open(t, uidplugin.WithModels(&pass{}, &passNote{}))
+	migrate(t, db, &pass{}, &passNote{})
+	row := pass{Notes: []passNote{{}}}
+	must(t, db.Create(&row).Error)
+	p := uidplugin.From(db)
+	found, err := p.FindPublic(t.Context(), row.ID.String())
+	if got, ok := found.(*pass); !ok || got.ID != row.ID || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+	for name, err := range map[string]error{
+		"not listed": second(p.FindPublic(t.Context(), row.Notes[0].ID.String(), uidplugin.OnlyModels(&pass{}))),
+		"a number":   second(p.FindPublic(t.Context(), uidplugin.ID(row.ID).String())),
+		"no row":     second(p.FindPublic(t.Context(), (row.ID + 1<<40).String())),
+		"tampered":   second(p.FindPublic(t.Context(), strings.Replace(row.ID.String(), "tkt_", "tkt_note_", 1))),
+	} {
+		if !errors.Is(err, uidplugin.ErrNoSuchID) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := uidplugin.From(bare(t)).FindPublic(t.Context(), row.ID.String()); !errors.Is(err, uidplugin.ErrNotRegistered) {
+		t.Errorf("without the plugin: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Not parallel: no other test may use the keys meanwhile. Without keys nothing may show the number instead.
+func TestSetPublicKeys_Once(t *testing.T) {
+	keys := testKeys()
+	other, err := publicid.NewKeys(bytes.Repeat([]byte("x"), publicid.KeySize))
+	must(t, err)
+	if err := uidplugin.SetPublicKeys(keys); err != nil {
+		t.Errorf("the same keys: %v", err)
+	}
+	for name, keys := range map[string]*publicid.Keys{"other keys": other, "nil": nil} {
+		if err := uidplugin.SetPublicKeys(keys); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bad := uidplugin.Public[badPrefix](7)
+	if text, err := json.Marshal(bad); !errors.Is(err, publicid.ErrConfig) {
+		t.Errorf("a bad prefix: %s, %v", text, err)
+	}
+	uidplugin.WithoutPublicKeys(func() {
+		id := uidplugin.Public[pass](1234567)
+		if text, err := json.Marshal(id); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("%s, %v", text, err)
+		}
+		if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("read: %v", err)
+		}
+		if _, err := uidplugin.ParsePublicID("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, uidplugin.ErrOption) || errors.Is(err, uidplugin.ErrNoSuchID) {
+			t.Errorf("parsed: %v", err)
+		}
+		if text := id.String(); strings.Contains(text, "1234567") || !strings.Contains(text, "SetPublicKeys") {
+			t.Errorf("as a text: %s", text)
+		}
+	})
+	var none *gorm.DB
+	if _, err := uidplugin.From(none).FindPublic(t.Context(), ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
+		t.Errorf("without a handle: %v", err)
+	}
+}
