@@ -39,9 +39,10 @@ func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, e
 // FindAll loads the rows whose primary keys are ids, as Find does. It sends one query for each table and each 1,000 of
 // its ids. The clauses of the handle apply to each query. The map has each row that was found, even if other ids fail.
 //
-// The error has an [IDError] for each id without a table or model, in the order of ids, followed by errors of queries.
-// It unwraps to all of them, and its text has the first 20. A row may be missing or not meet the conditions of the handle. If the table of such an id is
-// known, the id is in neither the map nor the error.
+// A row may be missing, or not meet the conditions of the handle. If the table of such an id is known, the id is in
+// neither the map nor the error. The error has an [IDError] for each id without a table or model, in the order of ids.
+// It unwraps to all of them, and its text has the first 20. If a query fails, the error has those of the queries instead.
+// So callers for whom ids may be missing ignore errors that are [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
 	c, err := p.located()
 	if err != nil {
@@ -72,8 +73,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 			}
 		}
 	}
-	sortErrors(errs, ids)
-	return found, joinIDErrors(errs)
+	return found, joinErrors(errs, ids)
 }
 
 // FindAs loads the rows of T whose primary keys are ids. It returns one element for each id, in the order of ids: nil for
@@ -100,8 +100,7 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	}
 	f, found := &finder{db: db, shared: c, inOrder: true}, make(map[ID]any, len(ids))
 	if errs := f.findIn(ctx, plan.Schema.Table, plan, slices.Clone(ids), found); len(errs) > 0 {
-		sortErrors(errs, ids)
-		return nil, joinIDErrors(errs)
+		return nil, joinErrors(errs, ids)
 	}
 	rows := make([]*T, len(ids))
 	var missing []error
@@ -159,22 +158,19 @@ func idErrorsf(ids []ID, format string, args ...any) (errs []error) {
 	return errs
 }
 
-// sortErrors sorts errors of ids by id, and puts them before all others, which keep their order.
-func sortErrors(errs []error, ids []ID) {
-	if len(errs) < 2 {
-		return
+// joinErrors joins errors of ids in the order of ids. If there are others, it joins only these: they may be why ids are
+// missing.
+func joinErrors(errs []error, ids []ID) error {
+	others := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { _, ok := err.(*IDError); return ok })
+	if len(others) > 0 {
+		return joinIDErrors(others)
 	}
 	index := make(map[ID]int, len(ids))
 	for i, id := range slices.Backward(ids) { // so that the first of equal ids counts
 		index[id] = i
 	}
-	position := func(err error) int {
-		if e, ok := err.(*IDError); ok {
-			return index[e.ID]
-		}
-		return len(ids)
-	}
-	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(position(a), position(b)) })
+	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(index[a.(*IDError).ID], index[b.(*IDError).ID]) })
+	return joinIDErrors(errs)
 }
 
 // load adds the rows whose key is one of ids to found.

@@ -300,8 +300,8 @@ func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 	}
 }
 
-// TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs, and those of whole tables come last,
-// in the order of their names.
+// The errors of ids are in the order of the ids. Those of queries are in the order of tables, and are alone: a caller
+// that ignores [uidplugin.ErrNoSuchID] must not ignore them.
 func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 	t.Parallel()
 
@@ -323,27 +323,30 @@ func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 		at(t, 999, 0), at(t, 50, 0), 1<<63 - 1, rows[0], -2, at(t, 51, 7), at(t, 50, 3), rows[1], future, at(t, 998, 5), -1,
 		rows[2], at(t, 50, 1), at(t, 999, 1), at(t, 51, 2),
 	}
-	for range 20 {
+	each := func(ids []int64) []error {
 		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
 		list, ok := err.(interface{ Unwrap() []error })
 		if !ok {
 			t.Fatalf("the error is a %T: %v", err, err)
 		}
+		return list.Unwrap()
+	}
+	withoutRows := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(rows, id) })
+	for range 20 {
 		var order []int64
-		var tables []string
-		for _, e := range list.Unwrap() {
-			if id, ok := e.(*uidplugin.IDError); !ok {
-				_, table, _ := strings.Cut(e.Error(), "find in ")
-				tables = append(tables, table[:strings.Index(table, ":")])
-			} else if len(tables) > 0 {
-				t.Errorf("%v after the errors of tables", e)
-			} else {
-				order = append(order, int64(id.ID))
-			}
+		for _, e := range each(withoutRows) {
+			order = append(order, int64(e.(*uidplugin.IDError).ID))
 		}
-		order = slices.Compact(order) // the one of the future has two
-		if want := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(rows, id) }); !slices.Equal(order, want) {
-			t.Fatalf("errors of\n%d, want\n%d", order, want)
+		if order = slices.Compact(order); !slices.Equal(order, withoutRows) { // the one of the future has two
+			t.Fatalf("errors of\n%d, want\n%d", order, withoutRows)
+		}
+		var tables []string
+		for _, e := range each(ids) {
+			if errors.Is(e, uidplugin.ErrNoSuchID) {
+				t.Errorf("%v among the errors of tables", e)
+			}
+			_, table, _ := strings.Cut(e.Error(), "find in ")
+			tables = append(tables, table[:strings.Index(table, ":")])
 		}
 		if want := []string{"counters", "parts", "products"}; !slices.Equal(tables, want) {
 			t.Fatalf("errors of %v, want %v", tables, want)

@@ -20,7 +20,7 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")

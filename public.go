@@ -60,12 +60,12 @@ type publicCodecs struct {
 }
 
 // SetPublicKeys sets the keys that the texts of [Public] are made with, for the whole process. Call it once, at the start
-// of the program. Another call is an error that wraps [ErrOption], except with the same pointer.
+// of the program. Another call with the same keys does nothing; with other keys it is an error that wraps [ErrOption].
 func SetPublicKeys(keys *publicid.Keys) error {
 	if keys == nil {
 		return fmt.Errorf("%w: SetPublicKeys: the keys are nil; publicid.NewKeys makes some", ErrOption)
 	}
-	if !publicKeys.CompareAndSwap(nil, &publicCodecs{keys: keys}) && publicKeys.Load().keys != keys {
+	if !publicKeys.CompareAndSwap(nil, &publicCodecs{keys: keys}) && !publicKeys.Load().keys.Equal(keys) {
 		return fmt.Errorf("%w: SetPublicKeys: other keys are set already; call it once, and give it all keys", ErrOption)
 	}
 	return nil

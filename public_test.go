@@ -183,10 +183,16 @@ func TestSetPublicKeys_Once(t *testing.T) {
 	keys := testKeys()
 	other, err := publicid.NewKeys(bytes.Repeat([]byte("x"), publicid.KeySize))
 	must(t, err)
-	if err := uidplugin.SetPublicKeys(keys); err != nil {
-		t.Errorf("the same keys: %v", err)
+	same, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
+	must(t, err)
+	for _, keys := range []*publicid.Keys{keys, same} {
+		if err := uidplugin.SetPublicKeys(keys); err != nil {
+			t.Errorf("the same keys: %v", err)
+		}
 	}
-	for name, keys := range map[string]*publicid.Keys{"other keys": other, "nil": nil} {
+	more, err := publicid.NewKeys(bytes.Repeat([]byte("x"), publicid.KeySize), bytes.Repeat([]byte("0123456789abcdef"), 2))
+	must(t, err)
+	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil} {
 		if err := uidplugin.SetPublicKeys(keys); !errors.Is(err, uidplugin.ErrOption) {
 			t.Errorf("%s: %v", name, err)
 		}

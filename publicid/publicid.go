@@ -41,6 +41,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrInvalid is the only error of [Codec.Decode]: the text has another prefix or another length, a character that does
@@ -88,6 +89,9 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	}
 	return k, nil
 }
+
+// Equal reports whether other are the same keys in the same order.
+func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.secrets, other.secrets) }
 
 // Codec returns the codec of one type of ids. The prefix has 1 to 32 characters from a to z, 0 to 9 and _. It
 // begins with a letter and does not end with _. The error wraps [ErrConfig].
