@@ -1,0 +1,191 @@
+// Node serves rows of three tables by one kind of public id. A caller gets what belongs to its tenant, and the same 404 for
+// everything else. It needs nothing but Go:
+//
+//	go run ./examples/node                          # shows some requests
+//	go run ./examples/node -listen 127.0.0.1:8080   # serves
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/publicid"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// The models. A key needs no tag, because its type says what it is.
+type (
+	// Customer is a row of a tenant.
+	Customer struct {
+		ID     uidplugin.Public[Customer] `json:"id"`
+		Tenant string                     `json:"-" gorm:"size:20;index"`
+		Name   string                     `json:"name"`
+	}
+	// Order is a row of a tenant.
+	Order struct {
+		ID         uidplugin.Public[Order]    `json:"id"`
+		Tenant     string                     `json:"-" gorm:"size:20;index"`
+		CustomerID uidplugin.Public[Customer] `json:"customer"`
+		Items      []Item                     `json:"-"`
+	}
+	// Item belongs to an order, and with it to a tenant.
+	Item struct {
+		ID      uidplugin.Public[Item]  `json:"id"`
+		OrderID uidplugin.Public[Order] `json:"order"`
+		Article string                  `json:"article"`
+	}
+	// Session is nobody's business: the handlers do not list it.
+	Session struct {
+		ID     uidplugin.Public[Session]
+		Tenant string
+		Secret string
+	}
+)
+
+// PublicPrefix implements [uidplugin.PublicType].
+func (Customer) PublicPrefix() string { return "cus" }
+
+// PublicPrefix implements [uidplugin.PublicType].
+func (Order) PublicPrefix() string { return "ord" }
+
+// PublicPrefix implements [uidplugin.PublicType].
+func (Item) PublicPrefix() string { return "itm" }
+
+// PublicPrefix implements [uidplugin.PublicType].
+func (Session) PublicPrefix() string { return "ses" }
+
+func main() {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // not that worker ids were assigned
+	listen := flag.String("listen", "", "serve on this address, such as 127.0.0.1:8080, instead of showing some requests")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Stdout, *listen)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node:", err)
+		os.Exit(1)
+	}
+}
+
+// run returns instead of exiting, so that what is open gets closed.
+func run(ctx context.Context, out io.Writer, listen string) (err error) {
+	dir, err := os.MkdirTemp("", "uidplugin-node")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	db, err := open(filepath.Join(dir, "node.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll(db)) }()
+	ids, err := fill(db)
+	if err != nil {
+		return err
+	}
+	address := listen
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler(db), ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	url := "http://" + listener.Addr().String()
+	if listen == "" {
+		err = show(ctx, out, url, ids)
+	} else {
+		fmt.Fprintf(out, "curl -H 'X-Tenant: red' %s/node/%s\n", url, ids[0])
+		select {
+		case <-ctx.Done():
+		case err = <-served:
+		}
+	}
+	stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, server.Shutdown(stop))
+}
+
+// open returns a handle with the plugin on a SQLite file, with the tables.
+func open(path string) (*gorm.DB, error) {
+	// An application reads its keys from where it keeps its secrets, at least 32 random bytes each.
+	keys, err := publicid.NewKeys([]byte("an example's key of just 32 bytes"[:publicid.KeySize]))
+	if err != nil {
+		return nil, err
+	}
+	if err := uidplugin.SetPublicKeys(keys); err != nil {
+		return nil, err
+	}
+	dsn := path + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
+	db, err := gorm.Open(sqlite.Open(dsn), &gorm.Config{Logger: logger.Default.LogMode(logger.Error)})
+	if err != nil {
+		return nil, err
+	}
+	models := []any{&Customer{}, &Order{}, &Item{}, &Session{}}
+	if err := db.Use(uidplugin.New(uidplugin.WithModels(models...))); err != nil {
+		return nil, err
+	}
+	return db, db.AutoMigrate(models...)
+}
+
+// fill creates rows of two tenants, and returns the texts of their ids: of an order and its item, of the other tenant's
+// customer, and of a session.
+func fill(db *gorm.DB) ([]string, error) {
+	red, blue := Customer{Tenant: "red", Name: "Ada"}, Customer{Tenant: "blue", Name: "Bob"}
+	session := Session{Tenant: "red", Secret: "swordfish"}
+	if err := errors.Join(db.Create(&red).Error, db.Create(&blue).Error, db.Create(&session).Error); err != nil {
+		return nil, err
+	}
+	order := Order{Tenant: "red", CustomerID: red.ID, Items: []Item{{Article: "a lamp"}}}
+	if err := db.Create(&order).Error; err != nil {
+		return nil, err
+	}
+	return []string{order.ID.String(), order.Items[0].ID.String(), blue.ID.String(), session.ID.String()}, nil
+}
+
+// show sends requests of the tenant red, and prints them with their answers.
+func show(ctx context.Context, out io.Writer, url string, ids []string) error {
+	get := func(path string) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("X-Tenant", "red")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		body, err := io.ReadAll(answer.Body)
+		fmt.Fprintf(out, "GET %s\n  %s %s", path, answer.Status, body)
+		return err
+	}
+	return errors.Join(
+		get("/node/"+ids[0]), get("/node/"+ids[1]),
+		get("/nodes?id="+ids[1]+"&id="+ids[2]+"&id="+ids[0]),
+		get("/node/"+ids[2]), // of another tenant
+		get("/node/"+ids[3]), // of a model that is not listed
+		get("/node/7"), get("/node/ord_00000000000000000000000000"),
+	)
+}
+
+func closeAll(db *gorm.DB) error {
+	pool, err := db.DB()
+	return errors.Join(uidplugin.From(db).Close(context.Background()), err, pool.Close())
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gorm.io/gorm"
+)
+
+func TestRun(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), &out, ""); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if n := strings.Count(out.String(), "200 OK"); n != 3 || strings.Count(out.String(), `404 Not Found {"error":"not found"}`) != 4 {
+		t.Errorf("%s", &out)
+	}
+	if strings.Contains(out.String(), "swordfish") || strings.Contains(out.String(), "Bob") {
+		t.Errorf("a row was shown that the caller may not see:\n%s", &out)
+	}
+}
+
+// Whatever a caller may not see gets the same answer, byte by byte: it must not learn whether there is such a row.
+func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
+	db, err := open(filepath.Join(t.TempDir(), "node.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(db *gorm.DB) {
+		if err := closeAll(db); err != nil {
+			t.Error(err)
+		}
+	}(db)
+	ids, err := fill(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(tenant, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("X-Tenant", tenant)
+		w := httptest.NewRecorder()
+		handler(db).ServeHTTP(w, r)
+		return w
+	}
+	order, item, other, session := ids[0], ids[1], ids[2], ids[3]
+	missing := get("red", "/node/nothing")
+	for _, c := range []struct{ tenant, id string }{
+		{"red", other}, {"red", session}, {"blue", order}, {"blue", item}, {"blue", session}, {"", order}, {"", item},
+		{"red", "7"}, {"red", "1234567890123456789"}, {"red", order + "0"}, {"red", "itm" + order[3:]}, {"red", strings.Repeat("x", 5000)},
+	} {
+		got := get(c.tenant, "/node/"+c.id)
+		if got.Code != http.StatusNotFound || got.Body.String() != missing.Body.String() || fmt.Sprint(got.Header()) != fmt.Sprint(missing.Header()) {
+			t.Errorf("%.60s as %q: %d %s", c.id, c.tenant, got.Code, got.Body)
+		}
+	}
+	for _, id := range []string{order, item} {
+		if got := get("red", "/node/"+id); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), id) {
+			t.Errorf("%s: %d %s", id, got.Code, got.Body)
+		}
+	}
+	var rows []map[string]any
+	list := get("red", "/nodes?id="+strings.Join([]string{item, other, "7", session, order, item}, "&id="))
+	if err := json.Unmarshal(list.Body.Bytes(), &rows); err != nil || len(rows) != 6 {
+		t.Fatalf("%s: %v", list.Body, err)
+	}
+	if rows[0]["id"] != item || rows[1] != nil || rows[2] != nil || rows[3] != nil || rows[4]["id"] != order || rows[5]["id"] != item {
+		t.Errorf("%s", list.Body)
+	}
+	if got := get("red", "/nodes?id=7"+strings.Repeat("&id=7", 100)); got.Code != http.StatusBadRequest {
+		t.Errorf("101 ids: %d", got.Code)
+	}
+	closed, err := open(filepath.Join(t.TempDir(), "closed.db"))
+	if err == nil {
+		err = closeAll(closed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db = closed
+	for _, path := range []string{"/node/" + order, "/nodes?id=" + order} {
+		if got := get("red", path); got.Code != http.StatusInternalServerError || strings.Contains(got.Body.String(), "sql") {
+			t.Errorf("without the database: %d %s", got.Code, got.Body)
+		}
+	}
+}
