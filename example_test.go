@@ -189,5 +189,5 @@ func ExampleParseID() {
 	fmt.Println(err)
 	// Output:
 	// 302914527191040001 <nil>
-	// uidplugin: not an id: strconv.ParseInt: parsing "ord_7": invalid syntax
+	// uidplugin: not an id: "ord_7": invalid syntax
 }

@@ -122,9 +122,9 @@ func (f *finder) findIn(ctx context.Context, table string, plan *plan, ids []ID,
 	}
 	switch {
 	case plan == nil && f.only != nil:
-		return idErrorsf(ids, "%w: %s, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
+		return idErrorsf(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
 	case plan == nil:
-		return idErrorsf(ids, "%w: %s, which %d is an id of; give its model to WithModels, Register"+
+		return idErrorsf(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
 	case plan.rowKey() == nil:
 		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+

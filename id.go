@@ -2,8 +2,10 @@ package uidplugin
 
 import (
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -27,12 +29,16 @@ var (
 	_ interface{ Scan(src any) error } = (*ID)(nil)
 )
 
-// ParseID reads decimal digits. The error wraps [strconv.ErrSyntax] or
-// [strconv.ErrRange].
+// ParseID reads decimal digits as String writes them: without a plus sign, leading zeros or spaces, so that each id has
+// one text. The error wraps [strconv.ErrSyntax] or [strconv.ErrRange].
 func ParseID(s string) (ID, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("uidplugin: not an id: %w", err)
+	var syntax *strconv.NumError
+	switch {
+	case errors.As(err, &syntax):
+		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w", s, syntax.Err)
+	case strconv.FormatInt(n, 10) != s:
+		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w; an id has no sign and no leading zeros", s, strconv.ErrSyntax)
 	}
 	return ID(n), nil
 }
@@ -86,7 +92,7 @@ func (id *ID) UnmarshalText(text []byte) error {
 // Value implements [driver.Valuer].
 func (id ID) Value() (driver.Value, error) { return int64(id), nil }
 
-// Scan implements [database/sql.Scanner]. NULL becomes 0.
+// Scan implements [database/sql.Scanner]. NULL becomes 0. Digits may have leading zeros, as columns with ZEROFILL have.
 func (id *ID) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -99,9 +105,12 @@ func (id *ID) Scan(src any) error {
 		}
 		*id = ID(v)
 	case []byte:
-		return id.UnmarshalText(v)
+		return id.Scan(string(v))
 	case string:
-		return id.UnmarshalText([]byte(v))
+		if digits := strings.TrimLeft(v, "0"); digits != "" {
+			return id.UnmarshalText([]byte(digits))
+		}
+		return id.UnmarshalText([]byte(v[:min(len(v), 1)])) // zeros, or nothing
 	default:
 		return fmt.Errorf("uidplugin: not an id: a %T", src)
 	}

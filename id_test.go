@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -119,6 +120,9 @@ func TestID_ParseID(t *testing.T) {
 		{"", 0, strconv.ErrSyntax},
 		{"ord_7", 0, strconv.ErrSyntax},
 		{"7 ", 0, strconv.ErrSyntax},
+		{"+1", 0, strconv.ErrSyntax},
+		{"007", 0, strconv.ErrSyntax},
+		{"-0", 0, strconv.ErrSyntax},
 		{"9223372036854775808", 0, strconv.ErrRange},
 		{"-9223372036854775809", 0, strconv.ErrRange},
 	} {
@@ -128,6 +132,11 @@ func TestID_ParseID(t *testing.T) {
 		}
 		if err != nil {
 			saysAll(t, err.Error(), "uidplugin: not an id", strconv.Quote(tt.text))
+		}
+	}
+	for _, digit := range []string{"9", "x"} { // of a user; the error must not be as long
+		if _, err := uidplugin.ParseID(strings.Repeat(digit, 1<<20)); err == nil || len(err.Error()) > 200 {
+			t.Errorf("a megabyte: %.300v", err)
 		}
 	}
 }

@@ -16,17 +16,30 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Location says where an id came from.
+// A Location says where an id came from. In JSON it has the names of its tags, and nothing that is not known.
 type Location struct {
-	ID       ID
-	Time     time.Time // start of the tick that the id is stamped with
-	Database string    // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
-	Table    string    // empty if the worker id serves all tables
-	WorkerID int64
-	Sequence int64
+	ID       ID        `json:"id"`
+	Time     time.Time `json:"time"`               // start of the tick that the id is stamped with
+	Database string    `json:"database,omitempty"` // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
+	Table    string    `json:"table,omitempty"`    // empty if the worker id serves all tables
+	WorkerID int64     `json:"worker_id"`
+	Sequence int64     `json:"sequence"`
 
 	// Session is the process that made the id. With WithWorkerID it is this process.
-	Session Session
+	Session Session `json:"session"`
+}
+
+// String returns a line for people, such as a log. It quotes what the tables say.
+func (l Location) String() string {
+	table := "a table"
+	if l.Table != "" {
+		table = strconv.Quote(l.Table)
+	}
+	if l.Database != "" {
+		table += " of the database " + strconv.Quote(l.Database)
+	}
+	return fmt.Sprintf("id %d of %s, made %s by %q on %q, port %q", l.ID, table, supply.FormatTime(l.Time),
+		l.Session.Application, l.Session.Host, l.Session.Port)
 }
 
 // A locator says where ids came from. It may be used concurrently.
@@ -223,7 +236,7 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 		if err := c.notYet(l, 0); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
+		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have%s", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable, c.tooSmall(l.ID))
 	}
 	switch {
 	case n.Layout == "" || n.Slot == 0:
@@ -238,8 +251,8 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 		if future != nil {
 			return future
 		}
-		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on",
-			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)))
+		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on%s",
+			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)), c.tooSmall(l.ID))
 	}
 	table := n.Table
 	if table.Name == "" {
@@ -254,6 +267,14 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 		l.Table = "" // the worker id is of the process, not of a table
 	}
 	return future
+}
+
+// tooSmall returns what to add to the error of an id that has the first tick of the layout, if anything.
+func (c *locator) tooSmall(id ID) string {
+	if id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) != 0 {
+		return ""
+	}
+	return "; the number is too small for the layout, so it may be a key of AUTO_INCREMENT from before the plugin, or of a segment"
 }
 
 // notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the

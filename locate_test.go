@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -428,5 +429,21 @@ func TestPluginLocate_NodesListsWhoWasGivenAWorkerID(t *testing.T) {
 	}
 	if !slices.Equal(tables, []string{"articles", "invoices", "parts"}) {
 		t.Errorf("the tables are %q", tables)
+	}
+}
+
+// A number such as 17 is no id of this layout, and its time means nothing. It is most often a key from before.
+func TestPluginLocate_SaysThatANumberIsTooSmall(t *testing.T) {
+	t.Parallel()
+
+	p := uidplugin.From(open(t, uidplugin.WithModels(&part{})))
+	for _, id := range []uidplugin.ID{0, 1, 17, 1 << 20} {
+		_, err := p.Locate(t.Context(), id)
+		if !errors.Is(err, uidplugin.ErrUnknownID) || !strings.Contains(err.Error(), "too small for the layout, so it may be a key of AUTO_INCREMENT") {
+			t.Errorf("%d: %v", id, err)
+		}
+	}
+	if _, err := p.Locate(t.Context(), uidplugin.ID(at(t, 999, 0))); !errors.Is(err, uidplugin.ErrUnknownID) || strings.Contains(err.Error(), "too small") {
+		t.Errorf("of a worker id that does not exist: %v", err)
 	}
 }

@@ -222,7 +222,10 @@ func (c *shared) open(db *gorm.DB) error {
 		if statements, err = sqldb.Open(db, c.Timeout); err == nil {
 			err = c.join(db, statements, l)
 		}
-		if err != nil {
+		switch {
+		case sqldb.IsNoDatabase(err):
+			return fmt.Errorf("uidplugin: %w; call db.Use on the final connection, whose data source name has the database", err)
+		case err != nil:
 			return fmt.Errorf("uidplugin: %w", err)
 		}
 	}
@@ -309,7 +312,8 @@ func (p *Plugin) Close(ctx context.Context) error {
 			c.leave()
 			_ = c.registry.close(ctx) // it renews no longer, and another process reclaims the slot
 		}
-		return fmt.Errorf("uidplugin: close: a worker id is still being taken, or a generator does not end: %w", ctx.Err())
+		return fmt.Errorf("uidplugin: close: the context ended (%w) while a worker id was still being taken, or a generator did not end;"+
+			" the slot was not released", ctx.Err())
 	}
 	if c.registry == nil {
 		return nil

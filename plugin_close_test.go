@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -252,5 +253,17 @@ func TestPluginClose_AfterThePoolSaysToCloseThePluginFirst(t *testing.T) {
 		t.Error("no error, but nothing can have been released")
 	} else {
 		saysAll(t, err.Error(), "call Close before the pool is closed", "sql: database is closed")
+	}
+}
+
+// A caller that gives Close an ended context must not look for a hanging generator.
+func TestPluginClose_SaysThatTheContextEnded(t *testing.T) {
+	t.Parallel()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := uidplugin.From(open(t, uidplugin.WithModels(&part{}))).Close(ctx)
+	if err != nil && (!errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the context ended")) {
+		t.Error(err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 // A Session is a time in which one process held a slot: it stamped the ids of the slot's
 // worker ids from From on, until the next session of the slot began.
 type Session struct {
-	Slot        int64
-	Application string // name of the executable, or Host.Application
-	Host        string
-	Port        string
-	Kind        workernode.Kind
-	Launched    time.Time // start of the process, by its clock
-	From        time.Time // no id of the session has an earlier time
-	Until       time.Time // start of the next session of the slot; zero if no session followed
+	Slot        int64           `json:"slot,omitempty"`
+	Application string          `json:"application"` // name of the executable, or Host.Application
+	Host        string          `json:"host"`
+	Port        string          `json:"port"`
+	Kind        workernode.Kind `json:"kind,omitempty"`
+	Launched    time.Time       `json:"launched,omitzero"` // start of the process, by its clock
+	From        time.Time       `json:"from,omitzero"`     // no id of the session has an earlier time
+	Until       time.Time       `json:"until,omitzero"`    // start of the next session of the slot; zero if no session followed
 }
 
 // A Slot is a reusable process identity. It permanently owns worker ids, and one process at a

@@ -1,6 +1,7 @@
 package uidplugin
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -9,45 +10,83 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
-// Stats is the state of a plugin at one moment.
+// Stats is the state of a plugin at one moment. In JSON it has the names of its tags; durations and errors are texts.
 type Stats struct {
-	Layout  generator.Layout
-	Expires time.Time // when the layout ends
-	Space   string    // ID_SPACE: names the id space; empty with WithWorkerID
-	Slot    SlotStats // zero with WithWorkerID
-	Tables  []TableStats
+	Layout  generator.Layout `json:"-"`
+	Expires time.Time        `json:"expires"`            // when the layout ends
+	Space   string           `json:"id_space,omitempty"` // ID_SPACE: names the id space; empty with WithWorkerID
+	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
+	Tables  []TableStats     `json:"tables"`
 }
 
 // SlotStats is the state of the slot that this process holds, and what has happened since its
 // start.
 type SlotStats struct {
-	ID        int64     // 0 if it has no slot now
-	From      time.Time // since when this process may stamp ids, in this session
-	Until     time.Time // until when, unless the slot is renewed
-	WorkerIDs int       // of the slot, spares included
-	Spares    int       // worker ids without a table
+	ID        int64     `json:"id"`             // 0 if it has no slot now
+	From      time.Time `json:"from,omitzero"`  // since when this process may stamp ids, in this session
+	Until     time.Time `json:"until,omitzero"` // until when, unless the slot is renewed
+	WorkerIDs int       `json:"worker_ids"`     // of the slot, spares included
+	Spares    int       `json:"spares"`         // worker ids without a table
 
-	Renewals    int64 // acknowledged statements that moved Until
-	Sessions    int64 // that were begun
-	Reclaimed   int64 // slots of former processes that were reclaimed
-	Allocated   int64 // slots that were inserted
-	Lost        int64 // slots that another process has reclaimed
-	LostCommits int64 // slots given up because the database lost commits
+	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
+	Sessions    int64 `json:"sessions"`     // that were begun
+	Reclaimed   int64 `json:"reclaimed"`    // slots of former processes that were reclaimed
+	Allocated   int64 `json:"allocated"`    // slots that were inserted
+	Lost        int64 `json:"lost"`         // slots that another process has reclaimed
+	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
 
-	LastError error     // why the last statement failed; nil if it did not
-	Since     time.Time // since when all have failed
+	LastError error     `json:"-"`              // why the last statement failed; nil if it did not
+	Since     time.Time `json:"since,omitzero"` // since when all have failed
 }
 
 // TableStats is the state of the ids of one table, or of all with WithWorkerID.
 type TableStats struct {
 	// Table is "*" with WithWorkerID and WithOneWorkerID. For a segment of a column that is no primary key it is
 	// table.column.
-	Table     string
-	Generator string        // its name, such as [Cached]
-	WorkerIDs []int64       // in ascending order; several with lanes, none if its ids are not of the layout
-	From      time.Time     // since when this process may stamp ids with the worker ids
-	Until     time.Time     // until when, unless they are renewed
-	Lead      time.Duration // how far the next id is ahead of the clock, if the generator has a method Lead
+	Table     string        `json:"table"`
+	Generator string        `json:"generator"`            // its name, such as [Cached]
+	WorkerIDs []int64       `json:"worker_ids,omitempty"` // in ascending order; several with lanes, none if its ids are not of the layout
+	From      time.Time     `json:"from,omitzero"`        // since when this process may stamp ids with the worker ids
+	Until     time.Time     `json:"until,omitzero"`       // until when, unless they are renewed
+	Lead      time.Duration `json:"-"`                    // how far the next id is ahead of the clock, if the generator has a method Lead
+}
+
+// MarshalJSON writes the layout as the text that WORKER_REGISTRY has.
+func (s Stats) MarshalJSON() ([]byte, error) {
+	type plain Stats
+	if s.Tables == nil {
+		s.Tables = []TableStats{} // a list in JSON, too
+	}
+	return json.Marshal(struct {
+		Layout string `json:"layout"`
+		plain
+	}{s.Layout.String(), plain(s)})
+}
+
+// MarshalJSON writes the last error as its text.
+func (s SlotStats) MarshalJSON() ([]byte, error) {
+	type plain SlotStats
+	text := ""
+	if s.LastError != nil {
+		text = s.LastError.Error()
+	}
+	return json.Marshal(struct {
+		plain
+		LastError string `json:"last_error,omitempty"`
+	}{plain(s), text})
+}
+
+// MarshalJSON writes durations as texts, such as "1.5s".
+func (s TableStats) MarshalJSON() ([]byte, error) {
+	type plain TableStats
+	text := ""
+	if s.Lead != 0 {
+		text = s.Lead.String()
+	}
+	return json.Marshal(struct {
+		plain
+		Lead string `json:"lead,omitempty"`
+	}{plain(s), text})
 }
 
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no

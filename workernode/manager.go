@@ -375,7 +375,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return fmt.Errorf("workernode: close: %w", ctx.Err())
+			return fmt.Errorf("workernode: close: the context ended while a statement was running: %w", ctx.Err())
 		}
 	}
 	defer m.queue.Flush(ctx, time.Second)
@@ -383,7 +383,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	case m.closing <- struct{}{}:
 		defer func() { <-m.closing }()
 	case <-ctx.Done():
-		return fmt.Errorf("workernode: close: %w", ctx.Err())
+		return fmt.Errorf("workernode: close: the context ended while another Close was running: %w", ctx.Err())
 	}
 	if m.released {
 		return nil

@@ -58,6 +58,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
+// MarshalText returns UidGenerator's name of the kind in lower case; of an unknown one, String.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(strings.ToLower(k.String())), nil }
+
 // A Node is a row of WORKER_NODE: one worker id, and what it stands for. The table of a
 // node never changes once it is set.
 type Node struct {

@@ -1,6 +1,7 @@
 package outage_test
 
 import (
+	"log"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // The database is unreachable and comes back: ids go on until what was granted is used up, then creates fail at once
@@ -147,7 +149,8 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, tap := testkit.OpenTap(t, d)
-		c, j := testkit.NewClock(time.Now()), &testkit.Log{}
+		c, j, statements := testkit.NewClock(time.Now()), &testkit.Log{}, &testkit.Log{}
+		db.Logger = logger.New(log.New(statements, "", 0), logger.Config{LogLevel: logger.Error})
 		p := harness.Use(t, db, uidplugin.WithClock(c.Now), uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.SmallLayout(2)), uidplugin.WithModels(&harness.T1{}))
 		tap.Shut.Store(true)
 		defer tap.Shut.Store(false)
@@ -164,6 +167,9 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 			}
 		}
 		j.SaysOnce(t, "cannot be renewed")
+		if n := len(statements.Lines("tap is shut")); n > 2 { // those that were sent when it was shut
+			t.Errorf("%d attempts are in the application's log of statements:\n%s", n, statements)
+		}
 	})
 }
 

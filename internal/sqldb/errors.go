@@ -61,6 +61,11 @@ const (
 	sqliteLocked = 6
 )
 
+// IsNoDatabase reports whether err says that the connection has no current database, as one to a MySQL server can be.
+func IsNoDatabase(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Error 1046 ")
+}
+
 // IsPoolClosed reports whether err says that the sql.DB was closed, for which database/sql exports no error.
 func IsPoolClosed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "sql: database is closed")
