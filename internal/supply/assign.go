@@ -20,7 +20,7 @@ import (
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
 	transaction := sqldb.HoldsConnection(pool)
-	inside := transaction && slices.ContainsFunc(sources, func(src *Source) bool { return src.Foreign || s.needsPool() })
+	inside := transaction && slices.ContainsFunc(sources, s.needsPool)
 	if inside {
 		wait = s.leaseWait()
 	}
@@ -57,8 +57,13 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	return nil
 }
 
-// needsPool reports whether worker ids need a connection of the pool that creates use.
-func (s *Supply) needsPool() bool { return s.Fixed == nil && s.Registry == s.DB }
+// needsPool reports whether a source may need a connection of the pool that creates use, to get its generator.
+func (s *Supply) needsPool(src *Source) bool {
+	if src.Foreign {
+		return !s.Specs[src.Generator].Local
+	}
+	return s.Fixed == nil && s.Registry == s.DB
+}
 
 // table returns the table of a source, as the registry names it.
 func (s *Supply) table(src *Source) workernode.Table {

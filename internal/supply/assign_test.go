@@ -150,6 +150,30 @@ func TestSupplyEnsure_OfAFixedWorkerIDWaitsInATransaction(t *testing.T) {
 	})
 }
 
+// An opener that sends no statement needs no connection, so a transaction that has the only one waits for it.
+func TestSupplyEnsure_OfALocalSourceWaitsInATransaction(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 3 * time.Second
+		slowly := func(context.Context, string) (generator.Generator, error) {
+			time.Sleep(takes)
+			return &counting{}, nil
+		}
+		s := supplying(t, slowly, fewConnections(t, 1, 0), func(c *Config) {
+			spec := c.Specs["mine"]
+			spec.Local = true
+			c.Specs["mine"] = spec
+		})
+		begin := time.Now()
+		testkit.Must(t, s.Ensure(t.Context(), &sql.Conn{}, []*Source{s.source(t, "orders", "mine")}))
+		if took := time.Since(begin); took != takes {
+			t.Errorf("after %v", took)
+		}
+		testkit.Must(t, closePool(s))
+	})
+}
+
 // A source whose generator can be made must not wait for one whose generator cannot.
 func TestSupplyEnsure_MakesWhatItCan(t *testing.T) {
 	t.Parallel()

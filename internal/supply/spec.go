@@ -61,7 +61,8 @@ type Spec struct {
 	Lanes int // how many worker ids it has at first
 	Make  func(GeneratorConfig) (generator.Renewable, error)
 
-	Open func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+	Open  func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+	Local bool // Open sends no statement, so it needs no connection
 
 	segment     bool // it is the generator [Segment]
 	Replaceable bool // a Make of the application may take its place
