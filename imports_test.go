@@ -43,6 +43,9 @@ var picture = map[string]func(name string) bool{
 	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":        func(string) bool { return false },
 	"publicid":          func(string) bool { return false },
+	"uidtest": func(name string) bool {
+		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
+	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},

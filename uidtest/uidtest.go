@@ -1,0 +1,238 @@
+// Package uidtest makes ids for the tests of an application: [Sequential] 1, 2, 3 in each table, as suites expect that
+// were written for AUTO_INCREMENT, and [Fixed] ids of the layout that are the same in each run.
+//
+//	if err := db.Use(uidtest.Sequential()); err != nil { ... }
+//
+// Both register the real plugin, which [uidplugin.From] returns: only the numbers differ. Tags, associations, batches,
+// upserts, hooks and AutoMigrate work as in production.
+//
+// The plugin has no tables, no worker ids and no background work, and sends no statement, neither in db.Use nor in
+// Close. So it suits a mock of the database, such as sqlmock.
+//
+// # Options
+//
+// The options are those of the application. Those that say where ids come from have no effect: WithWorkerID,
+// WithOneWorkerID, WithDisposable, WithRegistry, WithDatabaseName, WithoutMigration, WithGenerator, WithSource,
+// WithSegments and WithDefaultGenerator. A tag may still name each of the generators. Without WithLogger nothing is
+// logged.
+//
+// # Tables, plugins and tests
+//
+// Each plugin counts for itself: its first id in a table is the first one of a new database. Within a plugin each table
+// has its own count, so ids do not depend on creates of other tables. If tags of one table name several generators,
+// each of these has its own count. The columns of one generator share it.
+//
+// An id is used up even if its row is not inserted, as with AUTO_INCREMENT on MySQL and PostgreSQL. Any number of
+// goroutines may create rows. Each row gets an id of its own then, but which of them gets which depends on their order.
+// Tests that run in parallel, each with a database and a plugin of its own, do not affect each other.
+//
+// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. It sends no query, so it knows
+// only the rows that GORM creates on its handle. If a row comes from raw SQL, another handle or an earlier run, a create
+// can fail with a duplicate key.
+//
+// # Decode, Locate and Find
+//
+// The ids belong to no worker id of a registry:
+//
+//	                            Sequential               Fixed
+//	Decode                      ErrNotDecodable          the time, a worker id of the table, the sequence
+//	Locate, Find, FindAll       ErrNotDecodable          ErrUnknownID
+//	CreatedBetween              ErrNotDecodable          ErrNotDecodable
+//	NextID, Range               as in production         as in production
+//
+// Code that locates or finds ids needs the real plugin in its tests, for example on a SQLite file in a temporary folder.
+package uidtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"gorm.io/gorm"
+)
+
+// Sequential returns a plugin for db.Use whose ids are 1, 2, 3 and so on in each table.
+func Sequential(options ...uidplugin.Option) gorm.Plugin {
+	s := &sequence{counters: map[key]*counter{}}
+	s.ids = newPlugin(options, func(c *config.Config) func(key) *counter {
+		s.usual = c.Generator
+		return s.counter
+	})
+	return s
+}
+
+// Fixed returns a plugin for db.Use whose ids are those of a process that starts at the instant at, and whose clock
+// stands still. The ids of a table are the same in each run. So a test can compare them with numbers in a file.
+//
+// The ids are of the layout, as in production, and ascend within their table. The first ones are stamped with the tick
+// of at, those that no longer fit into it with the next ticks. The worker id is derived from the name of the table. So
+// ids of different tables are different too, unless two names happen to have one worker id: of 50 tables, with a
+// probability of 0.5 % in the default layout. Layouts with few worker ids make that likely.
+//
+// The plugin reads no other clock: WithClock has no effect. Times that GORM sets, such as CreatedAt, are those of
+// NowFunc in gorm.Config. db.Use returns an error that wraps [generator.ErrLayout] if at is outside of the layout.
+func Fixed(at time.Time, options ...uidplugin.Option) gorm.Plugin {
+	options = append(slices.Clip(options), uidplugin.WithClock(func() time.Time { return at }))
+	return newPlugin(options, func(c *config.Config) func(key) *counter {
+		return func(k key) *counter { return &counter{number: stamps(c.Layout, at, k)} }
+	})
+}
+
+// stamps returns the ids of the layout for a counter, from the tick of at on.
+func stamps(l generator.Layout, at time.Time, k key) func(n int64) (int64, error) {
+	first, worker := l.TickAt(at), workerOf(l, k)
+	return func(n int64) (int64, error) {
+		tick := first + n>>l.SequenceBits
+		if tick > l.MaxTick() {
+			return 0, fmt.Errorf("%w: the table %s has used up the %d ids of the layout %s from %s on",
+				generator.ErrTimeExhausted, k.table, n, l, supply.FormatTime(at))
+		}
+		return l.Compose(generator.Parts{Time: l.TimeOf(tick), WorkerID: worker, Sequence: n & l.MaxSequence()})
+	}
+}
+
+// noWorker is the worker id of the plugins of this package. No id has it.
+const noWorker = 0
+
+// workerOf returns a worker id for the ids of a counter, from noWorker+1 on.
+func workerOf(l generator.Layout, k key) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(k.table + " " + k.generator))
+	return noWorker + 1 + int64(h.Sum64()%uint64(l.MaxWorkerID()))
+}
+
+// newPlugin returns a plugin with the options of an application, but for those that say where ids come from. counters
+// gets what the options say, and returns what opens the generator of a table.
+func newPlugin(options []uidplugin.Option, counters func(*config.Config) (open func(key) *counter)) *uidplugin.Plugin {
+	before := []uidplugin.Option{uidplugin.WithLogger(nil)}
+	after := []uidplugin.Option{func(c *config.Config) {
+		c.WorkerID, c.Fixed = noWorker, true
+		c.OneEach, c.Disposable, c.NoMigration, c.Registry, c.Database = false, false, false, nil, ""
+		open := counters(c)
+		for name := range c.Specs {
+			c.Specs[name] = supply.Spec{Local: true, Open: func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {
+				return open(key{table, name}), nil
+			}}
+		}
+	}}
+	return uidplugin.New(slices.Concat(before, options, after)...)
+}
+
+// A sequence is the plugin of Sequential. It watches which keys the application sets itself.
+type sequence struct {
+	ids   *uidplugin.Plugin
+	usual string // the generator of a tag that names none
+
+	mu       sync.Mutex
+	counters map[key]*counter
+}
+
+// Name implements [gorm.Plugin]. The name of ids is that of the real plugin.
+func (s *sequence) Name() string { return "uidtest" }
+
+// Initialize implements [gorm.Plugin]. It registers watch after the callbacks of ids, so that watch comes before them.
+// GORM calls it again for a copy of the configuration, as dbresolver makes one.
+func (s *sequence) Initialize(db *gorm.DB) error {
+	register := db.Use
+	if db.Plugins[uidplugin.Name] == gorm.Plugin(s.ids) {
+		register = func(p gorm.Plugin) error { return p.Initialize(db) }
+	}
+	if err := register(s.ids); err != nil {
+		return err
+	}
+	if db.Callback().Create().Get(watching) != nil {
+		return nil
+	}
+	return db.Callback().Create().Before("*").Register(watching, s.watch)
+}
+
+// watching is the name of the callback.
+const watching = "uidtest:watch"
+
+// counter returns the generator of a table, which counts from 1.
+func (s *sequence) counter(k key) *counter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counters[k]
+	if c == nil {
+		c = &counter{number: func(n int64) (int64, error) { return n + 1, nil }}
+		s.counters[k] = c
+	}
+	return c
+}
+
+// watch lets the ids of a table continue above the keys that the rows of a create have already.
+func (s *sequence) watch(db *gorm.DB) {
+	stmt := db.Statement
+	if db.Error != nil || stmt.Schema == nil {
+		return
+	}
+	rows := model.RowsOf(stmt.ReflectValue, stmt.Schema.ModelType)
+	for _, f := range model.UIDFields(stmt.Schema) {
+		name, _ := model.Tagged(f)
+		c := s.counter(key{stmt.Schema.Table, cmp.Or(supply.NameOf(name), s.usual)})
+		for _, row := range rows {
+			if v, zero := row.Value(stmt.Context, f); !zero {
+				c.skip(model.ParseDigits(model.Digits(v)))
+			}
+		}
+	}
+}
+
+// A key names a counter: a table, and a generator that its tags name.
+type key struct{ table, generator string }
+
+// A counter is the generator of a table.
+type counter struct {
+	number func(n int64) (int64, error) // the id at a position, from 0 on
+
+	mu     sync.Mutex
+	next   int64 // position
+	closed bool
+}
+
+// Next implements [generator.Generator].
+func (c *counter) Next(ctx context.Context) (int64, error) {
+	var id [1]int64
+	err := c.Fill(ctx, id[:])
+	return id[0], err
+}
+
+// Fill implements [generator.Generator].
+func (c *counter) Fill(_ context.Context, ids []int64) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return generator.ErrClosed
+	}
+	for i := range ids {
+		if ids[i], err = c.number(c.next); err != nil {
+			return err
+		}
+		c.next++
+	}
+	return nil
+}
+
+// skip leaves out the first n positions.
+func (c *counter) skip(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = max(c.next, n)
+}
+
+// Close implements [generator.Generator].
+func (c *counter) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
