@@ -71,8 +71,7 @@ func WithLead(d time.Duration) Option { return func(c *config.Config) { c.Lead =
 
 // WithWorkerID fixes the worker id of this process, from 0 to [generator.Layout.MaxWorkerID]. By default worker ids
 // come from the database. With this option the plugin needs no table of worker ids, and sends no statement for
-// them. That also suits unit tests with a mocked database. The option excludes [WithOneWorkerID], [WithDisposable] and
-// [WithoutMigration].
+// them. For tests, see package uidtest. The option excludes [WithOneWorkerID], [WithDisposable] and [WithoutMigration].
 //
 // You guarantee that no two processes have the same worker id at the same time. You also guarantee that no process has
 // a worker id that a WORKER_NODE of the same id space gave out. With the generator [Paired] a process also has the
