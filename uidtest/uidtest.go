@@ -26,9 +26,9 @@
 // goroutines may create rows. Each row gets an id of its own then, but which of them gets which depends on their order.
 // Tests that run in parallel, each with a database and a plugin of its own, do not affect each other.
 //
-// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. It sends no query, so it knows
-// only the rows that GORM creates on its handle. If a row comes from raw SQL, another handle or an earlier run, a create
-// can fail with a duplicate key.
+// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. It sends no query. So it
+// knows only the rows that GORM creates on its handle. If a row comes from raw SQL, another handle or an earlier run, a
+// create can fail with a duplicate key.
 //
 // # Decode, Locate and Find
 //
@@ -40,7 +40,8 @@
 //	CreatedBetween              ErrNotDecodable          ErrNotDecodable
 //	NextID, Range               as in production         as in production
 //
-// Code that locates or finds ids needs the real plugin in its tests, for example on a SQLite file in a temporary folder.
+// Code that locates or finds ids needs the real plugin in its tests, for example on a SQLite file in a temporary
+// folder.
 package uidtest
 
 import (
@@ -119,9 +120,10 @@ func newPlugin(options []uidplugin.Option, counters func(*config.Config) (open f
 		c.OneEach, c.Disposable, c.NoMigration, c.Registry, c.Database = false, false, false, nil, ""
 		open := counters(c)
 		for name := range c.Specs {
-			c.Specs[name] = supply.Spec{Local: true, Open: func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {
+			openTable := func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {
 				return open(key{table, name}), nil
-			}}
+			}
+			c.Specs[name] = supply.Spec{Open: openTable, Local: true}
 		}
 	}}
 	return uidplugin.New(slices.Concat(before, options, after)...)

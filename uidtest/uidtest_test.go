@@ -112,14 +112,18 @@ func TestSequential_ContinuesAboveKeysOfTheApplication(t *testing.T) {
 	t.Parallel()
 
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := openOn(t, d.Open(t, nil), uidtest.Sequential(uidplugin.WithSource("mine", nothing)), &author{}, &book{}, &label{}, &numbers{})
+		mine := uidplugin.WithSource("mine", nothing)
+		db := openOn(t, d.Open(t, nil), uidtest.Sequential(mine), &author{}, &book{}, &label{}, &numbers{})
 		create := func(value any) {
 			t.Helper()
 			testkit.Must(t, db.Create(value).Error)
 		}
 		mixed := []author{{ID: 1}, {}, {ID: 5}, {}}
 		create(&mixed)
-		with := author{Books: []book{{Model: gorm.Model{ID: 7}, Title: "a"}, {Title: "b"}}, Tags: []label{{ID: "3"}, {}, {ID: "none"}}}
+		with := author{
+			Books: []book{{Model: gorm.Model{ID: 7}, Title: "a"}, {Title: "b"}},
+			Tags:  []label{{ID: "3"}, {}, {ID: "none"}},
+		}
 		create(&with)
 		fields := map[string]any{"id": 20}
 		testkit.Must(t, db.Model(&author{}).Create(&fields).Error)
@@ -141,8 +145,8 @@ func TestSequential_ContinuesAboveKeysOfTheApplication(t *testing.T) {
 	})
 }
 
-// As dbresolver opens its replicas. GORM initializes the plugins in any order then, so a key of the application was seen
-// only after the other rows of its create had their ids.
+// As dbresolver opens its replicas. GORM initializes the plugins in any order then. So a key of the application was
+// seen only after the other rows of its create had their ids.
 func TestSequential_ACopyOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 
@@ -170,7 +174,10 @@ func TestSequential_Upserts(t *testing.T) {
 
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := openOn(t, d.Open(t, nil), uidtest.Sequential(), &book{})
-		upsert := db.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "title"}}, DoUpdates: clause.AssignmentColumns([]string{"author_id"})})
+		upsert := db.Clauses(clause.OnConflict{
+			Columns:   []clause.Column{{Name: "title"}},
+			DoUpdates: clause.AssignmentColumns([]string{"author_id"}),
+		})
 		for _, tt := range []struct {
 			title string
 			want  uint
@@ -311,8 +318,9 @@ func TestPlugins_IgnoreWhereIDsComeFrom(t *testing.T) {
 
 			registry := testkit.SQLite{}.Open(t)
 			options := []uidplugin.Option{
-				uidplugin.WithRegistry(registry), uidplugin.WithDatabaseName("shop"), uidplugin.WithOneWorkerID(), uidplugin.WithDisposable(),
-				uidplugin.WithoutMigration(), uidplugin.WithWorkerID(7), uidplugin.WithDefaultGenerator(uidplugin.Segment),
+				uidplugin.WithRegistry(registry), uidplugin.WithDatabaseName("shop"), uidplugin.WithOneWorkerID(),
+				uidplugin.WithDisposable(), uidplugin.WithoutMigration(), uidplugin.WithWorkerID(7),
+				uidplugin.WithDefaultGenerator(uidplugin.Segment),
 				uidplugin.WithClock(func() time.Time { return noon.Add(time.Hour) }), nil,
 			}
 			other, one := open(t, make(), &author{}), open(t, make(options...), &author{})
@@ -321,7 +329,8 @@ func TestPlugins_IgnoreWhereIDsComeFrom(t *testing.T) {
 			if a.ID >= b.ID || name == "Sequential" && a.ID != 1 {
 				t.Errorf("ids %d, %d", a.ID, b.ID)
 			}
-			if parts, err := uidplugin.From(one).Decode(uidplugin.ID(a.ID)); name == "Fixed" && (err != nil || !parts.Time.Equal(noon)) {
+			parts, err := uidplugin.From(one).Decode(uidplugin.ID(a.ID))
+			if name == "Fixed" && (err != nil || !parts.Time.Equal(noon)) {
 				t.Errorf("the first id is of %v, %v", parts.Time, err)
 			}
 			testkit.Must(t, other.Create(&author{}).Error)
