@@ -366,7 +366,7 @@ func TestPlugins_LookingUp(t *testing.T) {
 			is("Locate", err, locates[name])
 			_, err = p.Find(t.Context(), id)
 			is("Find", err, locates[name])
-			_, err = p.FindAll(t.Context(), id)
+			_, err = p.FindAll(t.Context(), []uidplugin.ID{id})
 			is("FindAll", err, locates[name])
 			next, err := p.NextID(t.Context(), &author{})
 			testkit.Must(t, err)
