@@ -215,3 +215,61 @@ func TestResolver_WithASourceOfItsOwn(t *testing.T) {
 		})
 	})
 }
+
+// Two handles with sources of their own, and a registry elsewhere: no database of rows has tables of the plugin, no two
+// rows have one id, and each handle finds its own rows.
+func TestResolver_WithRegistry(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
+			registry := fresh(t, e)
+			shared := registry.open(t, nil)
+			seen, spaces := map[int64]bool{}, map[string]bool{}
+			var handles []*gorm.DB
+			var made [][]Customer
+			var rows []*database
+			var singles []uidplugin.ID
+			for i := range 2 {
+				root, second := migrated(t, e, shop...), migrated(t, e, shop...)
+				rows = append(rows, root, second)
+				db := root.open(t, nil)
+				use(db, plugin(t, uidplugin.WithRegistry(shared), uidplugin.WithDatabaseName(fmt.Sprint("shop", i))), resolver(t, []*database{second}, nil, &Order{}))
+				handles, made = append(handles, db), append(made, createAtOnce(t, db))
+				elsewhere := Order{Note: "in the source"} // those of createAtOnce are in the transactions of their customers
+				must(t, db.Create(&elsewhere).Error)
+				singles = append(singles, elsewhere.ID)
+				if c, o := count(t, root, &Customer{}), count(t, second, &Order{}); c != 16 || o != 1 {
+					t.Errorf("%d customers in the root, %d orders in the source", c, o)
+				}
+				spaces[uidplugin.From(db).Stats().Space] = true
+			}
+			for i, customers := range made {
+				for _, c := range customers {
+					for _, id := range []int64{c.ID, c.Orders[0].ID.Int64(), c.Orders[1].ID.Int64()} {
+						if seen[id] {
+							t.Errorf("%d comes twice", id)
+						}
+						seen[id] = true
+					}
+				}
+				c := customers[3]
+				for _, id := range []uidplugin.ID{uidplugin.ID(c.ID), singles[i]} {
+					l, err := uidplugin.From(handles[1-i]).Locate(t.Context(), id)
+					if err != nil || l.Database != fmt.Sprint("shop", i) {
+						t.Errorf("located through the other handle: %v, %v", l, err)
+					}
+					if _, err := uidplugin.From(handles[i]).Find(t.Context(), id); err != nil {
+						t.Errorf("found through its handle: %v", err)
+					}
+					if _, err := uidplugin.From(handles[1-i]).Find(t.Context(), id); !errors.Is(err, uidplugin.ErrOtherDatabase) {
+						t.Errorf("found through the other handle: %v", err)
+					}
+				}
+			}
+			untouched(t, rows...)
+			if len(spaces) != 1 || len(workers(t, registry)) == 0 {
+				t.Errorf("id spaces: %v", spaces)
+			}
+		})
+	})
+}
