@@ -1,6 +1,8 @@
 package workernode_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +38,31 @@ func TestTableLeaseRetire_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.
 			t.Errorf("a new worker id, %d, although others are free", lease.Leases()[0].WorkerID)
 		}
 		p.make(a, 1000)
+		w.check()
+	})
+}
+
+// All worker ids are given out, and one of them is of a plugin that was closed just now. The error must not advise to end
+// processes: it is enough to wait.
+func TestTableLeaseRetire_ErrExhaustedSaysWhatComesFree(t *testing.T) {
+	bubbleWith(t, narrow(1), func(t *testing.T, w *world) {
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Spares = 0 })
+		a := table("a")
+		lease := p.assign(a)[0]
+		p.make(a, 10)
+		p.generators[a].Close()
+		lease.Retire()
+		_, err := p.Assign(t.Context(), []workernode.Table{a}, nil)
+		if !errors.Is(err, workernode.ErrExhausted) {
+			t.Fatal(err)
+		}
+		saysAll(t, err.Error(), "come free within 1.001s")
+		if _, err := p.Assign(t.Context(), []workernode.Table{table("b")}, nil); !errors.Is(err, workernode.ErrExhausted) || strings.Contains(err.Error(), "come free") {
+			t.Errorf("of another table: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		p.assign(a)
+		p.make(a, 10)
 		w.check()
 	})
 }

@@ -148,7 +148,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 		}
 	}
 	m.exhausted = false
-	err := m.explain(ctx, why)
+	err := m.explain(ctx, why, tables)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.leases {
@@ -176,8 +176,21 @@ func (m *Manager) exhaust(l *TableLease, why error, again time.Time) {
 	}
 }
 
-// explain adds to an ErrExhausted which tables have the worker ids, and what to do.
-func (m *Manager) explain(ctx context.Context, err error) error {
+// soonFree returns how many worker ids of tables have no user, and are free as soon as the clock has passed what their
+// last user may have stamped.
+func (m *Manager) soonFree(tables []Table) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.workers {
+		if w.user == nil && w.retired >= m.tick() && slices.Contains(tables, w.table) {
+			n++
+		}
+	}
+	return n
+}
+
+// explain adds to an ErrExhausted, of tables, which tables have the worker ids, and what to do.
+func (m *Manager) explain(ctx context.Context, err error, tables []Table) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {
 		return errors.Join(err, e)
@@ -185,6 +198,10 @@ func (m *Manager) explain(ctx context.Context, err error) error {
 	if m.config.Disposable {
 		return fmt.Errorf("%w (most have: %s); each start of a process takes one for each table, and none is given out again:"+
 			" use a layout with more worker bits in a new id space, write to fewer tables, or drop WithDisposable", err, owners)
+	}
+	if n := m.soonFree(tables); n > 0 {
+		return fmt.Errorf("%w (most have: %s); worker ids of plugins of this process that were closed, %d, come free within %v: try again then",
+			err, owners, n, m.config.Lead+m.layout.Tick)
 	}
 	return fmt.Errorf("%w (most have: %s), and no free slot has one of these tables: a slot is free when its process has ended and the clock has passed its FENCE;"+
 		" end processes that are not needed, write to fewer tables, or use a layout with more worker bits in a new id space", err, owners)
