@@ -33,7 +33,9 @@ var picture = map[string]func(name string) bool{
 	"segment": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
 	},
-	"migrations": func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "workernode") },
+	"migrations": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
+	},
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},

@@ -18,3 +18,6 @@ func Parse(dialect string) (list []Table, err error) {
 	}
 	return list, err
 }
+
+// ParseLayout is for the tests of this package.
+var ParseLayout = parseLayout

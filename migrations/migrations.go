@@ -10,6 +10,11 @@
 //
 // [Files] has them: mysql.sql, also for MariaDB and TiDB, postgres.sql, sqlite.sql, and mysql_uidgenerator.sql for a
 // WORKER_NODE that UidGenerator created.
+//
+// # From a SQL prompt
+//
+// [CreateFunctions] creates functions and a view that say from SQL where an id came from: uid_time, uid_worker,
+// uid_table and uid_origin. docs/sql.md describes them. Neither Up nor db.Use creates them.
 package migrations
 
 import (

@@ -1,0 +1,136 @@
+package migrations
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// formulas writes what the functions calculate as expressions of SQL, with "quoted" names. They are those of a layout
+// in a dialect.
+type formulas struct {
+	generator.Layout
+	dialect string
+}
+
+// timeShift is how far the time is from the lowest bit.
+func (f *formulas) timeShift() uint8 { return f.WorkerBits + f.SequenceBits }
+
+// idsOf returns the condition that an id has a tick in a range of them.
+func (f *formulas) idsOf(id string, first, last int64) string {
+	return fmt.Sprintf("%s BETWEEN %d AND %d", id, first<<f.timeShift(), last<<f.timeShift()|(1<<f.timeShift()-1))
+}
+
+// workerOfID returns the worker id of an id; NULL if no id of the layout is such a number. No id has the tick 0.
+func (f *formulas) workerOfID(id string) string {
+	return fmt.Sprintf("CASE WHEN %s THEN %s END", f.idsOf(id, 1, f.MaxTick()), f.workerOf(id))
+}
+
+// workerOf returns the bits of the worker id.
+func (f *formulas) workerOf(id string) string {
+	return f.signed(fmt.Sprintf("(%s >> %d) & %d", id, f.SequenceBits, f.MaxWorkerID()))
+}
+
+// tickOf returns the bits of the time.
+func (f *formulas) tickOf(id string) string {
+	return f.signed(fmt.Sprintf("%s >> %d", id, f.timeShift()))
+}
+
+// timeOfID returns the time of an id, in UTC; NULL if no id of the layout is such a number, or if the time is not in
+// the years 1 to 9999.
+func (f *formulas) timeOfID(id string) string {
+	first, last := f.ticks()
+	first, last = max(first, 1), min(last, f.MaxTick())
+	if first > last {
+		return "NULL"
+	}
+	return fmt.Sprintf("CASE WHEN %s THEN %s END", f.idsOf(id, first, last), f.timeOf(f.tickOf(id)))
+}
+
+// timeOfTick returns the start of a tick, in UTC; NULL if it is not in the years 1 to 9999.
+func (f *formulas) timeOfTick(tick string) string {
+	first, last := f.ticks()
+	if first > last {
+		return "NULL"
+	}
+	return fmt.Sprintf("CASE WHEN %s BETWEEN %d AND %d THEN %s END", tick, first, last, f.timeOf(tick))
+}
+
+// ticks returns the first and the last tick in the years 1 to 9999, which all dialects can calculate with. The tick
+// after the last of the layout may be one of them. If there is none, the first is above the last.
+func (f *formulas) ticks() (first, last int64) {
+	begin, end := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC)
+	if first = f.TickAt(begin.Add(-1)); first > f.MaxTick() {
+		return 1, 0
+	}
+	return first + 1, min(f.TickAt(end), f.MaxTick()+1)
+}
+
+// timeOf returns the start of a tick of the years 1 to 9999. It counts microseconds from the first of them, so nothing
+// overflows.
+func (f *formulas) timeOf(tick string) string {
+	first, _ := f.ticks()
+	base := f.TimeOf(first)
+	if first > 0 {
+		tick = fmt.Sprintf("%s - %d", tick, first)
+	}
+	n := fmt.Sprintf("(%s) * %d", tick, f.Tick/time.Microsecond)
+	if rest, start := f.Tick%time.Microsecond, base.Nanosecond()%1000; rest != 0 || start != 0 {
+		n = fmt.Sprintf("(%s + %s)", n, f.divided(fmt.Sprintf("((%s) * %d + %d)", tick, rest, start), 1000))
+	}
+	start := base.Truncate(time.Microsecond).Format("2006-01-02 15:04:05.000000")
+	switch f.dialect {
+	case "mysql":
+		return fmt.Sprintf("TIMESTAMP'%s' + INTERVAL %s MICROSECOND", start, n)
+	case "postgres": // days and the rest of them: the product of an interval is one of floating point
+		return fmt.Sprintf("(TIMESTAMP '%s' + (%s) / 86400000000 * INTERVAL '1 day'"+
+			" + (%s) %% 86400000000 * INTERVAL '1 microsecond') AT TIME ZONE 'UTC'", start, n, n)
+	default:
+		return fmt.Sprintf("strftime('%%Y-%%m-%%d %%H:%%M:%%f', (%d + (%s + %d) / 1000) / 1000.0, 'unixepoch')",
+			base.UnixMilli(), n, base.Nanosecond()/1000%1000)
+	}
+}
+
+// digits returns how many digits of a second times have.
+func (f *formulas) digits() int {
+	if f.Tick%time.Millisecond == 0 && f.Epoch.Nanosecond()%1e6 == 0 {
+		return 3
+	}
+	return 6
+}
+
+// The words that dialects have of their own.
+
+// signed makes a number of bits one with a sign: on MySQL bits have none.
+func (f *formulas) signed(bits string) string {
+	if f.dialect == "mysql" {
+		return "CAST(" + bits + " AS SIGNED)"
+	}
+	return "(" + bits + ")"
+}
+
+// divided divides and rounds down.
+func (f *formulas) divided(n string, by int) string {
+	if f.dialect == "mysql" {
+		return fmt.Sprintf("%s DIV %d", n, by)
+	}
+	return fmt.Sprintf("%s / %d", n, by)
+}
+
+// least returns the least of some numbers. None may be NULL: PostgreSQL ignores those.
+func (f *formulas) least(n ...string) string {
+	if f.dialect == "sqlite" {
+		return "min(" + strings.Join(n, ", ") + ")"
+	}
+	return "LEAST(" + strings.Join(n, ", ") + ")"
+}
+
+// greatest returns the greatest of some numbers. None may be NULL.
+func (f *formulas) greatest(n ...string) string {
+	if f.dialect == "sqlite" {
+		return "max(" + strings.Join(n, ", ") + ")"
+	}
+	return "GREATEST(" + strings.Join(n, ", ") + ")"
+}

@@ -1,0 +1,172 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// CreateFunctions creates what people at a SQL prompt read ids with: the view uid_origin and, but for SQLite, the
+// functions uid_time, uid_worker and uid_table. It replaces earlier ones, so call it again for a new id space. Up never
+// calls it.
+//
+// The layout is that of WORKER_REGISTRY. With the option WithRegistry, give the handle of the registry.
+//
+// Statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction. Each may take a minute at
+// most. Do not call it in two processes at once: on MySQL one of them may fail.
+//
+// The error wraps [workernode.ErrTable] if there is no registry to read. Otherwise it has the database's reason. The
+// view comes first, so a user that may not create functions still gets it.
+func CreateFunctions(ctx context.Context, db *gorm.DB) error {
+	d, list, err := functions(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, o := range list {
+		for _, statement := range o.statements {
+			if err := d.ExecRaw(ctx, statement); err != nil {
+				return fmt.Errorf("migrations: %s cannot be created: %w; %s,"+
+					" or give the text of FunctionStatements to somebody who may create it", o.name, err, rights[d.Dialect()])
+			}
+		}
+	}
+	return nil
+}
+
+// FunctionStatements returns the statements of [CreateFunctions] as a text, for somebody who has the rights. Each ends
+// with a semicolon. On MySQL, run them in the database of the registry. It only reads, and its errors are those of
+// CreateFunctions for reading.
+func FunctionStatements(ctx context.Context, db *gorm.DB) (string, error) {
+	_, list, err := functions(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, o := range list {
+		for _, statement := range o.statements {
+			text.WriteString(statement + ";\n\n")
+		}
+	}
+	return text.String(), nil
+}
+
+// rights says for each dialect what the user needs.
+var rights = map[string]string{
+	"mysql": "the user needs the rights CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE and DROP;" +
+		" if the server writes a binary log, it also wants SUPER for functions, or log_bin_trust_function_creators = 1",
+	"postgres": "the user needs the right CREATE on the schema, and owns what it replaces",
+	"sqlite":   "the user needs the right to write to the file",
+}
+
+// An object is a view or a function.
+type object struct {
+	name       string
+	statements []string // in the words of the dialect
+}
+
+// functions returns what is to be created for the layout of the registry.
+func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return nil, nil, fmt.Errorf("migrations: %w", err)
+	}
+	if rights[d.Dialect()] == "" {
+		return nil, nil, fmt.Errorf("migrations: there are no functions for the dialect %q: %w",
+			d.Dialect(), errors.ErrUnsupported)
+	}
+	text, err := readLayout(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := parseLayout(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("migrations: %w: LAYOUT in %s is %.80q: %w",
+			workernode.ErrTable, workernode.RegistryTable, text, err)
+	}
+	switch f := (&formulas{l, d.Dialect()}); d.Dialect() {
+	case "mysql":
+		return d, f.mysql(d), nil
+	case "postgres":
+		schema, err := schemaOf(ctx, d)
+		return d, f.postgres(d, schema), err
+	default:
+		return d, f.sqlite(d), nil
+	}
+}
+
+// readLayout reads the layout of the registry.
+func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
+	found := false
+	err = d.Query(ctx, func(rows *sql.Rows) error { found = true; return rows.Scan(&text) },
+		`SELECT "LAYOUT" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`)
+	switch {
+	case err != nil && sqldb.IsUnreachable(err):
+		return "", fmt.Errorf("migrations: the database cannot be reached: %w", err)
+	case err != nil:
+		return "", fmt.Errorf("migrations: %w: %s cannot be read: %w; with WithRegistry, give the handle of the registry",
+			workernode.ErrTable, workernode.RegistryTable, err)
+	case !found:
+		return "", fmt.Errorf("migrations: %w: %s has no row, so the layout is not known: let a process call db.Use first",
+			workernode.ErrTable, workernode.RegistryTable)
+	}
+	return text, nil
+}
+
+// schemaOf returns the schema of the tables on PostgreSQL, quoted. The functions are in it, and name it, so that they
+// do not depend on the search_path of who calls them.
+func schemaOf(ctx context.Context, d *sqldb.DB) (schema string, err error) {
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&schema) },
+		`SELECT quote_ident(n.nspname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`+
+			` WHERE c.oid = to_regclass('"WORKER_REGISTRY"')`)
+	if err != nil {
+		return "", fmt.Errorf("migrations: look up the schema of %s: %w", workernode.RegistryTable, err)
+	}
+	return schema, nil
+}
+
+func (f *formulas) mysql(d *sqldb.DB) []object {
+	function := func(name, returns, kind, value string) object {
+		return object{name, []string{
+			"DROP FUNCTION IF EXISTS " + name,
+			d.Translate("CREATE FUNCTION " + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
+				" SQL SECURITY INVOKER\nRETURN " + value),
+		}}
+	}
+	return []object{
+		{"uid_origin", []string{d.Translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW uid_origin AS\n" + f.origin(""))}},
+		function("uid_time", fmt.Sprintf("DATETIME(%d)", f.digits()), "DETERMINISTIC NO SQL", f.timeOfID("uid")),
+		function("uid_worker", "BIGINT", "DETERMINISTIC NO SQL", f.workerOfID("uid")),
+		function("uid_table", "VARCHAR(257) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "READS SQL DATA",
+			"("+f.tableOfID("", "uid")+")"),
+	}
+}
+
+func (f *formulas) postgres(d *sqldb.DB, schema string) []object {
+	in := schema + "."
+	function := func(name, returns, kind, value string) object {
+		return object{name, []string{
+			"CREATE OR REPLACE FUNCTION " + in + name + "(uid bigint) RETURNS " + returns + " LANGUAGE sql " + kind +
+				" PARALLEL SAFE AS $$\nSELECT " + value + "\n$$",
+		}}
+	}
+	return []object{
+		{"uid_origin", []string{d.Translate("CREATE OR REPLACE VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
+		function("uid_time", "timestamptz", "IMMUTABLE", f.timeOfID("uid")),
+		function("uid_worker", "bigint", "IMMUTABLE", f.workerOfID("uid")),
+		function("uid_table", "text", "STABLE", "("+f.tableOfID(in, "uid")+")"),
+	}
+}
+
+// sqlite returns the view only: SQLite has no functions. The text of the view, which SQLite keeps, has the formulas.
+func (f *formulas) sqlite(d *sqldb.DB) []object {
+	create := "CREATE VIEW uid_origin AS\n" +
+		"/* The time of an id is\n   " + f.timeOfID("id") + "\n   and its worker id\n   " + f.workerOfID("id") + " */\n" +
+		f.origin("")
+	return []object{{"uid_origin", []string{"DROP VIEW IF EXISTS uid_origin", d.Translate(create)}}}
+}

@@ -1,0 +1,93 @@
+package migrations_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/utils/tests"
+)
+
+// begin inserts the row of WORKER_REGISTRY, with a layout.
+func begin(t *testing.T, db *gorm.DB, layout string) {
+	t.Helper()
+	must(t, db.Exec(`DELETE FROM "WORKER_REGISTRY"`).Error)
+	must(t, db.Exec(`INSERT INTO "WORKER_REGISTRY" VALUES ('default', 'space', ?, 10000, 1, 1, 0)`, layout).Error)
+}
+
+func TestCreateFunctions_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+
+	db, d, p := open(t)
+	refused := func(words ...string) {
+		t.Helper()
+		testkit.IsError(t, migrations.CreateFunctions(t.Context(), d), workernode.ErrTable, append(words, "migrations: ", "WORKER_REGISTRY")...)
+		text, err := migrations.FunctionStatements(t.Context(), d)
+		testkit.IsError(t, err, workernode.ErrTable, words...)
+		if text != "" {
+			t.Errorf("the text is %q", text)
+		}
+	}
+	refused("no such table", "WithRegistry")
+	must(t, migrations.Up(t.Context(), d))
+	refused("no row", "db.Use")
+	begin(t, db, "1-41-18-4/1ms")
+	refused(`"1-41-18-4/1ms"`, generator.DefaultLayout().String())
+	begin(t, db, generator.DefaultLayout().String())
+	must(t, migrations.CreateFunctions(t.Context(), d))
+
+	full := errors.New("the disk is full")
+	p.fail = func(s string) error {
+		if strings.HasPrefix(s, "CREATE VIEW") {
+			return full
+		}
+		return nil
+	}
+	testkit.IsError(t, migrations.CreateFunctions(t.Context(), d), full, "migrations: uid_origin", "FunctionStatements")
+}
+
+func TestCreateFunctions_RefusesATransaction(t *testing.T) {
+	t.Parallel()
+
+	_, d, _ := open(t)
+	must(t, d.Transaction(func(tx *gorm.DB) error {
+		testkit.IsError(t, migrations.CreateFunctions(t.Context(), tx), nil, "migrations: ", "transaction")
+		return nil
+	}))
+}
+
+func TestCreateFunctions_RefusesAnUnknownDialect(t *testing.T) {
+	t.Parallel()
+
+	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})
+	must(t, err)
+	testkit.IsError(t, migrations.CreateFunctions(t.Context(), db), errors.ErrUnsupported, `"dummy"`)
+}
+
+// A text that only looks like a layout would give wrong times.
+func TestParseLayout_AcceptsWhatStringWrites(t *testing.T) {
+	t.Parallel()
+
+	for _, text := range []string{
+		generator.DefaultLayout().String(), generator.SnowflakeLayout().String(), generator.JSSafeLayout().String(),
+		"1-1-1-61/1h0m0s@0", "61-1-1-1/1ms@-0.5", "1-41-18-4/1.000001ms@-62135596799.000000001", "2-19-39-4/2562047h47m16.854775807s@12.34",
+	} {
+		if l, err := migrations.ParseLayout(text); err != nil || l.String() != text {
+			t.Errorf("%s is read as %s, %v", text, l, err)
+		}
+	}
+	for _, text := range []string{
+		"", "1-41-18-4", "1-41-18-4/1ms", "1-41-18/1ms@0", "1-41-18-4/1@0", "1-41-18-4/1us@0", "1-300-18-4/1ms@0", "1-41-0-4/1ms@0",
+		"2-41-18-4/1ms@0", "1-41-18-4/1000ms@0", "1-41-18-4/1ms@0.10", "1-41-18-4/1ms@00", "1-41-18-4/1ms@99999999999999999999",
+		"1-41-18-4/1ms@0.1234567891", "1-41-18-4/1ms@+0", " 1-41-18-4/1ms@0", "1-41-18-4/1ms@0'",
+	} {
+		if l, err := migrations.ParseLayout(text); err == nil {
+			t.Errorf("%q is read as %s", text, l)
+		}
+	}
+}
