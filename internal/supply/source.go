@@ -27,6 +27,8 @@ type Source struct {
 	// made is set once, under Supply.mu, and never changed.
 	made atomic.Pointer[made]
 
+	gap atomic.Int64 // of which its ids are multiples; 0 and 1 mean that there are no gaps
+
 	making  sync.Mutex // held while its generator is made of leases, which may be code of the application
 	pending *call      // guarded by Supply.mu: a goroutine is making its generator
 	outage  outage     // guarded by Supply.mu: why it has no generator
@@ -77,6 +79,11 @@ func (src *Source) Next(ctx context.Context, why error) (int64, error) {
 	if m == nil {
 		return 0, cmp.Or(why, src.wrap(errNoGenerator))
 	}
+	if src.gap.Load() > 1 {
+		var ids [1]int64
+		err := src.fill(ctx, m, ids[:])
+		return ids[0], err
+	}
 	id, err := m.Next(ctx)
 	if err != nil {
 		return 0, src.wrap(err)
@@ -90,7 +97,17 @@ func (src *Source) Fill(ctx context.Context, ids []int64, why error) error {
 	if m == nil {
 		return cmp.Or(why, src.wrap(errNoGenerator))
 	}
-	if err := m.Fill(ctx, ids); err != nil {
+	return src.fill(ctx, m, ids)
+}
+
+// fill is Fill with the generator of the source.
+func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
+	if gap := src.gap.Load(); gap > 1 {
+		err = m.fillWithGaps(ctx, ids, gap)
+	} else {
+		err = m.Fill(ctx, ids)
+	}
+	if err != nil {
 		return src.wrap(err)
 	}
 	return nil
