@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -25,6 +26,7 @@ type callbacks struct{ catalog *catalog }
 //   - beforeInsert comes right before the INSERT. afterInsert comes right after it, and before the associations that
 //     need the key. They keep GORM from overwriting the keys of maps, and correct keys after a conflict.
 //   - prepare gets worker ids before an UPDATE, because an UPDATE can create associated rows inside its transaction.
+//   - created comes after each statement of Exec. GORM's migrator creates tables by Exec.
 func (c *callbacks) register(db *gorm.DB) error {
 	create, update := db.Callback().Create(), db.Callback().Update()
 	return errors.Join(
@@ -33,6 +35,7 @@ func (c *callbacks) register(db *gorm.DB) error {
 		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
 		update.Before("*").Register("uidplugin:prepare", c.prepare),
+		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.created),
 	)
 }
 
@@ -177,5 +180,15 @@ func (c *callbacks) afterInsert(db *gorm.DB) {
 func (c *callbacks) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
 		c.fillZeros(db, upsert.TrackerOf)
+	}
+}
+
+// created warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
+// the model into another schema then, which makePlain has not seen.
+func (c *callbacks) created(db *gorm.DB) {
+	const create = "CREATE TABLE "
+	stmt := db.Statement
+	if stmt.Table != "" && db.Error == nil && !db.DryRun && strings.HasPrefix(stmt.SQL.String(), create) {
+		c.catalog.warnElsewhere(stmt.Table, stmt.SQL.String())
 	}
 }

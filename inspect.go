@@ -2,73 +2,131 @@ package uidplugin
 
 import (
 	"context"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
 
+// A columnName names a column of a table.
+type columnName struct{ table, column string }
+
 // inspect warns of existing tables with columns that do not fit: that the database numbers, or that are too narrow. The
-// models do not show this, and GORM's AutoMigrate does not change a key.
+// models do not show this, and GORM's AutoMigrate does not change a key. While MySQL numbers a column, its ids have
+// gaps.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 {
 		return
 	}
-	fields := map[[2]string]bool{}
+	sources := map[columnName]*supply.Source{}
 	var tables []string
 	for _, m := range models {
-		if s, err := model.Parse(db, m); err == nil {
-			tables = append(tables, s.Table)
-			for _, f := range model.UIDFields(s) {
-				fields[[2]string{s.Table, f.DBName}] = true
+		s, err := model.Parse(db, m)
+		if err != nil {
+			continue
+		}
+		names := []string{s.Table}
+		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
+			names = append(names, elsewhere.Table)
+		}
+		tables = append(tables, names...)
+		for _, f := range c.plan(s).fields {
+			for _, table := range names {
+				sources[columnName{table, f.DBName}] = f.source
 			}
 		}
 	}
 	columns, err := c.sql.ColumnsOf(ctx, tables...)
 	if err != nil {
-		return // nothing depends on it
+		return // creates work all the same, unless the database numbers rows in between
 	}
-	dialect, digits := c.db.Dialector.Name(), len(strconv.FormatInt(c.target().Largest, 10))
 	for _, column := range columns {
-		if !fields[[2]string{column.Table, column.Name}] {
+		source, ok := sources[columnName{column.Table, column.Name}]
+		if !ok {
 			continue
 		}
-		var table, name strings.Builder
-		c.db.Dialector.QuoteTo(&table, column.Table)
-		c.db.Dialector.QuoteTo(&name, column.Name)
-		kind := " BIGINT"
-		if strings.HasSuffix(column.Type, "unsigned") {
-			kind = " BIGINT UNSIGNED"
-		}
-		change := "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
-		if dialect == "postgres" {
-			what := " DROP DEFAULT"
-			if column.Identity {
-				what = " DROP IDENTITY"
-			}
-			change = "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + what
-		}
 		if column.Auto {
-			c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin, for example by an old process,"+
-				" gets a number"+c.numberOf()+". When all that insert use the plugin, run the statement.",
-				"table", column.Table, "column", column.Name, "statement", change)
+			c.adopt(column, source)
 		}
-		if model.TooNarrow(schema.DataType(strings.TrimSuffix(column.Type, " unsigned")), dialect, digits) || strings.HasPrefix(column.Type, "int") {
-			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail; make it, and foreign keys to it, BIGINT first",
+		if c.tooNarrow(column) && c.once("narrow", column.Table, column.Name) {
+			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail;"+
+				" make it, and foreign keys to it, BIGINT first",
 				"table", column.Table, "column", column.Name, "type", column.Type)
 		}
 	}
+}
+
+// adopt warns of a column that the database numbers. On MySQL its ids have gaps from now on, for the rows of others.
+func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
+	gaps := ""
+	if c.db.Dialector.Name() == "mysql" && !source.Foreign {
+		c.supply.LeaveGaps(source)
+		if gap := supply.Gap(c.Layout); gap > 1 {
+			gaps = " Until this process starts again, ids of the table are multiples of " + strconv.FormatInt(gap, 10) +
+				", which leaves room for such rows."
+		}
+	}
+	if !c.once("numbers", column.Table, column.Name) {
+		return
+	}
+	c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin,"+
+		" for example by an old process, gets a number"+c.numberOf()+"."+gaps+
+		" When all that insert use the plugin, run the statement.",
+		"table", column.Table, "column", column.Name, "statement", c.plainStatement(column))
+}
+
+// tooNarrow reports whether a column cannot hold all ids.
+func (c *catalog) tooNarrow(column sqldb.Column) bool {
+	digits := len(strconv.FormatInt(c.target().Largest, 10))
+	kind := schema.DataType(strings.TrimSuffix(column.Type, " unsigned"))
+	return model.TooNarrow(kind, c.db.Dialector.Name(), digits) || strings.HasPrefix(column.Type, "int")
+}
+
+// plainStatement returns the statement after which the database no longer numbers a column; "" on SQLite, which has
+// none.
+func (c *catalog) plainStatement(column sqldb.Column) string {
+	var table, name strings.Builder
+	c.db.Dialector.QuoteTo(&table, column.Table)
+	c.db.Dialector.QuoteTo(&name, column.Name)
+	switch dialect := c.db.Dialector.Name(); {
+	case dialect == "sqlite":
+		return ""
+	case dialect == "postgres" && column.Identity:
+		return "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP IDENTITY"
+	case dialect == "postgres":
+		return "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
+	}
+	kind := " BIGINT"
+	if strings.HasSuffix(column.Type, "unsigned") {
+		kind = " BIGINT UNSIGNED"
+	}
+	return "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
 }
 
 // numberOf says which number the database gives to a row that is inserted without a key.
 func (c *catalog) numberOf() string {
 	switch c.db.Dialector.Name() {
 	case "mysql", "sqlite":
-		return " from the database: the largest id plus one, which the plugin may be about to use; then a create fails with a duplicate key"
+		return " from the database: the largest id plus one, which the plugin may be about to use;" +
+			" then a create fails with a duplicate key"
 	}
-	return " from the database, which counts on its own"
+	return " from the sequence of the column, which counts independently of the plugin's ids:" +
+		" no create fails, but such a row cannot be located"
+}
+
+// once reports whether a warning about a column is the first one of its kind.
+func (c *catalog) once(kind, table, column string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [3]string{kind, table, column}
+	before := c.warned[key]
+	c.warned[key] = true
+	return !before
 }
 
 // warnAutoIncrement warns of a model whose key GORM takes for AUTO_INCREMENT.
@@ -82,8 +140,58 @@ func (c *catalog) warnAutoIncrement(s *schema.Schema) {
 	case "sqlite":
 		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
+	key := s.PrioritizedPrimaryField
+	advice := ". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"
+	if model.WantsAutoIncrement(key) {
+		advice = ". Its tag says autoIncrement: remove that from the tag, and give the model to WithModels," +
+			" or to the plugin's AutoMigrate"
+	}
 	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" for example by raw SQL, gets a number"+c.numberOf()+
-		". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"+change+".",
-		"table", s.Table, "model", s.Name, "field", s.PrioritizedPrimaryField.Name)
+		" for example by raw SQL, gets a number"+c.numberOf()+advice+change+".",
+		"table", s.Table, "model", s.Name, "field", key.Name)
+}
+
+// warnElsewhere warns of a table that GORM has just created under another name than its model's, with a key that the
+// database numbers. create is the statement. Only listed models are known here: the keys of others are warned of at
+// their first create.
+func (c *catalog) warnElsewhere(table, create string) {
+	for _, p := range c.listedModels() {
+		key := p.Schema.PrioritizedPrimaryField
+		if key == nil || key.AutoIncrement || !model.HasTag(key) || !c.creates(create, p.Schema) {
+			continue
+		}
+		var name strings.Builder
+		c.db.Dialector.QuoteTo(&name, key.DBName)
+		pattern := `(?i)` + regexp.QuoteMeta(name.String()) + ` [^,]*(auto_?increment|serial|identity)`
+		numbered := regexp.MustCompile(pattern).FindString(create)
+		if numbered == "" || !c.once("numbers", table, key.DBName) {
+			continue
+		}
+		numbered = strings.ToLower(numbered)
+		column := sqldb.Column{Table: table, Name: key.DBName, Identity: strings.Contains(numbered, "identity")}
+		if strings.Contains(numbered, "unsigned") {
+			column.Type = "unsigned"
+		}
+		args := []any{"table", table, "model", p.Schema.Name, "column", key.DBName}
+		if statement := c.plainStatement(column); statement != "" {
+			args = append(args, "statement", statement)
+		}
+		c.Log.Warn("uidplugin: GORM has created this table with a key that the database numbers, because Table or Scopes"+
+			" named another table than the model's: a row that is inserted without the plugin gets a number"+c.numberOf()+
+			". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model)."+
+			" Change this one by the statement, if there is one.", args...)
+		return
+	}
+}
+
+// creates reports whether a CREATE TABLE has all columns of a model.
+func (c *catalog) creates(create string, s *schema.Schema) bool {
+	for _, column := range s.DBNames {
+		var name strings.Builder
+		c.db.Dialector.QuoteTo(&name, column)
+		if f := s.FieldsByDBName[column]; !f.IgnoreMigration && !strings.Contains(create, name.String()) {
+			return false
+		}
+	}
+	return true
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
-	"gorm.io/gorm/utils"
 )
 
 // Register does for models what [WithModels] does. It gets worker ids for them and for the models they are associated
@@ -33,6 +33,8 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 
 // AutoMigrate registers those of models that have a uid field. Then it calls GORM's AutoMigrate for all, so that keys
 // become plain BIGINT columns. Like Register, it must come before the models are used.
+//
+// On the plugin of From(db.Table(name)) it creates the table of that name, with a plain key as well.
 func (p *Plugin) AutoMigrate(models ...any) error {
 	c, err := p.initialized()
 	if err != nil {
@@ -52,6 +54,11 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	}
 	if err := c.catalog.addModels(p.db.Statement.Context, p.db, ours); err != nil {
 		return err
+	}
+	for _, m := range ours {
+		if s := model.ParseElsewhere(p.db, m); s != nil {
+			c.catalog.makePlain(p.db, s)
+		}
 	}
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
@@ -129,6 +136,16 @@ func (c *catalog) listedFor(table string) *plan {
 	return c.listed[table]
 }
 
+// listedModels returns the plans of the models that were listed, in the order of their tables.
+func (c *catalog) listedModels() (all []*plan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, table := range slices.Sorted(maps.Keys(c.listed)) {
+		all = append(all, c.listed[table])
+	}
+	return all
+}
+
 // makePlain makes the uid keys of s, and of what it is associated with, plain BIGINT columns: GORM takes every single
 // integer key for AUTO_INCREMENT. All users of the model share the schema, so one that is in use stays unchanged.
 func (c *catalog) makePlain(db *gorm.DB, s *schema.Schema) {
@@ -140,7 +157,7 @@ func (c *catalog) makePlain(db *gorm.DB, s *schema.Schema) {
 		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
 			return
 		}
-		if utils.CheckTruth(key.TagSettings["AUTOINCREMENT"]) {
+		if model.WantsAutoIncrement(key) {
 			return // as the model's author says
 		}
 		before := *key

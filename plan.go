@@ -25,8 +25,8 @@ type catalog struct {
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
 	mu     sync.Mutex
-	listed map[string]*plan // by table: the models that Find loads
-	warned map[string]bool  // by table: of AUTO_INCREMENT
+	listed map[string]*plan   // by table: the models that Find loads
+	warned map[[3]string]bool // by kind, table and column: the warnings that were logged
 
 	// Until started is set, only Initialize uses these.
 	started bool             // db.Use has succeeded
@@ -35,7 +35,7 @@ type catalog struct {
 }
 
 func newCatalog(c *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply) *catalog {
-	cat := &catalog{Config: c, db: db, sql: statements, supply: ids, listed: map[string]*plan{}, warned: map[string]bool{}}
+	cat := &catalog{Config: c, db: db, sql: statements, supply: ids, listed: map[string]*plan{}, warned: map[[3]string]bool{}}
 	cat.plans.Store(&map[*schema.Schema]*plan{})
 	return cat
 }
@@ -82,12 +82,8 @@ func (c *catalog) addPlan(s *schema.Schema) *plan {
 	plans = maps.Clone(plans)
 	plans[s] = p
 	c.plans.Store(&plans)
-	warn := p.AutoIncrement && !c.warned[s.Table]
-	if warn {
-		c.warned[s.Table] = true
-	}
 	c.mu.Unlock()
-	if warn {
+	if p.AutoIncrement && c.once("model", s.Table, "") {
 		c.warnAutoIncrement(s)
 	}
 	return p

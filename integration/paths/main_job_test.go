@@ -267,6 +267,49 @@ func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
+// A table that db.Table names has a plain key too. GORM's own AutoMigrate leaves it to the database to number the key. The
+// warning has the statement for that table, and no warning comes twice.
+func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
+	t.Parallel()
+	type Archived struct {
+		ID   int64 `gorm:"primaryKey;uid"`
+		Name string
+	}
+	logged := regexp.MustCompile(`statement=("(?:[^"\\]|\\.)*")`)
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		var log testkit.Log
+		p := harness.Use(t, db, uidplugin.WithModels(&Archived{}), uidplugin.WithLogger(log.Logger()))
+		plain := func(table string) bool {
+			return db.Exec("INSERT INTO "+table+" (name) VALUES ('manually')").Error != nil
+		}
+		testkit.Must(t, uidplugin.From(db.Table("ours")).AutoMigrate(&Archived{}))
+		if warnings := log.Lines("WARN"); !plain("ours") || len(warnings) > 0 {
+			t.Errorf("the key of ours: plain is %v, warnings are %q", plain("ours"), warnings)
+		}
+		testkit.Must(t, db.Table("theirs").AutoMigrate(&Archived{}))
+		warnings := log.Lines("table=theirs")
+		if plain("theirs") || len(warnings) != 1 {
+			t.Fatalf("the key of theirs: plain is %v, warnings are %q", plain("theirs"), warnings)
+		}
+		statement, err := strconv.Unquote(logged.FindStringSubmatch(warnings[0])[1])
+		testkit.Must(t, err)
+		for range 2 {
+			testkit.Must(t, uidplugin.From(db.Table("theirs")).AutoMigrate(&Archived{}))
+			testkit.Must(t, uidplugin.From(db.Table("theirs")).Register(t.Context(), &Archived{}))
+		}
+		if n := len(log.Lines("table=theirs")); n != 1 {
+			t.Errorf("%d warnings: %s", n, log.String())
+		}
+		testkit.Must(t, db.Exec(statement).Error)
+		if !plain("theirs") {
+			t.Errorf("%s: an INSERT without a key went through", statement)
+		}
+		testkit.Must(t, p.Register(t.Context(), &Archived{}))
+		testkit.Must(t, db.Table("theirs").Create(&Archived{}).Error)
+	}, "mariadb", "mysql", "postgres") // the root folder has one for SQLite, which numbers every integer key
+}
+
 // Ids go on ascending when a process starts again.
 func TestMainJob_AscendingOverRestarts(t *testing.T) {
 	t.Parallel()

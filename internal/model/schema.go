@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
+	"gorm.io/gorm/utils"
 )
 
 // OnConflict is how GORM calls the clause.
@@ -21,6 +22,25 @@ func Parse(db *gorm.DB, model any) (*schema.Schema, error) {
 		return nil, fmt.Errorf("uidplugin: model %T: %w", model, err)
 	}
 	return stmt.Schema, nil
+}
+
+// ParseElsewhere returns the schema that GORM's migrator uses for a model when the handle names another table, as
+// db.Table does. GORM shares it neither with other tables nor with creates. It returns nil if the handle names no other
+// table.
+func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
+	s, err := Parse(db, model)
+	if table := db.Statement.Table; err == nil && table != "" && table != s.Table {
+		stmt := &gorm.Statement{DB: db}
+		if stmt.ParseWithSpecialTableName(model, table) == nil {
+			return stmt.Schema
+		}
+	}
+	return nil
+}
+
+// WantsAutoIncrement reports whether the tag of a key asks for AUTO_INCREMENT.
+func WantsAutoIncrement(key *schema.Field) bool {
+	return utils.CheckTruth(key.TagSettings["AUTOINCREMENT"])
 }
 
 // Walk visits s and all schemas that GORM can reach from it when it saves

@@ -1,0 +1,126 @@
+package uidplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// inArchive is a scope that names another table than the model's.
+func inArchive(db *gorm.DB) *gorm.DB { return db.Table("archive") }
+
+// GORM parses a model into another schema for a table that Table or Scopes name. The plugin's AutoMigrate makes the key
+// plain there too. After GORM's own, or with Scopes, there is a warning.
+func TestAutoIncrement_TablesThatTableOrScopesName(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name    string
+		migrate func(db *gorm.DB) error
+		plain   bool
+	}{
+		{"Table", func(db *gorm.DB) error { return db.Table("archive").AutoMigrate(&counter{}) }, false},
+		{"Scopes", func(db *gorm.DB) error { return db.Scopes(inArchive).AutoMigrate(&counter{}) }, false},
+		{"Migrator", func(db *gorm.DB) error { return db.Table("archive").Migrator().CreateTable(&counter{}) }, false},
+		{"From, Table", func(db *gorm.DB) error { return uidplugin.From(db.Table("archive")).AutoMigrate(&counter{}) }, true},
+		{"From, Scopes", func(db *gorm.DB) error {
+			return uidplugin.From(db.Scopes(inArchive)).AutoMigrate(&counter{})
+		}, false},
+		{"From, Table, then Table", func(db *gorm.DB) error {
+			must(t, uidplugin.From(db.Table("archive")).AutoMigrate(&counter{}))
+			must(t, db.Migrator().DropTable("archive"))
+			return db.Table("archive").AutoMigrate(&counter{})
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			j := &journal{}
+			db := open(t, j.option(), uidplugin.WithModels(&counter{}))
+			must(t, tt.migrate(db))
+			var create string
+			must(t, db.Raw("SELECT sql FROM sqlite_master WHERE name = 'archive'").Row().Scan(&create))
+			lines := j.Lines("level=WARN")
+			plain := !strings.Contains(create, "AUTOINCREMENT")
+			if plain != tt.plain || (len(lines) == 0) != plain || len(lines) > 1 {
+				t.Fatalf("%s; logged %q", create, lines)
+			}
+			if !tt.plain {
+				saysAll(t, lines[0], "the database numbers", "table=archive", "model=counter", "column=id",
+					"From(db.Table(name)).AutoMigrate")
+				must(t, db.Migrator().DropTable("archive"))
+				must(t, tt.migrate(db))
+				if again := j.Lines("level=WARN"); len(again) != 1 {
+					t.Errorf("%q", again)
+				}
+			}
+			must(t, db.Table("archive").Create(&counter{}).Error)
+		})
+	}
+}
+
+// Tables of other models, and of models that the plugin does not number, are not warned of.
+func TestAutoIncrement_OtherTablesThatTableNames(t *testing.T) {
+	t.Parallel()
+
+	type different struct {
+		ID   int64
+		Note string
+	}
+	type wanted struct {
+		ID   int64 `gorm:"primaryKey;autoIncrement;uid"`
+		Text string
+	}
+	j := &journal{}
+	db := open(t, j.option(), uidplugin.WithModels(&counter{}, &wanted{}))
+	before := len(j.Lines("level=WARN")) // of wanted
+	must(t, db.Table("archive").AutoMigrate(&different{}))
+	must(t, db.Table("chosen").AutoMigrate(&wanted{}))
+	must(t, db.Table("notes").Exec("CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT)").Error)
+	if lines := j.Lines("level=WARN"); len(lines) != before {
+		t.Errorf("%q", lines)
+	}
+}
+
+// An autoIncrement of the tag is respected. The model is given to WithModels already, so the warning says to remove it.
+func TestAutoIncrement_TheWarningOfATagSaysToRemoveIt(t *testing.T) {
+	t.Parallel()
+
+	type wanted struct {
+		ID int64 `gorm:"primaryKey;autoIncrement;uid"`
+	}
+	for _, d := range dialects {
+		j := &journal{}
+		db, _ := testkit.Mock(t, d.dial)
+		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&wanted{}), j.option())
+		lines := j.Lines(autoWarning)
+		if len(lines) != 1 {
+			t.Fatalf("%s: %q", d.name, lines)
+		}
+		saysAll(t, lines[0], "Its tag says autoIncrement", "remove that from the tag", "table=wanteds", "field=ID")
+		if strings.Contains(lines[0], "autoIncrement:false") {
+			t.Errorf("%s: %s", d.name, lines[0])
+		}
+	}
+}
+
+// The number of a row that is inserted without the plugin is another one on each engine, and so is what happens then.
+func TestAutoIncrement_TheWarningSaysWhichNumberTheDatabaseGives(t *testing.T) {
+	t.Parallel()
+
+	for _, d := range dialects {
+		j := &journal{}
+		db, _ := testkit.Mock(t, d.dial)
+		use(t, db, uidplugin.WithWorkerID(7), j.option())
+		_, err := uidplugin.From(db).NextID(t.Context(), &counter{})
+		must(t, err)
+		text := j.String()
+		largest, sequence := strings.Contains(text, "duplicate key"), strings.Contains(text, "independently")
+		if largest == (d.name == "postgres") || sequence == largest {
+			t.Errorf("%s: %s", d.name, text)
+		}
+	}
+}
