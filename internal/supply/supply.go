@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,7 +120,9 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 		src = &Source{Table: table, Generator: name, Foreign: spec.foreign(), tag: tag}
 		s.sources[key] = src
 	}
-	src.columns = append(src.columns, c)
+	if !slices.Contains(src.columns, c) {
+		src.columns = append(src.columns, c)
+	}
 	if src.Foreign {
 		s.anyForeign.Store(true)
 	}
