@@ -2,7 +2,9 @@ package uidplugin
 
 import (
 	"context"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,32 +18,22 @@ import (
 // A columnName names a column of a table.
 type columnName struct{ table, column string }
 
-// inspect warns of existing tables with columns that do not fit: that the database numbers, or that are too narrow. The
-// models do not show this, and GORM's AutoMigrate does not change a key. While MySQL numbers a column, its ids have
+// inspect warns of existing tables, of models and of those that they are associated with, with columns that do not fit:
+// that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not change a key. While MySQL numbers a column, its ids have
 // gaps.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 {
 		return
 	}
-	sources := map[columnName]*supply.Source{}
-	var tables []string
-	for _, m := range models {
-		s, err := model.Parse(db, m)
-		if err != nil {
-			continue
-		}
-		names := []string{s.Table}
-		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
-			names = append(names, elsewhere.Table)
-		}
-		tables = append(tables, names...)
-		for _, f := range c.plan(s).fields {
-			for _, table := range names {
-				sources[columnName{table, f.DBName}] = f.source
-			}
-		}
+	sources := c.columnsOf(db, models)
+	if len(sources) == 0 {
+		return
 	}
-	columns, err := c.sql.ColumnsOf(ctx, tables...)
+	tables := map[string]bool{}
+	for name := range sources {
+		tables[name.table] = true
+	}
+	columns, err := c.sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(tables))...)
 	if err != nil {
 		return // creates work all the same, unless the database numbers rows in between
 	}
@@ -59,6 +51,28 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 				"table", column.Table, "column", column.Name, "type", column.Type)
 		}
 	}
+}
+
+// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, and where their
+// ids come from.
+func (c *catalog) columnsOf(db *gorm.DB, models []any) map[columnName]*supply.Source {
+	sources := map[columnName]*supply.Source{}
+	add := func(s *schema.Schema, table string) {
+		for _, f := range c.plan(s).fields {
+			sources[columnName{table, f.DBName}] = f.source
+		}
+	}
+	for _, m := range models {
+		s, err := model.Parse(db, m)
+		if err != nil {
+			continue
+		}
+		model.Walk(db, s, func(s *schema.Schema) { add(s, s.Table) })
+		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
+			add(s, elsewhere.Table)
+		}
+	}
+	return sources
 }
 
 // adopt warns of a column that the database numbers. On MySQL its ids have gaps from now on, for the rows of others.

@@ -228,6 +228,33 @@ func TestMainJob_TablesThatDoNotFitAreToldOf(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
+// An application lists its main models. The tables of their associations are created along with them, and need the same
+// warnings.
+func TestMainJob_TablesOfAssociatedModelsAreToldOf(t *testing.T) {
+	t.Parallel()
+	type Piece struct {
+		ID      int64 `gorm:"primaryKey;uid"`
+		WholeID int64
+	}
+	type Whole struct {
+		ID     int64 `gorm:"primaryKey;uid"`
+		Pieces []Piece
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		key := "BIGINT NOT NULL AUTO_INCREMENT"
+		if d.Name == "postgres" {
+			key = "BIGSERIAL"
+		}
+		testkit.Must(t, db.Exec("CREATE TABLE pieces (id "+key+" PRIMARY KEY, whole_id INT NOT NULL)").Error)
+		var log testkit.Log
+		harness.Use(t, db, uidplugin.WithModels(&Whole{}), uidplugin.WithLogger(log.Logger()))
+		if lines := log.Lines("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "numbers this column") || !strings.Contains(lines[0], "table=pieces") {
+			t.Errorf("logged %q", lines)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
 // The warning about a key that the database numbers has the statement that changes the table: it is run as it is logged,
 // and then there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there was none.
 func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
