@@ -28,8 +28,8 @@ var (
 	// tagged, or the handle has no plugin. Creates return it.
 	ErrZeroKey = model.ErrZeroKey
 
-	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID
-	// and queries with CreatedBetween return it.
+	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID, FindAs, OnlyModels and
+	// queries with CreatedBetween return it.
 	ErrNoField = errors.New("uidplugin: model has no uid field")
 
 	// ErrInTransaction reports the first create of a table inside a transaction when the pool had no other connection.
@@ -73,9 +73,9 @@ var (
 	ErrNoModel = errors.New("uidplugin: no model for the table")
 
 	// ErrNotKey reports an id that does not identify one row of its table. Either the primary key has no uid field, or
-	// several rows share the id as a part of their key. Find returns it.
+	// several rows share the id as a part of their key. Find and FindAs return it.
 	ErrNotKey = errors.New("uidplugin: id that is no key")
 
-	// ErrClause reports a database handle with a clause that Find cannot use. Find and FindAll return it.
+	// ErrClause reports a database handle with a clause that Find cannot use. Find, FindAll and FindAs return it.
 	ErrClause = errors.New("uidplugin: clause that Find cannot use")
 )

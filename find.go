@@ -18,7 +18,7 @@ import (
 //
 // The handle given to [From] takes part in the query: conditions, scopes, Select, Omit, Preload, Joins, Unscoped,
 // locking and the like. Clauses that have no meaning there fail with [ErrClause]: Limit, Offset, Group, Having,
-// Distinct, Raw, and Table or Model of another table. For ids that users send, see [OnlyModels] and [Scoped].
+// Distinct, Raw, DryRun, Select with an expression or without the key, and Table or Model of another table. For ids that users send, see [OnlyModels] and [Scoped].
 //
 // The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The last
 // one means that no row has the key, that the row is deleted, or that it does not meet the handle's conditions. Find
@@ -39,10 +39,10 @@ func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, e
 // FindAll loads the rows whose primary keys are ids, as Find does. It sends one query for each table and each 1,000 of
 // its ids. The clauses of the handle apply to each query. The map has each row that was found, even if other ids fail.
 //
-// A row may be missing, or not meet the conditions of the handle. If the table of such an id is known, the id is in
-// neither the map nor the error. The error has an [IDError] for each id without a table or model, in the order of ids.
-// It unwraps to all of them, and its text has the first 20. If a query fails, the error has those of the queries instead.
-// So callers for whom ids may be missing ignore errors that are [ErrNoSuchID].
+// An id whose table is known, but which has no row there that meets the conditions, is in neither the map nor the error.
+// Each other id that fails has an [IDError], in the order of ids; the text of the error has the first 20. If a query
+// fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
+// [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
 	c, err := p.located()
 	if err != nil {
@@ -82,9 +82,10 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 //
 // The clauses of db hold as they do for [Plugin.Find]. Order fails with [ErrClause] too.
 //
-// The error has an [IDError] for each id without a row, which wraps [gorm.ErrRecordNotFound] and [ErrNoSuchID]. So
-// callers for whom rows may be missing ignore errors that are ErrNoSuchID. With any other error there are no rows: it
-// is the database's, or wraps [ErrNotRegistered], [ErrNoField], [ErrNotKey] or [ErrClause].
+// The error has an [IDError] for each id without a row, which wraps [ErrNoSuchID], and [gorm.ErrRecordNotFound] or
+// [ErrNotKey]: the latter if several rows have the id in their key. So callers for whom rows may be missing ignore errors
+// that are ErrNoSuchID. With any other error there are no rows: it is the database's, or wraps [ErrNotRegistered],
+// [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	p := From(db)
 	c, err := p.initialized()
@@ -99,19 +100,27 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, plan.Schema.Table)
 	}
 	f, found := &finder{db: db, shared: c, inOrder: true}, make(map[ID]any, len(ids))
-	if errs := f.findIn(ctx, plan.Schema.Table, plan, slices.Clone(ids), found); len(errs) > 0 {
-		return nil, joinErrors(errs, ids)
+	errs := f.findIn(ctx, plan.Schema.Table, plan, slices.Clone(ids), found)
+	if others := withoutIDs(errs); len(others) > 0 {
+		return nil, joinIDErrors(others)
+	}
+	why := map[ID]error{} // several rows have the id
+	for _, err := range errs {
+		why[err.(*IDError).ID] = err
 	}
 	rows := make([]*T, len(ids))
-	var missing []error
+	errs = nil
 	for i, id := range ids {
-		if row, ok := found[id]; ok {
+		switch row, ok := found[id]; {
+		case ok:
 			rows[i] = row.(*T)
-		} else {
-			missing = append(missing, idErrorf(id, "uidplugin: find %d in %s: %w", id, plan.Schema.Table, gorm.ErrRecordNotFound))
+		case why[id] != nil:
+			errs = append(errs, why[id])
+		default:
+			errs = append(errs, idErrorf(id, "uidplugin: find %d in %s: %w", id, plan.Schema.Table, gorm.ErrRecordNotFound))
 		}
 	}
-	return rows, joinIDErrors(missing)
+	return rows, joinIDErrors(errs)
 }
 
 // findIn adds the rows of one table to found. plan is that of the model, or nil. It sorts ids.
@@ -161,8 +170,7 @@ func idErrorsf(ids []ID, format string, args ...any) (errs []error) {
 // joinErrors joins errors of ids in the order of ids. If there are others, it joins only these: they may be why ids are
 // missing.
 func joinErrors(errs []error, ids []ID) error {
-	others := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { _, ok := err.(*IDError); return ok })
-	if len(others) > 0 {
+	if others := withoutIDs(errs); len(others) > 0 {
 		return joinIDErrors(others)
 	}
 	index := make(map[ID]int, len(ids))
@@ -171,6 +179,11 @@ func joinErrors(errs []error, ids []ID) error {
 	}
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(index[a.(*IDError).ID], index[b.(*IDError).ID]) })
 	return joinIDErrors(errs)
+}
+
+// withoutIDs returns those of errs that are not of one id.
+func withoutIDs(errs []error) []error {
+	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { _, ok := err.(*IDError); return ok })
 }
 
 // load adds the rows whose key is one of ids to found.
@@ -183,7 +196,7 @@ func (f *finder) load(ctx context.Context, plan *plan, ids []ID, found map[ID]an
 	for _, id := range ids {
 		wanted[id] = true
 	}
-	shared := map[ID]bool{}
+	ambiguous := map[ID]bool{}
 	for _, loaded := range rows.Elem().Seq2() {
 		r := model.Row{Struct: loaded.Elem()}
 		id := ID(r.ID(ctx, key.Field))
@@ -196,12 +209,12 @@ func (f *finder) load(ctx context.Context, plan *plan, ids []ID, found map[ID]an
 				" %s.%s in", ErrClause, plan.Schema.Table, key.DBName)}
 		}
 		if other, ok := found[id]; ok && !plan.sameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
-			shared[id] = true
+			ambiguous[id] = true
 			continue
 		}
 		found[id] = loaded.Interface()
 	}
-	for id := range shared {
+	for id := range ambiguous {
 		delete(found, id)
 		errs = append(errs, idErrorf(id, "%w: several rows of %s have %d in their key;"+
 			" add a condition on the rest of the key, as in From(db.Where(...))", ErrNotKey,

@@ -105,3 +105,29 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 		t.Errorf("without the table: %v", err)
 	}
 }
+
+// Several rows have an id as a part of their keys. The other rows must not be lost, and a caller that ignores ErrNoSuchID
+// must still get one element for each id.
+func TestFindAs_KeepsTheRowsNextToAnAmbiguousID(t *testing.T) {
+	t.Parallel()
+
+	type shelf struct {
+		ID    int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Level int   `gorm:"primaryKey;autoIncrement:false"`
+	}
+	db := open(t)
+	migrate(t, db, &shelf{})
+	one := shelf{Level: 1}
+	must(t, db.Create(&one).Error)
+	must(t, db.Create(&[]shelf{{ID: 7, Level: 1}, {ID: 7, Level: 2}}).Error)
+	rows, err := uidplugin.FindAs[shelf](t.Context(), db, 7, uidplugin.ID(one.ID), 8)
+	if len(rows) != 3 || rows[0] != nil || rows[1] == nil || rows[2] != nil {
+		t.Errorf("%v", rows)
+	}
+	if !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, uidplugin.ErrNotKey) || !errors.Is(err, gorm.ErrRecordNotFound) {
+		t.Error(err)
+	}
+	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) != 2 {
+		t.Errorf("%d errors: %v", len(all), err)
+	}
+}

@@ -7,7 +7,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A FindOption says which rows Find and FindAll may return. [OnlyModels] and [Scoped] return one.
+// A FindOption says which rows Find and FindAll may return. [OnlyModels] and [Scoped] return one. Any number of calls may
+// use one at once.
 type FindOption func(*finder) error
 
 // A finder loads rows by their keys.
@@ -46,7 +47,8 @@ func (f *finder) plan(table string) *plan {
 // An id of another table gets an error that wraps [ErrNoModel] and [ErrNoSuchID]. Models are pointers to structs; they
 // need not be listed by [WithModels]. Without models, no row is returned.
 //
-// Find returns [ErrNoField] for a model without a uid field, and [ErrOption] for two models of one table.
+// Find returns [ErrNoField] for a model without a uid field, [ErrField] for one that cannot hold ids, GORM's error for
+// what is no model, and [ErrOption] for two models of one table.
 func OnlyModels(models ...any) FindOption {
 	return func(f *finder) error {
 		if f.only == nil {
@@ -102,9 +104,7 @@ func (f *finder) scopes(p *plan) []func(*gorm.DB) *gorm.DB {
 	var before []clause.Expression
 	return []func(*gorm.DB) *gorm.DB{
 		func(db *gorm.DB) *gorm.DB {
-			if err := p.refuse(db.Statement); err != nil {
-				_ = db.AddError(err)
-			}
+			_ = db.AddError(p.refuse(db.Statement)) // before the conditions are taken out
 			before = takeWhere(db.Statement)
 			return db
 		},

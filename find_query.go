@@ -21,14 +21,19 @@ func (f *finder) query(ctx context.Context, plan *plan, ids []ID) *gorm.DB {
 	}
 	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: key.DBName}, Values: values}
 	restrict := func(db *gorm.DB) *gorm.DB {
-		if err := f.restrict(plan, db.Statement, condition); err != nil {
-			_ = db.AddError(err)
+		if db.Error == nil {
+			_ = db.AddError(f.restrict(plan, db.Statement, condition))
 		}
 		return db
 	}
 	// Clauses without arguments begins a statement, as every method of GORM does. It leaves out what a session with
 	// NewDB dropped, such as the conditions of the statement that a hook is called for. The session copies the rest.
 	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
+	if !scopesKnown {
+		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
+			" use a version of uidplugin that knows it", ErrClause))
+		return db
+	}
 	return db.Scopes(inTurn(append(f.scopes(plan), restrict)...))
 }
 
@@ -46,10 +51,12 @@ func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	}
 }
 
-// hasScopes reports whether scopes have not run yet. GORM has no method for it.
+// scopesField is where a statement has the scopes that have not run yet. GORM has no method for it.
+var scopesField, scopesKnown = reflect.TypeFor[gorm.Statement]().FieldByName("scopes")
+
+// hasScopes reports whether scopes have not run yet.
 func hasScopes(stmt *gorm.Statement) bool {
-	scopes := reflect.ValueOf(stmt).Elem().FieldByName("scopes")
-	return scopes.IsValid() && scopes.Len() > 0
+	return reflect.ValueOf(stmt).Elem().FieldByIndex(scopesField.Index).Len() > 0
 }
 
 // restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses
@@ -102,13 +109,13 @@ func (p *plan) refuse(stmt *gorm.Statement) error {
 		return refused("Raw", "it is a whole statement of its own; add conditions with Where")
 	}
 	if table := stmt.Table; !p.isTable(stmt) {
-		return refused(fmt.Sprintf("Table(%q)", table), "Find reads "+p.Schema.Table+
-			", the table of the id; leave Table out, or query that table yourself")
+		return refused(fmt.Sprintf("Table(%q)", table), "rows are read from "+p.Schema.Table+
+			"; leave Table out, or query that table yourself")
 	}
 	if stmt.Model != nil {
 		if s, err := model.Parse(stmt.DB, stmt.Model); err != nil || s.ModelType != p.Schema.ModelType {
-			return refused(fmt.Sprintf("Model(%T)", stmt.Model), "Find loads "+p.Schema.ModelType.String()+
-				", the model that was listed for "+p.Schema.Table+"; leave Model out")
+			return refused(fmt.Sprintf("Model(%T)", stmt.Model), "rows are of the model "+p.Schema.ModelType.String()+
+				"; leave Model out")
 		}
 	}
 	if stmt.DryRun {
@@ -163,7 +170,7 @@ func (p *plan) unusable(name string, expr clause.Expression) (what, remedy strin
 	case "SELECT":
 		return "Select with an expression", "give it the names of fields"
 	case "FROM":
-		return "a FROM clause", "Find reads " + p.Schema.Table + ", the table of the id; leave it out"
+		return "a FROM clause", "rows are read from " + p.Schema.Table + "; leave it out"
 	case "WHERE":
 		return "a WHERE clause of another kind", "add conditions with Where"
 	case "GROUP BY":

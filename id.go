@@ -38,13 +38,14 @@ func ParseID(s string) (ID, error) {
 	case errors.As(err, &syntax):
 		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w", s, syntax.Err)
 	case strconv.FormatInt(n, 10) != s:
-		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w; an id has no sign and no leading zeros", s, strconv.ErrSyntax)
+		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w; an id has no plus sign and no leading zeros", s, strconv.ErrSyntax)
 	}
 	return ID(n), nil
 }
 
-// IDs returns integer keys as ids, for [Plugin.FindAll].
-func IDs[T ~int64 | ~uint64](keys ...T) []ID {
+// IDs returns integer keys as ids, for [Plugin.FindAll]. A key of more than 63 bits becomes a negative number, which is no
+// id.
+func IDs[T ~int64 | ~uint64 | ~int | ~uint](keys ...T) []ID {
 	ids := make([]ID, len(keys))
 	for i, key := range keys {
 		ids[i] = ID(key)

@@ -89,7 +89,7 @@ func TestID_IsNeverInsertedAsZero(t *testing.T) {
 		"a map":           {func(db *gorm.DB) error { return db.Model(&chit{}).Create(map[string]any{"id": 0}).Error }, plain, "no plugin"},
 		"a forgotten tag": {func(db *gorm.DB) error { return db.Create(&gridCell{Sheet: 1}).Error }, with, `gridCell.Place of row 0 is 0: the field has no tag uid`},
 		"a foreign key":   {func(db *gorm.DB) error { return db.Create(&receipt{}).Error }, with, "receipt.CouponID"},
-		"uid:-":           {func(db *gorm.DB) error { return db.Create(&manual{}).Error }, with, "manual.ID"},
+		"uid:-":           {func(db *gorm.DB) error { return db.Create(&manual{}).Error }, with, "manual.ID of row 0 is 0: its tag leaves the key to the application"},
 		"Unscoped":        {func(db *gorm.DB) error { return db.Unscoped().Create(&manual{}).Error }, with, "manual.ID"},
 	} {
 		err := c.create(c.db)

@@ -15,8 +15,12 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A columnName names a column of a table.
+// A columnName names a column of a table, in lower case: a server may spell names in another case than a model.
 type columnName struct{ table, column string }
+
+func columnNamed(table, column string) columnName {
+	return columnName{strings.ToLower(table), strings.ToLower(column)}
+}
 
 // inspect warns of existing tables, of models and of those that they are associated with, with columns that do not fit:
 // that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not change a key. While MySQL numbers a column, its ids have
@@ -25,20 +29,18 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 {
 		return
 	}
-	sources := c.columnsOf(db, models)
+	sources, tables := c.columnsOf(db, models)
 	if len(sources) == 0 {
 		return
 	}
-	tables := map[string]bool{}
-	for name := range sources {
-		tables[name.table] = true
-	}
 	columns, err := c.sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(tables))...)
 	if err != nil {
-		return // creates work all the same, unless the database numbers rows in between
+		c.Log.Warn("uidplugin: the tables of the models could not be inspected: if the database numbers a key, nothing leaves room for its numbers",
+			"error", err)
+		return
 	}
 	for _, column := range columns {
-		source, ok := sources[columnName{column.Table, column.Name}]
+		source, ok := sources[columnNamed(column.Table, column.Name)]
 		if !ok {
 			continue
 		}
@@ -53,13 +55,14 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	}
 }
 
-// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, and where their
-// ids come from.
-func (c *catalog) columnsOf(db *gorm.DB, models []any) map[columnName]*supply.Source {
-	sources := map[columnName]*supply.Source{}
+// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, where their ids
+// come from, and the tables.
+func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*supply.Source, tables map[string]bool) {
+	sources, tables = map[columnName]*supply.Source{}, map[string]bool{}
 	add := func(s *schema.Schema, table string) {
 		for _, f := range c.plan(s).fields {
-			sources[columnName{table, f.DBName}] = f.source
+			sources[columnNamed(table, f.DBName)] = f.source
+			tables[table] = true
 		}
 	}
 	for _, m := range models {
@@ -72,10 +75,10 @@ func (c *catalog) columnsOf(db *gorm.DB, models []any) map[columnName]*supply.So
 			add(s, elsewhere.Table)
 		}
 	}
-	return sources
+	return sources, tables
 }
 
-// adopt warns of a column that the database numbers. On MySQL its ids have gaps from now on, for the rows of others.
+// adopt warns of a column that the database numbers. On MySQL it turns gaps on, for the rows of others.
 func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
 	gaps := ""
 	if c.db.Dialector.Name() == "mysql" && !source.Foreign {
@@ -90,7 +93,7 @@ func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
 	}
 	c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin,"+
 		" for example by an old process, gets a number"+c.numberOf()+"."+gaps+
-		" When all that insert use the plugin, run the statement.",
+		" When all that insert use the plugin, run the statement; docs/migrating.md has the one for a key that foreign keys refer to.",
 		"table", column.Table, "column", column.Name, "statement", c.plainStatement(column))
 }
 

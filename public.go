@@ -35,8 +35,8 @@ type Public[T PublicType] int64
 
 // PublicType is a model whose rows have a [Public] key. The method needs a receiver that is no pointer.
 type PublicType interface {
-	// PublicPrefix returns what texts of the type begin with: 1 to 32 characters from a to z, 0 to 9 and _. It must
-	// always return the same, and differ from the prefixes of other types.
+	// PublicPrefix returns what texts of the type begin with: 1 to 32 characters from a to z, 0 to 9 and _, a letter
+	// first and no _ last. It must always return the same, and differ from the prefixes of other types.
 	PublicPrefix() string
 }
 
@@ -62,8 +62,8 @@ type publicCodecs struct {
 // SetPublicKeys sets the keys that the texts of [Public] are made with, for the whole process. Call it once, at the start
 // of the program. Another call with the same keys does nothing; with other keys it is an error that wraps [ErrOption].
 func SetPublicKeys(keys *publicid.Keys) error {
-	if keys == nil {
-		return fmt.Errorf("%w: SetPublicKeys: the keys are nil; publicid.NewKeys makes some", ErrOption)
+	if keys == nil || keys.Equal(&publicid.Keys{}) {
+		return fmt.Errorf("%w: SetPublicKeys: there are no keys; publicid.NewKeys makes some", ErrOption)
 	}
 	if !publicKeys.CompareAndSwap(nil, &publicCodecs{keys: keys}) && !publicKeys.Load().keys.Equal(keys) {
 		return fmt.Errorf("%w: SetPublicKeys: other keys are set already; call it once, and give it all keys", ErrOption)

@@ -192,7 +192,7 @@ func TestSetPublicKeys_Once(t *testing.T) {
 	}
 	more, err := publicid.NewKeys(bytes.Repeat([]byte("x"), publicid.KeySize), bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
-	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil} {
+	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil, "no keys": {}} {
 		if err := uidplugin.SetPublicKeys(keys); !errors.Is(err, uidplugin.ErrOption) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -154,8 +154,11 @@ func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB, statemen
 	if err != nil {
 		return
 	}
-	slots, err := nodes.Slots(ctx, 0, 1000)
-	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Holder != "" }); err == nil && held >= 0 {
+	slots, err := nodes.Slots(ctx, 0, 1000) // the first thousand, which live processes reuse
+	if err != nil {
+		return
+	}
+	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Holder != "" }); held >= 0 {
 		c.Log.Warn("uidplugin: this database has an id space of its own, and a process that makes ids in it, or that ended without Close:"+
 			" its ids and those of WithRegistry can be equal; stop processes without WithRegistry first",
 			"host", slots[held].Host, "port", slots[held].Port)

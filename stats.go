@@ -13,7 +13,7 @@ import (
 // Stats is the state of a plugin at one moment. In JSON it has the names of its tags; durations and errors are texts.
 type Stats struct {
 	Layout  generator.Layout `json:"-"`
-	Expires time.Time        `json:"expires"`            // when the layout ends
+	Expires time.Time        `json:"expires,omitzero"`   // when the layout ends
 	Space   string           `json:"id_space,omitempty"` // ID_SPACE: names the id space; empty with WithWorkerID
 	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
 	Tables  []TableStats     `json:"tables"`
@@ -57,10 +57,14 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	if s.Tables == nil {
 		s.Tables = []TableStats{} // a list in JSON, too
 	}
+	layout := ""
+	if s.Layout != (generator.Layout{}) {
+		layout = s.Layout.String()
+	}
 	return json.Marshal(struct {
-		Layout string `json:"layout"`
+		Layout string `json:"layout,omitempty"`
 		plain
-	}{s.Layout.String(), plain(s)})
+	}{layout, plain(s)})
 }
 
 // MarshalJSON writes the last error as its text.
@@ -90,7 +94,7 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 }
 
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
-// statement.
+// statement. Before db.Use it is zero. After Close it is the last state.
 func (p *Plugin) Stats() Stats {
 	c, err := p.initialized()
 	if err != nil {

@@ -18,6 +18,3 @@ func Parse(dialect string) (list []Table, err error) {
 	}
 	return list, err
 }
-
-// ParseLayout is for the tests of this package.
-var ParseLayout = parseLayout

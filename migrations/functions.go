@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -84,7 +85,7 @@ func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := parseLayout(text)
+	l, err := generator.ParseLayout(text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("migrations: %w: LAYOUT in %s is %.80q: %w",
 			workernode.ErrTable, workernode.RegistryTable, text, err)

@@ -60,7 +60,8 @@ const maxPrefix = 32
 // blockChars is how many characters a block of 128 bits has.
 const blockChars = 26
 
-// Keys are the secrets of an application, the newest first. They may be used concurrently, and are not changed.
+// Keys are the secrets of an application, the newest first. They may be used concurrently, and are not changed. The zero
+// Keys have no key, and no codec.
 type Keys struct {
 	secrets [][KeySize]byte
 }
@@ -96,6 +97,9 @@ func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.secrets, other.se
 // Codec returns the codec of one type of ids. The prefix has 1 to 32 characters from a to z, 0 to 9 and _. It
 // begins with a letter and does not end with _. The error wraps [ErrConfig].
 func (k *Keys) Codec(prefix string) (*Codec, error) {
+	if len(k.secrets) == 0 {
+		return nil, fmt.Errorf("%w: there are no keys; NewKeys makes some", ErrConfig)
+	}
 	if !validPrefix(prefix) {
 		return nil, fmt.Errorf("%w: the prefix %.40q needs 1 to %d characters from a to z, 0 to 9 and _, a letter first, and no _ last",
 			ErrConfig, prefix, maxPrefix)
@@ -132,7 +136,7 @@ func derive(secret [KeySize]byte, purpose, text string) []byte {
 	return h.Sum(nil)
 }
 
-// A Codec encodes and decodes the ids of one type. It may be used concurrently.
+// A Codec encodes and decodes the ids of one type; [Keys.Codec] returns one. It may be used concurrently.
 type Codec struct {
 	prefix string // with the underscore
 	keys   []codecKey

@@ -217,3 +217,12 @@ func BenchmarkCodecDecode(b *testing.B) {
 		}
 	}
 }
+
+// The zero values panicked.
+func TestKeys_TheZeroValueHasNoCodec(t *testing.T) {
+	t.Parallel()
+
+	if _, err := new(publicid.Keys).Codec("ord"); !errors.Is(err, publicid.ErrConfig) {
+		t.Error(err)
+	}
+}

@@ -37,10 +37,11 @@
 //	                            Sequential               Fixed
 //	Decode                      ErrNotDecodable          the time, a worker id of the table, the sequence
 //	Locate, Find, FindAll       ErrNotDecodable          ErrUnknownID
+//	FindAs                      as in production         as in production
 //	CreatedBetween              ErrNotDecodable          ErrNotDecodable
 //	NextID, Range               as in production         as in production
 //
-// Code that locates or finds ids needs the real plugin in its tests, for example on a SQLite file in a temporary
+// Code that locates ids needs the real plugin in its tests, for example on a SQLite file in a temporary
 // folder.
 package uidtest
 
@@ -49,6 +50,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -166,7 +168,12 @@ func (s *sequence) counter(k key) *counter {
 	defer s.mu.Unlock()
 	c := s.counters[k]
 	if c == nil {
-		c = &counter{number: func(n int64) (int64, error) { return n + 1, nil }}
+		c = &counter{number: func(n int64) (int64, error) {
+			if n == math.MaxInt64 {
+				return 0, fmt.Errorf("%w: a row of the table %s has the largest key", generator.ErrTimeExhausted, k.table)
+			}
+			return n + 1, nil
+		}}
 		s.counters[k] = c
 	}
 	return c

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -489,3 +490,17 @@ type result struct{}
 
 func (result) LastInsertId() (int64, error) { return 0, nil }
 func (result) RowsAffected() (int64, error) { return 1, nil }
+
+// After the largest key there is no next one: a negative id would be worse than an error.
+func TestSequential_AfterTheLargestKeyIsAnError(t *testing.T) {
+	t.Parallel()
+
+	type last struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	db := testkit.SQLite{}.Open(t)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&last{}))
+	testkit.Must(t, db.Create(&last{ID: math.MaxInt64}).Error)
+	testkit.IsError(t, db.Create(&last{}).Error, generator.ErrTimeExhausted, "lasts")
+}

@@ -186,6 +186,10 @@ func show(ctx context.Context, out io.Writer, url string, ids []string) error {
 }
 
 func closeAll(db *gorm.DB) error {
-	pool, err := db.DB()
-	return errors.Join(uidplugin.From(db).Close(context.Background()), err, pool.Close())
+	err := uidplugin.From(db).Close(context.Background())
+	pool, failed := db.DB()
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	return errors.Join(err, pool.Close())
 }

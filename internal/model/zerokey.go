@@ -89,6 +89,8 @@ func (z NoZeroKey) why(stmt *gorm.Statement) string {
 	switch _, used := stmt.DB.Config.Plugins["uidplugin"]; {
 	case !used:
 		return "this database handle has no plugin; call db.Use(uidplugin.New()) on it, or set the key"
+	case z.Key.TagSettings[tagKey] != "":
+		return "its tag leaves the key to the application; set it"
 	case !HasTag(z.Key):
 		return `the field has no tag uid, so the plugin does not set it; tag it gorm:"primaryKey;uid", or set the key`
 	}

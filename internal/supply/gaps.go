@@ -14,9 +14,9 @@ import (
 // numbers away in the default layout: a whole tick of all worker ids.
 
 const (
-	leastWithGaps = 100   // ids a second that a worker id makes at least; a layout that cannot has a smaller gap
+	leastWithGaps = 100   // ids a second that a gap leaves a worker id at least; slower layouts get a smaller gap, or none
 	largestGap    = 4096  // a gap costs as many ids of the generator, each time
-	gapTries      = 1_000 // how many fills without a multiple are followed by another one
+	gapTries      = 1_000 // after so many fills in a row without a multiple, ids are taken as they are
 )
 
 // Gap returns the gap of a layout: a power of two from 1, which means none, to 4,096.
@@ -40,18 +40,24 @@ func (s *Supply) LeaveGaps(src *Source) {
 // id in gap is a multiple. A generator of the application may never hand out a multiple; its ids are taken as they are.
 func (m *made) fillWithGaps(ctx context.Context, ids []int64, gap int64) error {
 	buffer := make([]int64, min(int64(len(ids))*gap, largestGap))
-	n := 0
-	for try := 0; n < len(ids); try++ {
+	n, fruitless := 0, 0
+	for n < len(ids) {
 		part := buffer[:min(int64(len(ids)-n)*gap, largestGap)]
 		if err := m.Fill(ctx, part); err != nil {
 			clear(ids)
 			return err
 		}
+		before := n
 		for _, id := range part {
-			if n < len(ids) && (id%gap == 0 || try >= gapTries) {
+			if n < len(ids) && (id%gap == 0 || fruitless == gapTries) {
 				ids[n] = id
 				n++
 			}
+		}
+		if n == before {
+			fruitless++
+		} else if fruitless < gapTries {
+			fruitless = 0
 		}
 	}
 	return nil

@@ -128,6 +128,35 @@ func (o *odd) Fill(_ context.Context, ids []int64) error {
 	return nil
 }
 
+// plain counts up from 1.
+type plain struct {
+	odd
+	last int64
+}
+
+func (p *plain) Fill(_ context.Context, ids []int64) error {
+	for i := range ids {
+		p.last++
+		ids[i] = p.last
+	}
+	return nil
+}
+
+// A large batch takes many fills, and all of its ids are multiples: those at the end were not, when fills with and without
+// a multiple were counted alike.
+func TestSupplyLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
+	t.Parallel()
+
+	m := &made{Generator: &plain{}}
+	ids := make([]int64, 1100)
+	testkit.Must(t, m.fillWithGaps(t.Context(), ids, largestGap))
+	for i, id := range ids {
+		if id != int64(i+1)*largestGap {
+			t.Fatalf("id %d is %d", i, id)
+		}
+	}
+}
+
 func TestSupplyLeaveGaps_AGeneratorWithoutMultiplesKeepsItsIDs(t *testing.T) {
 	t.Parallel()
 

@@ -1,4 +1,4 @@
-package migrations
+package generator
 
 import (
 	"errors"
@@ -6,17 +6,26 @@ import (
 	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/uidplugin/uidplugin/generator"
 )
 
 var layoutText = regexp.MustCompile(`^\d+-(\d+)-(\d+)-(\d+)/(\S+)@(-?)(\d+)(?:\.(\d{1,9}))?$`)
 
-// parseLayout is the inverse of [generator.Layout.String].
-func parseLayout(text string) (l generator.Layout, err error) {
+// ParseLayout is the inverse of [Layout.String]: it reads nothing that String does not write. The error wraps [ErrLayout].
+func ParseLayout(text string) (Layout, error) {
+	l, err := parseLayout(text)
+	if err != nil && !errors.Is(err, ErrLayout) {
+		err = fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	if err != nil {
+		return Layout{}, err
+	}
+	return l, nil
+}
+
+func parseLayout(text string) (l Layout, err error) {
 	m := layoutText.FindStringSubmatch(text)
 	if m == nil {
-		return l, errors.New("this is no layout, such as " + generator.DefaultLayout().String())
+		return l, fmt.Errorf("%.80q is no layout, such as %s", text, DefaultLayout())
 	}
 	for i, bits := range []*uint8{&l.TimeBits, &l.WorkerBits, &l.SequenceBits} {
 		n, failed := strconv.ParseUint(m[1+i], 10, 8)
