@@ -94,7 +94,7 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 }
 
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
-// statement. Before db.Use it is zero. After Close it is the last state.
+// statement. Before db.Use it is zero. After Close it has no slot.
 func (p *Plugin) Stats() Stats {
 	c, err := p.initialized()
 	if err != nil {
