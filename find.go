@@ -84,13 +84,16 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 //
 // The error has an [IDError] for each id without a row, which wraps [ErrNoSuchID], and [gorm.ErrRecordNotFound] or
 // [ErrNotKey]: the latter if several rows have the id in their key. So callers for whom rows may be missing ignore errors
-// that are ErrNoSuchID. With any other error there are no rows: it is the database's, or wraps [ErrNotRegistered],
+// that are ErrNoSuchID. No row has the id 0. With any other error there are no rows: it is the database's, or wraps [ErrNotRegistered],
 // [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	p := From(db)
 	c, err := p.initialized()
 	if err != nil {
 		return nil, err
+	}
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM takes pointers and slices for what they are of
+		return nil, fmt.Errorf("%w: FindAs: %v is no struct; T is the struct of the model", ErrNoField, t)
 	}
 	plan, _, err := c.catalog.keyOf(db, new(T))
 	if err != nil {
@@ -123,7 +126,7 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	return rows, joinIDErrors(errs)
 }
 
-// findIn adds the rows of one table to found. plan is that of the model, or nil. It sorts ids.
+// findIn adds the rows of one table to found. plan is that of the model, or nil. It changes ids.
 func (f *finder) findIn(ctx context.Context, table string, plan *plan, ids []ID, found map[ID]any) (errs []error) {
 	if table == "" {
 		return idErrorsf(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
@@ -139,6 +142,7 @@ func (f *finder) findIn(ctx context.Context, table string, plan *plan, ids []ID,
 		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
+	ids = slices.DeleteFunc(ids, func(id ID) bool { return id == 0 }) // a row that came without its key would be that of 0
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
 		for _, err := range f.load(ctx, plan, chunk, found) {

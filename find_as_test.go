@@ -2,6 +2,7 @@ package uidplugin_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -96,12 +97,25 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 	if _, err := uidplugin.FindAs[int](t.Context(), db, 1); err == nil {
 		t.Error("int is no model")
 	}
+	// GORM takes these for crate, or panics.
+	migrate(t, db, &crate{})
+	row := crate{Name: "of no tenant"}
+	must(t, db.Create(&row).Error)
+	for name, err := range map[string]error{
+		"a pointer":    second(uidplugin.FindAs[*crate](t.Context(), db, uidplugin.ID(row.ID))),
+		"a slice":      second(uidplugin.FindAs[[]crate](t.Context(), db, uidplugin.ID(row.ID))),
+		"an interface": second(uidplugin.FindAs[any](t.Context(), db, uidplugin.ID(row.ID))),
+	} {
+		if !errors.Is(err, uidplugin.ErrNoField) || errors.Is(err, uidplugin.ErrNoSuchID) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	for _, db := range []*gorm.DB{nil, bare(t)} {
 		if _, err := uidplugin.FindAs[crate](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotRegistered) {
 			t.Errorf("no plugin: %v", err)
 		}
 	}
-	if _, err := uidplugin.FindAs[crate](t.Context(), db, 1); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
+	if _, err := uidplugin.FindAs[slip](t.Context(), db, 1); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("without the table: %v", err)
 	}
 }
@@ -129,5 +143,37 @@ func TestFindAs_KeepsTheRowsNextToAnAmbiguousID(t *testing.T) {
 	}
 	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) != 2 {
 		t.Errorf("%d errors: %v", len(all), err)
+	}
+}
+
+// A Select that leaves the key out returned some row for the id 0, which a user may send.
+func TestFindAs_ZeroIsTheIDOfNoRow(t *testing.T) {
+	t.Parallel()
+
+	db, mine, _ := crates(t)
+	rows, err := uidplugin.FindAs[crate](t.Context(), db.Select("name"), 0, uidplugin.ID(mine.ID))
+	if rows != nil || !errors.Is(err, uidplugin.ErrClause) {
+		t.Errorf("without the key: %v, %v", rows, err)
+	}
+	rows, err = uidplugin.FindAs[crate](t.Context(), db, 0)
+	if len(rows) != 1 || rows[0] != nil || !errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("0: %v, %v", rows, err)
+	}
+}
+
+// A negative id failed with an error of package database/sql for the whole query, where it is just missing.
+func TestFindAs_NegativeIDsOfUnsignedKeys(t *testing.T) {
+	t.Parallel()
+
+	type token struct {
+		ID uint `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	db := open(t)
+	migrate(t, db, &token{})
+	var row token
+	must(t, db.Create(&row).Error)
+	rows, err := uidplugin.FindAs[token](t.Context(), db, -1, uidplugin.ID(row.ID), math.MinInt64)
+	if len(rows) != 3 || rows[0] != nil || rows[1] == nil || *rows[1] != row || rows[2] != nil || !errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("%v, %v", rows, err)
 	}
 }

@@ -315,7 +315,7 @@ func (f *Field) Value(id int64) any {
 	switch {
 	case f.Text:
 		return strconv.FormatInt(id, 10)
-	case f.unsigned:
+	case f.unsigned && id >= 0: // drivers refuse larger numbers
 		return uint64(id)
 	}
 	return id
