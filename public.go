@@ -175,11 +175,11 @@ func (id *Public[T]) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
-	n := len(data)
-	if n < 2 || data[0] != '"' || data[n-1] != '"' {
-		return publicid.ErrInvalid
+	// Package encoding/json removes the quotes itself if the field has the option string, which keys of numbers often have.
+	if n := len(data); n >= 2 && data[0] == '"' && data[n-1] == '"' {
+		data = data[1 : n-1]
 	}
-	return id.UnmarshalText(data[1 : n-1])
+	return id.UnmarshalText(data)
 }
 
 // Value implements [driver.Valuer].

@@ -178,6 +178,32 @@ func TestPlugin_FindPublic(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// Keys of type int64 often have the option, so that JavaScript keeps them; it stays when the type becomes Public.
+func TestPublic_InJSONWithTheOptionString(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	type stub struct {
+		ID   uidplugin.Public[pass]  `json:"id,string"`
+		Next *uidplugin.Public[pass] `json:"next,string"`
+	}
+	next := uidplugin.Public[pass](8)
+	for _, want := range []stub{{ID: 7, Next: &next}, {}} {
+		text, err := json.Marshal(want)
+		must(t, err)
+		var got stub
+		if err := json.Unmarshal(text, &got); err != nil || got.ID != want.ID || (got.Next == nil) != (want.Next == nil) || got.Next != nil && *got.Next != next {
+			t.Errorf("%s became %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{`{"id":"7"}`, `{"id":7}`, `{"id":""}`, `{"id":"\"7\""}`, `{"id":true}`} {
+		var got stub
+		if err := json.Unmarshal([]byte(text), &got); err == nil || got.ID != 0 {
+			t.Errorf("%s became %+v", text, got)
+		}
+	}
+}
+
 // Not parallel: no other test may use the keys meanwhile. Without keys nothing may show the number instead.
 func TestSetPublicKeys_Once(t *testing.T) {
 	keys := testKeys()
