@@ -34,6 +34,12 @@ type manual struct {
 	ID uidplugin.ID `gorm:"primaryKey;uid:-"`
 }
 
+// stocked has a key of two columns, of which GORM sets one to its default.
+type stocked struct {
+	Store uidplugin.ID `gorm:"primaryKey;default:7"`
+	Name  string       `gorm:"primaryKey"`
+}
+
 // counted has a key that the database sets.
 type counted struct {
 	ID uidplugin.ID `gorm:"primaryKey;autoIncrement"`
@@ -72,7 +78,7 @@ func TestID_IsNeverInsertedAsZero(t *testing.T) {
 
 	plain, with := bare(t), open(t)
 	for _, db := range []*gorm.DB{plain, with} {
-		migrate(t, db, &chit{}, &receipt{}, &gridCell{}, &manual{}, &counted{})
+		migrate(t, db, &chit{}, &receipt{}, &gridCell{}, &manual{}, &counted{}, &stocked{})
 	}
 	for name, c := range map[string]struct {
 		create func(db *gorm.DB) error
@@ -113,9 +119,31 @@ func TestID_IsNeverInsertedAsZero(t *testing.T) {
 		"a query":                   plain.Find(&[]chit{}, "id = ?", uidplugin.ID(0)).Error,
 		"an update":                 plain.Model(&chit{ID: 9}).Update("buyer", uidplugin.ID(0)).Error,
 		"both keys":                 with.Create(&gridCell{Sheet: 1, Place: 2}).Error,
+		"a default of the model":    with.Create(&[]stocked{{Name: "a"}, {Name: "b"}}).Error,
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A struct without a name was refused even if it had a key: it has no table of its own.
+func TestID_InAStructWithoutAName(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &chit{})
+	type row = struct {
+		ID     uidplugin.ID
+		Number int
+	}
+	if err := db.Table("chits").Create(&row{ID: 9, Number: 1}).Error; err != nil {
+		t.Errorf("a key that is set: %v", err)
+	}
+	if err := db.Table("chits").Create(&row{Number: 2}).Error; !errors.Is(err, uidplugin.ErrZeroKey) {
+		t.Errorf("no key: %v", err)
+	}
+	if n := count(t, db, "chits"); n != 1 {
+		t.Errorf("%d rows", n)
 	}
 }

@@ -72,9 +72,9 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 }
 
 // needsNoTag reports whether f is the sole primary key of its model, of a type of this module, and no foreign key. Such
-// a key is made for nothing else.
+// a key is made for nothing else. A model without a name has no table that ids could resolve to.
 func needsNoTag(f *schema.Field) bool {
-	if f.FieldType.PkgPath() != rootPath || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f {
+	if f.Schema.Name == "" || f.FieldType.PkgPath() != rootPath || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f {
 		return false
 	}
 	if _, ok := f.TagSettings["AUTOINCREMENT"]; ok && f.AutoIncrement || f.DefaultValue != "" {
