@@ -147,3 +147,37 @@ func TestID_InAStructWithoutAName(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 }
+
+// folder has labels, which it shares with others.
+type folder struct {
+	ID     uidplugin.ID
+	Labels []sticker `gorm:"many2many:folder_stickers"`
+}
+
+type sticker struct {
+	ID   uidplugin.ID
+	Text string `gorm:"unique"`
+}
+
+// After a conflict GORM leaves an associated row without its key. The join table then got a row with the key 0.
+func TestID_IsNotZeroInJoinTables(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &folder{}, &sticker{})
+	must(t, db.Create(&sticker{Text: "red"}).Error)
+	err := db.Create(&folder{Labels: []sticker{{Text: "red"}, {Text: "blue"}}}).Error
+	if !errors.Is(err, uidplugin.ErrZeroKey) || !strings.Contains(err.Error(), "StickerID of row 0 is 0: a row of the association has no key") {
+		t.Errorf("a row that was there: %v", err)
+	}
+	for _, table := range []string{"folders", "folder_stickers"} {
+		if n := count(t, db, table); n != 0 {
+			t.Errorf("%d rows in %s", n, table)
+		}
+	}
+	var red sticker
+	must(t, db.First(&red, "text = ?", "red").Error)
+	if err := db.Create(&folder{Labels: []sticker{red, {Text: "blue"}}}).Error; err != nil || count(t, db, "folder_stickers") != 2 {
+		t.Errorf("a row that was loaded: %v", err)
+	}
+}

@@ -88,12 +88,13 @@ func needsNoTag(f *schema.Field) bool {
 // rootPath is the path of the root package, which has the types of keys.
 var rootPath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "/internal/model")
 
+// joins reports whether s is of a table that GORM makes for many2many. Such types are made at run time; GORM gives them
+// a name in the schema only.
+func joins(s *schema.Schema) bool { return s.ModelType.Name() == "" && s.Name != "" }
+
 // UIDFields returns the fields of s with the tag.
 func UIDFields(s *schema.Schema) (fields []*schema.Field) {
-	// The tables that GORM makes for many2many have copies of the keys' tags, but
-	// their keys come from elsewhere. Such types are made at run time; GORM gives
-	// them a name in the schema only.
-	if s.ModelType.Name() == "" && s.Name != "" {
+	if joins(s) { // it has copies of the keys' tags, but its keys come from elsewhere
 		return nil
 	}
 	for _, name := range s.DBNames { // Fields has shadowed fields, too

@@ -89,10 +89,12 @@ func (z NoZeroKey) why(stmt *gorm.Statement) string {
 	switch _, used := stmt.DB.Config.Plugins["uidplugin"]; {
 	case !used:
 		return "this database handle has no plugin; call db.Use(uidplugin.New()) on it, or set the key"
+	case joins(z.Key.Schema):
+		return "a row of the association has no key, as one that was there already after ON CONFLICT; load it first"
 	case z.Key.TagSettings[tagKey] != "":
 		return "its tag leaves the key to the application; set it"
 	case !HasTag(z.Key):
-		return `the field has no tag uid, so the plugin does not set it; tag it gorm:"primaryKey;uid", or set the key`
+		return `the field has no tag uid, so the plugin does not set it; set the key, or tag it gorm:"primaryKey;uid" if it refers to no other row`
 	}
 	return "a hook, or another plugin, has set it to 0 after the plugin had set it"
 }
