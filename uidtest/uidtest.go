@@ -26,9 +26,9 @@
 // goroutines may create rows. Each row gets an id of its own then, but which of them gets which depends on their order.
 // Tests that run in parallel, each with a database and a plugin of its own, do not affect each other.
 //
-// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. It sends no query. So it
-// knows only the rows that GORM creates on its handle. If a row comes from raw SQL, another handle or an earlier run, a
-// create can fail with a duplicate key.
+// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. Above the largest int64 creates
+// fail with [generator.ErrTimeExhausted]. It sends no query. So it knows only the rows that GORM creates on its handle.
+// If a row comes from raw SQL, another handle or an earlier run, a create can fail with a duplicate key.
 //
 // # Decode, Locate and Find
 //
@@ -170,7 +170,8 @@ func (s *sequence) counter(k key) *counter {
 	if c == nil {
 		c = &counter{number: func(n int64) (int64, error) {
 			if n == math.MaxInt64 {
-				return 0, fmt.Errorf("%w: a row of the table %s has the largest key", generator.ErrTimeExhausted, k.table)
+				return 0, fmt.Errorf("%w: a row of the table %s has the largest key, %d, and there is none above it",
+					generator.ErrTimeExhausted, k.table, n)
 			}
 			return n + 1, nil
 		}}

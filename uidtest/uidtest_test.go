@@ -146,6 +146,25 @@ func TestSequential_ContinuesAboveKeysOfTheApplication(t *testing.T) {
 	})
 }
 
+// The next ids were negative. AUTO_INCREMENT fails as well.
+func TestSequential_NoIDAboveTheLargestKey(t *testing.T) {
+	t.Parallel()
+
+	type row struct {
+		ID int64 `gorm:"primaryKey;uid"`
+	}
+	db := open(t, uidtest.Sequential(), &row{})
+	testkit.Must(t, db.Create(&row{ID: math.MaxInt64 - 1}).Error)
+	last := row{}
+	testkit.Must(t, db.Create(&last).Error)
+	if last.ID != math.MaxInt64 {
+		t.Errorf("the last id is %d", last.ID)
+	}
+	for range 2 {
+		testkit.IsError(t, db.Create(&row{}).Error, generator.ErrTimeExhausted, "rows has the largest key, 9223372036854775807")
+	}
+}
+
 // As dbresolver opens its replicas. GORM initializes the plugins in any order then. So a key of the application was
 // seen only after the other rows of its create had their ids.
 func TestSequential_ACopyOfTheConfiguration(t *testing.T) {
