@@ -110,7 +110,8 @@ func ParsePublicID(text string) (ID, error) {
 	return 0, fmt.Errorf("%w: %w", ErrNoSuchID, publicid.ErrInvalid)
 }
 
-// FindPublic is [Plugin.Find] for the text of a [Public]. The error is also that of [ParsePublicID].
+// FindPublic is [Plugin.Find] for the text of a [Public]. The error is also that of [ParsePublicID]. Its text can have the
+// id as a number, and its time: do not send it to users.
 func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
 	if _, err := p.initialized(); err != nil {
 		return nil, err
