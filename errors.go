@@ -60,8 +60,8 @@ var (
 	// Locate and Find return it.
 	ErrOtherLayout = errors.New("uidplugin: id of another layout")
 
-	// ErrNotDecodable reports a number that is too small for the layout. The ids of segments are such numbers: they
-	// carry neither a time nor a worker id. Decode, Locate, Find and queries with CreatedBetween return it.
+	// ErrNotDecodable reports a number that is too small for the layout. Keys from before the plugin and the ids of
+	// segments are such numbers: they carry neither a time nor a worker id. Decode, Locate, Find and queries with CreatedBetween return it.
 	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
 
 	// ErrOtherDatabase reports an id of another database of the id space; see [WithRegistry]. Find returns it: ask the

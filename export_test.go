@@ -11,3 +11,6 @@ func WithoutPublicKeys(f func()) {
 	defer publicKeys.Store(keys)
 	f()
 }
+
+// ColumnsIn returns how many columns a CREATE TABLE of GORM has.
+var ColumnsIn = columnsIn

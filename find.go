@@ -56,7 +56,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 	byTable := map[string][]ID{}
 	for id, l := range located {
 		if l.Table != "" && l.Database != c.database {
-			errs = append(errs, idErrorf(id, "%w: %d is of the database %s, and this handle is of %s", ErrOtherDatabase, id, named(l.Database), named(c.database)))
+			errs = append(errs, idErrorf(id, "%w: %d is of %s, and this handle is of %s", ErrOtherDatabase, id, named(l.Database), named(c.database)))
 			continue
 		}
 		byTable[l.Table] = append(byTable[l.Table], id)

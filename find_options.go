@@ -57,7 +57,7 @@ func OnlyModels(models ...any) FindOption {
 		for _, m := range models {
 			p, _, err := f.shared.catalog.keyOf(f.db, m)
 			if err != nil {
-				return fmt.Errorf("OnlyModels: %w", err)
+				return fmt.Errorf("%w; it is given to OnlyModels", err)
 			}
 			table := p.Schema.Table
 			if other := f.only[table]; other != nil && other != p {

@@ -376,7 +376,7 @@ func TestErrNoSuchID_IsWrappedByEveryErrorOfAnID(t *testing.T) {
 	must(t, db.Delete(&r).Error)
 	future := at(t, 1, 0) | 1<<62
 	for id, precise := range map[uidplugin.ID]error{
-		-1: uidplugin.ErrNegativeID, uidplugin.ID(future): nil, 17: uidplugin.ErrUnknownID,
+		-1: uidplugin.ErrNegativeID, uidplugin.ID(future): nil, 17: uidplugin.ErrNotDecodable,
 		uidplugin.ID(r.ID): gorm.ErrRecordNotFound, other.ID: uidplugin.ErrNoModel,
 	} {
 		_, err := p.Find(t.Context(), id)

@@ -193,22 +193,47 @@ func (c *catalog) warnElsewhere(table, create string) {
 		if statement := c.plainStatement(column); statement != "" {
 			args = append(args, "statement", statement)
 		}
-		c.Log.Warn("uidplugin: GORM has created this table with a key that the database numbers, because Table or Scopes"+
-			" named another table than the model's: a row that is inserted without the plugin gets a number"+c.numberOf()+
-			". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model)."+
-			" Change this one by the statement, if there is one.", args...)
+		c.Log.Warn("uidplugin: GORM has created a table with the columns of this model under another name, as for Table or Scopes,"+
+			" and with a key that the database numbers. If it is for rows of this model, a row that is inserted without the plugin"+
+			" gets a number"+c.numberOf()+". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model),"+
+			" and change this one by the statement, if there is one.", args...)
 		return
 	}
 }
 
-// creates reports whether a CREATE TABLE has all columns of a model.
+// creates reports whether a CREATE TABLE has the columns of a model, and no others.
 func (c *catalog) creates(create string, s *schema.Schema) bool {
+	n := 0
 	for _, column := range s.DBNames {
 		var name strings.Builder
 		c.db.Dialector.QuoteTo(&name, column)
-		if f := s.FieldsByDBName[column]; !f.IgnoreMigration && !strings.Contains(create, name.String()) {
+		if s.FieldsByDBName[column].IgnoreMigration {
+			continue
+		}
+		if n++; !strings.Contains(create, name.String()) {
 			return false
 		}
 	}
-	return true
+	return columnsIn(create) == n
+}
+
+// columnsIn returns how many columns a CREATE TABLE of GORM has: the definitions that begin with a quoted name.
+func columnsIn(create string) (n int) {
+	_, list, _ := strings.Cut(create, "(")
+	depth, begins := 0, true
+	for _, char := range list {
+		switch {
+		case char == '(':
+			depth++
+		case char == ')':
+			depth--
+		case char == ',' && depth == 0:
+			begins = true
+			continue
+		case begins && (char == '`' || char == '"'):
+			n++
+		}
+		begins = begins && char == ' '
+	}
+	return n
 }

@@ -59,8 +59,9 @@ type locator struct {
 
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot tell whether the id was ever made.
 //
-// The error wraps [ErrNegativeID], or [generator.ErrLayout] for a number with too many bits. If the plugin also hands
-// out ids that are not of the layout, a number may be too small for the layout. Then the error wraps [ErrNotDecodable].
+// The error wraps [ErrNegativeID], [generator.ErrLayout] for a number with too many bits, or [ErrNotDecodable] for one that
+// is too small for the layout. With [WithWorkerID] a small number is an id of the first tick of the layout, unless the
+// plugin also hands out ids that are not of the layout.
 //
 // For ids of another layout, use [generator.Layout.Decompose].
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
@@ -78,9 +79,11 @@ func (c *locator) decode(id ID) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
-	if c.supply != nil && c.supply.AnyForeign() && id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) == 0 {
-		return generator.Parts{}, fmt.Errorf("%w: %d has the first tick of the layout, %s, if anything; it may be of a segment or another source, or of AUTO_INCREMENT",
-			ErrNotDecodable, id, supply.FormatTime(c.Layout.Epoch))
+	// A leased worker id makes no ids in the first tick, as its ticks come after START_TICK.
+	noFirstTick := c.supply != nil && (!c.Fixed || c.supply.AnyForeign())
+	if noFirstTick && id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) == 0 {
+		return generator.Parts{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key from before the plugin, as of AUTO_INCREMENT, or of a segment or another source",
+			ErrNotDecodable, id)
 	}
 	return c.Layout.Decompose(int64(id))
 }
@@ -136,9 +139,9 @@ func (c *locator) lookupOn(db *gorm.DB) *workernode.DB {
 // named names a database for a message.
 func named(database string) string {
 	if database == "" {
-		return "that has WORKER_NODE"
+		return "the database that has WORKER_NODE"
 	}
-	return strconv.Quote(database)
+	return "the database " + strconv.Quote(database)
 }
 
 // free reports whether the pool has a connection left.
@@ -236,7 +239,7 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 		if err := c.notYet(l, 0); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have%s", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable, c.tooSmall(l.ID))
+		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
 	}
 	switch {
 	case n.Layout == "" || n.Slot == 0:
@@ -251,8 +254,8 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 		if future != nil {
 			return future
 		}
-		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on%s",
-			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)), c.tooSmall(l.ID))
+		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on",
+			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)))
 	}
 	table := n.Table
 	if table.Name == "" {
@@ -267,14 +270,6 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 		l.Table = "" // the worker id is of the process, not of a table
 	}
 	return future
-}
-
-// tooSmall returns what to add to the error of an id that has the first tick of the layout, if anything.
-func (c *locator) tooSmall(id ID) string {
-	if id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) != 0 {
-		return ""
-	}
-	return "; the number is too small for the layout, so it may be a key of AUTO_INCREMENT from before the plugin, or of a segment"
 }
 
 // notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the

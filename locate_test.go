@@ -98,7 +98,7 @@ func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 		{"future", stamped(22, now+660_002), uidplugin.ErrFutureID, []string{"2026-06-01 12:11:00.002 UTC", "2026-06-01 12:11:00.001 UTC"}},
 		{"far future", 1<<63 - 1, uidplugin.ErrFutureID, []string{"9223372036854775807", "2087"}},
 		{"no such worker id", stamped(999, now), uidplugin.ErrUnknownID, []string{"999", "WORKER_NODE"}},
-		{"zero", 0, uidplugin.ErrUnknownID, []string{"worker id 0"}},
+		{"zero", 0, uidplugin.ErrNotDecodable, []string{"0 is too small"}},
 		{"row of UidGenerator", stamped(20, now), uidplugin.ErrOtherLayout, []string{"20", "UidGenerator", "2024-02-29"}},
 		{"row with another layout", stamped(21, now), uidplugin.ErrOtherLayout, []string{"21", generator.SnowflakeLayout().String(), l.String()}},
 		{"before the worker id was added", stamped(22, now-10_001), uidplugin.ErrUnknownID, []string{"22", "11:59:49.999", "11:59:50"}},
@@ -439,8 +439,11 @@ func TestPluginLocate_SaysThatANumberIsTooSmall(t *testing.T) {
 	p := uidplugin.From(open(t, uidplugin.WithModels(&part{})))
 	for _, id := range []uidplugin.ID{0, 1, 17, 1 << 20} {
 		_, err := p.Locate(t.Context(), id)
-		if !errors.Is(err, uidplugin.ErrUnknownID) || !strings.Contains(err.Error(), "too small for the layout, so it may be a key of AUTO_INCREMENT") {
+		if !errors.Is(err, uidplugin.ErrNotDecodable) || !errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), "too small for the layout: it may be a key from before the plugin") {
 			t.Errorf("%d: %v", id, err)
+		}
+		if _, err := p.Decode(id); !errors.Is(err, uidplugin.ErrNotDecodable) {
+			t.Errorf("Decode of %d: %v", id, err)
 		}
 	}
 	if _, err := p.Locate(t.Context(), uidplugin.ID(at(t, 999, 0))); !errors.Is(err, uidplugin.ErrUnknownID) || strings.Contains(err.Error(), "too small") {

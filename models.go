@@ -87,10 +87,11 @@ func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) erro
 			errs = append(errs, plan.err)
 			continue
 		}
+		if err := c.list(plan); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		sources = append(sources, plan.sources...)
-		c.mu.Lock()
-		c.listed[s.Table] = plan
-		c.mu.Unlock()
 	}
 	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
 		return err
@@ -109,6 +110,26 @@ func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) erro
 	}
 	return c.supply.Ensure(ctx, db.Statement.ConnPool, sources)
 }
+
+// list lists a model, so that Find loads its rows.
+func (c *catalog) list(p *plan) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := p.checkPrefix(c.listed); err != nil {
+		return err
+	}
+	c.listed[p.Schema.Table] = p
+	_, public := p.publicPrefix()
+	if public && publicKeys.Load() == nil && !c.warned[warnedKeys] {
+		c.warned[warnedKeys] = true
+		c.Log.Warn("uidplugin: models have public keys, and SetPublicKeys was not called yet: until it is, such keys can be neither written as texts nor read",
+			"model", p.Schema.Name)
+	}
+	return nil
+}
+
+// warnedKeys is the warning that there are no public keys.
+var warnedKeys = [3]string{"public keys"}
 
 // NextID returns the id that a new row of a model may have: of its primary key, if
 // that is a uid field, else of its first uid field. model is a pointer to a

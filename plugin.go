@@ -307,13 +307,17 @@ func (p *Plugin) Close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ended := ctx.Err() // before anything could be done
 	if !c.supply.Close(ctx) {
 		if c.registry != nil {
 			c.leave()
 			_ = c.registry.close(ctx) // it renews no longer, and another process reclaims the slot
 		}
-		return fmt.Errorf("uidplugin: close: the context ended (%w) while a worker id was still being taken, or a generator did not end;"+
-			" the slot was not released", ctx.Err())
+		what := "while a worker id was still being taken, or a generator did not end"
+		if ended != nil {
+			what = "before Close was called"
+		}
+		return fmt.Errorf("uidplugin: close: the context ended (%w) %s; the slot was not released: call Close again with another context", ctx.Err(), what)
 	}
 	if c.registry == nil {
 		return nil

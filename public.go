@@ -1,9 +1,9 @@
 package uidplugin
 
 import (
-	"context"
 	"database/sql/driver"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,20 +74,31 @@ func SetPublicKeys(keys *publicid.Keys) error {
 // errNoPublicKeys is what Public returns before SetPublicKeys.
 var errNoPublicKeys = fmt.Errorf("%w: SetPublicKeys was not called, so there are no public ids", ErrOption)
 
+// prefixOf returns the prefix of a type; an empty one, which is not valid, for an interface.
+func prefixOf[T PublicType]() string {
+	var of T
+	switch t := reflect.TypeFor[T](); t.Kind() {
+	case reflect.Interface:
+		return ""
+	case reflect.Pointer:
+		of = reflect.New(t.Elem()).Interface().(T) // its method may have a receiver that is no pointer
+	}
+	return of.PublicPrefix()
+}
+
 // codecOf returns the codec of a type.
 func codecOf[T PublicType]() (*publicid.Codec, error) {
 	c := publicKeys.Load()
 	if c == nil {
 		return nil, errNoPublicKeys
 	}
-	var of T
-	prefix := of.PublicPrefix()
+	prefix := prefixOf[T]()
 	if codec, ok := c.byTypes.Load(prefix); ok {
 		return codec.(*publicid.Codec), nil
 	}
 	codec, err := c.keys.Codec(prefix)
 	if err != nil {
-		return nil, fmt.Errorf("uidplugin: public ids of %T: %w", of, err)
+		return nil, fmt.Errorf("uidplugin: public ids of %v: %w", reflect.TypeFor[T](), err)
 	}
 	c.byTypes.Store(prefix, codec)
 	return codec, nil
@@ -110,17 +121,48 @@ func ParsePublicID(text string) (ID, error) {
 	return 0, fmt.Errorf("%w: %w", ErrNoSuchID, publicid.ErrInvalid)
 }
 
-// FindPublic is [Plugin.Find] for the text of a [Public]. The error is also that of [ParsePublicID]. Its text can have the
-// id as a number, and its time: do not send it to users.
-func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
-	if _, err := p.initialized(); err != nil {
-		return nil, err
+// publicPrefix returns the prefix of the keys of a model, and whether they are [Public].
+func (p *plan) publicPrefix() (prefix string, ok bool) {
+	key := p.rowKey()
+	if key == nil {
+		return "", false
 	}
-	id, err := ParsePublicID(text)
+	public, ok := reflect.New(key.IndirectFieldType).Interface().(interface{ publicPrefix() string })
+	if !ok {
+		return "", false
+	}
+	return public.publicPrefix(), true
+}
+
+func (Public[T]) publicPrefix() string { return prefixOf[T]() }
+
+// prefixChecker has a codec for each prefix that can be used.
+var prefixChecker = sync.OnceValue(func() *publicid.Keys {
+	keys, err := publicid.NewKeys([]byte("this key only checks the prefix."))
 	if err != nil {
-		return nil, fmt.Errorf("uidplugin: find: %w", err)
+		panic(err)
 	}
-	return p.Find(ctx, id, options...)
+	return keys
+})
+
+// checkPrefix returns an error if the texts of a model could not be written, or could be taken for those of another one
+// of listed.
+func (p *plan) checkPrefix(listed map[string]*plan) error {
+	prefix, ok := p.publicPrefix()
+	if !ok {
+		return nil
+	}
+	key := p.rowKey()
+	if _, err := prefixChecker().Codec(prefix); err != nil {
+		return fmt.Errorf("%w %s.%s: %w; PublicPrefix returns it", ErrField, p.Schema.Name, key.Name, err)
+	}
+	for _, other := range listed {
+		if same, ok := other.publicPrefix(); ok && same == prefix && other.rowKey().IndirectFieldType != key.IndirectFieldType {
+			return fmt.Errorf("%w %s.%s: its prefix %q is also that of %s: the texts of one would be read as ids of the other; let PublicPrefix return another one",
+				ErrField, p.Schema.Name, key.Name, prefix, other.Schema.Name)
+		}
+	}
+	return nil
 }
 
 // String returns the text; for 0 an empty one. Before [SetPublicKeys] it returns no text of an id.

@@ -176,6 +176,65 @@ func TestPlugin_FindPublic(t *testing.T) {
 	}
 }
 
+// bookA and bookB have one prefix: the texts of one could be read as ids of the other.
+type (
+	bookA struct{ ID uidplugin.Public[bookA] }
+	bookB struct{ ID uidplugin.Public[bookB] }
+	// bookView is another model of the table of bookA.
+	bookView struct {
+		ID uidplugin.Public[bookA]
+	}
+	bookBad struct {
+		ID uidplugin.Public[badPrefix]
+	}
+)
+
+func (bookA) PublicPrefix() string { return "book" }
+func (bookB) PublicPrefix() string { return "book" }
+func (bookView) TableName() string { return "book_as" }
+func (bookBad) TableName() string  { return "book_bads" }
+
+func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	for name, c := range map[string]struct {
+		models []any
+		says   string
+	}{
+		"two types":    {[]any{&bookA{}, &bookB{}}, `"book" is also that of bookA`},
+		"no prefix":    {[]any{&bookBad{}}, `the prefix "Bad!"`},
+		"two models":   {[]any{&bookA{}, &bookView{}}, ""},
+		"one and more": {[]any{&bookB{}, &pass{}, &passNote{}}, ""},
+	} {
+		err := bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(c.models...)))
+		if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Rows from before the plugin have small keys, which say nothing of their table. The prefix of the text does.
+func TestPlugin_FindPublicFindsRowsFromBefore(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	db := open(t, uidplugin.WithModels(&pass{}, &passNote{}))
+	migrate(t, db, &pass{}, &passNote{})
+	must(t, db.Create(&pass{ID: 3}).Error)
+	p := uidplugin.From(db)
+	row, err := p.FindPublic(t.Context(), uidplugin.Public[pass](3).String(), uidplugin.OnlyModels(&pass{}))
+	if found, ok := row.(*pass); !ok || found.ID != 3 || err != nil {
+		t.Errorf("%v, %v", row, err)
+	}
+	for name, text := range map[string]string{"no row": uidplugin.Public[pass](4).String(), "another table": uidplugin.Public[passNote](3).String()} {
+		_, err := p.FindPublic(t.Context(), text)
+		if !errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), " 3") || strings.Contains(err.Error(), " 4") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // Keys of type int64 often have the option, so that JavaScript keeps them; it stays when the type becomes Public.
@@ -242,6 +301,17 @@ func TestSetPublicKeys_Once(t *testing.T) {
 			t.Errorf("as a text: %s", text)
 		}
 	})
+	if text, err := json.Marshal(uidplugin.Public[*pass](7)); err != nil || !strings.Contains(string(text), "pass_") && !strings.Contains(string(text), "tkt_") {
+		t.Errorf("of a pointer: %s, %v", text, err)
+	}
+	if text, err := json.Marshal(uidplugin.Public[uidplugin.PublicType](7)); !errors.Is(err, publicid.ErrConfig) {
+		t.Errorf("of an interface: %s, %v", text, err)
+	}
+	var log journal
+	uidplugin.WithoutPublicKeys(func() { open(t, log.option(), uidplugin.WithModels(&pass{}, &passNote{})) })
+	if lines := log.Lines("SetPublicKeys was not called yet"); len(lines) != 1 {
+		t.Errorf("warnings: %q", lines)
+	}
 	var none *gorm.DB
 	if _, err := uidplugin.From(none).FindPublic(t.Context(), ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
 		t.Errorf("without a handle: %v", err)

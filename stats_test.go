@@ -118,10 +118,17 @@ func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
 	if s := p.Stats().Slot; !errors.Is(s.LastError, errBroken) || s.Since.Before(before) || time.Until(s.Since) > time.Second {
 		t.Errorf("Stats: %+v", s)
 	}
+	var last error
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last error of a create: %v; %+v", last, p.Stats().Slot)
+		}
+	}()
 	testkit.Eventually(t, "ids run out, and the error has the reason", 10*time.Second, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		return errors.Is(db.WithContext(ctx).Create(&part{}).Error, errBroken)
+		last = db.WithContext(ctx).Create(&part{}).Error
+		return errors.Is(last, errBroken)
 	})
 	broken.Store(false)
 	testkit.Eventually(t, "Health recovers", 10*time.Second, func() bool {

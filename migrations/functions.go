@@ -110,7 +110,7 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	case err != nil && sqldb.IsUnreachable(err):
 		return "", fmt.Errorf("migrations: the database cannot be reached: %w", err)
 	case err != nil:
-		return "", fmt.Errorf("migrations: %w: %s cannot be read: %w; with WithRegistry, give the handle of the registry",
+		return "", fmt.Errorf("migrations: %w: %s cannot be read: %w; call db.Use first, and with WithRegistry give the handle of the registry",
 			workernode.ErrTable, workernode.RegistryTable, err)
 	case !found:
 		return "", fmt.Errorf("migrations: %w: %s has no row, so the layout is not known: let a process call db.Use first",

@@ -42,8 +42,8 @@ func RefuseZeroKeys(stmt *gorm.Statement) {
 func (z NoZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	i := z.find(stmt.ReflectValue)
 	f := z.Key
-	if i < 0 || f.HasDefaultValue && f.DefaultValueInterface != any(int64(0)) || !f.Creatable {
-		return // in the second case the database or GORM sets the key to its default
+	if i < 0 || f.HasDefaultValue || !f.Creatable {
+		return // with a default the model's author has said what a zero becomes, even if it is default:0
 	}
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
