@@ -84,6 +84,7 @@ type shared struct {
 	left     atomic.Bool         // Close has left the registry
 	manager  *workernode.Manager // of the registry
 	database string              // of the tables, as WORKER_NODE names it; empty for that of the registry
+	pool     any                 // of the tables
 	supply   *supply.Supply
 	catalog  *catalog
 	locator  atomic.Pointer[locator] // Decode needs no Initialize
@@ -203,7 +204,7 @@ func (c *shared) abandon() {
 	if c.registry != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		c.registry.leave()
+		c.registry.leave(c.database, c.pool)
 		_ = c.registry.close(ctx)
 		c.registry, c.manager = nil, nil
 	}
@@ -247,27 +248,6 @@ func (c *shared) open(db *gorm.DB) error {
 	}
 	c.catalog.inspect(ctx, db, c.Models)
 	return nil
-}
-
-// join joins the registry, and sets what l needs of it. statements are those of db.
-func (c *shared) join(db *gorm.DB, statements *sqldb.DB, l *locator) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
-	defer cancel()
-	if c.registry, err = joinRegistry(ctx, c.Config, db); err != nil {
-		return err
-	}
-	r := c.registry.registry
-	c.manager = r.manager
-	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
-	l.apart = c.Registry != nil && poolOf(c.Registry) != poolOf(db)
-	if l.apart {
-		warnOfOwnSpace(ctx, c.Config, db, statements)
-	}
-	if c.database = c.Database; c.database == "" && l.apart {
-		c.database, err = supply.DatabaseName(ctx, db, c.Timeout)
-	}
-	l.database = c.database
-	return err
 }
 
 // supplyConfig returns what the Supply needs.
@@ -331,13 +311,6 @@ func (p *Plugin) Close(ctx context.Context) error {
 		return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released: %w", err)
 	}
 	return nil
-}
-
-// leave leaves the registry, at the first call.
-func (c *shared) leave() {
-	if !c.left.Swap(true) {
-		c.registry.leave()
-	}
 }
 
 // initialized returns what is shared if db.Use has initialized it.

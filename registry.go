@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -30,6 +31,8 @@ type sharedRegistry struct {
 	pool  any // nil if no other plugin can find it
 	users int // plugins; guarded by the mutex of registries
 
+	names map[string]map[any]int // by the name of a database: how many plugins its pools have; guarded by that mutex as well
+
 	mu       sync.Mutex // held while it is opened
 	registry *registry  // nil until it is open
 	options  *config.Config
@@ -41,6 +44,43 @@ var registries = struct {
 	open map[any]*sharedRegistry
 }{open: map[any]*sharedRegistry{}}
 
+// join joins the registry, and sets what l needs of it. statements are those of db.
+func (c *shared) join(db *gorm.DB, statements *sqldb.DB, l *locator) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	if c.registry, err = joinRegistry(ctx, c.Config, db); err != nil {
+		return err
+	}
+	c.database, c.pool = "", nil
+	r := c.registry.registry
+	c.manager = r.manager
+	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
+	l.apart = c.Registry != nil && poolOf(c.Registry) != poolOf(db)
+	if l.apart {
+		warnOfOwnSpace(ctx, c.Config, db, statements)
+	}
+	if c.database = c.Database; c.database == "" && l.apart {
+		c.database, err = supply.DatabaseName(ctx, db, c.Timeout)
+	}
+	l.database = c.database
+	if err != nil {
+		return err
+	}
+	c.pool = poolOf(db)
+	if c.registry.name(c.database, c.pool) && c.Database == "" {
+		c.Log.Warn("uidplugin: another handle of this process with the same registry has a database of this name, so Locate and Find cannot tell them apart:"+
+			" if they are different databases, name them by WithDatabaseName", "database", c.database)
+	}
+	return nil
+}
+
+// leave leaves the registry, at the first call.
+func (c *shared) leave() {
+	if !c.left.Swap(true) {
+		c.registry.leave(c.database, c.pool)
+	}
+}
+
 // joinRegistry returns the registry of a plugin on db. Plugins with one handle of WithRegistry share a registry; the
 // first of them opens it. A plugin that has joined leaves once.
 func joinRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (*sharedRegistry, error) {
@@ -50,7 +90,7 @@ func joinRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (*sharedRe
 	}
 	err := s.openFor(ctx, c, db)
 	if err != nil {
-		s.leave()
+		s.leave("", nil)
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		_ = s.close(ctx) // others may have closed meanwhile, and left that to this one
@@ -97,10 +137,29 @@ func poolOf(db *gorm.DB) any {
 	return db.Config
 }
 
-// leave ends the use by one plugin. After the last one, plugins open another registry.
-func (s *sharedRegistry) leave() {
+// name notes that a plugin on a pool has a database name, and reports whether another pool has the same.
+func (s *sharedRegistry) name(name string, pool any) (taken bool) {
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
+	if s.names == nil {
+		s.names = map[string]map[any]int{}
+	}
+	if s.names[name] == nil {
+		s.names[name] = map[any]int{}
+	}
+	s.names[name][pool]++
+	return len(s.names[name]) > 1
+}
+
+// leave ends the use by one plugin, on a pool with a database name. After the last one, plugins open another registry.
+func (s *sharedRegistry) leave(name string, pool any) {
+	registries.mu.Lock()
+	defer registries.mu.Unlock()
+	if pools := s.names[name]; pools[pool] > 0 {
+		if pools[pool]--; pools[pool] == 0 {
+			delete(pools, pool)
+		}
+	}
 	s.users--
 	if s.users == 0 && registries.open[s.pool] == s {
 		delete(registries.open, s.pool)

@@ -1,9 +1,12 @@
 package uidplugin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -304,4 +307,33 @@ func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 		t.Errorf("%d worker ids for tenants that take turns", n)
 	}
 	must(t, keep.Health())
+}
+
+// Shards on several servers often have one name. Their ids differ, but Locate names no shard then, so the log says what to
+// do. A tenant that is opened again is no other database.
+func TestWithRegistry_WarnsOfDatabasesWithOneName(t *testing.T) {
+	t.Parallel()
+
+	registry := bare(t)
+	var log journal
+	use := func(path string, options ...uidplugin.Option) *uidplugin.Plugin {
+		options = append(options, uidplugin.WithRegistry(registry), uidplugin.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		p := uidplugin.New(options...)
+		must(t, file(t, path, nil).Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		return p
+	}
+	const warning = "has a database of this name"
+	a, b := filepath.Join(t.TempDir(), "s.db"), filepath.Join(t.TempDir(), "s.db")
+	must(t, use(a).Close(t.Context()))
+	first := use(a)
+	use(b, uidplugin.WithDatabaseName("other"))
+	if lines := log.Lines(warning); len(lines) != 0 {
+		t.Errorf("one database of each name: %q", lines)
+	}
+	use(b)
+	if lines := log.Lines(warning); len(lines) != 1 || !strings.Contains(lines[0], "database=s.db") {
+		t.Errorf("two databases of one name: %q", lines)
+	}
+	must(t, first.Close(t.Context()))
 }
