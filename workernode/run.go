@@ -29,6 +29,9 @@ func (m *Manager) run() {
 	}()
 	ended := generator.ErrClosed
 	for failures := 0; ; {
+		if m.quitting() { // ctx may not have ended yet, and a statement that Close cuts off leaves a doubt
+			break
+		}
 		wait, err := m.pass(ctx)
 		if ctx.Err() != nil {
 			break
@@ -53,6 +56,16 @@ func (m *Manager) run() {
 	defer m.mu.Unlock()
 	m.ended = ended
 	m.fail(ended, slices.Clone(m.requests)...)
+}
+
+// quitting reports whether Close was called.
+func (m *Manager) quitting() bool {
+	select {
+	case <-m.quit:
+		return true
+	default:
+		return false
+	}
 }
 
 // rest waits for a time, whatever is requested meanwhile.
