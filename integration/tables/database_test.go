@@ -1,9 +1,9 @@
 package tables_test
 
 import (
+	"strings"
 	"testing"
 
-	driver "github.com/go-sql-driver/mysql"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -16,10 +16,9 @@ import (
 func TestUse_WithoutADatabaseSaysWhichConnectionItNeeds(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		config, err := driver.ParseDSN(d.DSN())
-		testkit.Must(t, err)
-		config.DBName = ""
-		db, err := gorm.Open(mysql.Open(config.FormatDSN()), &gorm.Config{Logger: logger.Discard})
+		address, params, _ := strings.Cut(d.DSN(), "?")
+		dsn := address[:strings.LastIndexByte(address, '/')+1] + "?" + params
+		db, err := gorm.Open(mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
 		testkit.Must(t, err)
 		defer func() { testkit.Must(t, testkit.Close(db)) }()
 		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), nil, "No database selected", "call db.Use on the final connection")
