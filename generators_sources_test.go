@@ -68,40 +68,45 @@ func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
 	t.Parallel()
 
 	hang := make(chan struct{})
-	var p *uidplugin.Plugin
-	for name, handle := range map[string]func(){
-		"hangs": func() { <-hang }, "panics": func() { panic("a handler") }, "closes": func() { _ = p.Close(context.Background()) },
+	t.Cleanup(func() { close(hang) })
+	for name, handle := range map[string]func(p *uidplugin.Plugin){
+		"hangs": func(*uidplugin.Plugin) { <-hang }, "panics": func(*uidplugin.Plugin) { panic("a handler") },
+		"closes": func(p *uidplugin.Plugin) { _ = p.Close(context.Background()) },
 	} {
-		db := bare(t)
-		var on atomic.Bool
-		p = uidplugin.New(uidplugin.WithLogger(slog.New(handlerFunc(func(slog.Record) {
-			if on.Load() {
-				handle()
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			db := bare(t)
+			var on atomic.Bool
+			var p *uidplugin.Plugin
+			p = uidplugin.New(uidplugin.WithLogger(slog.New(handlerFunc(func(slog.Record) {
+				if on.Load() {
+					handle(p)
+				}
+			}))))
+			must(t, db.Use(p))
+			migrate(t, db, &part{}, &article{})
+			on.Store(true)
+			done := make(chan error, 1)
+			go func() {
+				if err := db.Create(&part{}).Error; err != nil && !errors.Is(err, uidplugin.ErrClosed) {
+					done <- err
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				done <- p.Close(ctx)
+			}()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("a create, or Close, hangs")
 			}
-		}))))
-		must(t, db.Use(p))
-		migrate(t, db, &part{}, &article{})
-		on.Store(true)
-		done := make(chan error, 1)
-		go func() {
-			if err := db.Create(&part{}).Error; err != nil && !errors.Is(err, uidplugin.ErrClosed) {
-				done <- err
-				return
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			done <- p.Close(ctx)
-		}()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: a create, or Close, hangs", name)
-		}
+		})
 	}
-	close(hang)
 }
 
 // A writer is a logger of GORM that creates a row for each statement of the lease manager.

@@ -210,6 +210,9 @@ func onProcs(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	for _, n := range []int{1, 2, 8} {
 		t.Run(fmt.Sprintf("procs=%d", n), func(t *testing.T) {
+			if testing.Short() && n != 8 {
+				t.Skip("-short: only with 8 threads")
+			}
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
 			test(t)
 		})

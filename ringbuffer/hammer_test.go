@@ -55,6 +55,10 @@ type course struct {
 // every position: handed out once, or refused, or passed over.
 func TestHammer_AccountsForEveryPosition(t *testing.T) {
 	for _, procs := range []int{1, 2, 8} {
+		if testing.Short() && procs != 8 {
+			t.Logf("-short: not with %d processors", procs)
+			continue
+		}
 		for _, tt := range []struct {
 			name                   string
 			extend, raise, replace bool

@@ -176,6 +176,9 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 // A plugin that is used always has ids for more than half of the lead.
 func TestRenewals_ComeEarly(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: it takes five seconds")
+	}
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(6*time.Second))
 		first := p.Stats().Tables[0].Until
