@@ -287,6 +287,9 @@ func TestWithRegistry_RefusesATransaction(t *testing.T) {
 // comes gets that of one that went, when the clock has passed its ids.
 func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: it takes two seconds")
+	}
 
 	registry := testkit.SQLite{}.Open(t)
 	keep := use(t, bare(t), uidplugin.WithRegistry(registry), uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))

@@ -423,22 +423,22 @@ func TestPlugins_Close(t *testing.T) {
 func TestFixed_TheSameInEachRun(t *testing.T) {
 	t.Parallel()
 
-	want := map[string][]uint{
+	want := map[string][]uint64{
 		"authors": {1113799104923049104, 1113799104923049105, 1113799104923049106},
 		"books":   {1113799104923715504, 1113799104923715505, 1113799104923715506},
 	}
 	for _, order := range []string{"aaabbb", "bababa", "bbbaaa"} {
 		db := open(t, uidtest.Fixed(noon), &author{}, &book{})
-		got := map[string][]uint{}
+		got := map[string][]uint64{}
 		for i, r := range order {
 			a, b := author{}, book{Title: fmt.Sprint(i)}
 			if r == 'a' {
 				testkit.Must(t, db.Create(&a).Error)
-				got["authors"] = append(got["authors"], a.ID)
+				got["authors"] = append(got["authors"], uint64(a.ID))
 				continue
 			}
 			testkit.Must(t, db.Create(&b).Error)
-			got["books"] = append(got["books"], b.ID)
+			got["books"] = append(got["books"], uint64(b.ID))
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("creates in the order %s have the ids\n\t%v, want\n\t%v", order, got, want)

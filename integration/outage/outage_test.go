@@ -199,6 +199,9 @@ func TestRenewals_ComeEarly(t *testing.T) {
 // transaction that holds the only connection until its ids are used up gets an error, not a deadlock.
 func TestOutage_OfAPoolOfOne(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: it takes four seconds")
+	}
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}))

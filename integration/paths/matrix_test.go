@@ -361,10 +361,9 @@ func (l *lane[K]) run(t *testing.T, p path[K], db *gorm.DB, reference bool) (o o
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
-		if pool.Stats().InUse > 0 { // what ends a transaction with its context does so in the background
-			time.Sleep(10 * time.Millisecond)
-		}
+	// What ends a transaction with its context does so in the background, and a renewal may be under way.
+	for deadline := time.Now().Add(10 * time.Second); pool.Stats().InUse > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
 	}
 	if pool.Stats().InUse > 0 {
 		c.note("connections left open: %d", pool.Stats().InUse)
