@@ -11,9 +11,11 @@ import (
 	"gorm.io/gorm"
 )
 
-// FindPublic loads the row whose [Public] key has the text, as [Plugin.Find] does. If a model of [OnlyModels], or one that
-// is listed, has such keys, its table is read, and no other: so it also finds rows from before the plugin. Otherwise the
-// id says which table it is.
+// FindPublic loads the row whose [Public] key has the text, as [Plugin.Find] does for the id.
+//
+// Keys from before the plugin, and those of segments, do not say of which table they are, but their prefix does. Such a
+// row is found if exactly one model has the prefix: of [OnlyModels], or else of those that are listed. In an id space of
+// several databases ([WithRegistry], [WithDatabaseName]) it is not, as other databases may have the same key.
 //
 // Errors about the id wrap [ErrNoSuchID], and their text has the text and not the number. They are those of Find and of
 // [ParsePublicID].
@@ -39,25 +41,36 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 
 // findPublic loads the row with an id whose text is known.
 func (f *finder) findPublic(ctx context.Context, c *shared, id ID, text string, options []FindOption) (any, error) {
-	candidates := slices.Collect(maps.Values(f.only))
-	if f.only == nil {
-		candidates = c.catalog.listedModels()
+	l := c.locator.Load()
+	if _, err := l.decode(id); !errors.Is(err, ErrNotDecodable) || l.apart || l.database != "" {
+		return (&Plugin{shared: c, db: f.db}).Find(ctx, id, options...)
 	}
-	prefix := text[:strings.LastIndexByte(text, '_')]
-	for _, plan := range candidates {
-		if is, ok := plan.publicPrefix(); !ok || is != prefix {
-			continue
-		}
-		found, table := map[ID]any{}, plan.Schema.Table
-		if errs := f.findIn(ctx, table, plan, []ID{id}, found); len(errs) > 0 {
-			return nil, joinIDErrors(errs)
-		}
-		if row, ok := found[id]; ok {
-			return row, nil
-		}
+	plan := f.planOf(text[:strings.LastIndexByte(text, '_')])
+	if plan == nil {
+		return nil, idErrorf(id, "%w: %d is too small for the layout, and no model, or more than one, has its prefix", ErrNotDecodable, id)
+	}
+	found, table := map[ID]any{}, plan.Schema.Table
+	if errs := f.findIn(ctx, table, plan, []ID{id}, found); len(errs) > 0 {
+		return nil, joinIDErrors(errs)
+	}
+	row, ok := found[id]
+	if !ok {
 		return nil, idErrorf(id, "uidplugin: find %d in %s: %w", id, table, gorm.ErrRecordNotFound)
 	}
-	return (&Plugin{shared: c, db: f.db}).Find(ctx, id, options...)
+	return row, nil
+}
+
+// planOf returns the only model whose keys have a prefix; nil if none has it, or several have.
+func (f *finder) planOf(prefix string) *plan {
+	candidates := slices.Collect(maps.Values(f.only))
+	if f.only == nil {
+		candidates = f.shared.catalog.listedModels()
+	}
+	candidates = slices.DeleteFunc(candidates, func(p *plan) bool { is, ok := p.publicPrefix(); return !ok || is != prefix })
+	if len(candidates) != 1 {
+		return nil
+	}
+	return candidates[0]
 }
 
 // A publicError is an error about an id, without the number.

@@ -21,7 +21,7 @@ import (
 // In the database it is a BIGINT, and never AUTO_INCREMENT. A sole primary key of this type that is no foreign key needs
 // no tag uid; gorm:"uid:-" leaves it to the application. Write that also for a foreign key whose association is declared
 // in the other model only, such as the UserID of a profile that User has one of. A create that would insert a primary
-// key of this type, or a part of one, as 0 fails with [ErrZeroKey]. Handles without the plugin do so too, except for
+// key of this type, or a part of one, as 0 fails with [ErrZeroKey], unless its tag has a default. Handles without the plugin do so too, except for
 // Unscoped, with which GORM leaves out what types add to a create.
 type ID int64
 

@@ -227,6 +227,27 @@ func TestPlugin_FindPublicFindsRowsFromBefore(t *testing.T) {
 	if found, ok := row.(*pass); !ok || found.ID != 3 || err != nil {
 		t.Errorf("%v, %v", row, err)
 	}
+	// Two tables with keys of one type: nothing says which of them it is.
+	type archived struct {
+		ID uidplugin.Public[pass]
+	}
+	migrate(t, db, &archived{})
+	must(t, db.Create(&archived{ID: 3}).Error)
+	both := uidplugin.OnlyModels(&pass{}, &archived{})
+	if row, err := p.FindPublic(t.Context(), uidplugin.Public[pass](3).String(), both); row != nil || !errors.Is(err, uidplugin.ErrNotDecodable) {
+		t.Errorf("two tables: %v, %v", row, err)
+	}
+	var later archived
+	must(t, db.Create(&later).Error)
+	if row, err := p.FindPublic(t.Context(), later.ID.String(), both); err != nil || row.(*archived).ID != later.ID {
+		t.Errorf("an id of the plugin: %v, %v", row, err)
+	}
+	shard := open(t, uidplugin.WithModels(&pass{}), uidplugin.WithDatabaseName("shard"))
+	migrate(t, shard, &pass{})
+	must(t, shard.Create(&pass{ID: 3}).Error)
+	if row, err := uidplugin.From(shard).FindPublic(t.Context(), uidplugin.Public[pass](3).String()); row != nil || !errors.Is(err, uidplugin.ErrNotDecodable) {
+		t.Errorf("one of several databases: %v, %v", row, err)
+	}
 	for name, text := range map[string]string{"no row": uidplugin.Public[pass](4).String(), "another table": uidplugin.Public[passNote](3).String()} {
 		_, err := p.FindPublic(t.Context(), text)
 		if !errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), " 3") || strings.Contains(err.Error(), " 4") {
