@@ -92,8 +92,10 @@ type Manager struct {
 	timeouts   int                 // statements in a row on the slot's row without an answer
 	avoid      map[int64]time.Time // slots that could not be reclaimed, and when
 
+	ctx    context.Context // of the goroutine's statements
+	cancel func()          // ends ctx; called by Close
+
 	wake chan struct{} // capacity 1: a caller or a generator needs something
-	quit chan struct{} // closed by Close
 	done chan struct{} // closed when the goroutine has ended; nil before it was started
 
 	closing  chan struct{} // capacity 1: held by Close while there is a value in it
@@ -177,8 +179,9 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	m := &Manager{
 		store:  &statements{db: short, layout: layout, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
 		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: queue.Logger(c.Log), queue: queue,
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
+		wake: make(chan struct{}, 1), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
 	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
 	settle := ticks(layout, c.Lead+skew) + 1
 	if db.sql.Dialect() == "sqlite" {
 		settle = ticks(layout, skew)
@@ -365,12 +368,10 @@ func (m *Manager) Stats() SlotStats {
 // released by then is free after a minute. It may be called more than once, and tries again what failed before.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
-	first, done := !m.closed, m.done
+	done := m.done
 	m.closed = true
 	m.mu.Unlock()
-	if first {
-		close(m.quit)
-	}
+	m.cancel()
 	if done != nil {
 		select {
 		case <-done:

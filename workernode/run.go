@@ -18,22 +18,10 @@ import (
 // run serves the process until Close.
 func (m *Manager) run() {
 	defer close(m.done)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-m.quit:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	ended := generator.ErrClosed
-	for failures := 0; ; {
-		if m.quitting() { // ctx may not have ended yet, and a statement that Close cuts off leaves a doubt
-			break
-		}
-		wait, err := m.pass(ctx)
-		if ctx.Err() != nil {
+	for failures := 0; m.ctx.Err() == nil; { // no statement begins after Close: one that Close cuts off leaves a doubt
+		wait, err := m.pass(m.ctx)
+		if m.ctx.Err() != nil {
 			break
 		}
 		if err == nil {
@@ -58,20 +46,10 @@ func (m *Manager) run() {
 	m.fail(ended, slices.Clone(m.requests)...)
 }
 
-// quitting reports whether Close was called.
-func (m *Manager) quitting() bool {
-	select {
-	case <-m.quit:
-		return true
-	default:
-		return false
-	}
-}
-
 // rest waits for a time, whatever is requested meanwhile.
 func (m *Manager) rest(wait time.Duration) {
 	select {
-	case <-m.quit:
+	case <-m.ctx.Done():
 	case <-time.After(wait):
 	}
 }
@@ -87,7 +65,7 @@ func (m *Manager) sleep(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-m.quit:
+	case <-m.ctx.Done():
 		return
 	case <-timer.C:
 		return
