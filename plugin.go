@@ -81,10 +81,8 @@ type shared struct {
 
 	// Set by each attempt of Initialize, and not changed after registered is true.
 	registry *sharedRegistry     // nil with a fixed worker id
-	left     atomic.Bool         // Close has left the registry
 	manager  *workernode.Manager // of the registry
 	database string              // of the tables, as WORKER_NODE names it; empty for that of the registry
-	pool     any                 // of the tables
 	supply   *supply.Supply
 	catalog  *catalog
 	locator  atomic.Pointer[locator] // Decode needs no Initialize
@@ -204,7 +202,7 @@ func (c *shared) abandon() {
 	if c.registry != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		c.registry.leave(c.database, c.pool)
+		c.registry.leave(c)
 		_ = c.registry.close(ctx)
 		c.registry, c.manager = nil, nil
 	}
@@ -288,27 +286,22 @@ func (p *Plugin) Close(ctx context.Context) error {
 		return err
 	}
 	ended := ctx.Err() // before anything could be done
-	if !c.supply.Close(ctx) {
-		if c.registry != nil {
-			c.leave()
-			_ = c.registry.close(ctx) // it renews no longer, and another process reclaims the slot
-		}
-		what := "while a worker id was still being taken, or a generator did not end"
-		if ended != nil {
-			what = "before Close was called"
-		}
-		return fmt.Errorf("uidplugin: close: the context ended (%w) %s; the slot was not released: call Close again with another context", ctx.Err(), what)
+	idle := c.supply.Close(ctx)
+	if c.registry != nil {
+		c.registry.leave(c)
+		err = c.registry.close(ctx) // if not idle as well: it renews no longer, and another process reclaims the slot
 	}
-	if c.registry == nil {
-		return nil
-	}
-	c.leave()
-	if err := c.registry.close(ctx); err != nil {
-		if sqldb.IsPoolClosed(err) {
-			return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released;"+
-				" call Close before the pool is closed: %w", err)
-		}
-		return fmt.Errorf("uidplugin: close: the slot of this process, with its worker ids, was not released: %w", err)
+	const notReleased = "uidplugin: close: the slot of this process, with its worker ids, was not released"
+	switch {
+	case ended != nil && (err != nil || !idle):
+		return fmt.Errorf("%s: the context ended (%w) before Close was called; call Close again with another context", notReleased, ended)
+	case !idle:
+		return fmt.Errorf("%s: the context ended (%w) while a worker id was still being taken, or a generator did not end;"+
+			" call Close again with another context", notReleased, ctx.Err())
+	case sqldb.IsPoolClosed(err):
+		return fmt.Errorf("%s; call Close before the pool is closed: %w", notReleased, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", notReleased, err)
 	}
 	return nil
 }

@@ -28,14 +28,18 @@ type registry struct {
 
 // A sharedRegistry is the registry of a plugin, or of all plugins of this process with one handle of WithRegistry.
 type sharedRegistry struct {
-	pool  any // nil if no other plugin can find it
-	users int // plugins; guarded by the mutex of registries
-
-	names map[string]map[any]int // by the name of a database: how many plugins its pools have; guarded by that mutex as well
+	pool  any              // nil if no other plugin can find it
+	users map[*shared]base // the plugins that use it; guarded by the mutex of registries
 
 	mu       sync.Mutex // held while it is opened
 	registry *registry  // nil until it is open
 	options  *config.Config
+}
+
+// A base is the database of a plugin's tables.
+type base struct {
+	name string // as WORKER_NODE names it; empty for that of the registry
+	pool any
 }
 
 // registries are those of WithRegistry that are in use, by the pool of their handle.
@@ -48,10 +52,10 @@ var registries = struct {
 func (c *shared) join(db *gorm.DB, statements *sqldb.DB, l *locator) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	if c.registry, err = joinRegistry(ctx, c.Config, db); err != nil {
+	c.database = ""
+	if c.registry, err = joinRegistry(ctx, c, db); err != nil {
 		return err
 	}
-	c.database, c.pool = "", nil
 	r := c.registry.registry
 	c.manager = r.manager
 	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
@@ -66,31 +70,23 @@ func (c *shared) join(db *gorm.DB, statements *sqldb.DB, l *locator) (err error)
 	if err != nil {
 		return err
 	}
-	c.pool = poolOf(db)
-	if c.registry.name(c.database, c.pool) && c.Database == "" {
+	if c.registry.name(c, base{c.database, poolOf(db)}) && c.Database == "" {
 		c.Log.Warn("uidplugin: another handle of this process with the same registry has a database of this name, so Locate and Find cannot tell them apart:"+
 			" if they are different databases, name them by WithDatabaseName", "database", c.database)
 	}
 	return nil
 }
 
-// leave leaves the registry, at the first call.
-func (c *shared) leave() {
-	if !c.left.Swap(true) {
-		c.registry.leave(c.database, c.pool)
-	}
-}
-
 // joinRegistry returns the registry of a plugin on db. Plugins with one handle of WithRegistry share a registry; the
-// first of them opens it. A plugin that has joined leaves once.
-func joinRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (*sharedRegistry, error) {
-	s := &sharedRegistry{users: 1}
+// first of them opens it.
+func joinRegistry(ctx context.Context, c *shared, db *gorm.DB) (*sharedRegistry, error) {
+	s := &sharedRegistry{users: map[*shared]base{c: {}}}
 	if c.Registry != nil {
-		s, db = findRegistry(c.Registry), c.Registry
+		s, db = findRegistry(c), c.Registry
 	}
-	err := s.openFor(ctx, c, db)
+	err := s.openFor(ctx, c.Config, db)
 	if err != nil {
-		s.leave("", nil)
+		s.leave(c)
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		_ = s.close(ctx) // others may have closed meanwhile, and left that to this one
@@ -112,17 +108,18 @@ func (s *sharedRegistry) openFor(ctx context.Context, c *config.Config, db *gorm
 	return err
 }
 
-// findRegistry returns the registry of a handle, which may not be open yet, with one user more.
-func findRegistry(db *gorm.DB) *sharedRegistry {
-	pool := poolOf(db)
+// findRegistry returns the registry of a plugin with WithRegistry, which may not be open yet, with the plugin among its
+// users.
+func findRegistry(c *shared) *sharedRegistry {
+	pool := poolOf(c.Registry)
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
 	s := registries.open[pool]
 	if s == nil {
-		s = &sharedRegistry{pool: pool}
+		s = &sharedRegistry{pool: pool, users: map[*shared]base{}}
 		registries.open[pool] = s
 	}
-	s.users++
+	s.users[c] = base{}
 	return s
 }
 
@@ -137,31 +134,25 @@ func poolOf(db *gorm.DB) any {
 	return db.Config
 }
 
-// name notes that a plugin on a pool has a database name, and reports whether another pool has the same.
-func (s *sharedRegistry) name(name string, pool any) (taken bool) {
+// name notes the database of a plugin, and reports whether another pool has one of the same name.
+func (s *sharedRegistry) name(c *shared, b base) (taken bool) {
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
-	if s.names == nil {
-		s.names = map[string]map[any]int{}
-	}
-	if s.names[name] == nil {
-		s.names[name] = map[any]int{}
-	}
-	s.names[name][pool]++
-	return len(s.names[name]) > 1
-}
-
-// leave ends the use by one plugin, on a pool with a database name. After the last one, plugins open another registry.
-func (s *sharedRegistry) leave(name string, pool any) {
-	registries.mu.Lock()
-	defer registries.mu.Unlock()
-	if pools := s.names[name]; pools[pool] > 0 {
-		if pools[pool]--; pools[pool] == 0 {
-			delete(pools, pool)
+	s.users[c] = b
+	for _, other := range s.users {
+		if other.pool != nil && other.pool != b.pool && other.name == b.name {
+			return true
 		}
 	}
-	s.users--
-	if s.users == 0 && registries.open[s.pool] == s {
+	return false
+}
+
+// leave ends the use by a plugin. After the last one, plugins open another registry.
+func (s *sharedRegistry) leave(c *shared) {
+	registries.mu.Lock()
+	defer registries.mu.Unlock()
+	delete(s.users, c)
+	if len(s.users) == 0 && registries.open[s.pool] == s {
 		delete(registries.open, s.pool)
 	}
 }
@@ -169,7 +160,7 @@ func (s *sharedRegistry) leave(name string, pool any) {
 // close closes the lease manager, which releases the slot, unless other plugins use it.
 func (s *sharedRegistry) close(ctx context.Context) error {
 	registries.mu.Lock()
-	users := s.users
+	users := len(s.users)
 	registries.mu.Unlock()
 	s.mu.Lock()
 	r := s.registry
