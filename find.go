@@ -25,7 +25,26 @@ import (
 // does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
 // returns [ErrUnknownID].
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
-	rows, err := p.FindAll(ctx, []ID{id}, options...)
+	c, f, err := p.finding(options)
+	if err != nil {
+		return nil, err
+	}
+	return f.find(ctx, c, id)
+}
+
+// finding returns the locator and the finder of a plugin that is in use.
+func (p *Plugin) finding(options []FindOption) (*locator, *finder, error) {
+	c, err := p.located()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := p.finder(options)
+	return c, f, err
+}
+
+// find does what [Plugin.Find] does.
+func (f *finder) find(ctx context.Context, c *locator, id ID) (any, error) {
+	rows, err := f.findAll(ctx, c, []ID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -44,15 +63,16 @@ func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, e
 // fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
 // [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
-	c, err := p.located()
+	c, f, err := p.finding(options)
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.finder(options)
-	if err != nil {
-		return nil, err
-	}
-	located, future, errs := c.locate(ctx, c.lookupOn(p.db), ids...)
+	return f.findAll(ctx, c, ids)
+}
+
+// findAll does what [Plugin.FindAll] does.
+func (f *finder) findAll(ctx context.Context, c *locator, ids []ID) (map[ID]any, error) {
+	located, future, errs := c.locate(ctx, c.lookupOn(f.db), ids...)
 	byTable := map[string][]ID{}
 	for id, l := range located {
 		if l.Table != "" && l.Database != c.database {

@@ -20,18 +20,14 @@ import (
 // Errors about the id wrap [ErrNoSuchID], and their text has the text and not the number. They are those of Find and of
 // [ParsePublicID].
 func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
-	c, err := p.initialized()
-	if err != nil {
-		return nil, err
-	}
-	f, err := p.finder(options)
+	c, f, err := p.finding(options)
 	if err != nil {
 		return nil, err
 	}
 	id, err := ParsePublicID(text)
 	var row any
 	if err == nil {
-		row, err = f.findPublic(ctx, c, id, text, options)
+		row, err = f.findPublic(ctx, c, id, text)
 	}
 	if errors.Is(err, ErrNoSuchID) {
 		return nil, &publicError{text, err}
@@ -40,10 +36,9 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 }
 
 // findPublic loads the row with an id whose text is known.
-func (f *finder) findPublic(ctx context.Context, c *shared, id ID, text string, options []FindOption) (any, error) {
-	l := c.locator.Load()
-	if _, err := l.decode(id); !errors.Is(err, ErrNotDecodable) || l.apart || l.database != "" {
-		return (&Plugin{shared: c, db: f.db}).Find(ctx, id, options...)
+func (f *finder) findPublic(ctx context.Context, c *locator, id ID, text string) (any, error) {
+	if _, err := c.decode(id); !errors.Is(err, ErrNotDecodable) || c.apart || c.database != "" {
+		return f.find(ctx, c, id)
 	}
 	plan := f.planOf(text[:strings.LastIndexByte(text, '_')])
 	if plan == nil {

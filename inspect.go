@@ -99,9 +99,8 @@ func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
 
 // tooNarrow reports whether a column cannot hold all ids.
 func (c *catalog) tooNarrow(column sqldb.Column) bool {
-	digits := len(strconv.FormatInt(c.target().Largest, 10))
 	kind := schema.DataType(strings.TrimSuffix(column.Type, " unsigned"))
-	return model.TooNarrow(kind, c.db.Dialector.Name(), digits) || strings.HasPrefix(column.Type, "int")
+	return model.TooNarrow(kind, c.target()) || strings.HasPrefix(column.Type, "int")
 }
 
 // plainStatement returns the statement after which the database no longer numbers a column; "" on SQLite, which has

@@ -93,15 +93,24 @@ func codecOf[T PublicType]() (*publicid.Codec, error) {
 		return nil, errNoPublicKeys
 	}
 	prefix := prefixOf[T]()
-	if codec, ok := c.byTypes.Load(prefix); ok {
-		return codec.(*publicid.Codec), nil
-	}
-	codec, err := c.keys.Codec(prefix)
+	codec, known, err := c.codec(prefix)
 	if err != nil {
 		return nil, fmt.Errorf("uidplugin: public ids of %v: %w", reflect.TypeFor[T](), err)
 	}
-	c.byTypes.Store(prefix, codec)
+	if !known {
+		c.byTypes.Store(prefix, codec)
+	}
 	return codec, nil
+}
+
+// codec returns the codec of a prefix, and whether it is one of a type that was used before. It remembers none itself:
+// users send what they like.
+func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, err error) {
+	if codec, ok := c.byTypes.Load(prefix); ok {
+		return codec.(*publicid.Codec), true, nil
+	}
+	codec, err = c.keys.Codec(prefix)
+	return codec, false, err
 }
 
 // ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. It reads no decimal digits, which
@@ -111,7 +120,7 @@ func ParsePublicID(text string) (ID, error) {
 	if c == nil {
 		return 0, errNoPublicKeys
 	}
-	codec, err := c.keys.Codec(text[:max(strings.LastIndexByte(text, '_'), 0)]) // not remembered: users send what they like
+	codec, _, err := c.codec(text[:max(strings.LastIndexByte(text, '_'), 0)])
 	if err == nil {
 		var id int64
 		if id, err = codec.Decode(text); err == nil {

@@ -77,7 +77,7 @@ func needsNoTag(f *schema.Field) bool {
 	if f.Schema.Name == "" || f.FieldType.PkgPath() != rootPath || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f {
 		return false
 	}
-	if _, ok := f.TagSettings["AUTOINCREMENT"]; ok && f.AutoIncrement || f.DefaultValue != "" {
+	if WantsAutoIncrement(f) || f.DefaultValue != "" {
 		return false // the database sets it
 	}
 	return !slices.ContainsFunc(f.Schema.Relationships.BelongsTo, func(r *schema.Relationship) bool {
@@ -135,7 +135,7 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 		return refuse("is kept as bytes")
 	case tooSmall(text, size, length) != "":
 		return refuse("%s", tooSmall(text, size, length))
-	case TooNarrow(f.DataType, t.Dialect, length):
+	case TooNarrow(f.DataType, t):
 		return refuse("is kept in a column of type %s, which is too narrow", f.DataType)
 	}
 	n.Direct = direct(f)
@@ -179,9 +179,9 @@ var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:cha
 // numericColumn is a column type with a number of digits, some of them behind the point.
 var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
 
-// TooNarrow reports whether a column type holds less than 64 bits, or fewer digits than length. The type "int", of a
+// TooNarrow reports whether a column type holds less than 64 bits, or fewer digits than the target's ids. The type "int", of a
 // field or a tag, does not count as a column type: it is GORM's word for an integer of the field's size.
-func TooNarrow(column schema.DataType, dialect string, length int) bool {
+func TooNarrow(column schema.DataType, t Target) bool {
 	if column == schema.Int || column == schema.Uint {
 		return false
 	}
@@ -191,7 +191,7 @@ func TooNarrow(column schema.DataType, dialect string, length int) bool {
 	}
 	switch name[0] {
 	case "int", "integer":
-		return dialect != "sqlite" // which keeps 64 bits in every integer
+		return t.Dialect != "sqlite" // which keeps 64 bits in every integer
 	case "mediumint", "middleint", "smallint", "tinyint", "int1", "int2", "int3", "int4", "serial", "serial2",
 		"serial4", "smallserial", "real", "float", "float4", "float8", "double", "bit", "bool", "boolean":
 		return true
@@ -201,10 +201,10 @@ func TooNarrow(column schema.DataType, dialect string, length int) bool {
 			precision, _ = strconv.Atoi(m[1])
 			scale, _ := strconv.Atoi(m[2])
 			precision -= scale
-		} else if dialect != "mysql" {
+		} else if t.Dialect != "mysql" {
 			return false
 		}
-		return precision < length
+		return precision < t.digits()
 	}
 	return false
 }

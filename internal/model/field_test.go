@@ -111,11 +111,12 @@ func TestTooNarrow_TellsWhetherAColumnTypeHoldsAnID(t *testing.T) {
 		{"DEC( 19 )", "mysql", false}, {"fixed(18)", "mysql", true},
 		{"numeric(20,1)", "postgres", false}, {"numeric(20, 2)", "postgres", true}, {"numeric(19,1)", "mysql", true},
 	} {
-		if got := model.TooNarrow(schema.DataType(tt.column), tt.dialect, 19); got != tt.want {
+		if got := model.TooNarrow(schema.DataType(tt.column), model.Target{Dialect: tt.dialect, Largest: math.MaxInt64}); got != tt.want {
 			t.Errorf("%q of %s: %t", tt.column, tt.dialect, got)
 		}
 	}
-	if model.TooNarrow("decimal(16)", "mysql", 16) || !model.TooNarrow("decimal(15)", "mysql", 16) {
+	small := model.Target{Dialect: "mysql", Largest: 1<<53 - 1}
+	if model.TooNarrow("decimal(16)", small) || !model.TooNarrow("decimal(15)", small) {
 		t.Error("the length of the ids does not matter")
 	}
 }
