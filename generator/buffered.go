@@ -92,6 +92,9 @@ type Buffered struct {
 	mu      sync.Mutex // never held while Source or a policy runs
 	changed chan struct{}
 	waiting int // callers
+	waits   int64
+	filled  int64 // ids that were put into the ring
+	made    int64 // what Made has returned last
 	state   BufferedState
 
 	// What follows belongs to the goroutine that fills.
@@ -188,6 +191,23 @@ func (g *Buffered) State() BufferedState {
 	return s
 }
 
+// Made returns how many ids were taken out of the buffer, from 0. It never goes back.
+func (g *Buffered) Made() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// Ids that come between the two readings make the difference too small, not too large.
+	g.made = max(g.made, g.filled-g.ring.Len())
+	return g.made
+}
+
+// Waits returns how many calls have waited for ids, from 0. A call counts each time that it finds the buffer empty. It
+// never goes back.
+func (g *Buffered) Waits() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.waits
+}
+
 // take returns 1 to want consecutive ids, or an error.
 func (g *Buffered) take(ctx context.Context, want int) (first int64, n int, err error) {
 	if first, n = g.ring.Take(want); n == 0 {
@@ -210,6 +230,7 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 	// When an attempt fails, all callers that wait get its error.
 	g.mu.Lock()
 	g.waiting++
+	g.waits++
 	failed := g.state.Failed
 	g.mu.Unlock()
 	defer func() {
@@ -316,6 +337,7 @@ func (g *Buffered) fillUp() error {
 			case g.ring.Put(g.rest.First, int(n)):
 				g.rest.First, g.rest.N = g.rest.First+n, g.rest.N-n
 				g.mu.Lock()
+				g.filled += n
 				g.broadcast()
 				g.mu.Unlock()
 				try = 1

@@ -82,14 +82,16 @@ type Cached struct {
 	// them.
 	wake atomic.Pointer[chan struct{}]
 
+	made  atomic.Int64 // ids handed out, up to next of the window; written under the semaphore
+	waits atomic.Int64 // calls that waited
+
 	suspended atomic.Pointer[error] // why, or nil if not suspended
 	closed    atomic.Bool           // by Close
 
 	// waiting says that the caller that holds the semaphore waits for Renew. Only that caller writes it.
 	waiting atomic.Bool
 
-	// used means that ids were taken since Usage was called. It is set, under the semaphore, when seen moves over
-	// positions that were handed out, and when positions are handed out without a window.
+	// used means that ids were taken since Usage was called. It is set, under the semaphore, with made.
 	used atomic.Bool
 
 	open  bool  // window has not been closed; guarded by sem
@@ -101,10 +103,6 @@ type Cached struct {
 	// contrast to a mutex: waiting callers are served in the order of their arrival, and a context can end the wait. It
 	// guards what follows.
 	sem chan struct{}
-
-	// seen is the position of the open window up to which all is accounted for in
-	// used, or was passed over.
-	seen uint64
 
 	// The borrowing limit is anchor and what the clock has gained since anchor was set. It never shrinks, and is raised
 	// when the wall clock has run ahead of it. anchor is at most the top of the scale.
@@ -276,6 +274,10 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 	if err := ctx.Err(); err != nil {
 		return nil, 0, 0, err
 	}
+	waited := g.wake.Load() != nil // behind a caller that waits
+	if waited {
+		g.waits.Add(1)
+	}
 	select {
 	case g.sem <- struct{}{}:
 	case <-ctx.Done():
@@ -318,6 +320,9 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 		case wake == nil:
 			wake = g.arm() // and look again, for what has changed before
 			continue
+		case !waited:
+			waited = true
+			g.waits.Add(1)
 		}
 		if err := g.pause(ctx, move, g.nap(w, m, move), wake); err != nil {
 			return nil, 0, 0, err
@@ -341,6 +346,7 @@ func (g *Cached) advanceTo(w *window, want uint64) moment {
 func (g *Cached) hand(w *window, m moment) (position, got uint64) {
 	got = min(m.want, m.free())
 	w.raise(m.next + got)
+	g.made.Add(int64(got))
 	g.used.Store(true)
 	s := g.scale(w)
 	if scarce(s.start(g.from), m.end, m.next+got, m.at) {

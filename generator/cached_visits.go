@@ -4,9 +4,9 @@ package generator
 
 // openWindow opens a window from the next position of w, which is closed, up to limit.
 func (g *Cached) openWindow(w *window, limit uint64) {
-	g.seen = w.next.Load()
-	w = newWindow(w.mapping, g.seen, w.until.Load())
-	w.ring.Open(g.seen, limit)
+	next := w.next.Load()
+	w = newWindow(w.mapping, next, w.until.Load())
+	w.ring.Open(next, limit)
 	g.window.Store(w)
 	g.open, g.idle = true, 0
 	if !g.kept {
@@ -20,22 +20,49 @@ func (g *Cached) closeWindow() {
 	if g.open {
 		g.open = false
 		w := g.window.Load()
-		taken := w.ring.Close()
-		g.note(taken)
-		w.raise(taken)
+		g.note(w, w.ring.Close())
 	}
 }
 
-// note accounts for the positions of the open window below taken.
-func (g *Cached) note(taken uint64) {
-	if taken > g.seen {
-		if taken-g.seen >= hardlyAny {
+// note accounts for the positions of the open window w below taken.
+func (g *Cached) note(w *window, taken uint64) {
+	if next := w.next.Load(); taken > next {
+		if taken-next >= hardlyAny {
 			g.idle = 0
 		}
-		g.seen = taken
+		w.raise(taken)
+		g.made.Add(int64(taken - next))
 		g.used.Store(true)
 	}
 }
+
+// account accounts for the positions of the open window that were handed out so far. It does nothing while another
+// goroutine has the semaphore.
+func (g *Cached) account() {
+	if g.try() {
+		if g.open {
+			w := g.window.Load()
+			g.note(w, w.ring.Taken())
+		}
+		g.release()
+	}
+}
+
+// Made returns how many ids were handed out, from 0. Ids that a Fill got before it failed count. Ids that were passed
+// over because the clock moved on do not. While others use the generator it may be some milliseconds old. After Close
+// nothing is missing. It never goes back, and never waits.
+//
+// Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
+// one. Those that it claimed in vain may count, too.
+func (g *Cached) Made() int64 {
+	g.account()
+	return g.made.Load()
+}
+
+// Waits returns how many calls have waited, from 0: for the clock, at the borrowing limit, or for the lease to be
+// renewed. Calls behind one that waits have waited, too. A call counts once, also if its context has ended. It never
+// goes back, and never waits.
+func (g *Cached) Waits() int64 { return g.waits.Load() }
 
 // visit brings the window up to the present and reports whether the generator
 // is still in use; if not, it closes the window. It never waits.
@@ -51,10 +78,10 @@ func (g *Cached) visit() bool {
 		at := s.at(now)
 		w.ring.Extend(g.limit(w, now))
 		if at < end {
-			g.note(w.ring.Raise(at))
-			g.seen = max(g.seen, at)
+			g.note(w, w.ring.Raise(at))
+			w.raise(at)
 		} else {
-			g.note(w.ring.Taken())
+			g.note(w, w.ring.Taken())
 		}
 		if scarce(s.start(g.from), end, w.ring.Taken(), at) {
 			g.requestRenewal(w)

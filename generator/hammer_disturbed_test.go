@@ -42,6 +42,10 @@ func looking(h *hammer) {
 	for g := h.g.(*generator.Cached); h.wait(5); {
 		_ = g.Lead()
 		_ = g.Usage()
+		made := g.Made()
+		if again := g.Made(); again < made {
+			h.fewer.Store(true)
+		}
 	}
 }
 

@@ -52,6 +52,8 @@ type hammer struct {
 	closed atomic.Bool  // set by meanwhile after Close has returned
 	newest atomic.Int64 // largest id of any call that has returned
 	errors atomic.Int64 // calls that were tried again
+	failed atomic.Int64 // ids that calls with an error wanted
+	fewer  atomic.Bool  // set by meanwhile: what was made went back
 }
 
 const hammerers = 64
@@ -90,7 +92,32 @@ func (h *hammer) takeAll(t *testing.T) [][]int64 {
 	callers.Wait()
 	h.done.Store(true)
 	others.Wait()
+	h.checkMade(t, taken)
 	return taken
+}
+
+// A tallied generator counts what it has done.
+type tallied interface {
+	Made() int64
+	Waits() int64
+}
+
+// checkMade compares what the generator says with what the callers got. Calls that failed may have got some ids. Claims
+// in vain are rare, however often windows are opened and closed.
+func (h *hammer) checkMade(t *testing.T, taken [][]int64) {
+	t.Helper()
+	got := int64(0)
+	for _, ids := range taken {
+		got += int64(len(ids))
+	}
+	h.g.Close()
+	most := got + h.failed.Load() + got/100 + hammerers*int64(max(h.most, 1))
+	if made := h.g.(tallied).Made(); (made < got || made > most) && !t.Failed() {
+		t.Errorf("Made() = %d; callers got %d ids, and calls for %d failed", made, got, h.failed.Load())
+	}
+	if h.fewer.Load() {
+		t.Error("Made() went back")
+	}
 }
 
 // take is what one caller does. It returns the ids that it was given.
@@ -122,6 +149,9 @@ func (h *hammer) take(t *testing.T, leaseWait context.Context, r *rand.Rand) []i
 		}
 		if cancel != nil {
 			cancel()
+		}
+		if err != nil {
+			h.failed.Add(int64(n)) // of Next none
 		}
 		switch {
 		case err == nil && closed:

@@ -164,6 +164,13 @@ func (g *Paired) Renew(leases ...Lease) error {
 	return nil
 }
 
+// Made returns how many ids both lanes have made, as [Cached.Made] does.
+func (g *Paired) Made() int64 { return g.main.Made() + g.backup.Made() }
+
+// Waits returns how many calls have waited for a lane, as [Cached.Waits] does. A call that has waited for both lanes
+// counts twice.
+func (g *Paired) Waits() int64 { return g.main.Waits() + g.backup.Waits() }
+
 // Suspend implements [Renewable].
 func (g *Paired) Suspend(cause error) {
 	g.main.Suspend(cause)

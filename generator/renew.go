@@ -97,12 +97,7 @@ func (g *Cached) requestRenewal(w *window) {
 
 // Usage implements [Renewable].
 func (g *Cached) Usage() Usage {
-	if g.try() {
-		if g.open {
-			g.note(g.window.Load().ring.Taken())
-		}
-		g.release()
-	}
+	g.account()
 	w := g.window.Load()
 	s, end, next := g.scale(w), g.end(w), w.ring.Taken()
 	if next == 0 { // the window is closed, and the next one begins at the present

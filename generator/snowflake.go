@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,6 +65,8 @@ type Snowflake struct {
 	// the order of their arrival.
 	turn chan struct{}
 
+	waits atomic.Int64 // calls that waited
+
 	mu       sync.Mutex // never held by a waiting caller; guards what follows
 	lease    Lease
 	tick     int64 // of the latest id; every id of an earlier tick is history
@@ -76,6 +79,7 @@ type Snowflake struct {
 	cause     error         // why it is suspended, or nil
 	waiting   bool          // the caller that has the turn waits for Renew
 	used      bool          // since Usage was called
+	made      int64         // ids, ever
 	closed    bool
 	changed   chan struct{} // closed, and replaced, to end what waits there are
 }
@@ -142,7 +146,7 @@ func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
 
 // wait sets what the claim c has left of ids. It is where callers wait.
 func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) {
-	first := false // holds turn
+	first, waited := false, false // first holds turn
 	defer func() {
 		if first {
 			g.leave()
@@ -152,6 +156,10 @@ func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) 
 		ids = ids[c.n:]
 		if len(ids) == 0 {
 			return nil
+		}
+		if c.n == 0 && !waited {
+			waited = true
+			g.waits.Add(1)
 		}
 		switch {
 		case c.n > 0: // there may be more
@@ -175,6 +183,17 @@ func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) 
 		}
 	}
 }
+
+// Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. It never goes back.
+func (g *Snowflake) Made() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.made
+}
+
+// Waits returns how many calls have waited, from 0: for the next tick, for a clock that went back, or for the lease to
+// be renewed. A call counts once, also if its context has ended. It never goes back.
+func (g *Snowflake) Waits() int64 { return g.waits.Load() }
 
 // pause waits for Renew, as long as c says.
 func (g *Snowflake) pause(ctx context.Context, c claim) error {
@@ -364,6 +383,7 @@ func (g *Snowflake) attempt(ids []int64) (c claim, low bool, err error) {
 		c.n++
 	}
 	g.used = g.used || c.n > 0
+	g.made += int64(c.n)
 	if low {
 		s := scale{layout: &g.layout}
 		low = scarce(s.start(g.lease.From), s.start(until+1), g.position(), s.start(min(present, until+1)))

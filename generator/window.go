@@ -100,8 +100,9 @@ type window struct {
 	ring ringbuffer.Computed
 	mapping
 
-	// next is the first position that neither a closed window nor a caller has got, in the scale of this window. It
-	// only grows, and is written under the semaphore. While the ring is open it stays where the ring began.
+	// next is a position, in the scale of this window, below which all is accounted for: it was handed out, or passed
+	// over. It only grows, and is written under the semaphore. While the ring is open it follows the ring's cursor, a
+	// visit behind. Otherwise the next id begins there, or later.
 	next atomic.Uint64
 
 	// until is the last tick of the lease. It only grows, and is written under the

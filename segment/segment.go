@@ -306,6 +306,12 @@ func (g *Generator) State() State {
 	return s
 }
 
+// Made returns how many ids were handed out, from 0. It never goes back.
+func (g *Generator) Made() int64 { return g.buffered.Made() }
+
+// Waits returns how many times a call has waited for a range, from 0. It never goes back.
+func (g *Generator) Waits() int64 { return g.buffered.Waits() }
+
 // Health returns nil unless the last fetch failed. The error says since when ids cannot be fetched, how many are left,
 // and why: it wraps the database's own. It is nil again after the next successful fetch, which happens without a
 // caller. Health never waits for the database.
