@@ -13,6 +13,7 @@ import (
 // Stats is the state of a plugin at one moment. In JSON it has the names of its tags; durations and errors are texts.
 type Stats struct {
 	Layout  generator.Layout `json:"-"`
+	Time    time.Time        `json:"time,omitzero"`      // when this was so, by the clock that ids are made with
 	Expires time.Time        `json:"expires,omitzero"`   // when the layout ends
 	Space   string           `json:"id_space,omitempty"` // ID_SPACE: names the id space; empty with WithWorkerID
 	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
@@ -20,15 +21,18 @@ type Stats struct {
 }
 
 // SlotStats is the state of the slot that this process holds, and what has happened since its
-// start.
+// start. What it counts never goes back. Plugins with one handle of [WithRegistry] share a slot,
+// so each of them returns the same.
 type SlotStats struct {
 	ID        int64     `json:"id"`             // 0 if it has no slot now
 	From      time.Time `json:"from,omitzero"`  // since when this process may stamp ids, in this session
 	Until     time.Time `json:"until,omitzero"` // until when, unless the slot is renewed
 	WorkerIDs int       `json:"worker_ids"`     // of the slot, spares included
 	Spares    int       `json:"spares"`         // worker ids without a table
+	Given     int64     `json:"given"`          // largest worker id that is given out, of those that this process knows of
 
 	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
+	Failures    int64 `json:"failures"`     // attempts to renew the slot, or to do anything else with it, that failed
 	Sessions    int64 `json:"sessions"`     // that were begun
 	Reclaimed   int64 `json:"reclaimed"`    // slots of former processes that were reclaimed
 	Allocated   int64 `json:"allocated"`    // slots that were inserted
@@ -49,6 +53,17 @@ type TableStats struct {
 	From      time.Time     `json:"from,omitzero"`        // since when this process may stamp ids with the worker ids
 	Until     time.Time     `json:"until,omitzero"`       // until when, unless they are renewed
 	Lead      time.Duration `json:"-"`                    // how far the next id is ahead of the clock, if the generator has a method Lead
+
+	// Made is how many ids the generator has handed out since the start of the process, or a few more. Those that no row
+	// got count, such as ids of a create that failed, and the numbers in gaps. Ids that were passed over because the
+	// clock moved on do not. While ids are made it may be some milliseconds old. It is 0 if the generator has no method
+	// Made() int64, as one of [WithSource] may. Made and Waits of the plugin's own generators never go back.
+	Made int64 `json:"made"`
+
+	// Waits is how many calls of the generator have waited: for the clock, for the lease to be renewed, for a range of a
+	// segment, or behind another call. The first create of a table, which waits for a worker id, does not count. It is 0
+	// if the generator has no method Waits() int64.
+	Waits int64 `json:"waits"`
 }
 
 // MarshalJSON writes the layout as the text that WORKER_REGISTRY has.
@@ -100,12 +115,12 @@ func (p *Plugin) Stats() Stats {
 	if err != nil {
 		return Stats{}
 	}
-	s := Stats{Layout: c.Layout, Expires: c.Layout.Expires()}
+	s := Stats{Layout: c.Layout, Time: c.locator.Load().time(), Expires: c.Layout.Expires()}
 	if c.manager != nil {
 		s.Space, s.Slot = c.manager.Registry().Space, c.slotStats()
 	}
 	for _, state := range c.supply.States() {
-		t := TableStats{Table: state.Tag, Generator: state.Generator, Lead: state.Lead}
+		t := TableStats{Table: state.Tag, Generator: state.Generator, Lead: state.Lead, Made: state.Made, Waits: state.Waits}
 		for _, lease := range state.Leases {
 			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
 		}
@@ -121,8 +136,9 @@ func (p *Plugin) Stats() Stats {
 func (c *shared) slotStats() SlotStats {
 	s := c.manager.Stats()
 	stats := SlotStats{
-		ID: s.Slot, WorkerIDs: s.WorkerIDs, Spares: s.Spares, Renewals: s.Renewals, Sessions: s.Sessions, Reclaimed: s.Reclaimed,
-		Allocated: s.Allocated, Lost: s.Lost, LostCommits: s.LostCommits, LastError: s.LastError, Since: s.Since,
+		ID: s.Slot, WorkerIDs: s.WorkerIDs, Spares: s.Spares, Given: s.Given,
+		Renewals: s.Renewals, Failures: s.Failures, Sessions: s.Sessions, Reclaimed: s.Reclaimed, Allocated: s.Allocated,
+		Lost: s.Lost, LostCommits: s.LostCommits, LastError: s.LastError, Since: s.Since,
 	}
 	if s.Slot != 0 {
 		stats.From, stats.Until = c.Layout.TimeOf(s.From), c.Layout.TimeOf(s.Until+1)

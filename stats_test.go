@@ -27,8 +27,12 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 	}
 	s := p.Stats()
 	if l := s.Slot; l.ID != 1 || l.WorkerIDs != 4 || l.Spares != 2 || l.Allocated != 1 || l.Reclaimed != 0 ||
-		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.LastError != nil || !l.Since.IsZero() {
+		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.Given != 4 || l.Failures != 0 ||
+		l.LastError != nil || !l.Since.IsZero() {
 		t.Errorf("%+v", l)
+	}
+	if now := time.Since(s.Time); now < 0 || now > time.Minute {
+		t.Errorf("it was so at %v", s.Time)
 	}
 	until := time.Until(s.Slot.Until)
 	if l := s.Slot; l.From.After(time.Now()) || until < 5*time.Minute || until > 11*time.Minute {
@@ -56,6 +60,30 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 	}
 	if err := uidplugin.From(bare(t)).Health(); !errors.Is(err, uidplugin.ErrNotRegistered) {
 		t.Errorf("without a plugin: %v", err)
+	}
+}
+
+// Ids count when they are handed out, whether a row gets them or not.
+func TestPluginStats_CountsIDs(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&part{}, &article{}))
+	migrate(t, db, &part{}, &article{})
+	p := uidplugin.From(db)
+	must(t, db.Create(&[]part{{}, {}, {}}).Error)
+	_, err := p.NextID(t.Context(), &part{})
+	must(t, err)
+	for range 2 { // the second time after Close
+		made := map[string]int64{}
+		for _, table := range p.Stats().Tables {
+			if made[table.Table] = table.Made; table.Waits != 0 {
+				t.Errorf("%+v", table)
+			}
+		}
+		if made["parts"] != 4 || made["articles"] != 0 {
+			t.Errorf("made: %v", made)
+		}
+		must(t, p.Close(t.Context()))
 	}
 }
 
@@ -115,7 +143,8 @@ func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
 		t.Fatalf("Health: %v", err)
 	}
 	saysAll(t, err.Error(), "uidplugin: ", "lease of this process", "since 20")
-	if s := p.Stats().Slot; !errors.Is(s.LastError, errBroken) || s.Since.Before(before) || time.Until(s.Since) > time.Second {
+	s := p.Stats().Slot
+	if !errors.Is(s.LastError, errBroken) || s.Failures == 0 || s.Since.Before(before) || time.Until(s.Since) > time.Second {
 		t.Errorf("Stats: %+v", s)
 	}
 	var last error

@@ -125,8 +125,10 @@ type SlotStats struct {
 	Until     int64 // last tick that was granted
 	WorkerIDs int   // of the slot, spares included
 	Spares    int   // of them, without a table
+	Given     int64 // the largest worker id of the registry that is known to be given out; 0 if none is
 
 	Renewals  int64 // acknowledged statements that moved the fence
+	Failures  int64 // attempts to renew the slot, or to do anything else with it, that failed; each is tried again
 	Sessions  int64 // that were begun
 	Reclaimed int64 // slots of former processes that were reclaimed
 	Allocated int64 // slots that were inserted
@@ -351,7 +353,7 @@ func (m *Manager) Stats() SlotStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.stats
-	s.WorkerIDs = len(m.workers)
+	s.WorkerIDs, s.Given = len(m.workers), m.given
 	for _, w := range m.workers {
 		if w.table.Name == "" {
 			s.Spares++

@@ -168,6 +168,7 @@ func severityOf(err error, failures int) severity {
 func (m *Manager) failed(err error, s severity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.stats.Failures++
 	for _, r := range m.requests {
 		r.last = err
 	}

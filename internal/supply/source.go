@@ -149,7 +149,10 @@ type State struct {
 	Tag       string
 	Generator string
 	Leases    []generator.Lease // none if its ids are not of the layout
-	Lead      time.Duration     // of the generator's method of this name, if it has one
+
+	// Of the generator's methods of these names; 0 if it has none.
+	Lead        time.Duration
+	Made, Waits int64
 }
 
 // States returns the states of the sources that have a generator, in the order of their tags.
@@ -165,6 +168,12 @@ func (s *Supply) States() (states []State) {
 		}
 		if g, ok := m.Generator.(interface{ Lead() time.Duration }); ok {
 			state.Lead = g.Lead()
+		}
+		if g, ok := m.Generator.(interface{ Made() int64 }); ok {
+			state.Made = g.Made()
+		}
+		if g, ok := m.Generator.(interface{ Waits() int64 }); ok {
+			state.Waits = g.Waits()
 		}
 		states = append(states, state)
 	}

@@ -102,10 +102,10 @@ func TestSupplyStates_AreThoseOfSourcesWithAGenerator(t *testing.T) {
 	if len(got) != 3 || got[0].Tag != AllTables || got[1].Tag != "a" || got[2].Tag != "z" {
 		t.Fatalf("%+v", got)
 	}
-	if all := got[0]; all.Generator != Cached || len(all.Leases) != 1 || all.Leases[0].WorkerID != 7 || all.Lead != 0 {
+	if all := got[0]; all.Generator != Cached || len(all.Leases) != 1 || all.Leases[0].WorkerID != 7 || all.Lead != 0 || all.Made != 0 {
 		t.Errorf("%+v", all)
 	}
-	if a := got[1]; a.Generator != "mine" || a.Leases != nil || a.Lead != time.Minute {
+	if a := got[1]; a.Generator != "mine" || a.Leases != nil || a.Lead != time.Minute || a.Made != 12 || a.Waits != 3 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -51,6 +51,8 @@ func (c *counting) Close() {
 }
 
 func (c *counting) Lead() time.Duration { return time.Minute }
+func (c *counting) Made() int64         { return 12 }
+func (c *counting) Waits() int64        { return 3 }
 
 func (c *counting) Health() error {
 	if c.health != nil {
