@@ -1,0 +1,232 @@
+// Package metrics_test runs the files of uidprom through what reads them: the alerting rules through Prometheus, the
+// dashboard through its parser, the metrics through OpenTelemetry's bridge. It is a module of its own, for what it
+// requires.
+package metrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+
+	"github.com/uidplugin/uidplugin/uidprom"
+)
+
+const folder = "../../uidprom/"
+
+// rules returns the rules of alerts.yml, by their names.
+func rules(t *testing.T) map[string]rulefmt.Rule {
+	t.Helper()
+	all, errs := rulefmt.ParseFile(folder+"alerts.yml", false, model.LegacyValidation)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	byName := map[string]rulefmt.Rule{}
+	for _, g := range all.Groups {
+		for _, r := range g.Rules {
+			byName[r.Alert] = r
+		}
+	}
+	return byName
+}
+
+// described returns the names of the metrics of the collector.
+func described(t *testing.T) map[string]bool {
+	t.Helper()
+	to := make(chan *prometheus.Desc)
+	go func() {
+		uidprom.NewCollector(nil, nil).Describe(to)
+		close(to)
+	}()
+	names := map[string]bool{}
+	for d := range to {
+		names[regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1]] = true
+	}
+	if len(names) < 15 {
+		t.Fatalf("metrics %v", names)
+	}
+	return names
+}
+
+// metricsOf returns the names of the metrics in an expression, and reports those that do not exist.
+func metricsOf(t *testing.T, where, expression string, exist map[string]bool) (names []string) {
+	t.Helper()
+	parsed, err := parser.ParseExpr(expression)
+	if err != nil {
+		t.Errorf("%s: %v", where, err)
+		return nil
+	}
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			names = append(names, v.Name)
+			if !exist[v.Name] {
+				t.Errorf("%s: there is no metric %q", where, v.Name)
+			}
+		}
+		return nil
+	})
+	if len(names) == 0 && expression != "vector(0)" {
+		t.Errorf("%s: no metric", where)
+	}
+	return names
+}
+
+func TestAlerts_NameMetricsThatExistAndSayWhatToDo(t *testing.T) {
+	t.Parallel()
+
+	exist := described(t)
+	for name, r := range rules(t) {
+		metricsOf(t, name, r.Expr, exist)
+		if r.Annotations["summary"] == "" || len(r.Annotations["description"]) < 100 || r.Labels["severity"] == "" {
+			t.Errorf("%s has no summary, description or severity: %v %v", name, r.Annotations, r.Labels)
+		}
+	}
+}
+
+// Each alert holds for the series that it is for, and not for those of a process that is well. Steps are of 15 s, and
+// the last is at an hour.
+func TestAlerts_HoldWhenTheyShould(t *testing.T) {
+	t.Parallel()
+
+	well := map[string]string{
+		`uidplugin_healthy`:                  `1x240`,
+		`uidplugin_slot_failing_seconds`:     `0x240`,
+		`uidplugin_lease_remaining_seconds`:  `8x240`,
+		`uidplugin_layout_remaining_seconds`: `1000000000-15x240`,
+		`uidplugin_lost_commits_total`:       `0x240`,
+		`uidplugin_slots_lost_total`:         `0x240`,
+		`uidplugin_worker_ids_given`:         `1000x240`,
+		`uidplugin_worker_ids_max`:           `262143x240`,
+		`uidplugin_ids_made_total`:           `0+100x240`,
+		`uidplugin_waits_total`:              `0+1x240`,
+	}
+	idle := map[string]string{`uidplugin_lease_remaining_seconds`: `-100-15x240`, `uidplugin_ids_made_total`: `7x240`}
+	ill := map[string]map[string]string{
+		"UidpluginUnhealthy":             {`uidplugin_healthy`: `1x200 0x40`},
+		"UidpluginLeaseNotRenewed":       {`uidplugin_slot_failing_seconds`: `0x234 5+15x6`},
+		"UidpluginLeaseEndsSoon":         {`uidplugin_slot_failing_seconds`: `0x239 6`},
+		"UidpluginLeaseEnded":            {`uidplugin_lease_remaining_seconds`: `-1-15x240`},
+		"UidpluginLayoutEndsWithinAYear": {`uidplugin_layout_remaining_seconds`: `31536000-15x240`},
+		"UidpluginLostCommits":           {`uidplugin_lost_commits_total`: `0x230 1x10`},
+		"UidpluginSlotLost":              {`uidplugin_slots_lost_total`: `0x10 1x230`},
+		"UidpluginWorkerIDsNearlyUsedUp": {`uidplugin_worker_ids_given`: `210000x240`},
+		"UidpluginCallersWait":           {`uidplugin_waits_total`: `0+30x240`},
+	}
+	alerts := rules(t)
+	if names := slices.Sorted(maps.Keys(ill)); !slices.Equal(names, slices.Sorted(maps.Keys(alerts))) {
+		t.Fatalf("the alerts are %v, and those with a test %v", slices.Sorted(maps.Keys(alerts)), names)
+	}
+	for name, r := range alerts {
+		for _, tt := range []struct {
+			what   string
+			series map[string]string
+			holds  bool
+		}{{"well", nil, false}, {"idle", idle, false}, {"ill", ill[name], true}} {
+			series := maps.Clone(well)
+			maps.Copy(series, tt.series)
+			if got := holds(t, r.Expr, series); got != tt.holds {
+				t.Errorf("%s of a process that is %s: %v", name, tt.what, got)
+			}
+		}
+	}
+}
+
+// holds reports whether an expression has a result at the end of series.
+func holds(t *testing.T, expression string, series map[string]string) bool {
+	t.Helper()
+	load := "load 15s\n"
+	for name, values := range series {
+		load += fmt.Sprintf("  %s{job=\"shop\", instance=\"a\"} %s\n", name, values)
+	}
+	storage := promqltest.LoadedStorage(t, load)
+	defer storage.Close()
+	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	query, err := engine.NewInstantQuery(context.Background(), storage, nil, expression, time.Unix(0, 0).Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	result := query.Exec(context.Background())
+	vector, err := result.Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range vector {
+		if sample.Metric.Get("instance") != "a" {
+			t.Errorf("%s has lost the label of the instance: %v", expression, sample.Metric)
+		}
+	}
+	return len(vector) > 0
+}
+
+// A dashboard is what a test needs of Grafana's JSON.
+type dashboard struct {
+	Title      string
+	Templating struct{ List []struct{ Name, Type string } }
+	Panels     []struct {
+		ID          int
+		Type, Title string
+		GridPos     struct{ H, W, X, Y int }
+		Targets     []struct{ RefID, Expr string }
+	}
+}
+
+func TestDashboard_ShowsEveryMetricAndNoOther(t *testing.T) {
+	t.Parallel()
+
+	text, err := os.ReadFile(folder + "dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	exist, shown, ids := described(t), map[string]bool{}, map[int]bool{}
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$instance", ".*")
+	covered := map[[2]int]string{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" || (p.Type == "row") != (len(p.Targets) == 0) {
+			t.Errorf("the panel %+v", p)
+		}
+		ids[p.ID] = true
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if at[0] >= 24 || covered[at] != "" {
+					t.Fatalf("the panel %s lies on %s, or beside the grid", p.Title, covered[at])
+				}
+				covered[at] = p.Title
+			}
+		}
+		for _, target := range p.Targets {
+			expression := variables.Replace(target.Expr)
+			if strings.Contains(expression, "$") {
+				t.Errorf("%s has a variable that is not known", expression)
+			}
+			for _, name := range metricsOf(t, p.Title, expression, exist) {
+				shown[name] = true
+			}
+		}
+	}
+	for name := range exist {
+		if !shown[name] {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+	if len(d.Templating.List) != 3 || d.Title == "" {
+		t.Errorf("%+v", d.Templating)
+	}
+}

@@ -1,0 +1,206 @@
+// Package uidprom shows the state of a uidplugin.Plugin as Prometheus metrics.
+//
+//	p := uidplugin.New(uidplugin.WithModels(&Order{}))
+//	if err := db.Use(p); err != nil { ... }
+//	prometheus.MustRegister(uidprom.NewCollector(p, nil))
+//
+// It is a module of its own, so that users of uidplugin do not need Prometheus. In its folder, alerts.yml has alerting
+// rules, and dashboard.json a dashboard for Grafana. With OpenTelemetry, the bridge
+// go.opentelemetry.io/contrib/bridges/prometheus passes the same metrics on.
+//
+// # Metrics
+//
+// Of the plugin:
+//
+//	uidplugin_healthy                     1 if Plugin.Health returns nil, 0 if not
+//	uidplugin_layout_remaining_seconds    until the layout ends
+//
+// Of the slot of the process, but not with uidplugin.WithWorkerID:
+//
+//	uidplugin_slot_id                     0 if the process has none now
+//	uidplugin_slot_age_seconds            since this session of the slot began; not without a slot
+//	uidplugin_lease_remaining_seconds     until the lease of the slot ends unless it is renewed; not without a slot
+//	uidplugin_slot_renewals_total         statements that moved the end of the lease
+//	uidplugin_slot_failures_total         attempts to renew the slot, or to do anything else with it, that failed
+//	uidplugin_slot_failing_seconds        for how long all attempts have failed; 0 if the last one did not
+//	uidplugin_slot_worker_ids             worker ids of the slot, spares included
+//	uidplugin_slot_spare_worker_ids       those without a table
+//	uidplugin_sessions_total              sessions that were begun
+//	uidplugin_slots_allocated_total       slots that were inserted
+//	uidplugin_slots_reclaimed_total       slots of former processes that were reclaimed
+//	uidplugin_slots_lost_total            slots that another process has reclaimed
+//	uidplugin_lost_commits_total          slots given up because the database lost commits
+//	uidplugin_worker_ids_given            largest worker id that is given out, of those that the process knows of
+//	uidplugin_worker_ids_max              largest worker id of the layout
+//
+// Of each table and generator, by the labels table and generator:
+//
+//	uidplugin_ids_made_total              ids that were handed out; see uidplugin.TableStats.Made
+//	uidplugin_waits_total                 calls that waited; see uidplugin.TableStats.Waits
+//	uidplugin_lead_seconds                how far the next id is ahead of the clock
+//	uidplugin_lanes                       worker ids that are used together; 0 if the ids are not of the layout
+//
+// The lease of an idle process ends, so its remaining seconds become negative. That is no fault while
+// uidplugin_slot_failing_seconds is 0. Remaining seconds are by the clock that the plugin makes ids with, and not by
+// that of the server: a lease lasts for seconds, and the clocks of two machines may differ by as many.
+package uidprom
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/uidplugin/uidplugin"
+)
+
+// NewCollector returns a collector of the metrics of a plugin, which have the given labels too; nil means none. Labels
+// named table or generator, or with a name that Prometheus refuses, make the collector one that cannot be registered.
+//
+// Several plugins in one process, such as those of shards or tenants, each need a collector, and labels that differ, as
+// here or of [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot: each shows
+// it, so take the maximum of its metrics, not the sum.
+//
+// A scrape sends no statement and waits for none, unless a generator of uidplugin.WithSource does. Any number of
+// goroutines may collect at once, while the plugin is in use. The plugin may be one that is not in use yet, or nil:
+// then only uidplugin_healthy is there, and 0. It may be closed: then its counters stay as they are, and
+// uidplugin_healthy is 0. Unregister the collector of a plugin that is closed for good while the process continues.
+// There are 17 series, and 4 for each table and generator.
+func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus.Collector {
+	c := &collector{plugin: plugin, descs: map[string]*prometheus.Desc{}}
+	c.descs[healthy] = describe(healthy, "1 if ids can be made, now and later; 0 if not.", nil, labels)
+	for _, m := range slices.Concat(ofLayout, ofSlot, ofLease) {
+		c.descs[m.name] = describe(m.name, m.help, nil, labels)
+	}
+	for _, m := range ofTable {
+		c.descs[m.name] = describe(m.name, m.help, []string{"table", "generator"}, labels)
+	}
+	return c
+}
+
+// healthy is the metric that is always there.
+const healthy = "healthy"
+
+// describe returns the description of a metric.
+func describe(name, help string, variable []string, labels prometheus.Labels) *prometheus.Desc {
+	return prometheus.NewDesc("uidplugin_"+name, help, variable, labels)
+}
+
+// A metric is a number of T.
+type metric[T any] struct {
+	name, help string
+	kind       prometheus.ValueType
+	value      func(*T) float64
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+var (
+	// ofLayout is there if the plugin is in use.
+	ofLayout = []metric[uidplugin.Stats]{
+		{"layout_remaining_seconds", "Time until the layout ends; then no id can be made.", gauge,
+			func(s *uidplugin.Stats) float64 { return s.Expires.Sub(s.Time).Seconds() }},
+	}
+
+	// ofSlot is there if, in addition, the worker ids are those of a slot.
+	ofSlot = []metric[uidplugin.Stats]{
+		{"slot_id", "ID of the slot of this process; 0 if it has none now.", gauge,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.ID) }},
+		{"slot_renewals_total", "Statements that moved the end of the lease of the slot.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Renewals) }},
+		{"slot_failures_total", "Attempts to renew the slot, or to do anything else with it, that failed.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Failures) }},
+		{"slot_failing_seconds", "Time for which all attempts to renew the slot have failed; 0 if the last one did not.", gauge,
+			failing},
+		{"slot_worker_ids", "Worker ids of the slot, spares included.", gauge,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.WorkerIDs) }},
+		{"slot_spare_worker_ids", "Worker ids of the slot without a table.", gauge,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Spares) }},
+		{"sessions_total", "Sessions of slots that were begun.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Sessions) }},
+		{"slots_allocated_total", "Slots that were inserted.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Allocated) }},
+		{"slots_reclaimed_total", "Slots of former processes that were reclaimed.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Reclaimed) }},
+		{"slots_lost_total", "Slots that another process has reclaimed.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Lost) }},
+		{"lost_commits_total", "Slots given up because the database lost commits.", counter,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.LostCommits) }},
+		{"worker_ids_given", "Largest worker id that is given out, of those that this process knows of.", gauge,
+			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Given) }},
+		{"worker_ids_max", "Largest worker id of the layout.", gauge,
+			func(s *uidplugin.Stats) float64 { return float64(s.Layout.MaxWorkerID()) }},
+	}
+
+	// ofLease is there if, in addition, the process has a slot.
+	ofLease = []metric[uidplugin.Stats]{
+		{"slot_age_seconds", "Time since this session of the slot began.", gauge,
+			func(s *uidplugin.Stats) float64 { return s.Time.Sub(s.Slot.From).Seconds() }},
+		{"lease_remaining_seconds", "Time until the lease of the slot ends; negative after the end.", gauge,
+			func(s *uidplugin.Stats) float64 { return s.Slot.Until.Sub(s.Time).Seconds() }},
+	}
+
+	ofTable = []metric[uidplugin.TableStats]{
+		{"ids_made_total", "Ids that were handed out.", counter,
+			func(t *uidplugin.TableStats) float64 { return float64(t.Made) }},
+		{"waits_total", "Calls that waited for an id.", counter,
+			func(t *uidplugin.TableStats) float64 { return float64(t.Waits) }},
+		{"lead_seconds", "How far the next id is ahead of the clock.", gauge,
+			func(t *uidplugin.TableStats) float64 { return t.Lead.Seconds() }},
+		{"lanes", "Worker ids that the table uses together.", gauge,
+			func(t *uidplugin.TableStats) float64 { return float64(len(t.WorkerIDs)) }},
+	}
+)
+
+// failing returns for how long all attempts have failed.
+func failing(s *uidplugin.Stats) float64 {
+	if s.Slot.LastError == nil {
+		return 0
+	}
+	return max(s.Time.Sub(s.Slot.Since).Seconds(), 0)
+}
+
+// A collector implements [prometheus.Collector].
+type collector struct {
+	plugin *uidplugin.Plugin
+	descs  map[string]*prometheus.Desc // by the names of metrics; immutable
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		to <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	up := 0.0
+	if c.plugin.Health() == nil {
+		up = 1
+	}
+	to <- prometheus.MustNewConstMetric(c.descs[healthy], gauge, up)
+	s := c.plugin.Stats()
+	if s.Time.IsZero() {
+		return // the plugin is not in use
+	}
+	send(c, to, ofLayout, &s)
+	if s.Space != "" {
+		send(c, to, ofSlot, &s)
+		if s.Slot.ID != 0 {
+			send(c, to, ofLease, &s)
+		}
+	}
+	for _, t := range s.Tables {
+		send(c, to, ofTable, &t, strings.ToValidUTF8(t.Table, "\uFFFD"), t.Generator)
+	}
+}
+
+// send collects metrics of a value.
+func send[T any](c *collector, to chan<- prometheus.Metric, metrics []metric[T], of *T, labels ...string) {
+	for _, m := range metrics {
+		to <- prometheus.MustNewConstMetric(c.descs[m.name], m.kind, m.value(of), labels...)
+	}
+}
