@@ -24,7 +24,7 @@ func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 	testkit.SkipWithRace(t)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		n := live(t, d, -1, false) // all is well
-		if n < 20 { // 34, or less where a busy machine has two of them done in one
+		if n < 20 {                // 34, or less where a busy machine has two of them done in one
 			t.Fatalf("the process has sent only %d statements", n)
 		}
 		step := 1
