@@ -24,8 +24,8 @@ var (
 	// return it.
 	ErrField = model.ErrField
 
-	// ErrZeroKey reports a create that would insert a primary key of type [ID] or [Public] as 0, because the field is not
-	// tagged, or the handle has no plugin. Creates return it.
+	// ErrZeroKey reports a create that would insert a primary key of type [ID] or [Public] as 0, because the field is
+	// not tagged, or the handle has no plugin. Creates return it.
 	ErrZeroKey = model.ErrZeroKey
 
 	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID, FindAs, OnlyModels and
@@ -40,9 +40,9 @@ var (
 	ErrClosed = supply.ErrClosed
 
 	// ErrNoSuchID is wrapped by every error that means: nothing for you at this id. That is ErrNegativeID, ErrFutureID,
-	// ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel, ErrNotKey, [generator.ErrLayout] of an
-	// id, and [gorm.ErrRecordNotFound] of Find. Errors of the database do not wrap it. Decode, Locate, Find and FindAll
-	// return it; see [IDError].
+	// ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel, ErrNotKey, [generator.ErrLayout] of
+	// an id, and [gorm.ErrRecordNotFound] of Find. Errors of the database do not wrap it. Decode, Locate, Find and
+	// FindAll return it; see [IDError].
 	ErrNoSuchID = errors.New("uidplugin: no such id")
 
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.
@@ -61,7 +61,8 @@ var (
 	ErrOtherLayout = errors.New("uidplugin: id of another layout")
 
 	// ErrNotDecodable reports a number that is too small for the layout. Keys from before the plugin and the ids of
-	// segments are such numbers: they carry neither a time nor a worker id. Decode, Locate, Find and queries with CreatedBetween return it.
+	// segments are such numbers: they carry neither a time nor a worker id. Decode, Locate, Find and queries with
+	// CreatedBetween return it.
 	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
 
 	// ErrOtherDatabase reports an id of another database of the id space; see [WithRegistry]. Find returns it: ask the

@@ -12,9 +12,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// selectZeroFields returns the fields that a create with Select or Omit sets. If a Select left the key out, the database
-// would assign one and the struct would keep ours. So a uid field that Select left out is selected as well if it is zero
-// in a row. A field that Omit names is left alone.
+// selectZeroFields returns the fields that a create with Select or Omit sets. If a Select left the key out, the
+// database would assign one and the struct would keep ours. So a uid field that Select left out is selected as well if
+// it is zero in a row. A field that Omit names is left alone.
 func selectZeroFields(stmt *gorm.Statement, fields []*field, tracker *upsert.Tracker) []*field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*field, 0, len(fields))

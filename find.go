@@ -18,7 +18,8 @@ import (
 //
 // The handle given to [From] takes part in the query: conditions, scopes, Select, Omit, Preload, Joins, Unscoped,
 // locking and the like. Clauses that have no meaning there fail with [ErrClause]: Limit, Offset, Group, Having,
-// Distinct, Raw, DryRun, Select with an expression or without the key, and Table or Model of another table. For ids that users send, see [OnlyModels] and [Scoped].
+// Distinct, Raw, DryRun, Select with an expression or without the key, and Table or Model of another table. For ids
+// that users send, see [OnlyModels] and [Scoped].
 //
 // The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The last
 // one means that no row has the key, that the row is deleted, or that it does not meet the handle's conditions. Find
@@ -58,9 +59,9 @@ func (f *finder) find(ctx context.Context, c *locator, id ID) (any, error) {
 // FindAll loads the rows whose primary keys are ids, as Find does. It sends one query for each table and each 1,000 of
 // its ids. The clauses of the handle apply to each query. The map has each row that was found, even if other ids fail.
 //
-// An id whose table is known, but which has no row there that meets the conditions, is in neither the map nor the error.
-// Each other id that fails has an [IDError], in the order of ids; the text of the error has the first 20. If a query
-// fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
+// An id whose table is known, but which has no row there that meets the conditions, is in neither the map nor the
+// error. Each other id that fails has an [IDError], in the order of ids; the text of the error has the first 20. If a
+// query fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
 // [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
 	c, f, err := p.finding(options)
@@ -96,16 +97,16 @@ func (f *finder) findAll(ctx context.Context, c *locator, ids []ID) (map[ID]any,
 	return found, joinErrors(errs, ids)
 }
 
-// FindAs loads the rows of T whose primary keys are ids. It returns one element for each id, in the order of ids: nil for
-// one that has no row. It reads the table of T and nothing else, with one query for each 1,000 ids. db needs the plugin,
-// and T need not be listed by [WithModels]. A row that two ids of the list name is loaded once.
+// FindAs loads the rows of T whose primary keys are ids. It returns one element for each id, in the order of ids: nil
+// for one that has no row. It reads the table of T and nothing else, with one query for each 1,000 ids. db needs the
+// plugin, and T need not be listed by [WithModels]. A row that two ids of the list name is loaded once.
 //
 // The clauses of db hold as they do for [Plugin.Find]. Order fails with [ErrClause] too.
 //
 // The error has an [IDError] for each id without a row, which wraps [ErrNoSuchID], and [gorm.ErrRecordNotFound] or
-// [ErrNotKey]: the latter if several rows have the id in their key. So callers for whom rows may be missing ignore errors
-// that are ErrNoSuchID. No row has the id 0. With any other error there are no rows: it is the database's, or wraps [ErrNotRegistered],
-// [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
+// [ErrNotKey]: the latter if several rows have the id in their key. So callers for whom rows may be missing ignore
+// errors that are ErrNoSuchID. No row has the id 0. With any other error there are no rows: it is the database's, or
+// wraps [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	p := From(db)
 	c, err := p.initialized()

@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A FindOption says which rows Find and FindAll may return. [OnlyModels] and [Scoped] return one. Any number of calls may
-// use one at once.
+// A FindOption says which rows Find and FindAll may return. [OnlyModels] and [Scoped] return one. Any number of calls
+// may use one at once.
 type FindOption func(*finder) error
 
 // A finder loads rows by their keys.
@@ -70,8 +70,8 @@ func OnlyModels(models ...any) FindOption {
 	}
 }
 
-// Scoped lets Find and FindAll return only rows that meet the conditions of a scope, such as those of a tenant or of what
-// a user may see. They call scope for each query, with a handle and with a pointer to a zero struct of the model:
+// Scoped lets Find and FindAll return only rows that meet the conditions of a scope, such as those of a tenant or of
+// what a user may see. They call scope for each query, with a handle and with a pointer to a zero struct of the model:
 //
 //	func(db *gorm.DB, model any) *gorm.DB {
 //		if _, ok := model.(*Order); ok {

@@ -14,8 +14,8 @@ import (
 // FindPublic loads the row whose [Public] key has the text, as [Plugin.Find] does for the id.
 //
 // Keys from before the plugin, and those of segments, do not say of which table they are, but their prefix does. Such a
-// row is found if exactly one model has the prefix: of [OnlyModels], or else of those that are listed. In an id space of
-// several databases ([WithRegistry], [WithDatabaseName]) it is not, as other databases may have the same key.
+// row is found if exactly one model has the prefix: of [OnlyModels], or else of those that are listed. In an id space
+// of several databases ([WithRegistry], [WithDatabaseName]) it is not, as other databases may have the same key.
 //
 // Errors about the id wrap [ErrNoSuchID], and their text has the text and not the number. They are those of Find and of
 // [ParsePublicID].

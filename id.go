@@ -18,11 +18,11 @@ import (
 // decimal digits, "302914527191040001", because a number there keeps 53 bits. It
 // reads strings and numbers.
 //
-// In the database it is a BIGINT, and never AUTO_INCREMENT. A sole primary key of this type that is no foreign key needs
-// no tag uid; gorm:"uid:-" leaves it to the application. Write that also for a foreign key whose association is declared
-// in the other model only, such as the UserID of a profile that User has one of. A create that would insert a primary
-// key of this type, or a part of one, as 0 fails with [ErrZeroKey], unless its tag has a default. Handles without the plugin do so too, except for
-// Unscoped, with which GORM leaves out what types add to a create.
+// In the database it is a BIGINT, and never AUTO_INCREMENT. A sole primary key of this type that is no foreign key
+// needs no tag uid; gorm:"uid:-" leaves it to the application. Write that also for a foreign key whose association is
+// declared in the other model only, such as the UserID of a profile that User has one of. A create that would insert a
+// primary key of this type, or a part of one, as 0 fails with [ErrZeroKey], unless its tag has a default. Handles
+// without the plugin do so too, except for Unscoped, with which GORM leaves out what types add to a create.
 type ID int64
 
 var (
@@ -45,8 +45,8 @@ func ParseID(s string) (ID, error) {
 	return ID(n), nil
 }
 
-// IDs returns integer keys as ids, for [Plugin.FindAll]. A key of more than 63 bits becomes a negative number, which is no
-// id.
+// IDs returns integer keys as ids, for [Plugin.FindAll]. A key of more than 63 bits becomes a negative number, which is
+// no id.
 func IDs[T ~int64 | ~uint64 | ~int | ~uint](keys ...T) []ID {
 	ids := make([]ID, len(keys))
 	for i, key := range keys {

@@ -23,8 +23,8 @@ func columnNamed(table, column string) columnName {
 }
 
 // inspect warns of existing tables, of models and of those that they are associated with, with columns that do not fit:
-// that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not change a key. While MySQL numbers a column, its ids have
-// gaps.
+// that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not
+// change a key. While MySQL numbers a column, its ids have gaps.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 {
 		return
@@ -55,8 +55,8 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	}
 }
 
-// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, where their ids
-// come from, and the tables.
+// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, where their
+// ids come from, and the tables.
 func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*supply.Source, tables map[string]bool) {
 	sources, tables = map[columnName]*supply.Source{}, map[string]bool{}
 	add := func(s *schema.Schema, table string) {

@@ -59,9 +59,9 @@ type locator struct {
 
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot tell whether the id was ever made.
 //
-// The error wraps [ErrNegativeID], [generator.ErrLayout] for a number with too many bits, or [ErrNotDecodable] for one that
-// is too small for the layout. With [WithWorkerID] a small number is an id of the first tick of the layout, unless the
-// plugin also hands out ids that are not of the layout.
+// The error wraps [ErrNegativeID], [generator.ErrLayout] for a number with too many bits, or [ErrNotDecodable] for one
+// that is too small for the layout. With [WithWorkerID] a small number is an id of the first tick of the layout, unless
+// the plugin also hands out ids that are not of the layout.
 //
 // For ids of another layout, use [generator.Layout.Decompose].
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {

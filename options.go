@@ -106,12 +106,12 @@ func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration =
 // is there as well, so tables of one name share a segment.
 //
 // The plugins of a process that are given the same handle, or handles with one pool, share a slot. Their layout, lead,
-// host and WithDisposable must be the same. Logger, timeout and WithoutMigration are those of the first. The slot is
-// released by Close of the last plugin. db is a connected handle, not a transaction. The caller closes its pool after the
-// plugins.
+// host, WithClock and WithDisposable must be the same. Logger, timeout and WithoutMigration are those of the first. The
+// slot is released by Close of the last plugin. db is a connected handle, not a transaction. The caller closes its pool
+// after the plugins.
 //
-// To add the option to a running system, stop all processes that use a database without it for at least Lead: they are in
-// another id space. A database must have one name in an id space, see [WithDatabaseName].
+// To add the option to a running system, stop all processes that use a database without it for at least Lead: they are
+// in another id space. A database must have one name in an id space, see [WithDatabaseName].
 //
 // The first create of a table inside a transaction needs no other connection of the plugin's handle then. The option
 // excludes [WithWorkerID].
@@ -129,10 +129,10 @@ func WithRegistry(db *gorm.DB) Option {
 }
 
 // WithDatabaseName sets by which name the registry knows the database of the plugin's handle, in WORKER_NODE and
-// [Location].Database: at most 128 characters. With [WithRegistry] the default is the current database of the handle: on
-// PostgreSQL with the schema if that is not public, on SQLite the name of the file without its folder. Without
-// WithRegistry the default is empty, which means the database of WORKER_NODE. Rows of a database keep their name: do not
-// change it later. The option excludes [WithWorkerID].
+// [Location].Database: at most 128 characters. With [WithRegistry] the default is the current database of the handle:
+// on PostgreSQL with the schema if that is not public, on SQLite the name of the file without its folder. Without
+// WithRegistry the default is empty, which means the database of WORKER_NODE. Rows of a database keep their name: do
+// not change it later. The option excludes [WithWorkerID].
 func WithDatabaseName(name string) Option { return func(c *config.Config) { c.Database = name } }
 
 // WithTimeout sets how long db.Use and the first insert into a table may take to get worker ids, or to open a segment

@@ -17,8 +17,9 @@
 // # Keys
 //
 // A field with the tag uid gets an id when a row is created without one: an int64, a uint64, an [ID], a string, or a
-// type with Scan and Value. A sole key of type [ID] or [Public] needs no tag. [WithModels] lists the models of an application. Without it, the first create of a table
-// needs a worker id and so a second connection: inside a transaction on a pool of one it fails with [ErrInTransaction].
+// type with Scan and Value. A sole key of type [ID] or [Public] needs no tag. [WithModels] lists the models of an
+// application. Without it, the first create of a table needs a worker id and so a second connection: inside a
+// transaction on a pool of one it fails with [ErrInTransaction].
 //
 // # Generators
 //
@@ -34,7 +35,8 @@
 //
 // [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and
 // [Plugin.Find] its row; [FindAs] returns rows of one model. For ids that users send, [Public] is a key that is a text
-// outside, and [OnlyModels] and [Scoped] say which rows they may see. [Plugin.CreatedBetween] finds rows by the time in their keys.
+// outside, and [OnlyModels] and [Scoped] say which rows they may see. [Plugin.CreatedBetween] finds rows by the time in
+// their keys.
 //
 // # Processes
 //

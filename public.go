@@ -14,9 +14,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Public is a key, or a foreign key, of rows of T. In the database it is a BIGINT, as [ID] is. In JSON and in URLs it is
-// a text of package publicid, such as ord_7bhznb3dzqhphb87gmm2kvym2c, which shows neither time nor neighbours and cannot
-// be guessed. The package says what that protects, and what not.
+// Public is a key, or a foreign key, of rows of T. In the database it is a BIGINT, as [ID] is. In JSON and in URLs it
+// is a text of package publicid, such as ord_7bhznb3dzqhphb87gmm2kvym2c, which shows neither time nor neighbours and
+// cannot be guessed. The package says what that protects, and what not.
 //
 //	type Order struct {
 //		ID       uidplugin.Public[Order]
@@ -25,9 +25,9 @@ import (
 //
 //	func (Order) PublicPrefix() string { return "ord" }
 //
-// [SetPublicKeys] must be called first: without it, writing and reading texts are errors. 0 is null in JSON and an empty
-// text elsewhere. An empty text is not read: a condition with 0 could select more rows than meant. Reading the text of
-// another type, or one that was not made with the keys, is [publicid.ErrInvalid].
+// [SetPublicKeys] must be called first: without it, writing and reading texts are errors. 0 is null in JSON and an
+// empty text elsewhere. An empty text is not read: a condition with 0 could select more rows than meant. Reading the
+// text of another type, or one that was not made with the keys, is [publicid.ErrInvalid].
 //
 // A Public is a number in Go: compare it with ==, and convert it with ID(key). Only the verbs %v and %s of package fmt
 // write the text. For what else holds, see [ID].
@@ -59,8 +59,9 @@ type publicCodecs struct {
 	byTypes sync.Map // prefix -> *publicid.Codec
 }
 
-// SetPublicKeys sets the keys that the texts of [Public] are made with, for the whole process. Call it once, at the start
-// of the program. Another call with the same keys does nothing; with other keys it is an error that wraps [ErrOption].
+// SetPublicKeys sets the keys that the texts of [Public] are made with, for the whole process. Call it once, at the
+// start of the program. Another call with the same keys does nothing; with other keys it is an error that wraps
+// [ErrOption].
 func SetPublicKeys(keys *publicid.Keys) error {
 	if keys == nil || keys.Equal(&publicid.Keys{}) {
 		return fmt.Errorf("%w: SetPublicKeys: there are no keys; publicid.NewKeys makes some", ErrOption)
@@ -113,8 +114,8 @@ func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, 
 	return codec, false, err
 }
 
-// ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. It reads no decimal digits, which
-// can be guessed. The error wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
+// ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. It reads no decimal digits,
+// which can be guessed. The error wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
 func ParsePublicID(text string) (ID, error) {
 	c := publicKeys.Load()
 	if c == nil {
@@ -227,7 +228,8 @@ func (id *Public[T]) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
-	// Package encoding/json removes the quotes itself if the field has the option string, which keys of numbers often have.
+	// Package encoding/json removes the quotes itself if the field has the option string, which keys of numbers often
+	// have.
 	if n := len(data); n >= 2 && data[0] == '"' && data[n-1] == '"' {
 		data = data[1 : n-1]
 	}

@@ -215,7 +215,8 @@ func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB, statemen
 	}
 }
 
-// openRegistry creates or checks the tables on db, looks at the settings of the database, and creates the lease manager.
+// openRegistry creates or checks the tables on db, looks at the settings of the database, and creates the lease
+// manager.
 func openRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (r *registry, err error) {
 	r = &registry{}
 	if r.sql, err = sqldb.Open(db, c.Timeout); err != nil {

@@ -341,8 +341,8 @@ func (g *Cached) advanceTo(w *window, want uint64) moment {
 	return moment{want: want, next: w.next.Load(), at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
 }
 
-// hand takes the positions that m grants from w, which is closed. It requests a renewal if few are left in the lease, and
-// opens the next window if callers come fast.
+// hand takes the positions that m grants from w, which is closed. It requests a renewal if few are left in the lease,
+// and opens the next window if callers come fast.
 func (g *Cached) hand(w *window, m moment) (position, got uint64) {
 	got = min(m.want, m.free())
 	w.raise(m.next + got)

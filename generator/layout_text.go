@@ -10,7 +10,8 @@ import (
 
 var layoutText = regexp.MustCompile(`^\d+-(\d+)-(\d+)-(\d+)/(\S+)@(-?)(\d+)(?:\.(\d{1,9}))?$`)
 
-// ParseLayout is the inverse of [Layout.String]: it reads nothing that String does not write. The error wraps [ErrLayout].
+// ParseLayout is the inverse of [Layout.String]: it reads nothing that String does not write. The error wraps
+// [ErrLayout].
 func ParseLayout(text string) (Layout, error) {
 	m := layoutText.FindStringSubmatch(text)
 	if m == nil {

@@ -8,15 +8,16 @@
 // # What a text says
 //
 // A 64-bit id that is made of a time and a sequence tells everybody who sees it when its row was created and how many
-// rows are created, and its neighbours can be guessed. The text tells only its type, the prefix. Whoever has no key
-// cannot find the id, the text of another id, or a text that Decode accepts: of 2^64 random texts one is accepted.
+// rows are created, and its neighbours can be guessed. The text tells only its type, the prefix. Without a key
+// nobody can find the id, the text of another id, or a text that Decode accepts. Of 2^64 random texts, Decode accepts
+// one for each of its keys.
 //
 // # What it does not protect
 //
-//   - Equal ids have equal texts. Whoever sees a text twice knows that it is the same row.
-//   - A text is no permission. Whoever gets it from a log, a referrer or a screenshot has it. Check who asks.
-//   - Whoever has a key can decode and make all texts. A key that is lost cannot be replaced: texts that were given out
-//     can no longer be decoded. Texts are not stored in the database, so its rows are not lost.
+//   - Equal ids have equal texts. A text that is seen twice shows that it is the same row.
+//   - A text is no permission. It can leak through a log, a referrer or a screenshot. Check who asks.
+//   - A key that leaks lets anybody decode and make all texts. A key that is lost cannot be replaced: texts that were
+//     given out can no longer be decoded. Texts are not stored in the database, so its rows are not lost.
 //
 // # Keys
 //
@@ -60,8 +61,8 @@ const maxPrefix = 32
 // blockChars is how many characters a block of 128 bits has.
 const blockChars = 26
 
-// Keys are the secrets of an application, the newest first. They may be used concurrently, and are not changed. The zero
-// Keys have no key, and no codec.
+// Keys are the secrets of an application, the newest first. They may be used concurrently, and are not changed. The
+// zero Keys have no key, and no codec.
 type Keys struct {
 	secrets [][KeySize]byte
 }

@@ -26,9 +26,9 @@
 // goroutines may create rows. Each row gets an id of its own then, but which of them gets which depends on their order.
 // Tests that run in parallel, each with a database and a plugin of its own, do not affect each other.
 //
-// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. Above the largest int64 creates
-// fail with [generator.ErrTimeExhausted]. It sends no query. So it knows only the rows that GORM creates on its handle.
-// If a row comes from raw SQL, another handle or an earlier run, a create can fail with a duplicate key.
+// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. Above the largest int64
+// creates fail with [generator.ErrTimeExhausted]. It sends no query. So it knows only the rows that GORM creates on its
+// handle. If a row comes from raw SQL, another handle or an earlier run, a create can fail with a duplicate key.
 //
 // # Decode, Locate and Find
 //

@@ -4,7 +4,8 @@ import "errors"
 
 // Errors that a caller can act on. Every error of this package that is not the database's own wraps one of them.
 var (
-	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] and [DB.OpenRegistry] return it.
+	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] and [DB.OpenRegistry]
+	// return it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
 
 	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.

@@ -9,8 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// What the lease manager wants at one moment: which statement comes next, and whom it serves from the worker ids that the
-// slot has.
+// What the lease manager wants at one moment: which statement comes next, and whom it serves from the worker ids that
+// the slot has.
 
 // An action is what the lease manager does next.
 type action int

@@ -8,8 +8,8 @@
 //
 // # To continue above the keys of a system
 //
-// Functions such as [UidGeneratorLayout] return the layout of a system; those of the others are in [System.Layout]. Use it
-// for [generator.Layout.Above], and for new ids with the same bits.
+// Functions such as [UidGeneratorLayout] return the layout of a system; those of the others are in [System.Layout]. Use
+// it for [generator.Layout.Above], and for new ids with the same bits.
 package foreign
 
 import (

@@ -13,8 +13,8 @@ import (
 // ErrZeroKey reports a create that would insert the key 0. The root package exports it.
 var ErrZeroKey = errors.New("uidplugin: zero key")
 
-// A NoZeroKey is a clause that adds no SQL: it fails a create that would write 0 into a key. The key's type adds it to the
-// model, so that it holds on handles without the plugin too.
+// A NoZeroKey is a clause that adds no SQL: it fails a create that would write 0 into a key. The key's type adds it to
+// the model, so that it holds on handles without the plugin too.
 type NoZeroKey struct{ Key *schema.Field }
 
 var _ gorm.StatementModifier = NoZeroKey{}

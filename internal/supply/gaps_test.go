@@ -42,7 +42,7 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 	}
 }
 
-// All ids of a source with gaps are multiples of the gap, whoever takes them and how many.
+// All ids of a source with gaps are multiples of the gap: for one goroutine or several, one id or many at once.
 func TestSupplyLeaveGaps_AllIDsAreMultiples(t *testing.T) {
 	t.Parallel()
 

@@ -51,9 +51,9 @@ func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n namin
 	return n, nil
 }
 
-// DatabaseName returns the name by which a registry tells the database of db from others: on MySQL the current database;
-// on PostgreSQL the current database, with the current schema if that is not public; on SQLite the name of the file,
-// without its folder.
+// DatabaseName returns the name by which a registry tells the database of db from others: on MySQL the current
+// database; on PostgreSQL the current database, with the current schema if that is not public; on SQLite the name of
+// the file, without its folder.
 func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
 	n, err := newNaming(ctx, db, timeout)
 	if err != nil {

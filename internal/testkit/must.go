@@ -51,9 +51,10 @@ func IsError(tb testing.TB, err, want error, words ...string) {
 	SaysAll(tb, err.Error(), words...)
 }
 
-// SkipWithRace skips a test in which the race detector finds nothing, or which it falsifies: long ones of one goroutine, and
-// those that count allocations. make test runs these without the race detector, by the pattern in the environment variable
-// UID_TEST_WITHOUT_RACE; with that variable set, a test whose name it does not match fails, for it would never run.
+// SkipWithRace skips a test in which the race detector finds nothing, or which it falsifies: long ones of one
+// goroutine, and those that count allocations. make test runs these without the race detector, by the pattern in the
+// environment variable UID_TEST_WITHOUT_RACE; with that variable set, a test whose name it does not match fails, for it
+// would never run.
 func SkipWithRace(tb testing.TB) {
 	tb.Helper()
 	if !Race {

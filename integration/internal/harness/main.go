@@ -1,8 +1,8 @@
-// Package harness holds what the tests in the folders of integration have in common: the plugin on a database, tables of
-// the plugin, models, servers and lease managers. What knows no plugin is in [testkit].
+// Package harness holds what the tests in the folders of integration have in common: the plugin on a database, tables
+// of the plugin, models, servers and lease managers. What knows no plugin is in [testkit].
 //
-// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL where
-// the environment names them. integration/servers.sh brings private ones up; make test does both.
+// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL
+// where the environment names them. integration/servers.sh brings private ones up; make test does both.
 package harness
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Main runs the tests of a folder, or one of its roles. It says which engines are left out: go test shows what a package
-// that passes prints only with -v, so at a terminal it is written there.
+// Main runs the tests of a folder, or one of its roles. It says which engines are left out: go test shows what a
+// package that passes prints only with -v, so at a terminal it is written there.
 func Main(m *testing.M, roles testkit.Roles) {
 	testkit.RunRole(roles)
 	var absent []string
