@@ -1,5 +1,5 @@
-// Node serves rows of three tables by one kind of public id. A caller gets what belongs to its tenant, and the same 404 for
-// everything else. It needs nothing but Go:
+// Node serves rows of three tables by one kind of public id. A caller gets what belongs to its tenant, and the same 404
+// for everything else. It needs nothing but Go:
 //
 //	go run ./examples/node                          # shows some requests
 //	go run ./examples/node -listen 127.0.0.1:8080   # serves
@@ -47,7 +47,7 @@ type (
 		OrderID uidplugin.Public[Order] `json:"order"`
 		Article string                  `json:"article"`
 	}
-	// Session is nobody's business: the handlers do not list it.
+	// Session must not be shown to a caller: the handlers do not list it.
 	Session struct {
 		ID     uidplugin.Public[Session]
 		Tenant string
@@ -139,9 +139,12 @@ func open(path string) (*gorm.DB, error) {
 	}
 	models := []any{&Customer{}, &Order{}, &Item{}, &Session{}}
 	if err := db.Use(uidplugin.New(uidplugin.WithModels(models...))); err != nil {
-		return nil, err
+		return nil, errors.Join(err, closePool(db))
 	}
-	return db, db.AutoMigrate(models...)
+	if err := db.AutoMigrate(models...); err != nil {
+		return nil, errors.Join(err, closeAll(db))
+	}
+	return db, nil
 }
 
 // fill creates rows of two tenants, and returns the texts of their ids: of an order and its item, of the other tenant's
@@ -186,10 +189,13 @@ func show(ctx context.Context, out io.Writer, url string, ids []string) error {
 }
 
 func closeAll(db *gorm.DB) error {
-	err := uidplugin.From(db).Close(context.Background())
-	pool, failed := db.DB()
-	if failed != nil {
-		return errors.Join(err, failed)
+	return errors.Join(uidplugin.From(db).Close(context.Background()), closePool(db))
+}
+
+func closePool(db *gorm.DB) error {
+	pool, err := db.DB()
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, pool.Close())
+	return pool.Close()
 }

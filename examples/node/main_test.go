@@ -3,13 +3,17 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 )
 
@@ -24,6 +28,28 @@ func TestRun(t *testing.T) {
 	if strings.Contains(out.String(), "swordfish") || strings.Contains(out.String(), "Bob") {
 		t.Errorf("a row was shown that the caller may not see:\n%s", &out)
 	}
+}
+
+// The pool and the plugin stayed open when the tables could not be created. A bubble waits for all goroutines of both.
+func TestOpen_ClosesWhatItOpenedIfItFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(26 * 365 * 24 * time.Hour) // a bubble begins in 2000, before the epoch of the layout
+		db, err := gorm.Open(sqlite.Open(path), &gorm.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Exec("CREATE VIEW items AS SELECT 1 AS id").Error, pool.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(path); err == nil || !strings.Contains(err.Error(), "items") {
+			t.Errorf("open returned %v", err)
+		}
+	})
 }
 
 // Whatever a caller may not see gets the same answer, byte by byte: it must not learn whether there is such a row.
