@@ -3,15 +3,10 @@ package uidplugin_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
 )
 
@@ -152,81 +147,6 @@ type sketch struct {
 
 func (sketch) TableName() string { return "parts" }
 
-func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
-	t.Parallel()
-
-	db := open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&part{}, &product{}))
-	parts := []part{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	products := []product{{Name: "d"}, {Name: "e"}}
-	must(t, db.Create(&parts).Error)
-	must(t, db.Create(&products).Error)
-	must(t, db.Delete(&products[1]).Error)
-	p := uidplugin.From(db)
-	missing, err := p.NextID(t.Context(), &part{})
-	must(t, err)
-
-	unknown := at(t, 999, 0)
-	ids := []int64{parts[0].ID, -1, products[0].ID.Int64(), unknown, parts[2].ID, int64(missing), parts[0].ID, products[1].ID.Int64(), -2, 1<<63 - 1}
-	rows, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
-	for _, kind := range []error{uidplugin.ErrNegativeID, uidplugin.ErrUnknownID, uidplugin.ErrFutureID} {
-		if !errors.Is(err, kind) {
-			t.Errorf("the errors\n%v\nlack %v", err, kind)
-		}
-	}
-	saysAll(t, err.Error(), ": -1", ": -2", "999", "9223372036854775807")
-	want := uidplugin.IDs(parts[0].ID, parts[2].ID, products[0].ID.Int64())
-	slices.Sort(want)
-	if got := slices.Sorted(maps.Keys(rows)); !slices.Equal(got, want) {
-		t.Errorf("rows of %d, want %d", got, want)
-	}
-
-	if rows, err := p.FindAll(t.Context(), nil); len(rows) != 0 || err != nil {
-		t.Errorf("FindAll of nothing: %v, %v", rows, err)
-	}
-	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{missing}); len(rows) != 0 || err != nil {
-		t.Errorf("FindAll of an id without a row: %v, %v", rows, err)
-	}
-}
-
-func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
-	t.Parallel()
-
-	path := filepath.Join(t.TempDir(), "test.db")
-	first := file(t, path, &gorm.Config{})
-	use(t, first)
-	migrate(t, first, &part{})
-	parts := make([]part, 3)
-	must(t, first.Create(&parts).Error)
-
-	p := use(t, file(t, path, &gorm.Config{}))
-	_, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(parts[0].ID), uidplugin.ID(parts[1].ID), uidplugin.ID(parts[2].ID)})
-	only(t, err, uidplugin.ErrNoModel)
-	for _, r := range parts {
-		saysAll(t, err.Error(), uidplugin.ID(r.ID).String())
-	}
-}
-
-func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
-	t.Parallel()
-
-	db := open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&part{}))
-	rows := make([]part, 2500)
-	must(t, db.CreateInBatches(&rows, 1000).Error)
-	ids := keys(rows...)
-	tx, s := recorded(db)
-	found, err := uidplugin.From(tx).FindAll(t.Context(), uidplugin.IDs(ids...))
-	must(t, err)
-	if len(found) != len(ids) {
-		t.Errorf("%d rows", len(found))
-	}
-	queries := slices.DeleteFunc(s.take(), func(sql string) bool { return !strings.Contains(sql, "`parts`") })
-	if len(queries) != 3 {
-		t.Errorf("%d queries", len(queries))
-	}
-}
-
 func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	t.Parallel()
 
@@ -266,93 +186,6 @@ type odd struct {
 }
 
 func (odd) TableName() string { return "order" }
-
-// TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID, wherever the id went astray.
-func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
-	t.Parallel()
-
-	db := open(t, uidplugin.WithClock(atNoon))
-	for _, worker := range []int64{50, 51} {
-		addNode(t, db, elsewhere(worker, "elsewhere"))
-	}
-	want := map[int64]error{
-		-1: uidplugin.ErrNegativeID, 1<<63 - 1: uidplugin.ErrFutureID, at(t, 999, 0): uidplugin.ErrUnknownID,
-		at(t, 50, 0): uidplugin.ErrNoModel, at(t, 50, 1): uidplugin.ErrNoModel, at(t, 51, 0): uidplugin.ErrNoModel,
-	}
-	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...))
-	list, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("the error is a %T: %v", err, err)
-	}
-	for _, e := range list.Unwrap() {
-		id, ok := e.(*uidplugin.IDError)
-		if !ok {
-			t.Errorf("not the error of one id, but a %T: %v", e, e)
-			continue
-		}
-		if !errors.Is(id, want[int64(id.ID)]) {
-			t.Errorf("%d: %v", id.ID, id)
-		}
-		delete(want, int64(id.ID))
-	}
-	if len(want) != 0 {
-		t.Errorf("no error of its own: %v", want)
-	}
-}
-
-// The errors of ids are in the order of the ids. Those of queries are in the order of tables, and are alone: a caller
-// that ignores [uidplugin.ErrNoSuchID] must not ignore them.
-func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
-	t.Parallel()
-
-	db := open(t, uidplugin.WithClock(atNoon))
-	p := uidplugin.From(db)
-	var rows []int64
-	must(t, p.Register(t.Context(), &part{}, &counter{}, &product{})) // which have no tables
-	for _, model := range []any{&part{}, &counter{}, &product{}} {
-		id, err := p.NextID(t.Context(), model)
-		must(t, err)
-		rows = append(rows, int64(id))
-	}
-	for _, worker := range []int64{50, 51, 52} {
-		addNode(t, db, elsewhere(worker, fmt.Sprint("elsewhere", worker)))
-	}
-	future, err := generator.DefaultLayout().Compose(generator.Parts{Time: noon.Add(time.Hour * 24), WorkerID: 52})
-	must(t, err)
-	ids := []int64{
-		at(t, 999, 0), at(t, 50, 0), 1<<63 - 1, rows[0], -2, at(t, 51, 7), at(t, 50, 3), rows[1], future, at(t, 998, 5), -1,
-		rows[2], at(t, 50, 1), at(t, 999, 1), at(t, 51, 2),
-	}
-	each := func(ids []int64) []error {
-		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
-		list, ok := err.(interface{ Unwrap() []error })
-		if !ok {
-			t.Fatalf("the error is a %T: %v", err, err)
-		}
-		return list.Unwrap()
-	}
-	withoutRows := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(rows, id) })
-	for range 20 {
-		var order []int64
-		for _, e := range each(withoutRows) {
-			order = append(order, int64(e.(*uidplugin.IDError).ID))
-		}
-		if order = slices.Compact(order); !slices.Equal(order, withoutRows) { // the one of the future has two
-			t.Fatalf("errors of\n%d, want\n%d", order, withoutRows)
-		}
-		var tables []string
-		for _, e := range each(ids) {
-			if errors.Is(e, uidplugin.ErrNoSuchID) {
-				t.Errorf("%v among the errors of tables", e)
-			}
-			_, table, _ := strings.Cut(e.Error(), "find in ")
-			tables = append(tables, table[:strings.Index(table, ":")])
-		}
-		if want := []string{"counters", "parts", "products"}; !slices.Equal(tables, want) {
-			t.Fatalf("errors of %v, want %v", tables, want)
-		}
-	}
-}
 
 func TestPluginLocate_ItsErrorTellsTheID(t *testing.T) {
 	t.Parallel()
@@ -396,29 +229,5 @@ func TestErrNoSuchID_IsWrappedByEveryErrorOfAnID(t *testing.T) {
 	must(t, db.Migrator().DropTable(&part{}))
 	if _, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("without the table: %v", err)
-	}
-}
-
-// The ids of a request may be wrong by the thousand: the error names 20, unwraps to all, and takes no quadratic time.
-func TestPluginFindAll_ItsErrorListsTheFirstIDs(t *testing.T) {
-	t.Parallel()
-
-	db := open(t, uidplugin.WithModels(&part{}))
-	migrate(t, db, &part{})
-	last := at(t, 1, 0) | 1<<62
-	ids := make([]uidplugin.ID, 100_000)
-	for i := range ids {
-		ids[i] = uidplugin.ID(last + int64(i))
-	}
-	_, err := uidplugin.From(db).FindAll(t.Context(), ids)
-	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != 21 || lines[20] != "and 99980 more" || !strings.Contains(lines[0], ids[0].String()) || !strings.Contains(lines[19], ids[19].String()) {
-		t.Errorf("%d lines: %.300s ... %s", len(lines), err, lines[len(lines)-1])
-	}
-	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) != len(ids) {
-		t.Errorf("it unwraps to %d errors, the last: %v", len(all), all[len(all)-1])
-	}
-	if !errors.Is(err, uidplugin.ErrNoSuchID) {
-		t.Error("it does not wrap ErrNoSuchID")
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -335,52 +333,6 @@ func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 	}
 }
 
-// Processes with slots of their own write at the same time. One worker id serves one table of one process.
-func TestPluginSlots_ListsTheProcessesThatRun(t *testing.T) {
-	t.Parallel()
-
-	name := fileOf(t, bare(t))
-	var p *uidplugin.Plugin
-	for i := range 3 {
-		host := workernode.Host{Application: "shop", Name: fmt.Sprint("web-", i)}
-		p = use(t, file(t, name, nil), uidplugin.WithHost(host), uidplugin.WithModels(&part{}))
-		if id := p.Stats().Slot.ID; id != int64(i+1) {
-			t.Errorf("process %d has the slot %d", i, id)
-		}
-	}
-	use(t, file(t, name, nil), uidplugin.WithHost(workernode.Host{Application: "job", Name: "web-3"}),
-		uidplugin.WithModels(&part{}), uidplugin.WithDisposable())
-	slots, err := p.Slots(t.Context(), 0, 10)
-	must(t, err)
-	if len(slots) != 4 {
-		t.Fatalf("slots: %+v", slots)
-	}
-	for i, s := range slots {
-		application := "shop"
-		if i == 3 {
-			application = "job"
-		}
-		if s.ID != int64(i+1) || !s.Held || s.Reusable != (i < 3) || s.Host != fmt.Sprint("web-", i) ||
-			s.Application != application || s.Fence.Before(s.Seen) {
-			t.Errorf("slot %d: %+v", i, s)
-		}
-	}
-	if rest, err := p.Slots(t.Context(), 2, 1); err != nil || len(rest) != 1 || rest[0] != slots[2] {
-		t.Errorf("the slot after 2: %+v, %v", rest, err)
-	}
-	nodes, err := p.Nodes(t.Context(), 0, 100)
-	must(t, err)
-	of := map[int64]int64{} // slot to worker id of parts
-	for _, n := range nodes {
-		if n.Table.Name == "parts" {
-			of[n.Slot] = n.WorkerID
-		}
-	}
-	if len(of) != 4 {
-		t.Errorf("worker ids of parts, by slot: %v", of)
-	}
-}
-
 // After a restore an operator sets the floor above the clock. Ids are stamped from there on.
 func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	t.Parallel()
@@ -408,45 +360,4 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	}
 	saysAll(t, err.Error(), "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
 	unregistered(t, other)
-}
-
-func TestPluginLocate_NodesListsWhoWasGivenAWorkerID(t *testing.T) {
-	t.Parallel()
-
-	db := open(t, withoutSpares(), uidplugin.WithModels(&part{}, &article{}, &invoice{}))
-	p := uidplugin.From(db)
-	var tables []string
-	for after := int64(0); ; {
-		nodes, err := p.Nodes(t.Context(), after, 2)
-		must(t, err)
-		if len(nodes) == 0 {
-			break
-		}
-		for _, n := range nodes {
-			tables = append(tables, n.Table.Name)
-			after = n.WorkerID
-		}
-	}
-	if !slices.Equal(tables, []string{"articles", "invoices", "parts"}) {
-		t.Errorf("the tables are %q", tables)
-	}
-}
-
-// A number such as 17 is no id of this layout, and its time means nothing. It is most often a key from before.
-func TestPluginLocate_SaysThatANumberIsTooSmall(t *testing.T) {
-	t.Parallel()
-
-	p := uidplugin.From(open(t, uidplugin.WithModels(&part{})))
-	for _, id := range []uidplugin.ID{0, 1, 17, 1 << 20} {
-		_, err := p.Locate(t.Context(), id)
-		if !errors.Is(err, uidplugin.ErrNotDecodable) || !errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), "too small for the layout: it may be a key from before the plugin") {
-			t.Errorf("%d: %v", id, err)
-		}
-		if _, err := p.Decode(id); !errors.Is(err, uidplugin.ErrNotDecodable) {
-			t.Errorf("Decode of %d: %v", id, err)
-		}
-	}
-	if _, err := p.Locate(t.Context(), uidplugin.ID(at(t, 999, 0))); !errors.Is(err, uidplugin.ErrUnknownID) || strings.Contains(err.Error(), "too small") {
-		t.Errorf("of a worker id that does not exist: %v", err)
-	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // The goroutine of the lease manager: when it looks, in which order it does what is due, and how it handles errors.
-// slot.go has the statements about the slot.
+// slot.go and slot_release.go have the statements about the slot.
 
 // run serves the process until Close.
 func (m *Manager) run() {
@@ -54,9 +54,9 @@ func (m *Manager) rest(wait time.Duration) {
 	}
 }
 
-// sleep waits for a time, or until a caller or a generator needs something. After a generator asked it waits briefly, so
-// that generators that ask again and again do not keep the processor busy. While a caller of Assign waits, it returns
-// after 2 ms.
+// sleep waits for a time, or until a caller or a generator needs something. After a generator asked it waits briefly,
+// so that generators that ask again and again do not keep the processor busy. While a caller of Assign waits, it
+// returns after 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, sampleInterval)
 	if m.waiting() {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -25,11 +23,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -134,15 +128,6 @@ type chaosStall struct {
 	begin time.Time
 	awake int64 // when it began
 	on    bool
-}
-
-// A chaosMaker makes ids: the plugin, or the packages below it.
-type chaosMaker interface {
-	fill(ctx context.Context, table int, ids []int64) error
-	next(ctx context.Context, table int) (int64, error)
-	insert(ctx context.Context, table, n int) ([]int64, error) // none if it inserts no rows
-	stats() uidplugin.SlotStats
-	close(ctx context.Context) error
 }
 
 func (c *chaosProcess) run() (err error) {
@@ -333,119 +318,8 @@ func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
 	return maker, pool, err
 }
 
-// pluginMaker makes ids by creating rows, most of them without an INSERT.
-type pluginMaker struct {
-	db     *gorm.DB
-	plugin *uidplugin.Plugin
-}
-
-const onlyIDs = "chaos:only_ids"
-
-func (c *chaosProcess) openPlugin(db *gorm.DB) (chaosMaker, error) {
-	insert := db.Callback().Create().Get("gorm:create")
-	err := db.Callback().Create().Replace("gorm:create", func(db *gorm.DB) {
-		if _, only := db.Get(onlyIDs); !only {
-			insert(db)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	// The skew is the default, which WithClock alone would turn off.
-	p := uidplugin.New(uidplugin.WithLogger(c.logger()), uidplugin.WithClock(c.now), config.WithMaxSkew(c.Skew),
-		uidplugin.WithLead(chaosLead),
-		uidplugin.WithHost(workernode.Host{Port: filepath.Base(c.Files)}))
-	if err := db.Use(p); err != nil {
-		return nil, err
-	}
-	return &pluginMaker{db, p}, nil
-}
-
-func (m *pluginMaker) fill(ctx context.Context, table int, ids []int64) error {
-	db := m.db.WithContext(ctx).Session(&gorm.Session{SkipDefaultTransaction: true}).Set(onlyIDs, true)
-	got, err := chaosTables[table].create(db, len(ids))
-	copy(ids, got)
-	return err
-}
-
-func (m *pluginMaker) next(ctx context.Context, table int) (int64, error) {
-	id, err := m.plugin.NextID(ctx, chaosTables[table].model)
-	return id.Int64(), err
-}
-
-func (m *pluginMaker) insert(ctx context.Context, table, n int) ([]int64, error) {
-	return chaosTables[table].create(m.db.WithContext(ctx), n)
-}
-
-func (m *pluginMaker) stats() uidplugin.SlotStats      { return m.plugin.Stats().Slot }
-func (m *pluginMaker) close(ctx context.Context) error { return m.plugin.Close(ctx) }
-
 // chaosLead is short, so that much happens in a short time.
 const chaosLead = 3 * time.Second
-
-// managerMaker makes ids without the plugin.
-type managerMaker struct {
-	manager    *workernode.Manager
-	generators []*generator.Cached
-}
-
-func (c *chaosProcess) openManager(ctx context.Context, db *gorm.DB) (chaosMaker, error) {
-	wdb, err := workernode.Open(db, 10*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	layout := generator.DefaultLayout()
-	host := workernode.DetectHost()
-	host.Port = filepath.Base(c.Files)
-	k, err := workernode.NewManager(ctx, wdb, layout, host, workernode.Config{Lead: chaosLead, Spares: 1, MaxSkew: c.Skew,
-		Now: c.now, Log: c.logger()})
-	if err != nil {
-		return nil, err
-	}
-	var tables []workernode.Table
-	for _, table := range chaosTables[:c.Tables] {
-		tables = append(tables, workernode.Table{Name: table.name})
-	}
-	leases, err := k.Assign(ctx, tables, nil)
-	if err != nil {
-		return nil, errors.Join(err, k.Close(ctx))
-	}
-	m := &managerMaker{manager: k}
-	clock := generator.NewClock(k.Now)
-	for _, lease := range leases {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: lease.Leases()[0], OnLow: k.RequestRenewal,
-			Clock: clock})
-		if err != nil {
-			return nil, errors.Join(err, k.Close(ctx))
-		}
-		lease.Attach(g)
-		m.generators = append(m.generators, g)
-	}
-	return m, nil
-}
-
-func (m *managerMaker) fill(ctx context.Context, table int, ids []int64) error {
-	return m.generators[table].Fill(ctx, ids)
-}
-
-func (m *managerMaker) next(ctx context.Context, table int) (int64, error) {
-	return m.generators[table].Next(ctx)
-}
-
-func (m *managerMaker) insert(context.Context, int, int) ([]int64, error) { return nil, nil }
-
-func (m *managerMaker) stats() uidplugin.SlotStats {
-	s := m.manager.Stats()
-	return uidplugin.SlotStats{Reclaimed: s.Reclaimed, Allocated: s.Allocated, Lost: s.Lost, Renewals: s.Renewals,
-		LostCommits: s.LostCommits, Sessions: s.Sessions}
-}
-
-func (m *managerMaker) close(ctx context.Context) error {
-	for _, g := range m.generators {
-		g.Close()
-	}
-	return m.manager.Close(ctx)
-}
 
 func (c *chaosProcess) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(chaosLog{c}, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -456,127 +330,6 @@ type chaosLog struct{ c *chaosProcess }
 func (l chaosLog) Write(line []byte) (int, error) {
 	l.c.event("log", string(line))
 	return len(line), nil
-}
-
-// batches makes ids of a table in batches.
-func (c *chaosProcess) batches(m chaosMaker, table int) {
-	ids, last := make([]int64, c.Batch), int64(0)
-	every := time.Duration(float64(c.Batch) / c.Rate * float64(time.Second))
-	due := time.Now()
-	for {
-		err := c.call(table, table, func(ctx context.Context) error { return m.fill(ctx, table, ids) })
-		if err != nil {
-			return
-		}
-		last = c.record(table, last, ids)
-		due = due.Add(every)
-		if now := time.Now(); due.Before(now.Add(-time.Second)) {
-			due = now
-		}
-		select {
-		case <-c.quit:
-			time.Sleep(time.Millisecond) // goes on while the maker is closed
-		case <-time.After(time.Until(due)):
-		}
-	}
-}
-
-// singles makes single ids of all tables in turn, and inserts rows.
-func (c *chaosProcess) singles(m chaosMaker) {
-	last := make([]int64, c.Tables)
-	for i := 0; ; i++ {
-		table := i % c.Tables
-		var id int64
-		err := c.call(c.Tables, table, func(ctx context.Context) (err error) {
-			id, err = m.next(ctx, table)
-			return err
-		})
-		if err != nil {
-			return
-		}
-		last[table] = c.record(table, last[table], []int64{id})
-		if i%32 == 0 {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-			ids, err := m.insert(ctx, table, 10)
-			cancel()
-			if err == nil || ids[0] > 0 { // an INSERT that failed may have been executed
-				last[table] = c.record(table, last[table], ids)
-			}
-			if err != nil && strings.Contains(err.Error(), "Error 1062") {
-				c.event("fault", fmt.Sprintf("the key of a row is there already: %v; ids %d", err, ids))
-			}
-		}
-		select {
-		case <-c.quit:
-			time.Sleep(time.Millisecond)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-// call calls f until it succeeds, and writes down how long that took if it took long.
-// It returns an error if the maker was closed.
-func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error) error {
-	s := chaosStall{table: chaosTables[table].name, begin: time.Now(), awake: c.awake.Load(), on: true}
-	c.mu.Lock()
-	c.stalls[caller] = s
-	c.mu.Unlock()
-	for {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		err := f(ctx)
-		cancel()
-		if errors.Is(err, generator.ErrClosed) || errors.Is(err, uidplugin.ErrClosed) {
-			select {
-			case <-c.quit:
-			default:
-				c.event("fault", "closed although nobody has closed it:", err)
-			}
-			return err
-		}
-		if err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.awake.Load()-s.awake > int64(100*time.Millisecond) {
-		c.stalled("stalled", s)
-	}
-	c.stalls[caller].on = false
-	return nil
-}
-
-// stalled writes down a stall that has ended, or goes on.
-func (c *chaosProcess) stalled(what string, s chaosStall) {
-	now, awake := time.Now(), time.Duration(c.awake.Load()-s.awake)
-	c.event(what, s.begin.UnixNano(), now.UnixNano(), awake.Milliseconds(), c.stepped.Load(),
-		now.Sub(s.begin)-awake > 300*time.Millisecond, s.table)
-}
-
-// record writes ids down as ranges of consecutive numbers, and returns the last of
-// them. last is the one before, for a caller's ids ascend.
-func (c *chaosProcess) record(table int, last int64, ids []int64) int64 {
-	const mask = 1<<chaosSequenceBits - 1
-	var out []byte
-	for len(ids) > 0 {
-		n := 1
-		for n < len(ids) && ids[n] == ids[n-1]+1 && ids[n]&mask != 0 {
-			n++
-		}
-		if ids[0] <= last {
-			c.event("fault", fmt.Sprintf("id %d of %s came after %d", ids[0], chaosTables[table].name, last))
-		}
-		last = ids[n-1]
-		out = binary.LittleEndian.AppendUint64(out, uint64(table))
-		out = binary.LittleEndian.AppendUint64(out, uint64(ids[0]))
-		out = binary.LittleEndian.AppendUint64(out, uint64(n))
-		ids = ids[n:]
-	}
-	if _, err := c.ids.Write(out); err != nil {
-		c.event("fault", err)
-	}
-	return last
 }
 
 // unguarded takes the protection of the lease protocol away, for the controls: a statement about a slot then takes
