@@ -175,6 +175,7 @@ func TestChangeBegins_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
 		{"the clock", change{least: 9_000, newFence: 10_100}, 10_000, 0, 10_000, true},
 		{"the fence that was compared", change{least: 10_050, newFence: 10_100}, 10_000, 0, 10_050, true},
 		{"the floor", change{least: 9_000, newFence: 10_100}, 10_000, 10_060, 10_061, true},
+		{"the first tick of the layout", change{newFence: 100}, 0, 0, 1, true},
 		{"exactly the last tick", change{least: 9_000, newFence: 10_100}, 10_100, 0, 10_100, true},
 		{"the transaction waited for too long", change{least: 9_000, newFence: 10_100}, 10_101, 0, 10_101, false},
 		{"the floor is too far ahead", change{least: 9_000, newFence: 10_100}, 10_000, 10_100, 10_101, false},
