@@ -26,7 +26,7 @@ func columnNamed(table, column string) columnName {
 // that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not
 // change a key. While MySQL numbers a column, its ids have gaps.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
-	if c.sql == nil || len(models) == 0 {
+	if c.sql == nil || len(models) == 0 || c.LookupOnly {
 		return
 	}
 	sources, tables := c.columnsOf(db, models)

@@ -93,7 +93,7 @@ func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) erro
 		}
 		sources = append(sources, plan.sources...)
 	}
-	if err := errors.Join(errs...); err != nil || len(sources) == 0 {
+	if err := errors.Join(errs...); err != nil || len(sources) == 0 || c.LookupOnly {
 		return err
 	}
 	if !c.started {

@@ -100,6 +100,17 @@ func WithDisposable() Option { return func(c *config.Config) { c.Disposable = tr
 // exist; package segment has the SQL for a user without the right to create it.
 func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration = true } }
 
+// WithLookupOnly makes a plugin that looks ids up and makes none, for tools and pages that only read: [Plugin.Decode],
+// [Plugin.Locate], [Plugin.Find], [Plugin.Nodes], [Plugin.Slots] and [Plugin.Sessions] work. It takes no slot and writes
+// nothing, so a database user with the right SELECT will do. A create that needs an id fails with an error that wraps
+// [ErrOption]. By default db.Use takes a slot.
+//
+// A process that makes ids must have begun the id space before. The option implies [WithoutMigration], and excludes
+// [WithWorkerID].
+func WithLookupOnly() Option {
+	return func(c *config.Config) { c.LookupOnly, c.NoMigration = true, true }
+}
+
 // WithRegistry keeps worker ids, slots and sessions in another database than that of the plugin's handle. So several
 // databases share one id space: shards, a database for each service or tenant, SQLite files. No two of their rows have
 // one id, and [Plugin.Locate] returns the database too. The default is the handle's own database. The table of segments

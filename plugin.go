@@ -238,6 +238,9 @@ func (c *shared) open(db *gorm.DB) error {
 	if err := c.catalog.addModels(ctx, db, c.Models); err != nil {
 		return err
 	}
+	if c.LookupOnly {
+		return nil
+	}
 	if c.manager != nil && c.Spares() > 0 {
 		if err := c.supply.TakeSpares(); err != nil {
 			return err
@@ -254,7 +257,7 @@ func (c *shared) open(db *gorm.DB) error {
 func (c *shared) supplyConfig(db *gorm.DB, l *locator) supply.Config {
 	config := supply.Config{
 		Layout: c.Layout, Specs: c.Specs, Default: c.Generator, Timeout: c.Timeout, Segments: c.Segments, Log: c.Log, Now: c.Now,
-		DB: db, Manager: c.manager, Database: c.database, Registry: db, OneEach: c.OneEach, MaxBorrow: c.MaxBorrow(), Time: l.time,
+		DB: db, Manager: c.manager, Database: c.database, Registry: db, OneEach: c.OneEach, LookupOnly: c.LookupOnly, MaxBorrow: c.MaxBorrow(), Time: l.time,
 	}
 	if c.Fixed {
 		config.Fixed, config.Clock = supply.NewFixed(c.Layout, c.WorkerID, c.FixedLead(), c.Now), generator.NewClock(l.time)

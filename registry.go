@@ -243,6 +243,11 @@ func openRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (r *regist
 	if err := r.nodes.CheckClock(ctx, c.Now, c.Skew()); err != nil {
 		return nil, err
 	}
+	if c.LookupOnly {
+		if _, err := r.nodes.Registry(ctx); err != nil {
+			return nil, err // NewManager would begin an id space
+		}
+	}
 	r.manager, err = workernode.NewManager(ctx, r.nodes, c.Layout, c.DetectHost(), workernode.Config{
 		Lead: c.Lead, Disposable: c.Disposable, Spares: c.Spares(), MaxSkew: c.Skew(), Now: c.Now, Log: c.Log,
 	})

@@ -12,8 +12,8 @@
 // # Options
 //
 // The options are those of the application. Those that say where ids come from have no effect: WithWorkerID,
-// WithOneWorkerID, WithDisposable, WithRegistry, WithDatabaseName, WithoutMigration, WithGenerator, WithSource,
-// WithSegments and WithDefaultGenerator. A tag may still name each of the generators. Without WithLogger nothing is
+// WithOneWorkerID, WithDisposable, WithRegistry, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator,
+// WithSource, WithSegments and WithDefaultGenerator. A tag may still name each of the generators. Without WithLogger nothing is
 // logged.
 //
 // # Tables, plugins and tests
@@ -119,7 +119,7 @@ func newPlugin(options []uidplugin.Option, counters func(*config.Config) (open f
 	before := []uidplugin.Option{uidplugin.WithLogger(nil)}
 	after := []uidplugin.Option{func(c *config.Config) {
 		c.WorkerID, c.Fixed = noWorker, true
-		c.OneEach, c.Disposable, c.NoMigration, c.Registry, c.Database = false, false, false, nil, ""
+		c.OneEach, c.Disposable, c.NoMigration, c.LookupOnly, c.Registry, c.Database = false, false, false, false, nil, ""
 		open := counters(c)
 		for name := range c.Specs {
 			openTable := func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {

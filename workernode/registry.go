@@ -32,6 +32,21 @@ type Registry struct {
 	Shared bool
 }
 
+// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, or has no row
+// because no process has begun the id space yet.
+func (d *DB) Registry(ctx context.Context) (Registry, error) {
+	r, ok, err := d.registry(ctx)
+	switch {
+	case err != nil && sqldb.IsUnreachable(err):
+		return r, fmt.Errorf("workernode: read %s: the database cannot be reached: %w", RegistryTable, err)
+	case err != nil:
+		return r, fmt.Errorf("workernode: %w: %s cannot be read: %w", ErrTable, RegistryTable, err)
+	case !ok:
+		return r, fmt.Errorf("workernode: %w: %s has no row: no process has begun the id space yet", ErrTable, RegistryTable)
+	}
+	return r, nil
+}
+
 // OpenRegistry reads the registry. The first process inserts it, and so pins its layout and
 // lead. The error wraps [ErrLayoutMismatch] if another layout is pinned.
 func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration) (Registry, error) {

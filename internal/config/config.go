@@ -36,6 +36,7 @@ type Config struct {
 	Disposable  bool
 	Lead        time.Duration // 0: the default
 	NoMigration bool
+	LookupOnly  bool // no ids are made
 	Timeout     time.Duration
 	Host        workernode.Host
 	Now         func() time.Time
@@ -176,7 +177,9 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	if c.Database != "" {
 		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
 	}
-	if c.NoMigration {
+	if c.LookupOnly {
+		bad("WithLookupOnly has no effect with WithWorkerID, which knows no ids of other processes")
+	} else if c.NoMigration {
 		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
 	}
 }

@@ -18,6 +18,9 @@ import (
 // Ensure returns when all sources have a generator, or an error says why not. pool is that of the statement which needs
 // the ids: it shows whether that is in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
+	if s.LookupOnly {
+		return fmt.Errorf("%w: WithLookupOnly: this plugin makes no ids; use a handle whose plugin is without the option", ErrOption)
+	}
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
 	transaction := sqldb.HoldsConnection(pool)
 	inside := transaction && slices.ContainsFunc(sources, s.needsPool)

@@ -48,6 +48,8 @@ type Config struct {
 	Fixed    *Fixed // the worker id of all tables; then Manager is nil
 	OneEach  bool   // one worker id for each generator, instead of one for each table
 
+	LookupOnly bool // no source gets a generator
+
 	MaxBorrow time.Duration    // how far ahead of the clock ids may be stamped; 0 means the generator's own limit
 	Clock     *generator.Clock // what generators share
 	Time      func() time.Time // what Clock reads
