@@ -21,6 +21,11 @@ type Session struct {
 	Until       time.Time       `json:"until,omitzero"`    // start of the next session of the slot; zero if no session followed
 }
 
+// Pruned reports whether the session stands for those that [workernode.DB.PruneSessions] has removed: it has no process.
+func (s Session) Pruned() bool {
+	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
+}
+
 // A Slot is a reusable process identity. It permanently owns worker ids, and one process at a
 // time holds it.
 type Slot struct {

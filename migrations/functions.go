@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -48,13 +49,33 @@ func FunctionStatements(ctx context.Context, db *gorm.DB) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return textOf(list), nil
+}
+
+// FunctionStatementsFor returns what [FunctionStatements] returns, for a database that is not at hand: with the name of
+// GORM's dialect, mysql, postgres or sqlite, and the layout of the registry. schema is where the tables are on PostgreSQL,
+// without quotes; empty means public. Elsewhere it has no effect. The error wraps [errors.ErrUnsupported] for another
+// dialect, and [generator.ErrLayout] for a layout that is not valid.
+func FunctionStatementsFor(dialect, schema string, l generator.Layout) (string, error) {
+	if err := l.Validate(); err != nil {
+		return "", fmt.Errorf("migrations: %w", err)
+	}
+	if schema == "" {
+		schema = "public"
+	}
+	list, err := objects(dialect, `"`+strings.ReplaceAll(schema, `"`, `""`)+`"`, l)
+	return textOf(list), err
+}
+
+// textOf returns the statements of objects.
+func textOf(list []object) string {
 	var text strings.Builder
 	for _, o := range list {
 		for _, statement := range o.statements {
 			text.WriteString(statement + ";\n\n")
 		}
 	}
-	return text.String(), nil
+	return text.String()
 }
 
 // rights says for each dialect what the user needs.
@@ -78,8 +99,7 @@ func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
 		return nil, nil, fmt.Errorf("migrations: %w", err)
 	}
 	if rights[d.Dialect()] == "" {
-		return nil, nil, fmt.Errorf("migrations: there are no functions for the dialect %q: %w",
-			d.Dialect(), errors.ErrUnsupported)
+		return nil, nil, errNoFunctions(d.Dialect())
 	}
 	text, err := readLayout(ctx, d)
 	if err != nil {
@@ -90,15 +110,41 @@ func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
 		return nil, nil, fmt.Errorf("migrations: %w: LAYOUT in %s is %.80q: %w",
 			workernode.ErrTable, workernode.RegistryTable, text, err)
 	}
-	switch f := (&formulas{l, d.Dialect()}); d.Dialect() {
-	case "mysql":
-		return d, f.mysql(d), nil
-	case "postgres":
-		schema, err := schemaOf(ctx, d)
-		return d, f.postgres(d, schema), err
-	default:
-		return d, f.sqlite(d), nil
+	schema := ""
+	if d.Dialect() == "postgres" {
+		if schema, err = schemaOf(ctx, d); err != nil {
+			return nil, nil, err
+		}
 	}
+	list, err := objects(d.Dialect(), schema, l)
+	return d, list, err
+}
+
+func errNoFunctions(dialect string) error {
+	return fmt.Errorf("migrations: there are no functions for the dialect %q: %w", dialect, errors.ErrUnsupported)
+}
+
+// objects returns what is to be created. schema is quoted; only PostgreSQL needs it.
+func objects(dialect, schema string, l generator.Layout) ([]object, error) {
+	switch f := (&formulas{l, dialect}); dialect {
+	case "mysql":
+		return f.mysql(), nil
+	case "postgres":
+		return f.postgres(schema), nil
+	case "sqlite":
+		return f.sqlite(), nil
+	}
+	return nil, errNoFunctions(dialect)
+}
+
+var quotedName = regexp.MustCompile(`"([A-Z_]+)"`)
+
+// translate puts names into the quotes of the dialect.
+func (f *formulas) translate(statement string) string {
+	if f.dialect == "mysql" {
+		return quotedName.ReplaceAllString(statement, "`$1`")
+	}
+	return statement
 }
 
 // readLayout reads the layout of the registry.
@@ -131,16 +177,16 @@ func schemaOf(ctx context.Context, d *sqldb.DB) (schema string, err error) {
 	return schema, nil
 }
 
-func (f *formulas) mysql(d *sqldb.DB) []object {
+func (f *formulas) mysql() []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
 			"DROP FUNCTION IF EXISTS " + name,
-			d.Translate("CREATE FUNCTION " + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
+			f.translate("CREATE FUNCTION " + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
 				" SQL SECURITY INVOKER\nRETURN " + value),
 		}}
 	}
 	return []object{
-		{"uid_origin", []string{d.Translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW uid_origin AS\n" + f.origin(""))}},
+		{"uid_origin", []string{f.translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW uid_origin AS\n" + f.origin(""))}},
 		function("uid_time", fmt.Sprintf("DATETIME(%d)", f.digits()), "DETERMINISTIC NO SQL", f.timeOfID("uid")),
 		function("uid_worker", "BIGINT", "DETERMINISTIC NO SQL", f.workerOfID("uid")),
 		function("uid_table", "VARCHAR(257) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "READS SQL DATA",
@@ -148,7 +194,7 @@ func (f *formulas) mysql(d *sqldb.DB) []object {
 	}
 }
 
-func (f *formulas) postgres(d *sqldb.DB, schema string) []object {
+func (f *formulas) postgres(schema string) []object {
 	in := schema + "."
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
@@ -157,7 +203,7 @@ func (f *formulas) postgres(d *sqldb.DB, schema string) []object {
 		}}
 	}
 	return []object{
-		{"uid_origin", []string{d.Translate("CREATE OR REPLACE VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
+		{"uid_origin", []string{f.translate("CREATE OR REPLACE VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
 		function("uid_time", "timestamptz", "IMMUTABLE", f.timeOfID("uid")),
 		function("uid_worker", "bigint", "IMMUTABLE", f.workerOfID("uid")),
 		function("uid_table", "text", "STABLE", "("+f.tableOfID(in, "uid")+")"),
@@ -165,9 +211,9 @@ func (f *formulas) postgres(d *sqldb.DB, schema string) []object {
 }
 
 // sqlite returns the view only: SQLite has no functions. The text of the view, which SQLite keeps, has the formulas.
-func (f *formulas) sqlite(d *sqldb.DB) []object {
+func (f *formulas) sqlite() []object {
 	create := "CREATE VIEW uid_origin AS\n" +
 		"/* The time of an id is\n   " + f.timeOfID("id") + "\n   and its worker id\n   " + f.workerOfID("id") + " */\n" +
 		f.origin("")
-	return []object{{"uid_origin", []string{"DROP VIEW IF EXISTS uid_origin", d.Translate(create)}}}
+	return []object{{"uid_origin", []string{"DROP VIEW IF EXISTS uid_origin", f.translate(create)}}}
 }

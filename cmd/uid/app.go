@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0 // done, and nothing is wrong
+	exitWrong  = 1 // an answer is that something is wrong: an id that nobody made, a finding of the doctor
+	exitFailed = 2 // there is no answer: a wrong flag, a database that cannot be reached or read
+)
+
+// errWrong says that something is wrong, and that the command has said what.
+var errWrong = errors.New("something is wrong")
+
+// An app is one run of the program. The zero value of a field that is a flag is its default, unless flags says otherwise.
+type app struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+	env func(name string) string
+	now func() time.Time // the clock of this machine
+
+	// Flags of all commands.
+	dsn     string
+	json    bool
+	timeout time.Duration // of a statement
+}
+
+// run executes the command that args name, and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.command()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errWrong):
+		return exitWrong
+	default:
+		fmt.Fprintln(a.err, a.paint(a.err, red, "uid: ")+oneLine(redact(err.Error(), a.source())))
+		return exitFailed
+	}
+}
+
+// source returns the data source name that was given, or an empty text.
+func (a *app) source() string {
+	if a.dsn != "" {
+		return a.dsn
+	}
+	return a.env("UID_DSN")
+}
+
+// command returns the root command with all others.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "uid",
+		Short: "What ids of uidplugin mean, where they came from, and whether a database is fit for them",
+		Long: `uid answers questions about ids of uidplugin.
+
+The database is --dsn, or UID_DSN in the environment. It is the one with WORKER_REGISTRY:
+  mysql://user:password@host:3306/shop       MySQL and MariaDB; parameters follow "?"
+  postgres://user:password@host:5432/shop    PostgreSQL; "host=... dbname=..." as well
+  sqlite:shop.db                             SQLite; the path of a file as well
+  user:password@tcp(host:3306)/shop          the form of Go's MySQL driver
+
+With --json each answer is an object on a line of its own. Ids in it are strings.
+
+Exit codes:
+  0  done, and nothing is wrong
+  1  something is wrong with an id or with the database, and the output says what
+  2  there is no answer: a wrong flag, or a database that cannot be reached or read`,
+		Example: `  uid decode 1176816959799427126
+  uid where --row 1176816959799427126 --dsn sqlite:shop.db
+  uid doctor`,
+		Version:       version(),
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.dsn, "dsn", "", "the database; UID_DSN in the environment is the default")
+	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line")
+	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long a statement may take")
+	root.AddCommand(
+		a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
+		a.nextCommand(), a.planCommand(), a.sqlCommand(),
+	)
+	return root
+}
+
+// version returns the version of the module, or of the revision that was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}

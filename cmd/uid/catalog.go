@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A column is a column of a table of the application.
+type column struct {
+	name     string
+	kind     string // its type, as the database writes it
+	key      bool   // of the primary key
+	auto     bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
+	identity bool   // by IDENTITY, in PostgreSQL
+}
+
+var (
+	integerType = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer|serial)\d?\b`)
+	textType    = regexp.MustCompile(`(?i)char|text|clob`)
+	wideType    = regexp.MustCompile(`(?i)^(bigint|int8|bigserial)\b`)
+)
+
+func (c column) isInteger() bool { return integerType.MatchString(c.kind) }
+func (c column) isText() bool    { return textType.MatchString(c.kind) }
+
+// isNarrow reports whether an integer column cannot hold all ids. SQLite's integers all have 64 bits.
+func (c column) isNarrow(d dialect) bool {
+	return d != sqliteDialect && c.isInteger() && !wideType.MatchString(c.kind)
+}
+
+// columns returns the columns of a table in their order; none if there is no such table, or this user may not see it.
+func (d *database) columns(ctx context.Context, table string) (list []column, err error) {
+	query, args := "", []any{table}
+	switch d.dialect {
+	case mysqlDialect:
+		query = `SELECT column_name, column_type, column_key = 'PRI', extra, '' FROM information_schema.columns
+			WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? ORDER BY ordinal_position`
+		args = []any{nil, table}
+		if schema, name, ok := strings.Cut(table, "."); ok {
+			args = []any{schema, name}
+		}
+	case postgresDialect:
+		query = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), i.indrelid IS NOT NULL,
+			COALESCE(pg_get_expr(f.adbin, f.adrelid), ''), a.attidentity::text
+			FROM pg_attribute a LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+			LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)
+			WHERE a.attrelid = to_regclass(?) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`
+		args = []any{d.quote(table)}
+	default:
+		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`
+	}
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var c column
+		var extra, identity string
+		if err := rows.Scan(&c.name, &c.kind, &c.key, &extra, &identity); err != nil {
+			return err
+		}
+		c.identity = identity != ""
+		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") || strings.HasPrefix(extra, "nextval(")
+		list = append(list, c)
+		return nil
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+	}
+	return list, nil
+}
+
+// keyOf returns the only column of the primary key if it can hold ids: an integer, or a text of digits.
+func keyOf(columns []column) (key column, ok bool) {
+	n := 0
+	for _, c := range columns {
+		if c.key {
+			key = c
+			n++
+		}
+	}
+	return key, n == 1 && (key.isInteger() || key.isText())
+}

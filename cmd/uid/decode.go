@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/foreign"
+)
+
+// decoding is what the flags of decode say.
+type decoding struct {
+	system system
+	all    bool          // of all systems
+	made   time.Time     // when the rows were created; zero if that is not known
+	within time.Duration // how exactly that is known
+	now    time.Time
+	ids    idReader
+}
+
+// A decoded is an id as one system reads it.
+type decoded struct {
+	ID       int64     `json:"id,string"`
+	System   string    `json:"system"`
+	Layout   string    `json:"layout"`
+	Time     time.Time `json:"time"`
+	Tick     int64     `json:"tick"`
+	WorkerID int64     `json:"worker_id"`
+	Sequence int64     `json:"sequence"`
+	Note     string    `json:"note,omitempty"`
+
+	picture string
+}
+
+// A wrongID is an id without an answer.
+type wrongID struct {
+	ID    string `json:"id"` // as it was given
+	Error string `json:"error"`
+	Code  string `json:"code"`
+}
+
+func (a *app) decodeCommand() *cobra.Command {
+	var layout, made string
+	d := decoding{}
+	c := &cobra.Command{
+		Use:   "decode [ID...]",
+		Short: "Split ids into their parts, without a database",
+		Long: `decode splits ids into time, worker id and sequence, and draws their bits.
+
+It reads arguments or, without any, standard input: one id a line. The layout is --layout; else that of the database if
+--dsn or UID_DSN names one; else the default layout. An id that cannot be decoded does not stop the others; the exit
+code is 1 then.`,
+		Example: `  uid decode 1176816959799427126
+  uid decode --layout discord 175928847299117063
+  uid decode --made 2022-11-14 --within 24h 1592258304000000000
+  zgrep -oh '[0-9]\{19\}' app.log.gz | uid decode --json`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := a.readDecoding(c.Context(), &d, layout, made); err != nil {
+				return err
+			}
+			return a.decode(d, args)
+		},
+	}
+	c.Flags().StringVar(&layout, "layout", "", "the layout: a name, see --all, or a text such as 1-41-18-4/1ms@1514764800")
+	c.Flags().BoolVar(&d.all, "all", false, "decode by all layouts with a name")
+	c.Flags().StringVar(&made, "made", "", "when the rows were created: only systems by which the ids carry this time")
+	c.Flags().DurationVar(&d.within, "within", time.Hour, "how far the time of --made may be off")
+	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
+	c.MarkFlagsMutuallyExclusive("layout", "all")
+	c.MarkFlagsMutuallyExclusive("layout", "made")
+	keys := a.publicKeyFlag(c)
+	c.PreRunE = func(*cobra.Command, []string) (err error) {
+		d.ids, err = keys()
+		return err
+	}
+	return c
+}
+
+// readDecoding sets what flags and the database say.
+func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string) (err error) {
+	d.now = a.now()
+	switch {
+	case made != "":
+		d.all = true
+		d.made, err = parseTime(made)
+	case d.all:
+	case layout != "":
+		d.system, err = parseSystem(layout)
+	case a.source() != "":
+		var l generator.Layout
+		l, err = a.databaseLayout(ctx)
+		d.system = system{System: foreign.System{Name: "uidplugin", Layout: l}}
+		if err != nil {
+			err = fmt.Errorf("%w (--layout decodes without the database)", err)
+		}
+	default:
+		d.system = presets()[0]
+	}
+	return err
+}
+
+// databaseLayout returns the layout of the registry.
+func (a *app) databaseLayout(ctx context.Context) (l generator.Layout, err error) {
+	db, err := a.open(ctx, reads)
+	if err != nil {
+		return l, err
+	}
+	return db.layout, db.close()
+}
+
+// decode writes what ids mean.
+func (a *app) decode(d decoding, args []string) error {
+	wrong, first := false, true
+	err := a.eachID(args, func(text string) error {
+		list, err := d.decode(text)
+		if err != nil {
+			wrong = true
+			return a.writeWrong(text, err)
+		}
+		for _, one := range list {
+			if a.json {
+				if err := writeJSON(a.out, one); err != nil {
+					return err
+				}
+				continue
+			}
+			if !first {
+				fmt.Fprintln(a.out)
+			}
+			first = false
+			one.write(a, d.all)
+		}
+		return nil
+	})
+	return cond(err, wrong)
+}
+
+// cond returns err, or errWrong if something is wrong.
+func cond(err error, wrong bool) error {
+	if err == nil && wrong {
+		return errWrong
+	}
+	return err
+}
+
+// writeWrong writes why an id has no answer: to standard error, or as JSON with the others.
+func (a *app) writeWrong(text string, err error) error {
+	if a.json {
+		return writeJSON(a.out, wrongID{ID: text, Error: err.Error(), Code: codeOf(err)})
+	}
+	fmt.Fprintln(a.err, a.paint(a.err, red, "uid: ")+oneLine(err.Error()))
+	return nil
+}
+
+// errSystem reports an id that no system can have made.
+var errSystem = errors.New("id of no known system")
+
+// decode returns what an id means, by each of the systems that are asked for.
+func (d decoding) decode(text string) ([]decoded, error) {
+	id, err := d.ids.id(text)
+	if err != nil {
+		return nil, err
+	}
+	if !d.all {
+		one, err := d.by(d.system, id)
+		return []decoded{one}, err
+	}
+	var list []decoded
+	for _, s := range presets() {
+		one, err := d.by(s, id)
+		if err != nil || !d.made.IsZero() && one.Time.Sub(d.made).Abs() > d.within {
+			continue
+		}
+		list = append(list, one)
+	}
+	if len(list) == 0 && !d.made.IsZero() {
+		return nil, fmt.Errorf("%w: by none of them %d carries a time within %v of %s", errSystem, id, d.within, at(d.made))
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: none of them can have made %d", errSystem, id)
+	}
+	return list, nil
+}
+
+// by decodes an id of one system.
+func (d decoding) by(s system, id int64) (decoded, error) {
+	l := s.Layout
+	p, err := s.Decode(id)
+	switch {
+	case err != nil:
+		return decoded{}, err
+	case id>>(l.WorkerBits+l.SequenceBits) == 0:
+		return decoded{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key of AUTO_INCREMENT or of a segment", generator.ErrLayout, id)
+	}
+	one := decoded{ID: id, System: s.Name, Layout: l.String(), Time: p.Time, Tick: l.TickAt(p.Time), WorkerID: p.WorkerID, Sequence: p.Sequence}
+	if s.SequenceFirst {
+		one.Note = "the sequence is above the worker id"
+	} else if one.picture, err = l.Picture(id); err != nil {
+		return decoded{}, err
+	}
+	if ahead := p.Time.Sub(d.now); ahead > time.Hour {
+		one.Note = "this time is in the future: the id may be of another layout; --all decodes by all that have a name"
+	}
+	return one, nil
+}
+
+// write writes a decoded id as a picture.
+func (o decoded) write(a *app, named bool) {
+	if named {
+		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, bold, o.System), o.Layout)
+	}
+	if o.picture == "" {
+		fmt.Fprintf(a.out, "id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time), o.WorkerID, o.Sequence)
+	}
+	fmt.Fprint(a.out, o.picture)
+	if o.Note != "" {
+		fmt.Fprintf(a.out, "note   %s\n", o.Note)
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"gorm.io/gorm"
+)
+
+// A dialect is one of the databases that uid knows, by GORM's name.
+type dialect string
+
+const (
+	mysqlDialect    dialect = "mysql"
+	postgresDialect dialect = "postgres"
+	sqliteDialect   dialect = "sqlite"
+)
+
+// A source is a data source name, in the form that the driver takes.
+type source struct {
+	dialect dialect
+	dsn     string // for MySQL a URL or the driver's form, for SQLite a path or a URI
+}
+
+var (
+	driverForm  = regexp.MustCompile(`^([^/]*@)?(tcp|tcp6|unix)?(\(.*\))?/[^/]*$|^(.*@)?(tcp|tcp6|unix)\(.*\)/`)
+	keywordForm = regexp.MustCompile(`(^|\s)(host|hostaddr|dbname|user|service)\s*=`)
+)
+
+// parseSource says which database a data source name means. The error does not contain it.
+func parseSource(dsn string) (source, error) {
+	scheme, rest, hasScheme := strings.Cut(dsn, ":")
+	switch scheme = strings.ToLower(scheme); {
+	case dsn == "":
+		return source{}, errors.New("which database? Give --dsn, or set UID_DSN, such as mysql://user:password@host/shop or sqlite:shop.db")
+	case hasScheme && (scheme == "mysql" || scheme == "mariadb") && strings.HasPrefix(rest, "//"):
+		return source{mysqlDialect, "mysql:" + rest}, nil
+	case hasScheme && (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
+		return source{postgresDialect, "postgres:" + rest}, nil
+	case hasScheme && (scheme == "sqlite" || scheme == "sqlite3"):
+		return source{sqliteDialect, strings.TrimPrefix(rest, "//")}, nil
+	case hasScheme && scheme == "file":
+		return source{sqliteDialect, dsn}, nil
+	case isFile(dsn):
+		return source{sqliteDialect, dsn}, nil
+	case keywordForm.MatchString(dsn):
+		return source{postgresDialect, dsn}, nil
+	case strings.Contains(dsn, "://"):
+		return source{}, errors.New("the scheme of the data source name is none of mysql, mariadb, postgres, postgresql and sqlite")
+	case strings.ContainsAny(dsn, "@(") && driverForm.MatchString(dsn):
+		return source{mysqlDialect, dsn}, nil
+	}
+	return source{sqliteDialect, dsn}, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
+}
+
+// dialector returns GORM's dialector of the source. readOnly lets SQLite refuse every change.
+func (s source) dialector(use usage) (gorm.Dialector, error) {
+	switch s.dialect {
+	case mysqlDialect:
+		return openMySQL(s.dsn)
+	case postgresDialect:
+		return openPostgres(s.dsn)
+	}
+	dsn, err := sqliteURI(s.dsn, use)
+	if err != nil {
+		return nil, err
+	}
+	return openSQLite(dsn)
+}
+
+// A usage says what a command does with the database.
+type usage int
+
+const (
+	reads usage = iota
+	writes
+)
+
+// sqliteURI returns the URI of a file that exists: SQLite would create it. Where a command only reads, SQLite refuses
+// changes.
+func sqliteURI(path string, use usage) (string, error) {
+	path = strings.TrimPrefix(path, "file:")
+	path, query, _ := strings.Cut(path, "?")
+	if unescaped, err := url.PathUnescape(path); err == nil && !isFile(path) {
+		path = unescaped
+	}
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("there is no file %q, so it is no SQLite database; a server needs a data source name such as mysql://user:password@host/shop", path)
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", fmt.Errorf("%q is a folder, and no SQLite database", path)
+	}
+	params := []string{"mode=rw", "_pragma=busy_timeout(10000)", "_txlock=immediate"}
+	if use == reads {
+		params[2] = "_pragma=query_only(1)"
+	}
+	if query != "" {
+		params = append(params, query)
+	}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(params, "&"), nil
+}
+
+var (
+	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)
+	driverPassword  = regexp.MustCompile(`^[^:/@]*:(.*)@`)
+	keywordPassword = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)
+)
+
+// redact returns a text without the data source name and its password. Drivers hide it, but errors about what they
+// cannot read may not.
+func redact(text, dsn string) string {
+	if dsn == "" {
+		return text
+	}
+	for _, pattern := range []*regexp.Regexp{urlPassword, driverPassword, keywordPassword} {
+		m := pattern.FindStringSubmatch(dsn)
+		if m == nil || m[1] == "" {
+			continue
+		}
+		hidden := strings.ReplaceAll(dsn, m[1], "xxxxx")
+		text = strings.ReplaceAll(text, dsn, hidden)
+		forms := []string{m[1]}
+		if plain, err := url.PathUnescape(m[1]); err == nil {
+			forms = append(forms, plain, url.QueryEscape(plain), url.PathEscape(plain), url.UserPassword("", plain).String()[1:])
+		}
+		for _, form := range forms {
+			for _, around := range [][2]string{{":", "@"}, {"password=", ""}, {`"`, `"`}, {"'", "'"}, {"`", "`"}} {
+				text = strings.ReplaceAll(text, around[0]+form+around[1], around[0]+"xxxxx"+around[1])
+			}
+		}
+	}
+	return text
+}

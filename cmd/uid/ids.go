@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/publicid"
+)
+
+// An idReader reads ids as people write them.
+type idReader struct {
+	keys *publicid.Keys // of public ids; nil if none were given
+}
+
+// errID reports a text that is no id.
+var errID = errors.New("no id")
+
+// id reads a decimal number or the text of a public id. Quotes, commas and the like around it, as in a log or a list,
+// are ignored.
+func (r idReader) id(text string) (int64, error) {
+	text = strings.Trim(text, " \t\r\n\"'`,;()[]{}")
+	id, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err == nil:
+		return id, nil
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%w: %.40s does not fit into 64 bits", errID, text)
+	case !strings.Contains(text, "_"):
+		return 0, fmt.Errorf("%w: %.60q is neither a decimal number nor the text of a public id", errID, text)
+	case r.keys == nil:
+		return 0, fmt.Errorf("%w: %.60q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY", errID, text)
+	}
+	codec, err := r.keys.Codec(text[:strings.LastIndexByte(text, '_')])
+	if err == nil {
+		id, err = codec.Decode(text)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: %.60q is no public id of this key", errID, text)
+	}
+	return id, nil
+}
+
+// parseKeys reads the keys of public ids, the newest first, with commas between them: 32 bytes each, in hexadecimal or
+// base64. The error does not contain them.
+func parseKeys(text string) (*publicid.Keys, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var keys [][]byte
+	for i, part := range strings.Split(text, ",") {
+		part = strings.TrimSpace(part)
+		key, err := hex.DecodeString(part)
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+			if err == nil && len(key) == publicid.KeySize {
+				break
+			}
+			key, err = encoding.DecodeString(part)
+		}
+		if err != nil || len(key) != publicid.KeySize {
+			return nil, fmt.Errorf("public key %d is not %d bytes in hexadecimal or base64", i+1, publicid.KeySize)
+		}
+		keys = append(keys, key)
+	}
+	return publicid.NewKeys(keys...)
+}
+
+// publicKeyFlag adds the flag --public-key to a command. The function that it returns reads the flag or UID_PUBLIC_KEY.
+func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
+	var text string
+	c.Flags().StringVar(&text, "public-key", "", "the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
+	return func() (idReader, error) {
+		keys, err := parseKeys(or(text, a.env("UID_PUBLIC_KEY")))
+		return idReader{keys}, err
+	}
+}
+
+// eachID calls f for each argument or, without arguments or for "-", for each line of standard input that is not empty.
+// It ends at an error of f.
+func (a *app) eachID(args []string, f func(text string) error) error {
+	if len(args) == 0 {
+		if file, ok := a.in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
+			return errors.New("which ids? Give them as arguments, or one a line on standard input")
+		}
+		args = []string{"-"}
+	}
+	for _, arg := range args {
+		if arg != "-" {
+			if err := f(arg); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := eachLine(a.in, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eachLine(in io.Reader, f func(text string) error) error {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" {
+			continue
+		}
+		if err := f(text); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	return nil
+}

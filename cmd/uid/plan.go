@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	var layout string
+	var demand generator.Demand
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Say how long a layout lasts and how much it carries",
+		Long: `plan says how long a layout lasts, and how many processes, tables and ids a second it carries.
+
+The layout is --layout; else that of the database if --dsn or UID_DSN names one; else the default layout.`,
+		Example: `  uid plan --processes 28 --tables 50 --spares 2 --restarts 12
+  uid plan --layout jssafetables --processes 20 --tables 30`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := a.layout(c.Context(), layout)
+			if err != nil {
+				return err
+			}
+			f, err := generator.Plan(l, demand)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.out, forecastOf(f))
+			}
+			_, err = fmt.Fprint(a.out, f)
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as 1-41-18-4/1ms@1514764800")
+	flags.IntVar(&demand.Processes, "processes", 1, "processes that run at once")
+	flags.IntVar(&demand.Tables, "tables", 1, "tables for which each process makes ids")
+	flags.Float64Var(&demand.RestartsPerDay, "restarts", 0, "how often a day each process is started")
+	flags.Float64Var(&demand.CrashesPerDay, "crashes", 0, "how many of these starts follow a crash")
+	flags.IntVar(&demand.Lanes, "lanes", 1, "worker ids of each table and process, for tables that need more ids a second")
+	flags.IntVar(&demand.Spares, "spares", 2, "worker ids that each process has in reserve; the plugin has 2 with 16 worker bits or more, else 0")
+	flags.DurationVar(&demand.Grace, "grace", generator.DefaultGrace, "how long the slot of a crashed process is kept")
+	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// layout returns the layout of a flag, of the database, or the default one.
+func (a *app) layout(ctx context.Context, text string) (generator.Layout, error) {
+	switch {
+	case text != "":
+		s, err := parseSystem(text)
+		return s.Layout, err
+	case a.source() != "":
+		return a.databaseLayout(ctx)
+	}
+	return generator.DefaultLayout(), nil
+}
+
+// A forecast is a [generator.Forecast] in JSON.
+type forecast struct {
+	Layout             string    `json:"layout"`
+	From               time.Time `json:"from"`
+	Until              time.Time `json:"until"`
+	Years              float64   `json:"years"`
+	WorkerIDs          int64     `json:"worker_ids"`
+	PerWorkerPerSecond float64   `json:"ids_per_second_of_a_worker_id"`
+
+	Leased struct {
+		Held      int64   `json:"worker_ids_held"`
+		Fits      bool    `json:"fits"`
+		Processes int64   `json:"most_processes"`
+		PerSecond float64 `json:"ids_per_second"`
+	} `json:"leased"`
+	Disposable struct {
+		PerDay    float64 `json:"worker_ids_per_day"`
+		Years     float64 `json:"years"`
+		Processes int64   `json:"most_processes"`
+		PerSecond float64 `json:"ids_per_second"`
+	} `json:"disposable"`
+}
+
+func forecastOf(f generator.Forecast) forecast {
+	var j forecast
+	j.Layout, j.From, j.Until = f.Layout.String(), f.Layout.Epoch, f.Layout.Expires()
+	j.Years, j.WorkerIDs, j.PerWorkerPerSecond = f.Years, f.WorkerIDs, f.PerWorker
+	j.Leased.Held, j.Leased.Fits, j.Leased.Processes, j.Leased.PerSecond = f.Leased.Held, f.Leased.Fits, f.Leased.Processes, f.Leased.PerSecond
+	d := f.Disposable
+	j.Disposable.PerDay, j.Disposable.Years, j.Disposable.Processes, j.Disposable.PerSecond = d.PerDay, d.Years, d.Processes, d.PerSecond
+	return j
+}

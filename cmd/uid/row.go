@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/uidplugin/uidplugin"
+)
+
+var (
+	// errNoRow reports an id without a row.
+	errNoRow = errors.New("no row")
+
+	// errRow reports an id whose row cannot be read.
+	errRow = errors.New("row not readable")
+)
+
+// A rowReader reads the rows of ids, as the database has them.
+type rowReader struct {
+	*database
+	column string // of the ids; empty for the primary key
+
+	known map[string]column // the column of the ids, by table
+}
+
+// A row is a row of any table.
+type row struct {
+	key   string // the column of the id
+	cells []cell
+}
+
+// A cell is a column of a row.
+type cell struct {
+	name string
+	null bool
+	text string // bytes are in hexadecimal, after 0x
+	size int    // how many bytes, for bytes; -1 for a text
+}
+
+// read reads the row of an id.
+func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error) {
+	switch {
+	case l.Table == "":
+		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the row", errRow, l.ID)
+	case l.Database != "":
+		return nil, fmt.Errorf("%w: %d is of the table %s in the database %s, and uid is connected to that of the registry", errRow, l.ID, l.Table, l.Database)
+	}
+	c, err := r.columnOf(ctx, l.Table)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.rows(ctx, l, c)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s: %w", errRow, l.Table, err)
+	case len(found) == 0:
+		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never inserted", errNoRow, l.Table, c.name, l.ID)
+	case len(found) > 1:
+		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, c.name, l.ID)
+	}
+	return found[0], nil
+}
+
+// columnOf returns the column of the ids of a table.
+func (r *rowReader) columnOf(ctx context.Context, table string) (column, error) {
+	if c, ok := r.known[table]; ok {
+		return c, nil
+	}
+	columns, err := r.columns(ctx, table)
+	if err != nil {
+		return column{}, err
+	}
+	key, ok := keyOf(columns)
+	if r.column != "" {
+		i := slices.IndexFunc(columns, func(c column) bool { return c.name == r.column })
+		if ok = i >= 0; ok {
+			key = columns[i]
+		}
+	}
+	switch {
+	case len(columns) == 0:
+		return key, fmt.Errorf("%w: there is no table %s, or this user may not read it", errRow, table)
+	case !ok && r.column != "":
+		return key, fmt.Errorf("%w: %s has no column %s", errRow, table, r.column)
+	case !ok:
+		return key, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column of the id by --column", errRow, table)
+	}
+	if r.known == nil {
+		r.known = map[string]column{}
+	}
+	r.known[table] = key
+	return key, nil
+}
+
+// rows returns up to two rows with an id.
+func (r *rowReader) rows(ctx context.Context, l uidplugin.Location, key column) (list []*row, err error) {
+	var id any = l.ID.Int64()
+	if key.isText() {
+		id = strconv.FormatInt(l.ID.Int64(), 10)
+	}
+	err = r.query(ctx, func(rows *sql.Rows) error {
+		types, err := rows.ColumnTypes()
+		if err != nil {
+			return err
+		}
+		values := make([]any, len(types))
+		into := make([]any, len(types))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		one := &row{key: key.name}
+		for i, t := range types {
+			one.cells = append(one.cells, cellOf(t.Name(), t.DatabaseTypeName(), values[i]))
+		}
+		list = append(list, one)
+		return nil
+	}, "SELECT * FROM "+r.quote(l.Table)+" WHERE "+r.quote(key.name)+" = ? LIMIT 2", id)
+	return list, err
+}
+
+var binaryType = regexp.MustCompile(`(?i)blob|binary|bytea|bit|geometry`)
+
+// cellOf returns a value that a driver has read.
+func cellOf(name, kind string, value any) cell {
+	c := cell{name: name, size: -1}
+	switch v := value.(type) {
+	case nil:
+		c.null = true
+	case []byte:
+		if binaryType.MatchString(kind) || !utf8.Valid(v) {
+			c.text, c.size = "0x"+hex.EncodeToString(v), len(v)
+			break
+		}
+		c.text = string(v)
+	case string:
+		c.text = v
+		if !utf8.ValidString(v) {
+			c.text, c.size = "0x"+hex.EncodeToString([]byte(v)), len(v)
+		}
+	case time.Time:
+		c.text = v.Format("2006-01-02 15:04:05.999999999Z07:00")
+	default:
+		c.text = fmt.Sprint(v)
+	}
+	return c
+}
+
+// The most of a value that is shown to people: characters of a text, and digits of bytes.
+const (
+	maxText  = 200
+	maxBytes = 66
+)
+
+// String returns the value for people: long ones are cut off.
+func (c cell) String() string {
+	switch {
+	case c.null:
+		return "NULL"
+	case c.size >= 0 && len(c.text) > maxBytes:
+		return fmt.Sprintf("%s... (%d bytes)", c.text[:maxBytes], c.size)
+	case c.size >= 0:
+		return c.text
+	}
+	if n := utf8.RuneCountInString(c.text); n > maxText {
+		return fmt.Sprintf("%s... (%d characters)", string([]rune(c.text)[:maxText]), n)
+	}
+	return c.text
+}
+
+// write writes a line for each column.
+func (r *row) write(w io.Writer) error {
+	g := newGrid(w)
+	for _, c := range r.cells {
+		g.add("  "+c.name, c.String())
+	}
+	return g.flush()
+}
+
+// MarshalJSON writes an object with the columns in their order. The values are texts, as numbers would lose digits, or
+// null.
+func (r *row) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, c := range r.cells {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		var value any
+		if !c.null {
+			value = c.text
+		}
+		for j, v := range []any{c.name, value} {
+			text, err := json.Marshal(v)
+			if err != nil {
+				return nil, err
+			}
+			if j > 0 {
+				out.WriteByte(':')
+			}
+			out.Write(text)
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}

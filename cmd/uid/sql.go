@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/migrations"
+)
+
+// A script is what uid sql prints.
+type script struct {
+	dialect dialect
+	schema  string
+	layout  generator.Layout
+	only    string // tables, functions or uidgenerator; empty: tables and functions
+}
+
+func (a *app) sqlCommand() *cobra.Command {
+	var s script
+	var name, layout string
+	c := &cobra.Command{
+		Use:   "sql",
+		Short: "Print the tables, the view and the functions as SQL",
+		Long: `sql prints the statements that create the four tables, and then those of the view uid_origin and the functions uid_time,
+uid_worker and uid_table, for somebody who has the rights. It changes nothing.
+
+The dialect is --dialect, or that of the database. The layout is --layout; else that of the database if --dsn or
+UID_DSN names one; else the default layout. On MySQL, functions need a client that does not split statements at
+semicolons inside of them; these have none inside.`,
+		Example: `  uid sql --dialect postgres
+  uid sql --dialect mysql --only functions --layout jssafetables`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := a.readScript(c.Context(), &s, name, layout); err != nil {
+				return err
+			}
+			text, err := s.text()
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.out, struct {
+					SQL string `json:"sql"`
+				}{text})
+			}
+			_, err = fmt.Fprint(a.out, text)
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite")
+	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as 1-41-18-4/1ms@1514764800")
+	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
+	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator: what extends a WORKER_NODE of UidGenerator")
+	_ = c.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("only", cobra.FixedCompletions([]string{"tables", "functions", "uidgenerator"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// readScript sets the dialect and the layout.
+func (a *app) readScript(ctx context.Context, s *script, name, layout string) (err error) {
+	switch strings.ToLower(name) {
+	case "mysql", "mariadb":
+		s.dialect = mysqlDialect
+	case "postgres", "postgresql":
+		s.dialect = postgresDialect
+	case "sqlite", "sqlite3":
+		s.dialect = sqliteDialect
+	case "":
+		if a.source() == "" {
+			return errors.New("which dialect? Give --dialect mysql, postgres or sqlite")
+		}
+		source, err := parseSource(a.source())
+		if err != nil {
+			return err
+		}
+		s.dialect = source.dialect
+	default:
+		return fmt.Errorf("--dialect %q is none of mysql, postgres and sqlite", name)
+	}
+	if s.only == "tables" || s.only == "uidgenerator" {
+		return nil // they are the same for all layouts
+	}
+	s.layout, err = a.layout(ctx, layout)
+	return err
+}
+
+// text returns the statements.
+func (s script) text() (string, error) {
+	file := string(s.dialect) + ".sql"
+	switch s.only {
+	case "":
+		tables, err := migrations.Files.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		functions, err := migrations.FunctionStatementsFor(string(s.dialect), s.schema, s.layout)
+		return string(tables) + "\n-- For the layout " + s.layout.String() + "\n" + functions, err
+	case "tables":
+		tables, err := migrations.Files.ReadFile(file)
+		return string(tables), err
+	case "functions":
+		functions, err := migrations.FunctionStatementsFor(string(s.dialect), s.schema, s.layout)
+		return "-- For the layout " + s.layout.String() + "\n" + functions, err
+	case "uidgenerator":
+		if s.dialect != mysqlDialect {
+			return "", fmt.Errorf("UidGenerator's table is on MySQL, not on %s", s.dialect)
+		}
+		text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
+		return string(text), err
+	}
+	return "", fmt.Errorf("--only %q is none of tables, functions and uidgenerator", s.only)
+}

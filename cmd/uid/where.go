@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A place is where an id came from, and its row.
+type place struct {
+	uidplugin.Location
+	Row *row `json:"row,omitempty"` // nil unless it is asked for
+}
+
+func (a *app) whereCommand() *cobra.Command {
+	var readRow bool
+	var column string
+	c := &cobra.Command{
+		Use:   "where [ID...]",
+		Short: "Say which table, process and time ids came from",
+		Long: `where says which table ids are keys of, which process made them, and when.
+
+It reads arguments or, without any, standard input: one id a line. It needs the right SELECT on the four tables of
+uidplugin, and for --row on the table of the id. An id that nobody made does not stop the others; the exit code is 1
+then.`,
+		Example: `  uid where 1176816959799427126
+  uid where --row 1176816959799427126
+  psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
+		RunE: func(c *cobra.Command, args []string) error { return nil },
+	}
+	c.Flags().BoolVar(&readRow, "row", false, "read the row as well")
+	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id; the primary key if not given")
+	keys := a.publicKeyFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ids, err := keys()
+		if err != nil {
+			return err
+		}
+		d, err := a.open(c.Context(), reads)
+		if err != nil {
+			return err
+		}
+		defer d.close()
+		p, err := d.plugin(a)
+		if err != nil {
+			return err
+		}
+		w := &finder{plugin: p, ids: ids}
+		if readRow || column != "" {
+			w.rows = &rowReader{database: d, column: column}
+		}
+		return a.where(c.Context(), w, args)
+	}
+	return c
+}
+
+// where writes where ids came from.
+func (a *app) where(ctx context.Context, f *finder, args []string) error {
+	wrong, first := false, true
+	err := a.eachID(args, func(text string) error {
+		p, err := f.find(ctx, text)
+		if err != nil && !isWrongID(err) {
+			return err
+		}
+		if p.ID != 0 {
+			if !first && !a.json {
+				fmt.Fprintln(a.out)
+			}
+			first = false
+			if err := a.writePlace(p); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			wrong = true
+			return a.writeWrong(text, err)
+		}
+		return nil
+	})
+	return cond(err, wrong)
+}
+
+// A finder finds where ids came from.
+type finder struct {
+	plugin *uidplugin.Plugin
+	ids    idReader
+	rows   *rowReader // nil if rows are not wanted
+}
+
+// find returns where an id came from. If only its row cannot be read, it returns both the place and an error.
+func (f *finder) find(ctx context.Context, text string) (p place, err error) {
+	id, err := f.ids.id(text)
+	if err != nil {
+		return p, err
+	}
+	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(id)); err != nil || f.rows == nil {
+		return p, err
+	}
+	p.Row, err = f.rows.read(ctx, p.Location)
+	return p, err
+}
+
+func (a *app) writePlace(p place) error {
+	if a.json {
+		return writeJSON(a.out, p)
+	}
+	s := p.Session
+	g := newGrid(a.out)
+	g.add("id", fmt.Sprint(p.ID))
+	g.add("table", or(p.Table, "(the worker id serves all tables)"))
+	if p.Database != "" {
+		g.add("database", p.Database)
+	}
+	g.add("time", at(p.Time)+" UTC")
+	if s == (uidplugin.Session{}) {
+		g.add("process", "(pruned)")
+	} else {
+		g.add("process", fmt.Sprintf("%s on %s, port %s (%v), started %s UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), s.Kind, at(s.Launched)))
+		until := "now"
+		if !s.Until.IsZero() {
+			until = at(s.Until) + " UTC"
+		}
+		g.add("session", fmt.Sprintf("slot %d, from %s UTC until %s", s.Slot, at(s.From), until))
+	}
+	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
+	if err := g.flush(); err != nil || p.Row == nil {
+		return err
+	}
+	fmt.Fprintln(a.out, "row")
+	return p.Row.write(a.out)
+}
+
+// codes are the names of what can be wrong with an id, in JSON.
+var codes = []struct {
+	err  error
+	name string
+}{
+	{errID, "malformed"}, {uidplugin.ErrNegativeID, "negative_id"}, {uidplugin.ErrFutureID, "future_id"},
+	{uidplugin.ErrOtherLayout, "other_layout"}, {uidplugin.ErrNotDecodable, "not_decodable"},
+	{uidplugin.ErrUnknownID, "unknown_id"}, {errNoRow, "no_row"}, {errRow, "row_not_readable"},
+	{errSystem, "unknown_system"}, {generator.ErrLayout, "not_decodable"},
+}
+
+// codeOf returns the name of what is wrong with an id; empty if that is another error.
+func codeOf(err error) string {
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return c.name
+		}
+	}
+	return ""
+}
+
+// isWrongID reports whether an error is about the id, and not about the database.
+func isWrongID(err error) bool { return errors.Is(err, uidplugin.ErrNoSuchID) || codeOf(err) != "" }
