@@ -25,7 +25,8 @@ type Location struct {
 	WorkerID int64     `json:"worker_id"`
 	Sequence int64     `json:"sequence"`
 
-	// Session is the process that made the id. With WithWorkerID it is this process.
+	// Session is the process that made the id. With WithWorkerID it is this process. It is zero if
+	// [workernode.DB.PruneSessions] has removed the session; then the id may also be one that nobody made.
 	Session Session `json:"session"`
 }
 
@@ -37,6 +38,9 @@ func (l Location) String() string {
 	}
 	if l.Database != "" {
 		table += " of the database " + strconv.Quote(l.Database)
+	}
+	if l.Session == (Session{}) {
+		return fmt.Sprintf("id %d of %s, made %s by a process that is no longer known", l.ID, table, supply.FormatTime(l.Time))
 	}
 	return fmt.Sprintf("id %d of %s, made %s by %q on %q, port %q", l.ID, table, supply.FormatTime(l.Time),
 		l.Session.Application, l.Session.Host, l.Session.Port)
@@ -118,6 +122,10 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	case !ok:
 		return Location{}, idErrorf(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d",
 			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
+	}
+	if o.Pruned() {
+		l.Session = Session{}
+		return l, nil
 	}
 	l.Session = c.session(o.Session)
 	if o.Until >= 0 {

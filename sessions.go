@@ -21,7 +21,8 @@ type Session struct {
 	Until       time.Time       `json:"until,omitzero"`    // start of the next session of the slot; zero if no session followed
 }
 
-// Pruned reports whether the session stands for those that [workernode.DB.PruneSessions] has removed: it has no process.
+// Pruned reports whether nothing is known of the process, because [workernode.DB.PruneSessions] has removed it. In a list
+// the session stands for all that were removed.
 func (s Session) Pruned() bool {
 	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
 }
@@ -111,6 +112,9 @@ func (p *Plugin) located() (*locator, error) {
 
 // session returns a session as the package shows it.
 func (c *locator) session(s workernode.Session) Session {
+	if s.Pruned() {
+		return Session{Slot: s.Slot, From: c.timeOf(s.Start + 1)}
+	}
 	return Session{
 		Slot: s.Slot, Application: s.Application, Host: s.Host, Port: s.Port, Kind: s.Kind,
 		Launched: s.Launched, From: c.timeOf(s.Start + 1),

@@ -52,13 +52,14 @@
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE is what was granted last and the
 //     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
 //     transaction begins a new session.
-//  4. Nothing lowers FENCE. Rows of WORKER_NODE and WORKER_SESSION are never deleted, and the table of a worker id
-//     never changes once it is set.
+//  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted, and the table of a worker id never changes once it
+//     is set. Rows of WORKER_SESSION are deleted by [DB.PruneSessions] only, when somebody asks for it.
 //  5. Each statement is its own transaction, or in one with the slot's row first. It runs on the pool of the handle
 //     that the plugin was registered with, never inside a transaction of the application. Executed twice or late, it
 //     changes nothing: it compares.
 //  6. Resolving never guesses. An id belongs to the session with the largest START_TICK below its tick, unless its tick
-//     is above a later session's BEFORE_TICK, or above FENCE.
+//     is above a later session's BEFORE_TICK, or above FENCE. The oldest row of a slot may stand for sessions that
+//     were pruned. Then it names no process. It has their ids, and those of the time between them.
 //
 // # Databases that lose commits
 //

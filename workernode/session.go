@@ -31,7 +31,18 @@ type Session struct {
 	Application, Host, Port string
 	Kind                    Kind
 	Launched                time.Time // start of the process, by its clock, in UTC
-	Holder                  string
+	Holder                  string    // empty if it was pruned
+}
+
+// Pruned reports whether the session stands for one or several that [DB.PruneSessions] has removed. Then nothing says
+// which processes they were of.
+func (s Session) Pruned() bool { return s.Holder == "" }
+
+// setLaunched sets Launched, unless the session was pruned: then the column has no meaning.
+func (s *Session) setLaunched(launched date) {
+	if !s.Pruned() {
+		s.Launched = launched.Time
+	}
 }
 
 // Slots returns up to limit slots with an ID above after, in ascending order.
@@ -62,7 +73,7 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 		var s Session
 		var launched date
 		err := rows.Scan(&s.Slot, &s.Start, &s.Before, &s.Application, &s.Host, &s.Port, &s.Kind, &launched, &s.Holder)
-		s.Launched = launched.Time
+		s.setLaunched(launched)
 		sessions = append(sessions, s)
 		return err
 	}, `SELECT `+sessionColumns+` FROM "WORKER_SESSION" WHERE `+where+fmt.Sprintf(` ORDER BY "START_TICK" DESC, "SLOT" DESC LIMIT %d`, limit), args...)
@@ -97,7 +108,8 @@ func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, e
 	if err != nil {
 		return o, false, fmt.Errorf("workernode: look up the sessions of slot %d: %w", slot, err)
 	}
-	o.Launched, o.Until = launched.Time, -1
+	o.setLaunched(launched)
+	o.Until = -1
 	if next.Valid {
 		o.Until = next.Int64
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +41,7 @@ type app struct {
 // run executes the command that args name, and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
-	root.SetArgs(args)
+	root.SetArgs(afterFlags(args))
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -48,10 +51,40 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case errors.Is(err, errWrong):
 		return exitWrong
 	default:
-		fmt.Fprintln(a.err, a.paint(a.err, red, "uid: ")+oneLine(redact(err.Error(), a.source())))
+		a.complain(err)
 		return exitFailed
 	}
 }
+
+// complain writes an error as one line.
+func (a *app) complain(err error) {
+	text := redact(err.Error(), a.source())
+	for _, prefix := range []string{"uidplugin: ", "workernode: ", "generator: ", "migrations: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	fmt.Fprintln(a.err, a.paint(a.err, red, "uid:"), oneLine(text))
+}
+
+// afterFlags returns arguments with negative numbers at the end, after "--": an id that is one is no flag.
+func afterFlags(args []string) []string {
+	if !slices.Contains(args, "decode") && !slices.Contains(args, "where") || slices.Contains(args, "--") {
+		return args
+	}
+	var kept, negative []string
+	for _, arg := range args {
+		if negativeNumber.MatchString(arg) {
+			negative = append(negative, arg)
+		} else {
+			kept = append(kept, arg)
+		}
+	}
+	if len(negative) == 0 {
+		return args
+	}
+	return append(append(kept, "--"), negative...)
+}
+
+var negativeNumber = regexp.MustCompile(`^-\d+$`)
 
 // source returns the data source name that was given, or an empty text.
 func (a *app) source() string {
@@ -85,6 +118,7 @@ Exit codes:
   uid doctor`,
 		Version:       version(),
 		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -120,20 +120,11 @@ func (a *app) decode(d decoding, args []string) error {
 			wrong = true
 			return a.writeWrong(text, err)
 		}
-		for _, one := range list {
-			if a.json {
-				if err := writeJSON(a.out, one); err != nil {
-					return err
-				}
-				continue
-			}
-			if !first {
-				fmt.Fprintln(a.out)
-			}
-			first = false
-			one.write(a, d.all)
+		if !first && !a.json {
+			fmt.Fprintln(a.out)
 		}
-		return nil
+		first = false
+		return a.writeDecoded(list, d.all)
 	})
 	return cond(err, wrong)
 }
@@ -151,7 +142,7 @@ func (a *app) writeWrong(text string, err error) error {
 	if a.json {
 		return writeJSON(a.out, wrongID{ID: text, Error: err.Error(), Code: codeOf(err)})
 	}
-	fmt.Fprintln(a.err, a.paint(a.err, red, "uid: ")+oneLine(err.Error()))
+	a.complain(err)
 	return nil
 }
 
@@ -171,7 +162,8 @@ func (d decoding) decode(text string) ([]decoded, error) {
 	var list []decoded
 	for _, s := range presets() {
 		one, err := d.by(s, id)
-		if err != nil || !d.made.IsZero() && one.Time.Sub(d.made).Abs() > d.within {
+		switch {
+		case err != nil, d.made.IsZero() && one.Time.Sub(d.now) > ahead, !d.made.IsZero() && one.Time.Sub(d.made).Abs() > d.within:
 			continue
 		}
 		list = append(list, one)
@@ -180,7 +172,7 @@ func (d decoding) decode(text string) ([]decoded, error) {
 		return nil, fmt.Errorf("%w: by none of them %d carries a time within %v of %s", errSystem, id, d.within, at(d.made))
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w: none of them can have made %d", errSystem, id)
+		return nil, fmt.Errorf("%w: none of them can have made %d by now", errSystem, id)
 	}
 	return list, nil
 }
@@ -201,17 +193,39 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 	} else if one.picture, err = l.Picture(id); err != nil {
 		return decoded{}, err
 	}
-	if ahead := p.Time.Sub(d.now); ahead > time.Hour {
+	if p.Time.Sub(d.now) > ahead {
 		one.Note = "this time is in the future: the id may be of another layout; --all decodes by all that have a name"
 	}
 	return one, nil
 }
 
-// write writes a decoded id as a picture.
-func (o decoded) write(a *app, named bool) {
-	if named {
-		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, bold, o.System), o.Layout)
+// ahead is how far in the future the time of an id can be: Lead is an hour at most.
+const ahead = time.Hour
+
+// writeDecoded writes what an id means: a picture, or a line for each of several systems.
+func (a *app) writeDecoded(list []decoded, several bool) error {
+	if a.json {
+		for _, one := range list {
+			if err := writeJSON(a.out, one); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	if !several {
+		list[0].write(a)
+		return nil
+	}
+	fmt.Fprintf(a.out, "id %d\n", list[0].ID)
+	g := newGrid(a.out, "SYSTEM", "TIME", "WORKER ID", "SEQUENCE", "LAYOUT")
+	for _, one := range list {
+		g.add(one.System, at(one.Time), fmt.Sprint(one.WorkerID), fmt.Sprint(one.Sequence), one.Layout)
+	}
+	return g.flush()
+}
+
+// write writes a decoded id as a picture.
+func (o decoded) write(a *app) {
 	if o.picture == "" {
 		fmt.Fprintf(a.out, "id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time), o.WorkerID, o.Sequence)
 	}

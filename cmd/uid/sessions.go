@@ -51,6 +51,7 @@ A session without a process stands for those that "uid sessions prune" has remov
 	limitFlag(c, &limit)
 	c.Flags().Int64Var(&slot, "slot", 0, "only sessions of this slot")
 	c.Flags().StringVar(&before, "before", "", "only sessions that began before this time")
+	c.AddCommand(a.pruneCommand())
 	return c
 }
 
@@ -84,7 +85,7 @@ func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) err
 			g.add(strconv.FormatInt(s.Slot, 10), at(s.From), at(s.Until), "(pruned)")
 			continue
 		}
-		g.add(strconv.FormatInt(s.Slot, 10), at(s.From), at(s.Until), s.Application, s.Host, s.Port, fmt.Sprint(s.Kind), at(s.Launched))
+		g.add(strconv.FormatInt(s.Slot, 10), at(s.From), at(s.Until), s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched))
 	}
 	if more {
 		only := ""

@@ -17,9 +17,9 @@ type tableUse struct {
 	Table     string    `json:"table"`              // "*" if the worker ids serve all tables; empty for spares, and rows of other programs
 	WorkerIDs int64     `json:"worker_ids"`
 	Slots     int64     `json:"slots"`
-	Held      int64     `json:"held"`            // slots that a process holds, or ended without releasing
-	Since     time.Time `json:"since"`           // no id of the table is older
-	Until     time.Time `json:"until,omitzero"`  // no id of the table is newer; zero for a row without a slot
+	Held      int64     `json:"held"`             // slots that a process holds, or ended without releasing
+	Since     time.Time `json:"since"`            // no id of the table is older
+	Until     time.Time `json:"until,omitzero"`   // no id of the table is newer; zero for a row without a slot
 	Foreign   bool      `json:"foreign,omitzero"` // rows of another program, such as UidGenerator
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A place is where an id came from, and its row.
@@ -119,12 +121,12 @@ func (a *app) writePlace(p place) error {
 	if s == (uidplugin.Session{}) {
 		g.add("process", "(pruned)")
 	} else {
-		g.add("process", fmt.Sprintf("%s on %s, port %s (%v), started %s UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), s.Kind, at(s.Launched)))
-		until := "now"
+		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
+		until := "; no other process followed"
 		if !s.Until.IsZero() {
-			until = at(s.Until) + " UTC"
+			until = " until " + at(s.Until) + " UTC"
 		}
-		g.add("session", fmt.Sprintf("slot %d, from %s UTC until %s", s.Slot, at(s.From), until))
+		g.add("session", fmt.Sprintf("slot %d, from %s UTC%s", s.Slot, at(s.From), until))
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
 	if err := g.flush(); err != nil || p.Row == nil {
@@ -133,6 +135,9 @@ func (a *app) writePlace(p place) error {
 	fmt.Fprintln(a.out, "row")
 	return p.Row.write(a.out)
 }
+
+// kind names where a process runs, as JSON does.
+func kind(k workernode.Kind) string { return strings.ToLower(k.String()) }
 
 // codes are the names of what can be wrong with an id, in JSON.
 var codes = []struct {

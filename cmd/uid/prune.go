@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A pruning is what uid sessions prune removes, or has removed.
+type pruning struct {
+	Before   time.Time `json:"before"`
+	Slots    int64     `json:"slots"`
+	Sessions int64     `json:"sessions"`
+	Done     bool      `json:"done"` // false: it was only counted
+}
+
+func (a *app) pruneCommand() *cobra.Command {
+	var before string
+	var yes, dry bool
+	c := &cobra.Command{
+		Use:   "prune --before TIME",
+		Short: "Remove the processes of old sessions",
+		Long: `prune removes from WORKER_SESSION which process held which slot before a time. Ids that are older then resolve to their
+table and time, and no longer to their process. A number that nobody made may resolve as well, if it is that old.
+
+Of each slot the latest session that began before the time stays, as it may have made ids after it. So does one row
+without a process, for all the others. Processes may run meanwhile. It needs the rights SELECT, UPDATE and DELETE on
+WORKER_SESSION. There is no way back but a backup.`,
+		Example: `  uid sessions prune --before 2025-01-01 --dry-run
+  uid sessions prune --before 2025-01-01`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if before == "" {
+				return errors.New("before which time? Give --before, such as --before 2025-01-01")
+			}
+			end, err := parseTime(before)
+			if err != nil {
+				return err
+			}
+			if end.After(a.now()) {
+				return fmt.Errorf("--before %s is in the future; the process that holds a slot now would be kept anyway", at(end))
+			}
+			use := writes
+			if dry {
+				use = reads
+			}
+			d, err := a.open(c.Context(), use)
+			if err != nil {
+				return err
+			}
+			defer d.close()
+			return a.prune(c.Context(), d, pruning{Before: end}, dry, yes)
+		},
+	}
+	c.Flags().StringVar(&before, "before", "", "the time, such as 2025-01-01")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
+	return c
+}
+
+// prune removes what began before a time, after it has said what and asked.
+func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) error {
+	tick := d.tickFrom(p.Before)
+	would, err := d.nodes.Prunable(ctx, tick)
+	if err != nil {
+		return err
+	}
+	p.Slots, p.Sessions = would.Slots, would.Sessions
+	if dry || p.Sessions == 0 {
+		return a.writePruning(p)
+	}
+	if !yes {
+		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will not resolve to a process any more. [y/N] ", p.sessions(), at(p.Before))); err != nil {
+			return err
+		}
+	}
+	did, err := d.nodes.PruneSessions(ctx, tick)
+	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
+	if err != nil && did != (workernode.Pruning{}) {
+		return fmt.Errorf("%w (removed before: %s; the command may be repeated)", err, p.sessions())
+	}
+	if err != nil {
+		return err
+	}
+	return a.writePruning(p)
+}
+
+// tickFrom returns the START_TICK from which on no session began before an instant: a session has its first tick after
+// START_TICK.
+func (d *database) tickFrom(before time.Time) int64 {
+	tick := d.layout.TickAt(before)
+	if tick >= 0 && !d.timeOf(tick).Before(before) {
+		tick--
+	}
+	return max(tick, 0)
+}
+
+// confirm asks a question at a terminal, and returns an error unless the answer is yes.
+func (a *app) confirm(question string) error {
+	file, ok := a.in.(*os.File)
+	if !ok || !isatty.IsTerminal(file.Fd()) {
+		return errors.New("standard input is no terminal, so nobody can confirm; give --yes to remove, or --dry-run to see what would be removed")
+	}
+	fmt.Fprint(a.err, question)
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was removed")
+}
+
+func (a *app) writePruning(p pruning) error {
+	if a.json {
+		return writeJSON(a.out, p)
+	}
+	word := "would be removed"
+	if p.Done {
+		word = "were removed"
+	}
+	if p.Sessions == 0 {
+		_, err := fmt.Fprintf(a.out, "nothing to remove before %s\n", at(p.Before))
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "%s before %s %s\n", p.sessions(), at(p.Before), word)
+	return err
+}
+
+// sessions counts the sessions in words.
+func (p pruning) sessions() string {
+	return fmt.Sprintf("%d sessions of %d slots", p.Sessions, p.Slots)
+}
