@@ -40,9 +40,9 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 	case err != nil && sqldb.IsUnreachable(err):
 		return r, fmt.Errorf("workernode: read %s: the database cannot be reached: %w", RegistryTable, err)
 	case err != nil:
-		return r, fmt.Errorf("workernode: %w: %s cannot be read: %w", ErrTable, RegistryTable, err)
+		return r, fmt.Errorf("%w: %s cannot be read: %w", ErrTable, RegistryTable, err)
 	case !ok:
-		return r, fmt.Errorf("workernode: %w: %s has no row: no process has begun the id space yet", ErrTable, RegistryTable)
+		return r, fmt.Errorf("%w: %s has no row: no process has begun the id space yet", ErrTable, RegistryTable)
 	}
 	return r, nil
 }

@@ -24,6 +24,9 @@ const (
 // errWrong says that something is wrong, and that the command has said what.
 var errWrong = errors.New("something is wrong")
 
+// errUndone says that a check could not look, and that the command has said why.
+var errUndone = errors.New("a check was not done")
+
 // An app is one run of the program. The zero value of a field that is a flag is its default, unless flags says otherwise.
 type app struct {
 	in  io.Reader
@@ -50,6 +53,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.Is(err, errWrong):
 		return exitWrong
+	case errors.Is(err, errUndone):
+		return exitFailed
 	default:
 		a.complain(err)
 		return exitFailed
@@ -128,7 +133,7 @@ Exit codes:
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long a statement may take")
 	root.AddCommand(
 		a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
-		a.nextCommand(), a.planCommand(), a.sqlCommand(),
+		a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(),
 	)
 	return root
 }

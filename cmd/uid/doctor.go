@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A finding is something that is wrong with a database.
+type finding struct {
+	Code   string `json:"code"`             // stable
+	Text   string `json:"text"`             // what is wrong, and why that matters
+	Fix    string `json:"fix,omitempty"`    // the statement that fixes it
+	Advice string `json:"advice,omitempty"` // what to do, or to mind before the statement
+}
+
+// The codes of findings. docs/command.md explains them.
+const (
+	codeClock             = "clock"
+	codeInnoDBFlush       = "innodb-flush"
+	codeSyncBinlog        = "sync-binlog"
+	codeFsync             = "fsync"
+	codeSynchronousCommit = "synchronous-commit"
+	codeAsyncReplicas     = "async-replicas"
+	codeSplitBrain        = "galera-split-brain"
+	codeKeyNumbered       = "key-numbered"
+	codeKeyNarrow         = "key-narrow"
+	codeKeyAhead          = "key-ahead"
+	codeLayoutEnd         = "layout-end"
+	codeWorkerIDs         = "worker-ids"
+	codeSlotUnheld        = "slot-unheld"
+	codeNodeForeign       = "node-foreign"
+	codeNodeOutside       = "node-outside"
+	codeNodeLayout        = "node-layout"
+	codeNodeSlot          = "node-slot"
+)
+
+// findingCodes returns the codes of all findings.
+func findingCodes() []string {
+	return []string{
+		codeClock, codeInnoDBFlush, codeSyncBinlog, codeFsync, codeSynchronousCommit, codeAsyncReplicas, codeSplitBrain,
+		codeKeyNumbered, codeKeyNarrow, codeKeyAhead, codeLayoutEnd, codeWorkerIDs, codeSlotUnheld,
+		codeNodeForeign, codeNodeOutside, codeNodeLayout, codeNodeSlot,
+	}
+}
+
+// An undone is a check that could not look.
+type undone struct {
+	Check string `json:"check"`
+	Error string `json:"error"`
+}
+
+// A report is what the doctor says of a database.
+type report struct {
+	findings []finding
+	undone   []undone
+	checks   int
+}
+
+// A doctor looks at a database.
+type doctor struct {
+	*database
+	app *app
+}
+
+// A check looks for findings of some codes. What it has found before an error counts.
+type check struct {
+	name string
+	look func(ctx context.Context) ([]finding, error)
+}
+
+// checks returns all checks.
+func (d doctor) checks() []check {
+	return []check{
+		{"clock", d.checkClock}, {"durability", d.checkDurability}, {"replication", d.checkReplication},
+		{"keys", d.checkKeys}, {"layout", d.checkLayout}, {"slots", d.checkSlots}, {"worker nodes", d.checkNodes},
+	}
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var ignore []string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong with a database",
+		Long: `doctor looks at clocks, settings, replication, keys, the layout, slots and worker ids. Each finding has a code, a
+sentence, and the statement that fixes it or what to do. It changes nothing.
+
+The exit code is 1 if there is a finding, and 2 if there is none but a check could not look, for example without the
+right to. --ignore leaves out codes that are known and accepted.
+
+Tables that this user may not see are not checked. With WithRegistry, only tables in the database of the registry are.`,
+		Example: `  uid doctor
+  uid doctor --ignore async-replicas,node-foreign --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, code := range ignore {
+				if !slices.Contains(findingCodes(), code) {
+					return fmt.Errorf("--ignore %q is none of %s", code, strings.Join(findingCodes(), ", "))
+				}
+			}
+			d, err := a.open(c.Context(), reads)
+			if err != nil {
+				return err
+			}
+			defer d.close()
+			r := doctor{d, a}.examine(c.Context(), ignore)
+			return a.writeReport(r)
+		},
+	}
+	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings that are accepted, with commas")
+	_ = c.RegisterFlagCompletionFunc("ignore", cobra.FixedCompletions(findingCodes(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// examine does all checks.
+func (d doctor) examine(ctx context.Context, ignore []string) (r report) {
+	for _, c := range d.checks() {
+		r.checks++
+		found, err := c.look(ctx)
+		for _, f := range found {
+			if !slices.Contains(ignore, f.Code) {
+				r.findings = append(r.findings, f)
+			}
+		}
+		if err != nil {
+			r.undone = append(r.undone, undone{c.name, oneLine(redact(err.Error(), d.app.source()))})
+		}
+	}
+	return r
+}
+
+// writeReport writes a report, and returns the error of its exit code.
+func (a *app) writeReport(r report) error {
+	for _, f := range r.findings {
+		if a.json {
+			if err := writeJSON(a.out, f); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, red, f.Code), clean(f.Text))
+		if f.Advice != "" {
+			fmt.Fprintf(a.out, "    %s\n", clean(f.Advice))
+		}
+		if f.Fix != "" {
+			fmt.Fprintf(a.out, "    %s;\n", clean(f.Fix))
+		}
+	}
+	for _, u := range r.undone {
+		if a.json {
+			if err := writeJSON(a.out, u); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
+	}
+	if !a.json {
+		fmt.Fprintln(a.out, a.paint(a.out, r.colour(), fmt.Sprintf("%d checks, %d findings, %d not done", r.checks, len(r.findings), len(r.undone))))
+	}
+	switch {
+	case len(r.findings) > 0:
+		return errWrong
+	case len(r.undone) > 0:
+		return errUndone
+	}
+	return nil
+}
+
+func (r report) colour() string {
+	if len(r.findings)+len(r.undone) > 0 {
+		return red
+	}
+	return green
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// maxDifference is how far clocks may differ. The protocol assumes a second, and the database's clock is read in
+// seconds.
+const maxDifference = 2 * time.Second
+
+// checkClock compares the clock of this machine with the database's.
+func (d doctor) checkClock(ctx context.Context) ([]finding, error) {
+	err := d.nodes.CheckClock(ctx, d.app.now, maxDifference)
+	if !errors.Is(err, workernode.ErrClock) {
+		return nil, err
+	}
+	theirs, err := d.now(ctx, d.app)
+	return []finding{{
+		Code: codeClock,
+		Text: fmt.Sprintf("it is %s on this machine and %s on the database's: ids have the time of the process that makes them, and clocks may differ by a second",
+			at(d.app.now()), at(theirs)),
+		Advice: "Set the clock that is wrong, and let both follow NTP. Processes whose clock is 10 minutes off do not start.",
+	}}, err
+}
+
+// settings are variables of a server, with names in lower case.
+type settings map[string]string
+
+// durability are the settings that say whether a crash loses commits.
+var durability = map[dialect]string{
+	mysqlDialect:    `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
+	postgresDialect: `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')`,
+}
+
+// read runs a statement whose rows are names and values.
+func (d doctor) read(ctx context.Context, query string) (settings, error) {
+	s := settings{}
+	err := d.query(ctx, func(rows *sql.Rows) error {
+		var name string
+		var value sql.NullString
+		err := rows.Scan(&name, &value)
+		s[strings.ToLower(name)] = value.String
+		return err
+	}, query)
+	return s, err
+}
+
+// checkDurability looks for settings with which a crash loses commits.
+func (d doctor) checkDurability(ctx context.Context) ([]finding, error) {
+	query := durability[d.dialect]
+	if query == "" {
+		return nil, nil // SQLite's settings belong to the connections of the application
+	}
+	s, err := d.read(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return durabilityFindings(s), nil
+}
+
+// durabilityFindings returns what is wrong with the settings of a server.
+func durabilityFindings(s settings) (list []finding) {
+	const lost = ": a lost commit may be the one that says who may make which ids, and two rows could get one id"
+	switch s["innodb_flush_log_at_trx_commit"] {
+	case "0":
+		list = append(list, finding{Code: codeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+			Text: "innodb_flush_log_at_trx_commit is 0, so a crash of the server loses up to a second of commits" + lost})
+	case "2":
+		list = append(list, finding{Code: codeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+			Text: "innodb_flush_log_at_trx_commit is 2, so a crash of the machine loses up to a second of commits" + lost})
+	}
+	if v, ok := s["sync_binlog"]; ok && v != "1" && isOn(s["log_bin"]) {
+		list = append(list, finding{Code: codeSyncBinlog, Fix: "SET GLOBAL sync_binlog = 1",
+			Text: "sync_binlog is " + v + ", so a crash of the machine loses commits that replicas may have, or have not" + lost})
+	}
+	for i := range list {
+		list[i].Advice = "Set it in the configuration of the server as well."
+	}
+	if s["fsync"] == "off" {
+		list = append(list, finding{Code: codeFsync, Fix: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()",
+			Text: "fsync is off, so a crash of the machine loses commits, or the whole database" + lost})
+	}
+	if s["synchronous_commit"] == "off" {
+		list = append(list, finding{Code: codeSynchronousCommit, Fix: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()",
+			Text:   "synchronous_commit is off for this connection, so a crash of the server loses the latest commits" + lost,
+			Advice: "It may also be set for the database (ALTER DATABASE ... RESET), for the user (ALTER ROLE ... RESET) or in the data source name."})
+	}
+	return list
+}
+
+func isOn(value string) bool {
+	return strings.EqualFold(value, "ON") || value == "1"
+}
+
+// A replication is what the server says of its replicas.
+type replication struct {
+	replicas int // that are connected
+	waiting  int // of them, those that commits wait for
+	provider string
+	galera   bool
+}
+
+// checkReplication looks for replicas that commits do not wait for, and for clusters that may split.
+func (d doctor) checkReplication(ctx context.Context) ([]finding, error) {
+	var r replication
+	var err error
+	switch d.dialect {
+	case mysqlDialect:
+		r, err = d.mysqlReplication(ctx)
+	case postgresDialect:
+		r, err = d.postgresReplication(ctx)
+	}
+	found := r.findings(time.Duration(d.registry.LeadTicks)*d.layout.Tick, d.dialect)
+	return found, err
+}
+
+// findings returns what is wrong with the replication. lead is that of the registry.
+func (r replication) findings(lead time.Duration, dialect dialect) (list []finding) {
+	if r.replicas > 0 && r.waiting == 0 {
+		f := finding{Code: codeAsyncReplicas,
+			Text: fmt.Sprintf("commits do not wait for any of %d replicas: if one is promoted without the last commits within %v of them, two rows could get one id",
+				r.replicas, lead+2*time.Second),
+			Advice: "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica (semi-synchronous replication), or set a shorter WithLead."}
+		if dialect == postgresDialect {
+			f.Advice = "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica, or set a shorter WithLead."
+			f.Fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf()"
+		}
+		list = append(list, f)
+	}
+	options := map[string]string{}
+	for option := range strings.SplitSeq(r.provider, ";") {
+		name, value, _ := strings.Cut(option, "=")
+		options[strings.TrimSpace(name)] = strings.ToLower(strings.TrimSpace(value))
+	}
+	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
+		if v := options[name]; r.galera && (v == "true" || v == "yes" || v == "1") {
+			list = append(list, finding{Code: codeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
+				Text:   "Galera has " + name + " = " + v + ", so parts of a cluster that cannot see each other all take writes: that is not one database, and two rows could get one id",
+				Advice: "Set it in the configuration of all nodes as well."})
+		}
+	}
+	return list
+}
+
+func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error) {
+	vars, err := d.read(ctx, `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'wsrep_on', 'wsrep_provider', 'wsrep_provider_options')`)
+	if err != nil {
+		return r, err
+	}
+	r.galera = isOn(vars["wsrep_on"]) && vars["wsrep_provider"] != "" && vars["wsrep_provider"] != "none"
+	r.provider = vars["wsrep_provider_options"]
+	if !isOn(vars["log_bin"]) {
+		return r, nil // no replica can connect
+	}
+	status, err := d.read(ctx, `SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Rpl_semi_sync_master_status',
+		'Rpl_semi_sync_source_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients')`)
+	if err != nil {
+		return r, err
+	}
+	for _, kind := range []string{"master", "source"} {
+		if n, err := strconv.Atoi(status["rpl_semi_sync_"+kind+"_clients"]); err == nil && isOn(status["rpl_semi_sync_"+kind+"_status"]) {
+			r.waiting += n
+		}
+	}
+	if n, err := strconv.Atoi(status["slaves_connected"]); err == nil { // MariaDB
+		r.replicas = n
+		return r, nil
+	}
+	may, err := d.maySeeProcesses(ctx)
+	switch {
+	case err != nil:
+		return r, err
+	case !may:
+		return r, errors.New("seeing replicas takes the right PROCESS: GRANT PROCESS ON *.* TO this user")
+	}
+	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&r.replicas) },
+		`SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`)
+	return r, err
+}
+
+// maySeeProcesses reports whether this user sees the connections of others on MySQL.
+func (d doctor) maySeeProcesses(ctx context.Context) (may bool, err error) {
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var grant string
+		err := rows.Scan(&grant)
+		grant, _, global := strings.Cut(strings.ToUpper(grant), " ON *.*")
+		may = may || global && (strings.Contains(grant, "PROCESS") || strings.Contains(grant, "ALL PRIVILEGES"))
+		return err
+	}, `SHOW GRANTS`)
+	return may, err
+}
+
+func (d doctor) postgresReplication(ctx context.Context) (r replication, err error) {
+	hidden := 0
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var state sql.NullString
+		err := rows.Scan(&state)
+		r.replicas++
+		switch {
+		case !state.Valid:
+			hidden++
+		case state.String == "sync" || state.String == "quorum":
+			r.waiting++
+		}
+		return err
+	}, `SELECT sync_state FROM pg_stat_replication`)
+	if err == nil && hidden > 0 {
+		return replication{}, errors.New("seeing what replicas do takes the role pg_monitor: GRANT pg_monitor TO this user")
+	}
+	return r, err
+}

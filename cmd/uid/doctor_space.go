@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+const (
+	// endSoon is how long before its end a layout is a finding.
+	endSoon = 365 * 24 * time.Hour
+
+	// unheld is how long nobody has held a slot that is a finding.
+	unheld = 7 * 24 * time.Hour
+)
+
+// checkLayout looks at how long the layout lasts, and how many worker ids are left.
+func (d doctor) checkLayout(context.Context) (list []finding, err error) {
+	if left := d.layout.Expires().Sub(d.app.now()); left < endSoon {
+		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: then no id can be made", d.layout, at(d.layout.Expires()), int(left.Hours()/24))
+		if left <= 0 {
+			text = fmt.Sprintf("the layout %s ended at %s UTC: no id can be made", d.layout, at(d.layout.Expires()))
+		}
+		list = append(list, finding{Code: codeLayoutEnd, Text: text,
+			Advice: "Begin a new id space, with a layout whose ids are above the present ones: docs/migrating.md, and generator.Layout.Above."})
+	}
+	given, all := d.registry.NextID-1, d.layout.MaxWorkerID()
+	if given > all/2 {
+		text := fmt.Sprintf("%d of %d worker ids were given out, more than half, so busy tables get no further ones (lanes)", given, all)
+		if given >= all {
+			text = fmt.Sprintf("all %d worker ids were given out: a table or process without one gets no ids", all)
+		}
+		list = append(list, finding{Code: codeWorkerIDs, Text: text,
+			Advice: `"uid tables" and "uid slots" say who has them. Fewer processes at once need fewer, and slots of former applications can be handed on (slot-unheld). Otherwise begin a new id space with more worker bits: "uid plan".`})
+	}
+	return list, nil
+}
+
+// checkSlots looks for slots that nobody has held for a long time, of applications that hold no other.
+func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
+	now, err := d.now(ctx, d.app)
+	if err != nil {
+		return nil, err
+	}
+	tick := max(d.layout.TickAt(now.Add(-unheld)), 0)
+	q := d.quote
+	application, idle := q("S.APPLICATION"), q("S.FENCE")+" < ? AND ("+q("S.HOLDER")+" = '' OR "+q("S.SEEN_TICK")+" < ?)"
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var name string
+		var slots, workers, fence int64
+		if err := rows.Scan(&name, &slots, &workers, &fence); err != nil {
+			return err
+		}
+		list = append(list, finding{Code: codeSlotUnheld,
+			Text:   fmt.Sprintf("nobody has held any of the %d slots of the application %q since %s UTC; they have %d worker ids, which no other application gets while there are new ones", slots, name, at(d.timeOf(fence)), workers),
+			Advice: "If the application has another name now, the statement lets it have them. If it is gone for good, nothing needs to be done while there are worker ids left.",
+			Fix:    "UPDATE " + q(workernode.SlotTable) + " SET " + q("APPLICATION") + " = 'NEW NAME' WHERE " + q("APPLICATION") + " = " + literal(name)})
+		return nil
+	}, fmt.Sprintf(`SELECT %[1]s, COUNT(*), COALESCE(SUM(%[2]s), 0), MAX(%[3]s) FROM %[4]s %[5]s LEFT JOIN
+		(SELECT %[6]s, COUNT(*) AS %[7]s FROM %[8]s GROUP BY %[6]s) %[9]s ON %[10]s = %[11]s
+		WHERE %[12]s = 1 GROUP BY %[1]s HAVING COUNT(*) = SUM(CASE WHEN %[13]s THEN 1 ELSE 0 END) ORDER BY %[1]s LIMIT 100`,
+		application, q("N.WORKERS"), q("S.FENCE"), q(workernode.SlotTable), q("S"), q("SLOT"), q("WORKERS"), q(workernode.NodeTable), q("N"),
+		q("N.SLOT"), q("S.ID"), q("S.REUSABLE"), idle), tick, tick)
+	return list, err
+}
+
+// literal returns a text as SQL writes it. It is for people, who run the statement.
+func literal(text string) string {
+	return "'" + strings.NewReplacer("'", "''", `\`, `\\`).Replace(text) + "'"
+}
+
+// checkNodes looks for rows of WORKER_NODE whose ids cannot be located.
+func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
+	q := d.quote
+	ours := q("SLOT") + " IS NOT NULL AND " + q("SLOT") + " <> 0"
+	inside := fmt.Sprintf("%s BETWEEN 1 AND %d", q("ID"), d.layout.MaxWorkerID())
+	node, slot := q(workernode.NodeTable), q(workernode.SlotTable)
+	for _, kind := range []struct {
+		finding
+		where string
+	}{
+		{finding{Code: codeNodeForeign, Text: "%d rows of WORKER_NODE were inserted by another program, such as UidGenerator: its ids do not resolve, and its worker ids are never given out here",
+			Advice: "Nothing needs to be done, even if it goes on: see docs/migrating.md. The rows may stay."}, "NOT (" + ours + ") AND " + inside},
+		{finding{Code: codeNodeOutside, Text: "%d rows of WORKER_NODE have an ID that is no worker id of the layout, which has 1 to " + fmt.Sprint(d.layout.MaxWorkerID()) + ": they are never used",
+			Advice: "Delete them, if no row has an id with such a worker id.",
+			Fix:    "DELETE FROM " + node + " WHERE NOT (" + inside + ")"}, "NOT (" + inside + ")"},
+		{finding{Code: codeNodeLayout, Text: "%d rows of WORKER_NODE are of another layout than " + d.layout.String() + ": their ids do not resolve",
+			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/databases.md."},
+			ours + " AND " + inside + " AND " + q("LAYOUT") + " <> " + literal(d.layout.String())},
+		{finding{Code: codeNodeSlot, Text: "%d rows of WORKER_NODE belong to a slot that WORKER_SLOT does not have: their ids do not resolve, as after a restore of some tables only",
+			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/running.md, on databases that lose commits."},
+			ours + " AND " + inside + " AND NOT EXISTS (SELECT 1 FROM " + slot + " WHERE " + q(workernode.SlotTable+".ID") + " = " + q(workernode.NodeTable+".SLOT") + ")"},
+	} {
+		var n int64
+		err := d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, "SELECT COUNT(*) FROM "+node+" WHERE "+kind.where)
+		if err != nil {
+			return list, err
+		}
+		if n > 0 {
+			kind.Text = fmt.Sprintf(kind.Text, n)
+			list = append(list, kind.finding)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+var must = testkit.Must
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"uid": main}) }
+
+// An order is a row of the application's.
+type order struct {
+	ID    uidplugin.ID
+	Text  string
+	Data  []byte
+	Total *int
+}
+
+// shop is an application that makes orders. It returns their ids.
+func shop(t testing.TB, db *gorm.DB, host string, texts ...string) (ids []uidplugin.ID) {
+	t.Helper()
+	must(t, db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithHost(workernode.Host{
+		Name: host, Port: "8080", Kind: workernode.Container, Application: "shop",
+	}))))
+	p := uidplugin.From(db)
+	must(t, p.AutoMigrate(&order{}))
+	for _, text := range texts {
+		o := order{Text: text, Data: []byte{0, 255}}
+		must(t, db.Create(&o).Error)
+		ids = append(ids, o.ID)
+	}
+	must(t, p.Close(context.Background()))
+	return ids
+}
+
+// A result is what a run of the program left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// A runner runs the program in this process.
+type runner struct {
+	t     testing.TB
+	dsn   string
+	stdin string
+	env   map[string]string
+	now   func() time.Time // nil means time.Now
+}
+
+func (r runner) run(args ...string) result {
+	r.t.Helper()
+	var out, err bytes.Buffer
+	env := func(name string) string {
+		if name == "UID_DSN" && r.env[name] == "" {
+			return r.dsn
+		}
+		return r.env[name]
+	}
+	a := &app{in: strings.NewReader(r.stdin), out: &out, err: &err, env: env, now: time.Now}
+	if r.now != nil {
+		a.now = r.now
+	}
+	code := a.run(r.t.Context(), args)
+	return result{code, out.String(), err.String()}
+}
+
+// want checks the exit code, and that the output has each of words.
+func (r result) want(t testing.TB, code int, words ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit code %d, want %d; output:\n%s%s", r.code, code, r.out, r.err)
+	}
+	testkit.SaysAll(t, r.out+r.err, words...)
+}
+
+// dsn returns the data source name of a database as a user writes it.
+func dsn(d *testkit.Database) string {
+	if d.Name == "sqlite" {
+		return "sqlite:" + d.Schema
+	}
+	return d.DSN()
+}
+
+// runScripts runs the scripts of a folder against a database with three orders.
+func runScripts(t *testing.T, dir string, d *testkit.Database) {
+	t.Helper()
+	db := d.Open(t, nil)
+	ids := shop(t, db, "web-1", "first", "second", "third")
+	testscript.Run(t, testscript.Params{
+		Dir: dir,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("UID_DSN", dsn(d))
+			for i, id := range ids {
+				e.Setenv(fmt.Sprint("ID", i+1), fmt.Sprint(id))
+			}
+			return nil
+		},
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// Each command on SQLite.
+func TestScripts_SQLite(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/script", testkit.Engine{Name: "sqlite"}.New(t))
+}
+
+// What differs between servers, on each of them.
+func TestScripts_Servers(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) { runScripts(t, "testdata/servers", d) })
+}
