@@ -159,7 +159,7 @@ func (a *app) writeReport(r report) error {
 		fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
 	}
 	if !a.json {
-		fmt.Fprintln(a.out, a.paint(a.out, r.colour(), fmt.Sprintf("%d checks, %d findings, %d not done", r.checks, len(r.findings), len(r.undone))))
+		fmt.Fprintln(a.out, a.paint(a.out, r.colour(), fmt.Sprintf("%d checks, %s, %d not done", r.checks, count(int64(len(r.findings)), "finding", "findings"), len(r.undone))))
 	}
 	switch {
 	case len(r.findings) > 0:

@@ -56,9 +56,9 @@ func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 			return err
 		}
 		list = append(list, finding{Code: codeSlotUnheld,
-			Text:   fmt.Sprintf("nobody has held any of the %d slots of the application %q since %s UTC; they have %d worker ids, which no other application gets while there are new ones", slots, name, at(d.timeOf(fence)), workers),
+			Text:   fmt.Sprintf("nobody has held any of the %s of the application %q since %s UTC; with them come %s, which no other application gets while there are new ones", count(slots, "slot", "slots"), name, at(d.timeOf(fence)), count(workers, "worker id", "worker ids")),
 			Advice: "If the application has another name now, the statement lets it have them. If it is gone for good, nothing needs to be done while there are worker ids left.",
-			Fix:    "UPDATE " + q(workernode.SlotTable) + " SET " + q("APPLICATION") + " = 'NEW NAME' WHERE " + q("APPLICATION") + " = " + literal(name)})
+			Fix:    "UPDATE " + q(workernode.SlotTable) + " SET " + q("APPLICATION") + " = 'NEW NAME' WHERE " + q("APPLICATION") + " = " + d.literal(name)})
 		return nil
 	}, fmt.Sprintf(`SELECT %[1]s, COUNT(*), COALESCE(SUM(%[2]s), 0), MAX(%[3]s) FROM %[4]s %[5]s LEFT JOIN
 		(SELECT %[6]s, COUNT(*) AS %[7]s FROM %[8]s GROUP BY %[6]s) %[9]s ON %[10]s = %[11]s
@@ -69,8 +69,12 @@ func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 }
 
 // literal returns a text as SQL writes it. It is for people, who run the statement.
-func literal(text string) string {
-	return "'" + strings.NewReplacer("'", "''", `\`, `\\`).Replace(text) + "'"
+func (d doctor) literal(text string) string {
+	text = strings.ReplaceAll(text, "'", "''")
+	if d.dialect == mysqlDialect {
+		text = strings.ReplaceAll(text, `\`, `\\`)
+	}
+	return "'" + text + "'"
 }
 
 // checkNodes looks for rows of WORKER_NODE whose ids cannot be located.
@@ -83,15 +87,15 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 		finding
 		where string
 	}{
-		{finding{Code: codeNodeForeign, Text: "%d rows of WORKER_NODE were inserted by another program, such as UidGenerator: its ids do not resolve, and its worker ids are never given out here",
+		{finding{Code: codeNodeForeign, Text: "%s of WORKER_NODE: inserted by another program, such as UidGenerator: its ids do not resolve, and its worker ids are never given out here",
 			Advice: "Nothing needs to be done, even if it goes on: see docs/migrating.md. The rows may stay."}, "NOT (" + ours + ") AND " + inside},
-		{finding{Code: codeNodeOutside, Text: "%d rows of WORKER_NODE have an ID that is no worker id of the layout, which has 1 to " + fmt.Sprint(d.layout.MaxWorkerID()) + ": they are never used",
+		{finding{Code: codeNodeOutside, Text: "%s of WORKER_NODE: the ID is no worker id of the layout, which has 1 to " + fmt.Sprint(d.layout.MaxWorkerID()) + ", and is never used",
 			Advice: "Delete them, if no row has an id with such a worker id.",
 			Fix:    "DELETE FROM " + node + " WHERE NOT (" + inside + ")"}, "NOT (" + inside + ")"},
-		{finding{Code: codeNodeLayout, Text: "%d rows of WORKER_NODE are of another layout than " + d.layout.String() + ": their ids do not resolve",
+		{finding{Code: codeNodeLayout, Text: "%s of WORKER_NODE: of another layout than " + d.layout.String() + ", so ids do not resolve",
 			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/databases.md."},
-			ours + " AND " + inside + " AND " + q("LAYOUT") + " <> " + literal(d.layout.String())},
-		{finding{Code: codeNodeSlot, Text: "%d rows of WORKER_NODE belong to a slot that WORKER_SLOT does not have: their ids do not resolve, as after a restore of some tables only",
+			ours + " AND " + inside + " AND " + q("LAYOUT") + " <> " + d.literal(d.layout.String())},
+		{finding{Code: codeNodeSlot, Text: "%s of WORKER_NODE: of a slot that WORKER_SLOT does not have, so ids do not resolve, as after a restore of some tables only",
 			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/running.md, on databases that lose commits."},
 			ours + " AND " + inside + " AND NOT EXISTS (SELECT 1 FROM " + slot + " WHERE " + q(workernode.SlotTable+".ID") + " = " + q(workernode.NodeTable+".SLOT") + ")"},
 	} {
@@ -101,7 +105,7 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 			return list, err
 		}
 		if n > 0 {
-			kind.Text = fmt.Sprintf(kind.Text, n)
+			kind.Text = fmt.Sprintf(kind.Text, count(n, "row", "rows"))
 			list = append(list, kind.finding)
 		}
 	}

@@ -142,3 +142,11 @@ func or(text, empty string) string {
 	}
 	return text
 }
+
+// count writes how many there are of something.
+func count(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}

@@ -123,19 +123,21 @@ func (a *app) writePruning(p pruning) error {
 	if a.json {
 		return writeJSON(a.out, p)
 	}
-	word := "would be removed"
+	word := "to be removed"
 	if p.Done {
-		word = "were removed"
+		word = "removed"
 	}
 	if p.Sessions == 0 {
 		_, err := fmt.Fprintf(a.out, "nothing to remove before %s\n", at(p.Before))
 		return err
 	}
-	_, err := fmt.Fprintf(a.out, "%s before %s %s\n", p.sessions(), at(p.Before), word)
+	_, err := fmt.Fprintf(a.out, "%s before %s: %s\n", p.sessions(), at(p.Before), word)
 	return err
 }
 
 // sessions counts the sessions in words.
 func (p pruning) sessions() string {
-	return fmt.Sprintf("%d sessions of %d slots", p.Sessions, p.Slots)
+
+	return count(p.Sessions, "session", "sessions") + " of " + count(p.Slots, "slot", "slots")
+
 }
