@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,33 +11,38 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// checkKeys looks at the keys of the tables that WORKER_NODE names.
+// checkKeys looks at the keys of the tables that WORKER_NODE names, in the database of WORKER_NODE.
 func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
-	p := tablePage{limit: 500}
-	for {
+	failed := 0
+	var first error
+	for p := (tablePage{limit: 500}); ; {
 		page, err := d.tables(ctx, p)
 		if err != nil {
 			return list, err
 		}
+		more := len(page) > p.limit
+		page = page[:min(len(page), p.limit)]
 		for _, t := range page {
-			if t.Database != "" {
-				return list, nil // the database's own come first
-			}
-			if t.Foreign || t.Table == "" || t.Table == workernode.AllTables {
+			if t.Database != "" || t.Table == "" || t.Table == workernode.AllTables {
 				continue
 			}
-			found, failed := d.checkKey(ctx, t.Table)
+			found, err := d.checkKey(ctx, t.Table)
 			list = append(list, found...)
-			err = errors.Join(err, failed)
-			if ctx.Err() != nil {
-				return list, err
+			if err != nil {
+				failed++
+				first = cmp.Or(first, err)
 			}
 		}
-		if err != nil || len(page) <= p.limit {
-			return list, err
+		if !more || ctx.Err() != nil {
+			break
 		}
-		p.table = page[len(page)-1].Table
+		last := page[len(page)-1]
+		p.after, p.database, p.table = true, last.Database, last.Table
 	}
+	if failed > 1 {
+		first = fmt.Errorf("%w (and %d more)", first, failed-1)
+	}
+	return list, first
 }
 
 // checkKey looks at the key of a table.

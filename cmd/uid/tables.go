@@ -18,13 +18,14 @@ type tableUse struct {
 	WorkerIDs int64     `json:"worker_ids"`
 	Slots     int64     `json:"slots"`
 	Held      int64     `json:"held"`             // slots that a process holds, or ended without releasing
-	Since     time.Time `json:"since"`            // no id of the table is older
+	Since     time.Time `json:"since,omitzero"`   // no id of the table is older
 	Until     time.Time `json:"until,omitzero"`   // no id of the table is newer; zero for a row without a slot
 	Foreign   bool      `json:"foreign,omitzero"` // rows of another program, such as UidGenerator
 }
 
-// A tablePage says which tables are listed: those after a name.
+// A tablePage says which tables are listed: the first ones, or those after a name.
 type tablePage struct {
+	after           bool
 	database, table string
 	limit           int
 }
@@ -46,11 +47,21 @@ many of these a process holds, and between which times ids of the table can lie.
 				return err
 			}
 			defer d.close()
+			p.after = c.Flags().Changed("after") || c.Flags().Changed("after-database")
 			list, err := d.tables(c.Context(), p)
 			if err != nil {
 				return err
 			}
-			return a.writeTables(list, p)
+			more := len(list) > p.limit
+			list = list[:min(len(list), p.limit)]
+			if !p.after {
+				others, err := d.otherNodes(c.Context())
+				if err != nil {
+					return err
+				}
+				list = append(others, list...)
+			}
+			return a.writeTables(list, more)
 		},
 	}
 	limitFlag(c, &p.limit)
@@ -59,20 +70,20 @@ many of these a process holds, and between which times ids of the table can lie.
 	return c
 }
 
-// tables returns a page of tables. The database counts.
+// tables returns a page of tables, and one table more if there are more. The database counts.
 func (d *database) tables(ctx context.Context, p tablePage) (list []tableUse, err error) {
 	q := d.quote
-	name, table, foreign := q("N.DATABASE_NAME"), q("N.TABLE_NAME"), "CASE WHEN "+q("N.SLOT")+" IS NULL THEN 1 ELSE 0 END"
-	after, args := "", []any{}
-	if p.table != "" || p.database != "" {
-		after = " WHERE " + name + " > ? OR " + name + " = ? AND " + table + " > ?"
+	name, table := q("N.DATABASE_NAME"), q("N.TABLE_NAME")
+	after, args := "", []any(nil)
+	if p.after {
+		after = " AND (" + name + " > ? OR " + name + " = ? AND " + table + " > ?)"
 		args = []any{p.database, p.database, p.table}
 	}
 	err = d.query(ctx, func(rows *sql.Rows) error {
 		var t tableUse
 		var start int64
 		var fence sql.NullInt64
-		if err := rows.Scan(&t.Database, &t.Table, &t.Foreign, &t.WorkerIDs, &t.Slots, &t.Held, &start, &fence); err != nil {
+		if err := rows.Scan(&t.Database, &t.Table, &t.WorkerIDs, &t.Slots, &t.Held, &start, &fence); err != nil {
 			return err
 		}
 		t.Since = d.timeOf(start + 1)
@@ -81,20 +92,29 @@ func (d *database) tables(ctx context.Context, p tablePage) (list []tableUse, er
 		}
 		list = append(list, t)
 		return nil
-	}, fmt.Sprintf(`SELECT %[1]s, %[2]s, %[3]s, COUNT(*), COUNT(DISTINCT %[4]s), COUNT(DISTINCT CASE WHEN %[5]s <> '' THEN %[4]s END), MIN(%[6]s), MAX(%[7]s)
-		FROM %[8]s %[9]s LEFT JOIN %[10]s %[11]s ON %[12]s = %[4]s%[13]s GROUP BY %[1]s, %[2]s, %[3]s ORDER BY %[1]s, %[2]s, %[3]s LIMIT %[14]d`,
-		name, table, foreign, q("N.SLOT"), q("S.HOLDER"), q("N.START_TICK"), q("S.FENCE"),
-		q(workernode.NodeTable), q("N"), q(workernode.SlotTable), q("S"), q("S.ID"), after, p.limit+1), args...)
+	}, fmt.Sprintf(`SELECT %[1]s, %[2]s, COUNT(*), COUNT(DISTINCT %[3]s), COUNT(DISTINCT CASE WHEN %[4]s <> '' THEN %[3]s END), MIN(%[5]s), MAX(%[6]s)
+		FROM %[7]s %[8]s LEFT JOIN %[9]s %[10]s ON %[11]s = %[3]s WHERE %[3]s IS NOT NULL%[12]s GROUP BY %[1]s, %[2]s ORDER BY %[1]s, %[2]s LIMIT %[13]d`,
+		name, table, q("N.SLOT"), q("S.HOLDER"), q("N.START_TICK"), q("S.FENCE"), q(workernode.NodeTable), q("N"),
+		q(workernode.SlotTable), q("S"), q("S.ID"), after, p.limit+1), args...)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	return list, nil
 }
 
-// writeTables writes a page. The last table of list shows that there are more.
-func (a *app) writeTables(list []tableUse, p tablePage) error {
-	more := len(list) > p.limit
-	list = list[:min(len(list), p.limit)]
+// otherNodes returns the rows of another program, if there are any: they have no table.
+func (d *database) otherNodes(ctx context.Context) ([]tableUse, error) {
+	t := tableUse{Foreign: true}
+	err := d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&t.WorkerIDs) },
+		"SELECT COUNT(*) FROM "+d.quote(workernode.NodeTable)+" WHERE "+d.quote("SLOT")+" IS NULL")
+	if err != nil || t.WorkerIDs == 0 {
+		return nil, err
+	}
+	return []tableUse{t}, nil
+}
+
+// writeTables writes a page.
+func (a *app) writeTables(list []tableUse, more bool) error {
 	g := newGrid(a.out, "TABLE", "WORKER IDS", "SLOTS", "HELD", "SINCE", "UNTIL")
 	for _, t := range list {
 		if a.json {

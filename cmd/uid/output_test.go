@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// hostile is a text that would act on a terminal: colours, a title, the cursor, a line of its own, a change of
+// direction, bytes that are no UTF-8.
+const hostile = "a\x1b[31mred\x1b]0;title\x07\r\n\x9b2Jx\u009bK\u202etxt\u200b\xff\x00|商店 é"
+
+// checkTame reports an error for each character of a text that a terminal would act on.
+func checkTame(t *testing.T, text string) {
+	t.Helper()
+	for i, r := range text {
+		if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar && !strings.HasPrefix(text[i:], "\ufffd") {
+			t.Errorf("at %d there is %q in\n%q", i, r, text)
+			return
+		}
+	}
+}
+
+func TestClean_EscapesWhatATerminalWouldActOn(t *testing.T) {
+	t.Parallel()
+
+	got := clean(hostile)
+	checkTame(t, got)
+	if want := `a\x1b[31mred\x1b]0;title\a\r\n\x9b2Jx\u009bK\u202etxt\u200b\xff\x00|商店 é`; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := clean("plain, 商店, é"); got != "plain, 商店, é" {
+		t.Errorf("%q", got)
+	}
+	if got := oneLine("one\n\n  two\n"); got != "one; two" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWriteJSON_IsOneTameLine(t *testing.T) {
+	t.Parallel()
+
+	text := strings.ToValidUTF8(hostile, "?") + "\U000e0001<&>"
+	var out bytes.Buffer
+	must(t, writeJSON(&out, map[string]string{"a": text}))
+	checkTame(t, out.String())
+	var back map[string]string
+	must(t, json.Unmarshal(out.Bytes(), &back))
+	if back["a"] != text || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%q, %s", back["a"], out.String())
+	}
+}
+
+// Rows and names of hosts are written by others.
+func TestWhere_HostileRowsAndHosts(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		text := strings.ReplaceAll(strings.ToValidUTF8(hostile, "?"), "\x00", "")
+		ids := shop(t, db, text[:30], text, strings.Repeat("long 商 ", 100))
+		r := runner{t: t, dsn: dsn(d)}
+		for _, args := range [][]string{
+			{"where", "--row", ids[0].String()}, {"where", "--row", "--json", ids[0].String()}, {"where", "--row", ids[1].String()},
+			{"sessions"}, {"sessions", "--json"}, {"slots"}, {"slots", "--json"}, {"tables"}, {"doctor", "--ignore", strings.Join(findingCodes(), ",")},
+		} {
+			got := r.run(args...)
+			got.want(t, exitOK)
+			checkTame(t, got.out+got.err)
+		}
+		got := r.run("where", "--row", ids[1].String())
+		if line := len([]rune(got.out)) - len([]rune(strings.Split(got.out, "  text")[0])); line > 400 {
+			t.Errorf("a text of 700 characters takes %d", line)
+		}
+		got.want(t, exitOK, "... (700 characters)")
+		r.run("where", "--row", "--json", ids[1].String()).want(t, exitOK, strings.Repeat("long 商 ", 100))
+		got = r.run("decode", "\x1b[31m", "--layout", "default")
+		got.want(t, exitWrong, `\x1b`)
+		checkTame(t, got.err)
+	})
+}
+
+// NO_COLOR, a dumb terminal and a pipe have no colours.
+func TestPaint_OnlyAtATerminal(t *testing.T) {
+	t.Parallel()
+
+	a := &app{env: func(string) string { return "" }}
+	if got := a.paint(&bytes.Buffer{}, red, "x"); got != "x" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestParseTime_ReadsWhatPeopleWrite(t *testing.T) {
+	t.Parallel()
+
+	want := time.Date(2026, 11, 22, 15, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2026-11-22": want.Truncate(24 * time.Hour), "2026-11-22 15:04": want.Truncate(time.Minute), "2026-11-22 15:04:05": want,
+		"2026-11-22 15:04:05.250": want.Add(250 * time.Millisecond), "2026-11-22T23:04:05+08:00": want, "2026-11-22T15:04:05.25Z": want.Add(250 * time.Millisecond),
+	} {
+		if got, err := parseTime(text); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	_, err := parseTime("22.11.2026")
+	testkit.IsError(t, err, nil, "22.11.2026", "2026-11-22")
+}

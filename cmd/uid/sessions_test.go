@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// crowd is a database with many tables, slots and sessions, several of which began at one tick.
+func crowd(t *testing.T) (runner, *testkit.Database) {
+	t.Helper()
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	shop(t, db, "web-1")
+	now := generator.DefaultLayout().TickAt(time.Now())
+	for i := range 25 {
+		slot := 100 + i
+		must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, '1-41-18-4/1ms@1514764800', 1, ?, 7, ?, ?, 'app', 'h', 'p', '2026-06-01 12:00:00')`,
+			slot, now-int64(i)*1e6, []string{"", "me"}[i%2], now-int64(i)*1e6).Error)
+		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (?, ?, 0, 'app', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`, slot, 1000+i/4).Error)
+		must(t, db.Exec(`INSERT INTO "WORKER_NODE" VALUES (?, 'h', 'p', 1, '2026-01-01', '2026-01-01', '2026-01-01', ?, ?, ?, '1-41-18-4/1ms@1514764800', 0)`,
+			1000+i, slot, []string{"", "a.b", "other"}[i%3], fmt.Sprintf("t%02d", i/2)).Error)
+	}
+	return runner{t: t, dsn: dsn(d)}, d
+}
+
+// pages follows the hints for the next page, and returns how often each line of JSON came.
+func pages(t *testing.T, r runner, args ...string) map[string]int {
+	t.Helper()
+	seen := map[string]int{}
+	base := append([]string{}, args...)
+	for range 200 {
+		got := r.run(append(args, "--json")...)
+		got.want(t, exitOK)
+		for line := range strings.Lines(got.out) {
+			seen[line]++
+		}
+		_, next, ok := strings.Cut(got.err, "more: uid ")
+		if !ok {
+			return seen
+		}
+		args = append([]string{}, base...)
+		for _, word := range strings.Fields(next)[1:] {
+			args = append(args, strings.Trim(word, `"`))
+		}
+	}
+	t.Fatal("the pages do not end")
+	return nil
+}
+
+// Each line is on one page, whatever the size of the pages.
+func TestLists_ComeInPages(t *testing.T) {
+	t.Parallel()
+
+	r, _ := crowd(t)
+	for _, command := range []string{"tables", "slots", "sessions"} {
+		all := r.run(command, "--json", "--limit", "1000")
+		all.want(t, exitOK)
+		lines := strings.Count(all.out, "\n")
+		if lines < 20 || all.err != "" {
+			t.Fatalf("%s: %d lines, %s", command, lines, all.err)
+		}
+		for _, limit := range []string{"1", "3", "7", "24", "26"} {
+			seen := pages(t, r, command, "--limit", limit)
+			for line, n := range seen {
+				if n != 1 || !strings.Contains(all.out, line) {
+					t.Errorf("%s --limit %s: %d times %s", command, limit, n, line)
+				}
+			}
+			if len(seen) != lines {
+				t.Errorf("%s --limit %s: %d lines, want %d", command, limit, len(seen), lines)
+			}
+		}
+	}
+}
+
+// A slot is live, expired or free by its row and the time.
+func TestSlots_States(t *testing.T) {
+	t.Parallel()
+
+	now := time.Now()
+	for _, tt := range []struct {
+		held        bool
+		fence, seen time.Duration
+		want        string
+	}{
+		{true, 10 * time.Second, 0, live},
+		{true, -time.Hour, -30 * time.Second, live},           // idle: it keeps its slot, and renews nothing
+		{true, -30 * time.Second, -time.Hour, live},           // it may still stamp
+		{true, -61 * time.Second, -61 * time.Second, expired}, //
+		{true, 10 * time.Minute, -9 * time.Minute, live},      // on SQLite
+		{false, 10 * time.Second, 0, free}, {false, -time.Hour, -time.Hour, free},
+	} {
+		s := uidplugin.Slot{Held: tt.held, Fence: now.Add(tt.fence), Seen: now.Add(tt.seen)}
+		if got := stateOf(s, now); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
+	}
+	r, _ := crowd(t)
+	total := 0
+	for _, state := range []string{live, expired, free} {
+		for line := range pages(t, r, "slots", "--state", state, "--limit", "2") {
+			var s slotUse
+			must(t, json.Unmarshal([]byte(line), &s))
+			if total++; s.State != state || s.WorkerIDs == 0 || s.Since.IsZero() {
+				t.Errorf("%s: %+v", state, s)
+			}
+		}
+	}
+	if total != 26 {
+		t.Errorf("%d slots of 26", total)
+	}
+}
+
+// What is pruned keeps its table; the command asks first, and says what it removes.
+func TestPrune_AsksAndRemoves(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	id := shop(t, db, "web-1", "first")[0]
+	layout := generator.DefaultLayout()
+	parts, err := layout.Decompose(id.Int64())
+	must(t, err)
+	tick := layout.TickAt(parts.Time)
+	// Two sessions follow, one of them a year later.
+	later := tick + 365*24*3600*1000
+	for i, start := range []int64{tick + 1000, later} {
+		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`, start, tick+500+int64(i)*1000).Error)
+	}
+	r := runner{t: t, dsn: dsn(d), now: func() time.Time { return layout.TimeOf(later).Add(time.Hour) }}
+	date := layout.TimeOf(later - 1000).Format(time.RFC3339)
+	r.run("where", id.String()).want(t, exitOK, "web-1")
+	r.run("sessions", "prune", "--before", date).want(t, exitFailed, "standard input is no terminal", "--yes")
+	r.run("sessions", "prune", "--before", date, "--dry-run").want(t, exitOK, "1 session of 1 slot before ", "to be removed")
+	r.run("sessions", "prune", "--before", date, "--yes", "--dry-run").want(t, exitFailed, "dry-run")
+	r.run("where", id.String()).want(t, exitOK, "web-1")
+	r.run("sessions", "prune", "--before", date, "--yes", "--json").want(t, exitOK, `"slots":1,"sessions":1,"done":true`)
+	r.run("sessions", "prune", "--before", date, "--yes").want(t, exitOK, "nothing to remove")
+	got := r.run("where", id.String())
+	got.want(t, exitOK, "orders", "(pruned)")
+	if strings.Contains(got.out, "web-") {
+		t.Errorf("%s", got.out)
+	}
+	r.run("where", "--json", id.String()).want(t, exitOK, `"table":"orders"`, `"session":{"application":"","host":"","port":""}`)
+	r.run("sessions").want(t, exitOK, "(pruned)", "web-2")
+}

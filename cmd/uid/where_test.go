@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/publicid"
+	"gorm.io/gorm"
+)
+
+// reader creates a user who may only read the database, and returns its data source name.
+func reader(t *testing.T, d *testkit.Database, db *gorm.DB) string {
+	t.Helper()
+	name := "r_" + d.Schema
+	statements := []string{"CREATE USER '" + name + "' IDENTIFIED BY 'r3ad'", "GRANT SELECT ON `" + d.Schema + "`.* TO '" + name + "'"}
+	drop := []string{"DROP USER '" + name + "'"}
+	if d.Name == "postgres" {
+		statements = []string{"CREATE ROLE " + name + " LOGIN PASSWORD 'r3ad'", "GRANT USAGE ON SCHEMA " + d.Schema + " TO " + name,
+			"GRANT SELECT ON ALL TABLES IN SCHEMA " + d.Schema + " TO " + name}
+		drop = []string{"DROP OWNED BY " + name, "DROP ROLE " + name}
+	}
+	for _, s := range statements {
+		must(t, db.Exec(s).Error)
+	}
+	t.Cleanup(func() {
+		for _, s := range drop {
+			if err := db.Exec(s).Error; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if d.Name == "postgres" {
+		return d.DSN("user="+name, "password=r3ad")
+	}
+	_, address, _ := strings.Cut(d.DSN(), "@")
+	return name + ":r3ad@" + address
+}
+
+// Commands that read need the right SELECT and no other.
+func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		id := shop(t, db, "web-1", "first")[0].String()
+		r := runner{t: t, dsn: reader(t, d, db)}
+		for _, args := range [][]string{
+			{"where", "--row", id}, {"decode", id}, {"tables"}, {"slots"}, {"sessions"}, {"plan"}, {"sql"},
+			{"sessions", "prune", "--before", "2026-01-01", "--dry-run"},
+		} {
+			r.run(args...).want(t, exitOK)
+		}
+		r.run("where", "--row", id).want(t, exitOK, "web-1", "first")
+		// Some of its checks may need more.
+		if got := r.run("doctor", "--ignore", strings.Join(ofServers, ",")); got.code == exitWrong || strings.Contains(got.out, "not checked: keys") {
+			t.Errorf("%+v", got)
+		}
+		got := r.run("next", "orders")
+		got.want(t, exitFailed)
+		if strings.Contains(got.err, "r3ad") || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%s", got.err)
+		}
+		var slots int64
+		must(t, db.Raw(`SELECT COUNT(*) FROM `+db.Statement.Quote("WORKER_SLOT")).Scan(&slots).Error)
+		if slots != 1 {
+			t.Errorf("%d slots, so reading took one", slots)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// Exit codes tell an answer that is bad news from no answer.
+func TestCommands_ExitCodes(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	ids := shop(t, db, "web-1", "first", "second")
+	r := runner{t: t, dsn: dsn(d)}
+	r.run("where", ids[0].String()).want(t, exitOK)
+	r.run("where", ids[0].String(), "5").want(t, exitWrong, "cannot be decoded")
+	must(t, db.Exec("DELETE FROM orders WHERE id = ?", ids[1]).Error)
+	r.run("where", "--row", ids[1].String()).want(t, exitWrong, "orders has none with id = "+ids[1].String())
+	r.run("where", "--row", "--json", ids[1].String()).want(t, exitWrong, `"code":"no_row"`, `"table":"orders"`)
+	must(t, db.Exec(`DROP TABLE "WORKER_SESSION"`).Error)
+	r.run("where", ids[0].String()).want(t, exitFailed, "WORKER_SESSION")
+	must(t, db.Exec(`DROP TABLE "WORKER_REGISTRY"`).Error)
+	r.run("decode", ids[0].String()).want(t, exitFailed, "--layout decodes without the database")
+	runner{t: t}.run("where", "1").want(t, exitFailed, "which database?")
+	r.run("next", "orders", "-n", "0").want(t, exitFailed, "outside 1 to 1000000")
+}
+
+// Ids come from arguments, from standard input, and as public ids.
+func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	id := shop(t, d.Open(t, nil), "web-1", "first")[0]
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	keys, err := publicid.NewKeys(secret)
+	must(t, err)
+	codec, err := keys.Codec("ord")
+	must(t, err)
+	text := codec.Encode(id.Int64())
+	hex := fmt.Sprintf("%x", secret)
+	other := strings.Repeat("11", 32)
+	for _, r := range []runner{
+		{stdin: fmt.Sprintf("\n %d \n\"%d\",\n%s", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": hex}},
+		{stdin: fmt.Sprintf("%d\r\n(%d)\n'%s'\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": other + "," + hex}},
+		{stdin: fmt.Sprintf("%d\n%d\n%s\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}},
+	} {
+		r.t, r.dsn = t, dsn(d)
+		got := r.run("where", "--json")
+		got.want(t, exitOK)
+		if strings.Count(got.out, `"id":"`+id.String()+`"`) != 3 {
+			t.Errorf("%q: %+v", r.stdin, got)
+		}
+	}
+	r := runner{t: t, dsn: dsn(d)}
+	r.run("where", text).want(t, exitWrong, "looks like a public id", "UID_PUBLIC_KEY")
+	got := r.run("where", "--public-key", other, text)
+	got.want(t, exitWrong, "no public id of this key")
+	if strings.Contains(got.err, other) {
+		t.Errorf("the key is in %s", got.err)
+	}
+	got = r.run("where", "--public-key", "0123zz", text)
+	got.want(t, exitFailed, "not 32 bytes")
+	if strings.Contains(got.err, "0123zz") {
+		t.Errorf("the key is in %s", got.err)
+	}
+}
+
+// Rows are found by keys of several kinds, and those that cannot be found say why.
+func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		id := shop(t, db, "web-1", "first")[0]
+		for _, s := range []string{
+			"CREATE TABLE texts (k VARCHAR(20) PRIMARY KEY, v INT)", "CREATE TABLE parts (a INT, b BIGINT, PRIMARY KEY (a, b))",
+			"CREATE TABLE plain (b BIGINT, c INT)",
+			fmt.Sprintf("INSERT INTO texts VALUES ('%d', 7)", id), fmt.Sprintf("INSERT INTO parts VALUES (1, %d)", id),
+			fmt.Sprintf("INSERT INTO plain VALUES (%d, 1)", id), fmt.Sprintf("INSERT INTO plain VALUES (%d, 2)", id),
+		} {
+			must(t, db.Exec(s).Error)
+		}
+		a := &app{dsn: dsn(d), timeout: 10 * time.Second, env: func(string) string { return "" }}
+		open, err := a.open(t.Context(), reads)
+		must(t, err)
+		defer open.close()
+		read := func(table, column string) (*row, error) {
+			r := &rowReader{database: open, column: column}
+			return r.read(context.Background(), uidplugin.Location{ID: id, Table: table})
+		}
+		if r, err := read("texts", ""); err != nil || r.cells[1].text != "7" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if r, err := read("parts", "b"); err != nil || r.cells[0].text != "1" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		for _, tt := range [][3]string{
+			{"parts", "", "name the column of the id by --column"}, {"plain", "", "--column"}, {"plain", "b", "several rows"},
+			{"nosuch", "", "there is no table nosuch"}, {"", "", "serves all tables"}, {"orders", "nosuch", "no column nosuch"},
+		} {
+			_, err := read(tt[0], tt[1])
+			testkit.IsError(t, err, errRow, tt[2])
+		}
+		_, err = (&rowReader{database: open}).read(context.Background(), uidplugin.Location{ID: id, Database: "other", Table: "orders"})
+		testkit.IsError(t, err, errRow, "database other")
+	})
+}
