@@ -93,7 +93,7 @@ func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
 	}
 	c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin,"+
 		" for example by an old process, gets a number"+c.numberOf()+"."+gaps+
-		" When all that insert use the plugin, run the statement; docs/migrating.md has the one for a key that foreign keys refer to.",
+		" When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to.",
 		"table", column.Table, "column", column.Name, "statement", c.plainStatement(column))
 }
 

@@ -20,7 +20,7 @@ type OrderItem struct {
 	Order   *Order `gorm:"foreignKey:OrderID"`
 }
 
-// An oldTable is one that a program without the plugin has made, and the heading of docs/migrating.md for it.
+// An oldTable is one that a program without the plugin has made, and the heading of docs/from-auto-increment.md for it.
 type oldTable struct {
 	engine, heading string
 	key, reference  string // the columns orders.id and order_items.order_id
@@ -36,13 +36,13 @@ var oldTables = []oldTable{
 	{"sqlite", "SQLite", "INTEGER", "INTEGER NOT NULL", 1},
 }
 
-// blocksOf returns the blocks of SQL under a heading of docs/migrating.md.
+// blocksOf returns the blocks of SQL under a heading of docs/from-auto-increment.md.
 func blocksOf(t *testing.T, heading string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/migrating.md")
+	text, err := os.ReadFile("../../docs/from-auto-increment.md")
 	testkit.Must(t, err)
-	_, section, _ := strings.Cut(string(text), "\n### "+heading+"\n")
-	section, _, _ = strings.Cut(section, "\n### ")
+	_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	for {
 		_, rest, found := strings.Cut(section, "```sql\n")
 		if !found {
@@ -71,7 +71,7 @@ func run(t *testing.T, db *gorm.DB, block string) {
 	}
 }
 
-// The statements of docs/migrating.md adopt tables that a program without the plugin has made: it inserts before the
+// The statements of docs/from-auto-increment.md adopt tables that a program without the plugin has made: it inserts before the
 // deployment and next to the plugin, and no longer after the last statements. All rows stay.
 func TestDocument_TheStatementsAdoptATable(t *testing.T) {
 	t.Parallel()

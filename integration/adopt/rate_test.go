@@ -43,7 +43,7 @@ func (s *side) String() string {
 	return text
 }
 
-// TestRate_CreatesOfBothSidesSucceed measures how many inserts fail, for docs/migrating.md: 50 a second with the plugin,
+// TestRate_CreatesOfBothSidesSucceed measures how many inserts fail, for docs/from-auto-increment.md: 50 a second with the plugin,
 // in two processes, and 50 a second without it, from the first instant of the plugin on.
 func TestRate_CreatesOfBothSidesSucceed(t *testing.T) {
 	t.Parallel()
