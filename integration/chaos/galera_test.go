@@ -107,7 +107,7 @@ func TestGalera(t *testing.T) {
 
 	for round := 0; (round == 0 || g.since() < *galeraFor) && !t.Failed(); round++ {
 		pause, away := 8*time.Second, 8*time.Second
-		if *galeraFor > 0 { // longer than all leases, and than the gap that docs/operating.md asks for
+		if *galeraFor > 0 { // longer than all leases, and than the gap that docs/failures.md asks for
 			pause, away = 24*time.Second, 14*time.Second
 		}
 		g.killed((2 + round) % 3)

@@ -77,6 +77,9 @@ func (r *chaosReport) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Chaos
 
+Everything fails at once in `+"`TestChaos`"+`. This page says what came out of a long run: how much failed, and how many ids
+were made twice.
+
 `+"`TestChaos`"+` (integration/chaos/run_test.go) lets %d processes make ids of %d tables on a MariaDB server of its own.
 Everything happens to them that is counted below. A third of the processes uses the plugin, the others use package
 workernode. All have a lead of %v. Each process writes down what it has made before it goes on. In the end all ids are
@@ -86,7 +89,7 @@ counted, and resolved to their table and process.
 `+"`make test`"+` runs a short form of both.
 
 `)
-	fmt.Fprintf(&b, "The long form, on %s, on a machine of %d cores:\n\n```\n%s\n```\n\n| | |\n|---|---|\n",
+	fmt.Fprintf(&b, "The long form, on %s, on a machine of %d cores:\n\n```sh\n%s\n```\n\n| | |\n|---|---|\n",
 		time.Now().Format(time.DateOnly), runtime.NumCPU(), r.command())
 	for _, line := range r.lines {
 		fmt.Fprintf(&b, "| %s | %s |\n", line[0], line[1])

@@ -110,7 +110,7 @@ func TestLostCommits_AreNoticedByTheHolder(t *testing.T) {
 }
 
 // A backup of ten minutes ago is restored under processes that run, and FLOOR_TICK and the counters are set before they
-// go on, as docs/operating.md says. No id comes twice, and none resolves to a table that it is not of, although slots and
+// go on, as docs/failures.md says. No id comes twice, and none resolves to a table that it is not of, although slots and
 // worker ids that were lost are given out again.
 func TestRestoredBackup_WithFloorTick(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ func associationPaths[K key]() group[K] {
 			u.Company = nil
 			c.right(&u)
 			if id == 0 && !c.reference {
-				c.remark("the struct of a row that was there already has no id, and the foreign key is empty, which a foreign key constraint refuses, as without the plugin")
+				c.remark("the struct of a row that was there already has no id and an empty foreign key, which a constraint refuses, as without the plugin")
 			}
 		}},
 		{name: "has one, two levels", run: func(c *cell[K]) {

@@ -177,7 +177,7 @@ func mapPaths[K key]() group[K] {
 			c.do(model(c).Create(m[1]))
 			c.rightMaps(1, m[1:])
 		}},
-		{name: "`Table(x).Create(map)` without a model", asGORM: "=no model, no id: add `Model(&T{})`; where the database numbers the key, it takes the number after the largest, which is about to be the plugin's", run: func(c *cell[K]) {
+		{name: "`Table(x).Create(map)` without a model", asGORM: "=no model, no id: add `Model(&T{})`, because a database that numbers the key takes the number after the largest, as the plugin may", run: func(c *cell[K]) {
 			m := map[string]any{"name": "a"}
 			err := c.db.Table("orders").Create(m).Error
 			_, got := m["id"]

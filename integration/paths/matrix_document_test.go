@@ -68,7 +68,10 @@ func (l *matrixLine) cell(column int) (text, note string) {
 			others = append(others, keyKinds[k].name)
 		}
 	}
-	if note = worst.text; note != "" && len(others) > 0 {
+	if note = worst.text; note != "" && worst.mark == refused {
+		note = "`" + note + "`" // the text of an error
+	}
+	if note != "" && len(others) > 0 {
 		note += " – only with keys of " + strings.Join(which, "; ")
 	}
 	return marks[worst.mark], note
@@ -182,10 +185,11 @@ func (m *matrix) render() string {
 	return b.String()
 }
 
-const matrixIntroduction = `# Ways to create rows
+const matrixIntroduction = `# Ways to create rows, tested
 
-After reading this you know what becomes of fields with the tag ` + "`uid`" + ` in every way in which GORM creates rows, on each
-database. ` + "`TestMatrix`" + ` writes this page from what the databases answer.
+Each table says what becomes of fields with the tag ` + "`uid`" + ` in the ways in which GORM creates rows, on each database.
+[Creating rows](creating-rows.md) has what you need to know of it. ` + "`TestMatrix`" + ` writes this page from what the databases
+answer.
 
 * **ok**: the row has an id of the plugin. The struct or map has the same id, or none where a note says so. Foreign keys
   in structs and rows agree. ` + "`RowsAffected`" + ` is the same as without the plugin.
@@ -209,7 +213,9 @@ on plain ones, ` + "`string`" + ` and ` + "`uidplugin.ID`" + `.
 
 To write this page again:
 
-    integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update
+` + "```sh" + `
+integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update
+` + "```" + `
 
 Without ` + "`-update`" + ` the test fails if an available database does something else than this page says.
 `

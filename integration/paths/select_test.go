@@ -122,7 +122,7 @@ func selectPaths[K key]() group[K] {
 			err := c.db.Omit("Roles.*").Create(owner(m)).Error
 			c.note("error: %t, role %d", err != nil, number(m.Roles[0].ID))
 		}},
-		{name: "`Omit(\"ID\")`", asGORM: "=the plugin makes no id: an AUTO_INCREMENT column gets the database's, a plain one is the database's error (SQLite makes up a row id that the struct does not learn)", run: func(c *cell[K]) {
+		{name: "`Omit(\"ID\")`", asGORM: "=an AUTO_INCREMENT column gets the database's id, a plain one is its error (SQLite makes a row id that the struct does not get)", run: func(c *cell[K]) {
 			o := mOrder[K]{Name: "a"}
 			err := c.db.Omit("ID").Create(&o).Error
 			c.note("error: %t", err != nil)
