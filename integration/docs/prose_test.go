@@ -38,7 +38,11 @@ func TestProse_SentencesAreShort(t *testing.T) {
 	eachEnglish(t, func(t *testing.T, d *document) {
 		for _, p := range d.passages() {
 			for _, s := range sentences(p.text) {
-				if n := words(s); n > most {
+				n := words(s)
+				if p.cell {
+					n -= strings.Count(s, code) // a list of names is no sentence
+				}
+				if n > most {
 					t.Errorf("%s:%d: a sentence of %d words, at most %d: %s", d.name, p.line, n, most, strings.ReplaceAll(s, code, "`...`"))
 				}
 			}

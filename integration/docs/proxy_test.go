@@ -46,8 +46,8 @@ func proxy(t *testing.T) (environment []string, version string) {
 	cache := strings.TrimSpace(string(out))
 	t.Cleanup(func() { // the version is nobody else's
 		_ = os.RemoveAll(filepath.Join(cache, filepath.FromSlash(modulePath)+"@"+version))
-		for _, suffix := range []string{".info", ".mod", ".zip", ".ziphash", ".lock"} {
-			_ = os.Remove(filepath.Join(cache, "cache", "download", filepath.FromSlash(modulePath), "@v", version+suffix))
+		for _, name := range []string{version + ".info", version + ".mod", version + ".zip", version + ".ziphash", version + ".lock", "list"} {
+			_ = os.Remove(filepath.Join(cache, "cache", "download", filepath.FromSlash(modulePath), "@v", name))
 		}
 	})
 	return append(os.Environ(),

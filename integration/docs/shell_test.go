@@ -21,6 +21,8 @@ var notRun = map[string]string{
 	"vi ":                            "is for people",
 	"GOFLAGS=-mod=mod go test":       "in the checkout of another project",
 	"go get ":                        "TestProxy_ANewProgram does it through a proxy",
+	"go mod init ":                   "TestProxy_ANewProgram does it through a proxy",
+	"go mod tidy":                    "looks for tests of what the program requires, in a network",
 	"go run github.com/":             "TestProxy_TheQuickstart does it through a proxy",
 	"go run ./examples/node -listen": "serves until it is stopped",
 }
@@ -78,6 +80,7 @@ func checkCommand(t *testing.T, d *document, command, makefile string, ran map[s
 		if !strings.Contains(makefile, "\n"+words[1]+":") {
 			t.Errorf("%s: %s: the Makefile has no such target", d.name, command)
 		}
+	case command == "go run .": // TestProxy_ANewProgram does it
 	case strings.HasPrefix(command, "go run ./examples/"):
 		if !ran[command] {
 			ran[command] = true
