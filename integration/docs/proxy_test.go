@@ -41,6 +41,9 @@ func proxy(t *testing.T) (environment []string, version string) {
 	must(t, pack(archive, modulePath+"@"+version+"/"))
 	must(t, archive.Close())
 
+	graph := exec.CommandContext(t.Context(), "go", "mod", "graph") // puts what the module requires into the cache
+	graph.Dir, graph.Env = root, append(os.Environ(), "GOWORK=off")
+	must(t, graph.Run())
 	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	must(t, err)
 	cache := strings.TrimSpace(string(out))
