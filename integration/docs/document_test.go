@@ -80,8 +80,12 @@ func read(file string) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(filepath.ToSlash(name), source), nil
+}
+
+func parse(name string, source []byte) *document {
 	parser := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser()
-	return &document{filepath.ToSlash(name), source, parser.Parse(text.NewReader(source))}, nil
+	return &document{name, source, parser.Parse(text.NewReader(source))}
 }
 
 // each calls f for each document in a subtest.

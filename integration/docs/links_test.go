@@ -141,3 +141,17 @@ func TestLinks_EveryPageIsReachedFromTheIndex(t *testing.T) {
 		}
 	}
 }
+
+// The control: a heading has the anchor that GitHub gives it.
+func TestLinks_AnchorsOfHeadings(t *testing.T) {
+	t.Parallel()
+	d := parse("a.md", []byte("# `A`, b & C_d\n\n## Twice\n\n## Twice\n\n## 布局：位数\n\n[x](#a) <a href=\"b.md\">b</a>\n"))
+	for _, want := range []string{"a-b--c_d", "twice", "twice-1", "布局位数"} {
+		if !d.anchors()[want] {
+			t.Errorf("no anchor %q in %v", want, d.anchors())
+		}
+	}
+	if links := d.links(); len(links) != 2 || links[0] != "#a" || links[1] != "b.md" {
+		t.Errorf("links %q", links)
+	}
+}

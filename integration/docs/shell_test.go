@@ -1,6 +1,8 @@
 package docs_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +61,15 @@ func TestCode_ShellWorks(t *testing.T) {
 				continue
 			}
 			for _, command := range commands(b.code) {
-				checkCommand(t, d, command, string(makefile), ran)
+				if err := check(command, string(makefile), func() error {
+					if ran[command] {
+						return nil
+					}
+					ran[command] = true
+					return runHere(t, command)
+				}); err != nil {
+					t.Errorf("%s: %s: %v", d.name, command, err)
+				}
 			}
 		}
 	})
@@ -68,11 +78,11 @@ func TestCode_ShellWorks(t *testing.T) {
 	}
 }
 
-func checkCommand(t *testing.T, d *document, command, makefile string, ran map[string]bool) {
-	t.Helper()
+// check returns what is wrong with a command. It calls run for one that is to be run.
+func check(command, makefile string, run func() error) error {
 	for prefix := range notRun {
 		if strings.HasPrefix(command, prefix) {
-			return
+			return nil
 		}
 	}
 	command = strings.TrimPrefix(command, "integration/servers.sh run -- ")
@@ -80,33 +90,31 @@ func checkCommand(t *testing.T, d *document, command, makefile string, ran map[s
 	words := strings.Fields(command)
 	switch {
 	case strings.HasPrefix(command, "go test "):
-		checkTest(t, d, command)
+		return checkTest(command)
 	case words[0] == "make" && len(words) > 1:
 		if !strings.Contains(makefile, "\n"+words[1]+":") {
-			t.Errorf("%s: %s: the Makefile has no such target", d.name, command)
+			return errors.New("the Makefile has no such target")
 		}
+		return nil
 	case command == "go run .": // TestProxy_ANewProgram does it
+		return nil
 	case strings.HasPrefix(command, "go run ./examples/"):
-		if !ran[command] {
-			ran[command] = true
-			runHere(t, d, command)
-		}
-	default:
-		if _, err := os.Stat(filepath.Join(root, words[0])); err != nil {
-			t.Errorf("%s: no test knows the command %s", d.name, command)
-		}
+		return run()
 	}
+	_, err := os.Stat(filepath.Join(root, words[0]))
+	return err
 }
 
 // runHere runs an example in a folder for temporary files of its own.
-func runHere(t *testing.T, d *document, command string) {
+func runHere(t *testing.T, command string) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%s: %s: %v\n%s", d.name, command, err, out)
+		return fmt.Errorf("%w\n%s", err, out)
 	}
+	return nil
 }
 
 var (
@@ -115,41 +123,70 @@ var (
 	folder    = regexp.MustCompile(` (\./\S*|\.)(?: |$)`)
 )
 
-// checkTest checks that the folder of a "go test" exists and has the tests that it names.
-func checkTest(t *testing.T, d *document, command string) {
-	t.Helper()
+// checkTest returns an error if the folder of a "go test" does not exist, or lacks a test that it names.
+func checkTest(command string) error {
 	dir := folder.FindStringSubmatch(command)
 	if dir == nil {
-		t.Errorf("%s: %s: no folder", d.name, command)
-		return
+		return errors.New("no folder")
 	}
 	if strings.HasSuffix(dir[1], "...") {
-		return
+		return nil
 	}
 	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(dir[1]), "*_test.go"))
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	var tests strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		must(t, err)
+		if err != nil {
+			return err
+		}
 		tests.Write(text)
 	}
-	names := func(kind string, flag *regexp.Regexp) {
-		m := flag.FindStringSubmatch(command)
-		if m == nil || m[1] == "$" {
-			return
-		}
-		for _, name := range strings.Split(m[1], "|") {
-			pattern := `(?m)^func ` + kind + `\w*` + strings.TrimPrefix(strings.TrimPrefix(strings.TrimSuffix(name, "$"), "Test"), "Fuzz")
-			if !regexp.MustCompile(pattern).MatchString(tests.String()) {
-				t.Errorf("%s: %s: %s has no %s%s", d.name, command, dir[1], kind, name)
-			}
-		}
-	}
+	kind := "Test"
 	if strings.Contains(command, "-fuzz") {
-		names("Fuzz", flagRun)
-	} else {
-		names("Test", flagRun)
+		kind = "Fuzz"
 	}
-	names("Benchmark", flagBench)
+	return errors.Join(
+		named(flagRun.FindStringSubmatch(command), kind, tests.String()),
+		named(flagBench.FindStringSubmatch(command), "Benchmark", tests.String()))
+}
+
+// named returns an error if a file lacks a function that the pattern of a flag names.
+func named(flag []string, kind, file string) error {
+	if flag == nil || flag[1] == "$" {
+		return nil
+	}
+	for _, name := range strings.Split(flag[1], "|") {
+		name = strings.TrimSuffix(name, "$")
+		if !regexp.MustCompile(`(?m)^func ` + kind + `\w*` + strings.TrimPrefix(name, kind)).MatchString(file) {
+			return fmt.Errorf("no %s%s", kind, strings.TrimPrefix(name, kind))
+		}
+	}
+	return nil
+}
+
+// The control: commands that cannot work are noticed.
+func TestCode_WrongCommandsAreNoticed(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("it was run")
+	for _, command := range []string{
+		"go test -run TestNoSuch ./generator/",
+		"go test -run 'TestPlan|TestNoSuch' -v ./generator/",
+		"go test -run TestPlan ./nowhere/",
+		"go test -run '^$' -bench 'AtomicAdd|NoSuch' ./generator/",
+		"make nothing",
+		"integration/nothing.sh run",
+		"go run ./examples/quickstart",
+	} {
+		if check(command, "\ntest: ## all", func() error { return failed }) == nil {
+			t.Errorf("nothing is wrong with: %s", command)
+		}
+	}
+	for _, command := range []string{"make test", "go test -run TestPlan ./generator/", "go test -run '^$' -bench AtomicAdd ./generator/"} {
+		if err := check(command, "\ntest: ## all", nil); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
 }
