@@ -93,10 +93,10 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 			Advice: "Delete them, if no row has an id with such a worker id.",
 			Fix:    "DELETE FROM " + node + " WHERE NOT (" + inside + ")"}, "NOT (" + inside + ")"},
 		{finding{Code: codeNodeLayout, Text: "%s of WORKER_NODE: of another layout than " + d.layout.String() + ", so ids do not resolve",
-			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/databases.md."},
+			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/several-databases.md."},
 			ours + " AND " + inside + " AND " + q("LAYOUT") + " <> " + d.literal(d.layout.String())},
 		{finding{Code: codeNodeSlot, Text: "%s of WORKER_NODE: of a slot that WORKER_SLOT does not have, so ids do not resolve, as after a restore of some tables only",
-			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/running.md, on databases that lose commits."},
+			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/failures.md, on databases that lose commits."},
 			ours + " AND " + inside + " AND NOT EXISTS (SELECT 1 FROM " + slot + " WHERE " + q(workernode.SlotTable+".ID") + " = " + q(workernode.NodeTable+".SLOT") + ")"},
 	} {
 		var n int64

@@ -23,12 +23,12 @@ import (
 // imports are what the code of documents may import. A fragment has them all.
 var imports = []string{
 	"context", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
-	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite",
+	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite", "github.com/prometheus/client_golang/prometheus",
 	"gorm.io/driver/mysql", "gorm.io/driver/postgres", "gorm.io/gorm", "gorm.io/gorm/clause",
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",
 	"github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/migrations",
 	"github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
-	"github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
+	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
 }
 
 // given is what fragments use without a declaration. A document may declare any of it differently.
@@ -45,6 +45,7 @@ type Customer struct{ ID uidplugin.ID }
 
 var (
 	ctx      context.Context
+	mux      *http.ServeMux
 	db       *gorm.DB
 	tx       *gorm.DB
 	registry *gorm.DB
