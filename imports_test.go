@@ -48,6 +48,9 @@ var picture = map[string]func(name string) bool{
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
+	"inspector": func(name string) bool {
+		return isGORM(name) || name == module || isPackage(name, "generator", "workernode")
+	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},

@@ -1,0 +1,231 @@
+package inspector
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// insertSlots inserts slots 1001 to 1000+n, each with a session that began i ticks after the first tick.
+func (s *site) insertSlots(tb testing.TB, n int) {
+	tb.Helper()
+	layout := s.handler.layout.String()
+	for i := 1; i <= n; i++ {
+		testkit.Must(tb, s.db.Exec(`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT, MODIFIED)
+			VALUES (?, ?, 1, ?, 1, '', ?, 'app', 'host', ?, CURRENT_TIMESTAMP)`, 1000+i, layout, i+10, i+5, fmt.Sprint(i)).Error)
+		s.insertSession(tb, int64(1000+i), int64(i), "host")
+	}
+}
+
+func (s *site) insertSession(tb testing.TB, slot, start int64, host string) {
+	tb.Helper()
+	testkit.Must(tb, s.db.Exec(`INSERT INTO WORKER_SESSION (SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER)
+		VALUES (?, ?, 0, 'app', ?, '1', 1, '2026-01-01 00:00:00', 'x')`, slot, start, host).Error)
+}
+
+// follow calls visit for each page of a list, and returns how many there were.
+func follow[T any](t *testing.T, s *site, page string, visit func(T) (next string)) (n int) {
+	t.Helper()
+	for page != "" {
+		status, data, problem := getJSON[T](t, s.handler, "/"+page)
+		if status != http.StatusOK || n == 100 {
+			t.Fatalf("%s: %d, %+v", page, status, problem)
+		}
+		n++
+		page = visit(data)
+	}
+	return n
+}
+
+func TestSlots_ArePaged(t *testing.T) {
+	t.Parallel()
+	s := open(t, WithPageSize(4))
+	s.insertSlots(t, 10)
+	var ids []int64
+	pages := follow(t, s, "slots", func(p slotsPage) string {
+		for _, slot := range p.Slots {
+			ids = append(ids, slot.ID)
+		}
+		return p.Next
+	})
+	if pages != 3 || len(ids) != 11 || !slices.IsSorted(ids) || slices.Compact(slices.Clone(ids))[10] != 1010 {
+		t.Errorf("%d pages: %v", pages, ids)
+	}
+	_, body := get(t, s.handler, "/slots?after=1002")
+	testkit.SaysAll(t, body, `<a href="slots">First page</a>`, `<a href="slots?after=1006" rel="next">Next page</a>`)
+	if _, body := get(t, s.handler, "/slots?after=9999"); !strings.Contains(words(body), "There are no slots above 9999.") {
+		t.Error(words(body))
+	}
+}
+
+func TestTables_ArePaged(t *testing.T) {
+	t.Parallel()
+	s := open(t, WithPageSize(7))
+	s.create(t, account{})
+	var ids []int64
+	tables := map[string]bool{}
+	follow(t, s, "tables", func(p tablesPage) string {
+		for _, w := range p.Workers {
+			ids = append(ids, w.ID)
+			tables[w.Table] = true
+		}
+		if len(p.Process) == 0 {
+			t.Error("no tables of this process")
+		}
+		return p.Next
+	})
+	nodes, err := s.plugin.Nodes(t.Context(), 0, 1000)
+	testkit.Must(t, err)
+	if len(ids) != len(nodes) || !slices.IsSorted(ids) || !tables["accounts"] || !tables["orders"] {
+		t.Errorf("%v of %d; %v", ids, len(nodes), tables)
+	}
+	_, body := get(t, s.handler, "/tables")
+	testkit.SaysAll(t, words(body), "Tables of this process", "accounts cached 1", "in use", "spare")
+}
+
+// A sessionsJSON is what the JSON of sessions has, as far as it is tested.
+type sessionsJSON struct {
+	Sessions []struct {
+		Slot int64
+		From time.Time
+	}
+	Skipped bool
+	Next    string
+}
+
+func TestSessions_ArePaged(t *testing.T) {
+	t.Parallel()
+	s := open(t, WithPageSize(4))
+	s.insertSlots(t, 10)
+	for slot := int64(2001); slot < 2006; slot++ { // more than a page in one tick
+		s.insertSession(t, slot, 20, "host")
+	}
+	for slot := int64(2006); slot < 2009; slot++ { // a page ends between ticks
+		s.insertSession(t, slot, 21, "host")
+	}
+	var slots []int64
+	skipped := 0
+	follow(t, s, "sessions", func(p sessionsJSON) string {
+		for _, session := range p.Sessions {
+			slots = append(slots, session.Slot)
+		}
+		if p.Skipped {
+			skipped++
+		}
+		return p.Next
+	})
+	slices.Sort(slots)
+	if len(slots) != 1+10+3+4 || len(slices.Compact(slots)) != len(slots) || skipped != 1 {
+		t.Errorf("%v, %d pages with fewer than there are", slots, skipped)
+	}
+	for i := range int64(9) {
+		s.insertSession(t, 1001, 100+i, "host")
+	}
+	var from []time.Time
+	follow(t, s, "sessions?slot=1001", func(p sessionsJSON) string {
+		for _, session := range p.Sessions {
+			if session.Slot != 1001 {
+				t.Errorf("slot %d", session.Slot)
+			}
+			from = append(from, session.From)
+		}
+		return p.Next
+	})
+	if len(from) != 10 || !slices.IsSortedFunc(from, func(a, b time.Time) int { return b.Compare(a) }) {
+		t.Errorf("%v", from)
+	}
+}
+
+// SQLite keeps whatever other programs write. The other databases have numbers of 64 bits and texts.
+func TestLists_ShowHostileRows(t *testing.T) {
+	t.Parallel()
+	s := open(t, WithPageSize(4))
+	own := s.create(t, account{})
+	hostile := "<script>alert(1)</script>\x00\xff\u202e\x1b[31m" + strings.Repeat("x", 5000)
+	for i, n := range []int64{math.MinInt64, -1, 0, math.MaxInt64} {
+		id := int64(math.MaxInt64) - int64(i)*10
+		testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT, MODIFIED)
+			VALUES (?, ?, 2, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`, id, hostile, n, n, hostile, n, hostile, hostile, hostile).Error)
+		testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_NODE (ID, HOST_NAME, PORT, TYPE, LAUNCH_DATE, MODIFIED, CREATED, SLOT, DATABASE_NAME, TABLE_NAME, LAYOUT, START_TICK)
+			VALUES (?, ?, ?, ?, '2026-01-01', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, ?, ?, ?, ?)`, id, hostile, hostile, 99, n, hostile, hostile, s.handler.layout.String(), n).Error)
+		for slot := range int64(6) {
+			s.insertSession(t, id-slot, n, hostile)
+		}
+	}
+	for _, list := range []string{"slots", "tables", "sessions", fmt.Sprintf("sessions?slot=%d", int64(math.MaxInt64))} {
+		seen, escaped := map[string]bool{}, false
+		for page := list; page != ""; {
+			if seen[page] || len(seen) > 50 {
+				t.Fatalf("%s comes again", page)
+			}
+			seen[page] = true
+			status, body := get(t, s.handler, "/"+page)
+			if status != http.StatusOK || strings.Contains(body, "<script") || strings.ContainsAny(body, "\x00\x1b\u202e") || !strings.HasSuffix(body, "</html>\n") {
+				t.Fatalf("%s: %d\n%.2000s", page, status, body)
+			}
+			escaped = escaped || strings.Contains(body, `&lt;script&gt;alert(1)&lt;/script&gt;\x00\xff\u202e\x1b[31mxxx`)
+			code, data, problem := getJSON[struct{ Next string }](t, s.handler, "/"+page)
+			if code != http.StatusOK {
+				t.Fatalf("%s: %d, %+v", page, code, problem)
+			}
+			page = data.Next
+		}
+		if !escaped {
+			t.Errorf("%s has no hostile row", list)
+		}
+	}
+	if status, _ := get(t, s.handler, "/id?id="+own.ID.String()); status != http.StatusOK {
+		t.Errorf("an id among hostile rows: %d", status)
+	}
+}
+
+func TestLists_RefuseWhatIsNoKey(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, target := range []string{
+		"/slots?after=x", "/slots?after=99999999999999999999", "/tables?after=1.5", "/sessions?slot=x", "/sessions?before=yesterday",
+	} {
+		if status, body := get(t, s.handler, target); status != http.StatusBadRequest || !strings.Contains(words(body), "In the address, ") {
+			t.Errorf("%s: %d, %s", target, status, words(body))
+		}
+	}
+	for _, target := range []string{
+		"/slots?after=-9223372036854775808", "/slots?after=9223372036854775807", "/sessions?before=0001-01-01T00:00:00Z",
+		"/sessions?before=9999-12-31T23:59:59Z", "/sessions?slot=-1",
+	} {
+		if status, body := get(t, s.handler, target); status != http.StatusOK {
+			t.Errorf("%s: %d, %s", target, status, words(body))
+		}
+	}
+}
+
+func TestStateAt_SaysWhatBecameOfASlot(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	later, before := now.Add(time.Second), now.Add(-time.Second)
+	for _, tt := range []struct {
+		held, reusable bool
+		fence          time.Time
+		want           string
+	}{
+		{true, true, later, live},
+		{true, false, later, live},
+		{true, true, before, expired},
+		{true, true, now, expired},
+		{false, true, later, free},
+		{false, true, before, free},
+		{true, false, before, retired},
+		{false, false, later, retired},
+	} {
+		if got := stateAt(uidplugin.Slot{Held: tt.held, Reusable: tt.reusable, Fence: tt.fence}, now); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
+	}
+}

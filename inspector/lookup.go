@@ -1,0 +1,127 @@
+package inspector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"gorm.io/gorm"
+)
+
+// A found is what there is to say of one number.
+type found struct {
+	ID       uidplugin.ID        `json:"id"`
+	Parts    *parts              `json:"parts,omitempty"`    // nil if the number cannot be split
+	Fields   []field             `json:"fields"`             // the bits of the number
+	Location *uidplugin.Location `json:"location,omitempty"` // nil if no process can have made the id
+	Row      *row                `json:"row,omitempty"`      // nil without a location
+}
+
+// parts are those of [generator.Parts].
+type parts struct {
+	Time     time.Time `json:"time"`
+	WorkerID int64     `json:"worker_id"`
+	Sequence int64     `json:"sequence"`
+}
+
+// lookup reads what there is to say of the number in the query.
+func (h *handler) lookup(ctx context.Context, query url.Values) answer {
+	typed := query.Get("id")
+	a := answer{template: "id", title: "Id", typed: typed}
+	id, problem := parse(typed)
+	if problem != nil {
+		a.problem = problem
+		return a
+	}
+	a.typed, a.title = id.String(), "Id "+id.String()
+	f := found{ID: id, Fields: fieldsWith(h.layout, int64(id))}
+	if p, err := h.plugin.Decode(id); err == nil {
+		f.Parts = (*parts)(&p)
+	}
+	location, err := h.plugin.Locate(ctx, id)
+	switch {
+	case errors.Is(err, uidplugin.ErrNoSuchID):
+		a.problem = newProblem(statusOf(err), sentence(err), err)
+	case err != nil:
+		a.problem, a.cause = h.unreadable(ctx, err), err
+	default:
+		f.Location = &location
+		f.Row, err = h.row(ctx, location)
+		if err != nil {
+			a.problem, a.cause = h.unreadable(ctx, err), err
+		}
+	}
+	a.data = f
+	return a
+}
+
+// parse reads an id as people paste it: with quotes, spaces or a comma around it. It also reads the text of a public id.
+func parse(typed string) (uidplugin.ID, *problem) {
+	text := strings.Trim(typed, " \t\r\n\"'`,;\u00a0\u200b\ufeff")
+	if text == "" {
+		return 0, newProblem(http.StatusBadRequest, "Type or paste an id.", nil)
+	}
+	id, err := uidplugin.ParseID(text)
+	switch {
+	case err == nil && id < 0:
+		return 0, newProblem(http.StatusBadRequest, "A negative number is never an id.", nil)
+	case err == nil:
+		return id, nil
+	case errors.Is(err, strconv.ErrRange):
+		return 0, newProblem(http.StatusBadRequest, "The number is too large: an id has at most 63 bits.", err)
+	case !strings.Contains(text, "_"):
+		return 0, newProblem(http.StatusBadRequest, "This is not an id: an id has up to 19 decimal digits.", err)
+	}
+	id, err = uidplugin.ParsePublicID(text)
+	if err != nil {
+		return 0, newProblem(http.StatusBadRequest, "This is neither an id nor a public id of this application.", err)
+	}
+	return id, nil
+}
+
+// statusOf returns the status of an error that says why a number is no id.
+func statusOf(err error) int {
+	if errors.Is(err, uidplugin.ErrNegativeID) {
+		return http.StatusBadRequest
+	}
+	return http.StatusNotFound
+}
+
+// sentence says for people why a number is no id.
+func sentence(err error) string {
+	switch {
+	case errors.Is(err, uidplugin.ErrFutureID):
+		return "No process has come that far: the time in this number is later than any id can have now."
+	case errors.Is(err, uidplugin.ErrOtherLayout):
+		return "Another program, or another layout, made the ids with this worker id: the parts below mean something else."
+	case errors.Is(err, uidplugin.ErrNotDecodable):
+		return "This number is too small for an id. It may be a key from before the plugin, or of a segment."
+	case errors.Is(err, generator.ErrLayout):
+		return "This number has more bits than an id of this layout."
+	}
+	return "No process can have made this number."
+}
+
+// rowProblem says for people why the row of an id cannot be shown; "" for an error of the database.
+func rowProblem(table string, err error) string {
+	switch {
+	case errors.Is(err, gorm.ErrRecordNotFound):
+		return "There is no row with this key that this page may show: it was not inserted, or it is deleted."
+	case errors.Is(err, uidplugin.ErrOtherDatabase):
+		return "The row is in another database: ask the page of an application that uses it."
+	case errors.Is(err, uidplugin.ErrNoModel) && table == "":
+		return "The worker id serves all tables, so the id does not say which table its row is in."
+	case errors.Is(err, uidplugin.ErrNoModel):
+		return fmt.Sprintf("The application does not let this page show rows of %q.", table)
+	case errors.Is(err, uidplugin.ErrNotKey), errors.Is(err, uidplugin.ErrNoSuchID):
+		return "The id does not name one row: " + err.Error()
+	}
+	return ""
+}

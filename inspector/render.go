@@ -1,0 +1,120 @@
+package inspector
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed static/style.css static/icon.svg
+var staticFiles embed.FS
+
+// assets are the files that pages refer to, with their types.
+var assets = map[string]string{"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
+
+func isAsset(path string) bool { return assets[path] != "" }
+
+// templates are the pages by name. "" is a page of a problem.
+var templates = parseTemplates()
+
+func parseTemplates() map[string]*template.Template {
+	frame := template.Must(template.New("frame.html").Funcs(functions).ParseFS(templateFiles, "templates/frame.html",
+		"templates/shared.html"))
+	all := map[string]*template.Template{"": frame}
+	for _, name := range []string{"overview", "id", "tables", "slots", "sessions"} {
+		all[name] = template.Must(template.Must(frame.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
+	}
+	return all
+}
+
+// A frame is what every page shows.
+type frame struct {
+	Title   string
+	Page    string // name of the page, for the navigation
+	Root    string // leads from the page to the first one
+	Typed   string
+	Healthy bool
+	Now     time.Time
+	Problem *problem
+	Data    any
+}
+
+// A document is the JSON of a page.
+type document struct {
+	Time  time.Time `json:"time"` // clock of this process
+	Data  any       `json:"data,omitempty"`
+	Error *problem  `json:"error,omitempty"`
+}
+
+// write writes an answer as HTML or JSON. Nothing is written before all of it is there, so an error never leaves half a
+// page.
+func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
+	status := http.StatusOK
+	if a.problem != nil {
+		status = a.problem.Status
+	}
+	if a.cause != nil && r.Context().Err() == nil {
+		h.log.Warn("inspector: the database cannot be read", "path", r.URL.Path, "error", a.cause)
+	}
+	var body bytes.Buffer
+	kind, err := "text/html; charset=utf-8", error(nil)
+	if wantsJSON(r) {
+		kind, err = "application/json", writeJSON(&body, document{h.now().UTC(), a.data, a.problem})
+	} else {
+		err = templates[a.template].Execute(&body, frame{
+			Title: a.title, Page: a.template, Root: rootFrom(h.below(r.URL.Path)), Typed: a.typed,
+			Healthy: h.plugin.Health() == nil, Now: h.now().UTC(), Problem: a.problem, Data: a.data,
+		})
+	}
+	if err != nil {
+		h.log.Error("inspector: a page cannot be written", "path", r.URL.Path, "error", err)
+		http.Error(w, "The page cannot be written; the log says why.", http.StatusInternalServerError)
+		return
+	}
+	send(w, status, kind, body.Bytes())
+}
+
+// writeJSON writes two-space indented JSON, for people with curl.
+func writeJSON(body *bytes.Buffer, value any) error {
+	encoder := json.NewEncoder(body)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// send writes a body. net/http leaves it out of the answer to HEAD.
+func send(w http.ResponseWriter, status int, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the caller has gone if it fails
+}
+
+func writeAsset(w http.ResponseWriter, _ *http.Request, path string) {
+	body, err := staticFiles.ReadFile("static" + path)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	send(w, http.StatusOK, assets[path], body)
+}
+
+// wantsJSON reports whether a request is for JSON. A browser accepts text/html, and */* means HTML as well.
+func wantsJSON(r *http.Request) bool {
+	if format := r.URL.Query().Get("format"); format != "" {
+		return format == "json"
+	}
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
+}
+
+// rootFrom leads from a path below the prefix to the first page.
+func rootFrom(path string) string {
+	return "./" + strings.Repeat("../", max(strings.Count(path, "/")-1, 0))
+}

@@ -1,0 +1,129 @@
+package inspector
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// A row is the row of an id, or why there is none to show.
+type row struct {
+	Reason  string   `json:"reason,omitempty"` // why there is none
+	Columns []column `json:"columns,omitempty"`
+}
+
+// A column is a value of a row.
+type column struct {
+	Name   string  `json:"name"`
+	Value  *string `json:"value"` // nil for NULL and for what is hidden
+	Hidden bool    `json:"hidden,omitempty"`
+	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
+}
+
+// row reads the row of an id. The error is the database's.
+func (h *handler) row(ctx context.Context, l uidplugin.Location) (*row, error) {
+	loaded, err := h.plugin.Find(ctx, l.ID, uidplugin.OnlyModels(h.models...))
+	if err != nil {
+		reason := rowProblem(l.Table, err)
+		if reason == "" {
+			return nil, err
+		}
+		return &row{Reason: reason}, nil
+	}
+	parsed := &gorm.Statement{DB: h.db}
+	if err := parsed.Parse(loaded); err != nil {
+		return nil, err
+	}
+	value, columns := reflect.Indirect(reflect.ValueOf(loaded)), []column(nil)
+	for _, name := range parsed.Schema.DBNames {
+		if f := parsed.Schema.FieldsByDBName[name]; f.Readable {
+			columns = append(columns, h.column(ctx, parsed.Schema.Table, f, value))
+		}
+	}
+	return &row{Columns: columns}, nil
+}
+
+// column returns what the page shows of a field.
+func (h *handler) column(ctx context.Context, table string, f *schema.Field, row reflect.Value) column {
+	c := column{Name: f.DBName}
+	if f.Tag.Get("json") == "-" {
+		c.Hidden = true
+		return c
+	}
+	value, _ := f.ValueOf(ctx, row)
+	if h.mask != nil {
+		value = h.mask(table, f.DBName, value)
+	}
+	text, null := valueText(value)
+	if null {
+		return c
+	}
+	c.Value = &text
+	if id, err := uidplugin.ParseID(text); err == nil {
+		_, err = h.plugin.Decode(id)
+		c.IsID = err == nil
+	}
+	return c
+}
+
+// valueText writes a value as the database has it, and reports whether it is NULL.
+func valueText(value any) (text string, null bool) {
+	if valuer, ok := value.(driver.Valuer); ok {
+		if v := reflect.ValueOf(value); v.Kind() == reflect.Pointer && v.IsNil() {
+			return "", true
+		}
+		plain, err := valuer.Value()
+		if err != nil {
+			return fmt.Sprintf("(cannot be shown: %v)", err), false
+		}
+		value = plain
+	}
+	v := reflect.ValueOf(value)
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return "", true
+		}
+		v = v.Elem()
+	}
+	if !v.IsValid() {
+		return "", true
+	}
+	switch value := v.Interface().(type) {
+	case time.Time:
+		return value.Format(time.RFC3339Nano), false
+	case []byte:
+		if value == nil {
+			return "", true
+		}
+		if utf8.Valid(value) {
+			return string(value), false
+		}
+		return "0x" + hex.EncodeToString(value), false
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return v.String(), false
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool()), false
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.FormatInt(v.Int(), 10), false
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return strconv.FormatUint(v.Uint(), 10), false
+	case reflect.Float32, reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'g', -1, v.Type().Bits()), false
+	}
+	if text, err := json.Marshal(v.Interface()); err == nil {
+		return string(text), false
+	}
+	return fmt.Sprint(v.Interface()), false
+}

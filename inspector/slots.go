@@ -1,0 +1,131 @@
+package inspector
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+)
+
+// A slotsPage is one page of slots.
+type slotsPage struct {
+	Slots []slot `json:"slots"`
+	Own   int64  `json:"own,omitempty"` // the slot of this process
+	After int64  `json:"-"`
+	Next  string `json:"next,omitempty"` // relative address of the next page; empty after the last one
+}
+
+// A slot is a row of WORKER_SLOT.
+type slot struct {
+	ID          int64         `json:"id"`
+	State       string        `json:"state"`           // live, expired, free or retired
+	Ahead       time.Duration `json:"-"`               // from now to Fence; 0 unless live
+	AheadText   string        `json:"ahead,omitempty"` // such as "9.8s"
+	Fence       time.Time     `json:"fence"`           // no process has stamped a later time
+	Seen        time.Time     `json:"seen"`            // clock of the last holder at its last statement
+	Application string        `json:"application"`
+	Host        string        `json:"host"`
+	Port        string        `json:"port"`
+	Reusable    bool          `json:"reusable"`
+}
+
+// The states of a slot.
+const (
+	live    = "live"    // a process holds it and may stamp ids
+	expired = "expired" // its process has ended without releasing it, or cannot reach the database
+	free    = "free"    // it was released
+	retired = "retired" // of WithDisposable: nobody will use it again
+)
+
+// slots reads slots above after.
+func (h *handler) slots(ctx context.Context, query url.Values) answer {
+	a := answer{template: "slots", title: "Slots"}
+	after, problem := number(query, "after")
+	if problem != nil {
+		a.problem = problem
+		return a
+	}
+	rows, err := h.plugin.Slots(ctx, after, h.pageSize+1)
+	if err != nil {
+		return h.failed(ctx, a, err)
+	}
+	p := slotsPage{Slots: []slot{}, Own: h.plugin.Stats().Slot.ID, After: after}
+	if len(rows) > h.pageSize {
+		rows = rows[:h.pageSize]
+		p.Next = next("slots", query, "after", strconv.FormatInt(rows[len(rows)-1].ID, 10))
+	}
+	now := h.now()
+	for _, r := range rows {
+		p.Slots = append(p.Slots, slotAt(r, now))
+	}
+	a.data = p
+	return a
+}
+
+// slotAt describes a slot at a time.
+func slotAt(s uidplugin.Slot, now time.Time) slot {
+	v := slot{
+		ID: s.ID, State: stateAt(s, now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
+		Application: s.Application, Host: s.Host, Port: s.Port, Reusable: s.Reusable,
+	}
+	if v.State == live {
+		v.Ahead = s.Fence.Sub(now)
+		v.AheadText = v.Ahead.Round(time.Millisecond).String()
+	}
+	return v
+}
+
+// stateAt returns the state of a slot at a time.
+func stateAt(s uidplugin.Slot, now time.Time) string {
+	switch {
+	case s.Held && s.Fence.After(now):
+		return live
+	case !s.Reusable:
+		return retired
+	case s.Held:
+		return expired
+	}
+	return free
+}
+
+// number reads a number of the query; 0 if it has none.
+func number(query url.Values, name string) (int64, *problem) {
+	text := query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, newProblem(http.StatusBadRequest, "In the address, "+name+" is not a number.", err)
+	}
+	return n, nil
+}
+
+// next returns the relative address of a page with one value of its query changed.
+func next(page string, query url.Values, name, value string) string {
+	changed := url.Values{}
+	for _, keep := range []string{"slot", "format"} {
+		if v := query.Get(keep); v != "" {
+			changed.Set(keep, v)
+		}
+	}
+	changed.Set(name, value)
+	return page + "?" + changed.Encode()
+}
+
+// Pager returns the links to other pages.
+func (p slotsPage) Pager() pager { return pagerAfter("slots", p.After, p.Next) }
+
+// A pager has the links to other pages of a list; empty if there is no such page.
+type pager struct{ First, Next string }
+
+func pagerAfter(page string, after int64, next string) pager {
+	p := pager{Next: next}
+	if after != 0 {
+		p.First = page
+	}
+	return p
+}

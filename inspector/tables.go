@@ -1,0 +1,77 @@
+package inspector
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+// A tablesPage has the tables of this process, and one page of all worker ids.
+type tablesPage struct {
+	Process []uidplugin.TableStats `json:"process"`
+	Workers []worker               `json:"worker_ids"` // of all processes
+	After   int64                  `json:"-"`
+	Next    string                 `json:"next,omitempty"` // relative address of the next page; empty after the last one
+}
+
+// A worker is a row of WORKER_NODE.
+type worker struct {
+	ID       int64     `json:"worker_id"`
+	State    string    `json:"state"` // of a table, spare, another layout, or another program
+	Database string    `json:"database,omitempty"`
+	Table    string    `json:"table,omitempty"`
+	Slot     int64     `json:"slot,omitempty"`
+	From     time.Time `json:"from,omitzero"` // no id with this worker id has an earlier time
+	Layout   string    `json:"layout,omitempty"`
+}
+
+// tables reads worker ids above after.
+func (h *handler) tables(ctx context.Context, query url.Values) answer {
+	a := answer{template: "tables", title: "Tables"}
+	after, problem := number(query, "after")
+	if problem != nil {
+		a.problem = problem
+		return a
+	}
+	nodes, err := h.plugin.Nodes(ctx, after, h.pageSize+1)
+	if err != nil {
+		return h.failed(ctx, a, err)
+	}
+	p := tablesPage{Process: h.plugin.Stats().Tables, Workers: []worker{}, After: after}
+	if p.Process == nil {
+		p.Process = []uidplugin.TableStats{}
+	}
+	if len(nodes) > h.pageSize {
+		nodes = nodes[:h.pageSize]
+		p.Next = next("tables", query, "after", strconv.FormatInt(nodes[len(nodes)-1].WorkerID, 10))
+	}
+	for _, n := range nodes {
+		p.Workers = append(p.Workers, h.worker(n))
+	}
+	a.data = p
+	return a
+}
+
+// worker describes a row of WORKER_NODE.
+func (h *handler) worker(n *workernode.Node) worker {
+	w := worker{ID: n.WorkerID, Database: n.Table.Database, Table: n.Table.Name, Slot: n.Slot, Layout: n.Layout, State: "in use"}
+	switch {
+	case n.Slot == 0 || n.Layout == "":
+		w.State = "another program"
+		return w
+	case n.Layout != h.layout.String():
+		w.State = "another layout"
+		return w
+	case n.Table.Name == "":
+		w.State = "spare"
+	}
+	w.From = h.timeOf(max(n.Start, -1) + 1).UTC()
+	return w
+}
+
+// Pager returns the links to other pages.
+func (p tablesPage) Pager() pager { return pagerAfter("tables", p.After, p.Next) }

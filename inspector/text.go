@@ -1,0 +1,98 @@
+package inspector
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// functions are those of the templates.
+var functions = template.FuncMap{
+	"text": printable, "number": grouped, "clock": clock, "iso": iso, "span": span, "since": since,
+	"seconds": func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
+}
+
+// maxText is how many characters of a text a page shows.
+const maxText = 1000
+
+// printable returns a text as a page shows it: what has no form of its own, such as control characters or those that turn
+// the direction of a line, becomes an escape. Tables may hold anything.
+func printable(text string) string {
+	var out strings.Builder
+	n := 0
+	for i, r := range text {
+		if n++; n > maxText {
+			return out.String() + fmt.Sprintf("… (%d bytes)", len(text))
+		}
+		switch {
+		case r == unicode.ReplacementChar && !strings.HasPrefix(text[i:], "\uFFFD"):
+			fmt.Fprintf(&out, `\x%02x`, text[i])
+		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+			out.WriteRune(r)
+		default:
+			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return out.String()
+}
+
+// grouped writes a number with a comma for each three digits.
+func grouped(n any) string {
+	digits := fmt.Sprint(n)
+	sign := ""
+	if strings.HasPrefix(digits, "-") {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// clock writes a time for people, in UTC, with milliseconds.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
+
+// iso writes a time for programs.
+func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// since says how long before or after now a time is.
+func since(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case d < 0:
+		return "in " + span(-d)
+	case d < time.Second:
+		return "just now"
+	default:
+		return span(d) + " ago"
+	}
+}
+
+const (
+	day  = 24 * time.Hour
+	year = 8766 * time.Hour // 365.25 days
+)
+
+// span writes a duration with its two largest units.
+func span(d time.Duration) string {
+	two := func(large, small time.Duration, names string) string {
+		return fmt.Sprintf(names, d/large, d%large/small)
+	}
+	switch {
+	case d < 0:
+		return "-" + span(-max(d, -1<<63+1))
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return two(time.Minute, time.Second, "%d min %d s")
+	case d < day:
+		return two(time.Hour, time.Minute, "%d h %d min")
+	case d < year:
+		return two(day, time.Hour, "%d d %d h")
+	}
+	return two(year, day, "%d y %d d")
+}
