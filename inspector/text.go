@@ -11,7 +11,7 @@ import (
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"text": printable, "number": grouped, "clock": clock, "iso": iso, "span": span, "since": since,
+	"text": printable, "number": grouped, "clock": clock, "minute": minute, "iso": iso, "span": span, "since": since,
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
 }
 
@@ -54,6 +54,9 @@ func grouped(n any) string {
 
 // clock writes a time for people, in UTC, with milliseconds.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
+
+// minute writes a time for people, in UTC, without seconds.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 // iso writes a time for programs.
 func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

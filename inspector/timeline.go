@@ -1,7 +1,6 @@
 package inspector
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,7 +36,7 @@ type lane struct {
 // A bar is a session.
 type bar struct {
 	X, Width string
-	Class    string // past, live, expired, free or retired
+	Class    string // live, expired or ended
 	Label    string
 }
 
@@ -86,21 +85,20 @@ func draw(sessions []session, slots map[int64]uidplugin.Slot, before, now time.T
 
 // bar returns the bar of a session.
 func (t *timeline) bar(s session, slot uidplugin.Slot) bar {
-	end, ended := s.Until, "until "+clock(s.Until)
+	end, class, ended := s.Until, "ended", "until "+clock(s.Until)
 	switch s.State {
-	case "":
+	case live:
+		end, class, ended = t.To, live, "and holds it now"
+	case expired:
+		end, class, ended = slot.Fence, expired, "and did not release it"
+	case retired:
+		end, ended = slot.Fence, "and nobody will use it again"
+	case free:
+		end, ended = slot.Seen, "until it released it, about "+clock(slot.Seen)
+	default:
 		if end.IsZero() {
 			end, ended = t.To, "until a session that is not shown"
 		}
-	case live:
-		end, ended = t.To, "and holds it now"
-	case expired, retired:
-		end, ended = slot.Fence, "and has not released it"
-		if s.State == retired {
-			ended = "and nobody will use it again"
-		}
-	default:
-		end, ended = slot.Seen, "until it released it, about "+clock(slot.Seen)
 	}
 	from, to := t.percent(s.From), t.percent(end)
 	const least = 0.5 // so that it is seen
@@ -109,7 +107,7 @@ func (t *timeline) bar(s session, slot uidplugin.Slot) bar {
 		to = from + least
 	}
 	return bar{
-		X: percent(from), Width: percent(to - from), Class: cmp.Or(s.State, "past"),
+		X: percent(from), Width: percent(to - from), Class: class,
 		Label: printable(fmt.Sprintf("%s on %s, port %s, from %s %s", s.Application, s.Host, s.Port, clock(s.From), ended)),
 	}
 }

@@ -31,11 +31,11 @@ func TestDraw_EndsEachSessionWhereTheNextOneOfItsSlotBegins(t *testing.T) {
 	at := func(ago float64) string { return percent(100 * (61.2 - ago) / 61.2) } // minutes
 	width := func(minutes float64) string { return percent(100 * minutes / 61.2) }
 	want := []bar{
-		{at(60), width(30), "past", "until 2026-06-01 11:30:00.000"},
+		{at(60), width(30), "ended", "until 2026-06-01 11:30:00.000"},
 		{at(30), width(30), live, "and holds it now"},
-		{at(40), width(10), free, "until it released it, about 2026-06-01 11:30:00.000"},
-		{at(20), width(5), expired, "and has not released it"},
-		{at(45), width(45), "past", "until a session that is not shown"},
+		{at(40), width(10), "ended", "until it released it, about 2026-06-01 11:30:00.000"},
+		{at(20), width(5), expired, "and did not release it"},
+		{at(45), width(45), "ended", "until a session that is not shown"},
 	}
 	var got []bar
 	for _, l := range line.Lanes {

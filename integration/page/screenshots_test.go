@@ -3,6 +3,7 @@ package page_test
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -24,7 +26,7 @@ const maxPicture = 120_000
 
 // TestScreenshots takes the pictures of the documents, with -update. Without it, it checks that they are there and small.
 func TestScreenshots(t *testing.T) {
-	names := []string{"id", "slots", "sessions", "overview"}
+	names := []string{"id", "slots", "sessions"}
 	if *update {
 		takeScreenshots(t, names)
 	}
@@ -41,15 +43,14 @@ func TestScreenshots(t *testing.T) {
 
 func takeScreenshots(t *testing.T, names []string) {
 	b := open(t)
-	s, ids := live(t)
+	s, _ := live(t)
 	history(t, s)
+	var customer uidplugin.ID
+	testkit.Must(t, s.db.Raw("SELECT MAX(id) FROM shop_customers").Scan(&customer).Error)
 	for _, name := range names {
 		url := name
-		switch name {
-		case "id":
-			url = "id?id=" + ids[0]
-		case "overview":
-			url = ""
+		if name == "id" {
+			url = "id?id=" + customer.String()
 		}
 		for _, scheme := range []string{"light", "dark"} {
 			b.colours(scheme)
@@ -63,25 +64,25 @@ func takeScreenshots(t *testing.T, names []string) {
 	}
 }
 
-// history inserts sessions of the last hours before those of the live processes.
+// history makes the sessions of the live processes hours old, and inserts others.
 func history(t *testing.T, s *site) {
-	now := s.plugin.Layout().TickAt(time.Now())
-	hosts := []string{"ops", "node-1", "node-2", "node-3", "node-4", "node-5"}
+	layout, hour := s.plugin.Layout(), int64(time.Hour/time.Millisecond)
+	now := layout.TickAt(time.Now())
+	applications := []string{"uid", "shop-api", "shop-api", "shop-api", "shop-worker", "shop-import"}
 	for slot := int64(1); slot <= 6; slot++ {
-		application := "shop-api"
-		if slot > 4 {
-			application = []string{"shop-worker", "shop-import"}[slot-5]
-		}
-		for i := range 3 + slot%3 {
-			ago := (i*7 + slot*5%11 + 2) * 37 * 60_000
-			s.insertSession(t, slot, now-ago, application, hosts[(slot+i)%6]+".example.org")
+		ago := hour + slot*5%7*hour/3
+		testkit.Must(t, s.db.Exec("UPDATE WORKER_SESSION SET START_TICK = ?, LAUNCHED = ? WHERE SLOT = ?",
+			now-ago, layout.TimeOf(now-ago), slot).Error)
+		for i := range 1 + slot%3 {
+			ago += (4 + (slot+i*3)%5) * hour * 10 / 11
+			s.insertSession(t, slot, now-ago, applications[slot-1], fmt.Sprintf("node-%d.example.org", 1+(slot+i)%5))
 		}
 	}
-	layout := s.plugin.Layout()
 	for slot, held := range map[int64]string{7: "", 8: "x"} {
+		start, seen := now-(slot+2)*hour, now-slot*hour+hour*5/2
 		testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT)
-			VALUES (?, ?, 1, ?, 1, ?, ?, 'shop-import', 'node-3.example.org', 'pid-2214')`, slot, layout.String(), now-3_000_000*slot+10_000, held, now-3_000_000*slot).Error)
-		s.insertSession(t, slot, now-9_000_000*slot/4, "shop-import", "node-3.example.org")
+			VALUES (?, ?, 1, ?, 1, ?, ?, 'shop-import', 'node-3.example.org', 'pid-2214')`, slot, layout.String(), seen+10_000, held, seen).Error)
+		s.insertSession(t, slot, start, "shop-import", "node-3.example.org")
 	}
 }
 
