@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -228,4 +229,56 @@ func TestStateAt_SaysWhatBecameOfASlot(t *testing.T) {
 			t.Errorf("%+v: %s", tt, got)
 		}
 	}
+}
+
+// Nothing is loaded whole, however much there is.
+func TestLists_ReadAPageAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it inserts 300,000 rows")
+	}
+	t.Parallel()
+	s := open(t)
+	rows := 100_000
+	if testkit.Race {
+		rows = 2000 // the detector finds nothing in SQLite, and makes it slow
+	}
+	numbers := fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1001 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `, 1000+rows)
+	layout := s.handler.layout.String()
+	testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT) `+
+		numbers+`SELECT i, ?, 1, i, 1, '', i, 'app', 'host', 'port' FROM n`, layout).Error)
+	testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SESSION (SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER) `+
+		numbers+`SELECT i, i, 0, 'app', 'host', 'port', 1, '2026-01-01 00:00:00', 'x' FROM n`).Error)
+	testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_NODE (ID, HOST_NAME, PORT, TYPE, LAUNCH_DATE, SLOT, DATABASE_NAME, TABLE_NAME, LAYOUT, START_TICK) `+
+		numbers+`SELECT i, 'host', 'port', 1, '2026-01-01', i, '', 'orders', ?, i FROM n`, layout).Error)
+	for _, page := range []string{
+		"/slots", "/slots?after=2000", "/tables", "/tables?after=2000", "/sessions", "/sessions?before=2018-01-01T00:00:02Z", "/sessions?slot=2000",
+	} {
+		begin := time.Now()
+		status, body := get(t, s.handler, page)
+		took := time.Since(begin)
+		if rows := strings.Count(body, `<th scope="row"`); status != http.StatusOK || rows > 60 || len(body) > 60_000 {
+			t.Errorf("%s: %d, %d rows, %d bytes", page, status, rows, len(body))
+		}
+		if took > 3*time.Second {
+			t.Errorf("%s took %v", page, took)
+		}
+		t.Logf("%s took %v", page, took.Round(time.Millisecond))
+	}
+}
+
+func TestHandler_MayBeUsedConcurrently(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	a := s.create(t, account{})
+	var group sync.WaitGroup
+	for range 4 {
+		for _, page := range []string{"/", "/slots", "/tables", "/sessions", "/id?id=" + a.ID.String(), "/id?id=x", "/style.css"} {
+			group.Go(func() {
+				if status, _ := get(t, s.handler, page); status != http.StatusOK && status != http.StatusBadRequest {
+					t.Errorf("%s: %d", page, status)
+				}
+			})
+		}
+	}
+	group.Wait()
 }

@@ -170,6 +170,9 @@ func TestPage_FitsATelephone(t *testing.T) {
 			if got := eval[int64](b, "document.documentElement.scrollWidth"); got > width {
 				t.Errorf("%s is %d pixels wide on a screen of %d", url, got, width)
 			}
+			if gone := eval[[]string](b, `[...document.querySelectorAll("th, td")].filter(e => e.offsetWidth < 20).map(e => e.innerText)`); len(gone) > 0 {
+				t.Errorf("%s on a screen of %d: the cells %q are not seen", url, width, gone)
+			}
 		}
 	}
 }
