@@ -19,6 +19,7 @@ help: ## list the targets
 
 test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with the race detector where it can find anything
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
+	@command -v chromium >/dev/null || integration/servers.sh install chromium || : # without it, integration/page says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
 tests: # the first line is what the race detector would falsify, or only slow down; with it these are skipped

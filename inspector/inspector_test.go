@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -184,6 +186,36 @@ func TestHandler_OnlyReads(t *testing.T) {
 	testkit.Must(t, err)
 	if answer.StatusCode != http.StatusOK || len(body) != 0 || answer.ContentLength <= 0 {
 		t.Errorf("HEAD: %s, %d bytes, length %d", answer.Status, len(body), answer.ContentLength)
+	}
+}
+
+func TestHandler_SendsSelectsOnly(t *testing.T) {
+	t.Parallel()
+	db, tap := testkit.OpenTap(t, testkit.Engine{Name: "sqlite"}.New(t))
+	s := openOn(t, db, nil)
+	a := s.create(t, account{})
+	var mu sync.Mutex
+	var sent []string
+	tap.Hook(func(query string, run func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, query)
+		return run()
+	})
+	for _, tt := range []struct {
+		page       string
+		statements int
+	}{
+		{"/", 0}, {"/id?id=x", 0}, {"/id?id=42", 0}, {"/style.css", 0}, {"/nowhere", 0}, {"/slots", 1}, {"/tables", 1},
+		{"/sessions", 2}, {"/id?id=" + a.ID.String(), 4}, // worker id, session, worker id again as it is new, row
+	} {
+		get(t, s.handler, tt.page)
+		mu.Lock()
+		if len(sent) != tt.statements || slices.ContainsFunc(sent, func(q string) bool { return !strings.HasPrefix(q, "SELECT ") }) {
+			t.Errorf("%s sends %q", tt.page, sent)
+		}
+		sent = nil
+		mu.Unlock()
 	}
 }
 
