@@ -34,7 +34,9 @@ func fieldsOf(l generator.Layout) []field {
 	if unused := 63 - int(l.TimeBits) - int(l.WorkerBits) - int(l.SequenceBits); unused > 0 {
 		fields = append(fields, field{Name: "unused", Width: unused})
 	}
-	fields = append(fields, field{Name: "time", Width: int(l.TimeBits)}, field{Name: "worker id", Width: int(l.WorkerBits)},
+	fields = append(fields,
+		field{Name: "time", Width: int(l.TimeBits)},
+		field{Name: "worker id", Width: int(l.WorkerBits)},
 		field{Name: "sequence", Width: int(l.SequenceBits)})
 	first := 63
 	for i := range fields {

@@ -8,12 +8,12 @@ import (
 	"gorm.io/gorm"
 )
 
-// HealthHandler returns a handler for probes of readiness: status 200 if [uidplugin.Plugin.Health] is nil, 503 otherwise.
-// It sends no statement. It does not say why: probes are often asked without authentication. The page says why, and so
-// does the log of the plugin.
+// HealthHandler returns a handler for probes of readiness: status 200 if [uidplugin.Plugin.Health] is nil, 503
+// otherwise. It sends no statement. It does not say why: probes are often asked without authentication. The page says
+// why, and so does the log of the plugin.
 //
-// Do not use it for liveness: a process that cannot reach its database recovers by itself, and one that is started again
-// does not help.
+// Do not use it for liveness: a process that cannot reach its database recovers by itself, and one that is started
+// again does not help.
 func HealthHandler(db *gorm.DB) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		status, text := http.StatusOK, "ok\n"

@@ -1,5 +1,6 @@
-// Package inspector is a page for the people who operate an application: where an id came from, who holds which slot, and
-// which worker ids the tables have. It is an [http.Handler] that the application mounts behind its own authentication.
+// Package inspector is a page for the people who operate an application: where an id came from, who holds which slot,
+// and which worker ids the tables have. It is an [http.Handler] that the application mounts behind its own
+// authentication.
 //
 //	page, err := inspector.New(db, inspector.WithPrefix("/admin/uid"), inspector.WithModels(&Order{}))
 //	mux.Handle("/admin/uid/", onlyAdmins(page))
@@ -15,8 +16,8 @@
 //	slots         slots, their holders and how far ahead they are;  after=SLOT
 //	sessions      which process held which slot when;  slot=SLOT, before=TIME
 //
-// All statements of a page together get five seconds. If the database cannot be read, the page says why, with status 503:
-// it is for operators. The reason is also logged.
+// All statements of a page together get five seconds. If the database cannot be read, the page says why, with status
+// 503: it is for operators. The reason is also logged.
 package inspector
 
 import (
@@ -48,11 +49,11 @@ type handler struct {
 }
 
 // New returns the page for a handle that has the plugin. It sends no statement. The conditions of db hold for the rows
-// that the page shows, as they do for [uidplugin.Plugin.Find]: with db.Unscoped() it shows deleted rows, too. The handler
-// may be used concurrently.
+// that the page shows, as they do for [uidplugin.Plugin.Find]: with db.Unscoped() it shows deleted rows, too. The
+// handler may be used concurrently.
 //
-// The error wraps [uidplugin.ErrNotRegistered] for a handle without the plugin, or [uidplugin.ErrOption]. For the models
-// of [WithModels] it is that of [uidplugin.OnlyModels].
+// The error wraps [uidplugin.ErrNotRegistered] for a handle without the plugin, or [uidplugin.ErrOption]. For the
+// models of [WithModels] it is that of [uidplugin.OnlyModels].
 func New(db *gorm.DB, options ...Option) (http.Handler, error) {
 	return newHandler(db, options...)
 }

@@ -57,7 +57,8 @@ func open(tb testing.TB, options ...Option) *site {
 
 func openOn(tb testing.TB, db *gorm.DB, plugin []uidplugin.Option, options ...Option) *site {
 	tb.Helper()
-	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithModels(&account{}, &order{}), uidplugin.WithLogger(quiet)}, plugin...)...)
+	plugin = append([]uidplugin.Option{uidplugin.WithModels(&account{}, &order{}), uidplugin.WithLogger(quiet)}, plugin...)
+	p := uidplugin.New(plugin...)
 	testkit.Must(tb, db.Use(p))
 	tb.Cleanup(func() { _ = p.Close(context.Background()) })
 	testkit.Must(tb, db.AutoMigrate(&account{}, &order{}))
@@ -143,12 +144,15 @@ func TestNew_RefusesWhatItCannotShow(t *testing.T) {
 func TestHandler_SetsTheHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	for _, target := range []string{"/", "/id?id=1", "/id?id=x", "/slots", "/tables", "/sessions", "/nowhere", "/style.css", "/icon.svg", "/?format=json"} {
+	for _, target := range []string{
+		"/", "/id?id=1", "/id?id=x", "/slots", "/tables", "/sessions", "/nowhere", "/style.css", "/icon.svg", "/?format=json",
+	} {
 		w := ask(t, s.handler, http.MethodGet, target)
 		for name, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Vary": "Accept",
-			"Content-Length": fmt.Sprint(w.Body.Len()),
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
+				"frame-ancestors 'none'; base-uri 'none'",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Vary": "Accept", "Content-Length": fmt.Sprint(w.Body.Len()),
 		} {
 			if got := w.Header().Get(name); got != want {
 				t.Errorf("%s: %s is %q", target, name, got)
@@ -163,7 +167,8 @@ func TestHandler_HasNoScriptAndNoInlineStyle(t *testing.T) {
 	a := s.create(t, account{Email: "ada@example.org"})
 	for _, target := range []string{"/", "/id?id=" + a.ID.String(), "/slots", "/tables", "/sessions", "/nowhere"} {
 		_, body := get(t, s.handler, target)
-		if bad := regexp.MustCompile(`(?i)<script|<style|\sstyle=|\son\w+=|javascript:|https?://`).FindString(body); bad != "" {
+		forbidden := regexp.MustCompile(`(?i)<script|<style|\sstyle=|\son\w+=|javascript:|https?://`)
+		if bad := forbidden.FindString(body); bad != "" {
 			t.Errorf("%s has %q", target, bad)
 		}
 	}
@@ -172,8 +177,9 @@ func TestHandler_HasNoScriptAndNoInlineStyle(t *testing.T) {
 func TestHandler_OnlyReads(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
-		if w := ask(t, s.handler, method, "/"); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
+		w := ask(t, s.handler, method, "/")
+		if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s: %d, Allow %q", method, w.Code, w.Header().Get("Allow"))
 		}
 	}
@@ -211,7 +217,8 @@ func TestHandler_SendsSelectsOnly(t *testing.T) {
 	} {
 		get(t, s.handler, tt.page)
 		mu.Lock()
-		if len(sent) != tt.statements || slices.ContainsFunc(sent, func(q string) bool { return !strings.HasPrefix(q, "SELECT ") }) {
+		writes := slices.ContainsFunc(sent, func(query string) bool { return !strings.HasPrefix(query, "SELECT ") })
+		if len(sent) != tt.statements || writes {
 			t.Errorf("%s sends %q", tt.page, sent)
 		}
 		sent = nil
@@ -229,8 +236,9 @@ func TestHandler_IsMountedAnywhere(t *testing.T) {
 	mux.Handle("/stripped/", http.StripPrefix("/stripped", s.handler))
 	mux.Handle("/both/admin/uid/", http.StripPrefix("/both/admin/uid", prefixed))
 	for target, want := range map[string]int{
-		"/admin/uid/": 200, "/admin/uid/slots": 200, "/admin/uid/style.css": 200, "/admin/uid/none": 404, "/admin/uid/slots/": 404,
-		"/stripped/": 200, "/stripped/slots": 200, "/stripped/style.css": 200, "/stripped/none": 404,
+		"/admin/uid/": 200, "/admin/uid/slots": 200, "/admin/uid/style.css": 200, "/admin/uid/none": 404,
+		"/admin/uid/slots/": 404,
+		"/stripped/":        200, "/stripped/slots": 200, "/stripped/style.css": 200, "/stripped/none": 404,
 		"/both/admin/uid/": 200, "/both/admin/uid/slots": 200, "/both/admin/uid/a/b": 404,
 	} {
 		status, body := get(t, mux, target)
@@ -328,7 +336,8 @@ func TestHandler_BoundsItsStatements(t *testing.T) {
 	s := open(t)
 	s.handler.limit = time.Nanosecond
 	status, _, problem := getJSON[any](t, s.handler, "/slots")
-	if status != http.StatusServiceUnavailable || problem == nil || problem.Message != "The database did not answer within 1ns." {
+	const message = "The database did not answer within 1ns."
+	if status != http.StatusServiceUnavailable || problem == nil || problem.Message != message {
 		t.Errorf("%d, %+v", status, problem)
 	}
 }

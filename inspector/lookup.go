@@ -62,7 +62,8 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// parse reads an id as people paste it: with quotes, spaces or a comma around it. It also reads the text of a public id.
+// parse reads an id as people paste it: with quotes, spaces or a comma around it. It also reads the text of a public
+// id.
 func parse(typed string) (uidplugin.ID, *problem) {
 	text := strings.Trim(typed, " \t\r\n\"'`,;\u00a0\u200b\ufeff")
 	if text == "" {

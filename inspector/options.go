@@ -25,8 +25,9 @@ const (
 	maxPageSize     = 1000
 )
 
-// WithPrefix sets the path below which the page is mounted, such as "/admin/uid". A slash at its end does not count. The
-// default is the root. Behind [http.StripPrefix] the option is not needed, and does no harm: all links are relative.
+// WithPrefix sets the path below which the page is mounted, such as "/admin/uid". A slash at its end does not count.
+// The default is the root. Behind [http.StripPrefix] the option is not needed, and does no harm: all links are
+// relative.
 func WithPrefix(prefix string) Option {
 	return func(c *config) error {
 		if prefix != "" && prefix[0] != '/' {
@@ -37,8 +38,8 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithModels lets the page show rows of these models. Models are pointers to structs, as for [uidplugin.OnlyModels]. The
-// default is none. A field tagged json:"-" is never shown; for the others see [WithMask].
+// WithModels lets the page show rows of these models. Models are pointers to structs, as for [uidplugin.OnlyModels].
+// The default is none. A field tagged json:"-" is never shown; for the others see [WithMask].
 func WithModels(models ...any) Option {
 	return func(c *config) error {
 		c.models = append(c.models, models...)

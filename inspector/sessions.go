@@ -41,7 +41,8 @@ func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	if text := query.Get("before"); text != "" {
 		before, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			a.problem = newProblem(http.StatusBadRequest, "In the address, before is not a time such as 2026-11-22T21:30:00Z.", err)
+			a.problem = newProblem(http.StatusBadRequest,
+				"In the address, before is not a time such as 2026-11-22T21:30:00Z.", err)
 			return a
 		}
 		p.Before = before.UTC()

@@ -18,8 +18,8 @@ var functions = template.FuncMap{
 // maxText is how many characters of a text a page shows.
 const maxText = 1000
 
-// printable returns a text as a page shows it: what has no form of its own, such as control characters or those that turn
-// the direction of a line, becomes an escape. Tables may hold anything.
+// printable returns a text as a page shows it: what has no form of its own, such as control characters or those that
+// turn the direction of a line, becomes an escape. Tables may hold anything.
 func printable(text string) string {
 	var out strings.Builder
 	n := 0

@@ -9,8 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// A timeline is the picture of sessions: a lane for each slot, and time from left to right. All positions are percentages
-// of the width.
+// A timeline is the picture of sessions: a lane for each slot, and time from left to right. All positions are
+// percentages of the width.
 type timeline struct {
 	From, To time.Time
 	Marks    []mark

@@ -45,7 +45,10 @@ func TestDraw_EndsEachSessionWhereTheNextOneOfItsSlotBegins(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	for i := range got {
-		if got[i].X != want[i].X || got[i].Width != want[i].Width || got[i].Class != want[i].Class || !strings.HasSuffix(got[i].Label, want[i].Label) {
+		if !strings.HasSuffix(got[i].Label, want[i].Label) {
+			t.Errorf("bar %d says %q, want %q", i, got[i].Label, want[i].Label)
+		}
+		if got[i].Label = want[i].Label; got[i] != want[i] {
 			t.Errorf("bar %d: %+v, want %+v", i, got[i], want[i])
 		}
 	}
@@ -68,7 +71,9 @@ func TestDraw_IsBounded(t *testing.T) {
 
 func TestDraw_StaysInside(t *testing.T) {
 	t.Parallel()
-	for _, from := range []time.Time{noon.Add(-time.Second), noon, noon.Add(time.Hour), noon.AddDate(100, 0, 0), noon.AddDate(-200, 0, 0), {}} {
+	for _, from := range []time.Time{
+		noon.Add(-time.Second), noon, noon.Add(time.Hour), noon.AddDate(100, 0, 0), noon.AddDate(-200, 0, 0), {},
+	} {
 		line := draw([]session{{Session: uidplugin.Session{Slot: 1, From: from}}}, nil, time.Time{}, noon)
 		var x, width float64
 		_, err := fmt.Sscanf(line.Lanes[0].Bars[0].X+" "+line.Lanes[0].Bars[0].Width, "%f%% %f%%", &x, &width)
@@ -81,7 +86,9 @@ func TestDraw_StaysInside(t *testing.T) {
 
 func TestMarksOf_AreFewAndRound(t *testing.T) {
 	t.Parallel()
-	for _, width := range []time.Duration{time.Minute, time.Hour, 7 * time.Hour, 26 * time.Hour, 40 * 24 * time.Hour, 9000 * time.Hour, math.MaxInt64} {
+	for _, width := range []time.Duration{
+		time.Minute, time.Hour, 7 * time.Hour, 26 * time.Hour, 40 * day, 9000 * time.Hour, math.MaxInt64,
+	} {
 		marks := marksOf(noon.Add(-width), noon)
 		if len(marks) < 2 || len(marks) > 6 {
 			t.Errorf("%v: %+v", width, marks)
@@ -95,8 +102,9 @@ func TestMarksOf_AreFewAndRound(t *testing.T) {
 func TestPrintable_HasNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"plain, ünïcode 名": "plain, ünïcode 名", "a\x1b[31m": `a\x1b[31m`, "\x00\xff": `\x00\xff`, "\u202eabc": `\u202eabc`,
-		"\uFFFD": "\uFFFD", "a\nb": "a\nb", strings.Repeat("é", 1001): strings.Repeat("é", 1000) + "… (2002 bytes)",
+		"plain, ünïcode 名": "plain, ünïcode 名", "a\x1b[31m": `a\x1b[31m`, "\x00\xff": `\x00\xff`,
+		"\u202eabc": `\u202eabc`,
+		"\uFFFD":    "\uFFFD", "a\nb": "a\nb", strings.Repeat("é", 1001): strings.Repeat("é", 1000) + "… (2002 bytes)",
 	} {
 		if got := printable(text); got != want {
 			t.Errorf("%q: %q", text, got)

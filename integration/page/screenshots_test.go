@@ -24,7 +24,8 @@ const documents = "../../docs"
 // maxPicture is how many bytes a picture may have.
 const maxPicture = 120_000
 
-// TestScreenshots takes the pictures of the documents, with -update. Without it, it checks that they are there and small.
+// TestScreenshots takes the pictures of the documents, with -update. Without it, it checks that they are there and
+// small.
 func TestScreenshots(t *testing.T) {
 	names := []string{"id", "slots", "sessions"}
 	if *update {
