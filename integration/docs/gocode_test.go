@@ -22,11 +22,11 @@ import (
 
 // imports are what the code of documents may import. A fragment has them all.
 var imports = []string{
-	"context", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
+	"context", "crypto/subtle", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
 	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite", "github.com/prometheus/client_golang/prometheus",
 	"gorm.io/driver/mysql", "gorm.io/driver/postgres", "gorm.io/gorm", "gorm.io/gorm/clause",
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",
-	"github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/migrations",
+	"github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/inspector", "github.com/uidplugin/uidplugin/migrations",
 	"github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
 	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
 }
@@ -46,6 +46,7 @@ type Customer struct{ ID uidplugin.ID }
 var (
 	ctx      context.Context
 	mux      *http.ServeMux
+	onlyAdmins func(http.Handler) http.Handler
 	db       *gorm.DB
 	tx       *gorm.DB
 	registry *gorm.DB
