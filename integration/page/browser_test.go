@@ -45,8 +45,9 @@ func open(t *testing.T) *tab {
 	if path == "" {
 		harness.LeftOut(t, "there is no chromium; as root, integration/servers.sh install chromium installs it")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true),
+		chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
@@ -69,7 +70,7 @@ func open(t *testing.T) *tab {
 	// Chromium runs this in spite of the policy of the page.
 	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument(
-			`document.addEventListener("securitypolicyviolation", e => console.log("CSP", e.violatedDirective, e.blockedURI))`).Do(ctx)
+			`document.addEventListener("securitypolicyviolation", e => console.log("CSP", e.violatedDirective))`).Do(ctx)
 		return err
 	}))
 	b.resize(1280, 800)
@@ -111,7 +112,8 @@ func (b *tab) resize(width, height int64) { b.run(chromedp.EmulateViewport(width
 
 // colours makes the system's colours dark or light.
 func (b *tab) colours(scheme string) {
-	b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+	feature := &emulation.MediaFeature{Name: "prefers-color-scheme", Value: scheme}
+	b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{feature}))
 }
 
 // eval returns the value of an expression of JavaScript.

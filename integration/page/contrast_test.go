@@ -16,18 +16,32 @@ const contrasts = `(() => {
 	const part = v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 };
 	const light = c => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
 	const ratio = (a, b) => { const x = light(a), y = light(b); return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05) };
-	const back = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] == 1) return c; if (c[3] > 0) return [255, 0, 255, 1] } return [255, 255, 255, 1] };
+	const back = e => {
+		for (; e; e = e.parentElement) {
+			const c = parse(getComputedStyle(e).backgroundColor);
+			if (c[3] == 1) return c;
+			if (c[3] > 0) return [255, 0, 255, 1]; // translucent, which this does not calculate
+		}
+		return [255, 255, 255, 1];
+	};
 	const low = []; let n = 0;
-	const check = (e, colour, on, least, what) => { n++; const r = ratio(parse(colour), on); if (r < least) low.push(what + " " + r.toFixed(2) + ": " + colour + " on " + on.slice(0, 3) + " " + e.outerHTML.slice(0, 80)) };
+	const check = (e, colour, on, least, what) => {
+		n++;
+		const r = ratio(parse(colour), on);
+		if (r < least) low.push([what, r.toFixed(2), colour, "on", on.slice(0, 3), e.outerHTML.slice(0, 80)].join(" "));
+	};
 	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walker.nextNode()) {
 		const e = walker.currentNode.parentElement;
 		if (!walker.currentNode.data.trim() || e.closest("svg")) continue;
-		const s = getComputedStyle(e), size = parseFloat(s.fontSize), large = size >= 24 || size >= 18.66 && +s.fontWeight >= 700;
+		const s = getComputedStyle(e), size = parseFloat(s.fontSize);
+		const large = size >= 24 || size >= 18.66 && +s.fontWeight >= 700;
 		check(e, s.color, back(e), large ? 3 : 4.5, "text");
 	}
-	for (const e of document.querySelectorAll("svg text")) check(e, getComputedStyle(e).fill, back(e.closest("svg")), 4.5, "text");
-	for (const e of document.querySelectorAll(".plot rect, .meter .fill")) check(e, getComputedStyle(e).fill, back(e.closest("svg")), 3, "picture");
+	const drawn = (selector, least, what) => document.querySelectorAll(selector).forEach(
+		e => check(e, getComputedStyle(e).fill, back(e.closest("svg")), least, what));
+	drawn("svg text", 4.5, "text");
+	drawn(".plot rect, .meter .fill", 3, "picture");
 	for (const e of document.querySelectorAll("input")) {
 		check(e, getComputedStyle(e).borderTopColor, back(e.parentElement), 3, "border");
 		check(e, getComputedStyle(e, "::placeholder").color, back(e), 4.5, "placeholder");

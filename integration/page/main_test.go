@@ -66,8 +66,8 @@ const prefix = "/admin/uid"
 // serve serves the page on a database that has the plugin.
 func serve(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, options ...inspector.Option) *site {
 	t.Helper()
-	options = append([]inspector.Option{inspector.WithPrefix(prefix), inspector.WithLogger(slog.New(slog.DiscardHandler))}, options...)
-	h, err := inspector.New(db, options...)
+	quiet := inspector.WithLogger(slog.New(slog.DiscardHandler))
+	h, err := inspector.New(db, append([]inspector.Option{inspector.WithPrefix(prefix), quiet}, options...)...)
 	testkit.Must(t, err)
 	mux := http.NewServeMux()
 	mux.Handle(prefix+"/", h)
@@ -126,7 +126,8 @@ func processes(t *testing.T, d *testkit.Database) (ids []string) {
 	t.Helper()
 	for i, application := range []string{"shop-api", "shop-api", "shop-api", "shop-worker", "shop-import"} {
 		line := make(chan string, 1)
-		testkit.Start(t, holdSlot, task{d, application, fmt.Sprintf("node-%d.example.org", i+1), 1}, func(text string) { line <- text })
+		host := fmt.Sprintf("node-%d.example.org", i+1)
+		testkit.Start(t, holdSlot, task{d, application, host, 1}, func(text string) { line <- text })
 		select {
 		case id := <-line:
 			ids = append(ids, id)
@@ -167,6 +168,14 @@ func quickstart(t *testing.T, options ...inspector.Option) (s *site, customer, o
 	return serve(t, db, p, append([]inspector.Option{inspector.WithModels(shop...)}, options...)...), customer, order
 }
 
+// Statements that insert rows, without the rows.
+const (
+	insertSlot = `INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK,
+		APPLICATION, HOST_NAME, PORT) `
+	insertSession = `INSERT INTO WORKER_SESSION (SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE,
+		LAUNCHED, HOLDER) `
+)
+
 // insertSlots inserts slots 1001 to 1000+n, each with a session.
 func (s *site) insertSlots(t *testing.T, n int, host string) {
 	t.Helper()
@@ -174,21 +183,23 @@ func (s *site) insertSlots(t *testing.T, n int, host string) {
 	now := layout.TickAt(time.Now())
 	for i := 1; i <= n; i++ {
 		start := now - int64(i)*60_000
-		testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT)
-			VALUES (?, ?, 1, ?, 1, '', ?, 'batch', ?, ?)`, 1000+i, layout.String(), start+50_000, start+40_000, host, fmt.Sprint("pid-", i)).Error)
+		testkit.Must(t, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, '', ?, 'batch', ?, ?)`,
+			1000+i, layout.String(), start+50_000, start+40_000, host, fmt.Sprint("pid-", i)).Error)
 		s.insertSession(t, int64(1000+i), start, "batch", host)
 	}
 }
 
 func (s *site) insertSession(t *testing.T, slot, start int64, application, host string) {
 	t.Helper()
-	testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SESSION (SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER)
-		VALUES (?, ?, 0, ?, ?, 'pid-17', 1, ?, 'x')`, slot, start, application, host, s.plugin.Layout().TimeOf(start).UTC()).Error)
+	testkit.Must(t, s.db.Exec(insertSession+`VALUES (?, ?, 0, ?, ?, 'pid-17', 1, ?, 'x')`,
+		slot, start, application, host, s.plugin.Layout().TimeOf(start).UTC()).Error)
 }
 
 // pages are the addresses of all kinds of pages, relative to the first one.
 func pages(ids ...string) []string {
-	all := []string{"", "tables", "slots", "sessions", "sessions?slot=1", "id?id=x", "id?id=42", "nowhere", "slots?after=999999"}
+	all := []string{
+		"", "tables", "slots", "slots?after=999999", "sessions", "sessions?slot=1", "id?id=x", "id?id=42", "nowhere",
+	}
 	for _, id := range ids {
 		all = append(all, "id?id="+strings.TrimSpace(id))
 	}

@@ -31,10 +31,14 @@ func TestBrowser_ReportsViolations(t *testing.T) {
 	b.visit(s.url)
 	b.silent(s.url)
 	eval[any](b, `document.body.setAttribute("style", "color: red")`)
-	if messages := b.take(); !slices.ContainsFunc(messages, func(m string) bool { return strings.Contains(m, "style-src") }) {
+	if messages := b.take(); !strings.Contains(strings.Join(messages, "\n"), "style-src") {
 		t.Errorf("an inline style: %q", messages)
 	}
-	eval[any](b, `{ const s = document.createElement("script"); s.textContent = "window.ran = true"; document.body.append(s) }`)
+	eval[any](b, `{
+		const script = document.createElement("script");
+		script.textContent = "window.ran = true";
+		document.body.append(script);
+	}`)
 	if messages := b.take(); len(messages) == 0 || eval[bool](b, "window.ran === true") {
 		t.Errorf("an inline script: %q", messages)
 	}
@@ -49,7 +53,8 @@ func TestPage_LooksUpIDsOfTheQuickstart(t *testing.T) {
 		t.Errorf("the first page says %q", got)
 	}
 	b.lookUp(order)
-	testkit.SaysAll(t, b.text("main"), "Id "+order, "shop_orders", "quickstart", "Columns of the row", "customer_id", customer)
+	testkit.SaysAll(t, b.text("main"), "Id "+order, "shop_orders", "quickstart", "Columns of the row", "customer_id",
+		customer)
 	b.click("table.row a:not([href$='" + order + "'])") // the key of its customer
 	testkit.SaysAll(t, b.text("main"), "Id "+customer, "shop_customers", "Ada")
 	for typed, want := range map[string]string{
@@ -131,7 +136,8 @@ func TestPage_StaysBelowItsPrefix(t *testing.T) {
 	}
 	for _, url := range pages() {
 		b.visit(s.url + url)
-		for _, link := range eval[[]string](b, `[...document.querySelectorAll("a,link")].map(e => new URL(e.href).pathname)`) {
+		const links = `[...document.querySelectorAll("a,link")].map(e => new URL(e.href).pathname)`
+		for _, link := range eval[[]string](b, links) {
 			if !strings.HasPrefix(link, prefix+"/") {
 				t.Errorf("%s links to %s", url, link)
 			}
@@ -170,7 +176,8 @@ func TestPage_FitsATelephone(t *testing.T) {
 			if got := eval[int64](b, "document.documentElement.scrollWidth"); got > width {
 				t.Errorf("%s is %d pixels wide on a screen of %d", url, got, width)
 			}
-			if gone := eval[[]string](b, `[...document.querySelectorAll("th, td")].filter(e => e.offsetWidth < 20).map(e => e.innerText)`); len(gone) > 0 {
+			const narrow = `[...document.querySelectorAll("th, td")].filter(e => e.offsetWidth < 20).map(e => e.innerText)`
+			if gone := eval[[]string](b, narrow); len(gone) > 0 {
 				t.Errorf("%s on a screen of %d: the cells %q are not seen", url, width, gone)
 			}
 		}
@@ -184,22 +191,25 @@ func TestPage_IsUsedByKeyboard(t *testing.T) {
 	s := serve(t, db, harness.Use(t, db))
 	b.visit(s.url + "slots")
 	const focused = `(() => { const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect();
-		return [(e.innerText || e.name || e.getAttribute("aria-label") || e.tagName).trim(), s.outlineStyle + " " + s.outlineWidth,
+		return [(e.getAttribute("aria-label") || e.innerText || e.name || e.tagName).trim(),
+			s.outlineStyle + " " + s.outlineWidth,
 			String(r.top >= 0 && r.left >= 0 && r.bottom <= innerHeight && r.right <= innerWidth)] })()`
 	var order []string
 	for range 10 {
 		b.run(chromedp.KeyEvent(kb.Tab))
 		// The skip link slides in.
-		testkit.Eventually(t, "the focus to be on the screen", testTimeout, func() bool { return eval[[]string](b, focused)[2] == "true" })
+		testkit.Eventually(t, "the focus to be on the screen", testTimeout, func() bool {
+			return eval[[]string](b, focused)[2] == "true"
+		})
 		at := eval[[]string](b, focused)
 		order = append(order, at[0])
 		if at[1] != "solid 2px" {
 			t.Errorf("%s has the outline %q", at[0], at[1])
 		}
 	}
-	want := []string{"Skip to the content", "uid inspector", "Overview", "Tables", "Slots", "Sessions", "id", "Look up", "Slots", "1"}
-	if len(order) > 8 && strings.HasPrefix(order[8], "Slots") {
-		order[8] = "Slots" // a table that scrolls; its text is what the table says
+	want := []string{
+		"Skip to the content", "uid inspector", "Overview", "Tables", "Slots", "Sessions", "id", "Look up",
+		"Slots", "1", // the table, which may scroll, and its first link
 	}
 	if !slices.Equal(order, want) {
 		t.Errorf("the order is %q, want %q", order, want)
@@ -223,18 +233,24 @@ func TestPage_SaysWhatItIsToAScreenReader(t *testing.T) {
 	for _, url := range pages(customer.ID.String()) {
 		b.visit(s.url + url)
 		for _, wrong := range eval[[]string](b, `(() => { const wrong = [], all = s => [...document.querySelectorAll(s)];
-			for (const [s, n] of [["html[lang]", 1], ["header", 1], ["main", 1], ["footer", 1], ["h1", 1], ["form[role=search]", 1], ["title", 1]])
-				if (all(s).filter(e => !e.closest("svg") || s != "title").length != n) wrong.push(s);
+			for (const s of ["html[lang]", "header", "main", "footer", "h1", "form[role=search]", "head title"])
+				if (all(s).length != 1) wrong.push(s);
 			for (const t of all("table")) if (!t.caption || !t.caption.innerText) wrong.push("table without caption");
 			for (const t of all("th")) if (!t.scope) wrong.push("th without scope");
 			for (const t of all("tbody tr")) if (!t.querySelector("th[scope=row]")) wrong.push("row without a header");
-			for (const e of all("svg")) if (!e.closest("[aria-hidden=true]") && !(e.getAttribute("role") == "img" && e.getAttribute("aria-label"))) wrong.push("svg without a name");
+			for (const e of all("svg:not([aria-hidden=true] svg, [aria-hidden=true])"))
+				if (e.getAttribute("role") != "img" || !e.getAttribute("aria-label")) wrong.push("svg without a name");
 			for (const e of all("input")) if (!e.labels.length) wrong.push("input without a label");
 			for (const e of all("nav,[role=region]")) if (!e.getAttribute("aria-label")) wrong.push("landmark without a name");
-			for (const e of all("section")) if (!document.getElementById(e.getAttribute("aria-labelledby"))) wrong.push("section without a name");
+			for (const e of all("section"))
+				if (!document.getElementById(e.getAttribute("aria-labelledby"))) wrong.push("section without a name");
 			for (const e of all("a")) if (!e.innerText.trim()) wrong.push("link without a text");
 			const ids = all("[id]").map(e => e.id); if (new Set(ids).size != ids.length) wrong.push("an id twice");
-			let level = 0; for (const h of all("h1,h2,h3")) { if (+h.tagName[1] > level + 1) wrong.push("a heading is left out"); level = +h.tagName[1] }
+			let level = 0;
+			for (const h of all("h1,h2,h3")) {
+				if (+h.tagName[1] > level + 1) wrong.push("a heading is left out");
+				level = +h.tagName[1];
+			}
 			return wrong })()`) {
 			t.Errorf("%s: %s", url, wrong)
 		}

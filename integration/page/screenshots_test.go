@@ -35,7 +35,8 @@ func TestScreenshots(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			data, err := os.ReadFile(filepath.Join(documents, "inspector-"+name+"-"+scheme+".png"))
 			testkit.Must(t, err)
-			if picture, err := png.DecodeConfig(bytes.NewReader(data)); err != nil || picture.Width < 1000 || len(data) > maxPicture {
+			picture, err := png.DecodeConfig(bytes.NewReader(data))
+			if err != nil || picture.Width < 1000 || len(data) > maxPicture {
 				t.Errorf("%s, %s: %d bytes, %+v, %v", name, scheme, len(data), picture, err)
 			}
 		}
@@ -81,8 +82,8 @@ func history(t *testing.T, s *site) {
 	}
 	for slot, held := range map[int64]string{7: "", 8: "x"} {
 		start, seen := now-(slot+2)*hour, now-slot*hour+hour*5/2
-		testkit.Must(t, s.db.Exec(`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT)
-			VALUES (?, ?, 1, ?, 1, ?, ?, 'shop-import', 'node-3.example.org', 'pid-2214')`, slot, layout.String(), seen+10_000, held, seen).Error)
+		testkit.Must(t, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, ?, ?, 'shop-import', 'node-3.example.org', 'pid-2214')`,
+			slot, layout.String(), seen+10_000, held, seen).Error)
 		s.insertSession(t, slot, start, "shop-import", "node-3.example.org")
 	}
 }
