@@ -116,8 +116,3 @@ func (d *database) quote(name string) string { return d.db.Statement.Quote(name)
 
 // errURL is about a URL that cannot be read. The reason would have a part of the password.
 var errURL = errors.New("the URL of the database cannot be read: write special characters of the password as %40 and the like")
-
-// errLeftOut says that a driver was not built in.
-func errLeftOut(tag string) error {
-	return fmt.Errorf("this uid was built with the tag %s, without the driver of the database", tag)
-}
