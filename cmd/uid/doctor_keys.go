@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -84,7 +85,8 @@ func (d doctor) checkLargest(ctx context.Context, table string, key column) ([]f
 		return nil, nil
 	}
 	return []finding{{Code: codeKeyAhead,
-		Text:   fmt.Sprintf("the largest key of %s is %d, above the ids that are made now: new rows sort below it, and an id may equal an old key: %v", table, largest.Int64, above),
+		Text: fmt.Sprintf("the largest key of %s is %d, above the ids that are made now: new rows sort below it, and an id may equal an old key; %s",
+			table, largest.Int64, strings.TrimPrefix(above.Error(), generator.ErrLayout.Error()+": ")),
 		Advice: `Find where the key is from: "uid where" and "uid decode --all". docs/migrating.md says which layout is above keys of another system.`}}, nil
 }
 
