@@ -27,6 +27,17 @@ func (h Host) fitted() Host {
 	return h
 }
 
+// near says how much a slot that was last held by another process is preferred: see slotRow.
+func (h Host) near(application, name, port string) int {
+	switch {
+	case application != h.Application:
+		return 0
+	case name != h.Name || port != h.Port:
+		return 1
+	}
+	return 2
+}
+
 // maxHost is the width of HOST_NAME, PORT and APPLICATION.
 const maxHost = 64
 

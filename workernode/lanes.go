@@ -64,6 +64,18 @@ func wantedLanes(have, most int, perSecond, perLane float64, sampled time.Durati
 	return lanes
 }
 
+// mostLanes returns how many lanes a generator may have that has some of its table's worker ids, and leaves others of the
+// slot free. most is the limit for all. Once half of the layout's worker ids were given out, up to given, it may only
+// have those of the slot: the largest power of two of them.
+func mostLanes(most, have, free int, given int64, layout generator.Layout) int {
+	if given > layout.MaxWorkerID()/2 {
+		for most = min(most, have+free); most&(most-1) != 0; {
+			most &= most - 1
+		}
+	}
+	return max(most, have)
+}
+
 // maxLanes returns how many lanes a generator may have: few where worker ids are few.
 func maxLanes(layout generator.Layout) int {
 	most := MaxLanes

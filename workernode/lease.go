@@ -1,5 +1,7 @@
 package workernode
 
+import "slices"
+
 // This file decides what a process may stamp and which statement it sends next. It knows neither SQL nor clocks nor
 // goroutines. All outside events come in as arguments, so the model (model_test.go) drives this code through everything
 // that can happen. doc.go has the protocol in words.
@@ -111,6 +113,22 @@ func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 	}
 	return max(r.fence, r.seen) < now-p.grace
 }
+
+// usable reports whether a row that was read is one that a process may reclaim: its values are such that a slot can have.
+func (p leaseParams) usable(r slotRow, now int64) bool {
+	return p.reclaimable(r, now) && r.id > 0 && r.version >= 0 && r.version < maxVersion && r.fence <= p.last
+}
+
+// inOrder returns the slots that a process tries to reclaim, in this order: those with the largest near first. Otherwise
+// the order is random, so that processes that start at once do not all try the same slot. It changes the order of rows.
+func inOrder(rows []slotRow, shuffle func(n int, swap func(i, j int))) []slotRow {
+	shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	slices.SortStableFunc(rows, func(a, b slotRow) int { return b.near - a.near })
+	return rows[:min(len(rows), 2*maxRefused)]
+}
+
+// startOf returns START_TICK of worker ids that are added now; floor is the registry's.
+func startOf(now, floor int64) int64 { return max(now-1, floor) }
 
 // maxVersion is the largest VERSION that a row can have for this package to use it.
 const maxVersion = 1 << 62

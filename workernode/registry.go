@@ -227,7 +227,6 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 	if err != nil {
 		return b, err
 	}
-	last := layout.MaxWorkerID() - n + 1 // the last first one that there is room for
 	if r.Shared {
 		largest, err := d.largest(ctx, layout)
 		if err != nil {
@@ -239,7 +238,7 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 		return fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
 			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
 	}
-	if first := max(r.NextID, atLeast); first > last {
+	if first := max(r.NextID, atLeast); !room(layout, first, n) {
 		return b, exhausted(first)
 	}
 	if r.Shared {
@@ -255,11 +254,14 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 		}
 	}
 	first, err := d.advance(ctx, "NEXT_ID", max(r.NextID, atLeast), n)
-	if err == nil && first > last {
+	if err == nil && !room(layout, first, n) {
 		err = exhausted(first)
 	}
 	return block{first: first, step: 1}, err
 }
+
+// room reports whether a layout has n worker ids from first on.
+func room(layout generator.Layout, first, n int64) bool { return first <= layout.MaxWorkerID()-n+1 }
 
 // draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE, by an INSERT that is rolled back: InnoDB does not give
 // numbers back. UidGenerator may have drawn a number and not inserted it yet. It never gets the numbers of this

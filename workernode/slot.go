@@ -55,11 +55,8 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// In random order, so that processes that start at once do not all try the same slot.
-	rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-	slices.SortStableFunc(rows, func(a, b slotRow) int { return b.near - a.near })
 	failures := 0
-	for _, r := range rows[:min(len(rows), 2*maxRefused)] {
+	for _, r := range inOrder(rows, rand.Shuffle) {
 		if time.Since(m.avoid[r.id]) < grace && !m.avoid[r.id].IsZero() {
 			continue
 		}

@@ -83,13 +83,8 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, w
 		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
 			return nil // SQLite may have anything in a column; no process uses such a slot
 		}
-		if application == s.host.Application {
-			r.near = 1
-			if host == s.host.Name && port == s.host.Port {
-				r.near = 2
-			}
-		}
-		if p.reclaimable(r, now) && r.id > 0 && r.version >= 0 && r.version < maxVersion && r.fence <= p.last {
+		r.near = s.host.near(application, host, port)
+		if p.usable(r, now) {
 			rows = append(rows, r)
 		}
 		return nil
@@ -210,7 +205,7 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 		if floor >= c.newFence {
 			return errRefused // a session, which follows, says so
 		}
-		start = max(clock()-1, floor)
+		start = startOf(clock(), floor)
 		for len(nodes) > 0 {
 			part := nodes[:min(len(nodes), insertChunk)]
 			nodes = nodes[len(part):]

@@ -191,12 +191,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 		most = min(most, u.MaxLanes)
 	}
 	have, perLane := len(l.lanes), float64(perTick)/m.layout.Tick.Seconds()
-	if m.given > m.layout.MaxWorkerID()/2 { // then only those that the slot has
-		for most = min(most, have+len(m.free(l.table))); most&(most-1) != 0; {
-			most &= most - 1
-		}
-	}
-	l.want = wantedLanes(have, max(most, have), perSecond, perLane, now.Sub(last.at))
+	most = mostLanes(most, have, len(m.free(l.table)), m.given, m.layout)
+	l.want = wantedLanes(have, most, perSecond, perLane, now.Sub(last.at))
 	if u.Waiting && have >= most && perSecond > 0.9*perLane*float64(have) {
 		l.limit(nil)
 	}

@@ -181,17 +181,26 @@ func (m *Manager) provide(now time.Time, w *work) {
 			}
 		}
 	}
-	for t, n := range lack {
-		for range n - min(n, len(m.free(t))) {
-			w.missing = append(w.missing, t)
-		}
-	}
-	slices.SortFunc(w.missing, func(a, b Table) int { return strings.Compare(a.String(), b.String()) })
+	spares := 0
 	if w.wanted && !now.Before(m.again) {
-		for range m.config.Spares - len(m.free(Table{})) {
-			w.missing = append(w.missing, Table{})
+		spares = m.config.Spares
+	}
+	w.missing = missing(lack, spares, func(t Table) int { return len(m.free(t)) })
+}
+
+// missing returns the tables of the worker ids that a slot has to get: lack says how many each table needs, free how many
+// of it are unused. Spares come last. It is pure.
+func missing(lack map[Table]int, spares int, free func(Table) int) (tables []Table) {
+	for t, n := range lack {
+		for range n - free(t) {
+			tables = append(tables, t)
 		}
 	}
+	slices.SortFunc(tables, func(a, b Table) int { return strings.Compare(a.String(), b.String()) })
+	for range spares - free(Table{}) {
+		tables = append(tables, Table{})
+	}
+	return tables
 }
 
 // replace gives a lease more lanes, or others if those it had are lost.
