@@ -32,8 +32,13 @@ const (
 // A Demand is what a layout is to carry, for [Plan]. The zero Demand is one process
 // that makes ids for one table and never ends.
 type Demand struct {
-	Processes int // that run at once; 0 means 1
-	Tables    int // for which each process makes ids; 0 means 1
+	Processes int // that run at once, at most, without those that a deployment runs next to others; 0 means 1
+
+	// Tables is for how many tables each process makes ids; 0 means 1. Under the leased
+	// policy those count for which any process of the application ever made ids, because a
+	// slot keeps the worker ids of all its holders. Applications with other tables have
+	// slots of their own: plan each, and add up what is Held.
+	Tables int
 
 	// RestartsPerDay is how often a day each process is started, deployments and
 	// crashes included, from 0 to 86,400. It need not be whole: 1.0/7 is once a week.
@@ -48,17 +53,27 @@ type Demand struct {
 	// means none.
 	Spares int
 
-	// CrashesPerDay is how many of RestartsPerDay follow a crash. The leased policy
-	// keeps the slot of a crashed process for Grace. 0 means that every process
-	// releases its slot when it ends.
+	// Reserved is how many slots the leased policy needs beyond one for each of
+	// Processes. A process that starts cannot have the slot of the one that it replaces
+	// while both run, and for 21 s after that was closed: twice the lead of 10 s, and a
+	// second. A rolling deployment that starts n processes at a time needs 2n slots, if each
+	// is ready after 21 s or more. It needs as many as Processes if all are
+	// restarted at once. Add the processes that can crash within Grace, as those of one machine.
+	// 0 means that successors start later.
+	Reserved int
+
+	// CrashesPerDay is how many of RestartsPerDay follow a crash. If it is not 0, all
+	// processes may have crashed within Grace, for which the leased policy keeps
+	// their slots. 0 means that crashes are in Reserved, or that there are none.
 	CrashesPerDay float64
 
 	// Grace is how long the slot of a crashed process is kept; 0 means [DefaultGrace].
 	Grace time.Duration
 }
 
-// DefaultGrace is the default of Demand.Grace: how long the leased policy keeps the slot of a crashed process.
-const DefaultGrace = time.Minute
+// DefaultGrace is the default of Demand.Grace: how long the leased policy keeps the slot of a crashed process. It is a
+// minute and the lead of 10 s, by which the process may have stamped ids ahead.
+const DefaultGrace = 70 * time.Second
 
 // A Forecast is the answer of [Plan]. A year has 365.2425 days.
 type Forecast struct {
@@ -92,14 +107,17 @@ type DisposableForecast struct {
 }
 
 // A LeasedForecast is of the policy by which each process holds one slot. A slot owns
-// Tables x Lanes + Spares worker ids. It is used again when its process has ended, or,
-// after a crash, when Grace has passed. The policy lasts as long as the time bits do,
+// Tables x Lanes + Spares worker ids. It is used again 21 s after its process was closed,
+// or, after a crash, when Grace has passed. The policy lasts as long as the time bits do,
 // if it Fits.
 type LeasedForecast struct {
-	// Held is how many worker ids the slots own that are held at once, at most. Running
+	// Slots is how many slots are taken at once, at most: no more are ever made. Running
 	// processes hold slots, and so do as many of their predecessors as can have crashed
-	// within Grace. Crashes count as if they came at equal intervals, in all processes
-	// at once.
+	// within Grace, if there are CrashesPerDay. These count as if they came at equal
+	// intervals, in all processes at once. Those that are Reserved come on top.
+	Slots int64
+
+	// Held is how many worker ids the slots own.
 	Held int64
 
 	PerSecond float64 // ids a second that the worker ids of tables carry together
@@ -123,11 +141,13 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 	var many uncountable
 	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // one of each process
 	tables := many.times(uint64(d.Tables), uint64(d.Lanes))
-	each := many.times(many.plus(tables, uint64(d.Spares)), 1+d.ghosts()) // of one process and its crashed predecessors
-	held := many.times(uint64(d.Processes), each)
+	slot := many.plus(tables, uint64(d.Spares))
+	each := many.times(slot, 1+d.ghosts()) // of one process and its crashed predecessors
+	slots := many.plus(many.times(uint64(d.Processes), 1+d.ghosts()), uint64(d.Reserved))
+	held := many.times(slots, slot)
 	if many {
-		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes and %d spares are more than 2^62 worker ids at once",
-			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Spares)
+		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes, %d spares and %d reserved slots are more than 2^62 worker ids at once",
+			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Spares, d.Reserved)
 	}
 
 	f := Forecast{Layout: l, Demand: d, WorkerIDs: l.MaxWorkerID()}
@@ -146,11 +166,13 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 			f.Disposable.Years *= float64(f.WorkerIDs) / used
 		}
 	}
+	reserved := many.times(uint64(d.Reserved), slot)
 	f.Leased = LeasedForecast{
+		Slots:     int64(slots),
 		Held:      int64(held),
 		PerSecond: float64(d.Processes) * float64(tables) * f.PerWorker,
 		Fits:      held <= uint64(f.WorkerIDs),
-		Processes: int64(uint64(f.WorkerIDs) / each),
+		Processes: int64((max(uint64(f.WorkerIDs), reserved) - reserved) / each),
 	}
 	return f, nil
 }
@@ -169,9 +191,9 @@ func (d Demand) withDefaults() Demand {
 
 func (d Demand) validate() error {
 	switch {
-	case d.Processes < 0 || d.Tables < 0 || d.Spares < 0 || d.Grace < 0:
-		return fmt.Errorf("%w: %d processes, %d tables, %d spares and a grace of %v must not be negative",
-			ErrConfig, d.Processes, d.Tables, d.Spares, d.Grace)
+	case d.Processes < 0 || d.Tables < 0 || d.Spares < 0 || d.Reserved < 0 || d.Grace < 0:
+		return fmt.Errorf("%w: %d processes, %d tables, %d spares, %d reserved slots and a grace of %v must not be negative",
+			ErrConfig, d.Processes, d.Tables, d.Spares, d.Reserved, d.Grace)
 	case d.Lanes < 0 || d.Lanes > MaxLanes:
 		return fmt.Errorf("%w: %d lanes are outside 1 to %d", ErrConfig, d.Lanes, MaxLanes)
 	case !(d.RestartsPerDay >= 0 && d.RestartsPerDay <= secondsPerDay): // NaN, too
@@ -214,6 +236,8 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //	disposable  16,800 a day  15.6 days   0          22,400,000
 //	leased      1,400 held    69.7 years  5,242      22,400,000
 //
+// If the leased policy does not fit, one more paragraph names the [Forecast.Carrier].
+//
 // The processes are the most that there may be, for the disposable policy those
 // whose worker ids last as long as the layout.
 func (f Forecast) String() string {
@@ -228,6 +252,9 @@ func (f Forecast) String() string {
 	}
 	if d.Spares > 0 {
 		fmt.Fprintf(&out, ", %s each", several(d.Spares, "spare", "spares"))
+	}
+	if d.Reserved > 0 {
+		fmt.Fprintf(&out, ", %s reserved", several(d.Reserved, "slot", "slots"))
 	}
 	fmt.Fprintf(&out, ", %s restarts a day", number(d.RestartsPerDay))
 	if d.CrashesPerDay > 0 {
@@ -246,7 +273,47 @@ func (f Forecast) String() string {
 	fmt.Fprintf(table, "leased\t%s held\t%s\t%s\t%s\n", number(float64(f.Leased.Held)), leased,
 		number(float64(f.Leased.Processes)), number(f.Leased.PerSecond))
 	_ = table.Flush() // a Builder takes everything
+	if !f.Leased.Fits {
+		out.WriteString("\n" + f.advice())
+	}
 	return out.String()
+}
+
+// advice is what String says if the leased policy does not fit.
+func (f Forecast) advice() string {
+	l, ok := f.Carrier()
+	if !ok {
+		return "carrier   none that lasts as long: use fewer years, or several id spaces\n"
+	}
+	return fmt.Sprintf("carrier   %v has %s worker ids, each for %s ids a second\n",
+		l, number(float64(l.MaxWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))
+}
+
+// Carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds: f.Layout
+// itself if it Fits. It has the epoch of f.Layout and lasts as long. The further worker bits are those that f.Layout
+// leaves free, then sequence bits, then time bits with coarser ticks, up to a second. The last two halve what a worker
+// id makes with each bit. The layout stays safe for JavaScript if it was. Carrier reports false if too few bits are left.
+// It is of use before a database is begun: later the layout is pinned.
+func (f Forecast) Carrier() (Layout, bool) {
+	l := f.Layout
+	most := 63
+	if l.JSSafe() {
+		most = 53
+	}
+	for l.MaxWorkerID() < f.Leased.Held {
+		free := int(l.TimeBits)+int(l.WorkerBits)+int(l.SequenceBits) < most
+		switch {
+		case free:
+		case l.SequenceBits > 1:
+			l.SequenceBits--
+		case l.TimeBits > 1 && l.Tick <= time.Second/2:
+			l.TimeBits, l.Tick = l.TimeBits-1, 2*l.Tick
+		default:
+			return Layout{}, false
+		}
+		l.WorkerBits++
+	}
+	return l, true
 }
 
 // span writes a number of years in the largest unit that fits at least twice, with at most four digits. Zero is "too

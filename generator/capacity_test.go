@@ -119,6 +119,10 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 16}, 16000, 327, 16000 * 16000},
 		{"spares make no ids of tables", generator.Demand{Processes: 20, Tables: 50, Spares: 2}, 1040, 5041, 1000 * 16000},
 		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, Spares: 2, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2080, 2520, 1000 * 16000},
+		{"a rolling deployment of 2 at a time", generator.Demand{Processes: 20, Tables: 50, Spares: 2, Reserved: 4}, 1248, 5037, 1000 * 16000},
+		{"all restarted at once", generator.Demand{Processes: 20, Tables: 50, Reserved: 20, Lanes: 2}, 4000, 2601, 2000 * 16000},
+		{"more reserved than there are", generator.Demand{Processes: 20, Tables: 50, Reserved: 5243}, 263150, 0, 1000 * 16000},
+		{"reserved, and all crash", generator.Demand{Processes: 20, Tables: 50, Reserved: 5, RestartsPerDay: 1, CrashesPerDay: 1}, 2250, 2618, 1000 * 16000},
 		{"one a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 24, CrashesPerDay: 24, Grace: time.Hour}, 2000, 2621, 1000 * 16000},
 		{"a crash loop", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 1440, CrashesPerDay: 1440, Grace: time.Hour}, 61000, 85, 1000 * 16000},
 		{"too many", generator.Demand{Processes: 5243, Tables: 50}, 262150, 5242, 262150 * 16000},
@@ -128,7 +132,8 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 			t.Parallel()
 
 			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
-			want := generator.LeasedForecast{Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 262143, Processes: tt.processes}
+			perSlot := int64(max(tt.demand.Tables, 1)*max(tt.demand.Lanes, 1) + tt.demand.Spares)
+			want := generator.LeasedForecast{Slots: tt.held / perSlot, Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 262143, Processes: tt.processes}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -165,11 +170,12 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 		t.Errorf("the zero Layout: %v", err)
 	}
 	for _, d := range []generator.Demand{
-		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Spares: -1}, {Grace: -1},
+		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Spares: -1}, {Reserved: -1}, {Grace: -1},
 		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
 		{CrashesPerDay: 1}, {RestartsPerDay: 1, CrashesPerDay: 2}, {RestartsPerDay: 1, CrashesPerDay: -1},
 		{RestartsPerDay: 1, CrashesPerDay: math.NaN()},
 		{Processes: math.MaxInt32, Tables: math.MaxInt32, Lanes: 16},
+		{Reserved: math.MaxInt32, Tables: math.MaxInt32, Lanes: 16},
 		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 16, Spares: math.MaxInt, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
 	} {
 		if f, err := generator.Plan(generator.DefaultLayout(), d); !errors.Is(err, generator.ErrConfig) || f != (generator.Forecast{}) {
@@ -182,12 +188,12 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 // the processes it allows are allowed, and one more is not.
 func FuzzPlan(f *testing.F) {
 	for _, l := range layouts {
-		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 2, 12., 1., int64(time.Hour))
-		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 16, 0, 1e-300, 1e-300, int64(math.MaxInt64))
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 2, 6, 12., 1., int64(time.Hour))
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 16, 0, 0, 1e-300, 1e-300, int64(math.MaxInt64))
 	}
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, spares int, restarts, crashes float64, grace int64) {
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, spares, reserved int, restarts, crashes float64, grace int64) {
 		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, 0, 0)
-		d := generator.Demand{Processes: processes, Tables: tables, Lanes: lanes, Spares: spares,
+		d := generator.Demand{Processes: processes, Tables: tables, Lanes: lanes, Spares: spares, Reserved: reserved,
 			RestartsPerDay: restarts, CrashesPerDay: crashes, Grace: time.Duration(grace)}
 		f, err := generator.Plan(l, d)
 		if err != nil {
@@ -207,10 +213,66 @@ func FuzzPlan(f *testing.F) {
 		if f.Leased.Fits != (f.Leased.Held <= f.WorkerIDs) || f.Leased.Fits != (f.Leased.Processes >= int64(f.Demand.Processes)) {
 			t.Fatalf("%+v", f)
 		}
-		if text := f.String(); strings.Count(text, "\n") != 8 || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		lines := 8
+		if l, ok := f.Carrier(); !f.Leased.Fits {
+			lines = 10
+			if ok && (l.Validate() != nil || l.MaxWorkerID() < f.Leased.Held || l.Expires() != f.Layout.Expires() || l.JSSafe() != f.Layout.JSSafe()) {
+				t.Fatalf("%v is to carry\n%v", l, f)
+			}
+		} else if !ok || l != f.Layout {
+			t.Fatalf("%v fits, and %v is to carry it", f.Layout, l)
+		}
+		if text := f.String(); strings.Count(text, "\n") != lines || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Fatal(text)
 		}
 	})
+}
+
+// TestForecastCarrier_HasEnoughWorkerIDs: a layout that lasts less long, or has bits too many, would be no answer.
+func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	shifted := func(l generator.Layout, worker, sequence int) generator.Layout {
+		l.WorkerBits, l.SequenceBits = uint8(int(l.WorkerBits)+worker), uint8(int(l.SequenceBits)+sequence)
+		return l
+	}
+	large, tables := generator.DefaultLayout(), generator.JSSafeTablesLayout()
+	coarser := shifted(large, 4, -3)
+	coarser.TimeBits, coarser.Tick = 40, 2*time.Millisecond
+	tests := []struct {
+		name   string
+		layout generator.Layout
+		demand generator.Demand
+		want   generator.Layout // the zero Layout: none
+	}{
+		{"it fits", large, generator.Demand{Processes: 1000, Tables: 200, Spares: 2}, large},
+		{"10,000 x 200", large, generator.Demand{Processes: 10_000, Tables: 200, Spares: 2}, shifted(large, 3, -3)},
+		{"10,000 x 200, deployed", large, generator.Demand{Processes: 10_000, Tables: 200, Spares: 2, Reserved: 2000}, coarser},
+		{"too many for ticks of a second", seconds(41, 18, 4), generator.Demand{Processes: 10_500, Tables: 200}, generator.Layout{}},
+		{"safe for JavaScript", tables, generator.Demand{Processes: 200, Tables: 50}, shifted(tables, 1, -1)},
+		{"free bits go first", seconds(30, 8, 4), generator.Demand{Processes: 100, Tables: 50}, shifted(seconds(30, 8, 4), 5, 0)},
+		{"free bits, and then those of the sequence", seconds(44, 13, 4), generator.Demand{Processes: 5000, Tables: 50}, shifted(seconds(44, 13, 4), 5, -3)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			f := plan(t, tt.layout, tt.demand)
+			got, ok := f.Carrier()
+			if got != tt.want || ok != (tt.want != generator.Layout{}) {
+				t.Fatalf("Carrier() = %v, %v, want %v, for\n%v", got, ok, tt.want, f)
+			}
+			if !ok {
+				if text := f.String(); !strings.Contains(text, "\ncarrier   none") {
+					t.Errorf("the forecast does not say that there is none:\n%s", text)
+				}
+				return
+			}
+			if carried := plan(t, got, tt.demand); !carried.Leased.Fits || carried.Years != f.Years {
+				t.Errorf("that is\n%v", carried)
+			}
+		})
+	}
 }
 
 // TestForecastString_SaysOnlyWhatThereIs has what is written only if there is something to say.
@@ -228,6 +290,8 @@ demand    1 process x 3 tables x 4 lanes, 1 spare each, 0.143 restarts a day, of
 policy      worker ids   lasts      processes  ids a second
 disposable  0.429 a day  2.84 days  5          0.8
 leased      26 held      too few    0          3.2
+
+carrier   43-12-5-4/1m0s@1767225600 has 31 worker ids, each for 0.267 ids a second
 `
 	if got := plan(t, l, d).String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
