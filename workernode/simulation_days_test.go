@@ -196,7 +196,11 @@ func (r *simRun) specials(special simSpecial) {
 	if special.stalls {
 		for range 5 {
 			s := w.services[w.random.IntN(len(w.services))]
-			w.after(w.chance(0, simDay), func() { w.any(s).stall(w.chance(1_000, 300_000)); w.count.stalls++ })
+			w.after(w.chance(10*simDay/24, 16*simDay/24), func() {
+				w.any(s).stall(w.chance(1_000, 300_000))
+				w.count.stalls++
+				w.after(grace.Milliseconds(), s.deploy) // others look for slots
+			})
 		}
 	}
 	if special.machine {
@@ -211,8 +215,11 @@ func (r *simRun) specials(special simSpecial) {
 		})
 	}
 	if special.outage {
-		w.after(w.chance(0, simDay), func() {
+		w.after(w.chance(10*simDay/24, 16*simDay/24), func() {
 			w.count.outages++
+			for _, s := range w.services {
+				s.deploy() // those that it starts wait for the database, too
+			}
 			ms := w.chance(5_000, 600_000)
 			each(func(_ *simService, x *simProcess) { x.stall(ms) })
 			w.down = w.now + ms

@@ -25,6 +25,7 @@ type simProcess struct {
 	given   int64 // the largest worker id that it knows of
 
 	dead, left, rolling, idle bool // left: it was told to end; rolling: its predecessor waits until it is ready
+	asleep                    bool // it stands still until stalled, in ms
 	stalled                   int64
 	then                      func() // called when it was closed
 }
@@ -45,6 +46,9 @@ func (x *simProcess) later(ms int64, do func()) {
 		if until := max(w.down, x.stalled); w.now < until {
 			x.later(until-w.now+w.chance(1, 500), do)
 			return
+		}
+		if x.asleep {
+			x.wake()
 		}
 		do()
 	})
@@ -135,7 +139,7 @@ func (x *simProcess) sync() {
 		every = grace.Milliseconds() / 2
 	}
 	last := w.now - w.random.Int64N(every)
-	if !l.held || l.inDoubt || x.slot.quiet || last-every < x.said {
+	if !l.held || l.inDoubt || x.slot.process != x || x.asleep || last-every < x.said {
 		return
 	}
 	n := (last - x.said) / every
@@ -391,15 +395,19 @@ func (x *simProcess) stall(ms int64) {
 	if x.slot != nil && x.slot.process == x {
 		x.service.rest(x.slot)
 	}
-	x.stalled = w.now + ms + w.chance(0, 500)
-	x.later(ms, func() {
-		if s := x.slot; s != nil && s.process == x {
-			x.service.wake(s)
-		}
-		if x.lease.held || x.slot != nil {
-			x.step()
-		}
-	})
+	x.stalled, x.asleep = w.now+ms+w.chance(0, 500), true
+	x.later(ms, func() {})
+}
+
+// wake is the first thing that the process does after stall: it may have lost its slot.
+func (x *simProcess) wake() {
+	x.asleep = false
+	if s := x.slot; s != nil && s.process == x {
+		x.service.wake(s)
+	}
+	if x.lease.held {
+		x.step()
+	}
 }
 
 // rests has the process make no ids for some ms, which is more than idleAfter.

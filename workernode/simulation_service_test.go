@@ -129,6 +129,9 @@ func (s *simService) start(rolling bool) *simProcess {
 		s.rolling++
 	}
 	x.later(w.chance(1, 1000), x.look)
+	if w.random.IntN(2000) == 0 { // while it gets a slot
+		w.after(w.chance(1, 1100), func() { s.crashed(x, w.chance(1_000, 10_000)) })
+	}
 	if rolling {
 		x.later(w.chance(simReady, simSlow), x.ready)
 	}
