@@ -32,6 +32,7 @@ const (
 type simRun struct {
 	*simWorld
 	days, sample int
+	deploys      int   // a day
 	begin        int64 // of the first day, in ms
 	grown        bool  // services have their most processes and tables at once
 	progress     func(day int)
@@ -42,10 +43,10 @@ type simRun struct {
 
 // A simPoint is how things stood at the end of a day.
 type simPoint struct {
-	day                   int
-	used, forecast        int64 // worker ids
-	slots, forecastSlots  int64
-	sessions, keptSession int64
+	day                    int
+	used, forecast         int64 // worker ids
+	slots, forecastSlots   int64
+	sessions, keptSessions int64
 }
 
 // simSessions are rows of WORKER_SESSION of one slot that began on one day.
@@ -164,7 +165,7 @@ func (r *simRun) day(day int, special simSpecial) {
 			}
 		})
 	}
-	for i := range simDeploys {
+	for i := range r.deploys {
 		s := w.services[i%len(w.services)]
 		w.after(w.chance(9*simDay/24, 19*simDay/24), s.deploy)
 	}
@@ -226,7 +227,7 @@ func (r *simRun) specials(special simSpecial) {
 		})
 	}
 	if special.blackout {
-		w.after(w.chance(0, simDay), func() {
+		w.after(w.chance(10*simDay/24, 16*simDay/24), func() {
 			w.count.blackouts++
 			back := w.chance(120_000, 600_000)
 			each(func(s *simService, x *simProcess) { s.crashed(x, back+w.chance(0, 20_000)) })
@@ -274,7 +275,7 @@ func (r *simRun) note(day int) {
 		s.sessions = r.keep(s.sessions, day, s.today[0])
 		s.today[0] = 0
 	}
-	p.sessions, p.keptSession = r.all, r.kept
+	p.sessions, p.keptSessions = r.all, r.kept
 	r.points = append(r.points, p)
 }
 
@@ -283,5 +284,5 @@ func (r *simRun) String() string {
 	p := r.points[len(r.points)-1]
 	return fmt.Sprintf("%s: %d of %d worker ids (%.1f %%), %d of %d slots, %d sessions, %d with pruning; %+v",
 		r.layout.TimeOf(min(r.now/r.perTick, r.layout.MaxTick())).Format(time.DateOnly), p.used, p.forecast, 100*float64(p.used)/float64(p.forecast), p.slots, p.forecastSlots,
-		p.sessions, p.keptSession, r.count)
+		p.sessions, p.keptSessions, r.count)
 }

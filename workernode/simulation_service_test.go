@@ -15,6 +15,7 @@ const (
 	simCanaries = 2      // processes that a deployment begins with
 	simReady    = 25_000 // ms until a new process is ready, at least; up to simSlow
 	simSlow     = 45_000
+	simSkew     = 50    // ms by which a clock is wrong, at most
 	simDrain    = 5_000 // ms until an old one has ended, at most
 )
 
@@ -68,7 +69,7 @@ type simService struct {
 }
 
 // simServices are services with times times the usual number of processes.
-func simServices(w *simWorld, times int) []*simService {
+func simServices(w *simWorld, times float64) []*simService {
 	all := []*simService{
 		{name: "web", peak: 400, all: 200},
 		{name: "api", peak: 300, all: 200, lazy: true},
@@ -77,7 +78,7 @@ func simServices(w *simWorld, times int) []*simService {
 		{name: "events", peak: 50, all: 50, lanes: 4, rate: 3},
 	}
 	for _, s := range all {
-		s.world, s.peak, s.lanes, s.names = w, times*s.peak, max(s.lanes, 1), map[string]bool{}
+		s.world, s.peak, s.lanes, s.names = w, int(math.Round(times*float64(s.peak))), max(s.lanes, 1), map[string]bool{}
 		for i := range s.all {
 			s.tables = append(s.tables, Table{Database: s.name, Name: simName("table", i+100)})
 		}
@@ -107,7 +108,7 @@ func (s *simService) demand() generator.Demand {
 func (s *simService) start(rolling bool) *simProcess {
 	w := s.world
 	w.count.starts++
-	x := &simProcess{world: w, service: s, version: s.version, rolling: rolling, offset: w.chance(-50, 51)}
+	x := &simProcess{world: w, service: s, version: s.version, rolling: rolling, offset: w.chance(-simSkew, simSkew+1)}
 	x.role = s.roles[w.random.IntN(len(s.roles))]
 	x.me = simName(s.name, int(w.count.starts))
 	for i, n := range s.machines {

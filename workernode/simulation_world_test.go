@@ -42,6 +42,7 @@ type simWorld struct {
 	queue     []simEvent
 	sequence  uint64
 
+	blind  bool // statements do not compare: a control
 	count  simCount
 	ahead  int64   // how far a fence was ahead of the true time, at most, in ms
 	closed int64   // how long a slot was reserved after its process was closed, at most, in ms
@@ -91,7 +92,7 @@ func (w *simWorld) matches(c *change) bool {
 	if c.insert || s == nil {
 		return c.insert && s == nil
 	}
-	return s.row.holder == c.holder && s.row.version == c.version && s.row.fence == c.fence
+	return w.blind || s.row.holder == c.holder && s.row.version == c.version && s.row.fence == c.fence
 }
 
 // execute is the statement of c, by x: it changes the row if that is as c compares.

@@ -1,0 +1,3 @@
+package workernode
+
+func (r *simRun) chart() string { return "" }
