@@ -366,7 +366,7 @@ func (x *simProcess) crash() {
 		x.service.rest(s)
 		s.process = nil
 		if s.row.holder == x.me {
-			w.dead.add((max(s.row.fence, s.row.seen)+w.params.grace+1)*w.perTick - w.now)
+			w.dead = max(w.dead, (max(s.row.fence, s.row.seen)+w.params.grace+1)*w.perTick-w.now)
 		}
 	}
 	w.count.crashes++

@@ -44,10 +44,10 @@ type simWorld struct {
 
 	blind  bool // statements do not compare: a control
 	count  simCount
-	ahead  int64   // how far a fence was ahead of the true time, at most, in ms
-	closed int64   // how long a slot was reserved after its process was closed, at most, in ms
-	dead   simSpan // the same after a crash
-	most   int64   // the last tick that was granted
+	ahead  int64 // how far a fence was ahead of the true time, at most, in ms
+	closed int64 // how long a slot was reserved after its process was closed, at most, in ms
+	dead   int64 // the same after a crash
+	most   int64 // the last tick that was granted
 	faults []string
 }
 
@@ -55,16 +55,6 @@ type simWorld struct {
 type simCount struct {
 	days, starts, crashes, reclaimed, allocated, sessions, lost, missed, renewals, leaked int64
 	deploys, stalls, outages, machines, blackouts, idles, exhausted                       int64
-}
-
-// A simSpan is the shortest and longest of some times, in ms.
-type simSpan struct{ least, most int64 }
-
-func (s *simSpan) add(ms int64) {
-	if s.most == 0 {
-		s.least = ms
-	}
-	s.least, s.most = min(s.least, ms), max(s.most, ms)
 }
 
 func newSimWorld(seed uint64, layout generator.Layout, begin time.Time) *simWorld {
