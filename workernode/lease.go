@@ -127,6 +127,13 @@ func inOrder(rows []slotRow, shuffle func(n int, swap func(i, j int))) []slotRow
 	return rows[:min(len(rows), 2*maxRefused)]
 }
 
+// looksAgain reports whether a process that got none of the slots that it tried looks for others: all were refused, so
+// other processes were faster. When many start at once there are more free slots than each has read or tried. It gives up
+// after some looks, and inserts a slot.
+func looksAgain(tried, refused, looks int) bool {
+	return tried > 0 && refused == tried && looks <= maxRefused
+}
+
 // startOf returns START_TICK of worker ids that are added now; floor is the registry's.
 func startOf(now, floor int64) int64 { return max(now-1, floor) }
 

@@ -55,13 +55,15 @@ func (x *simProcess) later(ms int64, do func()) {
 }
 
 // look looks for slots to reclaim. Other processes may change them before the claim.
-func (x *simProcess) look() {
+func (x *simProcess) look() { x.lookAgain(1) }
+
+func (x *simProcess) lookAgain(looks int) {
 	rows := slices.Clone(inOrder(x.world.candidates(x), x.world.random.Shuffle))
-	x.later(x.world.simLatency(), func() { x.claim(rows) })
+	x.later(x.world.simLatency(), func() { x.claim(rows, looks) })
 }
 
-// claim tries to reclaim one of the slots. If all were taken meanwhile it inserts a new one.
-func (x *simProcess) claim(rows []slotRow) {
+// claim tries to reclaim one of the slots. If all were taken meanwhile it looks again, or inserts a new one.
+func (x *simProcess) claim(rows []slotRow, looks int) {
 	w := x.world
 	for _, r := range rows {
 		c := x.lease.reclaim(w.params, r, x.clock(), x.me)
@@ -71,6 +73,11 @@ func (x *simProcess) claim(rows []slotRow) {
 			x.complete()
 			return
 		}
+	}
+	if looksAgain(len(rows), len(rows), looks) {
+		w.count.again++
+		x.lookAgain(looks + 1)
+		return
 	}
 	if len(rows) > 0 {
 		w.count.missed++
@@ -329,6 +336,9 @@ func (x *simProcess) add(tables []Table, then func()) {
 		}
 		s.all += len(tables)
 		x.service.workers += int64(len(tables))
+		if most := x.service.last*x.service.lanes + simSpares; s.all > most {
+			w.fault("slot %d has %d worker ids, more than %d", s.row.id, s.all, most)
+		}
 		then()
 	})
 }
@@ -344,7 +354,7 @@ func (x *simProcess) close() {
 		if w.execute(&c, x, x.clock()) {
 			s.process = nil
 			x.service.rest(s)
-			w.closed = max(w.closed, (s.row.fence+w.params.settle+1)*w.perTick-w.now)
+			w.closed = max(w.closed, w.reserved(s.row))
 		}
 	}
 	x.gone()
@@ -366,7 +376,7 @@ func (x *simProcess) crash() {
 		x.service.rest(s)
 		s.process = nil
 		if s.row.holder == x.me {
-			w.dead = max(w.dead, (max(s.row.fence, s.row.seen)+w.params.grace+1)*w.perTick-w.now)
+			w.dead = max(w.dead, w.reserved(s.row))
 		}
 	}
 	w.count.crashes++

@@ -129,8 +129,8 @@ func (s *simService) start(rolling bool) *simProcess {
 	if rolling {
 		s.rolling++
 	}
-	x.later(w.chance(1, 1000), x.look)
-	if w.random.IntN(2000) == 0 { // while it gets a slot
+	x.later(w.chance(0, w.spread), x.look)
+	if w.random.Float64() < w.early { // while it gets a slot
 		w.after(w.chance(1, 1100), func() { s.crashed(x, w.chance(1_000, 10_000)) })
 	}
 	if rolling {

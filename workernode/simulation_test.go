@@ -105,6 +105,37 @@ func (r *simRun) checkForecast(t *testing.T) {
 	}
 }
 
+// TestSimulation_AllAtOnceGetTheirSlotsBack starts all processes in one moment, after a crash of all of them. There are as
+// many free slots, so no other ones are needed, although each reads only some of them before others take these.
+func TestSimulation_AllAtOnceGetTheirSlotsBack(t *testing.T) {
+	t.Parallel()
+
+	for _, spread := range []int64{1, 200, 5000} {
+		r := newSimRun(generator.DefaultLayout(), generator.DefaultLayout().Epoch, 1, 1)
+		r.spread, r.early = spread, 0
+		for _, s := range r.services {
+			s.most, s.last = s.peak, 1
+			s.scale(1)
+		}
+		r.simWorld.run(r.now + 60_000)
+		before := len(r.order)
+		for _, s := range r.services {
+			for len(s.processes) > 0 {
+				s.processes[0].crash()
+			}
+		}
+		r.simWorld.run(r.now + 120_000)
+		for _, s := range r.services {
+			s.scale(1)
+		}
+		r.simWorld.run(r.now + 60_000)
+		r.check(t)
+		if after := len(r.order); after != before || before != 1000 || r.count.reclaimed != 1000 {
+			t.Errorf("-sim.seed %d: started within %d ms: %d slots before the crash, %d after it; %+v", *simSeed, spread, before, after, r.count)
+		}
+	}
+}
+
 // TestSimulation_UsesTheLastTickOfTheLayout runs the last day of a layout: all of its time is used, and no more.
 func TestSimulation_UsesTheLastTickOfTheLayout(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -38,7 +39,9 @@ type simWorld struct {
 	order    []*simSlot // as they were inserted
 	services []*simService
 
-	now, down int64 // the time in ms since the epoch of the layout; until when the database does not answer
+	early     float64 // part of the processes that crash while they get a slot
+	spread    int64   // ms within which a process that was started looks for a slot
+	now, down int64   // the time in ms since the epoch of the layout; until when the database does not answer
 	queue     []simEvent
 	sequence  uint64
 
@@ -53,8 +56,8 @@ type simWorld struct {
 
 // simCount counts what has happened on simulated days.
 type simCount struct {
-	days, starts, crashes, reclaimed, allocated, sessions, lost, missed, renewals, leaked int64
-	deploys, stalls, outages, machines, blackouts, idles, exhausted                       int64
+	days, starts, crashes, reclaimed, allocated, sessions, lost, again, missed, renewals, leaked int64
+	deploys, stalls, outages, machines, blackouts, idles, exhausted                              int64
 }
 
 func newSimWorld(seed uint64, layout generator.Layout, begin time.Time) *simWorld {
@@ -62,7 +65,7 @@ func newSimWorld(seed uint64, layout generator.Layout, begin time.Time) *simWorl
 	return &simWorld{
 		random: rand.New(rand.NewPCG(seed, 13)), layout: layout, perTick: layout.Tick.Milliseconds(),
 		params: leaseParams{lead: ticks(layout, DefaultLead), settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()},
-		slots:  map[int64]*simSlot{}, registry: Registry{Layout: layout.String(), NextID: 1, NextSlot: 1},
+		spread: 1000, early: 1. / 2000, slots: map[int64]*simSlot{}, registry: Registry{Layout: layout.String(), NextID: 1, NextSlot: 1},
 		now: begin.Sub(layout.Epoch).Milliseconds(),
 	}
 }
@@ -150,6 +153,13 @@ func (w *simWorld) candidates(x *simProcess) (rows []slotRow) {
 	}
 	x.service.rows = rows
 	return rows
+}
+
+// reserved returns for how many ms from now on a slot cannot be reclaimed, if nobody changes its row.
+func (w *simWorld) reserved(r slotRow) int64 {
+	now := w.now / w.perTick
+	n := sort.Search(1<<30, func(n int) bool { return w.params.reclaimable(r, now+int64(n)) })
+	return int64(n) * w.perTick
 }
 
 // rest has the row of a slot stand still: nobody renews it.

@@ -51,19 +51,31 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 
 // reclaim tries to get a slot of a former process. It reports false if it got none.
 func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
-	rows, err := m.candidates(ctx, tables)
-	if err != nil {
-		return false, err
+	for look := 1; ; look++ {
+		rows, err := m.candidates(ctx, tables)
+		if err != nil {
+			return false, err
+		}
+		rows = inOrder(rows, rand.Shuffle)
+		got, refused, err := m.reclaimOne(ctx, rows)
+		if got || err != nil || !looksAgain(len(rows), refused, look) {
+			return got, err
+		}
 	}
+}
+
+// reclaimOne tries to get one of the slots that were read. It returns how many were refused, as another process has
+// changed their rows since.
+func (m *Manager) reclaimOne(ctx context.Context, rows []slotRow) (got bool, refused int, err error) {
 	failures := 0
-	for _, r := range inOrder(rows, rand.Shuffle) {
+	for _, r := range rows {
 		if time.Since(m.avoid[r.id]) < grace && !m.avoid[r.id].IsZero() {
 			continue
 		}
 		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
 		ok, err := m.beginSession(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
-			return false, err // no connection, or another process interfered: another slot would not help
+			return false, refused, err // no connection, or another process interfered: another slot would not help
 		}
 		if err != nil {
 			// The row may be locked, or hold values that cannot be read. Another slot, or a new one, may work.
@@ -72,7 +84,7 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 				failures++
 			}
 			if failures > 1 || ctx.Err() != nil || !timedOut(err) && sqldb.IsUnreachable(err) {
-				return false, err
+				return false, refused, err
 			}
 			continue
 		}
@@ -80,10 +92,11 @@ func (m *Manager) reclaim(ctx context.Context, tables []Table) (bool, error) {
 			m.mu.Lock()
 			m.stats.Reclaimed++
 			m.mu.Unlock()
-			return true, nil
+			return true, refused, nil
 		}
+		refused++
 	}
-	return false, nil
+	return false, refused, nil
 }
 
 // candidates returns the slots that may be reclaimed: those of this application, or, when worker ids are used up, those

@@ -236,3 +236,45 @@ func TestManager_LeavesALockedSlot(t *testing.T) {
 		})
 	}
 }
+
+// When many processes start at once, all slots that one has read may be taken before it tries them. It made a new slot
+// then, with worker ids for all its tables, although others were free.
+func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
+	t.Parallel()
+
+	const free = 3
+	for _, tt := range []struct {
+		faster    int // times that others take what was read
+		reclaimed int64
+	}{{0, 1}, {1, 1}, {4, 1}, {5, 0}} {
+		t.Run(fmt.Sprintf("%d times", tt.faster), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				var before []*process
+				for range free {
+					p := w.start(nil)
+					p.use(t, table("orders"), 10)
+					before = append(before, p)
+				}
+				for _, p := range before {
+					p.end(t)
+				}
+				time.Sleep(3 * time.Second)
+				p, looks := w.start(nil), 0
+				p.wire.Set(func(c *testkit.Crossing) error {
+					if c.Is("SELECT ID, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION") {
+						looks++
+					}
+					if c.Is("BEGIN") && looks <= tt.faster { // they have taken and released all
+						run(t, w.db, `UPDATE "WORKER_SLOT" SET "VERSION" = "VERSION" + 2 WHERE "HOLDER" = ''`)
+					}
+					return c.Run()
+				})
+				p.use(t, table("orders"), 10)
+				if s := p.Stats(); s.Reclaimed != tt.reclaimed || s.Allocated != 1-tt.reclaimed || looks != min(tt.faster+1, 5) {
+					t.Errorf("after %d looks: %+v", looks, s)
+				}
+				w.check()
+			})
+		})
+	}
+}
