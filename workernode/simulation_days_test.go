@@ -14,7 +14,7 @@ import (
 // worker ids are made only when more processes than ever before hold slots, or use a table for the first time. So a day
 // that is like the ones before, without such an event, adds none. Leaving it out cannot hide a tick that is granted twice
 // either: the next day begins with the same rows, and with renewals up to then (see simProcess.sync). Of the rows of
-// sessions it adds as many as the last such day that was simulated, for each slot. -sim.sample 1 simulates all days.
+// sessions a day that is left out adds as many as the last such day that was simulated, for each slot. -sim.sample 1 simulates all days.
 
 const (
 	simDay      = 24 * 60 * 60 * 1000 // ms
@@ -37,7 +37,8 @@ type simRun struct {
 	grown        bool  // services have their most processes and tables at once
 	progress     func(day int)
 
-	all, kept int64 // rows of WORKER_SESSION: if none is deleted, and if those older than simKept are
+	usual     [2]bool // a day of the kind was simulated that was not special
+	all, kept int64   // rows of WORKER_SESSION: if none is deleted, and if those older than simKept are
 	points    []simPoint
 }
 
@@ -181,7 +182,7 @@ func (r *simRun) day(day int, special simSpecial) {
 	}
 	r.specials(special)
 	w.run(midnight + simDay)
-	r.note(day)
+	r.note(day, special != simSpecial{})
 }
 
 // specials plans what happens on few days.
@@ -251,7 +252,7 @@ func simPoisson(w *simWorld, mean float64) (n int) {
 }
 
 // note compares what there is at the end of a day with the forecast, and notes both.
-func (r *simRun) note(day int) {
+func (r *simRun) note(day int, special bool) {
 	w := r.simWorld
 	p := simPoint{day: day}
 	for _, s := range w.services {
@@ -270,10 +271,16 @@ func (r *simRun) note(day int) {
 	if p.used = w.registry.NextID - 1; p.used > p.forecast || p.forecast > w.layout.MaxWorkerID() {
 		w.fault("on day %d %d worker ids are given out; the forecast has %d, and the layout %d", day, p.used, p.forecast, w.layout.MaxWorkerID())
 	}
+	kind := simKind(day)
+	if !special {
+		r.usual[kind] = true
+	}
 	for _, s := range w.order {
-		s.last[simKind(day)] = s.today[0]
-		s.sessions = r.keep(s.sessions, day, s.today[0])
-		s.today[0] = 0
+		if !special || !r.usual[kind] {
+			s.last[kind] = s.today
+		}
+		s.sessions = r.keep(s.sessions, day, s.today)
+		s.today = 0
 	}
 	p.sessions, p.keptSessions = r.all, r.kept
 	r.points = append(r.points, p)

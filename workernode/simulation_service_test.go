@@ -2,6 +2,7 @@ package workernode
 
 import (
 	"math"
+	"strconv"
 
 	"github.com/uidplugin/uidplugin/generator"
 )
@@ -285,3 +286,5 @@ func (s *simService) scale(load float64) {
 		}
 	}
 }
+
+func simName(prefix string, n int) string { return prefix + "-" + strconv.Itoa(n) }

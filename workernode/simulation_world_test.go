@@ -24,8 +24,9 @@ type simSlot struct {
 	high    int64          // the last tick that was granted to any process
 	checked map[string]int // by role: how many tables its holders found complete
 
-	today, last [2]int32 // sessions of this day; of the last simulated day, and of the one of another kind
-	sessions    []simSessions
+	today    int32    // sessions of this day
+	last     [2]int32 // of the last simulated day of each kind
+	sessions []simSessions
 }
 
 // A simWorld is all services with one registry.
