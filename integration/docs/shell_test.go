@@ -29,6 +29,8 @@ var notRun = map[string]string{
 	"go mod tidy":                    "looks for tests of what the program requires, in a network",
 	"go run github.com/":             "TestProxy_TheQuickstart does it through a proxy",
 	"go run ./examples/node -listen": "serves until it is stopped",
+	"go install ":                    "needs a network",
+	"uid ":                           "the scripts of cmd/uid run each command",
 }
 
 // commands returns the commands of a block, without comments.
