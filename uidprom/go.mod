@@ -2,13 +2,11 @@ module github.com/uidplugin/uidplugin/uidprom
 
 go 1.25.0
 
-replace github.com/uidplugin/uidplugin => ..
-
 require (
 	github.com/glebarez/sqlite v1.11.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.2
-	github.com/uidplugin/uidplugin v0.0.0
+	github.com/uidplugin/uidplugin v0.1.0
 	gorm.io/gorm v1.31.2
 )
 
