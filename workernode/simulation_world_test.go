@@ -18,7 +18,6 @@ type simSlot struct {
 	host    Host           // of the last holder
 	owns    map[Table]int  // worker ids by table; the zero Table has the spares
 	all     int            // worker ids
-	starts  []int64        // START_TICK of worker ids, in the order of their numbers
 	process *simProcess    // that renews the row, so far as it knows
 	quiet   bool           // the row does not move: it is in simService.quiet
 	high    int64          // the last tick that was granted to any process
