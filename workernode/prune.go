@@ -22,10 +22,11 @@ type span struct{ slot, first, keep, sessions int64 }
 // prunedLaunch is LAUNCHED in the row of a pruned session, which cannot be NULL.
 var prunedLaunch = time.Unix(0, 0).UTC().Format(timestampFormat)
 
-// The sessions that can be pruned of each slot. Of those that began before a tick, the latest one may have made ids after
-// it. It stays, and so does one more row, in which a process is no longer named.
+// The sessions that can be pruned of each slot. Of those that began before a tick, the latest one may have made ids
+// after it. It stays, and so does one more row, in which a process is no longer named.
 const (
-	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` + named + ` - 1 AS "SESSIONS"` +
+	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
+		named + ` - 1 AS "SESSIONS"` +
 		` FROM "WORKER_SESSION" WHERE "START_TICK" < ? AND "SLOT" > ? GROUP BY "SLOT" HAVING ` + named + ` > 1`
 	named = `SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END)`
 )
@@ -44,12 +45,12 @@ func (d *DB) Prunable(ctx context.Context, before int64) (p Pruning, err error) 
 // time, and no longer to their process. Whether a process held the slot at such a time is no longer known either, so a
 // number that nobody made may resolve as well.
 //
-// Of the sessions of a slot that began before a tick, the latest one stays, because it may have made ids after the tick.
-// So does one row without a process, for all the others: [Session.Pruned] reports it. So the ids of a pruned session never
-// resolve to another process, also in versions of this package that do not know of pruning.
+// Of the sessions of a slot that began before a tick, the latest one stays, because it may have made ids after the
+// tick. So does one row without a process, for all the others: [Session.Pruned] reports it. So the ids of a pruned
+// session never resolve to another process, also in versions of this package that do not know of pruning.
 //
-// Each slot is pruned in a transaction of its own. Processes may run meanwhile, and it may be repeated, interrupted, and
-// run several times at once. It needs the right DELETE. With an error it returns what was removed before.
+// Each slot is pruned in a transaction of its own. Processes may run meanwhile, and it may be repeated, interrupted,
+// and run several times at once. It needs the right DELETE. With an error it returns what was removed before.
 func (d *DB) PruneSessions(ctx context.Context, before int64) (p Pruning, err error) {
 	for after := int64(0); ; {
 		page, err := d.spans(ctx, before, after)
@@ -96,8 +97,15 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 // if the first one has no process, none of their ids ever resolves to a wrong one.
 func (d *DB) prune(ctx context.Context, s span) error {
 	return d.transact(ctx, func(ctx context.Context, tx *DB) error {
-		_, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '', "TYPE" = 0, "LAUNCHED" = ?, "HOLDER" = ''`+
-			` WHERE "SLOT" = ? AND "START_TICK" = ?`, prunedLaunch, s.slot, s.first)
+		_, err := tx.sql.Exec(
+			ctx,
+			`UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+
+				` "TYPE" = 0, "LAUNCHED" = ?, "HOLDER" = ''`+
+				` WHERE "SLOT" = ? AND "START_TICK" = ?`,
+			prunedLaunch,
+			s.slot,
+			s.first,
+		)
 		if err != nil {
 			return err
 		}
@@ -110,7 +118,13 @@ func (d *DB) prune(ctx context.Context, s span) error {
 		if !pruned {
 			return fmt.Errorf("the database did not change the session with START_TICK %d, and reports no error", s.first)
 		}
-		_, err = tx.sql.Exec(ctx, `DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`, s.slot, s.first, s.keep)
+		_, err = tx.sql.Exec(
+			ctx,
+			`DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`,
+			s.slot,
+			s.first,
+			s.keep,
+		)
 		return err
 	})
 }

@@ -29,7 +29,16 @@ func randomHistory(r *rand.Rand, slot int64) history {
 	fence := int64(0)
 	for i := range 1 + r.IntN(12) {
 		start := fence + r.Int64N(20)
-		h.sessions = append(h.sessions, workernode.Session{Slot: slot, Start: start, Before: fence, Application: fmt.Sprint("p", i), Holder: fmt.Sprint("h", i)})
+		h.sessions = append(
+			h.sessions,
+			workernode.Session{
+				Slot:        slot,
+				Start:       start,
+				Before:      fence,
+				Application: fmt.Sprint("p", i),
+				Holder:      fmt.Sprint("h", i),
+			},
+		)
 		fence = start + 1 + r.Int64N(30)
 	}
 	h.fence = fence
@@ -39,9 +48,24 @@ func randomHistory(r *rand.Rand, slot int64) history {
 // insert writes the history into the tables.
 func (h history) insert(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`, h.slot, h.fence)
+	run(
+		t,
+		db,
+		`INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`,
+		h.slot,
+		h.fence,
+	)
 	for _, s := range h.sessions {
-		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`, s.Slot, s.Start, s.Before, s.Application, s.Holder)
+		run(
+			t,
+			db,
+			`INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`,
+			s.Slot,
+			s.Start,
+			s.Before,
+			s.Application,
+			s.Holder,
+		)
 	}
 }
 
@@ -82,7 +106,8 @@ func answers(t *testing.T, d *workernode.DB, all []history) map[[2]int64]answer 
 			a := answer{known: ok}
 			if ok {
 				a.app = o.Application
-				if o.Pruned() != (o.Application == "") || o.Pruned() && (o.Host != "" || o.Port != "" || o.Kind != 0 || !o.Launched.IsZero()) {
+				if o.Pruned() != (o.Application == "") ||
+					o.Pruned() && (o.Host != "" || o.Port != "" || o.Kind != 0 || !o.Launched.IsZero()) {
 					t.Errorf("slot %d, tick %d: %+v", h.slot, tick, o)
 				}
 			}
@@ -154,10 +179,22 @@ func TestDBPruneSessions_KeepsTheSessionThatLastsOverTheDate(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
-	history{1, []workernode.Session{
-		{Slot: 1, Start: 10, Application: "a", Holder: "x"}, {Slot: 1, Start: 20, Before: 15, Application: "b", Holder: "y"},
-		{Slot: 1, Start: 30, Before: 25, Application: "c", Holder: "z"}, {Slot: 1, Start: 40, Before: 35, Application: "d", Holder: "z"},
-	}, 50}.insert(t, db)
+	history{
+		1,
+		[]workernode.Session{
+			{Slot: 1, Start: 10, Application: "a", Holder: "x"},
+			{Slot: 1, Start: 20, Before: 15, Application: "b", Holder: "y"},
+			{
+				Slot:        1,
+				Start:       30,
+				Before:      25,
+				Application: "c",
+				Holder:      "z",
+			},
+			{Slot: 1, Start: 40, Before: 35, Application: "d", Holder: "z"},
+		},
+		50,
+	}.insert(t, db)
 	d := open(t, db)
 	for _, tt := range []struct {
 		before int64

@@ -27,7 +27,7 @@ var errWrong = errors.New("something is wrong")
 // errUndone says that a check could not look, and that the command has said why.
 var errUndone = errors.New("a check was not done")
 
-// An app is one run of the program. The zero value of a field that is a flag is its default, unless flags says otherwise.
+// An app is one run of the program.
 type app struct {
 	in  io.Reader
 	out io.Writer

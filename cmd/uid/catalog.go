@@ -59,7 +59,8 @@ func (d *database) columns(ctx context.Context, table string) (list []column, er
 			return err
 		}
 		c.identity = identity != ""
-		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") || strings.HasPrefix(extra, "nextval(")
+		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") ||
+			strings.HasPrefix(extra, "nextval(")
 		list = append(list, c)
 		return nil
 	}, query, args...)

@@ -64,7 +64,8 @@ func (a *app) connect(ctx context.Context, use usage) (*database, error) {
 // readRegistry reads the registry and its layout.
 func (d *database) readRegistry(ctx context.Context) (err error) {
 	if d.registry, err = d.nodes.Registry(ctx); err != nil {
-		return fmt.Errorf("this database has no id space that can be read; with WithRegistry, give the data source name of the registry: %w", err)
+		return fmt.Errorf("this database has no id space that can be read; with WithRegistry, give the data source "+
+			"name of the registry: %w", err)
 	}
 	d.layout, err = generator.ParseLayout(d.registry.Layout)
 	return err
@@ -72,7 +73,12 @@ func (d *database) readRegistry(ctx context.Context) (err error) {
 
 // plugin registers a plugin that only looks ids up.
 func (d *database) plugin(a *app) (*uidplugin.Plugin, error) {
-	p := uidplugin.New(uidplugin.WithLookupOnly(), uidplugin.WithLayout(d.layout), uidplugin.WithLogger(nil), uidplugin.WithTimeout(a.timeout))
+	p := uidplugin.New(
+		uidplugin.WithLookupOnly(),
+		uidplugin.WithLayout(d.layout),
+		uidplugin.WithLogger(nil),
+		uidplugin.WithTimeout(a.timeout),
+	)
 	if err := d.db.Use(p); err != nil {
 		return nil, err
 	}
@@ -115,4 +121,5 @@ func (d *database) query(ctx context.Context, scan func(*sql.Rows) error, query 
 func (d *database) quote(name string) string { return d.db.Statement.Quote(name) }
 
 // errURL is about a URL that cannot be read. The reason would have a part of the password.
-var errURL = errors.New("the URL of the database cannot be read: write special characters of the password as %40 and the like")
+var errURL = errors.New("the URL of the database cannot be read: write special characters of the password as %40 " +
+	"and the like")

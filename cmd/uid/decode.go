@@ -50,9 +50,9 @@ func (a *app) decodeCommand() *cobra.Command {
 		Short: "Split ids into their parts, without a database",
 		Long: `decode splits ids into time, worker id and sequence, and draws their bits.
 
-It reads arguments or, without any, standard input: one id a line. The layout is --layout; else that of the database if
---dsn or UID_DSN names one; else the default layout. An id that cannot be decoded does not stop the others; the exit
-code is 1 then.`,
+It reads arguments or, without any, standard input: one id a line. The layout is --layout; else that of
+the database if --dsn or UID_DSN names one; else the default layout. An id that cannot be decoded does
+not stop the others; the exit code is 1 then.`,
 		Example: `  uid decode 1176816959799427126
   uid decode --layout discord 175928847299117063
   uid decode --made 2022-11-14 --within 24h 1592258304000000000
@@ -64,7 +64,8 @@ code is 1 then.`,
 			return a.decode(d, args)
 		},
 	}
-	c.Flags().StringVar(&layout, "layout", "", "the layout: a name, see --all, or a text such as 1-41-18-4/1ms@1514764800")
+	c.Flags().StringVar(&layout, "layout", "", "the layout: a name, see --all, or a text such as "+
+		"1-41-18-4/1ms@1514764800")
 	c.Flags().BoolVar(&d.all, "all", false, "decode by all layouts with a name")
 	c.Flags().StringVar(&made, "made", "", "when the rows were created: only systems by which the ids carry this time")
 	c.Flags().DurationVar(&d.within, "within", time.Hour, "how far the time of --made may be off")
@@ -163,13 +164,16 @@ func (d decoding) decode(text string) ([]decoded, error) {
 	for _, s := range presets() {
 		one, err := d.by(s, id)
 		switch {
-		case err != nil, d.made.IsZero() && one.Time.Sub(d.now) > ahead, !d.made.IsZero() && one.Time.Sub(d.made).Abs() > d.within:
+		case err != nil,
+			d.made.IsZero() && one.Time.Sub(d.now) > ahead,
+			!d.made.IsZero() && one.Time.Sub(d.made).Abs() > d.within:
 			continue
 		}
 		list = append(list, one)
 	}
 	if len(list) == 0 && !d.made.IsZero() {
-		return nil, fmt.Errorf("%w: by none of them %d carries a time within %v of %s", errSystem, id, d.within, at(d.made))
+		return nil, fmt.Errorf("%w: by none of them %d carries a time within %v of "+
+			"%s", errSystem, id, d.within, at(d.made))
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w: none of them can have made %d by now", errSystem, id)
@@ -185,9 +189,18 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 	case err != nil:
 		return decoded{}, err
 	case id>>(l.WorkerBits+l.SequenceBits) == 0:
-		return decoded{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key of AUTO_INCREMENT or of a segment", generator.ErrLayout, id)
+		return decoded{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key of AUTO_INCREMENT or of "+
+			"a segment", generator.ErrLayout, id)
 	}
-	one := decoded{ID: id, System: s.Name, Layout: l.String(), Time: p.Time, Tick: l.TickAt(p.Time), WorkerID: p.WorkerID, Sequence: p.Sequence}
+	one := decoded{
+		ID:       id,
+		System:   s.Name,
+		Layout:   l.String(),
+		Time:     p.Time,
+		Tick:     l.TickAt(p.Time),
+		WorkerID: p.WorkerID,
+		Sequence: p.Sequence,
+	}
 	if s.SequenceFirst {
 		one.Note = "the sequence is above the worker id"
 	} else if one.picture, err = l.Picture(id); err != nil {

@@ -85,13 +85,14 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with a database",
-		Long: `doctor looks at clocks, settings, replication, keys, the layout, slots and worker ids. Each finding has a code, a
-sentence, and the statement that fixes it or what to do. It changes nothing.
+		Long: `doctor looks at clocks, settings, replication, keys, the layout, slots and worker ids. Each finding has a
+code, a sentence, and the statement that fixes it or what to do. It changes nothing.
 
-The exit code is 1 if there is a finding, and 2 if there is none but a check could not look, for example without the
-right to. --ignore leaves out codes that are known and accepted.
+The exit code is 1 if there is a finding, and 2 if there is none but a check could not look, for example
+without the right to. --ignore leaves out codes that are known and accepted.
 
-Tables that this user may not see are not checked. With WithRegistry, only tables in the database of the registry are.`,
+Tables that this user may not see are not checked. With WithRegistry, only tables in the database of the
+registry are.`,
 		Example: `  uid doctor
   uid doctor --ignore async-replicas,node-foreign --json`,
 		Args: cobra.NoArgs,
@@ -159,7 +160,19 @@ func (a *app) writeReport(r report) error {
 		fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
 	}
 	if !a.json {
-		fmt.Fprintln(a.out, a.paint(a.out, r.colour(), fmt.Sprintf("%d checks, %s, %d not done", r.checks, count(int64(len(r.findings)), "finding", "findings"), len(r.undone))))
+		fmt.Fprintln(
+			a.out,
+			a.paint(
+				a.out,
+				r.colour(),
+				fmt.Sprintf(
+					"%d checks, %s, %d not done",
+					r.checks,
+					count(int64(len(r.findings)), "finding", "findings"),
+					len(r.undone),
+				),
+			),
+		)
 	}
 	switch {
 	case len(r.findings) > 0:

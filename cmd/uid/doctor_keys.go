@@ -58,8 +58,10 @@ func (d doctor) checkKey(ctx context.Context, table string) (list []finding, err
 	}
 	if key.auto {
 		list = append(list, finding{Code: codeKeyNumbered, Fix: d.plainStatement(table, key),
-			Text:   fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a number that locates to nothing, or that the plugin is about to use", table, key.name),
-			Advice: "First let all that insert use the plugin. docs/migrating.md has the statements for a key that foreign keys refer to."})
+			Text: fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a "+
+				"number that locates to nothing, or that the plugin is about to use", table, key.name),
+			Advice: "First let all that insert use the plugin. docs/migrating.md has the statements for a key that " +
+				"foreign keys refer to."})
 	}
 	if key.isNarrow(d.dialect) {
 		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(table, key),
@@ -84,10 +86,16 @@ func (d doctor) checkLargest(ctx context.Context, table string, key column) ([]f
 	if !largest.Valid || above == nil {
 		return nil, nil
 	}
-	return []finding{{Code: codeKeyAhead,
-		Text: fmt.Sprintf("the largest key of %s is %d, above the ids that are made now: new rows sort below it, and an id may equal an old key; %s",
-			table, largest.Int64, strings.TrimPrefix(above.Error(), generator.ErrLayout.Error()+": ")),
-		Advice: `Find where the key is from: "uid where" and "uid decode --all". docs/migrating.md says which layout is above keys of another system.`}}, nil
+	return []finding{
+		{
+			Code: codeKeyAhead,
+			Text: fmt.Sprintf("the largest key of %s is %d, above the ids that are made now: new rows sort below it, "+
+				"and an id may equal an old key; %s",
+				table, largest.Int64, strings.TrimPrefix(above.Error(), generator.ErrLayout.Error()+": ")),
+			Advice: `Find where the key is from: "uid where" and "uid decode --all". ` +
+				"docs/migrating.md says which layout is above keys of another system.",
+		},
+	}, nil
 }
 
 // plainStatement returns the statement after which the database no longer numbers a column.

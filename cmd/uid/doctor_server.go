@@ -25,9 +25,11 @@ func (d doctor) checkClock(ctx context.Context) ([]finding, error) {
 	theirs, err := d.now(ctx, d.app)
 	return []finding{{
 		Code: codeClock,
-		Text: fmt.Sprintf("it is %s on this machine and %s on the database's: ids have the time of the process that makes them, and clocks may differ by a second",
+		Text: fmt.Sprintf("it is %s on this machine and %s on the database's: ids have the time of the process "+
+			"that makes them, and clocks may differ by a second",
 			at(d.app.now()), at(theirs)),
-		Advice: "Set the clock that is wrong, and let both follow NTP. Processes whose clock is 10 minutes off do not start.",
+		Advice: "Set the clock that is wrong, and let both follow NTP. Processes whose clock is 10 minutes off do " +
+			"not start.",
 	}}, err
 }
 
@@ -36,7 +38,8 @@ type settings map[string]string
 
 // durability are the settings that say whether a crash loses commits.
 var durability = map[dialect]string{
-	mysqlDialect:    `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
+	mysqlDialect: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+		('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
 	postgresDialect: `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')`,
 }
 
@@ -72,14 +75,17 @@ func durabilityFindings(s settings) (list []finding) {
 	switch s["innodb_flush_log_at_trx_commit"] {
 	case "0":
 		list = append(list, finding{Code: codeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-			Text: "innodb_flush_log_at_trx_commit is 0, so a crash of the server loses up to a second of commits" + lost})
+			Text: "innodb_flush_log_at_trx_commit is 0, so a crash of the server loses up to a second of " +
+				"commits" + lost})
 	case "2":
 		list = append(list, finding{Code: codeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-			Text: "innodb_flush_log_at_trx_commit is 2, so a crash of the machine loses up to a second of commits" + lost})
+			Text: "innodb_flush_log_at_trx_commit is 2, so a crash of the machine loses up to a second of " +
+				"commits" + lost})
 	}
 	if v, ok := s["sync_binlog"]; ok && v != "1" && isOn(s["log_bin"]) {
 		list = append(list, finding{Code: codeSyncBinlog, Fix: "SET GLOBAL sync_binlog = 1",
-			Text: "sync_binlog is " + v + ", so a crash of the machine loses commits that replicas may have, or have not" + lost})
+			Text: "sync_binlog is " + v + ", so a crash of the machine loses commits that replicas may have, or " +
+				"have not" + lost})
 	}
 	for i := range list {
 		list[i].Advice = "Set it in the configuration of the server as well."
@@ -89,9 +95,12 @@ func durabilityFindings(s settings) (list []finding) {
 			Text: "fsync is off, so a crash of the machine loses commits, or the whole database" + lost})
 	}
 	if s["synchronous_commit"] == "off" {
-		list = append(list, finding{Code: codeSynchronousCommit, Fix: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()",
-			Text:   "synchronous_commit is off for this connection, so a crash of the server loses the latest commits" + lost,
-			Advice: "It may also be set for the database (ALTER DATABASE ... RESET), for the user (ALTER ROLE ... RESET) or in the data source name."})
+		list = append(list, finding{Code: codeSynchronousCommit, Fix: "ALTER SYSTEM SET synchronous_commit = on; " +
+			"SELECT pg_reload_conf()",
+			Text: "synchronous_commit is off for this connection, so a crash of the server loses the latest " +
+				"commits" + lost,
+			Advice: "It may also be set for the database (ALTER DATABASE ... RESET), for the user (ALTER ROLE ... " +
+				"RESET) or in the data source name."})
 	}
 	return list
 }
@@ -126,11 +135,14 @@ func (d doctor) checkReplication(ctx context.Context) ([]finding, error) {
 func (r replication) findings(lead time.Duration, dialect dialect) (list []finding) {
 	if r.replicas > 0 && r.waiting == 0 {
 		f := finding{Code: codeAsyncReplicas,
-			Text: fmt.Sprintf("commits do not wait for any of %d replicas: if one is promoted without the last commits within %v of them, two rows could get one id",
+			Text: fmt.Sprintf("commits do not wait for any of %d replicas: if one is promoted without the last "+
+				"commits within %v of them, two rows could get one id",
 				r.replicas, lead+2*time.Second),
-			Advice: "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica (semi-synchronous replication), or set a shorter WithLead."}
+			Advice: "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica " +
+				"(semi-synchronous replication), or set a shorter WithLead."}
 		if dialect == postgresDialect {
-			f.Advice = "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica, or set a shorter WithLead."
+			f.Advice = "A failover that takes longer needs nothing. For a faster one, let commits wait for a " +
+				"replica, or set a shorter WithLead."
 			f.Fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf()"
 		}
 		list = append(list, f)
@@ -143,7 +155,8 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
 		if v := options[name]; r.galera && (v == "true" || v == "yes" || v == "1") {
 			list = append(list, finding{Code: codeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
-				Text:   "Galera has " + name + " = " + v + ", so parts of a cluster that cannot see each other all take writes: that is not one database, and two rows could get one id",
+				Text: "Galera has " + name + " = " + v + ", so parts of a cluster that cannot see each other all " +
+					"take writes: that is not one database, and two rows could get one id",
 				Advice: "Set it in the configuration of all nodes as well."})
 		}
 	}
@@ -151,7 +164,10 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 }
 
 func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error) {
-	vars, err := d.read(ctx, `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'wsrep_on', 'wsrep_provider', 'wsrep_provider_options')`)
+	vars, err := d.read(
+		ctx,
+		`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'wsrep_on', 'wsrep_provider', 'wsrep_provider_options')`,
+	)
 	if err != nil {
 		return r, err
 	}
@@ -160,13 +176,19 @@ func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error)
 	if !isOn(vars["log_bin"]) {
 		return r, nil // no replica can connect
 	}
-	status, err := d.read(ctx, `SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Rpl_semi_sync_master_status',
-		'Rpl_semi_sync_source_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients')`)
+	status, err := d.read(
+		ctx,
+		`SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Rpl_semi_sync_master_status',
+		'Rpl_semi_sync_source_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients')`,
+	)
 	if err != nil {
 		return r, err
 	}
 	for _, kind := range []string{"master", "source"} {
-		if n, err := strconv.Atoi(status["rpl_semi_sync_"+kind+"_clients"]); err == nil && isOn(status["rpl_semi_sync_"+kind+"_status"]) {
+		if n, err := strconv.Atoi(
+			status["rpl_semi_sync_"+kind+"_clients"],
+		); err == nil &&
+			isOn(status["rpl_semi_sync_"+kind+"_status"]) {
 			r.waiting += n
 		}
 	}
@@ -213,7 +235,8 @@ func (d doctor) postgresReplication(ctx context.Context) (r replication, err err
 		return err
 	}, `SELECT sync_state FROM pg_stat_replication`)
 	if err == nil && hidden > 0 {
-		return replication{}, errors.New("seeing what replicas do takes the role pg_monitor: GRANT pg_monitor TO this user")
+		return replication{}, errors.New("seeing what replicas do takes the role pg_monitor: GRANT pg_monitor TO " +
+			"this user")
 	}
 	return r, err
 }

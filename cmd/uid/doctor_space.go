@@ -21,21 +21,29 @@ const (
 // checkLayout looks at how long the layout lasts, and how many worker ids are left.
 func (d doctor) checkLayout(context.Context) (list []finding, err error) {
 	if left := d.layout.Expires().Sub(d.app.now()); left < endSoon {
-		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: then no id can be made", d.layout, at(d.layout.Expires()), int(left.Hours()/24))
+		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: then no id can be "+
+			"made", d.layout, at(d.layout.Expires()), int(left.Hours()/24))
 		if left <= 0 {
 			text = fmt.Sprintf("the layout %s ended at %s UTC: no id can be made", d.layout, at(d.layout.Expires()))
 		}
 		list = append(list, finding{Code: codeLayoutEnd, Text: text,
-			Advice: "Begin a new id space, with a layout whose ids are above the present ones: docs/migrating.md, and generator.Layout.Above."})
+			Advice: "Begin a new id space, with a layout whose ids are above the present ones: docs/migrating.md, " +
+				"and generator.Layout.Above."})
 	}
 	given, all := d.registry.NextID-1, d.layout.MaxWorkerID()
 	if given > all/2 {
-		text := fmt.Sprintf("%d of %d worker ids were given out, more than half, so busy tables get no further ones (lanes)", given, all)
+		text := fmt.Sprintf("%d of %d worker ids were given out, more than half, so busy tables get no further "+
+			"ones (lanes)", given, all)
 		if given >= all {
 			text = fmt.Sprintf("all %d worker ids were given out: a table or process without one gets no ids", all)
 		}
-		list = append(list, finding{Code: codeWorkerIDs, Text: text,
-			Advice: `"uid tables" and "uid slots" say who has them. Fewer processes at once need fewer, and slots of former applications can be handed on (slot-unheld). Otherwise begin a new id space with more worker bits: "uid plan".`})
+		list = append(list, finding{
+			Code: codeWorkerIDs,
+			Text: text,
+			Advice: `"uid tables" and "uid slots" say who has them. Fewer processes at once need fewer, ` +
+				`and slots of former applications can be handed on (slot-unheld). ` +
+				`Otherwise begin a new id space with more worker bits: "uid plan".`,
+		})
 	}
 	return list, nil
 }
@@ -55,16 +63,42 @@ func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 		if err := rows.Scan(&name, &slots, &workers, &fence); err != nil {
 			return err
 		}
-		list = append(list, finding{Code: codeSlotUnheld,
-			Text:   fmt.Sprintf("nobody has held any of the %s of the application %q since %s UTC; with them come %s, which no other application gets while there are new ones", count(slots, "slot", "slots"), name, at(d.timeOf(fence)), count(workers, "worker id", "worker ids")),
-			Advice: "If the application has another name now, the statement lets it have them. If it is gone for good, nothing needs to be done while there are worker ids left.",
-			Fix:    "UPDATE " + q(workernode.SlotTable) + " SET " + q("APPLICATION") + " = 'NEW NAME' WHERE " + q("APPLICATION") + " = " + d.literal(name)})
+		list = append(list, finding{
+			Code: codeSlotUnheld,
+			Text: fmt.Sprintf("nobody has held any of the %s of the application %q since %s UTC; with them come "+
+				"%s, which no other application gets while there are new "+
+				"ones", count(slots, "slot", "slots"), name, at(d.timeOf(fence)), count(workers, "worker id", "worker ids")),
+			Advice: "If the application has another name now, the statement lets it have them. If it is gone for " +
+				"good, nothing needs to be done while there are worker ids left.",
+			Fix: "UPDATE " + q(
+				workernode.SlotTable,
+			) + " SET " + q(
+				"APPLICATION",
+			) + " = 'NEW NAME' WHERE " + q(
+				"APPLICATION",
+			) + " = " + d.literal(
+				name,
+			),
+		})
 		return nil
-	}, fmt.Sprintf(`SELECT %[1]s, COUNT(*), COALESCE(SUM(%[2]s), 0), MAX(%[3]s) FROM %[4]s %[5]s LEFT JOIN
+	}, fmt.Sprintf(
+		`SELECT %[1]s, COUNT(*), COALESCE(SUM(%[2]s), 0), MAX(%[3]s) FROM %[4]s %[5]s LEFT JOIN
 		(SELECT %[6]s, COUNT(*) AS %[7]s FROM %[8]s GROUP BY %[6]s) %[9]s ON %[10]s = %[11]s
 		WHERE %[12]s = 1 GROUP BY %[1]s HAVING COUNT(*) = SUM(CASE WHEN %[13]s THEN 1 ELSE 0 END) ORDER BY %[1]s LIMIT 100`,
-		application, q("N.WORKERS"), q("S.FENCE"), q(workernode.SlotTable), q("S"), q("SLOT"), q("WORKERS"), q(workernode.NodeTable), q("N"),
-		q("N.SLOT"), q("S.ID"), q("S.REUSABLE"), idle), tick, tick)
+		application,
+		q("N.WORKERS"),
+		q("S.FENCE"),
+		q(workernode.SlotTable),
+		q("S"),
+		q("SLOT"),
+		q("WORKERS"),
+		q(workernode.NodeTable),
+		q("N"),
+		q("N.SLOT"),
+		q("S.ID"),
+		q("S.REUSABLE"),
+		idle,
+	), tick, tick)
 	return list, err
 }
 
@@ -87,20 +121,31 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 		finding
 		where string
 	}{
-		{finding{Code: codeNodeForeign, Text: "%s of WORKER_NODE: inserted by another program, such as UidGenerator: its ids do not resolve, and its worker ids are never given out here",
-			Advice: "Nothing needs to be done, even if it goes on: see docs/migrating.md. The rows may stay."}, "NOT (" + ours + ") AND " + inside},
-		{finding{Code: codeNodeOutside, Text: "%s of WORKER_NODE: the ID is no worker id of the layout, which has 1 to " + fmt.Sprint(d.layout.MaxWorkerID()) + ", and is never used",
+		{finding{Code: codeNodeForeign, Text: "%s of WORKER_NODE: inserted by another program, such as " +
+			"UidGenerator: its ids do not resolve, and its worker ids are never given out here",
+			Advice: "Nothing needs to be done, even if it goes on: see docs/migrating.md. The rows may " +
+				"stay."}, "NOT (" + ours + ") AND " + inside},
+		{finding{Code: codeNodeOutside, Text: "%s of WORKER_NODE: the ID is no worker id of the layout, which has " +
+			"1 to " + fmt.Sprint(d.layout.MaxWorkerID()) + ", and is never used",
 			Advice: "Delete them, if no row has an id with such a worker id.",
 			Fix:    "DELETE FROM " + node + " WHERE NOT (" + inside + ")"}, "NOT (" + inside + ")"},
-		{finding{Code: codeNodeLayout, Text: "%s of WORKER_NODE: of another layout than " + d.layout.String() + ", so ids do not resolve",
+		{finding{Code: codeNodeLayout, Text: "%s of WORKER_NODE: of another layout than " +
+			"" + d.layout.String() + ", so ids do not resolve",
 			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/several-databases.md."},
 			ours + " AND " + inside + " AND " + q("LAYOUT") + " <> " + d.literal(d.layout.String())},
-		{finding{Code: codeNodeSlot, Text: "%s of WORKER_NODE: of a slot that WORKER_SLOT does not have, so ids do not resolve, as after a restore of some tables only",
-			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/failures.md, on databases that lose commits."},
-			ours + " AND " + inside + " AND NOT EXISTS (SELECT 1 FROM " + slot + " WHERE " + q(workernode.SlotTable+".ID") + " = " + q(workernode.NodeTable+".SLOT") + ")"},
+		{finding{Code: codeNodeSlot, Text: "%s of WORKER_NODE: of a slot that WORKER_SLOT does not have, so ids do " +
+			"not resolve, as after a restore of some tables only",
+			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/failures.md, on databases that " +
+				"lose commits."},
+			ours + " AND " + inside + " AND NOT EXISTS (SELECT 1 FROM " + slot +
+				" WHERE " + q(workernode.SlotTable+".ID") + " = " + q(workernode.NodeTable+".SLOT") + ")"},
 	} {
 		var n int64
-		err := d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, "SELECT COUNT(*) FROM "+node+" WHERE "+kind.where)
+		err := d.query(
+			ctx,
+			func(rows *sql.Rows) error { return rows.Scan(&n) },
+			"SELECT COUNT(*) FROM "+node+" WHERE "+kind.where,
+		)
 		if err != nil {
 			return list, err
 		}

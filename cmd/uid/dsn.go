@@ -37,7 +37,8 @@ func parseSource(dsn string) (source, error) {
 	scheme, rest, hasScheme := strings.Cut(dsn, ":")
 	switch scheme = strings.ToLower(scheme); {
 	case dsn == "":
-		return source{}, errors.New("which database? Give --dsn, or set UID_DSN, such as mysql://user:password@host/shop or sqlite:shop.db")
+		return source{}, errors.New("which database? Give --dsn, or set UID_DSN, such as " +
+			"mysql://user:password@host/shop or sqlite:shop.db")
 	case hasScheme && (scheme == "mysql" || scheme == "mariadb") && strings.HasPrefix(rest, "//"):
 		return source{mysqlDialect, "mysql:" + rest}, nil
 	case hasScheme && (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
@@ -51,7 +52,8 @@ func parseSource(dsn string) (source, error) {
 	case keywordForm.MatchString(dsn):
 		return source{postgresDialect, dsn}, nil
 	case strings.Contains(dsn, "://"):
-		return source{}, errors.New("the scheme of the data source name is none of mysql, mariadb, postgres, postgresql and sqlite")
+		return source{}, errors.New("the scheme of the data source name is none of mysql, mariadb, postgres, " +
+			"postgresql and sqlite")
 	case strings.ContainsAny(dsn, "@(") && driverForm.MatchString(dsn):
 		return source{mysqlDialect, dsn}, nil
 	}
@@ -96,7 +98,8 @@ func sqliteURI(path string, use usage) (string, error) {
 	}
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("there is no file %q, so it is no SQLite database; a server needs a data source name such as mysql://user:password@host/shop", path)
+		return "", fmt.Errorf("there is no file %q, so it is no SQLite database; a server needs a data source name "+
+			"such as mysql://user:password@host/shop", path)
 	case err != nil:
 		return "", err
 	case info.IsDir():

@@ -50,20 +50,27 @@ func TestParseSource_Forms(t *testing.T) {
 func TestMySQLConfig_ReadsURLs(t *testing.T) {
 	t.Parallel()
 
-	config, err := mysqlConfig("mysql://a%3Ab:p%40s%2F%23%25@db.example:3307/my%20shop?loc=Asia%2FShanghai&tls=skip-verify&sql_mode=ANSI")
+	config, err := mysqlConfig(
+		"mysql://a%3Ab:p%40s%2F%23%25@db.example:3307/my%20shop?loc=Asia%2FShanghai&tls=skip-verify&sql_mode=ANSI",
+	)
 	must(t, err)
-	if config.User != "a:b" || config.Passwd != "p@s/#%" || config.Addr != "db.example:3307" || config.DBName != "my shop" ||
-		config.Loc.String() != "Asia/Shanghai" || config.TLSConfig != "skip-verify" || config.Params["sql_mode"] != "ANSI" {
+	if config.User != "a:b" || config.Passwd != "p@s/#%" || config.Addr != "db.example:3307" ||
+		config.DBName != "my shop" ||
+		config.Loc.String() != "Asia/Shanghai" || config.TLSConfig != "skip-verify" ||
+		config.Params["sql_mode"] != "ANSI" {
 		t.Errorf("%+v", config)
 	}
 	for dsn, want := range map[string]string{
-		"mysql://u@h/shop": "h:3306", "mysql://u@[::1]/shop": "[::1]:3306", "mysql:///shop": "127.0.0.1:3306", "mysql://u@[::1]:3/shop": "[::1]:3",
+		"mysql://u@h/shop": "h:3306", "mysql://u@[::1]/shop": "[::1]:3306",
+		"mysql:///shop": "127.0.0.1:3306", "mysql://u@[::1]:3/shop": "[::1]:3",
 	} {
 		if config, err := mysqlConfig(dsn); err != nil || config.Addr != want {
 			t.Errorf("%s: %+v, %v", dsn, config, err)
 		}
 	}
-	for _, dsn := range []string{"mysql://u:se#cret@h:x/shop", "mysql://u:s%zzcret@h/shop", "mysql://u:secret@h/shop?tls=nosuch&loc=No%2FWhere"} {
+	for _, dsn := range []string{"mysql://u:se#cret@h:x/shop", "mysql://u:s%zzcret@h/shop",
+		"mysql://u:secret@h/shop?tls=nosuch&loc=No%2FWhere",
+	} {
 		if _, err := mysqlConfig(dsn); err == nil || strings.Contains(err.Error(), "cret") {
 			t.Errorf("%s: %v", dsn, err)
 		}
@@ -96,7 +103,9 @@ func TestConnect_ByURL(t *testing.T) {
 		} else {
 			config, err := mysqlConfig(d.DSN())
 			must(t, err)
-			dsn = "mysql://" + url.UserPassword(config.User, config.Passwd).String() + "@" + config.Addr + "/" + config.DBName + "?parseTime=true"
+			dsn = "mysql://" + url.UserPassword(config.User, config.Passwd).
+				String() +
+				"@" + config.Addr + "/" + config.DBName + "?parseTime=true"
 		}
 		runner{t: t, dsn: dsn}.run("where", ids[0].String()).want(t, exitOK, "orders", "web-1")
 	}, "mariadb", "mysql", "postgres")
@@ -108,9 +117,12 @@ func TestRedact_HidesThePassword(t *testing.T) {
 
 	for dsn, password := range map[string]string{
 		"mysql://root:s3cr%40t@h/shop": "s3cr@t", "root:s3cr3t@tcp(h)/shop": "s3cr3t", "postgres://u:s3cr3t@h/x": "s3cr3t",
-		"host=h password=s3cr3t user=u": "s3cr3t", "host=h password='s3 cr3t' user=u": "'s3 cr3t'", "postgres://h/x?password=s3cr3t&user=u": "s3cr3t",
+		"host=h password=s3cr3t user=u": "s3cr3t", "host=h password='s3 cr3t' user=u": "'s3 cr3t'",
+		"postgres://h/x?password=s3cr3t&user=u": "s3cr3t",
 	} {
-		for _, text := range []string{dsn, "cannot parse `" + dsn + "`", "user root:" + password + "@h", "password=" + password, `"` + password + `"`} {
+		for _, text := range []string{dsn, "cannot parse `" + dsn + "`", "user root:" + password + "@h",
+			"password=" + password, `"` + password + `"`,
+		} {
 			if got := redact(text, dsn); strings.Contains(got, password) || strings.Contains(got, "s3cr") {
 				t.Errorf("%s: %s", dsn, got)
 			}
@@ -127,7 +139,9 @@ func TestConnect_SQLiteRefusesChanges(t *testing.T) {
 
 	d := testkit.Engine{Name: "sqlite"}.New(t)
 	shop(t, d.Open(t, nil), "web-1", "first")
-	for _, path := range []string{d.Schema, "sqlite:" + d.Schema, "file:" + d.Schema, "file:" + d.Schema + "?_pragma=cache_size(10)"} {
+	for _, path := range []string{d.Schema, "sqlite:" + d.Schema, "file:" + d.Schema,
+		"file:" + d.Schema + "?_pragma=cache_size(10)",
+	} {
 		a := &app{dsn: path, timeout: 1e10, env: func(string) string { return "" }}
 		db, err := a.open(context.Background(), reads)
 		must(t, err)

@@ -37,7 +37,11 @@ func (r idReader) id(text string) (int64, error) {
 	case !strings.Contains(text, "_"):
 		return 0, fmt.Errorf("%w: %.60q is neither a decimal number nor the text of a public id", errID, text)
 	case r.keys == nil:
-		return 0, fmt.Errorf("%w: %.60q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY", errID, text)
+		return 0, fmt.Errorf(
+			"%w: %.60q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY",
+			errID,
+			text,
+		)
 	}
 	codec, err := r.keys.Codec(text[:strings.LastIndexByte(text, '_')])
 	if err == nil {
@@ -59,7 +63,9 @@ func parseKeys(text string) (*publicid.Keys, error) {
 	for i, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
 		key, err := hex.DecodeString(part)
-		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		for _, encoding := range []*base64.Encoding{
+			base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
+		} {
 			if err == nil && len(key) == publicid.KeySize {
 				break
 			}
@@ -76,7 +82,8 @@ func parseKeys(text string) (*publicid.Keys, error) {
 // publicKeyFlag adds the flag --public-key to a command. The function that it returns reads the flag or UID_PUBLIC_KEY.
 func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
 	var text string
-	c.Flags().StringVar(&text, "public-key", "", "the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
+	c.Flags().StringVar(&text, "public-key", "",
+		"the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
 	return func() (idReader, error) {
 		keys, err := parseKeys(or(text, a.env("UID_PUBLIC_KEY")))
 		return idReader{keys}, err

@@ -1,6 +1,6 @@
-// Uid answers questions about ids of uidplugin on the command line: what a number means, which table, process and row it
-// belongs to, which processes hold which slots, and what is wrong with a database. It also makes ids for seeds and raw
-// SQL.
+// Uid answers questions about ids of uidplugin on the command line: what a number means, which table, process and row
+// it belongs to, which processes hold which slots, and what is wrong with a database. It also makes ids for seeds and
+// raw SQL.
 //
 //	go install github.com/uidplugin/uidplugin/cmd/uid@latest
 //	uid help

@@ -19,11 +19,12 @@ func (a *app) nextCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "next TABLE",
 		Short: "Make ids for a table, for seeds and raw SQL",
-		Long: `next makes ids that new rows of a table may have, one a line. They locate to the table and to this program.
+		Long: `next makes ids that new rows of a table may have, one a line. They locate to the table and to this
+program.
 
-It takes a slot of its own, as the application "uid", and releases it. It needs the rights SELECT, INSERT and UPDATE on
-the four tables of uidplugin. Write the table as WORKER_NODE has it; "uid tables" lists the names. For a table whose
-keys come from segments the ids are too large.`,
+It takes a slot of its own, as the application "uid", and releases it. It needs the rights SELECT, INSERT
+and UPDATE on the four tables of uidplugin. Write the table as WORKER_NODE has it; "uid tables" lists the
+names. For a table whose keys come from segments the ids are too large.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
 		Args: cobra.ExactArgs(1),
@@ -56,10 +57,12 @@ func (a *app) checkTable(ctx context.Context, d *database, table string) error {
 		return err
 	}
 	if len(columns) == 0 {
-		return fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids for it all the same", table)
+		return fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids "+
+			"for it all the same", table)
 	}
 	if key, ok := keyOf(columns); ok && key.auto && d.dialect == mysqlDialect {
-		fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: the database numbers %s.%s: a row that is inserted without an id gets the number after the largest id", table, key.name)))
+		fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: the database numbers %s.%s: a row that is inserted "+
+			"without an id gets the number after the largest id", table, key.name)))
 	}
 	return nil
 }

@@ -132,7 +132,10 @@ func parseTime(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf(`%q is no time: write it as 2026-11-22, "2026-11-22 15:04:05" (in UTC) or 2026-11-22T15:04:05+08:00`, text)
+	return time.Time{}, fmt.Errorf(
+		`%q is no time: write it as 2026-11-22, "2026-11-22 15:04:05" (in UTC) or 2026-11-22T15:04:05+08:00`,
+		text,
+	)
 }
 
 // or returns text, or what stands for an empty one.

@@ -65,8 +65,10 @@ func TestWhere_HostileRowsAndHosts(t *testing.T) {
 		ids := shop(t, db, text[:30], text, strings.Repeat("long 商 ", 100))
 		r := runner{t: t, dsn: dsn(d)}
 		for _, args := range [][]string{
-			{"where", "--row", ids[0].String()}, {"where", "--row", "--json", ids[0].String()}, {"where", "--row", ids[1].String()},
-			{"sessions"}, {"sessions", "--json"}, {"slots"}, {"slots", "--json"}, {"tables"}, {"doctor", "--ignore", strings.Join(findingCodes(), ",")},
+			{"where", "--row", ids[0].String()}, {"where", "--row", "--json", ids[0].String()},
+			{"where", "--row", ids[1].String()},
+			{"sessions"}, {"sessions", "--json"}, {"slots"}, {"slots", "--json"}, {"tables"},
+			{"doctor", "--ignore", strings.Join(findingCodes(), ",")},
 		} {
 			got := r.run(args...)
 			got.want(t, exitOK)
@@ -99,8 +101,11 @@ func TestParseTime_ReadsWhatPeopleWrite(t *testing.T) {
 
 	want := time.Date(2026, 11, 22, 15, 4, 5, 0, time.UTC)
 	for text, want := range map[string]time.Time{
-		"2026-11-22": want.Truncate(24 * time.Hour), "2026-11-22 15:04": want.Truncate(time.Minute), "2026-11-22 15:04:05": want,
-		"2026-11-22 15:04:05.250": want.Add(250 * time.Millisecond), "2026-11-22T23:04:05+08:00": want, "2026-11-22T15:04:05.25Z": want.Add(250 * time.Millisecond),
+		"2026-11-22": want.Truncate(24 * time.Hour), "2026-11-22 15:04": want.Truncate(time.Minute),
+		"2026-11-22 15:04:05":       want,
+		"2026-11-22 15:04:05.250":   want.Add(250 * time.Millisecond),
+		"2026-11-22T23:04:05+08:00": want,
+		"2026-11-22T15:04:05.25Z":   want.Add(250 * time.Millisecond),
 	} {
 		if got, err := parseTime(text); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %v, %v", text, got, err)

@@ -38,13 +38,16 @@ The layout is --layout; else that of the database if --dsn or UID_DSN names one;
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as 1-41-18-4/1ms@1514764800")
+	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
+		"1-41-18-4/1ms@1514764800")
 	flags.IntVar(&demand.Processes, "processes", 1, "processes that run at once")
 	flags.IntVar(&demand.Tables, "tables", 1, "tables for which each process makes ids")
 	flags.Float64Var(&demand.RestartsPerDay, "restarts", 0, "how often a day each process is started")
 	flags.Float64Var(&demand.CrashesPerDay, "crashes", 0, "how many of these starts follow a crash")
-	flags.IntVar(&demand.Lanes, "lanes", 1, "worker ids of each table and process, for tables that need more ids a second")
-	flags.IntVar(&demand.Spares, "spares", 2, "worker ids that each process has in reserve; the plugin has 2 with 16 worker bits or more, else 0")
+	flags.IntVar(&demand.Lanes, "lanes", 1, "worker ids of each table and process, for tables that need more ids a "+
+		"second")
+	flags.IntVar(&demand.Spares, "spares", 2, "worker ids that each process has in reserve; the plugin has 2 with "+
+		"16 worker bits or more, else 0")
 	flags.DurationVar(&demand.Grace, "grace", generator.DefaultGrace, "how long the slot of a crashed process is kept")
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -89,8 +92,10 @@ func forecastOf(f generator.Forecast) forecast {
 	var j forecast
 	j.Layout, j.From, j.Until = f.Layout.String(), f.Layout.Epoch, f.Layout.Expires()
 	j.Years, j.WorkerIDs, j.PerWorkerPerSecond = f.Years, f.WorkerIDs, f.PerWorker
-	j.Leased.Held, j.Leased.Fits, j.Leased.Processes, j.Leased.PerSecond = f.Leased.Held, f.Leased.Fits, f.Leased.Processes, f.Leased.PerSecond
-	d := f.Disposable
-	j.Disposable.PerDay, j.Disposable.Years, j.Disposable.Processes, j.Disposable.PerSecond = d.PerDay, d.Years, d.Processes, d.PerSecond
+	leased, disposable := f.Leased, f.Disposable
+	j.Leased.Held, j.Leased.Fits = leased.Held, leased.Fits
+	j.Leased.Processes, j.Leased.PerSecond = leased.Processes, leased.PerSecond
+	j.Disposable.PerDay, j.Disposable.Years = disposable.PerDay, disposable.Years
+	j.Disposable.Processes, j.Disposable.PerSecond = disposable.Processes, disposable.PerSecond
 	return j
 }

@@ -28,12 +28,13 @@ func (a *app) pruneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune --before TIME",
 		Short: "Remove the processes of old sessions",
-		Long: `prune removes from WORKER_SESSION which process held which slot before a time. Ids that are older then resolve to their
-table and time, and no longer to their process. A number that nobody made may resolve as well, if it is that old.
+		Long: `prune removes from WORKER_SESSION which process held which slot before a time. Ids that are older then
+resolve to their table and time, and no longer to their process. A number that nobody made may resolve as
+well, if it is that old.
 
-Of each slot the latest session that began before the time stays, as it may have made ids after it. So does one row
-without a process, for all the others. Processes may run meanwhile. It needs the rights SELECT, UPDATE and DELETE on
-WORKER_SESSION. There is no way back but a backup.`,
+Of each slot the latest session that began before the time stays, as it may have made ids after it. So
+does one row without a process, for all the others. Processes may run meanwhile. It needs the rights
+SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
   uid sessions prune --before 2025-01-01`,
 		Args: cobra.NoArgs,
@@ -46,7 +47,8 @@ WORKER_SESSION. There is no way back but a backup.`,
 				return err
 			}
 			if end.After(a.now()) {
-				return fmt.Errorf("--before %s is in the future; the process that holds a slot now would be kept anyway", at(end))
+				return fmt.Errorf("--before %s is in the future; the process that holds a slot now would be kept "+
+					"anyway", at(end))
 			}
 			use := writes
 			if dry {
@@ -79,7 +81,8 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 		return a.writePruning(p)
 	}
 	if !yes {
-		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will not resolve to a process any more. [y/N] ", p.sessions(), at(p.Before))); err != nil {
+		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will not resolve to a "+
+			"process any more. [y/N] ", p.sessions(), at(p.Before))); err != nil {
 			return err
 		}
 	}
@@ -108,7 +111,8 @@ func (d *database) tickFrom(before time.Time) int64 {
 func (a *app) confirm(question string) error {
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {
-		return errors.New("standard input is no terminal, so nobody can confirm; give --yes to remove, or --dry-run to see what would be removed")
+		return errors.New("standard input is no terminal, so nobody can confirm; give --yes to remove, or " +
+			"--dry-run to see what would be removed")
 	}
 	fmt.Fprint(a.err, question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

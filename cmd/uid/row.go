@@ -52,9 +52,11 @@ type cell struct {
 func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error) {
 	switch {
 	case l.Table == "":
-		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the row", errRow, l.ID)
+		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the "+
+			"row", errRow, l.ID)
 	case l.Database != "":
-		return nil, fmt.Errorf("%w: %d is of the table %s in the database %s, and uid is connected to that of the registry", errRow, l.ID, l.Table, l.Database)
+		return nil, fmt.Errorf("%w: %d is of the table %s in the database %s, and uid is connected to that of the "+
+			"registry", errRow, l.ID, l.Table, l.Database)
 	}
 	c, err := r.columnOf(ctx, l.Table)
 	if err != nil {
@@ -67,7 +69,8 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s: %w", errRow, l.Table, err)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never inserted", errNoRow, l.Table, c.name, l.ID)
+		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never "+
+			"inserted", errNoRow, l.Table, c.name, l.ID)
 	case len(found) > 1:
 		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, c.name, l.ID)
 	}
@@ -96,7 +99,8 @@ func (r *rowReader) columnOf(ctx context.Context, table string) (column, error) 
 	case !ok && r.column != "":
 		return key, fmt.Errorf("%w: %s has no column %s", errRow, table, r.column)
 	case !ok:
-		return key, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column of the id by --column", errRow, table)
+		return key, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column "+
+			"of the id by --column", errRow, table)
 	}
 	if r.known == nil {
 		r.known = map[string]column{}

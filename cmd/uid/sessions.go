@@ -17,7 +17,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "List which process held which slot when, the latest first",
-		Long: `sessions lists which process held which slot from when on, the latest first. With --slot it also says until when.
+		Long: `sessions lists which process held which slot from when on, the latest first. With --slot it also says
+until when.
 
 A session without a process stands for those that "uid sessions prune" has removed.`,
 		Args: cobra.NoArgs,
@@ -57,7 +58,13 @@ A session without a process stands for those that "uid sessions prune" has remov
 
 // sessions returns up to limit sessions that began before an instant, and whether there are more. All that began at one
 // instant are on one page, which may be longer for that.
-func sessions(ctx context.Context, p *uidplugin.Plugin, slot int64, before time.Time, limit int) (list []uidplugin.Session, more bool, err error) {
+func sessions(
+	ctx context.Context,
+	p *uidplugin.Plugin,
+	slot int64,
+	before time.Time,
+	limit int,
+) (list []uidplugin.Session, more bool, err error) {
 	for n := limit; ; n *= 2 {
 		list, err = p.Sessions(ctx, slot, before, n+1)
 		if err != nil || len(list) <= n {
@@ -85,7 +92,16 @@ func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) err
 			g.add(strconv.FormatInt(s.Slot, 10), at(s.From), at(s.Until), "(pruned)")
 			continue
 		}
-		g.add(strconv.FormatInt(s.Slot, 10), at(s.From), at(s.Until), s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched))
+		g.add(
+			strconv.FormatInt(s.Slot, 10),
+			at(s.From),
+			at(s.Until),
+			s.Application,
+			s.Host,
+			s.Port,
+			kind(s.Kind),
+			at(s.Launched),
+		)
 	}
 	if more {
 		only := ""

@@ -21,11 +21,36 @@ func crowd(t *testing.T) (runner, *testkit.Database) {
 	now := generator.DefaultLayout().TickAt(time.Now())
 	for i := range 25 {
 		slot := 100 + i
-		must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, '1-41-18-4/1ms@1514764800', 1, ?, 7, ?, ?, 'app', 'h', 'p', '2026-06-01 12:00:00')`,
-			slot, now-int64(i)*1e6, []string{"", "me"}[i%2], now-int64(i)*1e6).Error)
-		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (?, ?, 0, 'app', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`, slot, 1000+i/4).Error)
-		must(t, db.Exec(`INSERT INTO "WORKER_NODE" VALUES (?, 'h', 'p', 1, '2026-01-01', '2026-01-01', '2026-01-01', ?, ?, ?, '1-41-18-4/1ms@1514764800', 0)`,
-			1000+i, slot, []string{"", "a.b", "other"}[i%3], fmt.Sprintf("t%02d", i/2)).Error)
+		must(
+			t,
+			db.Exec(
+				`INSERT INTO "WORKER_SLOT" VALUES (?, '1-41-18-4/1ms@1514764800', 1, ?, 7, ?, ?,
+					'app', 'h', 'p', '2026-06-01 12:00:00')`,
+				slot,
+				now-int64(i)*1e6,
+				[]string{"", "me"}[i%2],
+				now-int64(i)*1e6,
+			).Error,
+		)
+		must(
+			t,
+			db.Exec(
+				`INSERT INTO "WORKER_SESSION" VALUES (?, ?, 0, 'app', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`,
+				slot,
+				1000+i/4,
+			).Error,
+		)
+		must(
+			t,
+			db.Exec(
+				`INSERT INTO "WORKER_NODE" VALUES (?, 'h', 'p', 1, '2026-01-01',
+					'2026-01-01', '2026-01-01', ?, ?, ?, '1-41-18-4/1ms@1514764800', 0)`,
+				1000+i,
+				slot,
+				[]string{"", "a.b", "other"}[i%3],
+				fmt.Sprintf("t%02d", i/2),
+			).Error,
+		)
 	}
 	return runner{t: t, dsn: dsn(d)}, d
 }
@@ -132,13 +157,21 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	// Two sessions follow, one of them a year later.
 	later := tick + 365*24*3600*1000
 	for i, start := range []int64{tick + 1000, later} {
-		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`, start, tick+500+int64(i)*1000).Error)
+		must(
+			t,
+			db.Exec(
+				`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`,
+				start,
+				tick+500+int64(i)*1000,
+			).Error,
+		)
 	}
 	r := runner{t: t, dsn: dsn(d), now: func() time.Time { return layout.TimeOf(later).Add(time.Hour) }}
 	date := layout.TimeOf(later - 1000).Format(time.RFC3339)
 	r.run("where", id.String()).want(t, exitOK, "web-1")
 	r.run("sessions", "prune", "--before", date).want(t, exitFailed, "standard input is no terminal", "--yes")
-	r.run("sessions", "prune", "--before", date, "--dry-run").want(t, exitOK, "1 session of 1 slot before ", "to be removed")
+	r.run("sessions", "prune", "--before", date, "--dry-run").
+		want(t, exitOK, "1 session of 1 slot before ", "to be removed")
 	r.run("sessions", "prune", "--before", date, "--yes", "--dry-run").want(t, exitFailed, "dry-run")
 	r.run("where", id.String()).want(t, exitOK, "web-1")
 	r.run("sessions", "prune", "--before", date, "--yes", "--json").want(t, exitOK, `"slots":1,"sessions":1,"done":true`)
@@ -148,6 +181,7 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	if strings.Contains(got.out, "web-") {
 		t.Errorf("%s", got.out)
 	}
-	r.run("where", "--json", id.String()).want(t, exitOK, `"table":"orders"`, `"session":{"application":"","host":"","port":""}`)
+	r.run("where", "--json", id.String()).
+		want(t, exitOK, `"table":"orders"`, `"session":{"application":"","host":"","port":""}`)
 	r.run("sessions").want(t, exitOK, "(pruned)", "web-2")
 }

@@ -71,12 +71,21 @@ A disposable slot is never held again.`,
 	limitFlag(c, &limit)
 	c.Flags().Int64Var(&after, "after", 0, "only slots with a larger number")
 	c.Flags().StringVar(&state, "state", "", "only slots of a state: live, expired or free")
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{live, expired, free}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc(
+		"state",
+		cobra.FixedCompletions([]string{live, expired, free}, cobra.ShellCompDirectiveNoFileComp),
+	)
 	return c
 }
 
 // slots returns up to limit slots after one, of a state or, for an empty text, of all.
-func (a *app) slots(ctx context.Context, d *database, state string, after int64, limit int) (list []slotUse, err error) {
+func (a *app) slots(
+	ctx context.Context,
+	d *database,
+	state string,
+	after int64,
+	limit int,
+) (list []slotUse, err error) {
 	p, err := d.plugin(a)
 	if err != nil {
 		return nil, err
@@ -143,7 +152,10 @@ func (d *database) complete(ctx context.Context, list []slotUse) error {
 		set   func(s *slotUse, n int64)
 	}{
 		{"COUNT(*) FROM " + d.quote(workernode.NodeTable), func(s *slotUse, n int64) { s.WorkerIDs = n }},
-		{"MAX(" + d.quote("START_TICK") + ") FROM " + d.quote(workernode.SessionTable), func(s *slotUse, n int64) { s.Since = d.timeOf(n + 1) }},
+		{
+			"MAX(" + d.quote("START_TICK") + ") FROM " + d.quote(workernode.SessionTable),
+			func(s *slotUse, n int64) { s.Since = d.timeOf(n + 1) },
+		},
 	} {
 		err := d.query(ctx, func(rows *sql.Rows) error {
 			var slot, n int64
@@ -176,7 +188,17 @@ func (a *app) writeSlots(list []slotUse, state string, limit int) error {
 		if s.Disposable {
 			shown += ", disposable"
 		}
-		g.add(strconv.FormatInt(s.Slot, 10), shown, s.Application, s.Host, s.Port, strconv.FormatInt(s.WorkerIDs, 10), at(s.Since), at(s.Seen), at(s.Fence))
+		g.add(
+			strconv.FormatInt(s.Slot, 10),
+			shown,
+			s.Application,
+			s.Host,
+			s.Port,
+			strconv.FormatInt(s.WorkerIDs, 10),
+			at(s.Since),
+			at(s.Seen),
+			at(s.Fence),
+		)
 	}
 	if more {
 		only := ""

@@ -25,12 +25,12 @@ func (a *app) sqlCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sql",
 		Short: "Print the tables, the view and the functions as SQL",
-		Long: `sql prints the statements that create the four tables, and then those of the view uid_origin and the functions uid_time,
-uid_worker and uid_table, for somebody who has the rights. It changes nothing.
+		Long: `sql prints the statements that create the four tables, and then those of the view uid_origin and the
+functions uid_time, uid_worker and uid_table, for somebody who has the rights. It changes nothing.
 
-The dialect is --dialect, or that of the database. The layout is --layout; else that of the database if --dsn or
-UID_DSN names one; else the default layout. On MySQL, functions need a client that does not split statements at
-semicolons inside of them; these have none inside.`,
+The dialect is --dialect, or that of the database. The layout is --layout; else that of the database if
+--dsn or UID_DSN names one; else the default layout. On MySQL, functions need a client that does not
+split statements at semicolons inside of them; these have none inside.`,
 		Example: `  uid sql --dialect postgres
   uid sql --dialect mysql --only functions --layout jssafetables`,
 		Args: cobra.NoArgs,
@@ -53,11 +53,19 @@ semicolons inside of them; these have none inside.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite")
-	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as 1-41-18-4/1ms@1514764800")
+	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
+		"1-41-18-4/1ms@1514764800")
 	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
-	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator: what extends a WORKER_NODE of UidGenerator")
-	_ = c.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("only", cobra.FixedCompletions([]string{"tables", "functions", "uidgenerator"}, cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator: what extends a WORKER_NODE of "+
+		"UidGenerator")
+	_ = c.RegisterFlagCompletionFunc(
+		"dialect",
+		cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp),
+	)
+	_ = c.RegisterFlagCompletionFunc(
+		"only",
+		cobra.FixedCompletions([]string{"tables", "functions", "uidgenerator"}, cobra.ShellCompDirectiveNoFileComp),
+	)
 	return c
 }
 

@@ -14,7 +14,7 @@ import (
 // A tableUse is what worker ids there are of a table.
 type tableUse struct {
 	Database  string    `json:"database,omitempty"` // empty for the database of WORKER_NODE
-	Table     string    `json:"table"`              // "*" if the worker ids serve all tables; empty for spares, and rows of other programs
+	Table     string    `json:"table"`              // "*" for all tables; empty for spares
 	WorkerIDs int64     `json:"worker_ids"`
 	Slots     int64     `json:"slots"`
 	Held      int64     `json:"held"`             // slots that a process holds, or ended without releasing
@@ -35,8 +35,8 @@ func (a *app) tablesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tables",
 		Short: "List the tables that have worker ids",
-		Long: `tables lists the tables that have worker ids, in the order of their names: how many worker ids, of how many slots, how
-many of these a process holds, and between which times ids of the table can lie.`,
+		Long: `tables lists the tables that have worker ids, in the order of their names: how many worker ids, of how
+many slots, how many of these a process holds, and between which times ids of the table can lie.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkLimit(p.limit); err != nil {
@@ -92,8 +92,10 @@ func (d *database) tables(ctx context.Context, p tablePage) (list []tableUse, er
 		}
 		list = append(list, t)
 		return nil
-	}, fmt.Sprintf(`SELECT %[1]s, %[2]s, COUNT(*), COUNT(DISTINCT %[3]s), COUNT(DISTINCT CASE WHEN %[4]s <> '' THEN %[3]s END), MIN(%[5]s), MAX(%[6]s)
-		FROM %[7]s %[8]s LEFT JOIN %[9]s %[10]s ON %[11]s = %[3]s WHERE %[3]s IS NOT NULL%[12]s GROUP BY %[1]s, %[2]s ORDER BY %[1]s, %[2]s LIMIT %[13]d`,
+	}, fmt.Sprintf(`SELECT %[1]s, %[2]s, COUNT(*), COUNT(DISTINCT %[3]s),
+		COUNT(DISTINCT CASE WHEN %[4]s <> '' THEN %[3]s END), MIN(%[5]s), MAX(%[6]s)
+		FROM %[7]s %[8]s LEFT JOIN %[9]s %[10]s ON %[11]s = %[3]s WHERE %[3]s IS NOT NULL%[12]s
+		GROUP BY %[1]s, %[2]s ORDER BY %[1]s, %[2]s LIMIT %[13]d`,
 		name, table, q("N.SLOT"), q("S.HOLDER"), q("N.START_TICK"), q("S.FENCE"), q(workernode.NodeTable), q("N"),
 		q(workernode.SlotTable), q("S"), q("S.ID"), after, p.limit+1), args...)
 	if err != nil {

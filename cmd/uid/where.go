@@ -26,9 +26,9 @@ func (a *app) whereCommand() *cobra.Command {
 		Short: "Say which table, process and time ids came from",
 		Long: `where says which table ids are keys of, which process made them, and when.
 
-It reads arguments or, without any, standard input: one id a line. It needs the right SELECT on the four tables of
-uidplugin, and for --row on the table of the id. An id that nobody made does not stop the others; the exit code is 1
-then.`,
+It reads arguments or, without any, standard input: one id a line. It needs the right SELECT on the four
+tables of uidplugin, and for --row on the table of the id. An id that nobody made does not stop the
+others; the exit code is 1 then.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
@@ -121,7 +121,8 @@ func (a *app) writePlace(p place) error {
 	if s == (uidplugin.Session{}) {
 		g.add("process", "(pruned)")
 	} else {
-		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
+		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s "+
+			"UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
 		until := "; no other process followed"
 		if !s.Until.IsZero() {
 			until = " until " + at(s.Until) + " UTC"

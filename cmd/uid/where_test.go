@@ -17,11 +17,17 @@ import (
 func reader(t *testing.T, d *testkit.Database, db *gorm.DB) string {
 	t.Helper()
 	name := "r_" + d.Schema
-	statements := []string{"CREATE USER '" + name + "' IDENTIFIED BY 'r3ad'", "GRANT SELECT ON `" + d.Schema + "`.* TO '" + name + "'"}
+	statements := []string{
+		"CREATE USER '" + name + "' IDENTIFIED BY 'r3ad'",
+		"GRANT SELECT ON `" + d.Schema + "`.* TO '" + name + "'",
+	}
 	drop := []string{"DROP USER '" + name + "'"}
 	if d.Name == "postgres" {
-		statements = []string{"CREATE ROLE " + name + " LOGIN PASSWORD 'r3ad'", "GRANT USAGE ON SCHEMA " + d.Schema + " TO " + name,
-			"GRANT SELECT ON ALL TABLES IN SCHEMA " + d.Schema + " TO " + name}
+		statements = []string{
+			"CREATE ROLE " + name + " LOGIN PASSWORD 'r3ad'",
+			"GRANT USAGE ON SCHEMA " + d.Schema + " TO " + name,
+			"GRANT SELECT ON ALL TABLES IN SCHEMA " + d.Schema + " TO " + name,
+		}
 		drop = []string{"DROP OWNED BY " + name, "DROP ROLE " + name}
 	}
 	for _, s := range statements {
@@ -56,7 +62,12 @@ func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 		}
 		r.run("where", "--row", id).want(t, exitOK, "web-1", "first")
 		// Some of its checks may need more.
-		if got := r.run("doctor", "--ignore", strings.Join(ofServers, ",")); got.code == exitWrong || strings.Contains(got.out, "not checked: keys") {
+		if got := r.run(
+			"doctor",
+			"--ignore",
+			strings.Join(ofServers, ","),
+		); got.code == exitWrong ||
+			strings.Contains(got.out, "not checked: keys") {
 			t.Errorf("%+v", got)
 		}
 		got := r.run("next", "orders")
@@ -110,7 +121,8 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	for _, r := range []runner{
 		{stdin: fmt.Sprintf("\n %d \n\"%d\",\n%s", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": hex}},
 		{stdin: fmt.Sprintf("%d\r\n(%d)\n'%s'\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": other + "," + hex}},
-		{stdin: fmt.Sprintf("%d\n%d\n%s\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}},
+		{stdin: fmt.Sprintf("%d\n%d\n%s\n", id, id, text),
+			env: map[string]string{"UID_PUBLIC_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}},
 	} {
 		r.t, r.dsn = t, dsn(d)
 		got := r.run("where", "--json")
@@ -140,7 +152,8 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 		db := d.Open(t, nil)
 		id := shop(t, db, "web-1", "first")[0]
 		for _, s := range []string{
-			"CREATE TABLE texts (k VARCHAR(20) PRIMARY KEY, v INT)", "CREATE TABLE parts (a INT, b BIGINT, PRIMARY KEY (a, b))",
+			"CREATE TABLE texts (k VARCHAR(20) PRIMARY KEY, v " +
+				"INT)", "CREATE TABLE parts (a INT, b BIGINT, PRIMARY KEY (a, b))",
 			"CREATE TABLE plain (b BIGINT, c INT)",
 			fmt.Sprintf("INSERT INTO texts VALUES ('%d', 7)", id), fmt.Sprintf("INSERT INTO parts VALUES (1, %d)", id),
 			fmt.Sprintf("INSERT INTO plain VALUES (%d, 1)", id), fmt.Sprintf("INSERT INTO plain VALUES (%d, 2)", id),
@@ -168,7 +181,10 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 			_, err := read(tt[0], tt[1])
 			testkit.IsError(t, err, errRow, tt[2])
 		}
-		_, err = (&rowReader{database: open}).read(context.Background(), uidplugin.Location{ID: id, Database: "other", Table: "orders"})
+		_, err = (&rowReader{database: open}).read(
+			context.Background(),
+			uidplugin.Location{ID: id, Database: "other", Table: "orders"},
+		)
 		testkit.IsError(t, err, errRow, "database other")
 	})
 }

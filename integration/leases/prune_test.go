@@ -70,7 +70,8 @@ func checkPruned(t *testing.T, p *uidplugin.Plugin, db *gorm.DB, port string, id
 		want = port
 	}
 	l, err := p.Locate(t.Context(), id)
-	if err != nil || l.Table != "t1" || l.Session.Port != want || (l.Session == uidplugin.Session{}) == kept || l.Time.IsZero() {
+	if err != nil || l.Table != "t1" || l.Session.Port != want || (l.Session == uidplugin.Session{}) == kept ||
+		l.Time.IsZero() {
 		t.Errorf("%d of %s: %+v, %v", id, port, l, err)
 	}
 	var table, process string
