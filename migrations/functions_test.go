@@ -68,3 +68,18 @@ func TestCreateFunctions_RefusesAnUnknownDialect(t *testing.T) {
 	must(t, err)
 	testkit.IsError(t, migrations.CreateFunctions(t.Context(), db), errors.ErrUnsupported, `"dummy"`)
 }
+
+func TestFunctionStatementsFor_RefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+
+	_, err := migrations.FunctionStatementsFor("oracle", "", generator.DefaultLayout())
+	testkit.IsError(t, err, errors.ErrUnsupported, `"oracle"`)
+	_, err = migrations.FunctionStatementsFor("mysql", "", generator.Layout{})
+	testkit.IsError(t, err, generator.ErrLayout)
+	text, err := migrations.FunctionStatementsFor("postgres", `my "shop"`, generator.DefaultLayout())
+	must(t, err)
+	testkit.SaysAll(t, text, `VIEW "my ""shop""".uid_origin`)
+	text, err = migrations.FunctionStatementsFor("postgres", "", generator.DefaultLayout())
+	must(t, err)
+	testkit.SaysAll(t, text, `FUNCTION "public".uid_table`, "END\n$$;\n")
+}

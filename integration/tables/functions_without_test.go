@@ -1,0 +1,44 @@
+package tables_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+)
+
+// The statements for a database that is not at hand are those that a database at hand gets.
+func TestFunctionStatementsFor_AreThoseOfADatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, migrations.Up(t.Context(), db))
+		dialect := db.Dialector.Name()
+		for _, l := range []generator.Layout{generator.DefaultLayout(), generator.JSSafeLayout()} {
+			setLayout(t, db, l.String())
+			want, err := migrations.FunctionStatements(t.Context(), db)
+			testkit.Must(t, err)
+			got, err := migrations.FunctionStatementsFor(dialect, d.Schema, l)
+			testkit.Must(t, err)
+			if dialect == "postgres" { // the database quotes names where it has to only
+				want, got = unquoted(want, d.Schema), unquoted(got, d.Schema)
+			}
+			if dialect == "sqlite" { // GORM's quotes, and those of the standard
+				want, got = backticks(want), backticks(got)
+			}
+			if got != want {
+				t.Errorf("%s:\n%s\nwant\n%s", l, got, want)
+			}
+		}
+	})
+}
+
+// unquoted returns statements with the schema without quotes.
+func unquoted(text, schema string) string {
+	return strings.ReplaceAll(text, `"`+schema+`".`, schema+".")
+}
+
+// backticks returns statements with one kind of quotes.
+func backticks(text string) string { return strings.ReplaceAll(text, `"`, "`") }
