@@ -29,7 +29,8 @@ func (s *site) insertSlots(tb testing.TB, n int) {
 	tb.Helper()
 	layout := s.handler.layout.String()
 	for i := 1; i <= n; i++ {
-		testkit.Must(tb, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, '', ?, 'app', 'host', ?)`, 1000+i, layout, i+10, i+5, fmt.Sprint(i)).Error)
+		testkit.Must(tb, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, '', ?, 'app', 'host', ?)`,
+			1000+i, layout, i+10, i+5, fmt.Sprint(i)).Error)
 		s.insertSession(tb, int64(1000+i), int64(i), "host")
 	}
 }
@@ -221,22 +222,27 @@ func TestLists_RefuseWhatIsNoKey(t *testing.T) {
 func TestStateAt_SaysWhatBecameOfASlot(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	later, before := now.Add(time.Second), now.Add(-time.Second)
+	later, before, long := now.Add(time.Second), now.Add(-time.Second), now.Add(-keepAlive)
 	for _, tt := range []struct {
 		held, reusable bool
-		fence          time.Time
+		fence, seen    time.Time
 		want           string
 	}{
-		{true, true, later, live},
-		{true, false, later, live},
-		{true, true, before, expired},
-		{true, true, now, expired},
-		{false, true, later, free},
-		{false, true, before, free},
-		{true, false, before, retired},
-		{false, false, later, retired},
+		{true, true, later, before, live},
+		{true, true, later, long, live},
+		{true, false, later, before, live},
+		{true, true, before, before, idle},
+		{true, true, now, later, idle},
+		{true, false, before, before, idle},
+		{true, true, before, long, expired},
+		{true, true, now, long, expired},
+		{false, true, later, before, free},
+		{false, true, before, long, free},
+		{true, false, before, long, retired},
+		{false, false, later, before, retired},
 	} {
-		if got := stateAt(uidplugin.Slot{Held: tt.held, Reusable: tt.reusable, Fence: tt.fence}, now); got != tt.want {
+		slot := uidplugin.Slot{Held: tt.held, Reusable: tt.reusable, Fence: tt.fence, Seen: tt.seen}
+		if got := stateAt(slot, now); got != tt.want {
 			t.Errorf("%+v: %s", tt, got)
 		}
 	}
@@ -255,9 +261,12 @@ func TestLists_ReadAPageAtATime(t *testing.T) {
 	}
 	numbers := fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1001 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `, 1000+rows)
 	layout := s.handler.layout.String()
-	testkit.Must(t, s.db.Exec(insertSlot+numbers+`SELECT i, ?, 1, i, 1, '', i, 'app', 'host', 'port' FROM n`, layout).Error)
-	testkit.Must(t, s.db.Exec(insertSession+numbers+`SELECT i, i, 0, 'app', 'host', 'port', 1, '2026-01-01 00:00:00', 'x' FROM n`).Error)
-	testkit.Must(t, s.db.Exec(insertNode+numbers+`SELECT i, 'host', 'port', 1, '2026-01-01', i, '', 'orders', ?, i FROM n`, layout).Error)
+	testkit.Must(t, s.db.Exec(insertSlot+numbers+`SELECT i, ?, 1, i, 1, '', i, 'app', 'host', 'port' FROM n`,
+		layout).Error)
+	testkit.Must(t, s.db.Exec(insertSession+numbers+
+		`SELECT i, i, 0, 'app', 'host', 'port', 1, '2026-01-01 00:00:00', 'x' FROM n`).Error)
+	testkit.Must(t, s.db.Exec(insertNode+numbers+
+		`SELECT i, 'host', 'port', 1, '2026-01-01', i, '', 'orders', ?, i FROM n`, layout).Error)
 	for _, page := range []string{
 		"/slots", "/slots?after=2000", "/tables", "/tables?after=2000", "/sessions",
 		"/sessions?before=2018-01-01T00:00:02Z", "/sessions?slot=2000",

@@ -10,6 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 )
 
 func TestLookup_ShowsWhereAnIDCameFrom(t *testing.T) {
@@ -143,14 +144,43 @@ func TestLookup_MasksColumns(t *testing.T) {
 		case column == "email":
 			return value.(string)[:1] + "…"
 		}
+		want := map[string]any{"tags": `["a"]`, "note": (*string)(nil), "active": true}[column]
+		if want != nil && want != value {
+			t.Errorf("%s is %#v", column, value)
+		}
 		return value
 	}))
-	a := s.create(t, account{Email: "ada@example.org", Active: true})
+	a := s.create(t, account{Email: "ada@example.org", Active: true, Tags: []string{"a"}})
 	_, body := get(t, s.handler, "/id?id="+a.ID.String())
 	testkit.SaysAll(t, words(body), "email a…", "active true")
 	if strings.Contains(body, "ada@") {
 		t.Error("the column is not masked")
 	}
+}
+
+// A tool has none, and no tables of its own.
+func TestHandler_OfAProcessWithoutModels(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	a := s.create(t, account{Email: "ada@example.org"})
+	db, err := gorm.Open(s.db.Dialector, &gorm.Config{})
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, testkit.Close(db)) })
+	testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithoutMigration(), uidplugin.WithLogger(quiet))))
+	h, err := New(db, WithLogger(quiet))
+	testkit.Must(t, err)
+	for page, want := range map[string]string{
+		"/": "of them spare", "/tables": "This process has made no ids of a table.", "/slots": "live",
+		"/sessions": "live", "/id?id=" + a.ID.String(): "The application does not let this page show rows",
+	} {
+		status, body := get(t, h, page)
+		if status != http.StatusOK || !strings.Contains(words(body), want) {
+			t.Errorf("%s: %d, %s", page, status, words(body))
+		}
+	}
+	testkit.Must(t, uidplugin.From(db).Close(t.Context()))
+	_, body := get(t, h, "/")
+	testkit.SaysAll(t, words(body), "This process holds no slot now")
 }
 
 func TestLookup_ReadsRowsUnderTheConditionsOfTheHandle(t *testing.T) {

@@ -47,9 +47,9 @@ func WithModels(models ...any) Option {
 	}
 }
 
-// WithMask sets a function that says what the page shows of a column. It gets the value of the field, and returns that
-// value, a part of it, or a text in its place. It is called for each column of each row that is shown, by several
-// goroutines at once. The default shows the value.
+// WithMask sets a function that says what the page shows of a column. It gets the value of the field, or of the column
+// for a field with a serializer. It returns that value, a part of it, or a text in its place. It is called for each
+// column of each row that is shown, by several goroutines at once. The default shows the value.
 func WithMask(mask func(table, column string, value any) any) Option {
 	return func(c *config) error {
 		if mask == nil {

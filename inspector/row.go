@@ -61,6 +61,12 @@ func (h *handler) column(ctx context.Context, table string, f *schema.Field, row
 		return c
 	}
 	value, _ := f.ValueOf(ctx, row)
+	if valuer, ok := value.(driver.Valuer); ok && f.Serializer != nil {
+		text, null := valueText(valuer) // as the column has it: the value is GORM's own type
+		if value = text; null {
+			value = nil
+		}
+	}
 	if h.mask != nil {
 		value = h.mask(table, f.DBName, value)
 	}

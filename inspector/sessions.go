@@ -23,7 +23,7 @@ type sessionsPage struct {
 // A session is a time in which one process held a slot.
 type session struct {
 	uidplugin.Session
-	State string `json:"state,omitempty"` // of the slot, in its latest session: live, expired, free or retired
+	State string `json:"state,omitempty"` // of the slot, in its latest session
 }
 
 // maxSlots bounds the slots that are read to draw how the latest sessions end.

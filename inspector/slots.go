@@ -21,7 +21,7 @@ type slotsPage struct {
 // A slot is a row of WORKER_SLOT.
 type slot struct {
 	ID          int64         `json:"id"`
-	State       string        `json:"state"`           // live, expired, free or retired
+	State       string        `json:"state"`           // live, idle, expired, free or retired
 	Ahead       time.Duration `json:"-"`               // from now to Fence; 0 unless live
 	AheadText   string        `json:"ahead,omitempty"` // such as "9.8s"
 	Fence       time.Time     `json:"fence"`           // no process has stamped a later time
@@ -35,10 +35,14 @@ type slot struct {
 // The states of a slot.
 const (
 	live    = "live"    // a process holds it and may stamp ids
+	idle    = "idle"    // a process holds it, and has made no ids for minutes
 	expired = "expired" // its process has ended without releasing it, or cannot reach the database
 	free    = "free"    // it was released
 	retired = "retired" // of WithDisposable: nobody will use it again
 )
+
+// keepAlive is how long ago an idle process has said at most that it has its slot. It says so every 30 s.
+const keepAlive = time.Minute
 
 // slots reads slots above after.
 func (h *handler) slots(ctx context.Context, query url.Values) answer {
@@ -83,6 +87,8 @@ func stateAt(s uidplugin.Slot, now time.Time) string {
 	switch {
 	case s.Held && s.Fence.After(now):
 		return live
+	case s.Held && now.Sub(s.Seen) < keepAlive:
+		return idle
 	case !s.Reusable:
 		return retired
 	case s.Held:

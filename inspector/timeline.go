@@ -87,7 +87,7 @@ func draw(sessions []session, slots map[int64]uidplugin.Slot, before, now time.T
 func (t *timeline) bar(s session, slot uidplugin.Slot) bar {
 	end, class, ended := s.Until, "ended", "until "+clock(s.Until)
 	switch s.State {
-	case live:
+	case live, idle:
 		end, class, ended = t.To, live, "and holds it now"
 	case expired:
 		end, class, ended = slot.Fence, expired, "and did not release it"
