@@ -3,7 +3,8 @@
 # free port of 127.0.0.1, with its data in memory where possible. Nothing of the system's own databases is touched.
 #
 #   servers.sh run [--engines mariadb,mysql,postgres] -- CMD...   bring them up, run CMD, remove them, exit as CMD did
-#   servers.sh up ENGINE [DIR]   bring up one that stays; prints KEY='VALUE' lines:  eval "$(servers.sh up mariadb)"
+#   servers.sh up ENGINE [DIR [OPTION...]]   bring up one that stays, with options of its command line after ours;
+#                                prints KEY='VALUE' lines:  eval "$(servers.sh up mariadb)"
 #   servers.sh kill DIR          kill -9: a crash            servers.sh stop DIR    clean stop, keeps the data
 #   servers.sh start DIR         again: same port and data   servers.sh down DIR    kill -9 and delete everything
 #   servers.sh install PKG...    apt-get install whatever of PKG is missing
@@ -21,7 +22,7 @@
 set -euo pipefail
 
 CACHE=${XDG_CACHE_HOME:-${HOME:-/var/tmp}/.cache}/uidplugin-mysql
-ENGINE='' DIR='' PORT='' LOG=/dev/null # the server at hand
+ENGINE='' DIR='' PORT='' LOG=/dev/null OPTIONS=() # the server at hand
 PATH=$PATH:/usr/sbin:/sbin             # mariadbd's place, which not everybody's PATH has
 
 log() { echo "servers.sh: ${ENGINE:+$ENGINE: }$*" >&2; }
@@ -279,6 +280,7 @@ launch() { # returns when the server answers
   [ "$ENGINE" != postgres ] || sock=$DIR/data/.s.PGSQL.$PORT
   rm -f "$sock" "$sock.lock" "$DIR/data/postmaster.pid" # pid files lie after a crash
   "${ENGINE}_argv"
+  ARGV+=("${OPTIONS[@]}")
   # setsid does not fork here, as this is no process group leader: the pid is that of the server in the end.
   # No descriptor of ours may stay open in it, or whoever reads our output waits for the server's end.
   TMPDIR=$DIR/tmp LC_ALL=C setsid env -C "$DIR/data" "${ARGV[@]}" </dev/null >>"$LOG" 2>&1 &
@@ -352,7 +354,7 @@ base() { # where the data goes: in memory, unless there is only a little of it, 
 # The name is known before the folder is there: an interrupt leaves nothing behind.
 new_name() { echo "$(base)/uidplugin-$1.$$.$RANDOM"; }
 
-prepare() { # ENGINE DIR: makes DIR, so that remove() works whatever happens next
+prepare() { # ENGINE DIR [OPTION...]: makes DIR, so that remove() works whatever happens next
   local d
   ENGINE=$1
   case $ENGINE in mariadb | mysql | postgres) ;; *) die "no such engine" ;; esac
@@ -365,7 +367,8 @@ prepare() { # ENGINE DIR: makes DIR, so that remove() works whatever happens nex
   mkdir -p "$DIR/tmp"
   : >"$LOG"
   chmod 755 "$DIR" # postgres is another user
-  echo "ENGINE=$ENGINE" >"$DIR/conf"
+  OPTIONS=("${@:3}")
+  printf '%s\n' "ENGINE=$ENGINE" "OPTIONS=(${OPTIONS[*]@Q})" >"$DIR/conf"
 }
 
 create() { # what prepare() promised
@@ -391,11 +394,11 @@ create() { # what prepare() promised
 
 # --- commands ---
 
-up() { # ENGINE [DIR]
+up() { # ENGINE [DIR [OPTION...]]
   # shellcheck disable=SC2154 # code is set in here
   trap 'code=$?; [ -z "$DIR" ] || { tail -n 20 "$LOG" >&2; remove; }; exit "$code"' EXIT
   trap 'exit 130' INT TERM HUP
-  prepare "$1" "${2:-$(new_name "$1")}"
+  prepare "$1" "${2:-$(new_name "$1")}" "${@:3}"
   create
   cat "$DIR/env"
   trap - EXIT
