@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// goalPoints is how many points more than with UUIDv7 a poller may miss.
+const goalPoints = 0.2
+
+// measured returns the runs on engines that were there.
+func (o *Ordering) measured() (all []OrderedRun) {
+	for _, r := range o.Runs {
+		if r.Missing == "" {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Title is the engine and the number of processes.
+func (r OrderedRun) Title() string {
+	return fmt.Sprintf("%s, %d processes", engineNames[r.Engine], r.Writers)
+}
+
+// kind returns the figures of a kind of key.
+func (r OrderedRun) kind(name string) OrderedKind {
+	i := slices.IndexFunc(r.Kinds, func(k OrderedKind) bool { return k.Name == name })
+	if i < 0 {
+		return OrderedKind{Name: name}
+	}
+	return r.Kinds[i]
+}
+
+// missed returns the part of the rows that a poller misses, in percent.
+func (k OrderedKind) missed() float64 { return 100 * float64(k.Missed) / float64(max(1, k.Rows)) }
+
+// more returns by how many points a poller misses more with one kind than with another, in the run where that is most.
+func (o *Ordering) more(kind, than string) (points float64, worst OrderedRun) {
+	for i, r := range o.measured() {
+		if p := r.kind(kind).missed() - r.kind(than).missed(); i == 0 || p > points {
+			points, worst = p, r
+		}
+	}
+	return points, worst
+}
+
+// Goals says for each kind of UUIDv7, and for a steady process and a rolling restart, whether the goal is met.
+func (o *Ordering) Goals() (all []string) {
+	for _, kind := range []string{orderUID, orderRolling} {
+		for _, than := range []string{orderV7, orderGofrs} {
+			points, worst := o.more(kind, than)
+			verdict := "met"
+			if points > goalPoints {
+				verdict = "missed"
+			}
+			sign := "more"
+			if points < 0 {
+				sign, points = "fewer", -points
+			}
+			all = append(all, fmt.Sprintf("**%s**: %s against %s. The worst run is %s, with %.2f points %s.", verdict, kind, than, worst.Title(), points, sign))
+		}
+	}
+	return all
+}
+
+// Table has all runs.
+func (o *Ordering) Table() string {
+	t := &table{head: []string{"", "rows", "missed", "below the row before", "in place", "1 or 2 places off", "3 or more", "at most"}}
+	for _, r := range o.measured() {
+		t.add(fmt.Sprintf("**%s**", r.Title()), "", "", "", "", "", "", "")
+		for _, k := range r.Kinds {
+			far := 0
+			for _, n := range k.Distances[3:] {
+				far += n
+			}
+			t.add(k.Name, number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows), percent(k.Distances[0], k.Rows),
+				percent(k.Distances[1]+k.Distances[2], k.Rows), percent(far, k.Rows), fmt.Sprint(k.Most))
+		}
+	}
+	return t.String()
+}
+
+// Histogram is the run whose histogram is drawn: the one of the first engine with most processes.
+func (o *Ordering) Histogram() OrderedRun {
+	all := o.measured()
+	if len(all) == 0 {
+		return OrderedRun{}
+	}
+	best := all[0]
+	for _, r := range all {
+		if r.Engine == best.Engine && r.Writers > best.Writers {
+			best = r
+		}
+	}
+	return best
+}
+
+// InPlace says how many rows of the histogram are where they were committed.
+func (o *Ordering) InPlace() string {
+	var all []string
+	for _, k := range o.Histogram().Kinds {
+		all = append(all, fmt.Sprintf("%s with %s", percent(k.Distances[0], k.Rows), k.Name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Misses says how many rows a poller misses in the run of the histogram.
+func (o *Ordering) Misses() string {
+	var all []string
+	for _, k := range o.Histogram().Kinds {
+		all = append(all, fmt.Sprintf("%s with %s", percent(k.Missed, k.Rows), k.Name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// worse says whose order is better.
+func (o *Ordering) worse() (all []string) {
+	for _, kind := range []string{orderUID, orderRolling} {
+		for _, than := range []string{orderAuto, orderV7, orderGofrs} {
+			if points, run := o.more(kind, than); points > 0 {
+				all = append(all, fmt.Sprintf("On %s a poller misses %s of the rows with %s, and %s with %s.", run.Title(),
+					percent(run.kind(kind).Missed, run.kind(kind).Rows), kind, percent(run.kind(than).Missed, run.kind(than).Rows), than))
+			}
+		}
+	}
+	return all
+}
+
+// draw draws the charts of order.
+func (o *Ordering) draw(folder string) error {
+	runs := o.measured()
+	if len(runs) == 0 {
+		return nil
+	}
+	var titles, classes []string
+	for _, r := range runs {
+		titles = append(titles, r.Title())
+	}
+	low := 0
+	for _, high := range distances {
+		if low == high {
+			classes = append(classes, fmt.Sprint(high))
+		} else {
+			classes = append(classes, fmt.Sprintf("%d–%d", low, high))
+		}
+		low = high + 1
+	}
+	classes = append(classes, fmt.Sprintf("%d…", low))
+	var missed, places []series
+	for _, kind := range orderKinds {
+		m, p := series{name: kind.name}, series{name: kind.name}
+		for _, r := range runs {
+			m.y = append(m.y, r.kind(kind.name).missed())
+		}
+		k := o.Histogram().kind(kind.name)
+		for _, n := range k.Distances {
+			p.y = append(p.y, 100*float64(n)/float64(max(1, k.Rows)))
+		}
+		missed, places = append(missed, m), append(places, p)
+	}
+	for i, title := range titles { // in two lines, as there is little room
+		titles[i] = strings.Replace(title, ", ", "\n", 1)
+	}
+	if err := histogram(filepath.Join(folder, "missed.svg"), "Rows that a poller never sees", "", "% of the rows", titles, missed); err != nil {
+		return err
+	}
+	return histogram(filepath.Join(folder, "order.svg"), o.Histogram().Title(), "places between ORDER BY id and the order of commit", "% of the rows", classes, places)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Sizes say how much is measured.
+type Sizes struct {
+	Name string // whole, short, or tiny for the tests
+
+	Rounds     int           // of making ids, and of creates
+	Slice      time.Duration // of one contestant in a round
+	Sustained  time.Duration // of a contestant at its limit
+	Generators int           // made to see what one of them needs
+
+	Rows        int // inserted into each table
+	Chunk       int // rows of one table before it is the next one's turn
+	Lookups     int
+	Joins       int
+	PoolMB      int // of a server's memory for pages
+	OrderFor    time.Duration
+	Writers     []int // processes that insert
+	Interval    time.Duration
+	CostFor     time.Duration
+	Processes   []int // that share the work
+	Tables      []int // that each of them writes
+	Starts      []int // processes at once
+	StartTables int
+	StartRounds int
+}
+
+// Whole is what docs/benchmarks.md reports.
+func Whole() Sizes {
+	return Sizes{
+		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
+		Rows: 300_000, Chunk: 10_000, Lookups: 3000, Joins: 600, PoolMB: 16,
+		OrderFor: time.Minute, Writers: []int{2, 8},
+		Interval: renewal, CostFor: 15 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
+		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,
+	}
+}
+
+// Short takes less than three minutes.
+func Short() Sizes {
+	s := Whole()
+	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200
+	s.Rows, s.Chunk, s.Lookups, s.Joins, s.PoolMB = 12_000, 2_000, 200, 40, 5
+	s.OrderFor = 5 * time.Second
+	s.CostFor, s.Processes, s.Tables = 4*time.Second, []int{1, 10}, []int{1, 50}
+	s.Starts, s.StartRounds = []int{1, 10}, 1
+	return s
+}
+
+// Tiny shows that the code runs; its figures mean nothing.
+func Tiny() Sizes {
+	s := Short()
+	s.Name, s.Rounds, s.Slice, s.Sustained, s.Generators = "tiny", 3, 20*time.Microsecond, time.Millisecond, 5
+	s.Rows, s.Chunk, s.Lookups, s.Joins = 400, 200, 10, 3
+	s.OrderFor, s.Writers = 400*time.Millisecond, []int{2}
+	s.Interval, s.CostFor, s.Processes, s.Tables = 100*time.Millisecond, 300*time.Millisecond, []int{2}, []int{3}
+	s.Starts, s.StartTables = []int{2}, 3
+	return s
+}
+
+// A Lab is where things are measured.
+type Lab struct {
+	Sizes
+	Engines []string  // database servers to measure, if they can be had
+	Running bool      // use the servers that UID_TEST_MARIADB and so on name, with the settings that they have
+	Data    string    // folder for the data of servers that shall read and write a disk
+	Log     io.Writer // progress
+	Begun   time.Time
+
+	told time.Time
+}
+
+// Say reports progress.
+func (l *Lab) Say(format string, args ...any) {
+	l.told = time.Now()
+	fmt.Fprintf(l.Log, "%6s  %s\n", time.Since(l.Begun).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// Tick is Say for what happens often: it reports every five seconds.
+func (l *Lab) Tick(format string, args ...any) {
+	if time.Since(l.told) > 5*time.Second {
+		l.Say(format, args...)
+	}
+}
+
+// Has reports whether an engine is to be measured.
+func (l *Lab) Has(engine string) bool { return slices.Contains(l.Engines, engine) }

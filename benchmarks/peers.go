@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/bwmarrin/snowflake"
+	gofrs "github.com/gofrs/uuid/v5"
+	"github.com/google/uuid"
+	"github.com/muyo/sno"
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/xid"
+	"github.com/segmentio/ksuid"
+	"github.com/sony/sonyflake/v2"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/yitter/idgenerator-go/idgen"
+)
+
+// A peer makes ids, or is what ids could cost at least. Its functions make n ids in a loop of their own, as a call
+// through a function would add to the fastest ones what it hardly adds to others.
+type peer struct {
+	name   string
+	bytes  int  // of an id
+	shared bool // one generator for the whole process: there is none for each table
+
+	// burst is how many ids it makes before it waits for its clock, in its usual settings; 0: no limit.
+	burst int
+
+	// stall is how long it waits at most when it has to; 0: not so long that it matters.
+	stall time.Duration
+
+	// open makes a generator that is not held up by limits for as long as a measurement takes bursts only.
+	open func() (func(n int), error)
+
+	// limited, if set, is open for a generator in its usual settings that has used up what it may make ahead.
+	limited func() (func(n int), error)
+}
+
+// peers returns what is compared: uidplugin, an atomic add, and others.
+func peers() []peer {
+	return []peer{
+		{name: "one atomic add", bytes: 8, open: func() (func(int), error) {
+			x := new(struct {
+				_ [64]byte
+				n atomic.Uint64
+				_ [56]byte
+			})
+			return func(n int) {
+				for range n {
+					x.n.Add(1)
+				}
+			}, nil
+		}},
+		{name: uidNext, bytes: 8, open: func() (func(int), error) {
+			g, err := cached(math.MaxInt64, 1)
+			return nexts(g), err
+		}, limited: func() (func(int), error) { return exhausted(1) }},
+		{name: uidFill, bytes: 8, open: func() (func(int), error) {
+			g, err := cached(math.MaxInt64, 1)
+			return fills(g), err
+		}, limited: func() (func(int), error) { return exhausted(generator.MaxLanes) }},
+		{name: "bwmarrin/snowflake", bytes: 8, burst: 2048, open: func() (func(int), error) {
+			node, err := snowflake.NewNode(1)
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(node.Generate())
+				}
+			}, err
+		}},
+		{name: "sony/sonyflake v2", bytes: 8, burst: 50, open: func() (func(int), error) {
+			g, err := sonyflake.New(sonyflake.Settings{MachineID: func() (int, error) { return 1, nil }})
+			return func(n int) {
+				for range n {
+					id, _ := g.NextID()
+					runtime.KeepAlive(id)
+				}
+			}, err
+		}},
+		{name: "yitter/idgenerator", bytes: 8, burst: 100, stall: 2 * time.Second, open: func() (func(int), error) {
+			g := idgen.NewDefaultIdGenerator(idgen.NewIdGeneratorOptions(1))
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(g.NewLong())
+				}
+			}, nil
+		}},
+		{name: "google/uuid v4", bytes: 16, shared: true, open: func() (func(int), error) {
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(uuid.New())
+				}
+			}, nil
+		}},
+		{name: "google/uuid v7", bytes: 16, shared: true, open: func() (func(int), error) {
+			return func(n int) {
+				for range n {
+					id, _ := uuid.NewV7()
+					runtime.KeepAlive(id)
+				}
+			}, nil
+		}},
+		{name: "gofrs/uuid v7", bytes: 16, shared: true, open: func() (func(int), error) {
+			return func(n int) {
+				for range n {
+					id, _ := gofrs.NewV7()
+					runtime.KeepAlive(id)
+				}
+			}, nil
+		}},
+		{name: "oklog/ulid", bytes: 16, shared: true, open: func() (func(int), error) {
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(ulid.Make())
+				}
+			}, nil
+		}},
+		{name: "rs/xid", bytes: 12, shared: true, open: func() (func(int), error) {
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(xid.New())
+				}
+			}, nil
+		}},
+		{name: "segmentio/ksuid", bytes: 20, shared: true, open: func() (func(int), error) {
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(ksuid.New())
+				}
+			}, nil
+		}},
+		{name: "muyo/sno", bytes: 10, burst: 30_000, open: func() (func(int), error) {
+			g, err := sno.NewGenerator(nil, nil)
+			return func(n int) {
+				for range n {
+					runtime.KeepAlive(g.New(0))
+				}
+			}, err
+		}},
+	}
+}
+
+// The names of uidplugin among the peers.
+const (
+	uidNext = "uidplugin Next"
+	uidFill = "uidplugin Fill"
+)
+
+// fillSize is how many ids one Fill makes.
+const fillSize = 1000
+
+// cached returns the plugin's default generator, in its default layout, with lanes.
+func cached(borrow time.Duration, lanes int) (*generator.Cached, error) {
+	l := generator.DefaultLayout()
+	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(1, time.Now()), MaxBorrow: borrow})
+	if err != nil || lanes == 1 {
+		return g, err
+	}
+	leases := make([]generator.Lease, lanes)
+	for i := range leases {
+		leases[i] = generator.Lease{WorkerID: int64(i + 1), From: l.TickAt(time.Now()), Until: l.MaxTick()}
+	}
+	return g, g.Renew(leases...)
+}
+
+func nexts(g *generator.Cached) func(int) {
+	ctx := context.Background()
+	return func(n int) {
+		for range n {
+			id, err := g.Next(ctx)
+			if err != nil {
+				panic(err) // a lease up to the last tick, and a context that does not end
+			}
+			runtime.KeepAlive(id)
+		}
+	}
+}
+
+func fills(g *generator.Cached) func(int) {
+	ctx := context.Background()
+	return func(n int) {
+		var ids [fillSize]int64
+		for ; n > 0; n -= fillSize {
+			if err := g.Fill(ctx, ids[:min(n, fillSize)]); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+// exhausted returns a generator that has used up its burst: it is as far ahead of the clock as the plugin lets it.
+func exhausted(lanes int) (func(int), error) {
+	const lead = 10 * time.Second // workernode.DefaultLead
+	g, err := cached(lead, lanes)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int64, fillSize)
+	for g.Lead() < lead-100*time.Millisecond {
+		if err := g.Fill(context.Background(), ids); err != nil {
+			return nil, err
+		}
+	}
+	return nexts(g), nil
+}
