@@ -17,7 +17,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 # The tests that testkit.SkipWithRace skips with the race detector.
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers
 
-.PHONY: help test tests test-short lint cross vuln bench
+.PHONY: help test tests test-short lint cross vuln bench compare
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -59,6 +59,10 @@ vuln: ## govulncheck
 		echo 'vuln: NOT CHECKED, the vulnerability database cannot be reached' >&2; exit 0; \
 	fi; \
 	cat "$$bin/out"; exit $$code
+
+# COMPARE_FLAGS="-run order" measures one part; go run ./benchmarks -h lists all flags.
+compare: ## uidplugin against its peers, into docs/benchmarks.md, 45 min; with SHORT=1 into benchmarks/short, 3 min
+	go run ./benchmarks $(if $(SHORT),-short) $(COMPARE_FLAGS)
 
 bench: ## the benchmarks
 	go test -run '^$$' -bench . -benchmem ./generator/ ./ringbuffer/ .

@@ -32,16 +32,25 @@ var palette = []color.RGBA{
 	{0xA3, 0x71, 0xF7, 0xFF}, {0x8B, 0x94, 0x9E, 0xFF}, {0xBF, 0x4B, 0x8A, 0xFF}, {0x1B, 0x9A, 0xAA, 0xFF},
 }
 
-// A series is what has one colour.
+// A series is what has one colour, or, if its line is dashed, the same as another one.
 type series struct {
-	name string
-	x, y []float64
-	low  []float64 // quartiles, of charts that show them; in dots these are of x
-	high []float64
-	dash bool
+	name   string
+	x, y   []float64
+	low    []float64 // quartiles, of charts that show them; in dots these are of x
+	high   []float64
+	dash   bool
+	colour int // of the palette, plus 1; 0: by the place among the series
 }
 
 const chartWidth = 560
+
+// paint returns the colour of a series, which is at a place among others.
+func (s *series) paint(place int) color.RGBA {
+	if s.colour > 0 {
+		place = s.colour - 1
+	}
+	return palette[place%len(palette)]
+}
 
 // newPlot returns an empty chart.
 func newPlot(title, x, y string) *plot.Plot {
@@ -51,7 +60,7 @@ func newPlot(title, x, y string) *plot.Plot {
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Title.Padding, p.Title.TextStyle.Font.Size = 8, 13
 	p.Title.TextStyle.Color, p.Legend.TextStyle.Color = ink, ink
-	p.Legend.Top, p.Legend.Padding = true, 3
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, 3 // the colours are on the left of the names, whatever the font
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Color, axis.Label.TextStyle.Color, axis.Tick.Color, axis.Tick.Label.Color = ink, ink, ink, ink
 		axis.Tick.Marker = ticks{}
@@ -125,12 +134,12 @@ func dots(file, title, unit string, names []string, all []series) error {
 		if err != nil {
 			return err
 		}
-		spread.Color, spread.CapWidth, spread.Width = palette[i], 0, 1.5
+		spread.Color, spread.CapWidth, spread.Width = s.paint(i), 0, 1.5
 		marks, err := plotter.NewScatter(points)
 		if err != nil {
 			return err
 		}
-		marks.GlyphStyle = draw.GlyphStyle{Color: palette[i], Radius: 3, Shape: draw.CircleGlyph{}}
+		marks.GlyphStyle = draw.GlyphStyle{Color: s.paint(i), Radius: 3, Shape: draw.CircleGlyph{}}
 		p.Add(spread, marks)
 		if len(all) > 1 {
 			p.Legend.Add(s.name, marks)
@@ -146,9 +155,10 @@ func dots(file, title, unit string, names []string, all []series) error {
 	p.X.Min, p.X.Max = p.X.Min*0.8, p.X.Max*1.25
 	logarithmic(&p.X)
 	if len(all) > 1 { // above the rows
-		p.Y.Max += 0.5 * float64(len(all))
+		p.Y.Max += 0.95 * float64(len(all))
+		p.Legend.XOffs = 10
 	}
-	return save(p, file, vg.Length(80+17*len(names)+9*len(all)))
+	return save(p, file, vg.Length(80+17*len(names)+17*len(all)))
 }
 
 // A scale says which axes of curves are logarithmic.
@@ -171,7 +181,7 @@ func curves(file, title, x, y string, axes scale, all []series) error {
 		if err != nil {
 			return err
 		}
-		line.Color, line.Width = palette[i%len(palette)], 1.5
+		line.Color, line.Width = s.paint(i), 1.5
 		if s.dash {
 			line.Dashes = []vg.Length{4, 3}
 		}
@@ -200,7 +210,9 @@ func beside(p *plot.Plot, all []series) {
 	for _, s := range all {
 		longest = max(longest, len(s.name))
 	}
-	part := float64(longest*7+30) / chartWidth
+	room := float64(longest*7 + 40)
+	part := room / chartWidth
+	p.Legend.XOffs = vg.Length(chartWidth - 50 - room)
 	if _, ok := p.X.Scale.(plot.LogScale); ok {
 		p.X.Max *= math.Pow(p.X.Max/p.X.Min, part/(1-part))
 		return
@@ -217,7 +229,7 @@ func histogram(file, title, x, y string, classes []string, all []series) error {
 		if err != nil {
 			return err
 		}
-		bars.Color, bars.LineStyle.Width = palette[i%len(palette)], 0
+		bars.Color, bars.LineStyle.Width = s.paint(i), 0
 		bars.Offset = width * vg.Length(float64(i)-float64(len(all)-1)/2)
 		p.Add(bars)
 		p.Legend.Add(s.name, bars)

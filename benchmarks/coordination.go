@@ -73,7 +73,7 @@ func measureCoordinating(ctx context.Context, l *Lab) (*Coordinating, error) {
 	s, err := l.Serve(ctx, all.Engine, "", options...)
 	if err != nil {
 		l.Say("coordination: no %s: %v", all.Engine, err)
-		all.Missing = err.Error()
+		all.Missing = reason(err)
 		return all, ctx.Err()
 	}
 	defer s.Remove()

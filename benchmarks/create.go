@@ -235,7 +235,7 @@ func measureCreating(ctx context.Context, l *Lab) (*Creating, error) {
 			return sample{float64(time.Since(begin).Nanoseconds()) / 1000 / float64(n), preempted() != before}, err
 		}
 	}
-	const ones = 40 // creates of one row in a slice
+	ones := min(40, 2*l.Rounds) // creates of one row in a slice
 	for _, w := range all {
 		contestants = append(contestants, timed(ones, w.one), timed(1, w.many))
 	}
@@ -248,8 +248,8 @@ func measureCreating(ctx context.Context, l *Lab) (*Creating, error) {
 	c := &Creating{}
 	for i, w := range all {
 		made := CreatedWay{Name: w.name, One: figures[2*i], Many: figures[2*i+1]}
-		made.OneAllocs, made.OneBytes = allocations(100, func(n int) { _ = w.one(n) })
-		made.ManyAllocs, made.ManyBytes = allocations(3, func(n int) { _ = w.many(n) })
+		made.OneAllocs, made.OneBytes = allocations(min(100, l.Rounds), func(n int) { _ = w.one(n) })
+		made.ManyAllocs, made.ManyBytes = allocations(min(3, max(1, l.Rounds/10)), func(n int) { _ = w.many(n) })
 		c.Ways = append(c.Ways, made)
 	}
 	return c, nil

@@ -93,8 +93,8 @@ func (c *Coordinating) draw(folder string) error {
 		}
 	}
 	for _, policy := range []string{policyUID, policyPerTable} {
-		for _, n := range tables {
-			s := series{name: fmt.Sprintf("%s, %d tables", map[string]string{policyUID: "uidplugin", policyPerTable: "row per table"}[policy], n), dash: policy == policyPerTable}
+		for i, n := range tables {
+			s := series{colour: i + 1, name: fmt.Sprintf("%s, %d tables", map[string]string{policyUID: "uidplugin", policyPerTable: "row per table"}[policy], n), dash: policy == policyPerTable}
 			for _, p := range processes {
 				s.x, s.y = append(s.x, float64(p)), append(s.y, c.cost(policy, p, n).Second.Changed)
 			}
@@ -167,7 +167,7 @@ func (s *Starting) draw(folder string) error {
 			i := slices.IndexFunc(all, func(s series) bool { return s.name == name })
 			if i < 0 {
 				i = len(all)
-				all = append(all, series{name: name, dash: !plugin})
+				all = append(all, series{name: name, dash: !plugin, colour: len(all)/2 + 1})
 			}
 			all[i].x, all[i].y = append(all[i].x, float64(r.Processes)), append(all[i].y, last)
 		}

@@ -16,6 +16,12 @@ func (r *Inserting) measured() (all []InsertedEngine) {
 	return all
 }
 
+// Many is how many rows each table gets.
+func (r *Inserting) Many() float64 { return float64(r.Rows) }
+
+// Few is how many of them one after the other.
+func (r *Inserting) Few() float64 { return float64(r.Chunk) }
+
 // Measured returns the engines that were measured.
 func (r *Inserting) Measured() []InsertedEngine { return r.measured() }
 
@@ -40,6 +46,14 @@ func (e InsertedEngine) kind(name string) InsertedKind {
 		return InsertedKind{Name: name}
 	}
 	return e.Kinds[i]
+}
+
+// Fewer is how many rows each table has, if the time was over before all were inserted; else 0.
+func (e InsertedEngine) Fewer() float64 {
+	if e.Stopped {
+		return float64(e.Rows)
+	}
+	return 0
 }
 
 // Conclusion is one sentence about the curve.
@@ -104,6 +118,7 @@ func (r *Inserting) draw(folder string) error {
 		for _, name := range []string{kindUID, kindAuto, kindV7, kindV4, kindV7Text, kindV4Text} {
 			k := e.kind(name)
 			s := series{name: name, dash: name == kindV7Text || name == kindV4Text}
+			s.colour = map[string]int{kindV7Text: 3, kindV4Text: 4}[name] // those of the same UUIDs in 16 bytes
 			for i := range k.Curve {
 				// The median of three chunks, as a checkpoint of the server slows down whichever it meets.
 				near := k.Curve[max(0, i-1):min(len(k.Curve), i+2)]

@@ -20,7 +20,8 @@ type Sizes struct {
 	Chunk       int // rows of one table before it is the next one's turn
 	Lookups     int
 	Joins       int
-	PoolMB      int // of a server's memory for pages
+	PoolMB      int           // of a server's memory for pages
+	RowsFor     time.Duration // after which a server gets no more of them
 	OrderFor    time.Duration
 	Writers     []int // processes that insert
 	Interval    time.Duration
@@ -36,9 +37,9 @@ type Sizes struct {
 func Whole() Sizes {
 	return Sizes{
 		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
-		Rows: 300_000, Chunk: 10_000, Lookups: 3000, Joins: 600, PoolMB: 16,
-		OrderFor: time.Minute, Writers: []int{2, 8},
-		Interval: renewal, CostFor: 15 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
+		Rows: 300_000, Chunk: 10_000, Lookups: 3000, Joins: 600, PoolMB: 16, RowsFor: 6 * time.Minute,
+		OrderFor: 45 * time.Second, Writers: []int{2, 8},
+		Interval: renewal, CostFor: 12 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
 		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,
 	}
 }
@@ -47,9 +48,9 @@ func Whole() Sizes {
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200
-	s.Rows, s.Chunk, s.Lookups, s.Joins, s.PoolMB = 12_000, 2_000, 200, 40, 5
-	s.OrderFor = 5 * time.Second
-	s.CostFor, s.Processes, s.Tables = 4*time.Second, []int{1, 10}, []int{1, 50}
+	s.Rows, s.Chunk, s.Lookups, s.Joins, s.PoolMB, s.RowsFor = 12_000, 2_000, 100, 20, 8, 10*time.Second
+	s.OrderFor = 3 * time.Second
+	s.CostFor, s.Processes, s.Tables = 3300*time.Millisecond, []int{1, 10}, []int{1, 50}
 	s.Starts, s.StartRounds = []int{1, 10}, 1
 	return s
 }

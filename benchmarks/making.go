@@ -157,15 +157,11 @@ func perGenerator(n int, p peer) (bytes, goroutines float64, err error) {
 
 // sustained measures how many ids a second one thread gets that never pauses.
 func sustained(ctx context.Context, l *Lab, all []peer) ([]Figure, error) {
-	rounds := min(3, l.Rounds)
+	rounds := min(3, max(1, l.Rounds/100))
 	l.Say("making: sustained rates, %d rounds", rounds)
 	contestants := make([]func() (sample, error), len(all))
 	for i, p := range all {
-		open := p.open
-		if p.limited != nil {
-			open = p.limited
-		}
-		loop, err := open()
+		loop, drain, err := sustainable(p)
 		if err != nil {
 			return nil, err
 		}
@@ -173,9 +169,21 @@ func sustained(ctx context.Context, l *Lab, all []peer) ([]Figure, error) {
 		if l.Name != "tiny" {
 			window = max(window, 2*p.stall)
 		}
-		contestants[i] = func() (sample, error) { return sample{value: rate(window, loop)}, nil }
+		contestants[i] = func() (sample, error) {
+			drain()
+			return sample{value: rate(window, loop)}, nil
+		}
 	}
 	return interleave(ctx, rounds, contestants, func(round int) { l.Say("making: sustained rates, round %d of %d", round, rounds) })
+}
+
+// sustainable opens a peer with the limits that it usually has, and a function that uses up what it has in reserve.
+func sustainable(p peer) (loop func(int), drain func(), err error) {
+	if p.limited != nil {
+		return p.limited()
+	}
+	loop, err = p.open()
+	return loop, func() {}, err
 }
 
 // rate returns the ids a second of one thread.

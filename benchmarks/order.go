@@ -53,12 +53,12 @@ const (
 	orderV7      = "UUIDv7 of google/uuid"
 	orderGofrs   = "UUIDv7 of gofrs/uuid"
 	orderUID     = "uidplugin"
-	orderRolling = "uidplugin, rolling restart"
+	orderRolling = "uidplugin in a rolling restart"
 )
 
 // orderKinds are the kinds, each with a table.
 var orderKinds = []struct{ name, table string }{
-	{orderAuto, "order_auto"}, {orderV7, "order_v7"}, {orderGofrs, "order_gofrs"}, {orderUID, "order_uid"}, {orderRolling, "order_rolling"},
+	{orderUID, "order_uid"}, {orderAuto, "order_auto"}, {orderV7, "order_v7"}, {orderGofrs, "order_gofrs"}, {orderRolling, "order_rolling"},
 }
 
 type (
@@ -79,10 +79,10 @@ type (
 	}
 )
 
-func (orderedAuto) TableName() string    { return orderKinds[0].table }
-func (orderedV7) TableName() string      { return orderKinds[1].table }
-func (orderedGofrs) TableName() string   { return orderKinds[2].table }
-func (orderedUID) TableName() string     { return orderKinds[3].table }
+func (orderedUID) TableName() string     { return orderKinds[0].table }
+func (orderedAuto) TableName() string    { return orderKinds[1].table }
+func (orderedV7) TableName() string      { return orderKinds[2].table }
+func (orderedGofrs) TableName() string   { return orderKinds[3].table }
 func (orderedRolling) TableName() string { return orderKinds[4].table }
 
 // orderModels are the models of orderKinds.
@@ -106,7 +106,7 @@ func measureOrdering(ctx context.Context, l *Lab) (*Ordering, error) {
 				return nil, ctx.Err()
 			}
 			l.Say("order: no %s: %v", engine, err)
-			all.Runs = append(all.Runs, OrderedRun{Engine: engine, Missing: err.Error()})
+			all.Runs = append(all.Runs, OrderedRun{Engine: engine, Missing: reason(err)})
 			continue
 		}
 		for _, writers := range l.Writers {

@@ -35,8 +35,9 @@ type peer struct {
 	// open makes a generator that is not held up by limits for as long as a measurement takes bursts only.
 	open func() (func(n int), error)
 
-	// limited, if set, is open for a generator in its usual settings that has used up what it may make ahead.
-	limited func() (func(n int), error)
+	// limited, if set, is open for a generator in its usual settings. Its second function uses up what it may make
+	// ahead, and is called before a measurement.
+	limited func() (loop func(n int), drain func(), err error)
 }
 
 // peers returns what is compared: uidplugin, an atomic add, and others.
@@ -57,11 +58,11 @@ func peers() []peer {
 		{name: uidNext, bytes: 8, open: func() (func(int), error) {
 			g, err := cached(math.MaxInt64, 1)
 			return nexts(g), err
-		}, limited: func() (func(int), error) { return exhausted(1) }},
+		}, limited: func() (func(int), func(), error) { return limited(1) }},
 		{name: uidFill, bytes: 8, open: func() (func(int), error) {
 			g, err := cached(math.MaxInt64, 1)
 			return fills(g), err
-		}, limited: func() (func(int), error) { return exhausted(generator.MaxLanes) }},
+		}, limited: func() (func(int), func(), error) { return limited(generator.MaxLanes) }},
 		{name: "bwmarrin/snowflake", bytes: 8, burst: 2048, open: func() (func(int), error) {
 			node, err := snowflake.NewNode(1)
 			return func(n int) {
@@ -151,10 +152,15 @@ const (
 // fillSize is how many ids one Fill makes.
 const fillSize = 1000
 
+// clock is the one that all generators of a process share, as with the plugin.
+var clock = generator.NewClock(nil)
+
 // cached returns the plugin's default generator, in its default layout, with lanes.
 func cached(borrow time.Duration, lanes int) (*generator.Cached, error) {
 	l := generator.DefaultLayout()
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(1, time.Now()), MaxBorrow: borrow})
+	g, err := generator.NewCached(generator.CachedConfig{
+		Layout: l, Lease: l.FullLease(1, time.Now()), MaxBorrow: borrow, Clock: clock,
+	})
 	if err != nil || lanes == 1 {
 		return g, err
 	}
@@ -190,18 +196,19 @@ func fills(g *generator.Cached) func(int) {
 	}
 }
 
-// exhausted returns a generator that has used up its burst: it is as far ahead of the clock as the plugin lets it.
-func exhausted(lanes int) (func(int), error) {
+// limited returns a generator that may be as far ahead of the clock as the plugin lets it, and a function that takes
+// ids until it is.
+func limited(lanes int) (loop func(int), drain func(), err error) {
 	const lead = 10 * time.Second // workernode.DefaultLead
 	g, err := cached(lead, lanes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ids := make([]int64, fillSize)
-	for g.Lead() < lead-100*time.Millisecond {
-		if err := g.Fill(context.Background(), ids); err != nil {
-			return nil, err
+	fill := fills(g)
+	return nexts(g), func() {
+		for g.Lead() < lead-100*time.Millisecond {
+			fill(fillSize)
 		}
-	}
-	return nexts(g), nil
+		fill(2 * fillSize * lanes) // more than what 100 ms make, so that the last of them wait
+	}, nil
 }

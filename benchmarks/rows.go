@@ -20,6 +20,8 @@ type Inserting struct {
 type InsertedEngine struct {
 	Engine, Version string
 	Missing         string // why nothing was measured
+	Rows            int    // in each table
+	Stopped         bool   // before all were inserted, as the time was over
 	Kinds           []InsertedKind
 }
 
@@ -58,13 +60,13 @@ func measureInserting(ctx context.Context, l *Lab) (*Inserting, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			e.Missing = err.Error()
+			e.Missing = reason(err)
 			l.Say("rows: no %s: %v", engine, err)
 			all.Engines = append(all.Engines, e)
 			continue
 		}
 		e.Version = s.Version
-		e.Kinds, err = insertInto(ctx, l, s)
+		err = insertInto(ctx, l, s, &e)
 		s.Remove()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", engine, err)
@@ -87,44 +89,50 @@ func smallPool(engine string, mb int) []string {
 }
 
 // insertInto measures one server: rows, chunk by chunk, each chunk into the next table. Then sizes, lookups and joins.
-func insertInto(ctx context.Context, l *Lab, s *Server) (kinds []InsertedKind, err error) {
+func insertInto(ctx context.Context, l *Lab, s *Server, e *InsertedEngine) (err error) {
 	d, drop, err := s.Database()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer drop()
 	db, err := connect(d)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, testkit.Close(db)) }()
 	tables := keyedTables()
 	for _, t := range tables {
 		defer func() { err = errors.Join(err, t.close()) }()
 		if err := t.open(l, d); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.name(), err)
+			return fmt.Errorf("%s: %w", t.name(), err)
 		}
-		kinds = append(kinds, InsertedKind{Name: t.name()})
+		e.Kinds = append(e.Kinds, InsertedKind{Name: t.name()})
 	}
-	if err := insertChunks(ctx, l, s, db, tables, kinds); err != nil {
-		return nil, err
+	if err := insertChunks(ctx, l, s, db, tables, e); err != nil {
+		return err
 	}
 	for i, t := range tables {
-		k := &kinds[i]
+		k := &e.Kinds[i]
 		k.LastRate = figureOf(k.Curve[len(k.Curve)*3/4:])
 		if k.TableMB, k.IndexMB, err = s.sizes(db, t.table()); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.name(), err)
+			return fmt.Errorf("%s: %w", t.name(), err)
 		}
 	}
 	l.Say("rows: %s, lookups and joins", s.Name)
-	return kinds, readRows(ctx, l, tables, kinds)
+	return readRows(ctx, l, tables, e)
 }
 
-// insertChunks inserts all rows and notes how fast.
-func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []keyed, kinds []InsertedKind) error {
+// insertChunks inserts all rows and notes how fast. It inserts fewer if the time is over.
+func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []keyed, e *InsertedEngine) error {
 	chunks := l.Rows / l.Chunk
 	seconds, logged, pages := make([]float64, len(tables)), make([]float64, len(tables)), make([]float64, len(tables))
+	begun := time.Now()
 	for chunk := range chunks {
+		if time.Since(begun) > l.RowsFor {
+			l.Say("rows: %s, the time is over after %d of %d rows", s.Name, e.Rows, l.Rows)
+			e.Stopped = true
+			break
+		}
 		for i := range tables {
 			i := (i + chunk) % len(tables)
 			if err := ctx.Err(); err != nil {
@@ -145,19 +153,20 @@ func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []
 			}
 			done := after.since(before)
 			seconds[i], logged[i], pages[i] = seconds[i]+took, logged[i]+done.Log, pages[i]+done.PagesRead
-			kinds[i].Curve = append(kinds[i].Curve, float64(l.Chunk)/took)
+			e.Kinds[i].Curve = append(e.Kinds[i].Curve, float64(l.Chunk)/took)
 			l.Tick("rows: %s %s, %d of %d rows in each table", s.Name, s.Version, chunk*l.Chunk, l.Rows)
 		}
+		e.Rows += l.Chunk
 	}
-	for i := range kinds {
-		rows := float64(chunks * l.Chunk)
-		kinds[i].Rate, kinds[i].Log, kinds[i].PagesRead = rows/seconds[i], logged[i]/rows, pages[i]/rows*1000
+	for i := range e.Kinds {
+		k, rows := &e.Kinds[i], float64(e.Rows)
+		k.Rate, k.Log, k.PagesRead = rows/seconds[i], logged[i]/rows, pages[i]/rows*1000
 	}
 	return nil
 }
 
 // readRows measures lookups and joins, interleaved, a few at a time.
-func readRows(ctx context.Context, l *Lab, tables []keyed, kinds []InsertedKind) error {
+func readRows(ctx context.Context, l *Lab, tables []keyed, e *InsertedEngine) error {
 	const rounds = 10
 	var contestants []func() (sample, error)
 	timed := func(n int, f func() error) func() (sample, error) {
@@ -173,12 +182,12 @@ func readRows(ctx context.Context, l *Lab, tables []keyed, kinds []InsertedKind)
 	}
 	for _, t := range tables {
 		contestants = append(contestants, timed(max(1, l.Lookups/rounds), t.lookup),
-			timed(max(1, l.Joins/rounds), func() error { return t.join(l.Rows) }))
+			timed(max(1, l.Joins/rounds), func() error { return t.join(e.Rows) }))
 	}
 	figures, err := interleave(ctx, rounds, contestants, nil)
-	for i := range kinds {
+	for i := range e.Kinds {
 		if err == nil {
-			kinds[i].Lookup, kinds[i].Join = figures[2*i], figures[2*i+1]
+			e.Kinds[i].Lookup, e.Kinds[i].Join = figures[2*i], figures[2*i+1]
 		}
 	}
 	return err

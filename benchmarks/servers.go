@@ -98,6 +98,17 @@ func start(ctx context.Context, engine, folder string, options []string) (*Serve
 	return s, nil
 }
 
+// reason returns the line of an error that says why a server cannot be had.
+func reason(err error) string {
+	all := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for _, line := range all[1:] {
+		if strings.HasPrefix(line, "servers.sh:") {
+			all[0] = line // the last of them
+		}
+	}
+	return all[0]
+}
+
 // Remove ends a server and deletes its data, unless it is not ours.
 func (s *Server) Remove() {
 	switch {

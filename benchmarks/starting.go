@@ -45,7 +45,7 @@ func measureStarting(ctx context.Context, l *Lab) (*Starting, error) {
 				return nil, ctx.Err()
 			}
 			l.Say("starting: no %s: %v", engine, err)
-			all.Runs = append(all.Runs, StartedRun{Engine: engine, Missing: err.Error()})
+			all.Runs = append(all.Runs, StartedRun{Engine: engine, Missing: reason(err)})
 			continue
 		}
 		for _, n := range l.Starts {
@@ -73,7 +73,7 @@ func connections(engine string) []string {
 func startRounds(ctx context.Context, l *Lab, s *Server, n int) (StartedRun, error) {
 	run := StartedRun{Engine: s.Name, Version: s.Version, Processes: n}
 	rounds := l.StartRounds
-	if n < 10 {
+	if n < 10 && rounds > 1 { // so few processes are soon done
 		rounds *= 3
 	}
 	var each, last [2][]float64
