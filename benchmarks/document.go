@@ -28,6 +28,7 @@ type Document struct {
 	Coordination *Report[Coordinating]
 	Starting     *Report[Starting]
 	Charts       string // their folder, as links of the document have it
+	Results      string // the folder of the raw figures, in the same way
 }
 
 // write writes the document and its charts from the raw figures.
@@ -51,7 +52,11 @@ func write(to place) error {
 
 // loadDocument reads the figures of all parts.
 func loadDocument(to place) (*Document, error) {
-	d := &Document{Charts: filepath.Base(to.charts)}
+	results, err := filepath.Rel(filepath.Dir(to.document), to.results)
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{Charts: filepath.Base(to.charts), Results: filepath.ToSlash(results)}
 	var errs [6]error
 	d.Making, errs[0] = load[Making](to.results, "making")
 	d.Create, errs[1] = load[Creating](to.results, "create")
@@ -168,7 +173,7 @@ func times(a, b float64) string {
 	if b == 0 || math.IsInf(a/b, 0) {
 		return "–"
 	}
-	return number(a/b) + "x"
+	return number(a/b) + " times"
 }
 
 // percent writes a part of a whole, with two digits behind the point.

@@ -57,7 +57,7 @@ func (c *Coordinating) Goal() string {
 
 // Table has all costs.
 func (c *Coordinating) Table() string {
-	t := &table{head: []string{"processes x tables", "", "statements/s", "rows/s", "redo, B/s", "binary log, B/s", "rows to start", "started in, s", "late"}}
+	t := &table{head: []string{"processes x tables", "", "statements/s", "rows/s", "redo, B/s", "binary log, B/s", "rows while starting", "started in, s", "late"}}
 	for _, k := range c.Costs {
 		late := "–"
 		if k.Due > 0 {

@@ -59,7 +59,7 @@ func (e InsertedEngine) Fewer() float64 {
 // Conclusion is one sentence about the curve.
 func (e InsertedEngine) Conclusion() string {
 	uid, auto, v7, v4 := e.kind(kindUID), e.kind(kindAuto), e.kind(kindV7), e.kind(kindV4Text)
-	return fmt.Sprintf("At the end, uidplugin inserts %s rows a second: %s AUTO_INCREMENT, %s UUIDv7 in 16 bytes and %s UUIDv4 as text.",
+	return fmt.Sprintf("At the end, uidplugin inserts %s rows a second. That is %s the rate of AUTO_INCREMENT, %s that of UUIDv7 in 16 bytes, and %s that of UUIDv4 as text.",
 		number(uid.LastRate.Median), times(uid.LastRate.Median, auto.LastRate.Median),
 		times(uid.LastRate.Median, v7.LastRate.Median), times(uid.LastRate.Median, v4.LastRate.Median))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -57,16 +58,22 @@ func quantile(values []float64, part float64) float64 {
 	return low + (high-low)*(at-math.Floor(at))
 }
 
-// interleave measures all contestants once in each round. Each round begins with another one, so that none always
-// follows the same neighbour. A machine that becomes slower thus does so for all.
+// turns returns an order of n contestants for each round. It is random, so that none always follows the same one and
+// pays for what that has left behind, and the same in each run.
+func turns(n int) func() []int {
+	random := rand.New(rand.NewPCG(1, 2))
+	return func() []int { return random.Perm(n) }
+}
+
+// interleave measures all contestants once in each round. A machine that becomes slower thus does so for all.
 func interleave(ctx context.Context, rounds int, contestants []func() (sample, error), each func(round int)) ([]Figure, error) {
 	samples := make([][]sample, len(contestants))
+	next := turns(len(contestants))
 	for round := range rounds {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		for i := range contestants {
-			i := (i + round) % len(contestants)
+		for _, i := range next() {
 			s, err := contestants[i]()
 			if err != nil {
 				return nil, err

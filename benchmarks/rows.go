@@ -126,15 +126,14 @@ func insertInto(ctx context.Context, l *Lab, s *Server, e *InsertedEngine) (err 
 func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []keyed, e *InsertedEngine) error {
 	chunks := l.Rows / l.Chunk
 	seconds, logged, pages := make([]float64, len(tables)), make([]float64, len(tables)), make([]float64, len(tables))
-	begun := time.Now()
+	begun, next := time.Now(), turns(len(tables))
 	for chunk := range chunks {
 		if time.Since(begun) > l.RowsFor {
 			l.Say("rows: %s, the time is over after %d of %d rows", s.Name, e.Rows, l.Rows)
 			e.Stopped = true
 			break
 		}
-		for i := range tables {
-			i := (i + chunk) % len(tables)
+		for _, i := range next() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
