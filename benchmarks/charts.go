@@ -211,8 +211,8 @@ func beside(p *plot.Plot, all []series) {
 		longest = max(longest, len(s.name))
 	}
 	room := float64(longest*7 + 40)
-	part := room / chartWidth
-	p.Legend.XOffs = vg.Length(chartWidth - 50 - room)
+	part := (room + 40) / chartWidth
+	p.Legend.XOffs = vg.Length(chartWidth - 45 - room)
 	if _, ok := p.X.Scale.(plot.LogScale); ok {
 		p.X.Max *= math.Pow(p.X.Max/p.X.Min, part/(1-part))
 		return
@@ -223,7 +223,7 @@ func beside(p *plot.Plot, all []series) {
 // histogram draws groups of bars, one group for each class.
 func histogram(file, title, x, y string, classes []string, all []series) error {
 	p := newPlot(title, x, y)
-	width := vg.Points(340 / float64(len(classes)*(len(all)+1)))
+	width := vg.Points(480 / float64(len(classes)*(len(all)+1)))
 	for i, s := range all {
 		bars, err := plotter.NewBarChart(plotter.Values(s.y), width)
 		if err != nil {
@@ -237,8 +237,9 @@ func histogram(file, title, x, y string, classes []string, all []series) error {
 	p.NominalX(classes...)
 	p.X.Tick.Label.Color = ink
 	p.X.Min, p.X.Max, p.Y.Min = -0.6, float64(len(classes))-0.4, 0
-	beside(p, all)
-	return save(p, file, 260)
+	p.Y.Max *= 1 + 0.09*float64(len(all)) // the legend is above the bars
+	p.Legend.XOffs = 10
+	return save(p, file, 300)
 }
 
 // save writes a chart of a height.

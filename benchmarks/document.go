@@ -162,6 +162,9 @@ func (t *table) String() string {
 
 // spread writes a figure with its quartiles.
 func spread(f Figure) string {
+	if f.Noisy {
+		return number(f.Median) + " (noisy)"
+	}
 	if f.Samples < 2 || f.Low == f.High {
 		return number(f.Median)
 	}

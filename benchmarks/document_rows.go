@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // measured returns the engines that were measured.
@@ -83,30 +84,31 @@ func (e InsertedEngine) Table() string {
 
 // worse says where other keys are better.
 func (r *Inserting) worse() (all []string) {
+	const clear = 1.03 // a smaller difference is not worth a sentence
 	for _, e := range r.measured() {
-		uid := e.kind(kindUID)
+		uid, name := e.kind(kindUID), engineNames[e.Engine]
+		own := uid.TableMB + uid.IndexMB
+		var faster, smaller, lookups, joins []string
 		for _, k := range e.Kinds {
-			if k.Name == kindUID {
-				continue
+			better := func(list *[]string, is bool, value float64) {
+				if is && k.Name != kindUID {
+					*list = append(*list, fmt.Sprintf("%s (%s)", k.Name, number(value)))
+				}
 			}
-			const clear = 1.03 // a smaller difference is not worth a sentence
-			if k.LastRate.Low > uid.LastRate.High*clear {
-				all = append(all, fmt.Sprintf("%s takes %s rows a second with %s, and %s with uidplugin.",
-					engineNames[e.Engine], number(k.LastRate.Median), k.Name, number(uid.LastRate.Median)))
-			}
-			if size, own := k.TableMB+k.IndexMB, uid.TableMB+uid.IndexMB; size*clear < own {
-				all = append(all, fmt.Sprintf("On %s a table and its indexes have %s MB with %s, and %s MB with uidplugin.",
-					engineNames[e.Engine], number(size), k.Name, number(own)))
-			}
-			if k.Lookup.High*clear < uid.Lookup.Low {
-				all = append(all, fmt.Sprintf("On %s a lookup takes %s us with %s, and %s us with uidplugin.",
-					engineNames[e.Engine], number(k.Lookup.Median), k.Name, number(uid.Lookup.Median)))
-			}
-			if k.Join.High*clear < uid.Join.Low {
-				all = append(all, fmt.Sprintf("On %s a join takes %s us with %s, and %s us with uidplugin.",
-					engineNames[e.Engine], number(k.Join.Median), k.Name, number(uid.Join.Median)))
+			better(&faster, k.LastRate.Low > uid.LastRate.High*clear, k.LastRate.Median)
+			better(&smaller, (k.TableMB+k.IndexMB)*clear < own, k.TableMB+k.IndexMB)
+			better(&lookups, k.Lookup.High*clear < uid.Lookup.Low, k.Lookup.Median)
+			better(&joins, k.Join.High*clear < uid.Join.Low, k.Join.Median)
+		}
+		say := func(list []string, format string, value float64) {
+			if len(list) > 0 {
+				all = append(all, fmt.Sprintf(format, name, number(value), strings.Join(list, ", ")))
 			}
 		}
+		say(faster, "%s takes %s rows a second with uidplugin. It takes more with these: %s.", uid.LastRate.Median)
+		say(smaller, "On %s a table and its indexes have %s MB with uidplugin. They have less with these: %s.", own)
+		say(lookups, "On %s a lookup takes %s us with uidplugin. It takes less with these: %s.", uid.Lookup.Median)
+		say(joins, "On %s a join takes %s us with uidplugin. It takes less with these: %s.", uid.Join.Median)
 	}
 	return all
 }

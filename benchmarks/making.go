@@ -42,7 +42,7 @@ func measureMaking(ctx context.Context, l *Lab) (*Making, error) {
 			return nil, err
 		}
 		loops[i] = loop
-		n := calibrate(l.Slice, p.burst, loop)
+		n := calibrate(l.Slice, loop)
 		contestants = append(contestants,
 			func() (sample, error) { return slice(1, n, loop), nil },
 			func() (sample, error) { return slice(m.CPUs, max(1, n/m.CPUs), loop), nil })
@@ -56,7 +56,7 @@ func measureMaking(ctx context.Context, l *Lab) (*Making, error) {
 	}
 	for i, p := range all {
 		made := MadePeer{Name: p.name, Bytes: p.bytes, One: figures[2*i], All: figures[2*i+1], Shared: p.shared}
-		made.Allocs, made.Allocated = allocations(max(1, min(1000, p.burst)), loops[i])
+		made.Allocs, made.Allocated = allocations(1000, loops[i])
 		if made.Memory, made.Goroutines, err = perGenerator(l.Generators, p); err != nil {
 			return nil, err
 		}
@@ -69,16 +69,13 @@ func measureMaking(ctx context.Context, l *Lab) (*Making, error) {
 	return m, err
 }
 
-// calibrate returns how many ids take about d, and at most most, unless that is 0.
-func calibrate(d time.Duration, most int, loop func(int)) int {
+// calibrate returns how many ids take about d.
+func calibrate(d time.Duration, loop func(int)) int {
 	n := 50
 	for {
 		begin := time.Now()
 		loop(n)
 		took := time.Since(begin)
-		if most > 0 && n >= most {
-			return most
-		}
 		if took > d/4 {
 			return max(1, int(float64(n)*float64(d)/float64(took)))
 		}
@@ -182,8 +179,7 @@ func sustainable(p peer) (loop func(int), drain func(), err error) {
 	if p.limited != nil {
 		return p.limited()
 	}
-	loop, err = p.open()
-	return loop, func() {}, err
+	return never(p.open)()
 }
 
 // rate returns the ids a second of one thread.

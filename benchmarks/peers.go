@@ -26,17 +26,14 @@ type peer struct {
 	bytes  int  // of an id
 	shared bool // one generator for the whole process: there is none for each table
 
-	// burst is how many ids it makes before it waits for its clock, in its usual settings; 0: no limit.
-	burst int
-
 	// stall is how long it waits at most when it has to; 0: not so long that it matters.
 	stall time.Duration
 
-	// open makes a generator that is not held up by limits for as long as a measurement takes bursts only.
+	// open makes a generator that never waits: with a sequence so wide, or as far ahead of the clock, as it takes.
 	open func() (func(n int), error)
 
-	// limited, if set, is open for a generator in its usual settings. Its second function uses up what it may make
-	// ahead, and is called before a measurement.
+	// limited, if set, makes one in its usual settings, in which it may have to wait. Its second function uses up what
+	// it may make ahead, and is called before a measurement.
 	limited func() (loop func(n int), drain func(), err error)
 }
 
@@ -63,31 +60,20 @@ func peers() []peer {
 			g, err := cached(math.MaxInt64, 1)
 			return fills(g), err
 		}, limited: func() (func(int), func(), error) { return limited(generator.MaxLanes) }},
-		{name: "bwmarrin/snowflake", bytes: 8, burst: 2048, open: func() (func(int), error) {
-			node, err := snowflake.NewNode(1)
-			return func(n int) {
-				for range n {
-					runtime.KeepAlive(node.Generate())
-				}
-			}, err
-		}},
-		{name: "sony/sonyflake v2", bytes: 8, burst: 50, open: func() (func(int), error) {
-			g, err := sonyflake.New(sonyflake.Settings{MachineID: func() (int, error) { return 1, nil }})
-			return func(n int) {
-				for range n {
-					id, _ := g.NextID()
-					runtime.KeepAlive(id)
-				}
-			}, err
-		}},
-		{name: "yitter/idgenerator", bytes: 8, burst: 100, stall: 2 * time.Second, open: func() (func(int), error) {
-			g := idgen.NewDefaultIdGenerator(idgen.NewIdGeneratorOptions(1))
-			return func(n int) {
-				for range n {
-					runtime.KeepAlive(g.NewLong())
-				}
-			}, nil
-		}},
+		{name: "bwmarrin/snowflake", bytes: 8, open: func() (func(int), error) {
+			nodes, steps := snowflake.NodeBits, snowflake.StepBits
+			defer func() { snowflake.NodeBits, snowflake.StepBits = nodes, steps }()
+			snowflake.NodeBits, snowflake.StepBits = 1, 21
+			return bwmarrin()
+		}, limited: never(bwmarrin)},
+		{name: "sony/sonyflake v2", bytes: 8, open: func() (func(int), error) {
+			return sony(sonyflake.Settings{BitsSequence: 22, BitsMachineID: 2, TimeUnit: time.Millisecond})
+		}, limited: never(func() (func(int), error) { return sony(sonyflake.Settings{}) })},
+		{name: "yitter/idgenerator", bytes: 8, stall: 2 * time.Second, open: func() (func(int), error) {
+			o := idgen.NewIdGeneratorOptions(1)
+			o.WorkerIdBitLength, o.SeqBitLength = 1, 21
+			return yitter(o)
+		}, limited: never(func() (func(int), error) { return yitter(idgen.NewIdGeneratorOptions(1)) })},
 		{name: "google/uuid v4", bytes: 16, shared: true, open: func() (func(int), error) {
 			return func(n int) {
 				for range n {
@@ -132,7 +118,7 @@ func peers() []peer {
 				}
 			}, nil
 		}},
-		{name: "muyo/sno", bytes: 10, burst: 30_000, open: func() (func(int), error) {
+		{name: "muyo/sno", bytes: 10, open: func() (func(int), error) {
 			g, err := sno.NewGenerator(nil, nil)
 			return func(n int) {
 				for range n {
@@ -140,6 +126,46 @@ func peers() []peer {
 				}
 			}, err
 		}},
+	}
+}
+
+// bwmarrin returns a loop of a node with the bits that are set.
+func bwmarrin() (func(int), error) {
+	node, err := snowflake.NewNode(1)
+	return func(n int) {
+		for range n {
+			runtime.KeepAlive(node.Generate())
+		}
+	}, err
+}
+
+// sony returns a loop of a sonyflake.
+func sony(s sonyflake.Settings) (func(int), error) {
+	s.MachineID = func() (int, error) { return 1, nil }
+	g, err := sonyflake.New(s)
+	return func(n int) {
+		for range n {
+			id, _ := g.NextID()
+			runtime.KeepAlive(id)
+		}
+	}, err
+}
+
+// yitter returns a loop of an idgenerator.
+func yitter(o *idgen.IdGeneratorOptions) (func(int), error) {
+	g := idgen.NewDefaultIdGenerator(o)
+	return func(n int) {
+		for range n {
+			runtime.KeepAlive(g.NewLong())
+		}
+	}, nil
+}
+
+// never returns what opens a generator that makes nothing ahead, which there would be to use up.
+func never(open func() (func(int), error)) func() (func(int), func(), error) {
+	return func() (func(int), func(), error) {
+		loop, err := open()
+		return loop, func() {}, err
 	}
 }
 

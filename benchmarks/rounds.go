@@ -12,7 +12,8 @@ import (
 type Figure struct {
 	Median, Low, High float64
 	Samples           int
-	Disturbed         int // measurements that were left out, because the machine did something else meanwhile
+	Disturbed         int  // measurements that were left out, because the machine did something else meanwhile
+	Noisy             bool // hardly any others were left, so that these are of disturbed ones, too
 }
 
 // A sample is one measurement. It is disturbed if something else ran on the measuring CPU.
@@ -21,7 +22,7 @@ type sample struct {
 	disturbed bool
 }
 
-// figure returns the median and the quartiles of samples. Disturbed ones count only if most are.
+// figure returns the median and the quartiles of samples. Disturbed ones count only if hardly any others are left.
 func figure(samples []sample) Figure {
 	var calm, all []float64
 	for _, s := range samples {
@@ -30,10 +31,11 @@ func figure(samples []sample) Figure {
 			calm = append(calm, s.value)
 		}
 	}
-	if len(calm)*2 < len(all) {
+	f := Figure{Noisy: len(calm) < max(1, len(all)/30)}
+	if f.Noisy {
 		calm = all
 	}
-	f := Figure{Samples: len(calm), Disturbed: len(all) - len(calm)}
+	f.Samples, f.Disturbed = len(calm), len(all)-len(calm)
 	f.Low, f.Median, f.High = quantile(calm, 0.25), quantile(calm, 0.5), quantile(calm, 0.75)
 	return f
 }

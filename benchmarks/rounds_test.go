@@ -15,11 +15,11 @@ func TestFigure_LeavesOutDisturbedSamples(t *testing.T) {
 	if got, want := figure(calm), (Figure{Median: 3, Low: 2, High: 4, Samples: 5, Disturbed: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	noisy := []sample{{value: 1}, {value: 3, disturbed: true}, {value: 5, disturbed: true}}
-	if got, want := figure(noisy), (Figure{Median: 3, Low: 2, High: 4, Samples: 3}); got != want {
+	noisy := []sample{{value: 1, disturbed: true}, {value: 3, disturbed: true}, {value: 5, disturbed: true}}
+	if got, want := figure(noisy), (Figure{Median: 3, Low: 2, High: 4, Samples: 3, Noisy: true}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := figure(nil); got != (Figure{}) {
+	if got := figure(nil); got != (Figure{Noisy: true}) {
 		t.Errorf("%+v of nothing", got)
 	}
 }
