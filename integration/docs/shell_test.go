@@ -30,6 +30,7 @@ var notRun = map[string]string{
 	"go run github.com/":             "TestProxy_TheQuickstart does it through a proxy",
 	"go run ./examples/node -listen": "serves until it is stopped",
 	"go install ":                    "needs a network",
+	"go run ./cmd/uid":               "the scripts of cmd/uid run each command",
 	"uid ":                           "the scripts of cmd/uid run each command",
 }
 
