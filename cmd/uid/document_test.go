@@ -23,9 +23,7 @@ func TestDocument_HasCommandsFlagsAndCodes(t *testing.T) {
 		if len(c.Commands()) == 0 && !strings.Contains(string(text), c.CommandPath()) {
 			t.Errorf("the document lacks %q", c.CommandPath())
 		}
-		for _, word := range regexp.MustCompile("--[a-z][a-z-]*").FindAllString(c.UsageString(), -1) {
-			known = append(known, word)
-		}
+		known = append(known, regexp.MustCompile("--[a-z][a-z-]*").FindAllString(c.UsageString(), -1)...)
 		for _, sub := range c.Commands() {
 			visit(sub)
 		}
