@@ -97,15 +97,8 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 // if the first one has no process, none of their ids ever resolves to a wrong one.
 func (d *DB) prune(ctx context.Context, s span) error {
 	return d.transact(ctx, func(ctx context.Context, tx *DB) error {
-		_, err := tx.sql.Exec(
-			ctx,
-			`UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+
-				` "TYPE" = 0, "LAUNCHED" = ?, "HOLDER" = ''`+
-				` WHERE "SLOT" = ? AND "START_TICK" = ?`,
-			prunedLaunch,
-			s.slot,
-			s.first,
-		)
+		_, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+
+			` "TYPE" = 0, "LAUNCHED" = ?, "HOLDER" = '' WHERE "SLOT" = ? AND "START_TICK" = ?`, prunedLaunch, s.slot, s.first)
 		if err != nil {
 			return err
 		}
@@ -118,13 +111,8 @@ func (d *DB) prune(ctx context.Context, s span) error {
 		if !pruned {
 			return fmt.Errorf("the database did not change the session with START_TICK %d, and reports no error", s.first)
 		}
-		_, err = tx.sql.Exec(
-			ctx,
-			`DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`,
-			s.slot,
-			s.first,
-			s.keep,
-		)
+		_, err = tx.sql.Exec(ctx, `DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`,
+			s.slot, s.first, s.keep)
 		return err
 	})
 }

@@ -11,8 +11,8 @@ require (
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/common v0.67.1
 	github.com/prometheus/prometheus v0.307.3
-	github.com/uidplugin/uidplugin v0.0.0
-	github.com/uidplugin/uidplugin/uidprom v0.0.0
+	github.com/uidplugin/uidplugin v0.1.0
+	github.com/uidplugin/uidplugin/uidprom v0.1.0
 	go.opentelemetry.io/contrib/bridges/prometheus v0.63.0
 	go.opentelemetry.io/otel/sdk/metric v1.38.0
 	gorm.io/gorm v1.31.2
