@@ -74,9 +74,7 @@ func (d *database) readRegistry(ctx context.Context) (err error) {
 // plugin registers a plugin that only looks ids up.
 func (d *database) plugin(a *app) (*uidplugin.Plugin, error) {
 	p := uidplugin.New(
-		uidplugin.WithLookupOnly(),
-		uidplugin.WithLayout(d.layout),
-		uidplugin.WithLogger(nil),
+		uidplugin.WithLookupOnly(), uidplugin.WithLayout(d.layout), uidplugin.WithLogger(nil),
 		uidplugin.WithTimeout(a.timeout),
 	)
 	if err := d.db.Use(p); err != nil {

@@ -160,19 +160,9 @@ func (a *app) writeReport(r report) error {
 		fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
 	}
 	if !a.json {
-		fmt.Fprintln(
-			a.out,
-			a.paint(
-				a.out,
-				r.colour(),
-				fmt.Sprintf(
-					"%d checks, %s, %d not done",
-					r.checks,
-					count(int64(len(r.findings)), "finding", "findings"),
-					len(r.undone),
-				),
-			),
-		)
+		findings := count(int64(len(r.findings)), "finding", "findings")
+		summary := fmt.Sprintf("%d checks, %s, %d not done", r.checks, findings, len(r.undone))
+		fmt.Fprintln(a.out, a.paint(a.out, r.colour(), summary))
 	}
 	switch {
 	case len(r.findings) > 0:

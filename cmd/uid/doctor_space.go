@@ -70,34 +70,16 @@ func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 				"ones", count(slots, "slot", "slots"), name, at(d.timeOf(fence)), count(workers, "worker id", "worker ids")),
 			Advice: "If the application has another name now, the statement lets it have them. If it is gone for " +
 				"good, nothing needs to be done while there are worker ids left.",
-			Fix: "UPDATE " + q(
-				workernode.SlotTable,
-			) + " SET " + q(
-				"APPLICATION",
-			) + " = 'NEW NAME' WHERE " + q(
-				"APPLICATION",
-			) + " = " + d.literal(
-				name,
-			),
+			Fix: fmt.Sprintf("UPDATE %s SET %[2]s = 'NEW NAME' WHERE %[2]s = %[3]s",
+				q(workernode.SlotTable), q("APPLICATION"), d.literal(name)),
 		})
 		return nil
 	}, fmt.Sprintf(
 		`SELECT %[1]s, COUNT(*), COALESCE(SUM(%[2]s), 0), MAX(%[3]s) FROM %[4]s %[5]s LEFT JOIN
 		(SELECT %[6]s, COUNT(*) AS %[7]s FROM %[8]s GROUP BY %[6]s) %[9]s ON %[10]s = %[11]s
 		WHERE %[12]s = 1 GROUP BY %[1]s HAVING COUNT(*) = SUM(CASE WHEN %[13]s THEN 1 ELSE 0 END) ORDER BY %[1]s LIMIT 100`,
-		application,
-		q("N.WORKERS"),
-		q("S.FENCE"),
-		q(workernode.SlotTable),
-		q("S"),
-		q("SLOT"),
-		q("WORKERS"),
-		q(workernode.NodeTable),
-		q("N"),
-		q("N.SLOT"),
-		q("S.ID"),
-		q("S.REUSABLE"),
-		idle,
+		application, q("N.WORKERS"), q("S.FENCE"), q(workernode.SlotTable), q("S"), q("SLOT"), q("WORKERS"),
+		q(workernode.NodeTable), q("N"), q("N.SLOT"), q("S.ID"), q("S.REUSABLE"), idle,
 	), tick, tick)
 	return list, err
 }

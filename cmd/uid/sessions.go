@@ -94,13 +94,7 @@ func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) err
 		}
 		g.add(
 			strconv.FormatInt(s.Slot, 10),
-			at(s.From),
-			at(s.Until),
-			s.Application,
-			s.Host,
-			s.Port,
-			kind(s.Kind),
-			at(s.Launched),
+			at(s.From), at(s.Until), s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched),
 		)
 	}
 	if more {

@@ -190,14 +190,9 @@ func (a *app) writeSlots(list []slotUse, state string, limit int) error {
 		}
 		g.add(
 			strconv.FormatInt(s.Slot, 10),
-			shown,
-			s.Application,
-			s.Host,
-			s.Port,
+			shown, s.Application, s.Host, s.Port,
 			strconv.FormatInt(s.WorkerIDs, 10),
-			at(s.Since),
-			at(s.Seen),
-			at(s.Fence),
+			at(s.Since), at(s.Seen), at(s.Fence),
 		)
 	}
 	if more {
