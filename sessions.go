@@ -42,6 +42,28 @@ type Slot struct {
 	Port        string
 }
 
+// State returns what has become of a slot at a time, which should be the present:
+//
+//   - live: a process holds it and may stamp ids
+//   - idle: a process holds it, and has made no ids for minutes
+//   - expired: its process ended without releasing it, or cannot reach the database
+//   - free: it was released
+//   - retired: it is one of [WithDisposable], and nobody will use it again
+func (s Slot) State(now time.Time) string {
+	const keepAlive = time.Minute // a process that makes no ids says every 30 s that it has its slot
+	switch {
+	case s.Held && s.Fence.After(now):
+		return "live"
+	case s.Held && now.Sub(s.Seen) < keepAlive:
+		return "idle"
+	case !s.Reusable:
+		return "retired"
+	case s.Held:
+		return "expired"
+	}
+	return "free"
+}
+
 // Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending order: every worker id, and
 // its table and slot. With [WithWorkerID] it returns nil.
 func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {

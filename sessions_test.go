@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -74,5 +75,35 @@ func TestPluginLocate_NodesListsWhoWasGivenAWorkerID(t *testing.T) {
 	}
 	if !slices.Equal(tables, []string{"articles", "invoices", "parts"}) {
 		t.Errorf("the tables are %q", tables)
+	}
+}
+
+func TestSlotState_SaysWhatBecameOfASlot(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	later, before, long := now.Add(time.Second), now.Add(-time.Second), now.Add(-time.Minute)
+	for _, tt := range []struct {
+		held, reusable bool
+		fence, seen    time.Time
+		want           string
+	}{
+		{true, true, later, before, "live"},
+		{true, true, later, long, "live"},
+		{true, false, later, before, "live"},
+		{true, true, before, before, "idle"},
+		{true, true, now, later, "idle"},
+		{true, false, before, before, "idle"},
+		{true, true, before, long, "expired"},
+		{true, true, now, long, "expired"},
+		{false, true, later, before, "free"},
+		{false, true, before, long, "free"},
+		{true, false, before, long, "retired"},
+		{false, false, later, before, "retired"},
+	} {
+		slot := uidplugin.Slot{Held: tt.held, Reusable: tt.reusable, Fence: tt.fence, Seen: tt.seen}
+		if got := slot.State(now); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
 	}
 }

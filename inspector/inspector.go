@@ -46,6 +46,7 @@ type handler struct {
 	layout generator.Layout
 	now    func() time.Time
 	limit  time.Duration // of the statements of a page
+	meter  *meter
 }
 
 // New returns the page for a handle that has the plugin. It sends no statement. The conditions of db hold for the rows
@@ -78,7 +79,9 @@ func newHandler(db *gorm.DB, options ...Option) (*handler, error) {
 	if _, err := plugin.FindAll(context.Background(), nil, uidplugin.OnlyModels(c.models...)); err != nil {
 		return nil, err // of a model: without ids, nothing is sent
 	}
-	return &handler{config: c, db: db, plugin: plugin, layout: plugin.Layout(), now: time.Now, limit: timeout}, nil
+	h := &handler{config: c, db: db, plugin: plugin, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{}}
+	h.meter.tables(plugin.Stats()) // so that the first look has a rate
+	return h, nil
 }
 
 // A reader reads what a page shows.

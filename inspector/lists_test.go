@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -215,35 +214,6 @@ func TestLists_RefuseWhatIsNoKey(t *testing.T) {
 	} {
 		if status, body := get(t, s.handler, target); status != http.StatusOK {
 			t.Errorf("%s: %d, %s", target, status, words(body))
-		}
-	}
-}
-
-func TestStateAt_SaysWhatBecameOfASlot(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	later, before, long := now.Add(time.Second), now.Add(-time.Second), now.Add(-keepAlive)
-	for _, tt := range []struct {
-		held, reusable bool
-		fence, seen    time.Time
-		want           string
-	}{
-		{true, true, later, before, live},
-		{true, true, later, long, live},
-		{true, false, later, before, live},
-		{true, true, before, before, idle},
-		{true, true, now, later, idle},
-		{true, false, before, before, idle},
-		{true, true, before, long, expired},
-		{true, true, now, long, expired},
-		{false, true, later, before, free},
-		{false, true, before, long, free},
-		{true, false, before, long, retired},
-		{false, false, later, before, retired},
-	} {
-		slot := uidplugin.Slot{Held: tt.held, Reusable: tt.reusable, Fence: tt.fence, Seen: tt.seen}
-		if got := stateAt(slot, now); got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
 		}
 	}
 }

@@ -13,6 +13,8 @@ type overview struct {
 	Health  health          `json:"health"`
 	Space   space           `json:"space"`
 	Process uidplugin.Stats `json:"process"` // as Stats writes it
+	Rates   []rate          `json:"rates"`   // since the page was looked at before
+	Tables  []table         `json:"-"`       // of Process, with their rates
 	Ahead   time.Duration   `json:"-"`       // of the slot's lease
 }
 
@@ -55,6 +57,8 @@ func (h *handler) overview(context.Context, url.Values) answer {
 	if err := h.plugin.Health(); err != nil {
 		o.Health = health{Reason: err.Error()}
 	}
+	o.Tables = h.meter.tables(o.Process)
+	o.Rates = ratesOf(o.Tables)
 	if o.Process.Slot.ID != 0 {
 		o.Ahead = o.Process.Slot.Until.Sub(h.now())
 	}

@@ -119,7 +119,7 @@ func describe(sessions []uidplugin.Session, slots map[int64]uidplugin.Slot, befo
 		if until, ok := later[s.Slot]; ok {
 			described[i].Until = until
 		} else if slot, ok := slots[s.Slot]; ok && before.IsZero() {
-			described[i].State = stateAt(slot, now)
+			described[i].State = slot.State(now)
 		}
 		later[s.Slot] = s.From
 	}

@@ -32,17 +32,14 @@ type slot struct {
 	Reusable    bool          `json:"reusable"`
 }
 
-// The states of a slot.
+// The states of a slot that the page tells apart: see [uidplugin.Slot.State].
 const (
-	live    = "live"    // a process holds it and may stamp ids
-	idle    = "idle"    // a process holds it, and has made no ids for minutes
-	expired = "expired" // its process has ended without releasing it, or cannot reach the database
-	free    = "free"    // it was released
-	retired = "retired" // of WithDisposable: nobody will use it again
+	live    = "live"
+	idle    = "idle"
+	expired = "expired"
+	free    = "free"
+	retired = "retired"
 )
-
-// keepAlive is how long ago an idle process has said at most that it has its slot. It says so every 30 s.
-const keepAlive = time.Minute
 
 // slots reads slots above after.
 func (h *handler) slots(ctx context.Context, query url.Values) answer {
@@ -72,7 +69,7 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 // slotAt describes a slot at a time.
 func slotAt(s uidplugin.Slot, now time.Time) slot {
 	v := slot{
-		ID: s.ID, State: stateAt(s, now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
+		ID: s.ID, State: s.State(now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
 		Application: s.Application, Host: s.Host, Port: s.Port, Reusable: s.Reusable,
 	}
 	if v.State == live {
@@ -80,21 +77,6 @@ func slotAt(s uidplugin.Slot, now time.Time) slot {
 		v.AheadText = v.Ahead.Round(time.Millisecond).String()
 	}
 	return v
-}
-
-// stateAt returns the state of a slot at a time.
-func stateAt(s uidplugin.Slot, now time.Time) string {
-	switch {
-	case s.Held && s.Fence.After(now):
-		return live
-	case s.Held && now.Sub(s.Seen) < keepAlive:
-		return idle
-	case !s.Reusable:
-		return retired
-	case s.Held:
-		return expired
-	}
-	return free
 }
 
 // number reads a number of the query; 0 if it has none.

@@ -13,6 +13,8 @@ import (
 // A tablesPage has the tables of this process, and one page of all worker ids.
 type tablesPage struct {
 	Process []uidplugin.TableStats `json:"process"`
+	Rates   []rate                 `json:"rates"`      // of Process, since the page was looked at before
+	Tables  []table                `json:"-"`          // Process with its rates
 	Workers []worker               `json:"worker_ids"` // of all processes
 	After   int64                  `json:"-"`
 	Next    string                 `json:"next,omitempty"` // relative address of the next page; empty after the last one
@@ -41,7 +43,9 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	if err != nil {
 		return h.failed(ctx, a, err)
 	}
-	p := tablesPage{Process: h.plugin.Stats().Tables, Workers: []worker{}, After: after}
+	stats := h.plugin.Stats()
+	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after}
+	p.Rates = ratesOf(p.Tables)
 	if p.Process == nil {
 		p.Process = []uidplugin.TableStats{}
 	}

@@ -3,6 +3,7 @@ package inspector
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,12 @@ import (
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"text": printable, "number": grouped, "clock": clock, "minute": minute, "iso": iso, "span": span, "since": since,
+	"perSecond": func(rate *float64) string {
+		if *rate > 0 && *rate < 10 {
+			return strconv.FormatFloat(*rate, 'f', 1, 64)
+		}
+		return grouped(int64(math.Round(*rate)))
+	},
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
 }
 

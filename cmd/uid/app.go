@@ -133,7 +133,7 @@ Exit codes:
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long a statement may take")
 	root.AddCommand(
 		a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
-		a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(),
+		a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
 	)
 	return root
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
@@ -105,31 +104,13 @@ func TestLists_ComeInPages(t *testing.T) {
 	}
 }
 
-// A slot is live, expired or free by its row and the time.
-func TestSlots_States(t *testing.T) {
+// Each slot is in the list of one state.
+func TestSlots_OfEachState(t *testing.T) {
 	t.Parallel()
 
-	now := time.Now()
-	for _, tt := range []struct {
-		held        bool
-		fence, seen time.Duration
-		want        string
-	}{
-		{true, 10 * time.Second, 0, live},
-		{true, -time.Hour, -30 * time.Second, live},           // idle: it keeps its slot, and renews nothing
-		{true, -30 * time.Second, -time.Hour, live},           // it may still stamp
-		{true, -61 * time.Second, -61 * time.Second, expired}, //
-		{true, 10 * time.Minute, -9 * time.Minute, live},      // on SQLite
-		{false, 10 * time.Second, 0, free}, {false, -time.Hour, -time.Hour, free},
-	} {
-		s := uidplugin.Slot{Held: tt.held, Fence: now.Add(tt.fence), Seen: now.Add(tt.seen)}
-		if got := stateOf(s, now); got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
-		}
-	}
 	r, _ := crowd(t)
 	total := 0
-	for _, state := range []string{live, expired, free} {
+	for _, state := range states {
 		for line := range pages(t, r, "slots", "--state", state, "--limit", "2") {
 			var s slotUse
 			must(t, json.Unmarshal([]byte(line), &s))

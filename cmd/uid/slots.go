@@ -4,28 +4,23 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// The states of a slot.
-const (
-	live    = "live"    // a process holds it
-	expired = "expired" // its process has been silent for a minute, and what it was granted has passed
-	free    = "free"    // its process has released it
-)
+// states are those of [uidplugin.Slot.State].
+var states = []string{"live", "idle", "expired", "free", "retired"}
 
 // A slotUse is a slot, and who has it.
 type slotUse struct {
 	Slot        int64     `json:"slot"`
 	State       string    `json:"state"`
-	Disposable  bool      `json:"disposable,omitzero"` // no other process ever gets it
-	Application string    `json:"application"`         // of the last holder
+	Application string    `json:"application"` // of the last holder
 	Host        string    `json:"host"`
 	Port        string    `json:"port"`
 	WorkerIDs   int64     `json:"worker_ids"`
@@ -43,18 +38,18 @@ func (a *app) slotsCommand() *cobra.Command {
 		Short: "List the slots: who holds them, and since when",
 		Long: `slots lists the slots in the order of their numbers.
 
-  live      a process holds it
-  expired   its process ended without releasing it, and another one may have it
+  live      a process holds it and may stamp ids
+  idle      a process holds it, and has made no ids for minutes
+  expired   its process ended without releasing it, or cannot reach the database
   free      its process released it
-
-A disposable slot is never held again.`,
+  retired   it is one of WithDisposable, and nobody will use it again`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
-			if state != "" && state != live && state != expired && state != free {
-				return fmt.Errorf("--state %q is none of %s, %s and %s", state, live, expired, free)
+			if state != "" && !slices.Contains(states, state) {
+				return fmt.Errorf("--state %q is none of %s", state, strings.Join(states, ", "))
 			}
 			d, err := a.open(c.Context(), reads)
 			if err != nil {
@@ -70,10 +65,10 @@ A disposable slot is never held again.`,
 	}
 	limitFlag(c, &limit)
 	c.Flags().Int64Var(&after, "after", 0, "only slots with a larger number")
-	c.Flags().StringVar(&state, "state", "", "only slots of a state: live, expired or free")
+	c.Flags().StringVar(&state, "state", "", "only slots of a state: "+strings.Join(states, ", "))
 	_ = c.RegisterFlagCompletionFunc(
 		"state",
-		cobra.FixedCompletions([]string{live, expired, free}, cobra.ShellCompDirectiveNoFileComp),
+		cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp),
 	)
 	return c
 }
@@ -106,7 +101,7 @@ func (a *app) slots(
 		var found []slotUse
 		for _, r := range rows {
 			u := slotUse{
-				Slot: r.ID, State: stateOf(r, now), Disposable: !r.Reusable, Application: r.Application, Host: r.Host, Port: r.Port,
+				Slot: r.ID, State: r.State(now), Application: r.Application, Host: r.Host, Port: r.Port,
 				Fence: r.Fence, Seen: r.Seen,
 			}
 			if (state == "" || u.State == state) && len(list)+len(found) < limit {
@@ -119,21 +114,6 @@ func (a *app) slots(
 		list = append(list, found...)
 	}
 	return list, nil
-}
-
-// silence is how long the process of a slot must have been silent before another one may have the slot.
-const silence = time.Minute
-
-// stateOf returns the state of a slot.
-func stateOf(s uidplugin.Slot, now time.Time) string {
-	long := now.Add(-silence)
-	switch {
-	case !s.Held:
-		return free
-	case s.Fence.Before(long) && s.Seen.Before(long):
-		return expired
-	}
-	return live
 }
 
 // complete sets how many worker ids slots have, and since when they are held.
@@ -184,13 +164,9 @@ func (a *app) writeSlots(list []slotUse, state string, limit int) error {
 			}
 			continue
 		}
-		shown := s.State
-		if s.Disposable {
-			shown += ", disposable"
-		}
 		g.add(
 			strconv.FormatInt(s.Slot, 10),
-			shown, s.Application, s.Host, s.Port,
+			s.State, s.Application, s.Host, s.Port,
 			strconv.FormatInt(s.WorkerIDs, 10),
 			at(s.Since), at(s.Seen), at(s.Fence),
 		)
