@@ -60,7 +60,8 @@ func newPlot(title, x, y string) *plot.Plot {
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Title.Padding, p.Title.TextStyle.Font.Size = 8, 13
 	p.Title.TextStyle.Color, p.Legend.TextStyle.Color = ink, ink
-	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, 3 // the colours are on the left of the names, whatever the font
+	// The colours are on the left of the names, as nobody knows how wide those are in the reader's font.
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, 3
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Color, axis.Label.TextStyle.Color, axis.Tick.Color, axis.Tick.Label.Color = ink, ink, ink, ink
 		axis.Tick.Marker = ticks{}
@@ -72,7 +73,10 @@ func newPlot(title, x, y string) *plot.Plot {
 }
 
 // ticks are those of the library, or 1, 2, 5, 10 and so on, with numbers that people read.
-type ticks struct{ log bool }
+type ticks struct {
+	log  bool
+	most float64 // no label is above it, unless it is 0
+}
 
 // Ticks implements plot.Ticker.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
@@ -93,6 +97,10 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 		}
 	}
 	for i, tick := range all {
+		if t.most > 0 && tick.Value > t.most {
+			all = all[:i]
+			break
+		}
 		if tick.Label != "" {
 			all[i].Label = number(tick.Value)
 		}
@@ -237,6 +245,7 @@ func histogram(file, title, x, y string, classes []string, all []series) error {
 	p.NominalX(classes...)
 	p.X.Tick.Label.Color = ink
 	p.X.Min, p.X.Max, p.Y.Min = -0.6, float64(len(classes))-0.4, 0
+	p.Y.Tick.Marker = ticks{most: p.Y.Max * 1.1}
 	p.Y.Max *= 1 + 0.09*float64(len(all)) // the legend is above the bars
 	p.Legend.XOffs = 10
 	return save(p, file, 300)

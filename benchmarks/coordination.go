@@ -40,12 +40,22 @@ const (
 	policyPerTable   = "a row for each process and table"
 )
 
-// policies are what is compared. Each starts a process and returns what ends it.
+// A joiner starts a process, and returns what ends it, or nil.
+type joiner func(p *participant) (end func() error, err error)
+
+// policies are what is compared.
 var policies = []struct {
 	name string
-	join func(p *participant) (end func() error, err error)
+	join joiner
 }{
 	{policyUID, joinWithPlugin}, {policyDisposable, joinDisposable}, {policyPerTable, joinPerTable},
+}
+
+// leaseTables are the tables of the other ways than the plugin's.
+var leaseTables = []string{
+	"CREATE TABLE disposable (id BIGINT PRIMARY KEY, host_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL)",
+	"CREATE TABLE leases (id BIGINT PRIMARY KEY, table_name VARCHAR(64) NOT NULL, holder VARCHAR(64) NOT NULL," +
+		" seen BIGINT NOT NULL)",
 }
 
 // A participant stands for a process: it has a pool of its own.
@@ -68,7 +78,8 @@ func measureCoordinating(ctx context.Context, l *Lab) (*Coordinating, error) {
 	}
 	var options []string
 	if all.Engine == "mariadb" {
-		options = []string{"--log-bin=binlog", "--binlog-format=ROW", "--server-id=1", "--sync-binlog=0", "--max-connections=1000"}
+		options = []string{"--log-bin=binlog", "--binlog-format=ROW", "--server-id=1", "--sync-binlog=0",
+			"--max-connections=1000"}
 	}
 	s, err := l.Serve(ctx, all.Engine, "", options...)
 	if err != nil {
@@ -94,7 +105,7 @@ func measureCoordinating(ctx context.Context, l *Lab) (*Coordinating, error) {
 }
 
 // cost measures one way. Its processes are pools in this one.
-func cost(ctx context.Context, l *Lab, s *Server, c *CoordinationCost, join func(*participant) (func() error, error)) (err error) {
+func cost(ctx context.Context, l *Lab, s *Server, c *CoordinationCost, join joiner) (err error) {
 	d, drop, err := s.Database()
 	if err != nil {
 		return err
@@ -105,10 +116,7 @@ func cost(ctx context.Context, l *Lab, s *Server, c *CoordinationCost, join func
 		return err
 	}
 	defer func() { err = errors.Join(err, testkit.Close(db)) }()
-	for _, statement := range []string{
-		"CREATE TABLE disposable (id BIGINT PRIMARY KEY, host_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL)",
-		"CREATE TABLE leases (id BIGINT PRIMARY KEY, table_name VARCHAR(64) NOT NULL, holder VARCHAR(64) NOT NULL, seen BIGINT NOT NULL)",
-	} {
+	for _, statement := range leaseTables {
 		if err := db.Exec(statement).Error; err != nil {
 			return err
 		}
@@ -146,10 +154,18 @@ func cost(ctx context.Context, l *Lab, s *Server, c *CoordinationCost, join func
 	if err != nil {
 		return err
 	}
-	mu.Lock()
-	done := renewed
-	mu.Unlock()
-	begin = time.Now()
+	done := func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return float64(renewed)
+	}
+	return c.watch(ctx, l, s, db, before, settled, done)
+}
+
+// watch measures what coordination costs once all have started.
+func (c *CoordinationCost) watch(ctx context.Context, l *Lab, s *Server, db *gorm.DB, before, settled Counters,
+	renewed func() float64) error {
+	done, begin := renewed(), time.Now()
 	if err := sleep(ctx, l.CostFor); err != nil {
 		return err
 	}
@@ -160,10 +176,8 @@ func cost(ctx context.Context, l *Lab, s *Server, c *CoordinationCost, join func
 	took := time.Since(begin).Seconds()
 	c.Start, c.Second = settled.since(before), after.since(settled).over(took)
 	if c.Policy == policyPerTable {
-		mu.Lock()
 		c.Due = float64(c.Processes*c.Tables) / l.Interval.Seconds()
-		c.Late = max(0, 1-float64(renewed-done)/took/c.Due)
-		mu.Unlock()
+		c.Late = max(0, 1-(renewed()-done)/took/c.Due)
 	}
 	return nil
 }
@@ -179,8 +193,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // joinAll starts n processes, one after the other.
-func joinAll(ctx context.Context, l *Lab, d *testkit.Database, template participant, n int, join func(*participant) (func() error, error)) (
-	ends []func() error, err error) {
+func joinAll(ctx context.Context, l *Lab, d *testkit.Database, template participant, n int,
+	join joiner) (ends []func() error, err error) {
 	for i := range n {
 		if err := ctx.Err(); err != nil {
 			return ends, err

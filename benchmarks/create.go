@@ -107,7 +107,8 @@ var (
 	node, _  = snowflake.NewNode(1)
 	flake, _ = sonyflake.New(sonyflake.Settings{
 		// As wide as it may be, so that no create waits for the next tick.
-		BitsSequence: 15, BitsMachineID: 8, TimeUnit: time.Millisecond, MachineID: func() (int, error) { return 1, nil },
+		BitsSequence: 15, BitsMachineID: 8, TimeUnit: time.Millisecond,
+		MachineID: func() (int, error) { return 1, nil },
 	})
 	drift = func() *idgen.DefaultIdGenerator {
 		o := idgen.NewIdGeneratorOptions(1)
@@ -241,7 +242,9 @@ func measureCreating(ctx context.Context, l *Lab) (*Creating, error) {
 	}
 	rounds := max(3, l.Rounds/2)
 	l.Say("create: %d ways, %d rounds", len(all), rounds)
-	figures, err := interleave(ctx, rounds, contestants, func(round int) { l.Tick("create: round %d of %d", round, rounds) })
+	figures, err := interleave(ctx, rounds, contestants, func(round int) {
+		l.Tick("create: round %d of %d", round, rounds)
+	})
 	if err != nil {
 		return nil, err
 	}

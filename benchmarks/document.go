@@ -188,7 +188,8 @@ func percent(part, whole int) string {
 }
 
 // engineNames are the names that people know.
-var engineNames = map[string]string{"mariadb": "MariaDB", "mysql": "MySQL", "postgres": "PostgreSQL", "sqlite": "SQLite"}
+var engineNames = map[string]string{"mariadb": "MariaDB", "mysql": "MySQL", "postgres": "PostgreSQL",
+	"sqlite": "SQLite"}
 
 // Machines says where and when the parts were measured, one line for each.
 func (d *Document) Machines() string {

@@ -52,7 +52,8 @@ func (m *Making) Fastest() MadePeer {
 
 // Table has all peers.
 func (m *Making) Table() string {
-	t := &table{head: []string{"", "bytes", "one thread, ns", fmt.Sprintf("%d threads, ns an id", m.CPUs), "B, allocations", "ids/s without a pause", "B for a generator", "goroutines"}}
+	t := &table{head: []string{"", "bytes", "one thread, ns", fmt.Sprintf("%d threads, ns an id", m.CPUs),
+		"B, allocations", "ids/s without a pause", "B for a generator", "goroutines"}}
 	for _, p := range m.Peers {
 		memory, goroutines := number(p.Memory), number(p.Goroutines)
 		if p.Shared {
@@ -67,7 +68,8 @@ func (m *Making) Table() string {
 		case m.Add().Name:
 			memory, goroutines = "–", "–"
 		}
-		t.add(p.Name, fmt.Sprint(p.Bytes), spread(p.One), spread(p.All), fmt.Sprintf("%s, %s", number(p.Allocated), number(p.Allocs)), rate, memory, goroutines)
+		t.add(p.Name, fmt.Sprint(p.Bytes), spread(p.One), spread(p.All),
+			fmt.Sprintf("%s, %s", number(p.Allocated), number(p.Allocs)), rate, memory, goroutines)
 	}
 	return t.String()
 }
@@ -88,22 +90,27 @@ func (m *Making) worse() (all []string) {
 		}
 	}
 	if len(faster) > 0 {
-		all = append(all, fmt.Sprintf("An id of these peers costs less than one of Next (%s ns): %s.", number(next.One.Median), strings.Join(faster, ", ")))
+		all = append(all, fmt.Sprintf("An id of these peers costs less than one of Next (%s ns): %s.",
+			number(next.One.Median), strings.Join(faster, ", ")))
 	}
 	if len(more) > 0 {
-		all = append(all, fmt.Sprintf("After its burst, a table makes %s ids a second in one process, and %s with 16 worker ids. Of the %d peers, %d make more.",
+		all = append(all, fmt.Sprintf("After its burst, a table makes %s ids a second in one process, "+
+			"and %s with 16 worker ids. Of the %d peers, %d make more.",
 			number(one), number(many), len(m.others()), len(more)))
 	}
 	if len(smaller) > 0 {
-		all = append(all, fmt.Sprintf("A generator takes %s B of memory. These take less: %s.", number(next.Memory), strings.Join(smaller, ", ")))
+		all = append(all, fmt.Sprintf("A generator takes %s B of memory. These take less: %s.", number(next.Memory),
+			strings.Join(smaller, ", ")))
 	}
-	return append(all, "An id is unique only within the databases that share a registry. A UUID, ULID, xid or KSUID needs no registry.")
+	return append(all, "An id is unique only within the databases that share a registry. "+
+		"A UUID, ULID, xid or KSUID needs no registry.")
 }
 
 // draw draws the charts of making ids.
 func (m *Making) draw(folder string) error {
 	var names, rated []string
-	one, all, rates := series{name: "one thread"}, series{name: fmt.Sprintf("%d threads, one generator", m.CPUs)}, series{}
+	one, all := series{name: "one thread"}, series{name: fmt.Sprintf("%d threads, one generator", m.CPUs)}
+	rates := series{}
 	for _, p := range m.Peers {
 		names = append(names, p.Name)
 		one.add(p.One)
@@ -120,7 +127,8 @@ func (m *Making) draw(folder string) error {
 	if err := dots(filepath.Join(folder, "making.svg"), "An id", "ns", names, []series{one, all}); err != nil {
 		return err
 	}
-	return dots(filepath.Join(folder, "sustained.svg"), "Ids of one thread that never pauses", "ids a second", rated, []series{rates})
+	return dots(filepath.Join(folder, "sustained.svg"), "Ids of one thread that never pauses", "ids a second", rated,
+		[]series{rates})
 }
 
 // add adds a figure to a series of dots.
@@ -150,7 +158,8 @@ func (c *Creating) Preset() CreatedWay { return c.way(wayPreset) }
 func (c *Creating) FastestHook() CreatedWay {
 	best := CreatedWay{}
 	for _, w := range c.Ways {
-		if w.Name != wayUID && w.Name != wayAuto && w.Name != wayPreset && (best.Name == "" || w.Many.Median < best.Many.Median) {
+		hook := w.Name != wayUID && w.Name != wayAuto && w.Name != wayPreset
+		if hook && (best.Name == "" || w.Many.Median < best.Many.Median) {
 			best = w
 		}
 	}
@@ -204,5 +213,6 @@ func (c *Creating) draw(folder string) error {
 		one.add(w.One)
 		many.add(Figure{Median: w.Many.Median / manyRows, Low: w.Many.Low / manyRows, High: w.Many.High / manyRows})
 	}
-	return dots(filepath.Join(folder, "create.svg"), "db.Create on a pool that does nothing", "us for a row", names, []series{one, many})
+	return dots(filepath.Join(folder, "create.svg"), "db.Create on a pool that does nothing", "us for a row", names,
+		[]series{one, many})
 }

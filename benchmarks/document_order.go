@@ -66,7 +66,8 @@ func (o *Ordering) Goals() (all []string) {
 			case points-chance > goalPoints:
 				verdict = "missed"
 			}
-			all = append(all, fmt.Sprintf("**%s**: %s misses %+.2f (±%.2f) points more than %s, in all runs together.", verdict, kind, points, chance, than))
+			all = append(all, fmt.Sprintf("**%s**: %s misses %+.2f (±%.2f) points more than %s, in all runs together.",
+				verdict, kind, points, chance, than))
 		}
 	}
 	return all
@@ -74,7 +75,8 @@ func (o *Ordering) Goals() (all []string) {
 
 // Table has all runs.
 func (o *Ordering) Table() string {
-	t := &table{head: []string{"", "rows", "missed", "below the row before", "in place", "1 or 2 places off", "3 or more", "at most"}}
+	t := &table{head: []string{"", "rows", "missed", "below the row before", "in place", "1 or 2 places off",
+		"3 or more", "at most"}}
 	for _, r := range o.measured() {
 		t.add(fmt.Sprintf("**%s**", r.Title()), "", "", "", "", "", "", "")
 		for _, k := range r.Kinds {
@@ -82,7 +84,8 @@ func (o *Ordering) Table() string {
 			for _, n := range k.Distances[3:] {
 				far += n
 			}
-			t.add(k.Name, number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows), percent(k.Distances[0], k.Rows),
+			t.add(k.Name, number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows),
+				percent(k.Distances[0], k.Rows),
 				percent(k.Distances[1]+k.Distances[2], k.Rows), percent(far, k.Rows), fmt.Sprint(k.Most))
 		}
 	}
@@ -173,8 +176,10 @@ func (o *Ordering) draw(folder string) error {
 		}
 		missed, places = append(missed, m), append(places, p)
 	}
-	if err := histogram(filepath.Join(folder, "missed.svg"), "Rows that a poller never sees", "processes", "% of the rows", titles, missed); err != nil {
+	if err := histogram(filepath.Join(folder, "missed.svg"), "Rows that a poller never sees", "processes",
+		"% of the rows", titles, missed); err != nil {
 		return err
 	}
-	return histogram(filepath.Join(folder, "order.svg"), o.Histogram().Title(), "places between ORDER BY id and the order of commit", "% of the rows", classes, places)
+	return histogram(filepath.Join(folder, "order.svg"), o.Histogram().Title(),
+		"places between ORDER BY id and the order of commit", "% of the rows", classes, places)
 }

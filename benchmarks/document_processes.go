@@ -57,13 +57,15 @@ func (c *Coordinating) Goal() string {
 
 // Table has all costs.
 func (c *Coordinating) Table() string {
-	t := &table{head: []string{"processes x tables", "", "statements/s", "rows/s", "redo, B/s", "binary log, B/s", "rows while starting", "started in, s", "late"}}
+	t := &table{head: []string{"processes x tables", "", "statements/s", "rows/s", "redo, B/s", "binary log, B/s",
+		"rows while starting", "started in, s", "late"}}
 	for _, k := range c.Costs {
 		late := "–"
 		if k.Due > 0 {
 			late = fmt.Sprintf("%.0f %%", 100*k.Late)
 		}
-		t.add(fmt.Sprintf("%d x %d", k.Processes, k.Tables), k.Policy, number(k.Second.Statements), number(k.Second.Changed), number(k.Second.Log),
+		t.add(fmt.Sprintf("%d x %d", k.Processes, k.Tables), k.Policy, number(k.Second.Statements),
+			number(k.Second.Changed), number(k.Second.Log),
 			number(k.Second.Binlog), number(k.Start.Changed), number(k.StartTook.Seconds()), late)
 	}
 	return t.String()
@@ -75,7 +77,8 @@ func (c *Coordinating) worse() []string {
 	if k.Processes == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s processes with %d tables each change %s rows a second to renew. AUTO_INCREMENT and UUIDs change none.",
+	return []string{fmt.Sprintf("%s processes with %d tables each change %s rows a second to renew. "+
+		"AUTO_INCREMENT and UUIDs change none.",
 		number(float64(k.Processes)), k.Tables, number(k.Second.Changed)),
 		"Disposable worker ids, as those of UidGenerator, cost nothing after the start. They are used up by it."}
 }
@@ -94,14 +97,18 @@ func (c *Coordinating) draw(folder string) error {
 	}
 	for _, policy := range []string{policyUID, policyPerTable} {
 		for i, n := range tables {
-			s := series{colour: i + 1, name: fmt.Sprintf("%s, %d tables", map[string]string{policyUID: "uidplugin", policyPerTable: "row per table"}[policy], n), dash: policy == policyPerTable}
+			s := series{colour: i + 1, name: fmt.Sprintf("uidplugin, %d tables", n)}
+			if policy == policyPerTable {
+				s.name, s.dash = fmt.Sprintf("row per table, %d tables", n), true
+			}
 			for _, p := range processes {
 				s.x, s.y = append(s.x, float64(p)), append(s.y, c.cost(policy, p, n).Second.Changed)
 			}
 			all = append(all, s)
 		}
 	}
-	return curves(filepath.Join(folder, "coordination.svg"), "Rows changed to keep worker ids", "processes", "rows a second", scale{true, true}, all)
+	return curves(filepath.Join(folder, "coordination.svg"), "Rows changed to keep worker ids", "processes",
+		"rows a second", scale{true, true}, all)
 }
 
 // measured returns the runs on engines that were there.
@@ -129,7 +136,8 @@ func (s *Starting) most() (all []StartedRun) {
 // Conclusions are one for each engine.
 func (s *Starting) Conclusions() (all []string) {
 	for _, r := range s.most() {
-		all = append(all, fmt.Sprintf("Of %d processes on %s, the last one has its first id after %s s. Without the plugin it has its connection after %s s.",
+		all = append(all, fmt.Sprintf("Of %d processes on %s, the last one has its first id after %s s. "+
+			"Without the plugin it has its connection after %s s.",
 			r.Processes, engineNames[r.Engine], number(r.Plugin.Last/1000), number(r.Bare.Last/1000)))
 	}
 	return all
@@ -139,7 +147,8 @@ func (s *Starting) Conclusions() (all []string) {
 func (s *Starting) Table() string {
 	t := &table{head: []string{"", "processes", "connection, ms", "the last one", "first id, ms", "the last one"}}
 	for _, r := range s.measured() {
-		t.add(engineNames[r.Engine], fmt.Sprint(r.Processes), spread(r.Bare.Each), number(r.Bare.Last), spread(r.Plugin.Each), number(r.Plugin.Last))
+		t.add(engineNames[r.Engine], fmt.Sprint(r.Processes), spread(r.Bare.Each), number(r.Bare.Last),
+			spread(r.Plugin.Each), number(r.Plugin.Last))
 	}
 	return t.String()
 }
@@ -148,7 +157,8 @@ func (s *Starting) Table() string {
 func (s *Starting) worse() (all []string) {
 	for _, r := range s.most() {
 		if r.Plugin.Each.Low > r.Bare.Each.High {
-			all = append(all, fmt.Sprintf("When %d processes start at once on %s, the first id takes %s ms longer than a connection.",
+			all = append(all, fmt.Sprintf("When %d processes start at once on %s, "+
+				"the first id takes %s ms longer than a connection.",
 				r.Processes, engineNames[r.Engine], number(r.Plugin.Each.Median-r.Bare.Each.Median)))
 		}
 	}
@@ -172,7 +182,8 @@ func (s *Starting) draw(folder string) error {
 			all[i].x, all[i].y = append(all[i].x, float64(r.Processes)), append(all[i].y, last)
 		}
 	}
-	return curves(filepath.Join(folder, "starting.svg"), "Processes that start at once: the last one", "processes", "ms", scale{true, true}, all)
+	return curves(filepath.Join(folder, "starting.svg"), "Processes that start at once: the last one", "processes",
+		"ms", scale{true, true}, all)
 }
 
 // Worse says what is worse than with a peer.

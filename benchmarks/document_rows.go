@@ -60,7 +60,8 @@ func (e InsertedEngine) Fewer() float64 {
 // Conclusion is one sentence about the curve.
 func (e InsertedEngine) Conclusion() string {
 	uid, auto, v7, v4 := e.kind(kindUID), e.kind(kindAuto), e.kind(kindV7), e.kind(kindV4Text)
-	return fmt.Sprintf("At the end, uidplugin inserts %s rows a second. That is %s the rate of AUTO_INCREMENT, %s that of UUIDv7 in 16 bytes, and %s that of UUIDv4 as text.",
+	return fmt.Sprintf("At the end, uidplugin inserts %s rows a second. That is %s the rate of AUTO_INCREMENT, "+
+		"%s that of UUIDv7 in 16 bytes, and %s that of UUIDv4 as text.",
 		number(uid.LastRate.Median), times(uid.LastRate.Median, auto.LastRate.Median),
 		times(uid.LastRate.Median, v7.LastRate.Median), times(uid.LastRate.Median, v4.LastRate.Median))
 }
@@ -68,12 +69,14 @@ func (e InsertedEngine) Conclusion() string {
 // Table has all kinds of keys.
 func (e InsertedEngine) Table() string {
 	pages := slices.ContainsFunc(e.Kinds, func(k InsertedKind) bool { return k.PagesRead > 0 })
-	t := &table{head: []string{"", "rows/s, all", "rows/s, last quarter", "log, B a row", "table, MB", "indexes, MB", "lookup, us", "join, us"}}
+	t := &table{head: []string{"", "rows/s, all", "rows/s, last quarter", "log, B a row", "table, MB", "indexes, MB",
+		"lookup, us", "join, us"}}
 	if pages {
 		t.head = append(t.head, "pages read for 1,000 rows")
 	}
 	for _, k := range e.Kinds {
-		row := []string{k.Name, number(k.Rate), spread(k.LastRate), number(k.Log), number(k.TableMB), number(k.IndexMB), spread(k.Lookup), spread(k.Join)}
+		row := []string{k.Name, number(k.Rate), spread(k.LastRate), number(k.Log), number(k.TableMB),
+			number(k.IndexMB), spread(k.Lookup), spread(k.Join)}
 		if pages {
 			row = append(row, number(k.PagesRead))
 		}
@@ -128,7 +131,8 @@ func (r *Inserting) draw(folder string) error {
 			}
 			all = append(all, s)
 		}
-		if err := curves(filepath.Join(folder, "rows_"+e.Engine+".svg"), e.Title(), "rows in the table", "rows a second", scale{}, all); err != nil {
+		if err := curves(filepath.Join(folder, "rows_"+e.Engine+".svg"), e.Title(), "rows in the table",
+			"rows a second", scale{}, all); err != nil {
 			return err
 		}
 	}

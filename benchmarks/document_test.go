@@ -8,7 +8,8 @@ import (
 
 func TestNumber_HasThreeDigits(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[float64]string{0: "0", 0.37812: "0.378", 8.65: "8.65", 40: "40", 999.6: "1,000", 1234: "1,230",
+	for value, want := range map[float64]string{0: "0", 0.37812: "0.378", 8.65: "8.65", 40: "40", 999.6: "1,000",
+		1234:    "1,230",
 		1234567: "1,230,000", -0.5: "-0.5", 100: "100", 0.0001: "0"} {
 		if got := number(value); got != want {
 			t.Errorf("%v is written as %s, want %s", value, got, want)
@@ -26,7 +27,8 @@ func TestWrap_LeavesTablesAndCode(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 	}
-	if strings.Count(got, "word") != 180 || strings.Contains(got, "\n\n\n") || !strings.Contains(got, "\n  word") || !strings.Contains(got, "```\n"+long+"\n```") {
+	if strings.Count(got, "word") != 180 || strings.Contains(got, "\n\n\n") ||
+		!strings.Contains(got, "\n  word") || !strings.Contains(got, "```\n"+long+"\n```") {
 		t.Errorf("%s", got)
 	}
 }
@@ -36,12 +38,13 @@ func TestDocumentWorse_ComesFromTheFigures(t *testing.T) {
 	t.Parallel()
 	steady := func(v float64) Figure { return Figure{Median: v, Low: v, High: v, Samples: 3} }
 	table := func(uid, auto float64) *Document {
-		return &Document{Rows: &Report[Inserting]{Size: "whole", Figures: &Inserting{Rows: 1000, Chunk: 100, Engines: []InsertedEngine{{
-			Engine: "mariadb", Version: "10", Kinds: []InsertedKind{
-				{Name: kindUID, LastRate: steady(uid), Lookup: steady(1), Join: steady(1), TableMB: 1},
-				{Name: kindAuto, LastRate: steady(auto), Lookup: steady(1), Join: steady(1), TableMB: 1},
-			},
-		}}}}}
+		return &Document{Rows: &Report[Inserting]{Size: "whole", Figures: &Inserting{Rows: 1000, Chunk: 100,
+			Engines: []InsertedEngine{{
+				Engine: "mariadb", Version: "10", Kinds: []InsertedKind{
+					{Name: kindUID, LastRate: steady(uid), Lookup: steady(1), Join: steady(1), TableMB: 1},
+					{Name: kindAuto, LastRate: steady(auto), Lookup: steady(1), Join: steady(1), TableMB: 1},
+				},
+			}}}}}
 	}
 	worse := table(1000, 2000)
 	text, err := worse.text()

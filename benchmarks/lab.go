@@ -37,7 +37,7 @@ type Sizes struct {
 func Whole() Sizes {
 	return Sizes{
 		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
-		Rows: 300_000, Chunk: 10_000, Lookups: 3000, Joins: 600, PoolMB: 16, RowsFor: 6 * time.Minute,
+		Rows: 300_000, Chunk: 10_000, Lookups: 3000, Joins: 600, PoolMB: 16, RowsFor: 5 * time.Minute,
 		OrderFor: 45 * time.Second, Writers: []int{2, 8},
 		Interval: renewal, CostFor: 12 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
 		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,

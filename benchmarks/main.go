@@ -38,12 +38,15 @@ type place struct{ document, charts, results string }
 // compare measures the parts that the arguments name, and writes the document.
 func compare(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
-	short := flags.Bool("short", false, "measure less of everything, in less than 3 minutes, and write to benchmarks/short")
-	run := flags.String("run", "", "parts to measure, with commas between them: "+strings.Join(names(), ",")+"; all if empty")
+	short := flags.Bool("short", false, "measure less, in less than 3 minutes, and write to benchmarks/short")
+	run := flags.String("run", "", "parts to measure, with commas between them: "+strings.Join(names(), ",")+
+		"; all if empty")
 	rows := flags.Int("rows", 0, "rows to insert into each table; 0: as many as the form has")
-	engines := flags.String("engines", "mariadb,mysql,postgres", "database servers to measure, as far as they can be had")
+	engines := flags.String("engines", "mariadb,mysql,postgres",
+		"database servers to measure, as far as they can be had")
 	running := flags.Bool("running", false, "use the servers of UID_TEST_MARIADB and so on instead of private ones")
-	data := flags.String("data", os.TempDir(), "folder on a disk, for servers whose tables are larger than their memory")
+	data := flags.String("data", os.TempDir(),
+		"folder on a disk, for servers whose tables are larger than their memory")
 	out := flags.String("out", "", "folder to write to; empty: docs and benchmarks/results, or benchmarks/short")
 	render := flags.Bool("render", false, "only write the document again, from the raw figures")
 	if err := flags.Parse(args); err != nil {
@@ -52,13 +55,15 @@ func compare(ctx context.Context, args []string) error {
 	if _, err := os.Stat(serversScript); err != nil {
 		return fmt.Errorf("run this in the root folder of the repository: %w", err)
 	}
-	l := &Lab{Sizes: Whole(), Engines: strings.Split(*engines, ","), Running: *running, Data: *data, Log: os.Stderr, Begun: time.Now()}
+	l := &Lab{Sizes: Whole(), Engines: strings.Split(*engines, ","), Running: *running, Data: *data, Log: os.Stderr,
+		Begun: time.Now()}
 	to := place{"docs/benchmarks.md", "docs/benchmarks", "benchmarks/results"}
 	if *short {
 		l.Sizes, *out = Short(), cmp.Or(*out, "benchmarks/short")
 	}
 	if *out != "" {
-		to = place{filepath.Join(*out, "benchmarks.md"), filepath.Join(*out, "benchmarks"), filepath.Join(*out, "results")}
+		to = place{filepath.Join(*out, "benchmarks.md"), filepath.Join(*out, "benchmarks"),
+			filepath.Join(*out, "results")}
 	}
 	if *rows > 0 {
 		l.Rows = max(*rows, l.Chunk)
@@ -100,9 +105,9 @@ func measure(ctx context.Context, l *Lab, list string, to place) (failed error) 
 		return err
 	}
 	for _, p := range parts {
-		if slices.Contains(wanted, p.name) {
+		if slices.Contains(wanted, p.name) && ctx.Err() == nil {
 			failed = errors.Join(failed, p.run(ctx, l, to.results))
 		}
 	}
-	return failed
+	return errors.Join(failed, ctx.Err())
 }

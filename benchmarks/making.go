@@ -124,7 +124,8 @@ func allocations(n int, loop func(int)) (times, bytes float64) {
 	runtime.ReadMemStats(&before)
 	loop(n)
 	runtime.ReadMemStats(&after)
-	return float64((after.Mallocs - before.Mallocs) / uint64(n)), float64((after.TotalAlloc - before.TotalAlloc) / uint64(n))
+	mallocs, total := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+	return float64(mallocs / uint64(n)), float64(total / uint64(n))
 }
 
 // perGenerator returns the live heap and the goroutines of one out of n generators that have made an id.
@@ -171,7 +172,9 @@ func sustained(ctx context.Context, l *Lab, all []peer) ([]Figure, error) {
 			return sample{value: rate(window, loop)}, nil
 		}
 	}
-	return interleave(ctx, rounds, contestants, func(round int) { l.Say("making: sustained rates, round %d of %d", round, rounds) })
+	return interleave(ctx, rounds, contestants, func(round int) {
+		l.Say("making: sustained rates, round %d of %d", round, rounds)
+	})
 }
 
 // sustainable opens a peer with the limits that it usually has, and a function that uses up what it has in reserve.

@@ -44,8 +44,10 @@ func (numbered[A, B, C]) TableName() string {
 
 func ten[A, B digit]() []any {
 	return []any{
-		&numbered[A, B, d0]{}, &numbered[A, B, d1]{}, &numbered[A, B, d2]{}, &numbered[A, B, d3]{}, &numbered[A, B, d4]{},
-		&numbered[A, B, d5]{}, &numbered[A, B, d6]{}, &numbered[A, B, d7]{}, &numbered[A, B, d8]{}, &numbered[A, B, d9]{},
+		&numbered[A, B, d0]{}, &numbered[A, B, d1]{}, &numbered[A, B, d2]{}, &numbered[A, B, d3]{},
+		&numbered[A, B, d4]{},
+		&numbered[A, B, d5]{}, &numbered[A, B, d6]{}, &numbered[A, B, d7]{}, &numbered[A, B, d8]{},
+		&numbered[A, B, d9]{},
 	}
 }
 

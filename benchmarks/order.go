@@ -58,7 +58,8 @@ const (
 
 // orderKinds are the kinds, each with a table.
 var orderKinds = []struct{ name, table string }{
-	{orderUID, "order_uid"}, {orderAuto, "order_auto"}, {orderV7, "order_v7"}, {orderGofrs, "order_gofrs"}, {orderRolling, "order_rolling"},
+	{orderUID, "order_uid"}, {orderAuto, "order_auto"}, {orderV7, "order_v7"}, {orderGofrs, "order_gofrs"},
+	{orderRolling, "order_rolling"},
 }
 
 type (
@@ -240,34 +241,23 @@ func judge(name string, commits []commit, seen map[string]bool) OrderedKind {
 	return k
 }
 
+// A writing is processes that insert rows.
+type writing struct {
+	ctx      context.Context
+	database *testkit.Database
+	pause    time.Duration
+	rows     map[string][]commit // by kind
+	restarts int
+}
+
 // writeRows starts so many processes for each kind. Those of the rolling restart end one after the other, and others
 // take their places. It returns the rows by kind.
-func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (rows map[string][]commit, restarts int, err error) {
-	rows = map[string][]commit{}
-	collect := func(c *child) error {
-		_ = c.input.Close()
-		line, err := c.read()
-		if err != nil {
-			return err
-		}
-		var own insertedRows
-		if err := json.Unmarshal([]byte(line), &own); err != nil {
-			return err
-		}
-		rows[own.Kind] = append(rows[own.Kind], own.Commits...)
-		return c.stop()
-	}
-	begin := func(kind string) (*child, error) {
-		c, err := launch(ctx, "insert", insertTask{Database: d, Kind: kind, Pause: time.Duration(writers) * pace})
-		if err == nil {
-			_, err = c.read() // it is connected
-		}
-		return c, err
-	}
+func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (map[string][]commit, int, error) {
+	w := &writing{ctx: ctx, database: d, pause: time.Duration(writers) * pace, rows: map[string][]commit{}}
 	var steady, rolling []*child
 	for range writers {
 		for _, k := range orderKinds {
-			c, err := begin(k.name)
+			c, err := w.begin(k.name)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -283,27 +273,57 @@ func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (r
 			return nil, 0, err
 		}
 	}
+	err := w.restart(l, rolling)
+	for _, c := range slices.Concat(steady, rolling) {
+		err = errors.Join(err, w.collect(c))
+	}
+	return w.rows, w.restarts, errors.Join(err, ctx.Err())
+}
+
+// begin starts a process of a kind, and waits until it is connected.
+func (w *writing) begin(kind string) (*child, error) {
+	c, err := launch(w.ctx, "insert", insertTask{Database: w.database, Kind: kind, Pause: w.pause})
+	if err == nil {
+		_, err = c.read()
+	}
+	return c, err
+}
+
+// collect ends a process and adds its rows.
+func (w *writing) collect(c *child) error {
+	_ = c.input.Close()
+	line, err := c.read()
+	if err != nil {
+		return err
+	}
+	var own insertedRows
+	if err := json.Unmarshal([]byte(line), &own); err != nil {
+		return err
+	}
+	w.rows[own.Kind] = append(w.rows[own.Kind], own.Commits...)
+	return c.stop()
+}
+
+// restart restarts one process after the other until the time is over.
+func (w *writing) restart(l *Lab, all []*child) (err error) {
 	const pause = 2 * time.Second // between two restarts
-	for end := time.Now().Add(l.OrderFor); time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(l.OrderFor); time.Now().Before(end) && w.ctx.Err() == nil; {
 		time.Sleep(min(pause, l.OrderFor/3))
 		if time.Now().After(end) {
 			break
 		}
-		at := restarts % len(rolling)
-		if err := collect(rolling[at]); err != nil {
-			return nil, 0, err
+		at := w.restarts % len(all)
+		if err := w.collect(all[at]); err != nil {
+			return err
 		}
-		if rolling[at], err = begin(orderRolling); err != nil {
-			return nil, 0, err
+		if all[at], err = w.begin(orderRolling); err != nil {
+			return err
 		}
-		if err := rolling[at].send("go"); err != nil {
-			return nil, 0, err
+		if err := all[at].send("go"); err != nil {
+			return err
 		}
-		restarts++
-		l.Tick("order: %d restarts", restarts)
+		w.restarts++
+		l.Tick("order: %d restarts", w.restarts)
 	}
-	for _, c := range slices.Concat(steady, rolling) {
-		err = errors.Join(err, collect(c))
-	}
-	return rows, restarts, errors.Join(err, ctx.Err())
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,11 @@ type peer struct {
 	limited func() (loop func(n int), drain func(), err error)
 }
 
-// peers returns what is compared: uidplugin, an atomic add, and others.
-func peers() []peer {
+// peers returns what is compared.
+func peers() []peer { return slices.Concat(counters(), snowflakes(), wideIDs()) }
+
+// counters returns what is an atomic add at heart: uidplugin, and the add alone.
+func counters() []peer {
 	return []peer{
 		{name: "one atomic add", bytes: 8, open: func() (func(int), error) {
 			x := new(struct {
@@ -60,6 +64,12 @@ func peers() []peer {
 			g, err := cached(math.MaxInt64, 1)
 			return fills(g), err
 		}, limited: func() (func(int), func(), error) { return limited(generator.MaxLanes) }},
+	}
+}
+
+// snowflakes returns others with 64 bits: a time, a machine and a sequence.
+func snowflakes() []peer {
+	return []peer{
 		{name: "bwmarrin/snowflake", bytes: 8, open: func() (func(int), error) {
 			nodes, steps := snowflake.NodeBits, snowflake.StepBits
 			defer func() { snowflake.NodeBits, snowflake.StepBits = nodes, steps }()
@@ -74,6 +84,12 @@ func peers() []peer {
 			o.WorkerIdBitLength, o.SeqBitLength = 1, 21
 			return yitter(o)
 		}, limited: never(func() (func(int), error) { return yitter(idgen.NewIdGeneratorOptions(1)) })},
+	}
+}
+
+// wideIDs returns those with more bits.
+func wideIDs() []peer {
+	return []peer{
 		{name: "google/uuid v4", bytes: 16, shared: true, open: func() (func(int), error) {
 			return func(n int) {
 				for range n {

@@ -58,7 +58,8 @@ func joinPerTable(p *participant) (func() error, error) {
 		values.WriteString("(?, ?, ?, 0)")
 		args = append(args, p.number*p.tables+i+1, fmt.Sprint("table", i), holder)
 	}
-	if err := p.db.Exec("INSERT INTO leases (id, table_name, holder, seen) VALUES "+values.String(), args...).Error; err != nil {
+	if err := p.db.Exec("INSERT INTO leases (id, table_name, holder, seen) VALUES "+values.String(),
+		args...).Error; err != nil {
 		return nil, err
 	}
 	p.group.Go(func() {
@@ -67,7 +68,8 @@ func joinPerTable(p *participant) (func() error, error) {
 		}
 		for next := time.Now(); ; {
 			for i := range p.tables {
-				err := p.db.Exec("UPDATE leases SET seen = ? WHERE id = ? AND holder = ?", time.Now().UnixMilli(), p.number*p.tables+i+1, holder).Error
+				err := p.db.Exec("UPDATE leases SET seen = ? WHERE id = ? AND holder = ?", time.Now().UnixMilli(),
+					p.number*p.tables+i+1, holder).Error
 				if err != nil {
 					p.failed(err)
 					return

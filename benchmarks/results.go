@@ -38,7 +38,8 @@ type Machine struct {
 
 // here describes this machine and program.
 func here() Machine {
-	m := Machine{CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Peers: map[string]string{}}
+	m := Machine{CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
+		Peers: map[string]string{}}
 	for line := range strings.Lines(read("/proc/cpuinfo")) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 			m.CPU = strings.TrimSpace(value)
@@ -53,7 +54,8 @@ func here() Machine {
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
-			for _, peer := range []string{"bwmarrin", "sony/", "yitter", "google/uuid", "gofrs/uuid", "oklog", "rs/xid", "segmentio", "muyo", "gorm.io/gorm"} {
+			for _, peer := range []string{"bwmarrin", "sony/", "yitter", "google/uuid", "gofrs/uuid", "oklog",
+				"rs/xid", "segmentio", "muyo", "gorm.io/gorm"} {
 				if strings.Contains(d.Path, peer) {
 					m.Peers[d.Path] = d.Version
 				}
@@ -86,7 +88,8 @@ var parts = []part{
 }
 
 // reported returns a function that measures a part and writes its report to a folder.
-func reported[T any](name string, measure func(context.Context, *Lab) (*T, error)) func(context.Context, *Lab, string) error {
+func reported[T any](name string, measure func(context.Context, *Lab) (*T, error)) func(context.Context, *Lab,
+	string) error {
 	return func(ctx context.Context, l *Lab, folder string) error {
 		load, _, _ := strings.Cut(read("/proc/loadavg"), " ")
 		begin := time.Now()
@@ -94,7 +97,8 @@ func reported[T any](name string, measure func(context.Context, *Lab) (*T, error
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r := Report[T]{l.Name, begin.UTC().Truncate(time.Second), time.Since(begin).Round(time.Second), load, here(), figures}
+		r := Report[T]{l.Name, begin.UTC().Truncate(time.Second), time.Since(begin).Round(time.Second), load, here(),
+			figures}
 		text, err := json.MarshalIndent(r, "", "\t")
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -68,7 +68,8 @@ func turns(n int) func() []int {
 }
 
 // interleave measures all contestants once in each round. A machine that becomes slower thus does so for all.
-func interleave(ctx context.Context, rounds int, contestants []func() (sample, error), each func(round int)) ([]Figure, error) {
+func interleave(ctx context.Context, rounds int, contestants []func() (sample, error), each func(round int)) ([]Figure,
+	error) {
 	samples := make([][]sample, len(contestants))
 	next := turns(len(contestants))
 	for round := range rounds {

@@ -199,7 +199,8 @@ func (s *Server) sizes(db *gorm.DB, table string) (data, index float64, err erro
 	case "sqlite":
 		return 0, 0, nil
 	case "postgres":
-		err = db.Raw("SELECT pg_table_size(?::regclass)::float8, pg_indexes_size(?::regclass)::float8", table, table).Row().Scan(&data, &index)
+		err = db.Raw("SELECT pg_table_size(?::regclass)::float8, pg_indexes_size(?::regclass)::float8", table,
+			table).Row().Scan(&data, &index)
 	default:
 		if err = db.Exec("ANALYZE TABLE " + table).Error; err != nil {
 			return 0, 0, err

@@ -143,7 +143,8 @@ func (s *shipments[K, T]) insert(n int) error {
 	for ; n > 0; n -= len(s.batch) {
 		for i := range s.batch {
 			row := shipment[K, T]{
-				CustomerID: s.random.Int64N(int64(s.rows/perCustomer + 100)), Status: i % 5, Weight: s.random.Int64N(5000),
+				CustomerID: s.random.Int64N(int64(s.rows/perCustomer + 100)), Status: i % 5,
+				Weight: s.random.Int64N(5000),
 				Street: fmt.Sprintf("%d Long Lane, building %d", s.random.IntN(500), i%9), City: cities[i%len(cities)],
 			}
 			if s.key != nil {
@@ -185,7 +186,8 @@ func (s *shipments[K, T]) lookup() error {
 func (s *shipments[K, T]) join(rows int) error {
 	var count, weight int64
 	table := s.table()
-	return s.db.Raw("SELECT COUNT(*), COALESCE(SUM(p.weight), 0) FROM "+table+" c JOIN "+table+" p ON p.id = c.parent_id WHERE c.customer_id = ?",
+	return s.db.Raw("SELECT COUNT(*), COALESCE(SUM(p.weight), 0) FROM "+table+" c JOIN "+table+
+		" p ON p.id = c.parent_id WHERE c.customer_id = ?",
 		s.random.IntN(max(1, rows/perCustomer))).Row().Scan(&count, &weight)
 }
 

@@ -38,13 +38,15 @@ func tiny(t *testing.T) *Lab {
 func TestCompare_MeasuresAllPartsAndWritesTheDocument(t *testing.T) {
 	l := tiny(t)
 	folder := t.TempDir()
-	to := place{filepath.Join(folder, "benchmarks.md"), filepath.Join(folder, "benchmarks"), filepath.Join(folder, "results")}
+	to := place{filepath.Join(folder, "benchmarks.md"), filepath.Join(folder, "benchmarks"),
+		filepath.Join(folder, "results")}
 	testkit.Must(t, measure(t.Context(), l, "", to))
 	testkit.Must(t, write(to))
 	text, err := os.ReadFile(to.document)
 	testkit.Must(t, err)
 	checkText(t, string(text))
-	for _, heading := range []string{"What is worse", "Making ids", "db.Create", "Rows in real databases", "SQLite", "Order", "What coordination costs",
+	for _, heading := range []string{"What is worse", "Making ids", "db.Create", "Rows in real databases", "SQLite",
+		"Order", "What coordination costs",
 		"Starting", "Method and limits"} {
 		if !strings.Contains(string(text), "# "+heading) {
 			t.Errorf("the document has no section %q", heading)
@@ -95,7 +97,8 @@ func checkChart(t *testing.T, file string) {
 			t.Fatalf("%s: %v", file, err)
 		}
 	}
-	if !strings.Contains(string(text), "prefers-color-scheme:dark") || !strings.Contains(string(text), "fill:#1F2328") ||
+	if !strings.Contains(string(text), "prefers-color-scheme:dark") || !strings.Contains(string(text),
+		"fill:#1F2328") ||
 		!strings.Contains(string(text), "fill:#FFFFFF") {
 		t.Errorf("%s does not follow dark mode", file)
 	}
@@ -116,7 +119,8 @@ func TestMeasure_OnePartOnly(t *testing.T) {
 	if len(files) != 1 || files[0].Name() != "create.json" {
 		t.Errorf("there are %v", files)
 	}
-	if err := measure(t.Context(), l, "crate", place{results: folder}); err == nil || !strings.Contains(err.Error(), `"crate"`) {
+	if err := measure(t.Context(), l, "crate", place{results: folder}); err == nil || !strings.Contains(err.Error(),
+		`"crate"`) {
 		t.Errorf("a part that does not exist: %v", err)
 	}
 }
