@@ -102,7 +102,7 @@ func each(t *testing.T, f func(t *testing.T, d *document)) {
 func eachEnglish(t *testing.T, f func(t *testing.T, d *document)) {
 	t.Helper()
 	each(t, func(t *testing.T, d *document) {
-		if strings.Contains(d.name, "zh") {
+		if chinese(d.name) {
 			t.Skip("in Chinese")
 		}
 		f(t, d)

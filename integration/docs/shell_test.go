@@ -57,7 +57,7 @@ func TestCode_ShellWorks(t *testing.T) {
 			if !languages[b.language] {
 				t.Errorf("%s:%d: a block of the language %q", d.name, b.line, b.language)
 			}
-			if b.language == "sql" && !runSQL[d.name] && !strings.Contains(d.name, "zh") {
+			if b.language == "sql" && !runSQL[d.name] && !chinese(d.name) {
 				t.Errorf("%s:%d: no test runs this SQL", d.name, b.line)
 			}
 			if b.language != "sh" {
