@@ -25,10 +25,12 @@ func TestReadme_IsShort(t *testing.T) {
 // Who looks at a README wants to see something work first.
 func TestReadme_HasACommandToRunWithinTwentyLines(t *testing.T) {
 	t.Parallel()
-	d, err := read(root + "/README.md")
-	must(t, err)
-	if blocks := d.blocks(); len(blocks) == 0 || blocks[0].language != "sh" || blocks[0].line > 20 {
-		t.Error("README.md: no command in the first 20 lines")
+	for _, name := range []string{"README.md", "README_zh.md"} {
+		d, err := read(root + "/" + name)
+		must(t, err)
+		if blocks := d.blocks(); len(blocks) == 0 || blocks[0].language != "sh" || blocks[0].line > 20 {
+			t.Errorf("%s: no command in the first 20 lines", name)
+		}
 	}
 }
 
