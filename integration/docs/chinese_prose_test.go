@@ -137,7 +137,8 @@ func TestChineseProse_SentencesAreShort(t *testing.T) {
 		for _, p := range d.passages() {
 			for _, s := range chineseEnd.Split(p.text, -1) {
 				if n := length(s); n > most {
-					t.Errorf("%s:%d: a sentence of %d characters, at most %d: %s", d.name, p.line, n, most, strings.ReplaceAll(s, code, "`...`"))
+					s = strings.ReplaceAll(s, code, "`...`")
+					t.Errorf("%s:%d: a sentence of %d characters, at most %d: %s", d.name, p.line, n, most, s)
 				}
 			}
 			if p.cell && strings.Contains(strings.TrimSuffix(p.text, "。"), "。") {

@@ -91,7 +91,9 @@ func TestChinese_SameCode(t *testing.T) {
 
 // bare returns what must be the same in all languages.
 func (b block) bare() string {
-	comment := map[string]*regexp.Regexp{"sh": regexp.MustCompile(`(?m)(^|\s+)# .*$`), "sql": regexp.MustCompile(`(?m)\s*--.*$`)}[b.language]
+	comment := map[string]*regexp.Regexp{
+		"sh": regexp.MustCompile(`(?m)(^|\s+)# .*$`), "sql": regexp.MustCompile(`(?m)\s*--.*$`),
+	}[b.language]
 	switch {
 	case b.language == "text":
 		return fmt.Sprint(numbers(b.code))
@@ -165,7 +167,7 @@ func numbers(text string) (all []string) {
 	return all
 }
 
-// numbers returns the numbers of a document outside of code, each as often as it comes, and without what sameNumbers has.
+// numbers returns the numbers of a document outside of code, each as often as it comes. Those of sameNumbers are equal.
 func (d *document) numbers(language int) []string {
 	var out strings.Builder
 	for _, p := range d.passages() {
@@ -260,7 +262,8 @@ func (d *document) column(i int) (all []string) {
 // The control: pages that differ are noticed.
 func TestChinese_DifferencesAreNoticed(t *testing.T) {
 	t.Parallel()
-	if got := fmt.Sprint(numbers("1,456 UUIDv7 2026-11-22 10^18, 6.6 到 10 秒。40/19/4")); got != "[1,456 10 10 11 18 19 2026 22 4 40 6.6]" {
+	got := fmt.Sprint(numbers("1,456 UUIDv7 2026-11-22 10^18, 6.6 到 10 秒。40/19/4"))
+	if got != "[1,456 10 10 11 18 19 2026 22 4 40 6.6]" {
 		t.Errorf("numbers %s", got)
 	}
 	for language, codes := range map[string][3]string{ // the same, and different
