@@ -108,8 +108,8 @@ func TestChinese_LinksLeadToChinesePages(t *testing.T) {
 			return true
 		})
 		files := zh.linked(t)
-		if !files[english.name] {
-			t.Errorf("%s does not link %s", zh.name, english.name)
+		if !files[english.name] || !english.linked(t)[zh.name] {
+			t.Errorf("%s and %s do not link each other", zh.name, english.name)
 		}
 		for file := range english.linked(t) {
 			if _, err := os.Stat(root + "/" + inChinese(file)); err == nil && !chinese(file) {
