@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS `WORKER_SLOT` (
 CREATE TABLE IF NOT EXISTS `WORKER_SESSION` (
   `SLOT` BIGINT NOT NULL,
   `START_TICK` BIGINT NOT NULL COMMENT 'last tick before the session',
-  `BEFORE_TICK` BIGINT NOT NULL COMMENT 'FENCE of the slot when the session began',
+  `BEFORE_TICK` BIGINT NOT NULL COMMENT 'no earlier session of the slot stamped a later tick',
   `APPLICATION` VARCHAR(64) NOT NULL COMMENT 'the process that held the slot in this session',
   `HOST_NAME` VARCHAR(64) NOT NULL,
   `PORT` VARCHAR(64) NOT NULL,

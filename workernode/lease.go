@@ -5,6 +5,12 @@ import "slices"
 // This file decides what a process may stamp and which statement it sends next. It knows neither SQL nor clocks nor
 // goroutines. All outside events come in as arguments, so the model (model_test.go) drives this code through everything
 // that can happen. doc.go has the protocol in words.
+//
+// START_TICK, FLOOR_TICK and the fields start and floor are the tick before the first one that may be stamped. FENCE,
+// BEFORE_TICK and granted are the last tick that may be, or may have been, stamped.
+//
+// What begins, renews, keeps, releases, reclaims or allocates a slot is a [change]. The functions called ...Change return
+// it, and those called note... take the answer of the database.
 
 // leaseParams are the numbers of the protocol, in ticks of the layout.
 type leaseParams struct {
@@ -42,12 +48,12 @@ type change struct {
 // moved the slot's FENCE from below the tick to the tick or above. granted only grows while the slot is held.
 type slotLease struct {
 	held bool
-	slot int64
+	id   int64
 
 	version, fence int64 // what the next statement compares
-	acknowledged   int64 // VERSION of the last acknowledged statement
+	ackedVersion   int64 // VERSION of the last acknowledged statement
 
-	start   int64 // START_TICK of the current session: its first tick less one
+	start   int64 // START_TICK of the current session: the tick before its first one
 	granted int64 // last tick that may be stamped
 	floor   int64 // FLOOR_TICK: no tick up to it is stamped
 
@@ -147,9 +153,9 @@ func (l *slotLease) nextVersion(compared int64) int64 {
 	return l.used
 }
 
-// reclaim returns the change that takes a slot over. Its session begins at first, which
-// [change.begins] sets when the row is locked.
-func (l *slotLease) reclaim(p leaseParams, r slotRow, now int64, me string) change {
+// reclaimChange returns the change that reclaims a slot. Its session begins at first, which [change.setFirst] sets when
+// the row is locked.
+func (l *slotLease) reclaimChange(p leaseParams, r slotRow, now int64, me string) change {
 	return change{
 		slot: r.id, holder: r.holder, version: r.version, fence: r.fence,
 		newHolder: me, newVersion: l.nextVersion(r.version), newFence: p.fenceAt(now, r.fence),
@@ -157,90 +163,92 @@ func (l *slotLease) reclaim(p leaseParams, r slotRow, now int64, me string) chan
 	}
 }
 
-// allocate returns the change that inserts a new slot.
-func (l *slotLease) allocate(p leaseParams, slot, now int64, me string) change {
+// allocateChange returns the change that inserts a new slot.
+func (l *slotLease) allocateChange(p leaseParams, slot, now int64, me string) change {
 	return change{slot: slot, insert: true, newHolder: me, newVersion: l.nextVersion(0), newFence: p.fenceAt(now, 0)}
 }
 
-// begin returns the change that begins a new session of the same holder.
-func (l *slotLease) begin(p leaseParams, now int64, me string) change {
-	c := l.keepAlive(me)
+// beginChange returns the change that begins a new session of the same holder. BEFORE_TICK is what the session before
+// was granted. FENCE may be above that: what an unacknowledged statement moved it by was never stamped.
+func (l *slotLease) beginChange(p leaseParams, now int64, me string) change {
+	c := l.keepAliveChange(me)
 	c.newFence = p.fenceAt(now, l.fence)
 	c.before, c.least = l.granted, max(l.fence, l.granted)+1
 	return c
 }
 
-// begins sets the first tick of the session that c begins. now is the clock, read after the slot's row was locked, and
+// setFirst sets the first tick of the session that c begins. now is the clock, read after the slot's row was locked, and
 // floor the registry's. It reports whether there is a tick to grant.
-func (c *change) begins(now, floor int64) bool {
+func (c *change) setFirst(now, floor int64) bool {
 	c.first = max(c.least, now, min(floor, c.newFence)+1)
 	return c.first <= c.newFence
 }
 
-// renew returns the change that moves the fence on. The same change goes first in a
-// transaction that adds or binds worker ids.
-func (l *slotLease) renew(p leaseParams, now int64, me string) change {
+// renewChange returns the change that moves the fence on. The same change goes first in a transaction that adds or binds
+// worker ids. If the clock has passed what was granted since [slotLease.next] looked, the change grants nothing, and a new
+// session follows, whose ticks are above FENCE. So FENCE moves no further than in time, and leaves the session the rest.
+func (l *slotLease) renewChange(p leaseParams, now int64, me string) change {
 	return change{
-		slot: l.slot, holder: me, version: l.version, fence: l.fence,
+		slot: l.id, holder: me, version: l.version, fence: l.fence,
 		newHolder: me, newVersion: l.nextVersion(l.version), newFence: p.fenceAt(min(now, l.granted+1), l.fence),
 	}
 }
 
-// keepAlive returns the change of an idle process: FENCE stays.
-func (l *slotLease) keepAlive(me string) change {
+// keepAliveChange returns the change of an idle process: FENCE stays.
+func (l *slotLease) keepAliveChange(me string) change {
 	return change{
-		slot: l.slot, holder: me, version: l.version, fence: l.fence,
+		slot: l.id, holder: me, version: l.version, fence: l.fence,
 		newHolder: me, newVersion: l.nextVersion(l.version), newFence: l.fence,
 	}
 }
 
-// release returns the change that frees the slot. FENCE stays.
-func (l *slotLease) release(me string) change {
-	c := l.keepAlive(me)
+// releaseChange returns the change that frees the slot. FENCE stays.
+func (l *slotLease) releaseChange(me string) change {
+	c := l.keepAliveChange(me)
 	c.newHolder = ""
 	return c
 }
 
-// began notes that the transaction of c, which began a session, was acknowledged.
-func (l *slotLease) began(c change, floor int64) {
+// noteSession notes that the transaction of c, which began a session, was acknowledged.
+func (l *slotLease) noteSession(c change, floor int64) {
 	*l = slotLease{
-		held: true, slot: c.slot, version: c.newVersion, fence: c.newFence, acknowledged: c.newVersion,
+		held: true, id: c.slot, version: c.newVersion, fence: c.newFence, ackedVersion: c.newVersion,
 		start: c.first - 1, granted: c.newFence, floor: floor, used: l.used,
 	}
 }
 
-// renewed notes that c, a renewal, was acknowledged; now is the clock after that. What it
+// noteRenewal notes that c, a renewal, was acknowledged; now is the clock after that. What it
 // granted is usable only if it continues what was granted before; otherwise a new session
 // has to begin. It reports whether anything was granted.
-func (l *slotLease) renewed(c change, now int64) bool {
+func (l *slotLease) noteRenewal(c change, now int64) bool {
 	joins := l.contiguous(now)
 	grew := joins && c.newFence > l.granted
 	if joins {
 		l.granted = c.newFence
 	}
-	l.kept(c)
+	l.noteAck(c)
 	return grew
 }
 
-// kept notes that c was acknowledged, and grants nothing.
-func (l *slotLease) kept(c change) {
-	l.version, l.fence, l.acknowledged, l.inDoubt = c.newVersion, c.newFence, c.newVersion, false
+// noteAck notes that c was acknowledged, and grants nothing.
+func (l *slotLease) noteAck(c change) {
+	l.version, l.fence, l.ackedVersion, l.inDoubt = c.newVersion, c.newFence, c.newVersion, false
 }
 
 // doubt notes that the outcome of a statement is unknown, or that it changed fewer rows
 // than it should have. Nothing was granted.
 func (l *slotLease) doubt() { l.inDoubt, l.regressed = true, false }
 
-// read notes what the slot's row says after a doubt; found is false if the row does not exist. It reports whether the
+// noteRow notes what the slot's row says after a doubt; found is false if the row does not exist. It reports whether the
 // slot is still held. The next statement compares with what was read, which is never used.
-func (l *slotLease) read(r slotRow, found bool, me string) bool {
+func (l *slotLease) noteRow(r slotRow, found bool, me string) bool {
 	if !found || r.holder != me || r.version > maxVersion {
 		l.lose()
 		return false
 	}
 	l.inDoubt = false
 	l.version, l.fence = r.version, r.fence
-	l.regressed = r.version < l.acknowledged
+	l.regressed = r.version < l.ackedVersion
 	return true
 }
 

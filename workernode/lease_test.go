@@ -12,7 +12,7 @@ var leaseTestParams = leaseParams{lead: 100, settle: 20, grace: 600, last: 20_00
 
 // leaseTestHeld is a lease that was granted 9,901 to 10,100.
 func leaseTestHeld() slotLease {
-	return slotLease{held: true, slot: 7, version: 3, fence: 10_100, acknowledged: 3, start: 9_900, granted: 10_100, used: 3}
+	return slotLease{held: true, id: 7, version: 3, fence: 10_100, ackedVersion: 3, start: 9_900, granted: 10_100, used: 3}
 }
 
 // next is what the lease manager obeys; a wrong answer either stops it or grants ticks that it does not have.
@@ -83,8 +83,8 @@ func changesOf(l slotLease) (all []change) {
 	for _, now := range []int64{0, 9_000, 10_100, 19_999, 30_000} {
 		l := l
 		r := slotRow{id: 8, holder: "other", version: 40, fence: 10_777, seen: 10_000}
-		all = append(all, l.reclaim(leaseTestParams, r, now, "me"), l.allocate(leaseTestParams, 9, now, "me"), l.begin(leaseTestParams, now, "me"),
-			l.renew(leaseTestParams, now, "me"), l.keepAlive("me"), l.release("me"))
+		all = append(all, l.reclaimChange(leaseTestParams, r, now, "me"), l.allocateChange(leaseTestParams, 9, now, "me"), l.beginChange(leaseTestParams, now, "me"),
+			l.renewChange(leaseTestParams, now, "me"), l.keepAliveChange("me"), l.releaseChange("me"))
 	}
 	return all
 }
@@ -128,25 +128,25 @@ func TestSlotLeaseSend_NeverUsesAVersionTwice(t *testing.T) {
 			now := 10_000 + random.Int64N(300)
 			switch random.IntN(9) {
 			case 0:
-				c = l.reclaim(leaseTestParams, slotRow{id: random.Int64N(3), version: random.Int64N(30), fence: now - 50}, now, "me")
+				c = l.reclaimChange(leaseTestParams, slotRow{id: random.Int64N(3), version: random.Int64N(30), fence: now - 50}, now, "me")
 			case 1:
-				c = l.allocate(leaseTestParams, random.Int64N(3), now, "me")
+				c = l.allocateChange(leaseTestParams, random.Int64N(3), now, "me")
 			case 2:
-				c = l.begin(leaseTestParams, now, "me")
+				c = l.beginChange(leaseTestParams, now, "me")
 			case 3:
-				c = l.renew(leaseTestParams, now, "me")
+				c = l.renewChange(leaseTestParams, now, "me")
 			case 4:
-				c = l.keepAlive("me")
+				c = l.keepAliveChange("me")
 			case 5:
-				c = l.release("me")
+				c = l.releaseChange("me")
 			case 6:
 				l.lose()
 				continue
 			case 7:
-				l.read(slotRow{holder: "me", version: random.Int64N(30), fence: now}, true, "me")
+				l.noteRow(slotRow{holder: "me", version: random.Int64N(30), fence: now}, true, "me")
 				continue
 			case 8:
-				l.read(slotRow{}, false, "me")
+				l.noteRow(slotRow{}, false, "me")
 				continue
 			}
 			if used[c.newVersion] || c.newVersion <= c.version {
@@ -154,15 +154,15 @@ func TestSlotLeaseSend_NeverUsesAVersionTwice(t *testing.T) {
 			}
 			used[c.newVersion] = true
 			if random.IntN(2) == 0 {
-				c.begins(now, 0)
-				l.began(c, 0)
+				c.setFirst(now, 0)
+				l.noteSession(c, 0)
 			}
 		}
 	}
 }
 
 // A session whose first tick is too early repeats ticks of an earlier one, or of an attempt that was carried out.
-func TestChangeBegins_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
+func TestChangeSetFirst_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -181,32 +181,32 @@ func TestChangeBegins_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
 		{"the floor is too far ahead", change{least: 9_000, newFence: 10_100}, 10_000, 10_100, 10_101, false},
 		{"the floor is the largest number", change{least: 9_000, newFence: 10_100}, 10_000, math.MaxInt64, 10_101, false},
 	} {
-		if ok := tt.c.begins(tt.now, tt.floor); ok != tt.ok || tt.c.first != tt.first {
+		if ok := tt.c.setFirst(tt.now, tt.floor); ok != tt.ok || tt.c.first != tt.first {
 			t.Errorf("%s: first %d, %v", tt.name, tt.c.first, ok)
 		}
 	}
 }
 
 // What reclaim compares is what was read, and its session begins after the fence that it compared with.
-func TestSlotLeaseReclaim_BeginsAfterTheFence(t *testing.T) {
+func TestSlotLeaseReclaimChange_BeginsAfterTheFence(t *testing.T) {
 	t.Parallel()
 
 	l := slotLease{used: 5}
-	c := l.reclaim(leaseTestParams, slotRow{id: 4, holder: "old", version: 40, fence: 9_000, seen: 1}, 10_000, "me")
+	c := l.reclaimChange(leaseTestParams, slotRow{id: 4, holder: "old", version: 40, fence: 9_000, seen: 1}, 10_000, "me")
 	want := change{slot: 4, holder: "old", version: 40, fence: 9_000, newHolder: "me", newVersion: 41, newFence: 10_100, before: 9_000, least: 9_001}
 	if c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}
-	c.begins(10_003, 0)
-	l.began(c, 17)
-	if l.start != 10_002 || l.granted != 10_100 || l.acknowledged != 41 || l.used != 41 || l.floor != 17 || !l.held || l.slot != 4 || l.fence != 10_100 {
+	c.setFirst(10_003, 0)
+	l.noteSession(c, 17)
+	if l.start != 10_002 || l.granted != 10_100 || l.ackedVersion != 41 || l.used != 41 || l.floor != 17 || !l.held || l.id != 4 || l.fence != 10_100 {
 		t.Errorf("%+v", l)
 	}
 }
 
 // A renewal that is acknowledged late granted ticks that the clock has passed, and perhaps another session begins in
 // between: nothing of it may be used.
-func TestSlotLeaseRenewed_GrantsOnlyWhatContinues(t *testing.T) {
+func TestSlotLeaseNoteRenewal_GrantsOnlyWhatContinues(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -228,11 +228,11 @@ func TestSlotLeaseRenewed_GrantsOnlyWhatContinues(t *testing.T) {
 		if tt.change != nil {
 			tt.change(&l)
 		}
-		c := l.renew(leaseTestParams, tt.sent, "me")
-		if grew := l.renewed(c, tt.now); grew != tt.grew || l.granted != tt.granted {
+		c := l.renewChange(leaseTestParams, tt.sent, "me")
+		if grew := l.noteRenewal(c, tt.now); grew != tt.grew || l.granted != tt.granted {
 			t.Errorf("%s: granted until %d, %v", tt.name, l.granted, grew)
 		}
-		if l.acknowledged != c.newVersion || l.version != c.newVersion || l.fence != c.newFence {
+		if l.ackedVersion != c.newVersion || l.version != c.newVersion || l.fence != c.newFence {
 			t.Errorf("%s: the next statement compares %+v, after %+v", tt.name, l, c)
 		}
 		if step := l.next(leaseTestParams, tt.now); step != tt.next {
@@ -242,27 +242,27 @@ func TestSlotLeaseRenewed_GrantsOnlyWhatContinues(t *testing.T) {
 }
 
 // A keep-alive that moved the fence would grant ticks without a session, and one that granted any could repeat some.
-func TestSlotLeaseKeepAlive_GrantsNothing(t *testing.T) {
+func TestSlotLeaseKeepAliveChange_GrantsNothing(t *testing.T) {
 	t.Parallel()
 
 	for _, kind := range []string{"keep-alive", "release"} {
 		l := leaseTestHeld()
-		c := l.keepAlive("me")
+		c := l.keepAliveChange("me")
 		if kind == "release" {
-			c = l.release("me")
+			c = l.releaseChange("me")
 		}
 		if c.newFence != c.fence || c.version != 3 || c.fence != 10_100 || c.holder != "me" || (c.newHolder == "") != (kind == "release") {
 			t.Errorf("%s: %+v", kind, c)
 		}
-		l.kept(c)
-		if l.granted != 10_100 || l.start != 9_900 || l.acknowledged != c.newVersion {
+		l.noteAck(c)
+		if l.granted != 10_100 || l.start != 9_900 || l.ackedVersion != c.newVersion {
 			t.Errorf("%s: %+v", kind, l)
 		}
 	}
 }
 
 // What is read after an unknown outcome decides whether the slot is lost. It never grants anything.
-func TestSlotLeaseRead_NeverGrants(t *testing.T) {
+func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -281,7 +281,7 @@ func TestSlotLeaseRead_NeverGrants(t *testing.T) {
 	} {
 		l := leaseTestHeld()
 		l.doubt()
-		held := l.read(tt.row, tt.found, "me")
+		held := l.noteRow(tt.row, tt.found, "me")
 		if held != tt.held || held && (l.granted != 10_100 || l.start != 9_900 || l.fence != tt.row.fence || l.version != tt.row.version) {
 			t.Errorf("%s: %+v", tt.name, l)
 		}
@@ -321,22 +321,22 @@ func TestSlotLease_GrantsEachTickOnce(t *testing.T) {
 				if !p.reclaimable(row, now) && random.IntN(10) > 0 { // the rule is not what safety rests on
 					continue
 				}
-				c, session = l.reclaim(p, row, now, me), true
+				c, session = l.reclaimChange(p, row, now, me), true
 			case stepRead:
-				l.read(row, true, me)
+				l.noteRow(row, true, me)
 				continue
 			case stepBegin:
-				c, session = l.begin(p, now, me), true
+				c, session = l.beginChange(p, now, me), true
 			case stepReady:
-				c = l.renew(p, now, me)
+				c = l.renewChange(p, now, me)
 			default:
-				c = l.release(me)
+				c = l.releaseChange(me)
 			}
 			now += random.Int64N(3)
 			answer := random.IntN(4) // 0: lost on the way, 1: the answer is lost
 			ok := answer != 0 && c.holder == row.holder && c.version == row.version && c.fence == row.fence
 			if session {
-				ok = c.begins(now, 0) && ok
+				ok = c.setFirst(now, 0) && ok
 			}
 			if ok {
 				row.holder, row.version, row.fence, row.seen = c.newHolder, c.newVersion, c.newFence, now
@@ -348,13 +348,13 @@ func TestSlotLease_GrantsEachTickOnce(t *testing.T) {
 					l.doubt()
 				}
 			case session:
-				l.began(c, 0)
+				l.noteSession(c, 0)
 				grant(who, c.first, c.newFence)
 			case c.newHolder == "":
 				l.lose()
 			default:
 				before := l.granted
-				l.renewed(c, now)
+				l.noteRenewal(c, now)
 				grant(who, before+1, l.granted)
 			}
 		}

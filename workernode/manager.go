@@ -82,7 +82,8 @@ type Manager struct {
 	// Only the goroutine, or Close after it, uses these.
 	clockCheck clockCheck
 	refused    int                 // statements in a row that changed no row
-	taken      int                 // in a row: Adds whose worker ids another program inserted, or slots that exist
+	slotsTaken int                 // new slots in a row that exist already
+	idsTaken   int                 // Adds in a row whose worker ids another program has inserted
 	mayInsert  bool                // the right to insert was checked
 	atLeast    int64               // the least worker id to reserve
 	leastSlot  int64               // the least slot to reserve
@@ -101,21 +102,21 @@ type Manager struct {
 	closing  chan struct{} // capacity 1: held by Close while there is a value in it
 	released bool          // guarded by closing
 
-	mu         sync.Mutex
-	lease      slotLease // only the goroutine writes it, with mu held; lease.used is its own
-	workers    []*worker // of the slot
-	leases     []*TableLease
-	requests   []*request
-	lastUse    time.Time     // when Assign or Spare was called
-	still      stillness     // of the clock
-	mustReread bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
-	renewed    time.Time     // when the last statement was acknowledged
-	every      time.Duration // until the next renewal
-	closed     bool
-	ended      error // why the goroutine has ended
-	stats      SlotStats
-	again      time.Time // when to look again for spares, after none were found
-	given      int64     // the largest worker id that is known to be given out
+	mu          sync.Mutex
+	slot        slotLease     // only the goroutine writes it, with mu held; slot.used is its own
+	workers     []*worker     // of the slot
+	tableLeases []*TableLease // what generators have of the slot
+	requests    []*request
+	lastUse     time.Time     // when Assign or Spare was called
+	still       stillness     // of the clock
+	mustReread  bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
+	lastAck     time.Time     // when the last statement on the slot was acknowledged: a renewal, keep-alive or session
+	renewAfter  time.Duration // the next renewal is due this long after lastAck
+	closed      bool
+	ended       error // why the goroutine has ended
+	stats       SlotStats
+	again       time.Time // when to look again for spares, after none were found
+	given       int64     // the largest worker id that is known to be given out
 }
 
 // SlotStats is the state of the slot of a process, and what has happened since its start.
@@ -189,8 +190,8 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		settle = ticks(layout, skew)
 	}
 	m.params = leaseParams{lead: r.LeadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}
-	m.lease.floor, m.given = r.Floor, r.NextID-1
-	m.setInterval()
+	m.slot.floor, m.given = r.Floor, r.NextID-1
+	m.setRenewAfter()
 	return m, nil
 }
 
@@ -201,11 +202,11 @@ func nowOr(now func() time.Time) func() time.Time {
 	return now
 }
 
-// setInterval chooses when the next renewal is due: after about a third of the lead. The time is random, so that
+// setRenewAfter chooses when the next renewal is due: after about a third of the lead. The time is random, so that
 // processes do not renew at the same moment.
-func (m *Manager) setInterval() {
+func (m *Manager) setRenewAfter() {
 	third := m.config.Lead / 3
-	m.every = third - third/8 + mathrand.N(third/8+1)
+	m.renewAfter = third - third/8 + mathrand.N(third/8+1)
 }
 
 // Registry returns the registry as it was read at the start.
@@ -311,7 +312,7 @@ func (m *Manager) Spare(t Table, lanes int) (*TableLease, bool) {
 	m.lastUse = m.clock.now()
 	m.RequestRenewal()
 	own, spares := m.free(t), m.free(Table{})
-	if m.closed || m.tick() > m.lease.granted || len(own)+len(spares) < lanes {
+	if m.closed || m.tick() > m.slot.granted || len(own)+len(spares) < lanes {
 		return nil, false
 	}
 	l := &TableLease{manager: m, table: t, least: lanes, want: lanes, lastUse: m.clock.now()}
@@ -331,7 +332,7 @@ func (m *Manager) Spare(t Table, lanes int) (*TableLease, bool) {
 		}
 		return nil, false
 	}
-	m.leases = append(m.leases, l)
+	m.tableLeases = append(m.tableLeases, l)
 	return l, true
 }
 
@@ -359,8 +360,8 @@ func (m *Manager) Stats() SlotStats {
 			s.Spares++
 		}
 	}
-	if m.lease.held {
-		s.Slot, s.From, s.Until = m.lease.slot, m.lease.start+1, m.lease.granted
+	if m.slot.held {
+		s.Slot, s.From, s.Until = m.slot.id, m.slot.start+1, m.slot.granted
 	}
 	return s
 }

@@ -5,7 +5,7 @@ package workernode
 // A modelWith makes the change of a statement; me is the HOLDER.
 type modelWith func(l *slotLease, me string) change
 
-func modelReleases(l *slotLease, me string) change { return l.release(me) }
+func modelReleases(l *slotLease, me string) change { return l.releaseChange(me) }
 
 // send sends a statement. The change that it makes comes from a function of lease.go.
 func (w *modelWorld) send(s *modelState, p, clock uint8, l slotLease, q modelStatement,
@@ -41,7 +41,7 @@ func (w *modelWorld) send(s *modelState, p, clock uint8, l slotLease, q modelSta
 	}
 	x.flight[f], x.answers[f] = q, modelSent
 	if w.mutant.grantsWhenSent && (q.kind == modelAdd || q.kind == modelBind) {
-		l.renewed(q.change.change(), int64(clock))
+		l.noteRenewal(q.change.change(), int64(clock))
 		granted := x.lease.granted
 		x.lease.granted = modelByte(l.granted)
 		w.stampAll(&n, p, granted+1, x.lease.granted)
@@ -147,7 +147,7 @@ func (w *modelWorld) open(s *modelState, p uint8, f int, visit modelVisitor) {
 				now = 0
 			}
 			ch := q.change.change()
-			ok = ch.begins(now, int64(floor))
+			ok = ch.setFirst(now, int64(floor))
 			if m.beginHidesLeftovers && q.kind == modelBegin {
 				ch.before = ch.first - 1
 			}
@@ -205,7 +205,7 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 			w.grant(s, p, l, q, after)
 			break
 		}
-		if l.kept(c); m.keepCounts {
+		if l.noteAck(c); m.keepCounts {
 			l.granted = c.newFence
 		}
 		x.lease = modelLeaseOf(l)
@@ -235,7 +235,7 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLease) {
 	x := &s.procs[p]
 	c := q.change.change()
-	if !l.held || l.slot != c.slot {
+	if !l.held || l.id != c.slot {
 		x.binds = 0
 		for i, u := range x.uses {
 			if u > 2 {
@@ -247,7 +247,7 @@ func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLeas
 	if w.mutant.noFloor {
 		floor = 0
 	}
-	l.began(c, int64(floor))
+	l.noteSession(c, int64(floor))
 	x.lease, x.mustReread = modelLeaseOf(l), false
 	if x.hole() {
 		x.first = 0
@@ -259,7 +259,7 @@ func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLeas
 	w.provide(s, p)
 }
 
-// grant is Manager.granted.
+// grant is Manager.noteRenewal.
 func (w *modelWorld) grant(s *modelState, p uint8, l slotLease, q *modelStatement, after uint8) {
 	x, m, c, now := &s.procs[p], &w.mutant, q.change.change(), int64(after)
 	granted, compared := l.granted, l.fence
@@ -272,7 +272,7 @@ func (w *modelWorld) grant(s *modelState, p uint8, l slotLease, q *modelStatemen
 		}
 	}
 	joined := l.contiguous(now)
-	l.renewed(c, now)
+	l.noteRenewal(c, now)
 	from := granted + 1
 	if !joined {
 		if m.usesGap && (!m.addsOnly || q.kind != modelRenew) {

@@ -182,7 +182,7 @@ func (w *modelWorld) act(s *modelState, p uint8, visit modelVisitor) {
 // with what was acknowledged, so that it sees no worker ids that a later statement added.
 func (w *modelWorld) mustReread(s *modelState, p uint8, l slotLease, visit modelVisitor) {
 	m := &w.mutant
-	due := l.held && !l.inDoubt && !l.regressed && l.version == l.acknowledged
+	due := l.held && !l.inDoubt && !l.regressed && l.version == l.ackedVersion
 	if !s.procs[p].mustReread || !due && !m.reselectsAtOnce || s.down > 0 {
 		return
 	}
@@ -310,7 +310,7 @@ func (w *modelWorld) perform(s *modelState, p, c, what uint8, missing modelList,
 	x, now, params, m := &s.procs[p], int64(c), w.params(), &w.mutant
 	l := x.lease.lease()
 	renew := func(l *slotLease, me string) change {
-		ch := l.renew(params, now, me)
+		ch := l.renewChange(params, now, me)
 		if m.laterClock || m.noSendCheck || m.anyClock {
 			ch.newFence = params.fenceAt(now, ch.fence)
 		}
@@ -323,7 +323,7 @@ func (w *modelWorld) perform(s *modelState, p, c, what uint8, missing modelList,
 		w.send(s, p, c, l, modelStatement{kind: modelRenew}, renew, visit)
 	case uint8(doKeepAlive):
 		w.send(s, p, c, l, modelStatement{kind: modelKeepAlive}, func(l *slotLease, me string) change {
-			ch := l.keepAlive(me)
+			ch := l.keepAliveChange(me)
 			if m.keepGrants || m.keepCounts {
 				ch.newFence = max(now, ch.fence)
 			} else if m.keepLowers {
@@ -356,7 +356,7 @@ func (w *modelWorld) perform(s *modelState, p, c, what uint8, missing modelList,
 		w.send(s, p, c, l, q, renew, visit)
 	case modelAllocates:
 		w.send(s, p, c, l, modelStatement{kind: modelAllocate}, func(l *slotLease, me string) change {
-			return l.allocate(params, int64(x.reserved), now, me)
+			return l.allocateChange(params, int64(x.reserved), now, me)
 		}, visit)
 	}
 }

@@ -12,7 +12,7 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit mode
 		w.read(s, p, visit)
 	case stepSurrender:
 		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelSurrenders}, func(l *slotLease, me string) change {
-			ch := l.release(me)
+			ch := l.releaseChange(me)
 			if m.surrenderRaises {
 				ch.newFence = max(l.granted, l.fence)
 			}
@@ -22,7 +22,7 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit mode
 		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelAbandons}, modelReleases, visit)
 	case stepBegin:
 		w.send(s, p, c, l, modelStatement{kind: modelBegin}, func(l *slotLease, me string) change {
-			ch := l.begin(params, now, me)
+			ch := l.beginChange(params, now, me)
 			switch {
 			case m.beginNotAboveGranted:
 				ch.least = 1
@@ -51,7 +51,7 @@ func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit model
 				continue
 			}
 			w.send(s, p, c, l, modelStatement{kind: modelReclaim}, func(l *slotLease, me string) change {
-				return l.reclaim(params, row, now, me)
+				return l.reclaimChange(params, row, now, me)
 			}, visit)
 		}
 	}
@@ -73,15 +73,15 @@ func (w *modelWorld) read(s *modelState, p uint8, visit modelVisitor) {
 		n := *s
 		x := &n.procs[p]
 		l := x.lease.lease()
-		r := db.slots[l.slot]
+		r := db.slots[l.id]
 		e := modelEvent{what: "reads", proc: p, a: r.version, b: r.fence}
-		row := slotRow{id: l.slot, holder: modelTokens[r.holder], version: int64(r.version), fence: int64(r.fence)}
+		row := slotRow{id: l.id, holder: modelTokens[r.holder], version: int64(r.version), fence: int64(r.fence)}
 		switch {
 		case m.skipsRead:
 			l.inDoubt = false
 			x.lease = modelLeaseOf(l)
 			e.what = "does not read"
-		case !l.read(row, r.exists != 0, modelTokens[x.token]) || l.regressed && m.surrendersInMemory:
+		case !l.noteRow(row, r.exists != 0, modelTokens[x.token]) || l.regressed && m.surrendersInMemory:
 			x.lose(l)
 			e.what = "reads that its slot is lost"
 		default:

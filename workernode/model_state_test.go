@@ -45,8 +45,8 @@ type modelLease struct {
 
 func (x *modelLease) lease() slotLease {
 	return slotLease{
-		held: x.held, slot: int64(x.slot), version: int64(x.version), fence: int64(x.fence),
-		acknowledged: int64(x.acknowledged), start: int64(x.session), granted: int64(x.granted),
+		held: x.held, id: int64(x.slot), version: int64(x.version), fence: int64(x.fence),
+		ackedVersion: int64(x.acknowledged), start: int64(x.session), granted: int64(x.granted),
 		floor:   int64(x.floor),
 		inDoubt: x.inDoubt, regressed: x.regressed, used: int64(x.used),
 	}
@@ -54,8 +54,8 @@ func (x *modelLease) lease() slotLease {
 
 func modelLeaseOf(l slotLease) modelLease {
 	return modelLease{
-		held: l.held, inDoubt: l.inDoubt, regressed: l.regressed, slot: modelByte(l.slot), version: modelByte(l.version),
-		fence: modelByte(l.fence), acknowledged: modelByte(l.acknowledged), session: modelByte(l.start),
+		held: l.held, inDoubt: l.inDoubt, regressed: l.regressed, slot: modelByte(l.id), version: modelByte(l.version),
+		fence: modelByte(l.fence), acknowledged: modelByte(l.ackedVersion), session: modelByte(l.start),
 		granted: modelByte(l.granted), floor: modelByte(l.floor), used: modelByte(l.used),
 	}
 }

@@ -87,8 +87,8 @@ func (w *modelWorld) first() (s modelState) {
 		w.start(&s, p, table)
 		q := modelStatement{kind: modelReclaim, proc: p}
 		var l slotLease
-		c := l.reclaim(w.params(), slotRow{id: int64(p)}, 0, modelTokens[p+1])
-		c.begins(0, 0)
+		c := l.reclaimChange(w.params(), slotRow{id: int64(p)}, 0, modelTokens[p+1])
+		c.setFirst(0, 0)
 		q.change = modelChangeOf(c)
 		w.execute(&s, &q)
 		w.learn(&s, p, &q, 0)

@@ -99,13 +99,13 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
 	w, sessions := m.work(), m.stats.Sessions // only this goroutine changes that
 	tick := m.tick()
-	if w.sends(&m.lease, m.params, tick) {
+	if w.sends(&m.slot, m.params, tick) {
 		if err := m.store.db.sql.Ready(ctx); err != nil {
 			return false, 0, err
 		}
 		tick = m.tick() // the wait for a connection may have been long
 	}
-	switch w.next(&m.lease, m.params, tick) {
+	switch w.next(&m.slot, m.params, tick) {
 	case doNothing:
 		return false, w.wait, w.stuck
 	case doKeepAlive:
@@ -117,7 +117,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 	case doRenew:
 		err = m.renew(ctx)
 	case doSlot:
-		switch m.lease.next(m.params, tick) {
+		switch m.slot.next(m.params, tick) {
 		case stepAcquire:
 			err = m.acquire(ctx, w.tables)
 		case stepRead:
@@ -134,7 +134,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 			err = fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
 		}
 	}
-	if err == nil && sessions != m.stats.Sessions && m.tick() > m.lease.granted {
+	if err == nil && sessions != m.stats.Sessions && m.tick() > m.slot.granted {
 		m.degraded(m.tooLate())
 	}
 	if err == nil {
@@ -179,7 +179,7 @@ func (m *Manager) failed(err error, s severity) {
 	if s == fatal {
 		m.fail(err, slices.Clone(m.requests)...)
 	}
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		if l.generator != nil {
 			l.generator.Suspend(err)
 		}
@@ -213,7 +213,7 @@ func (m *Manager) degraded(err error) {
 func (m *Manager) recovered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		if l.noWorkerID != nil {
 			return
 		}
@@ -223,7 +223,7 @@ func (m *Manager) recovered() {
 	}
 	m.log.Info("uidplugin: the lease of this process is renewed again", "after", m.clock.now().Sub(m.stats.Since))
 	m.stats.LastError, m.stats.Since = nil, time.Time{}
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		if l.generator != nil {
 			l.generator.Suspend(nil)
 		}

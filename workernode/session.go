@@ -26,7 +26,7 @@ type Slot struct {
 type Session struct {
 	Slot   int64
 	Start  int64 // START_TICK: the last tick before the session
-	Before int64 // BEFORE_TICK: the slot's FENCE when the session began; no earlier session stamped a later tick
+	Before int64 // BEFORE_TICK: no earlier session of the slot stamped a later tick
 
 	Application, Host, Port string
 	Kind                    Kind

@@ -10,7 +10,7 @@ func (x *simProcess) close() {
 	x.idle = x.idle && x.lease.held
 	x.sync()
 	if s := x.slot; x.lease.held && !x.lease.inDoubt {
-		c := x.lease.release(x.me)
+		c := x.lease.releaseChange(x.me)
 		x.service.wake(s)
 		if w.execute(&c, x, x.clock()) {
 			s.process = nil

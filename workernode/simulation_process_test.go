@@ -63,7 +63,7 @@ func (x *simProcess) lookAgain(looks int) {
 func (x *simProcess) claim(rows []slotRow, looks int) {
 	w := x.world
 	for _, r := range rows {
-		c := x.lease.reclaim(w.params, r, x.clock(), x.me)
+		c := x.lease.reclaimChange(w.params, r, x.clock(), x.me)
 		if s := w.slots[r.id]; x.begin(&c) {
 			w.count.reclaimed++
 			s.process = x
@@ -82,7 +82,7 @@ func (x *simProcess) claim(rows []slotRow, looks int) {
 	slot := w.registry.NextSlot
 	w.registry.NextSlot++
 	x.later(w.simLatency(), func() {
-		c := x.lease.allocate(w.params, slot, x.clock(), x.me)
+		c := x.lease.allocateChange(w.params, slot, x.clock(), x.me)
 		if !x.begin(&c) {
 			w.count.exhausted++ // the layout has ended
 			return
@@ -96,7 +96,7 @@ func (x *simProcess) claim(rows []slotRow, looks int) {
 // begin begins a session with c, as statements.beginSession and Manager.beginSession do.
 func (x *simProcess) begin(c *change) bool {
 	w := x.world
-	if !w.matches(c) || !c.begins(x.clock(), w.registry.Floor) {
+	if !w.matches(c) || !c.setFirst(x.clock(), w.registry.Floor) {
 		return false
 	}
 	if s := w.slots[c.slot]; s != nil {
@@ -104,7 +104,7 @@ func (x *simProcess) begin(c *change) bool {
 	}
 	w.execute(c, x, x.clock())
 	s := w.slots[c.slot]
-	x.lease.began(*c, w.registry.Floor)
+	x.lease.noteSession(*c, w.registry.Floor)
 	x.slot, x.said = s, w.now
 	x.given = max(x.given, w.registry.NextID-1)
 	w.grant(s, c.first, c.newFence, w.now)
@@ -121,7 +121,7 @@ func (x *simProcess) renew(c *change, at int64) bool {
 		return false
 	}
 	granted := x.lease.granted
-	if x.lease.renewed(*c, x.at(at)) {
+	if x.lease.noteRenewal(*c, x.at(at)) {
 		w.grant(x.slot, granted+1, x.lease.granted, at)
 		w.count.renewals++
 	}
@@ -148,13 +148,13 @@ func (x *simProcess) sync() {
 	}
 	n := (last - x.said) / every
 	l.version += n
-	l.acknowledged, l.used = l.version, max(l.used, l.version)
+	l.ackedVersion, l.used = l.version, max(l.used, l.version)
 	row := &x.slot.row
 	row.version = l.version
 	if x.idle {
-		c := l.keepAlive(x.me)
+		c := l.keepAliveChange(x.me)
 		w.execute(&c, x, x.at(last))
-		l.kept(c)
+		l.noteAck(c)
 		x.said = last
 		return
 	}
@@ -164,7 +164,7 @@ func (x *simProcess) sync() {
 	}
 	w.count.renewals += n
 	if w.params.fenceAt(x.at(last), l.fence) > l.granted {
-		c := l.renew(w.params, x.at(last), x.me)
+		c := l.renewChange(w.params, x.at(last), x.me)
 		x.renew(&c, last)
 	}
 }
@@ -178,15 +178,15 @@ func (x *simProcess) step() {
 		case doNothing:
 			return
 		case doKeepAlive:
-			c := l.keepAlive(x.me)
+			c := l.keepAliveChange(x.me)
 			if w.execute(&c, x, x.clock()) {
-				l.kept(c)
+				l.noteAck(c)
 				x.said = w.now
 				return
 			}
 			l.doubt()
 		case doRenew:
-			c := l.renew(w.params, x.clock(), x.me)
+			c := l.renewChange(w.params, x.clock(), x.me)
 			if x.renew(&c, w.now) {
 				return
 			}
@@ -196,12 +196,12 @@ func (x *simProcess) step() {
 				x.look()
 				return
 			case stepRead:
-				if s := x.slot; !l.read(s.row, true, x.me) {
+				if s := x.slot; !l.noteRow(s.row, true, x.me) {
 					w.count.lost++
 					x.slot = nil
 				}
 			case stepBegin:
-				if c := l.begin(w.params, x.clock(), x.me); x.begin(&c) {
+				if c := l.beginChange(w.params, x.clock(), x.me); x.begin(&c) {
 					return
 				}
 				l.doubt()
@@ -259,7 +259,7 @@ func (x *simProcess) use() {
 			s.checked[x.role.name] = x.service.last
 			return
 		}
-		c := x.lease.renew(w.params, x.clock(), x.me)
+		c := x.lease.renewChange(w.params, x.clock(), x.me)
 		if !x.renew(&c, w.now) {
 			w.fault("spares of slot %d cannot be bound", s.row.id)
 			return
@@ -318,7 +318,7 @@ func (x *simProcess) add(tables []Table, then func()) {
 		if x.sync(); x.lease.next(w.params, x.clock()) != stepReady {
 			return // an outage, after which the next process of the slot adds what is missing
 		}
-		c := x.lease.renew(w.params, x.clock(), x.me)
+		c := x.lease.renewChange(w.params, x.clock(), x.me)
 		if !x.renew(&c, w.now) {
 			return
 		}

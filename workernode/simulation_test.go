@@ -228,7 +228,7 @@ func TestSimulationSync_IsTheSumOfRenewals(t *testing.T) {
 			if x.lease.next(w.params, x.clock()) != stepReady {
 				t.Fatalf("%+v at %d", x.lease, x.clock())
 			}
-			c := x.lease.renew(w.params, x.clock(), x.me)
+			c := x.lease.renewChange(w.params, x.clock(), x.me)
 			if !x.renew(&c, w.now) {
 				t.Fatalf("a renewal was refused: %+v", x.lease)
 			}
@@ -242,7 +242,7 @@ func TestSimulationSync_IsTheSumOfRenewals(t *testing.T) {
 			t.Errorf("summed up %+v, one by one %+v", sum, each)
 		}
 		if off < -done/5 || off > done/5 || x.slot.row.version != sum.version || x.slot.row.fence != sum.fence || sum.used != sum.version ||
-			sum.start != each.start || sum.slot != each.slot || !sum.held || sum.inDoubt {
+			sum.start != each.start || sum.id != each.id || !sum.held || sum.inDoubt {
 			t.Errorf("summed up %+v of %d renewals, one by one %+v; the row %+v", sum, done, each, x.slot.row)
 		}
 		for _, f := range w.faults {

@@ -33,14 +33,14 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 	if err != nil {
 		return fmt.Errorf("workernode: reserve a slot: %w", err)
 	}
-	c := m.lease.allocate(m.params, slot, m.tick(), m.me)
+	c := m.slot.allocateChange(m.params, slot, m.tick(), m.me)
 	ok, err := m.beginSession(ctx, &c)
-	if errors.Is(err, errTaken) && m.taken < maxTries {
-		m.taken++ // NEXT_SLOT is behind: its latest commits were lost, or the row was restored
-		m.leastSlot = slot + 1<<m.taken
-		return pause(ctx, m.taken)
+	if errors.Is(err, errTaken) && m.slotsTaken < maxTries {
+		m.slotsTaken++ // NEXT_SLOT is behind: its latest commits were lost, or the row was restored
+		m.leastSlot = slot + 1<<m.slotsTaken
+		return pause(ctx, m.slotsTaken)
 	}
-	m.taken = 0
+	m.slotsTaken = 0
 	if ok {
 		m.mu.Lock()
 		m.stats.Allocated++
@@ -72,7 +72,7 @@ func (m *Manager) reclaimOne(ctx context.Context, rows []slotRow) (got bool, ref
 		if time.Since(m.avoid[r.id]) < grace && !m.avoid[r.id].IsZero() {
 			continue
 		}
-		c := m.lease.reclaim(m.params, r, m.tick(), m.me)
+		c := m.slot.reclaimChange(m.params, r, m.tick(), m.me)
 		ok, err := m.beginSession(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
 			return false, refused, err // no connection, or another process interfered: another slot would not help
@@ -115,8 +115,8 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
-		if m.lease.held {
-			m.lease.doubt()
+		if m.slot.held {
+			m.slot.doubt()
 			m.locked(err)
 		}
 		if err == nil && floor >= c.newFence {
@@ -127,7 +127,7 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 		}
 		return false, err
 	}
-	if !m.lease.held || m.lease.slot != c.slot {
+	if !m.slot.held || m.slot.id != c.slot {
 		m.workers = nil
 	}
 	if c.insert {
@@ -139,8 +139,8 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 				"table", w.table.String(), "worker_id", w.id, "until", m.layout.TimeOf(c.first))
 		}
 	}
-	m.lease.began(*c, floor)
-	m.acknowledged()
+	m.slot.noteSession(*c, floor)
+	m.noteAck()
 	m.stats.Sessions++
 	m.mustReread = false
 	m.adopt(nodes)
@@ -161,7 +161,7 @@ func (m *Manager) begin(ctx context.Context) error {
 	if err := m.checkClock(ctx); err != nil {
 		return err
 	}
-	c := m.lease.begin(m.params, m.tick(), m.me)
+	c := m.slot.beginChange(m.params, m.tick(), m.me)
 	ok, err := m.beginSession(ctx, &c)
 	if err == nil && !ok {
 		return m.refuse(ctx, "begin a session")
@@ -173,8 +173,8 @@ func (m *Manager) begin(ctx context.Context) error {
 // often in a row. Otherwise it waits briefly.
 func (m *Manager) refuse(ctx context.Context, what string) error {
 	m.mu.Lock()
-	m.lease.doubt()
-	slot := m.lease.slot
+	m.slot.doubt()
+	slot := m.slot.id
 	m.mu.Unlock()
 	m.refused++
 	if m.refused <= maxRefused {
@@ -200,28 +200,29 @@ var lockWait = regexp.MustCompile(`Error 1205\b|SQLSTATE 55P03`)
 // the row was read between them, and what was granted is used up. Giving a slot up is always
 // safe. The caller holds the mutex.
 func (m *Manager) locked(err error) {
-	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) || !m.lease.held {
+	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) || !m.slot.held {
 		m.timeouts = 0
 		return
 	}
 	m.timeouts++
-	if m.timeouts > 2 && m.tick() > m.lease.granted {
+	if m.timeouts > 2 && m.tick() > m.slot.granted {
 		m.timeouts = 0
-		m.avoid[m.lease.slot] = time.Now()
-		m.lost(m.lease.slot, "its row can be read and not be changed; another transaction may hold a lock")
+		m.avoid[m.slot.id] = time.Now()
+		m.lost(m.slot.id, "its row can be read and not be changed; another transaction may hold a lock")
 	}
 }
 
-// acknowledged notes that a statement about the slot was acknowledged. The caller holds the mutex.
-func (m *Manager) acknowledged() {
+// noteAck notes that a statement about the slot was acknowledged, of whatever kind: the next one is due a while after
+// it. The caller holds the mutex.
+func (m *Manager) noteAck() {
 	m.refused, m.timeouts = 0, 0
-	m.renewed = time.Now()
-	m.setInterval()
+	m.lastAck = time.Now()
+	m.setRenewAfter()
 }
 
 // publish passes to all generators what they may stamp. The caller holds the mutex.
 func (m *Manager) publish() {
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		l.publish()
 	}
 }
@@ -231,14 +232,14 @@ func (m *Manager) renew(ctx context.Context) error {
 	if err := m.checkClock(ctx); err != nil {
 		return err
 	}
-	c := m.lease.renew(m.params, m.tick(), m.me)
+	c := m.slot.renewChange(m.params, m.tick(), m.me)
 	ok, err := m.store.update(ctx, c, m.tick())
 	if err := m.outcome(ctx, ok, err, "renew the slot"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.granted(c)
+	m.noteRenewal(c)
 	return nil
 }
 
@@ -258,48 +259,48 @@ func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) 
 // doubt notes that the outcome of a statement is unknown.
 func (m *Manager) doubt() {
 	m.mu.Lock()
-	m.lease.doubt()
+	m.slot.doubt()
 	m.mu.Unlock()
 }
 
-// granted notes the acknowledgement of a renewal, or of an Add or Bind, which renew as well. The
-// caller holds the mutex.
-func (m *Manager) granted(c change) {
-	if m.lease.renewed(c, m.tick()) {
+// noteRenewal notes the acknowledgement of a renewal, or of an Add or Bind, which renew as well. The caller holds the
+// mutex.
+func (m *Manager) noteRenewal(c change) {
+	if m.slot.noteRenewal(c, m.tick()) {
 		m.stats.Renewals++
 	}
-	m.acknowledged()
+	m.noteAck()
 	m.publish()
 }
 
 // keepAlive keeps the slot of an idle process from being reclaimed. It grants nothing.
 func (m *Manager) keepAlive(ctx context.Context) error {
-	c := m.lease.keepAlive(m.me)
+	c := m.slot.keepAliveChange(m.me)
 	ok, err := m.store.update(ctx, c, m.tick())
 	if err := m.outcome(ctx, ok, err, "keep the slot alive"); err != nil || !ok {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lease.kept(c)
-	m.acknowledged()
+	m.slot.noteAck(c)
+	m.noteAck()
 	return nil
 }
 
 // read reads the slot's row after a statement whose outcome is unknown.
 func (m *Manager) read(ctx context.Context) error {
-	r, found, floor, err := m.store.read(ctx, m.lease.slot)
+	r, found, floor, err := m.store.read(ctx, m.slot.id)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slot := m.lease.slot
-	if held := m.lease.read(r, found, m.me); held {
-		m.lease.floor = max(m.lease.floor, floor)
+	slot := m.slot.id
+	if held := m.slot.noteRow(r, found, m.me); held {
+		m.slot.floor = max(m.slot.floor, floor)
 		return nil
 	}
-	if found && r.holder == "" && r.version == m.lease.used { // a release was executed, and its answer lost
+	if found && r.holder == "" && r.version == m.slot.used { // a release was executed, and its answer lost
 		m.lost(slot, "it was released")
 		return nil
 	}
@@ -310,8 +311,8 @@ func (m *Manager) read(ctx context.Context) error {
 
 // bind writes the tables of spares that are in use.
 func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
-	c := m.lease.renew(m.params, m.tick(), m.me)
-	gone, ok, err := m.store.bind(ctx, c, uses, m.lease.start, m.lease.granted+1, m.tick)
+	c := m.slot.renewChange(m.params, m.tick(), m.me)
+	gone, ok, err := m.store.bind(ctx, c, uses, m.slot.start, m.slot.granted+1, m.tick)
 	if err := m.outcome(ctx, ok, err, "write the table of a spare worker id"); err != nil || !ok {
 		return err
 	}
@@ -328,6 +329,6 @@ func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 			}
 		}
 	}
-	m.granted(c)
+	m.noteRenewal(c)
 	return nil
 }

@@ -17,7 +17,7 @@ func (m *Manager) lost(slot int64, why string) {
 		m.log.Warn("uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
 	}
 	m.forget()
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		l.want = max(l.want, len(l.lanes), 1)
 		l.lanes = nil
 	}
@@ -25,7 +25,7 @@ func (m *Manager) lost(slot int64, why string) {
 
 // forget forgets the slot and its worker ids. The caller holds the mutex.
 func (m *Manager) forget() {
-	m.lease.lose()
+	m.slot.lose()
 	for _, w := range m.workers {
 		if w.toBind {
 			m.log.Error("uidplugin: the slot was given up before the table of a spare worker id was written: its ids cannot be located",
@@ -46,7 +46,7 @@ func (m *Manager) surrender(ctx context.Context) error {
 
 // abandon releases a slot whose fence is ahead of all that can be granted.
 func (m *Manager) abandon(ctx context.Context) error {
-	fence := m.lease.fence
+	fence := m.slot.fence
 	return m.release(ctx, func(slot int64) {
 		m.lost(slot, fmt.Sprintf("FENCE in %s is %d (%s), further ahead of the clock than the lead of %v",
 			SlotTable, fence, m.layout.TimeOf(min(max(fence, 0), m.layout.MaxTick())), m.config.Lead))
@@ -55,7 +55,7 @@ func (m *Manager) abandon(ctx context.Context) error {
 
 // release frees the slot as it was read last, and then calls done with the mutex held.
 func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
-	c := m.lease.release(m.me)
+	c := m.slot.releaseChange(m.me)
 	ok, err := m.store.update(ctx, c, m.tick())
 	if err := m.outcome(ctx, ok, err, "release the slot"); err != nil || !ok {
 		return err
@@ -84,7 +84,7 @@ func (m *Manager) releaseOnce(ctx context.Context) error {
 		binds := m.toBind()
 		m.mu.Unlock()
 		var err error
-		switch next := m.lease.next(m.params, m.tick()); {
+		switch next := m.slot.next(m.params, m.tick()); {
 		case next == stepAcquire:
 			return nil
 		case next == stepRead:

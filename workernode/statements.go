@@ -140,7 +140,7 @@ func (s *statements) beginSession(ctx context.Context, c *change, clock func() i
 		if floor, err = tx.floor(ctx); err != nil {
 			return err
 		}
-		if !c.begins(clock(), floor) {
+		if !c.setFirst(clock(), floor) {
 			return errRefused
 		}
 		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,

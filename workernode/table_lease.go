@@ -79,7 +79,7 @@ func (l *TableLease) Release() {
 		w.user = nil
 	}
 	l.lanes = nil
-	m.leases = slices.DeleteFunc(m.leases, func(other *TableLease) bool { return other == l })
+	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
 }
 
 // Retire gives the worker ids back to the slot after the generator was closed. The process uses them again when the
@@ -94,22 +94,22 @@ func (l *TableLease) Retire() {
 		}
 	}
 	l.lanes = nil
-	m.leases = slices.DeleteFunc(m.leases, func(other *TableLease) bool { return other == l })
+	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
 }
 
 // leasesOf returns what may be stamped with lanes: the ticks that they have in common, in the session. It is nil if
 // they have no tick in common.
 func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
-	from := m.lease.start + 1
+	from := m.slot.start + 1
 	for _, w := range lanes {
 		from = max(from, w.start+1, w.retired+1)
 	}
-	if !m.lease.held || len(lanes) == 0 || from > m.lease.granted {
+	if !m.slot.held || len(lanes) == 0 || from > m.slot.granted {
 		return nil
 	}
 	leases := make([]generator.Lease, len(lanes))
 	for i, w := range lanes {
-		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: m.lease.granted}
+		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: m.slot.granted}
 	}
 	return leases
 }

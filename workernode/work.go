@@ -81,9 +81,9 @@ func (m *Manager) work() *work {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, tick := m.clock.now(), m.tick()
-	w := &work{wait: m.every}
+	w := &work{wait: m.renewAfter}
 	lastUse, pressing, starving := m.lastUse, false, false
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		l.look(now)
 		l.grow(now, tick)
 		if l.lastUse.After(lastUse) {
@@ -93,34 +93,34 @@ func (m *Manager) work() *work {
 			w.wait = sampleInterval
 		}
 		starving = starving || l.usage.Waiting && l.usage.Left == 0
-		pressing = pressing || inNeed(l.usage, m.lease.granted, tick, uint64(m.layout.MaxSequence()+1))
+		pressing = pressing || inNeed(l.usage, m.slot.granted, tick, uint64(m.layout.MaxSequence()+1))
 	}
 	w.binds = m.toBind()
-	since := time.Since(m.renewed)
+	since := time.Since(m.lastAck)
 	w.idle = len(m.requests) == 0 && now.Sub(lastUse) > idleAfter
-	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.leases) > 0 || m.config.Spares > 0)
+	w.wanted = len(m.requests) > 0 || !w.idle && (len(m.tableLeases) > 0 || m.config.Spares > 0)
 	if w.idle && len(w.binds) == 0 {
 		w.wait = grace / 2
-		if m.lease.held {
+		if m.slot.held {
 			w.keepAlive = since >= grace/2
 			w.wait = max(grace/2-since, time.Millisecond)
 		}
 		return w
 	}
-	pause := min(minPause, m.every/4)
-	w.due = since >= m.every
-	w.stale = (pressing || tick > m.lease.granted) && since >= pause
+	pause := min(minPause, m.renewAfter/4)
+	w.due = since >= m.renewAfter
+	w.stale = (pressing || tick > m.slot.granted) && since >= pause
 	switch {
 	case pressing && !w.due:
 		w.wait = min(w.wait, max(pause-since, time.Millisecond))
 	case !w.due:
-		w.wait = min(w.wait, max(m.every-since, time.Millisecond))
+		w.wait = min(w.wait, max(m.renewAfter-since, time.Millisecond))
 	}
-	if m.lease.held && m.params.fenceAt(tick, m.lease.fence) <= m.lease.granted {
+	if m.slot.held && m.params.fenceAt(tick, m.slot.fence) <= m.slot.granted {
 		// Nothing can be granted before the next tick.
-		w.wait = max(w.wait, min(m.layout.TimeOf(tick+1).Sub(now), m.every))
+		w.wait = max(w.wait, min(m.layout.TimeOf(tick+1).Sub(now), m.renewAfter))
 	}
-	if (starving || len(m.requests) > 0) && m.lease.held {
+	if (starving || len(m.requests) > 0) && m.slot.held {
 		w.stuck = m.still.check(tick, m.layout)
 	}
 	m.provide(now, w)
@@ -161,14 +161,14 @@ func (m *Manager) provide(now time.Time, w *work) {
 		w.tables = append(w.tables, t)
 		lack[t] += n
 	}
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		n := max(l.want, 1) - len(l.lanes)
 		if n <= 0 {
 			continue
 		}
 		free := m.free(l.table)
 		switch {
-		case len(free)-lack[l.table] >= n && m.lease.held:
+		case len(free)-lack[l.table] >= n && m.slot.held:
 			m.replace(l, free, n)
 		case !now.Before(l.again):
 			short(l.table, n)
@@ -225,7 +225,7 @@ func (m *Manager) replace(l *TableLease, free []*worker, n int) {
 
 // serve gives a request its leases, if the slot has worker ids for all of them.
 func (m *Manager) serve(r *request) bool {
-	if !m.lease.held || m.lease.inDoubt || m.tick() > m.lease.granted {
+	if !m.slot.held || m.slot.inDoubt || m.tick() > m.slot.granted {
 		return false
 	}
 	if len(r.tables) == 0 && len(m.free(Table{})) < m.config.Spares && !m.clock.now().Before(m.again) {
@@ -255,7 +255,7 @@ func (m *Manager) serve(r *request) bool {
 		}
 	}
 	r.leases = leases
-	m.leases = append(m.leases, leases...)
+	m.tableLeases = append(m.tableLeases, leases...)
 	close(r.done)
 	m.requests = slices.DeleteFunc(m.requests, func(other *request) bool { return other == r })
 	return true

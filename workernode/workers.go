@@ -29,7 +29,7 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	for i, t := range tables {
 		nodes[i] = newNode{m.unspent[i], t}
 	}
-	c := m.lease.renew(m.params, m.tick(), m.me)
+	c := m.slot.renewChange(m.params, m.tick(), m.me)
 	start, ok, err := m.store.add(ctx, c, nodes, m.tick)
 	if err != nil {
 		return m.notAdded(ctx, tables, err)
@@ -43,10 +43,10 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	for _, n := range nodes {
 		m.workers = append(m.workers, &worker{id: n.worker, table: n.table, start: start})
 	}
-	m.exhausted, m.taken = false, 0
+	m.exhausted, m.idsTaken = false, 0
 	m.given = max(m.given, nodes[len(nodes)-1].worker)
-	m.lease.floor = max(m.lease.floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
-	m.granted(c)
+	m.slot.floor = max(m.slot.floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
+	m.noteRenewal(c)
 	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-most/10 {
 		m.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; when all are, new processes and tables get those of slots that are free, or none",
 			"worker_id", last, "of", most, "layout", m.layout.String())
@@ -71,13 +71,13 @@ func (m *Manager) reserve(ctx context.Context, n int) error {
 // notAdded decides what follows from an Add that failed.
 func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
 	m.mu.Lock()
-	m.lease.doubt()
+	m.slot.doubt()
 	m.mustReread = true
 	optional := !m.needed(tables)
 	if optional {
 		later := m.clock.now().Add(grace / 2)
 		m.again = later
-		for _, l := range m.leases {
+		for _, l := range m.tableLeases {
 			if n := len(l.lanes); n > 0 && l.want > n {
 				l.want, l.again = n, later
 			}
@@ -90,11 +90,11 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 			return err
 		}
 		m.unspent, m.atLeast = nil, largest+1
-		m.taken++
-		if m.taken <= 2*maxRefused {
-			return pause(ctx, m.taken)
+		m.idsTaken++
+		if m.idsTaken <= 2*maxRefused {
+			return pause(ctx, m.idsTaken)
 		}
-		m.taken = 0
+		m.idsTaken = 0
 	}
 	if !optional {
 		return why
@@ -106,7 +106,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 // needed reports whether a caller, or a generator without worker ids, waits for one of the missing worker ids. Missing
 // spares and further lanes do not count. The caller holds the mutex.
 func (m *Manager) needed(missing []Table) bool {
-	return len(m.requests) > 0 || slices.ContainsFunc(m.leases, func(l *TableLease) bool {
+	return len(m.requests) > 0 || slices.ContainsFunc(m.tableLeases, func(l *TableLease) bool {
 		return len(l.lanes) == 0 && slices.Contains(missing, l.table)
 	})
 }
@@ -119,7 +119,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 	more := slices.Contains(tables, Table{})
 	m.again = later
 	idle := true
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		n := len(l.lanes)
 		idle = idle && n == 0
 		if n == 0 { // its slot was lost: the new one may have fewer
@@ -151,7 +151,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 	err := m.explain(ctx, why, tables)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range m.leases {
+	for _, l := range m.tableLeases {
 		if len(l.lanes) == 0 {
 			m.exhaust(l, err, later)
 		}
@@ -211,15 +211,15 @@ func (m *Manager) explain(ctx context.Context, err error, tables []Table) error 
 // after a later statement was acknowledged.
 func (m *Manager) rereadWorkers(ctx context.Context) error {
 	m.mu.Lock()
-	due := m.mustReread && m.lease.held && !m.lease.inDoubt && !m.lease.regressed && m.lease.version == m.lease.acknowledged
-	renewal := time.Since(m.renewed) >= m.every && m.params.fenceAt(m.tick(), m.lease.fence) > m.lease.granted
+	due := m.mustReread && m.slot.held && !m.slot.inDoubt && !m.slot.regressed && m.slot.version == m.slot.ackedVersion
+	renewal := time.Since(m.lastAck) >= m.renewAfter && m.params.fenceAt(m.tick(), m.slot.fence) > m.slot.granted
 	m.mu.Unlock()
 	if !due || renewal { // a renewal that is due goes first: the table may be locked
 		return nil
 	}
 	// The row of the slot is compared in the same SELECT: a late COMMIT of these worker ids would have changed
 	// its version, and a server that has been replaced has an old one.
-	nodes, ok, err := m.store.db.nodesAt(ctx, m.lease.slot, m.me, m.lease.acknowledged)
+	nodes, ok, err := m.store.db.nodesAt(ctx, m.slot.id, m.me, m.slot.ackedVersion)
 	if err != nil || !ok {
 		return err
 	}
