@@ -67,6 +67,9 @@ const (
 // statement about the slot, one at a time, from the first [Manager.Assign] or [Manager.Start]
 // to [Manager.Close]. All methods may be called concurrently. The rules are in the
 // documentation of the package.
+//
+// Ticks, and when a generator was last used, are by the clock of Config. When the next statement is due, and for how long
+// a slot is avoided, is by time.Now, because the application's clock may stand still.
 type Manager struct {
 	store    *statements
 	layout   generator.Layout

@@ -244,7 +244,7 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelV
 // next is work.next.
 func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64) action {
 	m := &w.mutant
-	action := wk.next(&l, w.params(), c)
+	action, _ := wk.next(&l, w.params(), c)
 	if action != doSlot || !l.held || l.inDoubt || l.regressed || s.procs[p].hole() {
 		return action
 	}
@@ -254,7 +254,7 @@ func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64
 	if m.anyFence || m.noSendCheck {
 		l.granted = l.fence
 	}
-	other := wk.next(&l, w.params(), c)
+	other, _ := wk.next(&l, w.params(), c)
 	if m.addsOnly && other == doRenew {
 		return action
 	}

@@ -97,15 +97,17 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 
 // one sends the next statement. more is false if nothing is due for a time.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
-	w, sessions := m.work(), m.stats.Sessions // only this goroutine changes that
+	w, sessions := m.lookAndServe(), m.stats.Sessions // only this goroutine changes that
 	tick := m.tick()
-	if w.sends(&m.slot, m.params, tick) {
+	next, step := w.next(&m.slot, m.params, tick)
+	if next.sends(step) {
 		if err := m.store.db.sql.Ready(ctx); err != nil {
 			return false, 0, err
 		}
 		tick = m.tick() // the wait for a connection may have been long
+		next, step = w.next(&m.slot, m.params, tick)
 	}
-	switch w.next(&m.slot, m.params, tick) {
+	switch next {
 	case doNothing:
 		return false, w.wait, w.stuck
 	case doKeepAlive:
@@ -117,7 +119,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 	case doRenew:
 		err = m.renew(ctx)
 	case doSlot:
-		switch m.slot.next(m.params, tick) {
+		switch step {
 		case stepAcquire:
 			err = m.acquire(ctx, w.tables)
 		case stepRead:

@@ -174,7 +174,7 @@ func (x *simProcess) step() {
 	w, l := x.world, &x.lease
 	for range 10 {
 		due := work{wanted: !x.idle, due: true, idle: x.idle, keepAlive: x.idle}
-		switch due.next(l, w.params, x.clock()) {
+		switch next, _ := due.next(l, w.params, x.clock()); next {
 		case doNothing:
 			return
 		case doKeepAlive:

@@ -12,12 +12,12 @@ import (
 // What the lease manager wants at one moment: which statement comes next, and whom it serves from the worker ids that
 // the slot has.
 
-// An action is what the lease manager does next.
+// An action is what the lease manager does next. For doSlot the [step] of the lease says what that is.
 type action int
 
 const (
 	doNothing action = iota
-	doSlot           // what the lease says: acquire, read, begin ...
+	doSlot           // the step of the lease: acquire, read, begin ...
 	doRenew
 	doBind
 	doAdd
@@ -38,46 +38,39 @@ type work struct {
 	wait      time.Duration
 }
 
-// next decides in which order. It is pure.
-func (w *work) next(l *slotLease, p leaseParams, now int64) action {
+// next decides in which order. The step is for doSlot. It is pure.
+func (w *work) next(l *slotLease, p leaseParams, now int64) (action, step) {
 	if !l.held && !w.wanted {
-		return doNothing
+		return doNothing, stepReady
 	}
 	if w.idle && len(w.binds) == 0 && l.held && !l.inDoubt && !l.regressed {
 		if w.keepAlive {
-			return doKeepAlive
+			return doKeepAlive, stepReady
 		}
-		return doNothing
+		return doNothing, stepReady
 	}
-	if l.next(p, now) != stepReady {
-		return doSlot
+	if s := l.next(p, now); s != stepReady {
+		return doSlot, s
 	}
 	switch grows := p.fenceAt(now, l.fence) > l.granted; {
 	case grows && (w.due || w.stale):
-		return doRenew // a due renewal goes before requests
+		return doRenew, stepReady // a due renewal goes before requests
 	case len(w.binds) > 0:
-		return doBind
+		return doBind, stepReady
 	case len(w.missing) > 0:
-		return doAdd
+		return doAdd, stepReady
 	}
-	return doNothing
+	return doNothing, stepReady
 }
 
-// sends reports whether the next action sends a statement.
-func (w *work) sends(l *slotLease, p leaseParams, now int64) bool {
-	switch w.next(l, p, now) {
-	case doNothing:
-		return false
-	case doSlot:
-		step := l.next(p, now)
-		return step != stepWait && step != stepExhausted
-	}
-	return true
+// sends reports whether an action sends a statement.
+func (a action) sends(s step) bool {
+	return a != doNothing && (a != doSlot || s != stepWait && s != stepExhausted)
 }
 
-// work looks at the generators and requests. It serves those that it can from the worker ids of the slot, decides which
-// generators get more lanes, and returns what needs a statement.
-func (m *Manager) work() *work {
+// lookAndServe looks at the generators and requests. It serves those that it can from the worker ids of the slot,
+// decides which generators get more lanes, and returns what needs a statement.
+func (m *Manager) lookAndServe() *work {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, tick := m.clock.now(), m.tick()

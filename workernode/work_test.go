@@ -42,7 +42,7 @@ func TestWorkNext_DecidesTheOrder(t *testing.T) {
 		if tt.change != nil {
 			tt.change(&l)
 		}
-		if got := tt.work.next(&l, leaseTestParams, tt.now); got != tt.want {
+		if got, _ := tt.work.next(&l, leaseTestParams, tt.now); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
