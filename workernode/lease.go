@@ -69,14 +69,14 @@ type slotLease struct {
 type step int
 
 const (
-	stepAcquire   step = iota // it has no slot: reclaim one, or insert one
-	stepRead                  // the outcome of a statement is unknown: read the row
-	stepSurrender             // the row is older than what was acknowledged: check whether commits were lost
-	stepBegin                 // begin a new session
-	stepAbandon               // the fence is ahead of what can be granted: release the slot and acquire another
-	stepReady                 // renewing, adding and binding are possible
-	stepWait                  // the fence is as far ahead as it may be: a session can begin when the clock has moved
-	stepExhausted             // the layout has no tick left
+	stepAcquire      step = iota // it has no slot: reclaim one, or insert one
+	stepRead                     // the outcome of a statement is unknown: read the row
+	stepCheckCommits             // the row is older than what was acknowledged: check whether commits were lost
+	stepBegin                    // begin a new session
+	stepAbandon                  // the fence is ahead of what can be granted: release the slot and acquire another
+	stepReady                    // renewing, adding and binding are possible
+	stepWait                     // the fence is as far ahead as it may be: a session can begin when the clock has moved
+	stepExhausted                // the layout has no tick left
 )
 
 // next returns what must be done before, or for, a grant; now is the clock.
@@ -87,7 +87,7 @@ func (l *slotLease) next(p leaseParams, now int64) step {
 	case l.inDoubt:
 		return stepRead
 	case l.regressed:
-		return stepSurrender
+		return stepCheckCommits
 	case l.contiguous(now):
 		return stepReady
 	case l.fence > p.fenceAt(now, 0):

@@ -32,7 +32,7 @@ func TestSlotLeaseNext_DecidesTheStep(t *testing.T) {
 		{"two ticks later: a tick was passed", func(*slotLease) {}, 10_102, stepBegin},
 		{"outcome unknown", func(l *slotLease) { l.doubt() }, 10_000, stepRead},
 		{"outcome unknown and long ago", func(l *slotLease) { l.doubt() }, 15_000, stepRead},
-		{"an older row was read", func(l *slotLease) { l.regressed = true }, 10_000, stepSurrender},
+		{"an older row was read", func(l *slotLease) { l.regressed = true }, 10_000, stepCheckCommits},
 		{"the fence was moved by a statement of an unknown outcome", func(l *slotLease) { l.fence = 10_101 }, 10_050, stepBegin},
 		{"the fence is behind", func(l *slotLease) { l.fence = 10_000 }, 10_050, stepBegin},
 		{"a floor ahead", func(l *slotLease) { l.floor = 10_101 }, 10_001, stepBegin},
@@ -274,7 +274,7 @@ func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
 	}{
 		{"as it was", slotRow{holder: "me", version: 3, fence: 10_100}, true, true, stepReady},
 		{"the statement was executed", slotRow{holder: "me", version: 4, fence: 10_149}, true, true, stepBegin},
-		{"an older row", slotRow{holder: "me", version: 2, fence: 10_000}, true, true, stepSurrender},
+		{"an older row", slotRow{holder: "me", version: 2, fence: 10_000}, true, true, stepCheckCommits},
 		{"somebody else's", slotRow{holder: "other", version: 9, fence: 10_150}, true, false, stepAcquire},
 		{"free", slotRow{holder: "", version: 4, fence: 10_100}, true, false, stepAcquire},
 		{"no row", slotRow{}, false, false, stepAcquire},

@@ -395,7 +395,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.released {
 		return nil
 	}
-	err := m.releaseSlot(ctx)
+	err := m.releaseForClose(ctx)
 	m.released = err == nil
 	return err
 }

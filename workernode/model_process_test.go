@@ -5,20 +5,20 @@ package workernode
 
 // A modelMutant is what a process does wrong.
 type modelMutant struct {
-	addsOnly, anyFence, anyClock, usesGap, noSendCheck  bool // addsOnly: only of add and bind
-	grantsWhenSent, grantsInDoubt, adopts, skipsRead    bool
-	bindAnyClock, bindFirstUse, laterClock              bool
-	bindKeepsStart, bindLowersStart                     bool
-	beginAnyClock, beginNotAboveGranted                 bool
-	beginNotAboveFence                                  bool
-	beginHidesLeftovers, beginEndsAtFence               bool
-	reclaimAnyClock, reclaimNoFence, reclaimHolderOnly  bool
-	renewNoVersion, noFence, versionOfRead              bool
-	keepGrants, keepCounts, keepLowers                  bool
-	ignoresRegress, surrendersInMemory, surrenderRaises bool
-	reselectsAtOnce, reselectsAnyVersion                bool
-	addAlone, startEarly, ignoresStart                  bool
-	noFloor, noEnd, twoInFlight                         bool
+	addsOnly, anyFence, anyClock, usesGap, noSendCheck bool // addsOnly: only of add and bind
+	grantsWhenSent, grantsInDoubt, adopts, skipsRead   bool
+	bindAnyClock, bindFirstUse, laterClock             bool
+	bindKeepsStart, bindLowersStart                    bool
+	beginAnyClock, beginNotAboveGranted                bool
+	beginNotAboveFence                                 bool
+	beginHidesLeftovers, beginEndsAtFence              bool
+	reclaimAnyClock, reclaimNoFence, reclaimHolderOnly bool
+	renewNoVersion, noFence, versionOfRead             bool
+	keepGrants, keepCounts, keepLowers                 bool
+	ignoresRegress, checksInMemory, checkRaises        bool
+	reselectsAtOnce, reselectsAnyVersion               bool
+	addAlone, startEarly, ignoresStart                 bool
+	noFloor, noEnd, twoInFlight                        bool
 }
 
 var (

@@ -10,10 +10,10 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit mode
 		w.acquire(s, p, c, l, visit)
 	case stepRead:
 		w.read(s, p, visit)
-	case stepSurrender:
-		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelSurrenders}, func(l *slotLease, me string) change {
+	case stepCheckCommits:
+		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelChecksCommits}, func(l *slotLease, me string) change {
 			ch := l.releaseChange(me)
-			if m.surrenderRaises {
+			if m.checkRaises {
 				ch.newFence = max(l.granted, l.fence)
 			}
 			return ch
@@ -81,7 +81,7 @@ func (w *modelWorld) read(s *modelState, p uint8, visit modelVisitor) {
 			l.inDoubt = false
 			x.lease = modelLeaseOf(l)
 			e.what = "does not read"
-		case !l.noteRow(row, r.exists != 0, modelTokens[x.token]) || l.regressed && m.surrendersInMemory:
+		case !l.noteRow(row, r.exists != 0, modelTokens[x.token]) || l.regressed && m.checksInMemory:
 			x.lose(l)
 			e.what = "reads that its slot is lost"
 		default:

@@ -180,11 +180,11 @@ type modelProc struct {
 // Why a slot is released.
 const (
 	modelCloses uint8 = 1 + iota // the process ends
-	modelSurrenders
+	modelChecksCommits
 	modelAbandons
 )
 
-var modelReasons = [...]string{"", " to close", " to surrender", " to abandon"}
+var modelReasons = [...]string{"", " to close", " to check commits", " to abandon"}
 
 const modelAllocates = 100 // doing: the slot's number was reserved
 

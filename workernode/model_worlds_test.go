@@ -172,7 +172,7 @@ func modelMutants(safe modelCases) (l modelCases) {
 	wrong("lossy-unsure", "adopts-what-it-reads", 127_599, func(x *m) { x.adopts = true })
 	wrong("lively", "skips-the-read", 22, func(x *m) { x.skipsRead = true })
 	wrong("lossy-adds-few", "VERSION-below-is-compared-with", 530_638, func(x *m) { x.ignoresRegress = true })
-	wrong("lossy-twice", "surrender-raises-FENCE", 431_696, func(x *m) { x.surrenderRaises = true })
+	wrong("lossy-twice", "check-raises-FENCE", 431_696, func(x *m) { x.checkRaises = true })
 	wrong("lossy-adds-unknown", "reads-worker-ids-at-once", 509_044, func(x *m) { x.reselectsAtOnce = true })
 	wrong("lossy-adds-unknown-late", "reads-worker-ids-of-any-VERSION", 974_830, func(x *m) {
 		x.reselectsAnyVersion = true
@@ -225,6 +225,6 @@ func modelRedundant(safe modelCases) (l modelCases) {
 	wrong("lossy-unsure", "contiguous-at-any-FENCE", func(w *modelWorld) { w.mutant.anyFence = true })
 	wrong("lossy", "reclaim-without-FENCE", func(w *modelWorld) { w.mutant.reclaimNoFence = true })
 	wrong("lossy-calm", "no-FENCE-compared", func(w *modelWorld) { w.mutant.noFence = true })
-	wrong("lossy-calm", "surrender-in-memory", func(w *modelWorld) { w.mutant.surrendersInMemory = true })
+	wrong("lossy-calm", "check-in-memory", func(w *modelWorld) { w.mutant.checksInMemory = true })
 	return l
 }

@@ -26,15 +26,15 @@ func (m *Manager) run() {
 		}
 		if err == nil {
 			failures = 0
-			m.recovered()
+			m.noteRecovery()
 		} else {
 			if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // not just a connection of another pool
-				m.failed(err, fatal)
+				m.noteFailure(err, fatal)
 				ended = err
 				break // permanently: who closes the pool seldom closes the plugin
 			}
 			failures++
-			m.failed(err, severityOf(err, failures))
+			m.noteFailure(err, severityOf(err, failures))
 			m.rest(rand.N(min(20*time.Millisecond<<min(failures, 10), maxPause)) + time.Millisecond)
 			continue
 		}
@@ -43,7 +43,7 @@ func (m *Manager) run() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended = ended
-	m.fail(ended, slices.Clone(m.requests)...)
+	m.endRequests(ended, slices.Clone(m.requests)...)
 }
 
 // rest waits for a time, whatever is requested meanwhile.
@@ -124,8 +124,8 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 			err = m.acquire(ctx, w.tables)
 		case stepRead:
 			err = m.read(ctx)
-		case stepSurrender:
-			err = m.surrender(ctx)
+		case stepCheckCommits:
+			err = m.checkLostCommits(ctx)
 		case stepBegin:
 			err = m.begin(ctx)
 		case stepAbandon:
@@ -137,7 +137,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 		}
 	}
 	if err == nil && sessions != m.stats.Sessions && m.tick() > m.slot.granted {
-		m.degraded(m.tooLate())
+		m.noteDegraded(m.tooLate())
 	}
 	if err == nil {
 		err = m.rereadWorkers(ctx)
@@ -149,7 +149,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 type severity int
 
 const (
-	passing severity = iota // the next attempt may not meet it
+	brief   severity = iota // the next attempt may not meet it
 	serious                 // generators are suspended: callers that find their leases used up get the error
 	fatal                   // the same, and requests that wait fail. The manager goes on trying
 )
@@ -159,27 +159,27 @@ func severityOf(err error, failures int) severity {
 	again := failures > 2
 	switch {
 	case sqldb.IsTransient(err) && !again:
-		return passing
+		return brief
 	case sqldb.IsTransient(err), timedOut(err), sqldb.IsUnreachable(err) && !again:
 		return serious
 	}
 	return fatal
 }
 
-// failed notes an error.
-func (m *Manager) failed(err error, s severity) {
+// noteFailure notes an error of a pass: how severe it is decides what becomes of requests and generators.
+func (m *Manager) noteFailure(err error, s severity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stats.Failures++
 	for _, r := range m.requests {
 		r.last = err
 	}
-	if s == passing {
+	if s == brief {
 		return
 	}
-	m.unhealthy(err)
+	m.showError(err)
 	if s == fatal {
-		m.fail(err, slices.Clone(m.requests)...)
+		m.endRequests(err, slices.Clone(m.requests)...)
 	}
 	for _, l := range m.tableLeases {
 		if l.generator != nil {
@@ -188,8 +188,8 @@ func (m *Manager) failed(err error, s severity) {
 	}
 }
 
-// unhealthy shows an error in the log and in Health. The caller holds the mutex.
-func (m *Manager) unhealthy(err error) {
+// showError shows an error in the log and in Health. The caller holds the mutex.
+func (m *Manager) showError(err error) {
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
 		text := "uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up"
@@ -201,18 +201,19 @@ func (m *Manager) unhealthy(err error) {
 	m.stats.LastError = err
 }
 
-// degraded notes an error that leaves some ids: generators continue, and wait.
-func (m *Manager) degraded(err error) {
+// noteDegraded notes an error that leaves some ids: generators continue, and wait.
+func (m *Manager) noteDegraded(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.requests {
 		r.last = err
 	}
-	m.unhealthy(err)
+	m.showError(err)
 }
 
-// recovered undoes what failed has done.
-func (m *Manager) recovered() {
+// noteRecovery undoes what noteFailure and noteDegraded have done, after a pass without an error. It does nothing while a
+// table lacks a worker id: the error of that stays, until [Manager.replace] gives the table another.
+func (m *Manager) noteRecovery() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.tableLeases {
@@ -232,8 +233,8 @@ func (m *Manager) recovered() {
 	}
 }
 
-// fail ends requests with an error. The caller holds the mutex.
-func (m *Manager) fail(err error, requests ...*request) {
+// endRequests ends requests with an error. The caller holds the mutex.
+func (m *Manager) endRequests(err error, requests ...*request) {
 	for _, r := range requests {
 		r.err = err
 		close(r.done)

@@ -17,7 +17,7 @@ func TestSeverityOf_SaysWhatAnErrorMeansForThoseWhoWait(t *testing.T) {
 		err         error
 		first, last severity // of the first two in a row, and of the third
 	}{
-		{deadlock, passing, serious},
+		{deadlock, brief, serious},
 		{context.DeadlineExceeded, serious, serious},
 		{driver.ErrBadConn, serious, fatal},
 		{refused, fatal, fatal},

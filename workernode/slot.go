@@ -117,7 +117,7 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 	if !ok {
 		if m.slot.held {
 			m.slot.doubt()
-			m.locked(err)
+			m.giveUpIfLocked(err)
 		}
 		if err == nil && floor >= c.newFence {
 			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d, which is %s; now is %s, and ids are stamped at most %v ahead",
@@ -143,7 +143,7 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 	m.noteAck()
 	m.stats.Sessions++
 	m.mustReread = false
-	m.adopt(nodes)
+	m.addRead(nodes)
 	m.publish()
 	m.log.Info("uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),
 		"from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence+1))
@@ -196,10 +196,10 @@ func (m *Manager) refuse(ctx context.Context, what string) error {
 // limit, on MySQL and PostgreSQL.
 var lockWait = regexp.MustCompile(`Error 1205\b|SQLSTATE 55P03`)
 
-// locked gives the slot up if its row seems to be locked: statements have no answer, although
+// giveUpIfLocked gives the slot up if its row seems to be locked: statements have no answer, although
 // the row was read between them, and what was granted is used up. Giving a slot up is always
 // safe. The caller holds the mutex.
-func (m *Manager) locked(err error) {
+func (m *Manager) giveUpIfLocked(err error) {
 	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) || !m.slot.held {
 		m.timeouts = 0
 		return
@@ -208,7 +208,7 @@ func (m *Manager) locked(err error) {
 	if m.timeouts > 2 && m.tick() > m.slot.granted {
 		m.timeouts = 0
 		m.avoid[m.slot.id] = time.Now()
-		m.lost(m.slot.id, "its row can be read and not be changed; another transaction may hold a lock")
+		m.noteLost(m.slot.id, "its row can be read and not be changed; another transaction may hold a lock")
 	}
 }
 
@@ -234,7 +234,7 @@ func (m *Manager) renew(ctx context.Context) error {
 	}
 	c := m.slot.renewChange(m.params, m.tick(), m.me)
 	ok, err := m.store.update(ctx, c, m.tick())
-	if err := m.outcome(ctx, ok, err, "renew the slot"); err != nil || !ok {
+	if ok, err := m.counts(ctx, ok, err, "renew the slot"); !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -243,17 +243,18 @@ func (m *Manager) renew(ctx context.Context) error {
 	return nil
 }
 
-// outcome notes the outcome of a statement that was not acknowledged, or changed no row. It returns nil if the
-// statement counts, or if it was refused and may be tried again.
-func (m *Manager) outcome(ctx context.Context, ok bool, err error, what string) error {
+// counts reports whether a statement counts: it was acknowledged without an error, and changed the rows that it should, as
+// changed says. Otherwise counts notes the outcome. Then it returns an error, or nil if the statement was refused and may
+// be tried again. what names the statement for the error.
+func (m *Manager) counts(ctx context.Context, changed bool, err error, what string) (bool, error) {
 	switch {
 	case err != nil:
 		m.doubt()
-		return err
-	case !ok:
-		return m.refuse(ctx, what)
+		return false, err
+	case !changed:
+		return false, m.refuse(ctx, what)
 	}
-	return nil
+	return true, nil
 }
 
 // doubt notes that the outcome of a statement is unknown.
@@ -277,7 +278,7 @@ func (m *Manager) noteRenewal(c change) {
 func (m *Manager) keepAlive(ctx context.Context) error {
 	c := m.slot.keepAliveChange(m.me)
 	ok, err := m.store.update(ctx, c, m.tick())
-	if err := m.outcome(ctx, ok, err, "keep the slot alive"); err != nil || !ok {
+	if ok, err := m.counts(ctx, ok, err, "keep the slot alive"); !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -301,11 +302,11 @@ func (m *Manager) read(ctx context.Context) error {
 		return nil
 	}
 	if found && r.holder == "" && r.version == m.slot.used { // a release was executed, and its answer lost
-		m.lost(slot, "it was released")
+		m.noteLost(slot, "it was released")
 		return nil
 	}
 	m.stats.Lost++
-	m.lost(slot, "another process has the slot now, because it was not renewed in time, or the database has lost commits")
+	m.noteLost(slot, "another process has the slot now, because it was not renewed in time, or the database has lost commits")
 	return nil
 }
 
@@ -313,7 +314,7 @@ func (m *Manager) read(ctx context.Context) error {
 func (m *Manager) bind(ctx context.Context, uses []spareUse) error {
 	c := m.slot.renewChange(m.params, m.tick(), m.me)
 	gone, ok, err := m.store.bind(ctx, c, uses, m.slot.start, m.slot.granted+1, m.tick)
-	if err := m.outcome(ctx, ok, err, "write the table of a spare worker id"); err != nil || !ok {
+	if ok, err := m.counts(ctx, ok, err, "write the table of a spare worker id"); !ok {
 		return err
 	}
 	m.mu.Lock()

@@ -9,10 +9,12 @@ import (
 )
 
 // How the lease manager loses or releases its slot. The rules of slot.go hold here too.
+//
+// noteLost and forget send no statement: they change what this process knows, when the slot is another's or free.
+// release sends the UPDATE that frees the slot, for checkLostCommits, abandon and releaseForClose.
 
-// lost detaches all generators from the slot: they use up what they have. The caller holds
-// the mutex.
-func (m *Manager) lost(slot int64, why string) {
+// noteLost forgets the slot and detaches all generators from it: they use up what they have. The caller holds the mutex.
+func (m *Manager) noteLost(slot int64, why string) {
 	if !m.closed {
 		m.log.Warn("uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
 	}
@@ -35,12 +37,12 @@ func (m *Manager) forget() {
 	m.workers = nil
 }
 
-// surrender checks whether the database has lost commits: the VERSION of the row is older than what was acknowledged.
+// checkLostCommits checks whether the database has lost commits: the VERSION of the row is older than what was acknowledged.
 // They were lost if the row can be released as it was read.
-func (m *Manager) surrender(ctx context.Context) error {
+func (m *Manager) checkLostCommits(ctx context.Context) error {
 	return m.release(ctx, func(slot int64) {
 		m.stats.LostCommits++
-		m.lost(slot, "the database has lost commits that it had acknowledged")
+		m.noteLost(slot, "the database has lost commits that it had acknowledged")
 	})
 }
 
@@ -48,7 +50,7 @@ func (m *Manager) surrender(ctx context.Context) error {
 func (m *Manager) abandon(ctx context.Context) error {
 	fence := m.slot.fence
 	return m.release(ctx, func(slot int64) {
-		m.lost(slot, fmt.Sprintf("FENCE in %s is %d (%s), further ahead of the clock than the lead of %v",
+		m.noteLost(slot, fmt.Sprintf("FENCE in %s is %d (%s), further ahead of the clock than the lead of %v",
 			SlotTable, fence, m.layout.TimeOf(min(max(fence, 0), m.layout.MaxTick())), m.config.Lead))
 	})
 }
@@ -57,7 +59,7 @@ func (m *Manager) abandon(ctx context.Context) error {
 func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
 	c := m.slot.releaseChange(m.me)
 	ok, err := m.store.update(ctx, c, m.tick())
-	if err := m.outcome(ctx, ok, err, "release the slot"); err != nil || !ok {
+	if ok, err := m.counts(ctx, ok, err, "release the slot"); !ok {
 		return err
 	}
 	m.mu.Lock()
@@ -67,18 +69,19 @@ func (m *Manager) release(ctx context.Context, done func(slot int64)) error {
 	return nil
 }
 
-// releaseSlot writes the tables of spares in use and frees the slot, for Close.
-func (m *Manager) releaseSlot(ctx context.Context) error {
+// releaseForClose writes the tables of spares in use and frees the slot, for Close.
+func (m *Manager) releaseForClose(ctx context.Context) error {
 	defer m.store.hold()()
 	for try := 0; ; try++ {
-		err := m.releaseOnce(ctx)
+		err := m.tryRelease(ctx)
 		if err == nil || ctx.Err() != nil || !sqldb.IsTransient(err) || try >= maxTries || pause(ctx, try) != nil {
 			return err
 		}
 	}
 }
 
-func (m *Manager) releaseOnce(ctx context.Context) error {
+// tryRelease is one attempt of releaseForClose: one statement after another, until the slot is released or one fails.
+func (m *Manager) tryRelease(ctx context.Context) error {
 	for range 4 * maxRefused {
 		m.mu.Lock()
 		binds := m.toBind()
@@ -89,8 +92,8 @@ func (m *Manager) releaseOnce(ctx context.Context) error {
 			return nil
 		case next == stepRead:
 			err = m.read(ctx)
-		case next == stepSurrender:
-			err = m.surrender(ctx)
+		case next == stepCheckCommits:
+			err = m.checkLostCommits(ctx)
 		case len(binds) > 0 && next == stepReady:
 			err = m.bind(ctx, binds)
 		case len(binds) > 0 && next == stepBegin:

@@ -156,7 +156,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 			m.exhaust(l, err, later)
 		}
 	}
-	m.fail(err, slices.Clone(m.requests)...)
+	m.endRequests(err, slices.Clone(m.requests)...)
 	return nil
 }
 
@@ -226,13 +226,13 @@ func (m *Manager) rereadWorkers(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mustReread = false
-	m.adopt(nodes)
+	m.addRead(nodes)
 	return nil
 }
 
-// adopt adds worker ids that were read to those of the slot. It leaves out, and reports,
+// addRead adds worker ids that were read to those of the slot. It leaves out, and reports,
 // those that no process can use. The caller holds the mutex.
-func (m *Manager) adopt(nodes []*Node) {
+func (m *Manager) addRead(nodes []*Node) {
 	have := make(map[int64]bool, len(m.workers))
 	for _, w := range m.workers {
 		have[w.id] = true
