@@ -6,8 +6,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A lane is one worker id of a generator that has several. This file decides how many a
-// generator should have. It acts on nothing.
+// A lane is one worker id of a generator that has several. This file decides how many a generator should have. It acts on
+// nothing: TableLease.grow takes the samples, asks the functions here, and notes the answer.
 
 // MaxLanes is how many worker ids a process uses for one table and generator at most: a
 // power of two. With the default layout that is 256,000 ids a second.
@@ -50,8 +50,8 @@ func inNeed(u generator.Usage, until, now int64, perTick uint64) bool {
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2
 }
 
-// wantedLanes returns how many lanes a generator should have that takes perSecond ids a second. It is a power of two,
-// and never less than now. One lane makes perLane ids a second, and the generator may have most lanes.
+// wantedLanes returns how many lanes a generator should have that takes perSecond ids a second. It is a power of two if
+// have is one, and never less than have. One lane makes perLane ids a second, and the generator may have most lanes.
 func wantedLanes(have, most int, perSecond, perLane float64, sampled time.Duration) int {
 	limit := most
 	if sampled < longSample {
@@ -69,11 +69,17 @@ func wantedLanes(have, most int, perSecond, perLane float64, sampled time.Durati
 // have those of the slot: the largest power of two of them.
 func mostLanes(most, have, free int, given int64, layout generator.Layout) int {
 	if given > layout.MaxWorkerID()/2 {
-		for most = min(most, have+free); most&(most-1) != 0; {
-			most &= most - 1
-		}
+		most = floorPower(min(most, have+free))
 	}
 	return max(most, have)
+}
+
+// floorPower returns the largest power of two that is not above n; 0 for 0.
+func floorPower(n int) int {
+	for n&(n-1) != 0 {
+		n &= n - 1
+	}
+	return n
 }
 
 // maxLanes returns how many lanes a generator may have: few where worker ids are few.

@@ -142,7 +142,7 @@ func (w *modelWorld) stampAll(s *modelState, p, from, to uint8) {
 	}
 }
 
-// adopt is Manager.adopt.
+// adopt is Manager.addRead.
 func (x *modelProc) adopt(i int, table, start uint8) {
 	if x.uses[i] != 0 || table == 0 {
 		return
@@ -152,7 +152,7 @@ func (x *modelProc) adopt(i int, table, start uint8) {
 	}
 }
 
-// lose is Manager.lost. What was granted has been stamped.
+// lose is Manager.noteLost. What was granted has been stamped.
 func (x *modelProc) lose(l slotLease) {
 	l.lose()
 	*x = modelProc{

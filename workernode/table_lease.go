@@ -165,7 +165,8 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow decides whether the generator should have more lanes. The caller holds the mutex.
+// grow samples how fast the generator takes ids while it is in need, and sets how many lanes it should have. lanes.go
+// decides. The caller holds the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	m, u := l.manager, l.usage
 	l.unknown = false

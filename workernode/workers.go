@@ -123,10 +123,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 		n := len(l.lanes)
 		idle = idle && n == 0
 		if n == 0 { // its slot was lost: the new one may have fewer
-			n = len(m.free(l.table))
-			for n&(n-1) != 0 {
-				n &= n - 1
-			}
+			n = floorPower(len(m.free(l.table)))
 		}
 		if n >= l.least && l.want > n {
 			more, l.want, l.again = true, n, later

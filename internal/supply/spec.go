@@ -58,7 +58,7 @@ func (c GeneratorConfig) Paired() generator.PairedConfig {
 
 // A Spec says how a generator is made: of leases, or, if its ids are not of the layout, by an opener.
 type Spec struct {
-	Lanes int // how many worker ids it has at first
+	Lanes int // how many worker ids it has at first: 1, or 2 as a Paired
 	Make  func(GeneratorConfig) (generator.Renewable, error)
 
 	Open  func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
