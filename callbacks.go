@@ -27,35 +27,35 @@ type callbacks struct{ catalog *catalog }
 //     need the key. They keep GORM from overwriting the keys of maps, and correct keys after a conflict.
 //   - prepare gets worker ids before an UPDATE, because an UPDATE can create associated rows inside its transaction.
 //   - created comes after each statement of Exec. GORM's migrator creates tables by Exec.
-func (c *callbacks) register(db *gorm.DB) error {
+func (cb *callbacks) register(db *gorm.DB) error {
 	create, update := db.Callback().Create(), db.Callback().Update()
 	return errors.Join(
-		create.Before("*").Register("uidplugin:fill", c.fill),
-		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
-		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
-		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
-		update.Before("*").Register("uidplugin:prepare", c.prepare),
-		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.created),
+		create.Before("*").Register("uidplugin:fill", cb.fill),
+		create.Before("gorm:save_before_associations").Register("uidplugin:refill", cb.refill),
+		create.Before("gorm:create").Register("uidplugin:before_insert", cb.beforeInsert),
+		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", cb.afterInsert),
+		update.Before("*").Register("uidplugin:prepare", cb.prepare),
+		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", cb.created),
 	)
 }
 
 // fill sets the uid fields that are zero.
-func (c *callbacks) fill(db *gorm.DB) { c.fillZeros(db, upsert.Track) }
+func (cb *callbacks) fill(db *gorm.DB) { cb.fillZeros(db, upsert.Track) }
 
 // fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert.
-func (c *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
+func (cb *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
 		return
 	}
-	p := c.catalog.plan(stmt.Schema)
+	p := cb.catalog.plan(stmt.Schema)
 	if p.err != nil {
 		_ = db.AddError(p.err)
 		return
 	}
 	var why error // the source has no generator; it matters only if a row needs one
 	if !p.ready.Load() {
-		why = c.makeReady(db, p, c.catalog.neededByCreate(db, p))
+		why = cb.makeReady(db, p, cb.catalog.neededByCreate(db, p))
 	}
 	var tracker *upsert.Tracker
 	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
@@ -74,9 +74,9 @@ func (c *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker)
 }
 
 // makeReady gets the worker ids that a statement needs.
-func (c *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
+func (cb *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
 	if len(needed) > 0 {
-		if err := c.catalog.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, needed); err != nil {
+		if err := cb.catalog.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, needed); err != nil {
 			return err
 		}
 	}
@@ -92,11 +92,11 @@ func (c *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) err
 // prepare gets worker ids for all rows that an UPDATE can create along with its own. It refuses associations that lose
 // ids. A caller that saves a row often does not know a uid that is not its key, so a zero there must not overwrite the
 // uid.
-func (c *callbacks) prepare(db *gorm.DB) {
+func (cb *callbacks) prepare(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
 	}
-	p := c.catalog.plan(db.Statement.Schema)
+	p := cb.catalog.plan(db.Statement.Schema)
 	if slices.Contains(db.Statement.Selects, "*") {
 		p.omitZeros(db.Statement)
 	}
@@ -107,7 +107,7 @@ func (c *callbacks) prepare(db *gorm.DB) {
 		return // in a transaction the create that needs one does the same
 	}
 	if p.err == nil && !p.ready.Load() {
-		_ = c.makeReady(db, p, c.catalog.neededByUpdate(db, p)) // a create that lacks one returns the error
+		_ = cb.makeReady(db, p, cb.catalog.neededByUpdate(db, p)) // a create that lacks one returns the error
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 }
 
 // beforeInsert prepares an upsert, and keeps GORM from overwriting the keys of maps.
-func (c *callbacks) beforeInsert(db *gorm.DB) {
+func (cb *callbacks) beforeInsert(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
 		return
@@ -167,28 +167,28 @@ func (c *callbacks) beforeInsert(db *gorm.DB) {
 		model.RefuseZeroKeys(stmt)
 	}
 	if upsert.Concerns(stmt) {
-		upsert.Rewrite(db, c.catalog.plan(stmt.Schema).Model)
+		upsert.Rewrite(db, cb.catalog.plan(stmt.Schema).Model)
 	}
 }
 
 // afterInsert sets the ids of the rows of an upsert that had conflicts.
-func (c *callbacks) afterInsert(db *gorm.DB) {
-	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.catalog.plan(s).Model })
+func (cb *callbacks) afterInsert(db *gorm.DB) {
+	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return cb.catalog.plan(s).Model })
 }
 
 // refill fills again what hooks of the model have zeroed.
-func (c *callbacks) refill(db *gorm.DB) {
+func (cb *callbacks) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
-		c.fillZeros(db, upsert.TrackerOf)
+		cb.fillZeros(db, upsert.TrackerOf)
 	}
 }
 
 // created warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
 // the model into another schema then, which makePlain has not seen.
-func (c *callbacks) created(db *gorm.DB) {
+func (cb *callbacks) created(db *gorm.DB) {
 	const create = "CREATE TABLE "
 	stmt := db.Statement
 	if stmt.Table != "" && db.Error == nil && !db.DryRun && strings.HasPrefix(stmt.SQL.String(), create) {
-		c.catalog.warnElsewhere(stmt.Table, stmt.SQL.String())
+		cb.catalog.warnElsewhere(stmt.Table, stmt.SQL.String())
 	}
 }

@@ -26,26 +26,26 @@ import (
 // does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
 // returns [ErrUnknownID].
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
-	c, f, err := p.finding(options)
+	loc, f, err := p.finding(options)
 	if err != nil {
 		return nil, err
 	}
-	return f.find(ctx, c, id)
+	return f.find(ctx, loc, id)
 }
 
 // finding returns the locator and the finder of a plugin that is in use.
 func (p *Plugin) finding(options []FindOption) (*locator, *finder, error) {
-	c, err := p.located()
+	loc, err := p.located()
 	if err != nil {
 		return nil, nil, err
 	}
 	f, err := p.finder(options)
-	return c, f, err
+	return loc, f, err
 }
 
 // find does what [Plugin.Find] does.
-func (f *finder) find(ctx context.Context, c *locator, id ID) (any, error) {
-	rows, err := f.findAll(ctx, c, []ID{id})
+func (f *finder) find(ctx context.Context, loc *locator, id ID) (any, error) {
+	rows, err := f.findAll(ctx, loc, []ID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -64,20 +64,20 @@ func (f *finder) find(ctx context.Context, c *locator, id ID) (any, error) {
 // query fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
 // [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
-	c, f, err := p.finding(options)
+	loc, f, err := p.finding(options)
 	if err != nil {
 		return nil, err
 	}
-	return f.findAll(ctx, c, ids)
+	return f.findAll(ctx, loc, ids)
 }
 
 // findAll does what [Plugin.FindAll] does.
-func (f *finder) findAll(ctx context.Context, c *locator, ids []ID) (map[ID]any, error) {
-	located, future, errs := c.locate(ctx, c.lookupOn(f.db), ids...)
+func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]any, error) {
+	located, future, errs := loc.locate(ctx, loc.lookupOn(f.db), ids...)
 	byTable := map[string][]ID{}
 	for id, l := range located {
-		if l.Table != "" && l.Database != c.database {
-			errs = append(errs, idErrorf(id, "%w: %d is of %s, and this handle is of %s", ErrOtherDatabase, id, named(l.Database), named(c.database)))
+		if l.Table != "" && l.Database != loc.database {
+			errs = append(errs, idErrorf(id, "%w: %d is of %s, and this handle is of %s", ErrOtherDatabase, id, named(l.Database), named(loc.database)))
 			continue
 		}
 		byTable[l.Table] = append(byTable[l.Table], id)
@@ -109,21 +109,21 @@ func (f *finder) findAll(ctx context.Context, c *locator, ids []ID) (map[ID]any,
 // wraps [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	p := From(db)
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return nil, err
 	}
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM takes pointers and slices for what they are of
 		return nil, fmt.Errorf("%w: FindAs: %v is no struct; T is the struct of the model", ErrNoField, t)
 	}
-	plan, _, err := c.catalog.keyOf(db, new(T))
+	plan, _, err := s.catalog.keyOf(db, new(T))
 	if err != nil {
 		return nil, err
 	}
 	if plan.rowKey() == nil {
 		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, plan.Schema.Table)
 	}
-	f, found := &finder{db: db, shared: c, inOrder: true}, make(map[ID]any, len(ids))
+	f, found := &finder{db: db, shared: s, inOrder: true}, make(map[ID]any, len(ids))
 	errs := f.findIn(ctx, plan.Schema.Table, plan, slices.Clone(ids), found)
 	if others := withoutIDs(errs); len(others) > 0 {
 		return nil, joinIDErrors(others)
@@ -148,25 +148,25 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 }
 
 // findIn adds the rows of one table to found. plan is that of the model, or nil. It changes ids.
-func (f *finder) findIn(ctx context.Context, table string, plan *plan, ids []ID, found map[ID]any) (errs []error) {
+func (f *finder) findIn(ctx context.Context, table string, p *plan, ids []ID, found map[ID]any) (errs []error) {
 	if table == "" {
 		return idErrorsf(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
 			ErrNoModel)
 	}
 	switch {
-	case plan == nil && f.only != nil:
+	case p == nil && f.only != nil:
 		return idErrorsf(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
-	case plan == nil:
+	case p == nil:
 		return idErrorsf(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
-	case plan.rowKey() == nil:
+	case p.rowKey() == nil:
 		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	ids = slices.DeleteFunc(ids, func(id ID) bool { return id == 0 }) // a row that came without its key would be that of 0
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
-		for _, err := range f.load(ctx, plan, chunk, found) {
+		for _, err := range f.load(ctx, p, chunk, found) {
 			if _, ok := err.(*IDError); !ok {
 				err = fmt.Errorf("uidplugin: find in %s: %w", table, err)
 			}
@@ -212,9 +212,9 @@ func withoutIDs(errs []error) []error {
 }
 
 // load adds the rows whose key is one of ids to found.
-func (f *finder) load(ctx context.Context, plan *plan, ids []ID, found map[ID]any) (errs []error) {
-	rows, key := reflect.New(reflect.SliceOf(reflect.PointerTo(plan.Schema.ModelType))), plan.rowKey()
-	if err := f.query(ctx, plan, ids).Find(rows.Interface()).Error; err != nil {
+func (f *finder) load(ctx context.Context, p *plan, ids []ID, found map[ID]any) (errs []error) {
+	rows, key := reflect.New(reflect.SliceOf(reflect.PointerTo(p.Schema.ModelType))), p.rowKey()
+	if err := f.query(ctx, p, ids).Find(rows.Interface()).Error; err != nil {
 		return []error{err}
 	}
 	wanted := make(map[ID]bool, len(ids))
@@ -231,9 +231,9 @@ func (f *finder) load(ctx context.Context, plan *plan, ids []ID, found map[ID]an
 				continue
 			}
 			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
-				" %s.%s in", ErrClause, plan.Schema.Table, key.DBName)}
+				" %s.%s in", ErrClause, p.Schema.Table, key.DBName)}
 		}
-		if other, ok := found[id]; ok && !plan.sameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
+		if other, ok := found[id]; ok && !p.sameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
 			ambiguous[id] = true
 			continue
 		}
@@ -243,7 +243,7 @@ func (f *finder) load(ctx context.Context, plan *plan, ids []ID, found map[ID]an
 		delete(found, id)
 		errs = append(errs, idErrorf(id, "%w: several rows of %s have %d in their key;"+
 			" add a condition on the rest of the key, as in From(db.Where(...))", ErrNotKey,
-			plan.Schema.Table, id))
+			p.Schema.Table, id))
 	}
 	return errs
 }

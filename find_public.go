@@ -20,14 +20,14 @@ import (
 // Errors about the id wrap [ErrNoSuchID], and their text has the text and not the number. They are those of Find and of
 // [ParsePublicID].
 func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
-	c, f, err := p.finding(options)
+	loc, f, err := p.finding(options)
 	if err != nil {
 		return nil, err
 	}
 	id, err := ParsePublicID(text)
 	var row any
 	if err == nil {
-		row, err = f.findPublic(ctx, c, id, text)
+		row, err = f.findPublic(ctx, loc, id, text)
 	}
 	if errors.Is(err, ErrNoSuchID) {
 		return nil, &publicError{text, err}
@@ -36,16 +36,16 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 }
 
 // findPublic loads the row with an id whose text is known.
-func (f *finder) findPublic(ctx context.Context, c *locator, id ID, text string) (any, error) {
-	if _, err := c.decode(id); !errors.Is(err, ErrNotDecodable) || c.apart || c.database != "" {
-		return f.find(ctx, c, id)
+func (f *finder) findPublic(ctx context.Context, loc *locator, id ID, text string) (any, error) {
+	if _, err := loc.decode(id); !errors.Is(err, ErrNotDecodable) || loc.apart || loc.database != "" {
+		return f.find(ctx, loc, id)
 	}
-	plan := f.planOf(text[:strings.LastIndexByte(text, '_')])
-	if plan == nil {
+	p := f.planOf(text[:strings.LastIndexByte(text, '_')])
+	if p == nil {
 		return nil, idErrorf(id, "%w: %d is too small for the layout, and no model, or more than one, has its prefix", ErrNotDecodable, id)
 	}
-	found, table := map[ID]any{}, plan.Schema.Table
-	if errs := f.findIn(ctx, table, plan, []ID{id}, found); len(errs) > 0 {
+	found, table := map[ID]any{}, p.Schema.Table
+	if errs := f.findIn(ctx, table, p, []ID{id}, found); len(errs) > 0 {
 		return nil, joinIDErrors(errs)
 	}
 	row, ok := found[id]

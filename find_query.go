@@ -13,8 +13,8 @@ import (
 )
 
 // query returns the handle, with the scope of the caller, and with the condition that the key is one of ids.
-func (f *finder) query(ctx context.Context, plan *plan, ids []ID) *gorm.DB {
-	key := plan.rowKey()
+func (f *finder) query(ctx context.Context, p *plan, ids []ID) *gorm.DB {
+	key := p.rowKey()
 	values := make([]any, len(ids))
 	for i, id := range ids {
 		values[i] = key.Value(int64(id))
@@ -22,7 +22,7 @@ func (f *finder) query(ctx context.Context, plan *plan, ids []ID) *gorm.DB {
 	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: key.DBName}, Values: values}
 	restrict := func(db *gorm.DB) *gorm.DB {
 		if db.Error == nil {
-			_ = db.AddError(f.restrict(plan, db.Statement, condition))
+			_ = db.AddError(f.restrict(p, db.Statement, condition))
 		}
 		return db
 	}
@@ -34,7 +34,7 @@ func (f *finder) query(ctx context.Context, plan *plan, ids []ID) *gorm.DB {
 			" use a version of uidplugin that knows it", ErrClause))
 		return db
 	}
-	return db.Scopes(inTurn(append(f.scopes(plan), restrict)...))
+	return db.Scopes(inTurn(append(f.scopes(p), restrict)...))
 }
 
 // inTurn returns a scope that runs others one after the other, each when no scope is pending: scopes may add scopes,

@@ -83,19 +83,19 @@ type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Gene
 //		return generator.NewCached(cached)
 //	})
 func WithGenerator(name string, f Factory) Option {
-	return func(c *config.Config) {
+	return func(cfg *config.Config) {
 		spec := supply.Spec{Lanes: 1}
 		if f != nil {
 			spec.Make = func(made supply.GeneratorConfig) (generator.Renewable, error) { return f(GeneratorConfig(made)) }
 		}
-		c.AddGenerator("WithGenerator", name, spec)
+		cfg.AddGenerator("WithGenerator", name, spec)
 	}
 }
 
 // WithSource adds a generator of your own whose ids are not those of the layout. They cannot be decoded or located. The
 // name is as for [WithGenerator].
 func WithSource(name string, open Opener) Option {
-	return func(c *config.Config) {
-		c.AddGenerator("WithSource", name, supply.Spec{Open: open})
+	return func(cfg *config.Config) {
+		cfg.AddGenerator("WithSource", name, supply.Spec{Open: open})
 	}
 }

@@ -58,7 +58,7 @@ type locator struct {
 	apart    bool   // the registry has another pool than the tables
 	database string // of the tables, as WORKER_NODE names it
 
-	nodes sync.Map // worker id -> *workernode.Node; what is used of a node never changes
+	known sync.Map // worker id -> *workernode.Node; what is used of a node never changes
 }
 
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot tell whether the id was ever made.
@@ -79,17 +79,17 @@ func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	return parts, nil
 }
 
-func (c *locator) decode(id ID) (generator.Parts, error) {
+func (loc *locator) decode(id ID) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
 	// A leased worker id makes no ids in the first tick, as its ticks come after START_TICK.
-	noFirstTick := c.supply != nil && (!c.Fixed || c.supply.AnyForeign())
-	if noFirstTick && id>>(c.Layout.WorkerBits+c.Layout.SequenceBits) == 0 {
+	noFirstTick := loc.supply != nil && (!loc.Fixed || loc.supply.AnyForeign())
+	if noFirstTick && id>>(loc.Layout.WorkerBits+loc.Layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key from before the plugin, as of AUTO_INCREMENT, or of a segment or another source",
 			ErrNotDecodable, id)
 	}
-	return c.Layout.Decompose(int64(id))
+	return loc.Layout.Decompose(int64(id))
 }
 
 // Locate returns which table an id is a key of, which process made it, and when. It queries the database once, and once
@@ -99,21 +99,21 @@ func (c *locator) decode(id ID) (generator.Parts, error) {
 // a number is no id of this database. Otherwise it is the database's. Only Find can tell whether there is a row with
 // this id.
 func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
-	c, err := p.located()
+	loc, err := p.located()
 	if err != nil {
 		return Location{}, err
 	}
-	located, future, errs := c.locate(ctx, c.lookupOn(p.db), id)
+	located, future, errs := loc.locate(ctx, loc.lookupOn(p.db), id)
 	l, ok := located[id]
 	if !ok {
 		return Location{}, joinIDErrors(errs)
 	}
-	if c.Fixed {
-		host := c.DetectHost()
+	if loc.Fixed {
+		host := loc.DetectHost()
 		l.Session = Session{Application: host.Application, Host: host.Name, Port: host.Port, Kind: host.Kind}
 		return l, future[id]
 	}
-	o, ok, err := c.lookupOn(p.db).Origin(ctx, l.Session.Slot, c.Layout.TickAt(l.Time))
+	o, ok, err := loc.lookupOn(p.db).Origin(ctx, l.Session.Slot, loc.Layout.TickAt(l.Time))
 	switch {
 	case err != nil:
 		return Location{}, fmt.Errorf("uidplugin: locate: %w", err)
@@ -127,21 +127,21 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 		l.Session = Session{}
 		return l, nil
 	}
-	l.Session = c.session(o.Session)
+	l.Session = loc.session(o.Session)
 	if o.Until >= 0 {
-		l.Session.Until = c.timeOf(o.Until + 1)
+		l.Session.Until = loc.timeOf(o.Until + 1)
 	}
 	return l, nil
 }
 
 // lookupOn returns where to read worker nodes for a handle. A transaction may be on another database, as dbresolver can
 // begin one, and may be older than a worker id. So they are read outside of it, unless it has the last connection.
-func (c *locator) lookupOn(db *gorm.DB) *workernode.DB {
+func (loc *locator) lookupOn(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
-	if c.wdb == nil || c.apart || !sqldb.HoldsConnection(pool) || c.free() {
-		return c.wdb
+	if loc.wdb == nil || loc.apart || !sqldb.HoldsConnection(pool) || loc.free() {
+		return loc.wdb
 	}
-	return c.wdb.On(pool)
+	return loc.wdb.On(pool)
 }
 
 // named names a database for a message.
@@ -153,20 +153,20 @@ func named(database string) string {
 }
 
 // free reports whether the pool has a connection left.
-func (c *locator) free() bool {
-	stats, _ := c.sql.Stats()
+func (loc *locator) free() bool {
+	stats, _ := loc.sql.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
 
 // locate returns the locations of those ids that have one, and an error for each
 // of the others. Ids that seem to be of the future are in both located and future:
 // a clock that was ahead may have made them all the same.
-func (c *locator) locate(ctx context.Context, db *workernode.DB, ids ...ID) (located map[ID]Location, future map[ID]error, errs []error) {
+func (loc *locator) locate(ctx context.Context, db *workernode.DB, ids ...ID) (located map[ID]Location, future map[ID]error, errs []error) {
 	located, future = make(map[ID]Location, len(ids)), map[ID]error{}
 	var unknown []int64
 	asked := map[int64]bool{}
 	for _, id := range ids {
-		parts, err := c.decode(id)
+		parts, err := loc.decode(id)
 		switch {
 		case errors.Is(err, ErrNotDecodable):
 			errs = append(errs, &IDError{id, err})
@@ -176,18 +176,18 @@ func (c *locator) locate(ctx context.Context, db *workernode.DB, ids ...ID) (loc
 			errs = append(errs, &IDError{id, err})
 		default:
 			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
-			if _, ok := c.nodes.Load(parts.WorkerID); !ok && !asked[parts.WorkerID] {
+			if _, ok := loc.known.Load(parts.WorkerID); !ok && !asked[parts.WorkerID] {
 				asked[parts.WorkerID] = true
 				unknown = append(unknown, parts.WorkerID)
 			}
 		}
 	}
-	nodes, err := c.lookup(ctx, db, unknown)
+	nodes, err := loc.lookup(ctx, db, unknown)
 	if err != nil {
 		return nil, nil, append(errs, err)
 	}
 	for id, l := range located {
-		err := c.place(&l, nodes[l.WorkerID])
+		err := loc.place(&l, nodes[l.WorkerID])
 		if err == nil || errors.Is(err, ErrFutureID) && l.Session.Slot != 0 {
 			located[id] = l
 			if err != nil {
@@ -203,19 +203,19 @@ func (c *locator) locate(ctx context.Context, db *workernode.DB, ids ...ID) (loc
 
 // maxAhead is how far ahead of this process's clock an id may be stamped, and a minute for
 // clocks that differ.
-func (c *locator) maxAhead() time.Duration {
-	lead := c.FixedLead()
-	if c.manager != nil {
-		lead = time.Duration(c.manager.Registry().LeadTicks) * c.Layout.Tick
+func (loc *locator) maxAhead() time.Duration {
+	lead := loc.FixedLead()
+	if loc.manager != nil {
+		lead = time.Duration(loc.manager.Registry().LeadTicks) * loc.Layout.Tick
 	}
 	const century = 100 * 365 * 24 * time.Hour // more would overflow
-	return min(lead, century) + min(c.Layout.Tick, century) + time.Minute
+	return min(lead, century) + min(loc.Layout.Tick, century) + time.Minute
 }
 
 // lookup reads worker nodes from the database, and remembers those that have a table. It reads a new one again later,
 // because the database may still lose it.
-func (c *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
-	if c.Fixed || len(workers) == 0 {
+func (loc *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
+	if loc.Fixed || len(workers) == 0 {
 		return nil, nil
 	}
 	nodes, err := db.Lookup(ctx, workers...)
@@ -223,8 +223,8 @@ func (c *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64
 		return nil, fmt.Errorf("uidplugin: locate: %w", err)
 	}
 	for _, n := range nodes {
-		if n.Table.Name != "" && c.timeOf(n.Start).Add(c.maxAhead()).Before(c.time()) {
-			c.nodes.Store(n.WorkerID, n)
+		if n.Table.Name != "" && loc.timeOf(n.Start).Add(loc.maxAhead()).Before(loc.time()) {
+			loc.known.Store(n.WorkerID, n)
 		}
 	}
 	return nodes, nil
@@ -232,19 +232,19 @@ func (c *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64
 
 // place completes a location, except its session. It uses the worker node n that was just looked up, or what is
 // remembered if n is nil.
-func (c *locator) place(l *Location, n *workernode.Node) error {
-	if c.Fixed {
-		if l.WorkerID != c.WorkerID && !(c.Generator == Paired && l.WorkerID == c.Layout.BackupWorker(c.WorkerID)) {
+func (loc *locator) place(l *Location, n *workernode.Node) error {
+	if loc.Fixed {
+		if l.WorkerID != loc.WorkerID && !(loc.Generator == Paired && l.WorkerID == loc.Layout.BackupWorker(loc.WorkerID)) {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
-				ErrUnknownID, l.ID, l.WorkerID, c.WorkerID)
+				ErrUnknownID, l.ID, l.WorkerID, loc.WorkerID)
 		}
-		return c.notYet(l, 0)
+		return loc.notYet(l, 0)
 	}
-	if v, ok := c.nodes.Load(l.WorkerID); ok && n == nil {
+	if v, ok := loc.known.Load(l.WorkerID); ok && n == nil {
 		n = v.(*workernode.Node)
 	}
 	if n == nil {
-		if err := c.notYet(l, 0); err != nil {
+		if err := loc.notYet(l, 0); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
@@ -253,21 +253,21 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 	case n.Layout == "" || n.Slot == 0:
 		return fmt.Errorf("%w: %d has the worker id %d, which another program, such as UidGenerator, took on %s",
 			ErrOtherLayout, l.ID, l.WorkerID, n.LaunchDate.Format(time.DateOnly))
-	case n.Layout != c.Layout.String():
+	case n.Layout != loc.Layout.String():
 		return fmt.Errorf("%w: %d has the worker id %d, whose ids have the layout %q, not %s",
-			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, c.Layout)
+			ErrOtherLayout, l.ID, l.WorkerID, n.Layout, loc.Layout)
 	}
-	future := c.notYet(l, n.Start)
-	if c.Layout.TickAt(l.Time) <= n.Start {
+	future := loc.notYet(l, n.Start)
+	if loc.Layout.TickAt(l.Time) <= n.Start {
 		if future != nil {
 			return future
 		}
 		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on",
-			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(c.timeOf(n.Start+1)))
+			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(loc.timeOf(n.Start+1)))
 	}
 	table := n.Table
 	if table.Name == "" {
-		table, _ = c.manager.TableOf(l.WorkerID) // a spare whose table is not written yet
+		table, _ = loc.manager.TableOf(l.WorkerID) // a spare whose table is not written yet
 	}
 	if table.Name == "" {
 		return fmt.Errorf("%w: %d has the worker id %d, whose table is not written: its process has not done so yet, or ended before", ErrUnknownID, l.ID, l.WorkerID)
@@ -282,12 +282,12 @@ func (c *locator) place(l *Location, n *workernode.Node) error {
 
 // notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the
 // tick start after which its worker began, by as much as a process may borrow.
-func (c *locator) notYet(l *Location, start int64) error {
-	latest := c.time()
-	if from := c.timeOf(min(start, c.Layout.MaxTick()) + 1); from.After(latest) {
+func (loc *locator) notYet(l *Location, start int64) error {
+	latest := loc.time()
+	if from := loc.timeOf(min(start, loc.Layout.MaxTick()) + 1); from.After(latest) {
 		latest = from // by FLOOR_TICK
 	}
-	latest = latest.Add(c.maxAhead())
+	latest = latest.Add(loc.maxAhead())
 	if l.Time.After(latest) {
 		return fmt.Errorf("%w: %d is stamped %s, and the latest that a process would stamp now is %s",
 			ErrFutureID, l.ID, supply.FormatTime(l.Time), supply.FormatTime(latest))

@@ -20,14 +20,14 @@ import (
 // As it changes what GORM knows of a model, it must come before the model, and those it is associated with, are used. A
 // model that is in use stays unchanged.
 func (p *Plugin) Register(ctx context.Context, models ...any) error {
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return err
 	}
-	if err := c.catalog.addModels(ctx, p.db, models); err != nil {
+	if err := s.catalog.addModels(ctx, p.db, models); err != nil {
 		return err
 	}
-	c.catalog.inspect(ctx, p.db, models)
+	s.catalog.inspect(ctx, p.db, models)
 	return nil
 }
 
@@ -36,34 +36,34 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 //
 // On the plugin of From(db.Table(name)) it creates the table of that name, with a plain key as well.
 func (p *Plugin) AutoMigrate(models ...any) error {
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return err
 	}
 	var ours []any
 	for _, m := range models {
-		s, err := model.Parse(p.db, m)
+		parsed, err := model.Parse(p.db, m)
 		if err != nil {
 			return err
 		}
-		if len(model.UIDFields(s)) > 0 {
+		if len(model.UIDFields(parsed)) > 0 {
 			ours = append(ours, m)
-		} else if err := model.JoinErrors(s, model.CheckForeignKeys(s, c.catalog.target())); err != nil {
+		} else if err := model.JoinErrors(parsed, model.CheckForeignKeys(parsed, s.catalog.target())); err != nil {
 			return err
 		}
 	}
-	if err := c.catalog.addModels(p.db.Statement.Context, p.db, ours); err != nil {
+	if err := s.catalog.addModels(p.db.Statement.Context, p.db, ours); err != nil {
 		return err
 	}
 	for _, m := range ours {
-		if s := model.ParseElsewhere(p.db, m); s != nil {
-			c.catalog.makePlain(p.db, s)
+		if elsewhere := model.ParseElsewhere(p.db, m); elsewhere != nil {
+			s.catalog.makePlain(p.db, elsewhere)
 		}
 	}
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
-	c.catalog.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
+	s.catalog.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
 	return nil
 }
 
@@ -82,16 +82,16 @@ func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) erro
 			continue
 		}
 		c.makePlain(db, s)
-		plan := c.plan(s)
-		if plan.err != nil {
-			errs = append(errs, plan.err)
+		p := c.plan(s)
+		if p.err != nil {
+			errs = append(errs, p.err)
 			continue
 		}
-		if err := c.list(plan); err != nil {
+		if err := c.list(p); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		sources = append(sources, plan.sources...)
+		sources = append(sources, p.sources...)
 	}
 	if err := errors.Join(errs...); err != nil || len(sources) == 0 || c.LookupOnly {
 		return err
@@ -135,15 +135,15 @@ var warnedKeys = [3]string{"public keys"}
 // that is a uid field, else of its first uid field. model is a pointer to a
 // struct. A row that is then created with the id keeps it.
 func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return 0, err
 	}
-	_, f, err := c.catalog.keyOf(p.db, model)
+	_, f, err := s.catalog.keyOf(p.db, model)
 	if err != nil {
 		return 0, err
 	}
-	if err := c.supply.Ensure(ctx, p.db.Statement.ConnPool, []*supply.Source{f.source}); err != nil {
+	if err := s.supply.Ensure(ctx, p.db.Statement.ConnPool, []*supply.Source{f.source}); err != nil {
 		return 0, err
 	}
 	id, err := f.source.Next(ctx, nil)

@@ -19,7 +19,7 @@ type Option func(*config.Config)
 // WithLayout sets what ids look like. The default is [generator.DefaultLayout]; db.Use refuses a Layout
 // that is not valid, such as the zero one, with [generator.ErrLayout]. The first process pins the layout in the
 // database. A process with another layout is refused.
-func WithLayout(l generator.Layout) Option { return func(c *config.Config) { c.Layout = l } }
+func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists models whose keys the plugin sets, as pointers to structs. The default is none. Several calls add
 // up.
@@ -31,7 +31,7 @@ func WithLayout(l generator.Layout) Option { return func(c *config.Config) { c.L
 // [Plugin.Find] loads rows of the models that WithModels, [Plugin.Register] or [Plugin.AutoMigrate] lists, and of no
 // others. A model that is only associated with a listed one is not listed itself.
 func WithModels(models ...any) Option {
-	return func(c *config.Config) { c.Models = append(c.Models, models...) }
+	return func(cfg *config.Config) { cfg.Models = append(cfg.Models, models...) }
 }
 
 // WithSegments configures the generator [Segment]; see [segment.Config] for units, ranges and defaults. The default is
@@ -47,12 +47,12 @@ func WithModels(models ...any) Option {
 // Ids begin above the largest value of the column and above the max_id of rows with another spelling of the tag. They
 // begin at Start if that is more. If Start is an id of the layout, ids look like ids of the layout, and Locate returns
 // a wrong place for them.
-func WithSegments(s segment.Config) Option { return func(c *config.Config) { c.Segments = s } }
+func WithSegments(s segment.Config) Option { return func(cfg *config.Config) { cfg.Segments = s } }
 
 // WithDefaultGenerator sets the generator of fields whose tag names none: [Cached], [Snowflake], [Paired], [Segment],
 // or a name of [WithGenerator] or [WithSource]. The default is [Cached]; an empty name is not valid.
 func WithDefaultGenerator(name string) Option {
-	return func(c *config.Config) { c.Generator = supply.NameOf(name) }
+	return func(cfg *config.Config) { cfg.Generator = supply.NameOf(name) }
 }
 
 // WithLead sets how far ahead of the clock ids may be stamped, from 100 ms to an hour. It must be at least three
@@ -67,7 +67,7 @@ func WithDefaultGenerator(name string) Option {
 //     Lead and a second later
 //
 // The first process pins Lead in the database. A process with another Lead logs a warning and uses the pinned one.
-func WithLead(d time.Duration) Option { return func(c *config.Config) { c.Lead = d } }
+func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Lead = d } }
 
 // WithWorkerID fixes the worker id of this process, from 0 to [generator.Layout.MaxWorkerID]. By default worker ids
 // come from the database. With this option the plugin needs no table of worker ids, and sends no statement for
@@ -83,22 +83,24 @@ func WithLead(d time.Duration) Option { return func(c *config.Config) { c.Lead =
 // [WithClock] voids this guarantee.
 //
 // All tables share the worker id and one generator, so ids resolve to the process but not to a table.
-func WithWorkerID(n int64) Option { return func(c *config.Config) { c.WorkerID, c.Fixed = n, true } }
+func WithWorkerID(n int64) Option {
+	return func(cfg *config.Config) { cfg.WorkerID, cfg.Fixed = n, true }
+}
 
 // WithOneWorkerID gives this process one worker id for all its tables, for layouts that have few. The default is one
 // for each table. Each generator that tags name has a worker id of its own. Ids resolve to their process, and not to a
 // table.
-func WithOneWorkerID() Option { return func(c *config.Config) { c.OneEach = true } }
+func WithOneWorkerID() Option { return func(cfg *config.Config) { cfg.OneEach = true } }
 
 // WithDisposable gives each start of the process a new slot that no other process ever reclaims, as UidGenerator does.
 // By default slots are reclaimed. Each start uses up one worker id for each table, permanently. The slot is renewed
 // like any other.
-func WithDisposable() Option { return func(c *config.Config) { c.Disposable = true } }
+func WithDisposable() Option { return func(cfg *config.Config) { cfg.Disposable = true } }
 
 // WithoutMigration keeps db.Use from creating and extending the four tables of package workernode; by default it does
 // both. Package migrations has the SQL to run manually. The table of segments is created all the same if it does not
 // exist; package segment has the SQL for a user without the right to create it.
-func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration = true } }
+func WithoutMigration() Option { return func(cfg *config.Config) { cfg.NoMigration = true } }
 
 // WithLookupOnly makes a plugin that looks ids up and makes none, for tools and pages that only read: [Plugin.Decode],
 // [Plugin.Locate], [Plugin.Find], [Plugin.Nodes], [Plugin.Slots] and [Plugin.Sessions] work. It takes no slot and writes
@@ -108,7 +110,7 @@ func WithoutMigration() Option { return func(c *config.Config) { c.NoMigration =
 // A process that makes ids must have begun the id space before. The option implies [WithoutMigration], and excludes
 // [WithWorkerID].
 func WithLookupOnly() Option {
-	return func(c *config.Config) { c.LookupOnly, c.NoMigration = true, true }
+	return func(cfg *config.Config) { cfg.LookupOnly, cfg.NoMigration = true, true }
 }
 
 // WithRegistry keeps worker ids, slots and sessions in another database than that of the plugin's handle. So several
@@ -127,14 +129,14 @@ func WithLookupOnly() Option {
 // The first create of a table inside a transaction needs no other connection of the plugin's handle then. The option
 // excludes [WithWorkerID].
 func WithRegistry(db *gorm.DB) Option {
-	return func(c *config.Config) {
-		switch c.Registry = nil; {
+	return func(cfg *config.Config) {
+		switch cfg.Registry = nil; {
 		case db == nil || db.Config == nil || db.Statement == nil:
-			c.Wrong = append(c.Wrong, "WithRegistry: the database handle is not connected: gorm.Open has returned an error")
+			cfg.Wrong = append(cfg.Wrong, "WithRegistry: the database handle is not connected: gorm.Open has returned an error")
 		case isTransaction(db):
-			c.Wrong = append(c.Wrong, "WithRegistry: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned")
+			cfg.Wrong = append(cfg.Wrong, "WithRegistry: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned")
 		default:
-			c.Registry = db
+			cfg.Registry = db
 		}
 	}
 }
@@ -144,25 +146,25 @@ func WithRegistry(db *gorm.DB) Option {
 // on PostgreSQL with the schema if that is not public, on SQLite the name of the file without its folder. Without
 // WithRegistry the default is empty, which means the database of WORKER_NODE. Rows of a database keep their name: do
 // not change it later. The option excludes [WithWorkerID].
-func WithDatabaseName(name string) Option { return func(c *config.Config) { c.Database = name } }
+func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cfg.Database = name } }
 
 // WithTimeout sets how long db.Use and the first insert into a table may take to get worker ids, or to open a segment
 // or another source. A create whose context has no deadline also waits that long for a range of a segment. The default
 // is 10 s; d must be longer than 0.
-func WithTimeout(d time.Duration) Option { return func(c *config.Config) { c.Timeout = d } }
+func WithTimeout(d time.Duration) Option { return func(cfg *config.Config) { cfg.Timeout = d } }
 
 // WithHost sets what the tables say about this process: name, port and application, of which the first 64 characters
 // are kept, and kind. For each zero field the default is that of [workernode.DetectHost]. A process reclaims only slots
 // of its own application while worker ids are left.
-func WithHost(h workernode.Host) Option { return func(c *config.Config) { c.Host = h } }
+func WithHost(h workernode.Host) Option { return func(cfg *config.Config) { cfg.Host = h } }
 
 // WithLogger sets where changes of state are logged. The default is [slog.Default]; nil logs nothing.
 func WithLogger(l *slog.Logger) Option {
-	return func(c *config.Config) {
+	return func(cfg *config.Config) {
 		if l == nil {
 			l = slog.New(slog.DiscardHandler)
 		}
-		c.Log = l
+		cfg.Log = l
 	}
 }
 
@@ -172,9 +174,9 @@ func WithLogger(l *slog.Logger) Option {
 // With [WithWorkerID] a process begins at the present, and stamps ids far ahead of the clock unless [WithLead] bounds
 // that. A process that follows another one with the same worker id then makes its ids again.
 func WithClock(now func() time.Time) Option {
-	return func(c *config.Config) {
+	return func(cfg *config.Config) {
 		if now != nil {
-			c.Now, c.Injected = now, true
+			cfg.Now, cfg.Injected = now, true
 		}
 	}
 }

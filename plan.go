@@ -34,8 +34,8 @@ type catalog struct {
 	undo    []func()         // what to do to GORM's schemas if it fails
 }
 
-func newCatalog(c *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply) *catalog {
-	cat := &catalog{Config: c, db: db, sql: statements, supply: ids, listed: map[string]*plan{}, warned: map[[3]string]bool{}}
+func newCatalog(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply) *catalog {
+	cat := &catalog{Config: cfg, db: db, sql: statements, supply: ids, listed: map[string]*plan{}, warned: map[[3]string]bool{}}
 	cat.plans.Store(&map[*schema.Schema]*plan{})
 	return cat
 }

@@ -82,8 +82,8 @@ type shared struct {
 	registered atomic.Bool
 
 	// Set by each attempt of Initialize, and not changed after registered is true.
-	registry *sharedRegistry     // nil with a fixed worker id
-	manager  *workernode.Manager // of the registry
+	space    *sharedSpace        // nil with a fixed worker id
+	manager  *workernode.Manager // of the id space
 	database string              // of the tables, as WORKER_NODE names it; empty for that of the registry
 	supply   *supply.Supply
 	catalog  *catalog
@@ -101,13 +101,13 @@ func New(options ...Option) *Plugin {
 
 // newConfig returns what options say.
 func newConfig(options []Option) *config.Config {
-	c := config.New()
+	cfg := config.New()
 	for _, o := range options {
 		if o != nil {
-			o(c)
+			o(cfg)
 		}
 	}
-	return c
+	return cfg
 }
 
 // From returns the plugin of a database handle, for calls such as
@@ -140,14 +140,14 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if p.shared == nil {
 		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
 	}
-	c := p.shared
-	c.initialize.Lock()
-	defer c.initialize.Unlock()
-	if c.registered.Load() {
+	s := p.shared
+	s.initialize.Lock()
+	defer s.initialize.Unlock()
+	if s.registered.Load() {
 		if db.Config.Plugins[Name] == gorm.Plugin(p) {
 			// Opened with a copy of the configuration, as dbresolver opens its replicas.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
-				return c.callbacks().register(db)
+				return s.callbacks().register(db)
 			}
 			return nil
 		}
@@ -159,22 +159,22 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if isTransaction(db) {
 		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
 	}
-	if err := c.open(db); err != nil {
-		c.abandon()
+	if err := s.open(db); err != nil {
+		s.abandon()
 		return err
 	}
-	if err := c.callbacks().register(db); err != nil {
-		c.abandon()
+	if err := s.callbacks().register(db); err != nil {
+		s.abandon()
 		return fmt.Errorf("uidplugin: register callbacks: %w", err)
 	}
 	p.db = db
-	c.registered.Store(true)
+	s.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use does it when this returns, but openers may call From(db)
-	c.catalog.started = true
-	c.supply.Start(c.catalog.later)
-	if left := c.Layout.Expires().Sub(c.Now()); left < 365*24*time.Hour {
-		c.Log.Warn("uidplugin: the layout ends within a year; then no id can be made",
-			"layout", c.Layout.String(), "ends", c.Layout.Expires(), "days", int(left.Hours()/24))
+	s.catalog.started = true
+	s.supply.Start(s.catalog.later)
+	if left := s.Layout.Expires().Sub(s.Now()); left < 365*24*time.Hour {
+		s.Log.Warn("uidplugin: the layout ends within a year; then no id can be made",
+			"layout", s.Layout.String(), "ends", s.Layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
 }
@@ -186,42 +186,41 @@ func isTransaction(db *gorm.DB) bool {
 }
 
 // callbacks returns those of the plugin.
-func (c *shared) callbacks() *callbacks { return &callbacks{c.catalog} }
+func (s *shared) callbacks() *callbacks { return &callbacks{s.catalog} }
 
 // abandon releases what a failed Initialize has taken, and restores GORM's schemas. A program that continues without
 // the plugin must not insert rows without a key.
-func (c *shared) abandon() {
-	if c.catalog != nil {
-		for _, undo := range c.catalog.undo {
+func (s *shared) abandon() {
+	if s.catalog != nil {
+		for _, undo := range s.catalog.undo {
 			undo()
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if c.supply != nil {
-		c.supply.Close(ctx) // openers may take their time
+	if s.supply != nil {
+		s.supply.Close(ctx) // openers may take their time
 	}
-	if c.registry != nil {
+	if s.space != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		c.registry.leave(c)
-		_ = c.registry.close(ctx)
-		c.registry, c.manager = nil, nil
+		_ = s.space.leave(ctx, s)
+		s.space, s.manager = nil, nil
 	}
 }
 
 // open does what Initialize does before it registers callbacks.
-func (c *shared) open(db *gorm.DB) error {
-	if err := c.Validate(); err != nil {
+func (s *shared) open(db *gorm.DB) error {
+	if err := s.Validate(); err != nil {
 		return err
 	}
-	c.supply, c.catalog = nil, nil // the last attempt may have been on another database
-	l := &locator{Config: c.Config, time: c.Now}
+	s.supply, s.catalog = nil, nil // the last attempt may have been on another database
+	loc := &locator{Config: s.Config, time: s.Now}
 	var statements *sqldb.DB
-	if !c.Fixed {
+	if !s.Fixed {
 		var err error
-		if statements, err = sqldb.Open(db, c.Timeout); err == nil {
-			err = c.join(db, statements, l)
+		if statements, err = sqldb.Open(db, s.Timeout); err == nil {
+			err = s.join(db, statements, loc)
 		}
 		switch {
 		case sqldb.IsNoDatabase(err):
@@ -230,42 +229,42 @@ func (c *shared) open(db *gorm.DB) error {
 			return fmt.Errorf("uidplugin: %w", err)
 		}
 	}
-	c.supply = supply.New(c.supplyConfig(db, l))
-	c.catalog = newCatalog(c.Config, db, statements, c.supply)
-	l.supply = c.supply
-	c.locator.Store(l)
+	s.supply = supply.New(s.supplyConfig(db, loc))
+	s.catalog = newCatalog(s.Config, db, statements, s.supply)
+	loc.supply = s.supply
+	s.locator.Store(loc)
 	ctx := context.Background()
-	if err := c.catalog.addModels(ctx, db, c.Models); err != nil {
+	if err := s.catalog.addModels(ctx, db, s.Models); err != nil {
 		return err
 	}
-	if c.LookupOnly {
+	if s.LookupOnly {
 		return nil
 	}
-	if c.manager != nil && c.Spares() > 0 {
-		if err := c.supply.TakeSpares(); err != nil {
+	if s.manager != nil && s.Spares() > 0 {
+		if err := s.supply.TakeSpares(); err != nil {
 			return err
 		}
 	}
-	if err := c.supply.OpenSegments(c.catalog.later); err != nil {
+	if err := s.supply.OpenSegments(s.catalog.later); err != nil {
 		return err
 	}
-	c.catalog.inspect(ctx, db, c.Models)
+	s.catalog.inspect(ctx, db, s.Models)
 	return nil
 }
 
 // supplyConfig returns what the Supply needs.
-func (c *shared) supplyConfig(db *gorm.DB, l *locator) supply.Config {
+func (s *shared) supplyConfig(db *gorm.DB, loc *locator) supply.Config {
 	config := supply.Config{
-		Layout: c.Layout, Specs: c.Specs, Default: c.Generator, Timeout: c.Timeout, Segments: c.Segments, Log: c.Log, Now: c.Now,
-		DB: db, Manager: c.manager, Database: c.database, Registry: db, OneEach: c.OneEach, LookupOnly: c.LookupOnly, MaxBorrow: c.MaxBorrow(), Time: l.time,
+		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
+		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.time,
 	}
-	if c.Fixed {
-		config.Fixed, config.Clock = supply.NewFixed(c.Layout, c.WorkerID, c.FixedLead(), c.Now), generator.NewClock(l.time)
+	if s.Fixed {
+		config.Fixed, config.Clock = supply.NewFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now), generator.NewClock(loc.time)
 		return config
 	}
-	config.Clock = c.registry.registry.clock
-	if l.apart {
-		config.Registry = c.Registry
+	config.Clock = s.space.idSpace.clock
+	if loc.apart {
+		config.Registry = s.Registry
 	}
 	return config
 }
@@ -286,15 +285,14 @@ func (p *Plugin) Layout() generator.Layout {
 // same. Close may be called more than once, and while the plugin is in use. Call it when the program ends, before the
 // pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return err
 	}
 	ended := ctx.Err() // before anything could be done
-	idle := c.supply.Close(ctx)
-	if c.registry != nil {
-		c.registry.leave(c)
-		err = c.registry.close(ctx) // if not idle as well: it renews no longer, and another process reclaims the slot
+	idle := s.supply.Close(ctx)
+	if s.space != nil {
+		err = s.space.leave(ctx, s) // if not idle as well: it renews no longer, and another process reclaims the slot
 	}
 	const notReleased = "uidplugin: close: the slot of this process, with its worker ids, was not released"
 	switch {

@@ -28,8 +28,8 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 }
 
 // idsBetween is Range.
-func (c *locator) idsBetween(from, to time.Time) (first, last ID, err error) {
-	l := c.Layout
+func (loc *locator) idsBetween(from, to time.Time) (first, last ID, err error) {
+	l := loc.Layout
 	tick := l.TickAt(from)
 	if tick >= 0 && tick == l.TickAt(to) && tick <= l.MaxTick() && to.Round(0).After(from.Round(0)) {
 		return 0, 0, fmt.Errorf("%w: no id carries a time from %s until %s: both are in one tick of %v",
@@ -72,16 +72,16 @@ func (p *Plugin) CreatedBetween(from, to time.Time) func(*gorm.DB) *gorm.DB {
 }
 
 func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
-	shared, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return err
 	}
-	c := shared.locator.Load()
+	loc := s.locator.Load()
 	model := db.Statement.Model
 	if model == nil {
 		model = db.Statement.Dest
 	}
-	plan, f, err := shared.catalog.keyOf(p.db, model)
+	plan, f, err := s.catalog.keyOf(p.db, model)
 	if errors.Is(err, schema.ErrUnsupportedDataType) { // GORM's error has the address of model
 		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
 			schema.ErrUnsupportedDataType, model)
@@ -95,15 +95,15 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	case f.Text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
 	}
-	if tick := c.Layout.TickAt(from); tick >= 0 && tick <= c.Layout.MaxTick() && tick == c.Layout.TickAt(to) && !to.Round(0).Before(from.Round(0)) {
+	if tick := loc.Layout.TickAt(from); tick >= 0 && tick <= loc.Layout.MaxTick() && tick == loc.Layout.TickAt(to) && !to.Round(0).Before(from.Round(0)) {
 		db.Where("1 = 0") // no id has a time of the span
 		return nil
 	}
-	past := c.isPast(to)
+	past := loc.isPast(to)
 	if !past && to.Round(0).After(from.Round(0)) {
-		to = c.Layout.Expires()
+		to = loc.Layout.Expires()
 	}
-	first, last, err := c.idsBetween(from, to)
+	first, last, err := loc.idsBetween(from, to)
 	if err != nil {
 		return err
 	}
@@ -119,10 +119,10 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 // isPast reports whether t is before the present, which lasts a second, or a tick: a caller
 // takes the time before its query runs. Of the clock of the generators and that of the
 // process, which may have been set back, the earlier one counts.
-func (c *locator) isPast(t time.Time) bool {
-	now := c.time()
-	if wall := c.Now(); wall.Before(now) {
+func (loc *locator) isPast(t time.Time) bool {
+	now := loc.time()
+	if wall := loc.Now(); wall.Before(now) {
 		now = wall
 	}
-	return t.Before(now.Add(-max(c.Layout.Tick, time.Second)))
+	return t.Before(now.Add(-max(loc.Layout.Tick, time.Second)))
 }

@@ -18,109 +18,111 @@ import (
 	"gorm.io/gorm"
 )
 
-// A registry is an id space, as a process uses it: its tables, and the lease manager, which holds a slot.
-type registry struct {
+// An idSpace is what this process has open of an id space: handles on its tables, and the lease manager, which holds a
+// slot.
+type idSpace struct {
 	sql     *sqldb.DB
-	nodes   *workernode.DB
+	wdb     *workernode.DB // its WORKER tables
 	manager *workernode.Manager
 	clock   *generator.Clock // what the generators share
 }
 
-// A sharedRegistry is the registry of a plugin, or of all plugins of this process with one handle of WithRegistry.
-type sharedRegistry struct {
-	pool  any              // nil if no other plugin can find it
-	users map[*shared]base // the plugins that use it; guarded by the mutex of registries
+// A sharedSpace is the id space of a plugin, or of all plugins of this process with one handle of WithRegistry.
+type sharedSpace struct {
+	pool  any                        // nil if no other plugin can find it
+	users map[*shared]tablesDatabase // the plugins that use it; guarded by the mutex of sharedSpaces
 
-	mu       sync.Mutex // held while it is opened
-	registry *registry  // nil until it is open
-	options  *config.Config
+	mu      sync.Mutex // held while it is opened
+	idSpace *idSpace   // nil until it is open
+	options *config.Config
 }
 
-// A base is the database of a plugin's tables.
-type base struct {
+// A tablesDatabase is the database of the tables of a plugin.
+type tablesDatabase struct {
 	name string // as WORKER_NODE names it; empty for that of the registry
 	pool any
 }
 
-// registries are those of WithRegistry that are in use, by the pool of their handle.
-var registries = struct {
-	mu   sync.Mutex
-	open map[any]*sharedRegistry
-}{open: map[any]*sharedRegistry{}}
+// sharedSpaces are those of WithRegistry that are in use, or being opened, by the pool of their handle.
+var sharedSpaces = struct {
+	mu     sync.Mutex
+	byPool map[any]*sharedSpace
+}{byPool: map[any]*sharedSpace{}}
 
-// join joins the registry, and sets what l needs of it. statements are those of db.
-func (c *shared) join(db *gorm.DB, statements *sqldb.DB, l *locator) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+// join opens the id space, or joins the plugins that share it. It sets what the plugin and loc, its next locator, have of
+// it. statements are those of db.
+func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
-	c.database = ""
-	if c.registry, err = joinRegistry(ctx, c, db); err != nil {
+	s.database = ""
+	var err error
+	if s.space, err = joinSpace(ctx, s, db); err != nil {
 		return err
 	}
-	r := c.registry.registry
-	c.manager = r.manager
-	l.sql, l.wdb, l.manager, l.time = r.sql, r.nodes, r.manager, r.manager.Now
-	l.apart = c.Registry != nil && poolOf(c.Registry) != poolOf(db)
-	if l.apart {
-		warnOfOwnSpace(ctx, c.Config, db, statements)
+	space := s.space.idSpace
+	s.manager = space.manager
+	loc.sql, loc.wdb, loc.manager, loc.time = space.sql, space.wdb, space.manager, space.manager.Now
+	loc.apart = s.Registry != nil && poolOf(s.Registry) != poolOf(db)
+	if loc.apart {
+		warnOfOwnSpace(ctx, s.Config, db, statements)
 	}
-	if c.database = c.Database; c.database == "" && l.apart {
-		c.database, err = supply.DatabaseName(ctx, db, c.Timeout)
+	name := s.Database
+	if name == "" && loc.apart {
+		if name, err = supply.DatabaseName(ctx, db, s.Timeout); err != nil {
+			return err
+		}
 	}
-	l.database = c.database
-	if err != nil {
-		return err
-	}
-	if c.registry.name(c, base{c.database, poolOf(db)}) && c.Database == "" {
-		c.Log.Warn("uidplugin: another handle of this process with the same registry has a database of this name, so Locate and Find cannot tell them apart:"+
-			" if they are different databases, name them by WithDatabaseName", "database", c.database)
+	s.database, loc.database = name, name
+	if s.space.nameDatabase(s, tablesDatabase{name, poolOf(db)}) && s.Database == "" {
+		s.Log.Warn("uidplugin: another handle of this process with the same registry has a database of this name, so Locate and Find cannot tell them apart:"+
+			" if they are different databases, name them by WithDatabaseName", "database", name)
 	}
 	return nil
 }
 
-// joinRegistry returns the registry of a plugin on db. Plugins with one handle of WithRegistry share a registry; the
-// first of them opens it.
-func joinRegistry(ctx context.Context, c *shared, db *gorm.DB) (*sharedRegistry, error) {
-	s := &sharedRegistry{users: map[*shared]base{c: {}}}
-	if c.Registry != nil {
-		s, db = findRegistry(c), c.Registry
+// joinSpace returns the id space of a plugin on db. Plugins with one handle of WithRegistry share one; the first of them
+// opens it.
+func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error) {
+	sp := &sharedSpace{users: map[*shared]tablesDatabase{s: {}}}
+	if s.Registry != nil {
+		sp, db = findSpace(s), s.Registry
 	}
-	err := s.openFor(ctx, c.Config, db)
+	err := sp.openFor(ctx, s.Config, db)
 	if err != nil {
-		s.leave(c)
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		_ = s.close(ctx) // others may have closed meanwhile, and left that to this one
+		_ = sp.leave(ctx, s) // others may have left meanwhile, and this one is the last
 		return nil, err
 	}
-	return s, nil
+	return sp, nil
 }
 
-// openFor opens the registry on db for a plugin, or checks that the plugin can share it.
-func (s *sharedRegistry) openFor(ctx context.Context, c *config.Config, db *gorm.DB) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.registry != nil {
-		return conflict(s.options, c)
+// openFor opens the id space on db for a plugin, or checks that the plugin can share it.
+func (sp *sharedSpace) openFor(ctx context.Context, cfg *config.Config, db *gorm.DB) (err error) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if sp.idSpace != nil {
+		return conflict(sp.options, cfg)
 	}
-	if s.registry, err = openRegistry(ctx, c, db); err == nil {
-		s.options = c
+	if sp.idSpace, err = openSpace(ctx, cfg, db); err == nil {
+		sp.options = cfg
 	}
 	return err
 }
 
-// findRegistry returns the registry of a plugin with WithRegistry, which may not be open yet, with the plugin among its
+// findSpace returns the id space of a plugin with WithRegistry, which may not be open yet, with the plugin among its
 // users.
-func findRegistry(c *shared) *sharedRegistry {
-	pool := poolOf(c.Registry)
-	registries.mu.Lock()
-	defer registries.mu.Unlock()
-	s := registries.open[pool]
-	if s == nil {
-		s = &sharedRegistry{pool: pool, users: map[*shared]base{}}
-		registries.open[pool] = s
+func findSpace(s *shared) *sharedSpace {
+	pool := poolOf(s.Registry)
+	sharedSpaces.mu.Lock()
+	defer sharedSpaces.mu.Unlock()
+	sp := sharedSpaces.byPool[pool]
+	if sp == nil {
+		sp = &sharedSpace{pool: pool, users: map[*shared]tablesDatabase{}}
+		sharedSpaces.byPool[pool] = sp
 	}
-	s.users[c] = base{}
-	return s
+	sp.users[s] = tablesDatabase{}
+	return sp
 }
 
 // poolOf returns the pool of a handle, without what GORM wraps around it.
@@ -134,12 +136,12 @@ func poolOf(db *gorm.DB) any {
 	return db.Config
 }
 
-// name notes the database of a plugin, and reports whether another pool has one of the same name.
-func (s *sharedRegistry) name(c *shared, b base) (taken bool) {
-	registries.mu.Lock()
-	defer registries.mu.Unlock()
-	s.users[c] = b
-	for _, other := range s.users {
+// nameDatabase notes the database of a plugin, and reports whether another pool has one of the same name.
+func (sp *sharedSpace) nameDatabase(s *shared, b tablesDatabase) (taken bool) {
+	sharedSpaces.mu.Lock()
+	defer sharedSpaces.mu.Unlock()
+	sp.users[s] = b
+	for _, other := range sp.users {
 		if other.pool != nil && other.pool != b.pool && other.name == b.name {
 			return true
 		}
@@ -147,47 +149,42 @@ func (s *sharedRegistry) name(c *shared, b base) (taken bool) {
 	return false
 }
 
-// leave ends the use by a plugin. After the last one, plugins open another registry.
-func (s *sharedRegistry) leave(c *shared) {
-	registries.mu.Lock()
-	defer registries.mu.Unlock()
-	delete(s.users, c)
-	if len(s.users) == 0 && registries.open[s.pool] == s {
-		delete(registries.open, s.pool)
+// leave ends the use by a plugin. The last one closes the lease manager, which releases the slot; later plugins open
+// a new one. It may be called more than once, and tries again what failed before.
+func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
+	sharedSpaces.mu.Lock()
+	delete(sp.users, s)
+	users := len(sp.users)
+	if users == 0 && sharedSpaces.byPool[sp.pool] == sp {
+		delete(sharedSpaces.byPool, sp.pool)
 	}
-}
-
-// close closes the lease manager, which releases the slot, unless other plugins use it.
-func (s *sharedRegistry) close(ctx context.Context) error {
-	registries.mu.Lock()
-	users := len(s.users)
-	registries.mu.Unlock()
-	s.mu.Lock()
-	r := s.registry
-	s.mu.Unlock()
-	if users > 0 || r == nil {
+	sharedSpaces.mu.Unlock()
+	sp.mu.Lock()
+	space := sp.idSpace
+	sp.mu.Unlock()
+	if users > 0 || space == nil {
 		return nil
 	}
-	return r.manager.Close(ctx)
+	return space.manager.Close(ctx)
 }
 
-// conflict returns an error if a plugin cannot share the registry of another one because their options differ.
-func conflict(first, c *config.Config) error {
+// conflict returns an error if a plugin cannot share the id space of another one because their options differ.
+func conflict(first, cfg *config.Config) error {
 	differ := func(option string, one, other any) error {
 		return fmt.Errorf("%w: %s: another plugin of this process uses the same handle of WithRegistry with %v, and this one has %v;"+
 			" they share a slot, so give both the same", ErrOption, option, one, other)
 	}
 	switch {
-	case first.Layout.String() != c.Layout.String():
-		return differ("WithLayout", first.Layout, c.Layout)
-	case first.Lead != c.Lead:
-		return differ("WithLead", first.Lead, c.Lead)
-	case first.Disposable != c.Disposable:
-		return differ("WithDisposable", first.Disposable, c.Disposable)
-	case first.Host != c.Host:
-		return differ("WithHost", fmt.Sprintf("%+v", first.Host), fmt.Sprintf("%+v", c.Host))
-	case first.Injected != c.Injected:
-		return differ("WithClock", first.Injected, c.Injected)
+	case first.Layout.String() != cfg.Layout.String():
+		return differ("WithLayout", first.Layout, cfg.Layout)
+	case first.Lead != cfg.Lead:
+		return differ("WithLead", first.Lead, cfg.Lead)
+	case first.Disposable != cfg.Disposable:
+		return differ("WithDisposable", first.Disposable, cfg.Disposable)
+	case first.Host != cfg.Host:
+		return differ("WithHost", fmt.Sprintf("%+v", first.Host), fmt.Sprintf("%+v", cfg.Host))
+	case first.Injected != cfg.Injected:
+		return differ("WithClock", first.Injected, cfg.Injected)
 	}
 	return nil
 }
@@ -196,11 +193,11 @@ func conflict(first, c *config.Config) error {
 const closeTimeout = time.Second
 
 // warnOfOwnSpace warns if processes still make ids in an id space of the database itself: ids of both can be equal.
-func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB, statements *sqldb.DB) {
+func warnOfOwnSpace(ctx context.Context, cfg *config.Config, db *gorm.DB, statements *sqldb.DB) {
 	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
 		return // it has none
 	}
-	nodes, err := workernode.Open(db, c.Timeout)
+	nodes, err := workernode.Open(db, cfg.Timeout)
 	if err != nil {
 		return
 	}
@@ -209,23 +206,23 @@ func warnOfOwnSpace(ctx context.Context, c *config.Config, db *gorm.DB, statemen
 		return
 	}
 	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Holder != "" }); held >= 0 {
-		c.Log.Warn("uidplugin: this database has an id space of its own, and a process that makes ids in it, or that ended without Close:"+
+		cfg.Log.Warn("uidplugin: this database has an id space of its own, and a process that makes ids in it, or that ended without Close:"+
 			" its ids and those of WithRegistry can be equal; stop processes without WithRegistry first",
 			"host", slots[held].Host, "port", slots[held].Port)
 	}
 }
 
-// openRegistry creates or checks the tables on db, looks at the settings of the database, and creates the lease
+// openSpace creates or checks the tables on db, looks at the settings of the database, and creates the lease
 // manager.
-func openRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (r *registry, err error) {
-	r = &registry{}
-	if r.sql, err = sqldb.Open(db, c.Timeout); err != nil {
+func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idSpace, err error) {
+	space = &idSpace{}
+	if space.sql, err = sqldb.Open(db, cfg.Timeout); err != nil {
 		return nil, err
 	}
-	if r.nodes, err = workernode.Open(db, c.Timeout); err != nil {
+	if space.wdb, err = workernode.Open(db, cfg.Timeout); err != nil {
 		return nil, err
 	}
-	if c.NoMigration {
+	if cfg.NoMigration {
 		err = migrations.Check(ctx, db)
 	} else {
 		err = migrations.Up(ctx, db)
@@ -233,27 +230,27 @@ func openRegistry(ctx context.Context, c *config.Config, db *gorm.DB) (r *regist
 	if err != nil {
 		return nil, err
 	}
-	if err := r.nodes.OneDatabase(ctx); err != nil {
+	if err := space.wdb.OneDatabase(ctx); err != nil {
 		return nil, err
 	}
-	if risks := r.sql.DurabilityRisks(ctx); len(risks) > 0 {
-		c.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
+	if risks := space.sql.DurabilityRisks(ctx); len(risks) > 0 {
+		cfg.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
 			"settings", strings.Join(risks, "; "))
 	}
-	if err := r.nodes.CheckClock(ctx, c.Now, c.Skew()); err != nil {
+	if err := space.wdb.CheckClock(ctx, cfg.Now, cfg.Skew()); err != nil {
 		return nil, err
 	}
-	if c.LookupOnly {
-		if _, err := r.nodes.Registry(ctx); err != nil {
+	if cfg.LookupOnly {
+		if _, err := space.wdb.Registry(ctx); err != nil {
 			return nil, err // NewManager would begin an id space
 		}
 	}
-	r.manager, err = workernode.NewManager(ctx, r.nodes, c.Layout, c.DetectHost(), workernode.Config{
-		Lead: c.Lead, Disposable: c.Disposable, Spares: c.Spares(), MaxSkew: c.Skew(), Now: c.Now, Log: c.Log,
+	space.manager, err = workernode.NewManager(ctx, space.wdb, cfg.Layout, cfg.DetectHost(), workernode.Config{
+		Lead: cfg.Lead, Disposable: cfg.Disposable, Spares: cfg.Spares(), MaxSkew: cfg.Skew(), Now: cfg.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.clock = generator.NewClock(r.manager.Now)
-	return r, nil
+	space.clock = generator.NewClock(space.manager.Now)
+	return space, nil
 }

@@ -67,27 +67,27 @@ func (s Slot) State(now time.Time) string {
 // Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending order: every worker id, and
 // its table and slot. With [WithWorkerID] it returns nil.
 func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
-	c, err := p.located()
-	if err != nil || c.Fixed {
+	loc, err := p.located()
+	if err != nil || loc.Fixed {
 		return nil, err
 	}
-	return c.wdb.Nodes(ctx, after, limit)
+	return loc.wdb.Nodes(ctx, after, limit)
 }
 
 // Slots returns up to limit slots with an ID above after, in ascending order. With [WithWorkerID] it returns nil.
 func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, error) {
-	c, err := p.located()
-	if err != nil || c.Fixed {
+	loc, err := p.located()
+	if err != nil || loc.Fixed {
 		return nil, err
 	}
-	rows, err := c.wdb.Slots(ctx, after, limit)
+	rows, err := loc.wdb.Slots(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	slots := make([]Slot, len(rows))
 	for i, r := range rows {
 		slots[i] = Slot{
-			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Fence: c.timeOf(r.Fence), Seen: c.timeOf(r.Seen),
+			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Fence: loc.timeOf(r.Fence), Seen: loc.timeOf(r.Seen),
 			Application: r.Application, Host: r.Host, Port: r.Port,
 		}
 	}
@@ -97,25 +97,25 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 // Sessions returns up to limit sessions that began before an instant, the latest first; a zero instant means all. A
 // slot of 0 means the sessions of all slots; then Until is zero. With [WithWorkerID] it returns nil.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
-	c, err := p.located()
-	if err != nil || c.Fixed {
+	loc, err := p.located()
+	if err != nil || loc.Fixed {
 		return nil, err
 	}
 	latest := int64(math.MaxInt64)
 	if !before.IsZero() {
-		latest = c.Layout.TickAt(before)
-		if !c.timeOf(latest).Before(before) {
+		latest = loc.Layout.TickAt(before)
+		if !loc.timeOf(latest).Before(before) {
 			latest-- // a session has its first tick after START_TICK
 		}
 	}
-	rows, err := c.wdb.Sessions(ctx, slot, latest, limit)
+	rows, err := loc.wdb.Sessions(ctx, slot, latest, limit)
 	if err != nil {
 		return nil, err
 	}
 	sessions := make([]Session, len(rows))
 	until := before
 	for i, r := range rows {
-		sessions[i] = c.session(r)
+		sessions[i] = loc.session(r)
 		if slot != 0 {
 			sessions[i].Until, until = until, sessions[i].From
 		}
@@ -133,17 +133,17 @@ func (p *Plugin) located() (*locator, error) {
 }
 
 // session returns a session as the package shows it.
-func (c *locator) session(s workernode.Session) Session {
+func (loc *locator) session(s workernode.Session) Session {
 	if s.Pruned() {
-		return Session{Slot: s.Slot, From: c.timeOf(s.Start + 1)}
+		return Session{Slot: s.Slot, From: loc.timeOf(s.Start + 1)}
 	}
 	return Session{
 		Slot: s.Slot, Application: s.Application, Host: s.Host, Port: s.Port, Kind: s.Kind,
-		Launched: s.Launched, From: c.timeOf(s.Start + 1),
+		Launched: s.Launched, From: loc.timeOf(s.Start + 1),
 	}
 }
 
 // timeOf returns the start of a tick that was read from a table, which may hold anything.
-func (c *locator) timeOf(tick int64) time.Time {
-	return c.Layout.TimeOf(min(max(tick, 0), c.Layout.MaxTick()+1))
+func (loc *locator) timeOf(tick int64) time.Time {
+	return loc.Layout.TimeOf(min(max(tick, 0), loc.Layout.MaxTick()+1))
 }

@@ -111,37 +111,37 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
 // statement. Before db.Use it is zero. After Close it has no slot.
 func (p *Plugin) Stats() Stats {
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return Stats{}
 	}
-	s := Stats{Layout: c.Layout, Time: c.locator.Load().time(), Expires: c.Layout.Expires()}
-	if c.manager != nil {
-		s.Space, s.Slot = c.manager.Registry().Space, c.slotStats()
+	stats := Stats{Layout: s.Layout, Time: s.locator.Load().time(), Expires: s.Layout.Expires()}
+	if s.manager != nil {
+		stats.Space, stats.Slot = s.manager.Registry().Space, s.slotStats()
 	}
-	for _, state := range c.supply.States() {
+	for _, state := range s.supply.States() {
 		t := TableStats{Table: state.Tag, Generator: state.Generator, Lead: state.Lead, Made: state.Made, Waits: state.Waits}
 		for _, lease := range state.Leases {
 			t.WorkerIDs = append(t.WorkerIDs, lease.WorkerID)
 		}
 		if len(state.Leases) > 0 {
-			t.From, t.Until = c.Layout.TimeOf(state.Leases[0].From), c.Layout.TimeOf(state.Leases[0].Until+1)
+			t.From, t.Until = s.Layout.TimeOf(state.Leases[0].From), s.Layout.TimeOf(state.Leases[0].Until+1)
 		}
-		s.Tables = append(s.Tables, t)
+		stats.Tables = append(stats.Tables, t)
 	}
-	return s
+	return stats
 }
 
 // slotStats returns the state of the slot.
-func (c *shared) slotStats() SlotStats {
-	s := c.manager.Stats()
+func (s *shared) slotStats() SlotStats {
+	slot := s.manager.Stats()
 	stats := SlotStats{
-		ID: s.Slot, WorkerIDs: s.WorkerIDs, Spares: s.Spares, Given: s.Given,
-		Renewals: s.Renewals, Failures: s.Failures, Sessions: s.Sessions, Reclaimed: s.Reclaimed, Allocated: s.Allocated,
-		Lost: s.Lost, LostCommits: s.LostCommits, LastError: s.LastError, Since: s.Since,
+		ID: slot.Slot, WorkerIDs: slot.WorkerIDs, Spares: slot.Spares, Given: slot.Given,
+		Renewals: slot.Renewals, Failures: slot.Failures, Sessions: slot.Sessions, Reclaimed: slot.Reclaimed, Allocated: slot.Allocated,
+		Lost: slot.Lost, LostCommits: slot.LostCommits, LastError: slot.LastError, Since: slot.Since,
 	}
-	if s.Slot != 0 {
-		stats.From, stats.Until = c.Layout.TimeOf(s.From), c.Layout.TimeOf(s.Until+1)
+	if slot.Slot != 0 {
+		stats.From, stats.Until = s.Layout.TimeOf(slot.From), s.Layout.TimeOf(slot.Until+1)
 	}
 	return stats
 }
@@ -156,18 +156,18 @@ func (c *shared) slotStats() SlotStats {
 //
 // It wraps the database's own error. It is nil again when the plugin has recovered. It sends no statement.
 func (p *Plugin) Health() error {
-	c, err := p.initialized()
+	s, err := p.initialized()
 	if err != nil {
 		return err
 	}
-	if c.supply.Closed() {
+	if s.supply.Closed() {
 		return ErrClosed
 	}
 	var errs []error
-	if c.manager != nil {
-		if s := c.manager.Stats(); s.LastError != nil {
-			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", supply.FormatTime(s.Since), s.LastError))
+	if s.manager != nil {
+		if slot := s.manager.Stats(); slot.LastError != nil {
+			errs = append(errs, fmt.Errorf("uidplugin: the lease of this process could not be renewed since %s: %w", supply.FormatTime(slot.Since), slot.LastError))
 		}
 	}
-	return errors.Join(append(errs, c.supply.Health())...)
+	return errors.Join(append(errs, s.supply.Health())...)
 }
