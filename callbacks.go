@@ -8,7 +8,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/upsert"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -25,8 +24,10 @@ type callbacks struct{ catalog *catalog }
 //   - refill comes after the hooks, which may have zeroed the key.
 //   - beforeInsert comes right before the INSERT. afterInsert comes right after it, and before the associations that
 //     need the key. They keep GORM from overwriting the keys of maps, and correct keys after a conflict.
-//   - prepare gets worker ids before an UPDATE, because an UPDATE can create associated rows inside its transaction.
-//   - created comes after each statement of Exec. GORM's migrator creates tables by Exec.
+//   - beforeUpdate, whose name for GORM is uidplugin:prepare, gets worker ids before an UPDATE, because an UPDATE can
+//     create associated rows inside its transaction.
+//   - afterExec, whose name for GORM is uidplugin:created, comes after each statement of Exec. GORM's migrator creates
+//     tables by Exec.
 func (cb *callbacks) register(db *gorm.DB) error {
 	create, update := db.Callback().Create(), db.Callback().Update()
 	return errors.Join(
@@ -34,65 +35,18 @@ func (cb *callbacks) register(db *gorm.DB) error {
 		create.Before("gorm:save_before_associations").Register("uidplugin:refill", cb.refill),
 		create.Before("gorm:create").Register("uidplugin:before_insert", cb.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", cb.afterInsert),
-		update.Before("*").Register("uidplugin:prepare", cb.prepare),
-		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", cb.created),
+		update.Before("*").Register("uidplugin:prepare", cb.beforeUpdate),
+		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", cb.afterExec),
 	)
 }
 
-// fill sets the uid fields that are zero.
+// fill sets the uid fields that are zero; fill.go has how.
 func (cb *callbacks) fill(db *gorm.DB) { cb.fillZeros(db, upsert.Track) }
 
-// fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert.
-func (cb *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
-	stmt := db.Statement
-	if db.Error != nil || stmt.Schema == nil {
-		return
-	}
-	p := cb.catalog.plan(stmt.Schema)
-	if p.err != nil {
-		_ = db.AddError(p.err)
-		return
-	}
-	var why error // the source has no generator; it matters only if a row needs one
-	if !p.ready.Load() {
-		why = cb.makeReady(db, p, cb.catalog.neededByCreate(db, p))
-	}
-	var tracker *upsert.Tracker
-	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
-		tracker = track(db)
-	}
-	fields := p.fields
-	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
-		fields = selectZeroFields(stmt, fields, tracker)
-	}
-	for _, f := range fields {
-		if err := f.fill(db, p.Schema, tracker, why); err != nil {
-			_ = db.AddError(err)
-			return
-		}
-	}
-}
-
-// makeReady gets the worker ids that a statement needs.
-func (cb *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
-	if len(needed) > 0 {
-		if err := cb.catalog.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, needed); err != nil {
-			return err
-		}
-	}
-	for _, s := range p.sources {
-		if !s.Ready() {
-			return nil
-		}
-	}
-	p.ready.Store(true)
-	return nil
-}
-
-// prepare gets worker ids for all rows that an UPDATE can create along with its own. It refuses associations that lose
-// ids. A caller that saves a row often does not know a uid that is not its key, so a zero there must not overwrite the
-// uid.
-func (cb *callbacks) prepare(db *gorm.DB) {
+// beforeUpdate does three things. It keeps a uid that is zero, and not the key, from overwriting the one in the database: a
+// caller that saves a row often does not know it. It refuses associations that lose ids. And it gets worker ids for all
+// rows that the UPDATE can create along with its own.
+func (cb *callbacks) beforeUpdate(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
 	}
@@ -183,9 +137,9 @@ func (cb *callbacks) refill(db *gorm.DB) {
 	}
 }
 
-// created warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
+// afterExec warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
 // the model into another schema then, which makePlain has not seen.
-func (cb *callbacks) created(db *gorm.DB) {
+func (cb *callbacks) afterExec(db *gorm.DB) {
 	const create = "CREATE TABLE "
 	stmt := db.Statement
 	if stmt.Table != "" && db.Error == nil && !db.DryRun && strings.HasPrefix(stmt.SQL.String(), create) {

@@ -7,10 +7,58 @@ import (
 	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/upsert"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
+
+// fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert.
+func (cb *callbacks) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
+	stmt := db.Statement
+	if db.Error != nil || stmt.Schema == nil {
+		return
+	}
+	p := cb.catalog.plan(stmt.Schema)
+	if p.err != nil {
+		_ = db.AddError(p.err)
+		return
+	}
+	var notReady error // why a source has no generator; it matters only if a row needs an id of it
+	if !p.ready.Load() {
+		notReady = cb.makeReady(db, p, cb.catalog.neededByCreate(db, p))
+	}
+	var tracker *upsert.Tracker
+	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
+		tracker = track(db)
+	}
+	fields := p.fields
+	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
+		fields = selectZeroFields(stmt, fields, tracker)
+	}
+	for _, f := range fields {
+		if err := f.fill(db, p.Schema, tracker, notReady); err != nil {
+			_ = db.AddError(err)
+			return
+		}
+	}
+}
+
+// makeReady gets the worker ids that a statement needs.
+func (cb *callbacks) makeReady(db *gorm.DB, p *plan, needed []*supply.Source) error {
+	if len(needed) > 0 {
+		if err := cb.catalog.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, needed); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.sources {
+		if !s.Ready() {
+			return nil
+		}
+	}
+	p.ready.Store(true)
+	return nil
+}
 
 // selectZeroFields returns the fields that a create with Select or Omit sets. If a Select left the key out, the
 // database would assign one and the struct would keep ours. So a uid field that Select left out is selected as well if
@@ -62,9 +110,9 @@ func (f *field) anyZero(stmt *gorm.Statement) bool {
 	return false
 }
 
-// fill sets the field in all rows of a statement where it is zero, and notes the
-// ids. why is the error if it is zero and the source has no generator.
-func (f *field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, why error) error {
+// fill sets the field in all rows of a statement where it is zero, and notes the ids. notReady is the error if it is zero
+// and the source has no generator.
+func (f *field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, notReady error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
@@ -79,7 +127,7 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, why
 		if !rows.CanAddr() {
 			return f.errByValue()
 		}
-		id, err := f.source.Next(stmt.Context, why)
+		id, err := f.source.Next(stmt.Context, notReady)
 		if err != nil {
 			return err
 		}
@@ -93,21 +141,21 @@ func (f *field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, why
 			element = element.Elem()
 		}
 		if element == s.ModelType {
-			return f.fillSlice(stmt.Context, rows, tracker, why)
+			return f.fillSlice(stmt.Context, rows, tracker, notReady)
 		}
 		if element.Kind() == reflect.Struct && rows.Len() > 0 {
 			return f.errModel(element, s)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
-				if err := f.fillMap(stmt.Context, m, tracker, why); err != nil {
+				if err := f.fillMap(stmt.Context, m, tracker, notReady); err != nil {
 					return err
 				}
 			}
 		}
 	case reflect.Map:
 		if m, ok := rows.Interface().(map[string]any); ok {
-			return f.fillMap(stmt.Context, m, tracker, why)
+			return f.fillMap(stmt.Context, m, tracker, notReady)
 		}
 	}
 	return nil
@@ -120,7 +168,7 @@ var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
 // fillSlice sets the field in the elements of a slice or array where it is zero. It reserves ids for all rows that
 // remain, so rows that already have an id leave a few ids unused.
-func (f *field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upsert.Tracker, why error) error {
+func (f *field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upsert.Tracker, notReady error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)
 	var ids []int64
@@ -142,7 +190,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upse
 				return f.errByValue()
 			}
 			ids = buffer[:min(n-i, reserve)]
-			if err := f.source.Fill(ctx, ids, why); err != nil {
+			if err := f.source.Fill(ctx, ids, notReady); err != nil {
 				return err
 			}
 		}
@@ -159,7 +207,7 @@ func (f *field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upse
 
 // fillMap sets the field in a map where it is missing or zero. A map may name it
 // by its column or by its field.
-func (f *field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.Tracker, why error) error {
+func (f *field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.Tracker, notReady error) error {
 	if m == nil {
 		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.Name)
 	}
@@ -167,7 +215,7 @@ func (f *field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.T
 	if _, zero := r.Value(ctx, f.Field.Field); !zero {
 		return nil
 	}
-	id, err := f.source.Next(ctx, why)
+	id, err := f.source.Next(ctx, notReady)
 	if err != nil {
 		return err
 	}

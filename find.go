@@ -26,15 +26,15 @@ import (
 // does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
 // returns [ErrUnknownID].
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
-	loc, f, err := p.finding(options)
+	loc, f, err := p.startFind(options)
 	if err != nil {
 		return nil, err
 	}
 	return f.find(ctx, loc, id)
 }
 
-// finding returns the locator and the finder of a plugin that is in use.
-func (p *Plugin) finding(options []FindOption) (*locator, *finder, error) {
+// startFind returns the locator and the finder of a plugin that is in use.
+func (p *Plugin) startFind(options []FindOption) (*locator, *finder, error) {
 	loc, err := p.located()
 	if err != nil {
 		return nil, nil, err
@@ -64,7 +64,7 @@ func (f *finder) find(ctx context.Context, loc *locator, id ID) (any, error) {
 // query fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
 // [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
-	loc, f, err := p.finding(options)
+	loc, f, err := p.startFind(options)
 	if err != nil {
 		return nil, err
 	}
@@ -150,17 +150,17 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 // findIn adds the rows of one table to found. plan is that of the model, or nil. It changes ids.
 func (f *finder) findIn(ctx context.Context, table string, p *plan, ids []ID, found map[ID]any) (errs []error) {
 	if table == "" {
-		return idErrorsf(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
+		return errorForEach(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
 			ErrNoModel)
 	}
 	switch {
 	case p == nil && f.only != nil:
-		return idErrorsf(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
+		return errorForEach(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
 	case p == nil:
-		return idErrorsf(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
+		return errorForEach(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
 	case p.rowKey() == nil:
-		return idErrorsf(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
+		return errorForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	ids = slices.DeleteFunc(ids, func(id ID) bool { return id == 0 }) // a row that came without its key would be that of 0
@@ -184,8 +184,8 @@ func (p *plan) rowKey() *field {
 	return nil
 }
 
-// idErrorsf returns an [IDError] for each of ids. The last verb of format is for the id.
-func idErrorsf(ids []ID, format string, args ...any) (errs []error) {
+// errorForEach returns an [IDError] for each of ids. The last verb of format is for the id.
+func errorForEach(ids []ID, format string, args ...any) (errs []error) {
 	for _, id := range ids {
 		errs = append(errs, idErrorf(id, format, append(slices.Clip(args), id)...))
 	}

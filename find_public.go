@@ -20,7 +20,7 @@ import (
 // Errors about the id wrap [ErrNoSuchID], and their text has the text and not the number. They are those of Find and of
 // [ParsePublicID].
 func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
-	loc, f, err := p.finding(options)
+	loc, f, err := p.startFind(options)
 	if err != nil {
 		return nil, err
 	}

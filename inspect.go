@@ -45,7 +45,7 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 			continue
 		}
 		if column.Auto {
-			c.adopt(column, source)
+			c.noteNumbered(column, source)
 		}
 		if c.tooNarrow(column) && c.once("narrow", column.Table, column.Name) {
 			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail;"+
@@ -78,8 +78,8 @@ func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*
 	return sources, tables
 }
 
-// adopt warns of a column that the database numbers. On MySQL it turns gaps on, for the rows of others.
-func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
+// noteNumbered warns of a column that the database numbers. On MySQL it turns gaps on, for the rows of others.
+func (c *catalog) noteNumbered(column sqldb.Column, source *supply.Source) {
 	gaps := ""
 	if c.db.Dialector.Name() == "mysql" && !source.Foreign {
 		c.supply.LeaveGaps(source)
@@ -92,7 +92,7 @@ func (c *catalog) adopt(column sqldb.Column, source *supply.Source) {
 		return
 	}
 	c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin,"+
-		" for example by an old process, gets a number"+c.numberOf()+"."+gaps+
+		" for example by an old process, gets a number"+c.numbersOf()+"."+gaps+
 		" When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to.",
 		"table", column.Table, "column", column.Name, "statement", c.plainStatement(column))
 }
@@ -124,8 +124,8 @@ func (c *catalog) plainStatement(column sqldb.Column) string {
 	return "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
 }
 
-// numberOf says which number the database gives to a row that is inserted without a key.
-func (c *catalog) numberOf() string {
+// numbersOf says which number the database gives to a row that is inserted without a key.
+func (c *catalog) numbersOf() string {
 	switch c.db.Dialector.Name() {
 	case "mysql", "sqlite":
 		return " from the database: the largest id plus one, which the plugin may be about to use;" +
@@ -163,7 +163,7 @@ func (c *catalog) warnAutoIncrement(s *schema.Schema) {
 			" or to the plugin's AutoMigrate"
 	}
 	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" for example by raw SQL, gets a number"+c.numberOf()+advice+change+".",
+		" for example by raw SQL, gets a number"+c.numbersOf()+advice+change+".",
 		"table", s.Table, "model", s.Name, "field", key.Name)
 }
 
@@ -194,7 +194,7 @@ func (c *catalog) warnElsewhere(table, create string) {
 		}
 		c.Log.Warn("uidplugin: GORM has created a table with the columns of this model under another name, as for Table or Scopes,"+
 			" and with a key that the database numbers. If it is for rows of this model, a row that is inserted without the plugin"+
-			" gets a number"+c.numberOf()+". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model),"+
+			" gets a number"+c.numbersOf()+". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model),"+
 			" and change this one by the statement, if there is one.", args...)
 		return
 	}

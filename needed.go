@@ -34,16 +34,16 @@ type visited struct {
 // those of associated rows.
 func (c *catalog) neededByCreate(db *gorm.DB, p *plan) []*supply.Source {
 	s := search{catalog: c, ctx: db.Statement.Context} // its maps are made when they are needed, which is rare
-	s.rows(db.Statement.ReflectValue, p, s.created)
+	s.rows(db.Statement.ReflectValue, p, s.createdRow)
 	return s.result(p)
 }
 
 // neededByUpdate returns the sources without a generator that an update needs: for the uid fields of associated rows.
 func (c *catalog) neededByUpdate(db *gorm.DB, p *plan) []*supply.Source {
 	s := search{catalog: c, ctx: db.Statement.Context}
-	s.rows(db.Statement.ReflectValue, p, s.updated)
+	s.rows(db.Statement.ReflectValue, p, s.updatedRow)
 	if db.Statement.Model != nil {
-		s.rows(reflect.ValueOf(db.Statement.Model), p, s.updated) // what an UPDATE saves the associations of
+		s.rows(reflect.ValueOf(db.Statement.Model), p, s.updatedRow) // what an UPDATE saves the associations of
 	}
 	return s.result(p)
 }
@@ -83,8 +83,8 @@ func (s *search) rows(v reflect.Value, p *plan, visit func(model.Row, *plan)) {
 	}
 }
 
-// created looks at a row that is created.
-func (s *search) created(r model.Row, p *plan) {
+// createdRow looks at a row that is created.
+func (s *search) createdRow(r model.Row, p *plan) {
 	if p.Schema.BeforeCreate || p.Schema.BeforeSave {
 		s.all(p) // a hook may add and zero anything
 		return
@@ -97,8 +97,8 @@ func (s *search) created(r model.Row, p *plan) {
 	s.associated(r, p)
 }
 
-// updated looks at a row that is updated.
-func (s *search) updated(r model.Row, p *plan) {
+// updatedRow looks at a row that is updated.
+func (s *search) updatedRow(r model.Row, p *plan) {
 	if p.Schema.BeforeCreate || p.Schema.BeforeSave || p.Schema.BeforeUpdate {
 		s.all(p)
 		return
@@ -124,7 +124,7 @@ func (s *search) associated(r model.Row, p *plan) {
 			continue
 		}
 		if related := s.catalog.planOf(a.FieldSchema, &a.related); related != nil && !related.ready.Load() {
-			s.rows(v, related, s.created)
+			s.rows(v, related, s.createdRow)
 		}
 		if join := s.catalog.planOf(a.JoinTable, &a.join); join != nil {
 			for _, f := range join.fields {
