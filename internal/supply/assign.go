@@ -23,9 +23,9 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	}
 	wait := time.Duration(math.MaxInt64) // the call has its own limit
 	transaction := sqldb.HoldsConnection(pool)
-	inside := transaction && slices.ContainsFunc(sources, s.needsPool)
-	if inside {
-		wait = s.leaseWait()
+	needsAnother := transaction && slices.ContainsFunc(sources, s.needsPool)
+	if needsAnother {
+		wait = s.transactionWait()
 	}
 	if transaction && s.Manager != nil {
 		if err := s.useSpares(sources); err != nil {
@@ -33,7 +33,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 		}
 	}
 	what := lacking(sources)
-	calls, err := s.begin(sources)
+	calls, err := s.startCall(sources)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 			if !slices.ContainsFunc(sources, func(src *Source) bool { return !src.Ready() }) {
 				return nil // what the call could not make is for others
 			}
-			if call.err != nil && inside && isPassing(call.err) {
+			if call.err != nil && needsAnother && mayPass(call.err) {
 				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)
 			}
 			if call.err != nil {
@@ -76,13 +76,13 @@ func (s *Supply) table(src *Source) workernode.Table {
 	return workernode.Table{Database: s.Database, Name: src.Table}
 }
 
-// isPassing reports whether err may pass by itself, because the database or a connection to it was not available.
-func isPassing(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
+// mayPass reports whether err may pass by itself, because the database or a connection to it was not available.
+func mayPass(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
 
-// leaseWait is how long a create inside a transaction waits for a worker id. It does not wait if the transaction has
+// transactionWait is how long a create inside a transaction waits for a worker id. It does not wait if the transaction has
 // the only connection. It waits briefly if no other is free, because all of them may wait like this one. It also waits
 // briefly on SQLite, where no other connection can write while the transaction writes.
-func (s *Supply) leaseWait() time.Duration {
+func (s *Supply) transactionWait() time.Duration {
 	var stats sql.DBStats
 	if pool, err := s.DB.DB(); err == nil && pool != nil {
 		stats = pool.Stats()
@@ -122,8 +122,8 @@ func (s *Supply) useSpares(sources []*Source) error {
 
 // useSpare is useSpares for one source. It reports false if there are too few.
 func (s *Supply) useSpare(src *Source) (enough bool, err error) {
-	src.making.Lock()
-	defer src.making.Unlock()
+	src.makeMu.Lock()
+	defer src.makeMu.Unlock()
 	if src.Ready() {
 		return true, nil
 	}
@@ -131,11 +131,11 @@ func (s *Supply) useSpare(src *Source) (enough bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	return true, s.make(src, lease)
+	return true, s.makeLeased(src, lease)
 }
 
-// assignAll gets worker ids for sources and makes their generators.
-func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
+// assignLeases gets worker ids for sources, and makes their generators of them.
+func (s *Supply) assignLeases(ctx context.Context, sources []*Source) (err error) {
 	if len(sources) == 0 {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 		err = s.Fixed.wait(ctx)
 	}
 	if err != nil {
-		return s.settle(sources, s.noWorkerID(err, list(names)))
+		return s.noteAttempt(sources, s.noWorkerID(err, list(names)))
 	}
 	workers, err := s.makeAll(sources, leases)
 	if err == nil && s.Manager != nil {
@@ -159,8 +159,9 @@ func (s *Supply) assignAll(ctx context.Context, sources []*Source) (err error) {
 	return err
 }
 
-// settle notes the outcome of making the generators of sources, so that others may try again, and returns err.
-func (s *Supply) settle(sources []*Source, err error) error {
+// noteAttempt notes that making the generators of sources has ended, with err or nil, so that others may try again. It
+// returns err.
+func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, src := range sources {
@@ -183,15 +184,15 @@ func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (wo
 		if m := src.made.Load(); err == nil && m.lease != nil {
 			workers = append(workers, fmt.Sprintf("%s=%d", src.Table, m.lease.Leases()[0].WorkerID))
 		}
-		errs = append(errs, s.settle([]*Source{src}, err))
+		errs = append(errs, s.noteAttempt([]*Source{src}, err))
 	}
 	return workers, errors.Join(errs...)
 }
 
-// makeOne makes the generator of a source.
+// makeOne makes the generator of a source, unless a spare made it meanwhile; lease is nil with a fixed worker id.
 func (s *Supply) makeOne(src *Source, lease *workernode.TableLease) error {
-	src.making.Lock()
-	defer src.making.Unlock()
+	src.makeMu.Lock()
+	defer src.makeMu.Unlock()
 	switch {
 	case lease == nil:
 		return s.makeFixed(src)
@@ -199,11 +200,11 @@ func (s *Supply) makeOne(src *Source, lease *workernode.TableLease) error {
 		lease.Release() // a transaction could not wait and took a spare one
 		return nil
 	}
-	return s.make(src, lease)
+	return s.makeLeased(src, lease)
 }
 
-// make makes the generator of a source. The caller holds src.making.
-func (s *Supply) make(src *Source, lease *workernode.TableLease) error {
+// makeLeased makes the generator of a source with a lease of the database. The caller holds src.makeMu.
+func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 	g, err := s.generator(src, lease.Leases(), s.Manager.RequestRenewal)
 	if err != nil {
 		lease.Release()
@@ -214,7 +215,7 @@ func (s *Supply) make(src *Source, lease *workernode.TableLease) error {
 	return nil
 }
 
-// makeFixed makes the generator of all tables with a fixed worker id. The caller holds src.making.
+// makeFixed makes the generator of all tables with a fixed worker id. The caller holds src.makeMu.
 func (s *Supply) makeFixed(src *Source) error {
 	leases := s.Fixed.leases(s.Specs[src.Generator].Lanes)
 	g, err := s.generator(src, leases, nil)
@@ -224,7 +225,7 @@ func (s *Supply) makeFixed(src *Source) error {
 	return err
 }
 
-// generator makes the generator of a source.
+// generator calls the function that makes the generator of a source.
 func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) (generator.Renewable, error) {
 	g, err := s.Specs.Generator(src.Generator, GeneratorConfig{
 		Table: src.Table, Layout: s.Layout, Leases: leases, OnLow: onLow, MaxBorrow: s.MaxBorrow, Clock: s.Clock, Now: s.Time,

@@ -41,7 +41,7 @@ func onMySQL(tb testing.TB) func(*Config) {
 }
 
 // A create inside a transaction may wait for a connection that only the end of the transaction gives back.
-func TestSupplyLeaseWait_IsShortWhereTheTransactionIsInTheWay(t *testing.T) {
+func TestSupplyTransactionWait_IsShortWhereTheTransactionIsInTheWay(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestSupplyLeaseWait_IsShortWhereTheTransactionIsInTheWay(t *testing.T) {
 			}
 			fewConnections(t, tt.most, tt.taken)(c)
 		})
-		if got := s.leaseWait(); got != tt.want {
+		if got := s.transactionWait(); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Supply) OpenSegments(sources []*Source) error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, src := range segments {
-		if err := src.outage.err; err != nil && !isPassing(err) {
+		if err := src.outage.err; err != nil && !mayPass(err) {
 			errs = append(errs, src.notOpen(err))
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Supply) Start(sources []*Source) {
 // openNow calls openers and waits until they have returned, or for the limit that WithTimeout sets. The sources hold
 // the results; the error is ErrClosed.
 func (s *Supply) openNow(sources []*Source) error {
-	calls, err := s.begin(sources)
+	calls, err := s.startCall(sources)
 	for _, call := range calls {
 		<-call.done
 	}

@@ -85,7 +85,7 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	s.DB.Dialector.QuoteTo(&name, c.Name)
 	value := name.String()
 	if c.Text {
-		value = numberOf(value, s.DB.Dialector.Name())
+		value = numberInText(value, s.DB.Dialector.Name())
 	}
 	s.DB.Dialector.QuoteTo(&query, table)
 	var largest sql.NullInt64
@@ -99,9 +99,9 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
 }
 
-// numberOf returns an expression for the number that a text column holds: NULL for texts that are no id, such as those
+// numberInText returns an expression for the number that a text column holds: NULL for texts that are no id, such as those
 // of other programs.
-func numberOf(column, dialect string) string {
+func numberInText(column, dialect string) string {
 	const largest = "'9223372036854775807'"
 	switch dialect {
 	case "mysql":

@@ -22,9 +22,9 @@ func TestSupplyLargestKey_ComparesTextByItsNumber(t *testing.T) {
 		statement string
 	}{
 		{testkit.OnMySQL, false, "SELECT MAX(`id`) FROM `shop`.`orders`"},
-		{testkit.OnMySQL, true, "SELECT MAX(" + numberOf("`id`", "mysql") + ") FROM `shop`.`orders`"},
+		{testkit.OnMySQL, true, "SELECT MAX(" + numberInText("`id`", "mysql") + ") FROM `shop`.`orders`"},
 		{testkit.OnPostgres, false, `SELECT MAX("id") FROM "shop"."orders"`},
-		{testkit.OnPostgres, true, `SELECT MAX(` + numberOf(`"id"`, "postgres") + `) FROM "shop"."orders"`},
+		{testkit.OnPostgres, true, `SELECT MAX(` + numberInText(`"id"`, "postgres") + `) FROM "shop"."orders"`},
 	} {
 		db, mock := testkit.Mock(t, tt.dial)
 		s := supplying(t, hangs, func(c *Config) { c.DB = db })

@@ -29,7 +29,7 @@ type Source struct {
 
 	gap atomic.Int64 // of which its ids are multiples; 0 and 1 mean that there are no gaps
 
-	making  sync.Mutex // held while its generator is made of leases, which may be code of the application
+	makeMu  sync.Mutex // held while its generator is made of leases, which may be code of the application
 	pending *call      // guarded by Supply.mu: a goroutine is making its generator
 	outage  outage     // guarded by Supply.mu: why it has no generator
 }
@@ -62,7 +62,7 @@ func (m *made) retire() {
 func (src *Source) Ready() bool { return src.made.Load() != nil }
 
 // store makes a generator the one of a source without one. If the Supply is closed it closes the generator, with no
-// lock held: Close may be code of the application, which may call the plugin. The caller holds src.making.
+// lock held: Close may be code of the application, which may call the plugin. The caller holds src.makeMu.
 func (s *Supply) store(src *Source, m *made) {
 	s.mu.Lock()
 	src.made.Store(m)
@@ -73,11 +73,11 @@ func (s *Supply) store(src *Source, m *made) {
 	}
 }
 
-// Next returns an id, or the error why if the source has no generator.
-func (src *Source) Next(ctx context.Context, why error) (int64, error) {
+// Next returns an id, or the error notReady if the source has no generator.
+func (src *Source) Next(ctx context.Context, notReady error) (int64, error) {
 	m := src.made.Load()
 	if m == nil {
-		return 0, cmp.Or(why, src.wrap(errNoGenerator))
+		return 0, cmp.Or(notReady, src.wrap(errNoGenerator))
 	}
 	if src.gap.Load() > 1 {
 		var ids [1]int64
@@ -92,10 +92,10 @@ func (src *Source) Next(ctx context.Context, why error) (int64, error) {
 }
 
 // Fill is Next for many ids.
-func (src *Source) Fill(ctx context.Context, ids []int64, why error) error {
+func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error {
 	m := src.made.Load()
 	if m == nil {
-		return cmp.Or(why, src.wrap(errNoGenerator))
+		return cmp.Or(notReady, src.wrap(errNoGenerator))
 	}
 	return src.fill(ctx, m, ids)
 }

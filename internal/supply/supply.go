@@ -134,8 +134,8 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 // AnyForeign reports whether there are sources whose ids are not of the layout.
 func (s *Supply) AnyForeign() bool { return s.anyForeign.Load() }
 
-// begin returns the calls to wait for. It starts a call for the sources that have neither a generator nor a call.
-func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
+// startCall returns the calls to wait for. It starts a call for the sources that have neither a generator nor a call.
+func (s *Supply) startCall(sources []*Source) (calls []*call, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -155,16 +155,16 @@ func (s *Supply) begin(sources []*Source) (calls []*call, err error) {
 	}
 	if len(fresh) > 0 {
 		calls = append(calls, started)
-		s.background.Go(func() { s.assign(started, fresh) })
+		s.background.Go(func() { s.serveCall(started, fresh) })
 	}
 	return calls, nil
 }
 
-// assign makes the generators of sources.
-func (s *Supply) assign(n *call, sources []*Source) {
+// serveCall makes the generators of sources, and ends c.
+func (s *Supply) serveCall(c *call, sources []*Source) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
 	defer cancel()
-	defer close(n.done)
+	defer close(c.done)
 	var foreign, ours []*Source
 	for _, src := range sources {
 		if src.Foreign {
@@ -173,8 +173,8 @@ func (s *Supply) assign(n *call, sources []*Source) {
 			ours = append(ours, src)
 		}
 	}
-	err := s.assignAll(ctx, ours)
-	n.err = errors.Join(s.openAll(ctx, foreign), err)
+	err := s.assignLeases(ctx, ours)
+	c.err = errors.Join(s.openAll(ctx, foreign), err)
 }
 
 // Close ends the making of ids: all callers get [ErrClosed], waiting ones included. It waits until ctx ends for work in
