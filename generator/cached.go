@@ -94,14 +94,14 @@ type Cached struct {
 	// used means that ids were taken since Usage was called. It is set, under the semaphore, with made.
 	used atomic.Bool
 
-	open  bool  // window has not been closed; guarded by sem
-	kept  bool  // the clock visits this generator; guarded by sem
-	idle  uint8 // visits in a row that found hardly any id taken; guarded by sem
-	quick uint8 // readings of the clock in a row that came soon after the last, at most hurried; guarded by sem
+	open    bool  // window has not been closed; guarded by sem
+	visited bool  // the clock visits this generator; guarded by sem
+	idle    uint8 // visits in a row that found hardly any id taken; guarded by sem
+	quick   uint8 // readings of the clock in a row that came soon after the last, at most hurried; guarded by sem
 
 	// sem is the semaphore for all slow work; a value in it means that it is held. It is a channel for two reasons, in
 	// contrast to a mutex: waiting callers are served in the order of their arrival, and a context can end the wait. It
-	// guards what follows.
+	// guards what follows, and the four fields above, which are there because they fill the word of used.
 	sem chan struct{}
 
 	// The borrowing limit is anchor and what the clock has gained since anchor was set. It never shrinks, and is raised
@@ -114,7 +114,7 @@ type Cached struct {
 	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
 
 	*settings        // immutable
-	low       func() // of the configuration; immutable
+	onLow     func() // of the configuration; immutable
 }
 
 var _ Renewable = (*Cached)(nil)
@@ -145,7 +145,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 		from:      c.Lease.From,
 		leaseWait: leaseWait,
 		settings:  c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
-		low:       c.OnLow,
+		onLow:     c.OnLow,
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
@@ -247,11 +247,12 @@ func (g *Cached) release() {
 		g.waiting.Store(false)
 	}
 	<-g.sem
-	g.settle()
+	g.acceptIfFree()
 }
 
-// settle accepts a grant if the semaphore is free. Otherwise the holder accepts it, at the latest after its release.
-func (g *Cached) settle() {
+// acceptIfFree accepts a grant if the semaphore is free. Otherwise the holder accepts it, at the latest after its
+// release.
+func (g *Cached) acceptIfFree() {
 	for g.grant.Load() != nil && g.try() {
 		g.accept()
 		<-g.sem

@@ -9,9 +9,9 @@ func (g *Cached) openWindow(w *window, limit uint64) {
 	w.ring.Open(next, limit)
 	g.window.Store(w)
 	g.open, g.idle = true, 0
-	if !g.kept {
-		g.kept = true
-		g.clock.keep(g)
+	if !g.visited {
+		g.visited = true
+		g.clock.visitFromNow(g)
 	}
 }
 
@@ -92,7 +92,7 @@ func (g *Cached) visit() bool {
 	}
 	if g.closed.Load() || g.idle >= clockIdle {
 		g.closeWindow()
-		g.kept = false
+		g.visited = false
 	}
-	return g.kept
+	return g.visited
 }

@@ -68,8 +68,8 @@ func (c *Clock) share(s settings) *settings {
 	return c.latest
 }
 
-// keep has g visited until it is idle.
-func (c *Clock) keep(g *Cached) {
+// visitFromNow has g visited until it is idle.
+func (c *Clock) visitFromNow(g *Cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inUse = append(c.inUse, g)

@@ -27,7 +27,7 @@ func (g *Cached) Renew(leases ...Lease) error {
 	}
 	g.suspended.Store(nil)
 	g.awake()
-	g.settle()
+	g.acceptIfFree()
 	return nil
 }
 
@@ -85,13 +85,13 @@ func (g *Cached) cause() error {
 // renewable reports whether a caller may wait for the lease of w to be renewed. cause
 // is why the generator is suspended, or nil.
 func (g *Cached) renewable(w *window, cause error) bool {
-	return g.low != nil && !g.noWait && w.until.Load() < g.layout.MaxTick() && cause == nil
+	return g.onLow != nil && !g.noWait && w.until.Load() < g.layout.MaxTick() && cause == nil
 }
 
 // requestRenewal asks for a renewal of the lease of w, unless it is the last possible one.
 func (g *Cached) requestRenewal(w *window) {
-	if g.low != nil && w.until.Load() < g.layout.MaxTick() {
-		g.low()
+	if g.onLow != nil && w.until.Load() < g.layout.MaxTick() {
+		g.onLow()
 	}
 }
 

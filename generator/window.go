@@ -12,9 +12,9 @@ const MaxLanes = 16
 // A mapping says how positions become ids. Both have the same order: within a
 // tick the lanes follow one another, in the order of their worker ids.
 type mapping struct {
-	low  uint64 // the sequence bits of a position
-	high uint64 // its tick bits; those between are the lane
-	base uint64 // the worker id of the first lane, in its place
+	sequenceMask uint64 // the sequence bits of a position
+	tickMask     uint64 // its tick bits; those between are the lane
+	base         uint64 // the worker id of the first lane, in its place
 
 	// bases has the worker ids of several lanes, repeated until it is full, so
 	// that any number below MaxLanes is an index. It is nil for one lane.
@@ -28,12 +28,12 @@ type mapping struct {
 // newMapping returns the mapping for a lane for each worker id, which ascend. Their
 // number is a power of two up to MaxLanes.
 func newMapping(l Layout, workers ...int64) mapping {
-	m := mapping{low: uint64(l.MaxSequence()), base: uint64(workers[0]) << l.SequenceBits, sequenceBits: l.SequenceBits}
+	m := mapping{sequenceMask: uint64(l.MaxSequence()), base: uint64(workers[0]) << l.SequenceBits, sequenceBits: l.SequenceBits}
 	for 1<<m.laneBits < len(workers) {
 		m.laneBits++
 	}
 	m.shift = l.WorkerBits - m.laneBits
-	m.high = ^uint64(0) << (l.SequenceBits + m.laneBits)
+	m.tickMask = ^uint64(0) << (l.SequenceBits + m.laneBits)
 	if m.laneBits > 0 {
 		m.bases = new([MaxLanes]uint64)
 		for i := range m.bases {
@@ -49,17 +49,17 @@ func (m *mapping) id(position uint64) int64 { return m.idIn(m.bases, position) }
 
 // idIn is id for a caller that has loaded bases.
 func (m *mapping) idIn(bases *[MaxLanes]uint64, position uint64) int64 {
-	low := position & m.low
+	low := position & m.sequenceMask
 	if bases == nil {
 		return int64((position^low)<<(m.shift&63) + m.base + low)
 	}
-	return int64(position&m.high<<(m.shift&63) + bases[position>>(m.sequenceBits&63)%MaxLanes] + low)
+	return int64(position&m.tickMask<<(m.shift&63) + bases[position>>(m.sequenceBits&63)%MaxLanes] + low)
 }
 
 // fill writes the ids of consecutive positions, lane by lane: within a lane they
 // are consecutive numbers.
 func (m *mapping) fill(ids []int64, position uint64) {
-	bases, low := m.bases, m.low
+	bases, low := m.bases, m.sequenceMask
 	for len(ids) > 0 {
 		id := m.idIn(bases, position)
 		run := ids[:min(uint64(len(ids)), low+1-position&low)]
@@ -96,6 +96,9 @@ func (m *mapping) same(n *mapping) bool {
 // window is a ring, how its positions become ids, and what a lease makes of them. The window also defines how many
 // positions a tick has. So a caller that loads the window sees values that belong together. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
+//
+// A window is open or closed, as Cached.open says. From an open one every caller takes, out of the ring. From a closed one
+// only the slow path takes, by raising next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
@@ -110,7 +113,7 @@ type window struct {
 	until atomic.Int64
 }
 
-// newWindow returns a closed window.
+// newWindow returns a closed window. Opening its ring opens it.
 func newWindow(m mapping, next uint64, until int64) *window {
 	w := &window{mapping: m}
 	w.next.Store(next)
