@@ -10,20 +10,6 @@ import (
 	"time"
 )
 
-// JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids without loss. It has enough worker
-// ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
-//
-// Its 8,191 worker ids are for the leased policy. With 50 tables and no spares they are enough for 163 processes at
-// once. If each of these may also have crashed once within the grace, they are enough for 81. [JSSafeLayout] has 31
-// worker ids, too few for one such process. Disposable worker ids would not last: 20 processes that restart 12 times a
-// day use up all of them in 16 hours.
-//
-// One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
-func JSSafeTablesLayout() Layout {
-	return Layout{TimeBits: 37, WorkerBits: 13, SequenceBits: 3, Tick: 10 * time.Millisecond,
-		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
-}
-
 const (
 	daysPerYear   = 365.2425 // on average, in the Gregorian calendar
 	secondsPerDay = 24 * 60 * 60
