@@ -64,7 +64,7 @@ func WithDefaultGenerator(name string) Option {
 //   - how long ids are made while the database is unreachable
 //   - how many ids one worker id makes in a burst: 160,000 in the default layout, with 10 s
 //   - how soon a database that has lost its latest commits may accept statements again without an id being made twice:
-//     Lead and a second later
+//     Lead and two seconds after the last lost commit, if clocks differ by less than a second and ticks are no longer
 //
 // The first process pins Lead in the database. A process with another Lead logs a warning and uses the pinned one.
 func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Lead = d } }

@@ -71,6 +71,8 @@
 //
 //	Lead <= G - S - 1 tick
 //
+// So Lead + 2 s are enough for G if clocks differ by less than a second, in layouts with ticks up to a second.
+//
 // Proof: ticks stamped from a lost grant are at most clock + Lead at its acknowledgement. Ticks stamped from a later
 // one are at least clock + G - S. A transaction that adds worker ids writes the slot's row, too. If it is lost, so are
 // all later renewals, and the next one is refused.
