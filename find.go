@@ -108,23 +108,23 @@ func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]an
 // errors that are ErrNoSuchID. No row has the id 0. With any other error there are no rows: it is the database's, or
 // wraps [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
-	p := From(db)
-	s, err := p.initialized()
+	plugin := From(db)
+	s, err := plugin.initialized()
 	if err != nil {
 		return nil, err
 	}
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM takes pointers and slices for what they are of
 		return nil, fmt.Errorf("%w: FindAs: %v is no struct; T is the struct of the model", ErrNoField, t)
 	}
-	plan, _, err := s.catalog.keyOf(db, new(T))
+	p, _, err := s.catalog.keyOf(db, new(T))
 	if err != nil {
 		return nil, err
 	}
-	if plan.rowKey() == nil {
-		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, plan.Schema.Table)
+	if p.rowKey() == nil {
+		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, p.Schema.Table)
 	}
 	f, found := &finder{db: db, shared: s, inOrder: true}, make(map[ID]any, len(ids))
-	errs := f.findIn(ctx, plan.Schema.Table, plan, slices.Clone(ids), found)
+	errs := f.findIn(ctx, p.Schema.Table, p, slices.Clone(ids), found)
 	if others := withoutIDs(errs); len(others) > 0 {
 		return nil, joinIDErrors(others)
 	}
@@ -141,7 +141,7 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 		case why[id] != nil:
 			errs = append(errs, why[id])
 		default:
-			errs = append(errs, idErrorf(id, "uidplugin: find %d in %s: %w", id, plan.Schema.Table, gorm.ErrRecordNotFound))
+			errs = append(errs, idErrorf(id, "uidplugin: find %d in %s: %w", id, p.Schema.Table, gorm.ErrRecordNotFound))
 		}
 	}
 	return rows, joinIDErrors(errs)
