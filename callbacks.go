@@ -43,9 +43,9 @@ func (cb *callbacks) register(db *gorm.DB) error {
 // fill sets the uid fields that are zero; fill.go has how.
 func (cb *callbacks) fill(db *gorm.DB) { cb.fillZeros(db, upsert.Track) }
 
-// beforeUpdate does three things. It keeps a uid that is zero, and not the key, from overwriting the one in the database: a
-// caller that saves a row often does not know it. It refuses associations that lose ids. And it gets worker ids for all
-// rows that the UPDATE can create along with its own.
+// beforeUpdate does three things. It keeps a uid that is zero, and not the key, from overwriting the one in the
+// database: a caller that saves a row often does not know it. It refuses associations that lose ids. And it gets worker
+// ids for all rows that the UPDATE can create along with its own.
 func (cb *callbacks) beforeUpdate(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return

@@ -110,8 +110,8 @@ func (f *field) anyZero(stmt *gorm.Statement) bool {
 	return false
 }
 
-// fill sets the field in all rows of a statement where it is zero, and notes the ids. notReady is the error if it is zero
-// and the source has no generator.
+// fill sets the field in all rows of a statement where it is zero, and notes the ids. notReady is the error if it is
+// zero and the source has no generator.
 func (f *field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, notReady error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue

@@ -49,8 +49,8 @@ var sharedSpaces = struct {
 	byPool map[any]*sharedSpace
 }{byPool: map[any]*sharedSpace{}}
 
-// join opens the id space, or joins the plugins that share it. It sets what the plugin and loc, its next locator, have of
-// it. statements are those of db.
+// join opens the id space, or joins the plugins that share it. It sets what the plugin and loc, its next locator, have
+// of it. statements are those of db.
 func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
 	return nil
 }
 
-// joinSpace returns the id space of a plugin on db. Plugins with one handle of WithRegistry share one; the first of them
-// opens it.
+// joinSpace returns the id space of a plugin on db. Plugins with one handle of WithRegistry share one; the first of
+// them opens it.
 func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error) {
 	sp := &sharedSpace{users: map[*shared]tablesDatabase{s: {}}}
 	if s.Registry != nil {

@@ -97,8 +97,8 @@ func (m *mapping) same(n *mapping) bool {
 // positions a tick has. So a caller that loads the window sees values that belong together. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
-// A window is open or closed, as Cached.open says. From an open one every caller takes, out of the ring. From a closed one
-// only the slow path takes, by raising next.
+// A window is open or closed, as Cached.open says. From an open one every caller takes, out of the ring. From a closed
+// one only the slow path takes, by raising next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping

@@ -34,8 +34,8 @@ func (f *formulas) located() string {
 // process of the session may have made. It has the same rules as tableOfID.
 //
 // Of the sessions that followed, it looks at the next one only. BEFORE_TICK ascends with START_TICK: it is the FENCE of
-// the slot that was reclaimed, or the last tick that its holder was granted, and both only move up. A least value of all
-// that followed would take MariaDB quadratic time.
+// the slot that was reclaimed, or the last tick that its holder was granted, and both only move up. A least value of
+// all that followed would take MariaDB quadratic time.
 func (f *formulas) origin(in string) string {
 	last := strconv.FormatInt(f.MaxTick(), 10)
 	from := "(" + f.least(f.greatest(`"N"."START_TICK"`, `"X"."START_TICK"`, "0"), last) + " + 1)"

@@ -6,8 +6,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A lane is one worker id of a generator that has several. This file decides how many a generator should have. It acts on
-// nothing: TableLease.grow takes the samples, asks the functions here, and notes the answer.
+// A lane is one worker id of a generator that has several. This file decides how many a generator should have. It acts
+// on nothing: TableLease.grow takes the samples, asks the functions here, and notes the answer.
 
 // MaxLanes is how many worker ids a process uses for one table and generator at most: a
 // power of two. With the default layout that is 256,000 ids a second.
@@ -64,9 +64,9 @@ func wantedLanes(have, most int, perSecond, perLane float64, sampled time.Durati
 	return lanes
 }
 
-// mostLanes returns how many lanes a generator may have that has some of its table's worker ids, and leaves others of the
-// slot free. most is the limit for all. Once half of the layout's worker ids were given out, up to given, it may only
-// have those of the slot: the largest power of two of them.
+// mostLanes returns how many lanes a generator may have that has some of its table's worker ids, and leaves others of
+// the slot free. most is the limit for all. Once half of the layout's worker ids were given out, up to given, it may
+// only have those of the slot: the largest power of two of them.
 func mostLanes(most, have, free int, given int64, layout generator.Layout) int {
 	if given > layout.MaxWorkerID()/2 {
 		most = floorPower(min(most, have+free))

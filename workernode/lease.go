@@ -9,8 +9,8 @@ import "slices"
 // START_TICK, FLOOR_TICK and the fields start and floor are the tick before the first one that may be stamped. FENCE,
 // BEFORE_TICK and granted are the last tick that may be, or may have been, stamped.
 //
-// What begins, renews, keeps, releases, reclaims or allocates a slot is a [change]. The functions called ...Change return
-// it, and those called note... take the answer of the database.
+// What begins, renews, keeps, releases, reclaims or allocates a slot is a [change]. The functions called ...Change
+// return it, and those called note... take the answer of the database.
 
 // leaseParams are the numbers of the protocol, in ticks of the layout.
 type leaseParams struct {
@@ -120,13 +120,15 @@ func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 	return max(r.fence, r.seen) < now-p.grace
 }
 
-// usable reports whether a row that was read is one that a process may reclaim: its values are such that a slot can have.
+// usable reports whether a row that was read is one that a process may reclaim: its values are such that a slot can
+// have.
 func (p leaseParams) usable(r slotRow, now int64) bool {
 	return p.reclaimable(r, now) && r.id > 0 && r.version >= 0 && r.version < maxVersion && r.fence <= p.last
 }
 
-// inOrder returns the slots that a process tries to reclaim, in this order: those with the largest near first. Otherwise
-// the order is random, so that processes that start at once do not all try the same slot. It changes the order of rows.
+// inOrder returns the slots that a process tries to reclaim, in this order: those with the largest near first.
+// Otherwise the order is random, so that processes that start at once do not all try the same slot. It changes the
+// order of rows.
 func inOrder(rows []slotRow, shuffle func(n int, swap func(i, j int))) []slotRow {
 	shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b slotRow) int { return b.near - a.near })
@@ -134,8 +136,8 @@ func inOrder(rows []slotRow, shuffle func(n int, swap func(i, j int))) []slotRow
 }
 
 // looksAgain reports whether a process that got none of the slots that it tried looks for others: all were refused, so
-// other processes were faster. When many start at once there are more free slots than each has read or tried. It gives up
-// after some looks, and inserts a slot.
+// other processes were faster. When many start at once there are more free slots than each has read or tried. It gives
+// up after some looks, and inserts a slot.
 func looksAgain(tried, refused, looks int) bool {
 	return tried > 0 && refused == tried && looks <= maxRefused
 }
@@ -177,16 +179,17 @@ func (l *slotLease) beginChange(p leaseParams, now int64, me string) change {
 	return c
 }
 
-// setFirst sets the first tick of the session that c begins. now is the clock, read after the slot's row was locked, and
-// floor the registry's. It reports whether there is a tick to grant.
+// setFirst sets the first tick of the session that c begins. now is the clock, read after the slot's row was locked,
+// and floor the registry's. It reports whether there is a tick to grant.
 func (c *change) setFirst(now, floor int64) bool {
 	c.first = max(c.least, now, min(floor, c.newFence)+1)
 	return c.first <= c.newFence
 }
 
-// renewChange returns the change that moves the fence on. The same change goes first in a transaction that adds or binds
-// worker ids. If the clock has passed what was granted since [slotLease.next] looked, the change grants nothing, and a new
-// session follows, whose ticks are above FENCE. So FENCE moves no further than in time, and leaves the session the rest.
+// renewChange returns the change that moves the fence on. The same change goes first in a transaction that adds or
+// binds worker ids. If the clock has passed what was granted since [slotLease.next] looked, the change grants nothing,
+// and a new session follows, whose ticks are above FENCE. So FENCE moves no further than in time, and leaves the
+// session the rest.
 func (l *slotLease) renewChange(p leaseParams, now int64, me string) change {
 	return change{
 		slot: l.id, holder: me, version: l.version, fence: l.fence,
@@ -239,8 +242,8 @@ func (l *slotLease) noteAck(c change) {
 // than it should have. Nothing was granted.
 func (l *slotLease) doubt() { l.inDoubt, l.regressed = true, false }
 
-// noteRow notes what the slot's row says after a doubt; found is false if the row does not exist. It reports whether the
-// slot is still held. The next statement compares with what was read, which is never used.
+// noteRow notes what the slot's row says after a doubt; found is false if the row does not exist. It reports whether
+// the slot is still held. The next statement compares with what was read, which is never used.
 func (l *slotLease) noteRow(r slotRow, found bool, me string) bool {
 	if !found || r.holder != me || r.version > maxVersion {
 		l.lose()

@@ -68,8 +68,8 @@ const (
 // to [Manager.Close]. All methods may be called concurrently. The rules are in the
 // documentation of the package.
 //
-// Ticks, and when a generator was last used, are by the clock of Config. When the next statement is due, and for how long
-// a slot is avoided, is by time.Now, because the application's clock may stand still.
+// Ticks, and when a generator was last used, are by the clock of Config. When the next statement is due, and for how
+// long a slot is avoided, is by time.Now, because the application's clock may stand still.
 type Manager struct {
 	store    *statements
 	layout   generator.Layout
@@ -188,9 +188,10 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	// Ticks may have been stamped that the row does not show, because the commits that granted them were lost: up to Lead
-	// ahead. So a free slot rests for Lead, and for what clocks differ by. SQLite's file does not fail over, so there only
-	// clocks count. With its Lead of 10 minutes a process that starts again would otherwise get another slot.
+	// Ticks may have been stamped that the row does not show, because the commits that granted them were lost: up to
+	// Lead ahead. So a free slot rests for Lead, and for what clocks differ by. SQLite's file does not fail over, so
+	// there only clocks count. With its Lead of 10 minutes a process that starts again would otherwise get another
+	// slot.
 	settle := ticks(layout, c.Lead+skew) + 1
 	if db.sql.Dialect() == "sqlite" {
 		settle = ticks(layout, skew)

@@ -211,8 +211,8 @@ func (m *Manager) noteDegraded(err error) {
 	m.showError(err)
 }
 
-// noteRecovery undoes what noteFailure and noteDegraded have done, after a pass without an error. It does nothing while a
-// table lacks a worker id: the error of that stays, until [Manager.replace] gives the table another.
+// noteRecovery undoes what noteFailure and noteDegraded have done, after a pass without an error. It does nothing while
+// a table lacks a worker id: the error of that stays, until [Manager.replace] gives the table another.
 func (m *Manager) noteRecovery() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -243,9 +243,9 @@ func (m *Manager) renew(ctx context.Context) error {
 	return nil
 }
 
-// counts reports whether a statement counts: it was acknowledged without an error, and changed the rows that it should, as
-// changed says. Otherwise counts notes the outcome. Then it returns an error, or nil if the statement was refused and may
-// be tried again. what names the statement for the error.
+// counts reports whether a statement counts: it was acknowledged without an error, and changed the rows that it should,
+// as changed says. Otherwise counts notes the outcome. Then it returns an error, or nil if the statement was refused
+// and may be tried again. what names the statement for the error.
 func (m *Manager) counts(ctx context.Context, changed bool, err error, what string) (bool, error) {
 	switch {
 	case err != nil:

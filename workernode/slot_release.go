@@ -13,7 +13,8 @@ import (
 // noteLost and forget send no statement: they change what this process knows, when the slot is another's or free.
 // release sends the UPDATE that frees the slot, for checkLostCommits, abandon and releaseForClose.
 
-// noteLost forgets the slot and detaches all generators from it: they use up what they have. The caller holds the mutex.
+// noteLost forgets the slot and detaches all generators from it: they use up what they have. The caller holds the
+// mutex.
 func (m *Manager) noteLost(slot int64, why string) {
 	if !m.closed {
 		m.log.Warn("uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
@@ -37,8 +38,8 @@ func (m *Manager) forget() {
 	m.workers = nil
 }
 
-// checkLostCommits checks whether the database has lost commits: the VERSION of the row is older than what was acknowledged.
-// They were lost if the row can be released as it was read.
+// checkLostCommits checks whether the database has lost commits: the VERSION of the row is older than what was
+// acknowledged. They were lost if the row can be released as it was read.
 func (m *Manager) checkLostCommits(ctx context.Context) error {
 	return m.release(ctx, func(slot int64) {
 		m.stats.LostCommits++

@@ -32,9 +32,9 @@ type promotion struct {
 	processes []*promotionProcess
 }
 
-// promotions are what TestPromotedReplica does at once. No id comes twice if the gap, between the last commit that was lost
-// and the first statement afterwards, is at least Lead, what clocks differ by, and a tick. The documents say Lead + 2 s.
-// The others are controls, and documented not to be safe: they show that ids that come twice are found.
+// promotions are what TestPromotedReplica does at once. No id comes twice if the gap, between the last commit that was
+// lost and the first statement afterwards, is at least Lead, what clocks differ by, and a tick. The documents round
+// that up to 2 s more than Lead. The others are controls, and documented not to be safe: they show that ids that come twice are found.
 func promotions() (all []*promotion) {
 	add := func(times int, p promotion) {
 		for range times {

@@ -79,9 +79,9 @@ func (s *Supply) table(src *Source) workernode.Table {
 // mayPass reports whether err may pass by itself, because the database or a connection to it was not available.
 func mayPass(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
 
-// transactionWait is how long a create inside a transaction waits for a worker id. It does not wait if the transaction has
-// the only connection. It waits briefly if no other is free, because all of them may wait like this one. It also waits
-// briefly on SQLite, where no other connection can write while the transaction writes.
+// transactionWait is how long a create inside a transaction waits for a worker id. It does not wait if the transaction
+// has the only connection. It waits briefly if no other is free, because all of them may wait like this one. It also
+// waits briefly on SQLite, where no other connection can write while the transaction writes.
 func (s *Supply) transactionWait() time.Duration {
 	var stats sql.DBStats
 	if pool, err := s.DB.DB(); err == nil && pool != nil {

@@ -99,8 +99,8 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
 }
 
-// numberInText returns an expression for the number that a text column holds: NULL for texts that are no id, such as those
-// of other programs.
+// numberInText returns an expression for the number that a text column holds: NULL for texts that are no id, such as
+// those of other programs.
 func numberInText(column, dialect string) string {
 	const largest = "'9223372036854775807'"
 	switch dialect {
