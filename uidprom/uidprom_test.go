@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/uidprom"
 	"gorm.io/gorm"
@@ -268,7 +269,10 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	t.Parallel()
 
 	models := map[string]any{"cached orders": &order{}, "snowflake articles": &article{}, "segment tickets": &ticket{}}
-	p, _, tap := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond))
+	layout := generator.DefaultLayout()
+	layout.SequenceBits = 1 // so that the tables need more lanes also on a busy machine
+	p, _, tap := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
+		uidplugin.WithLayout(layout))
 	r := registered(t, p)
 	length := 4 * time.Second
 	if testing.Short() {
