@@ -7,6 +7,7 @@
 #                                prints KEY='VALUE' lines:  eval "$(servers.sh up mariadb)"
 #   servers.sh kill DIR          kill -9: a crash            servers.sh stop DIR    clean stop, keeps the data
 #   servers.sh start DIR         again: same port and data   servers.sh down DIR    kill -9 and delete everything
+#   servers.sh copy DIR [NEW [OPTION...]]   a second server with the data of one that is stopped, for start; prints as up
 #   servers.sh install PKG...    apt-get install whatever of PKG is missing
 #
 # CMD finds in its environment, for every engine that came up,
@@ -372,7 +373,7 @@ prepare() { # ENGINE DIR [OPTION...]: makes DIR, so that remove() works whatever
 }
 
 create() { # what prepare() promised
-  local t try key
+  local t try
   "need_$ENGINE"
   printf '%s=%q\n' MYROOT "${MYROOT:-}" PGBIN "${PGBIN:-}" >>"$DIR/conf"
   t=$(now)
@@ -388,18 +389,43 @@ create() { # what prepare() promised
     [ "$try" -lt 3 ] || die "did not start"
     tail -n 30 "$LOG" | grep -i 'address already in use' >/dev/null || die "did not start"
   done
-  key=UID_TEST_${ENGINE^^}
+  write_env
+}
+
+write_env() {
+  local key=UID_TEST_${ENGINE^^}
   printf "%s='%s'\n" "$key" "$("${ENGINE}_dsn")" "${key}_DIR" "$DIR" >"$DIR/env"
 }
 
 # --- commands ---
 
-up() { # ENGINE [DIR [OPTION...]]
+or_remove() { # whatever fails from here on leaves nothing
   # shellcheck disable=SC2154 # code is set in here
   trap 'code=$?; [ -z "$DIR" ] || { tail -n 20 "$LOG" >&2; remove; }; exit "$code"' EXIT
   trap 'exit 130' INT TERM HUP
+}
+
+up() { # ENGINE [DIR [OPTION...]]
+  or_remove
   prepare "$1" "${2:-$(new_name "$1")}" "${@:3}"
   create
+  cat "$DIR/env"
+  trap - EXIT
+}
+
+copy() { # DIR [NEW [OPTION...]]
+  local from
+  load "$1"
+  from=$DIR
+  DIR=''
+  [ -z "$(DIR=$from pids)" ] || die "$from runs; stop it first"
+  or_remove
+  prepare "$ENGINE" "${2:-$(new_name "$ENGINE")}" "${@:3}"
+  cp -a "$from/data" "$from/tmp" "$DIR"
+  rm -f "$DIR/data/auto.cnf" # the name that MySQL gave the other server
+  PORT=$(free_port)
+  { grep -E '^(MYROOT|PGBIN)=' "$from/conf" && echo "PORT=$PORT"; } >>"$DIR/conf"
+  write_env
   cat "$DIR/env"
   trap - EXIT
 }
@@ -509,6 +535,10 @@ main() {
   up)
     [ $# -ge 2 ] || usage
     up "${@:2}"
+    ;;
+  copy)
+    [ $# -ge 2 ] || usage
+    copy "${@:2}"
     ;;
   start | stop | kill)
     [ $# = 2 ] || usage
