@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +14,6 @@ import (
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
-
-// galeraProviders is where distributions put the library that makes servers a cluster.
-var galeraProviders = []string{
-	"/usr/lib/galera/libgalera_smm.so", "/usr/lib/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so", "/usr/lib64/galera/libgalera_smm.so",
-}
 
 // A galera is a cluster of three nodes, each of which takes writes.
 type galera struct {
@@ -92,10 +86,7 @@ echo "done $state"
 // newGalera brings three nodes up.
 func newGalera(t *testing.T) *galera {
 	harness.NeedMariaDB(t)
-	at := slices.IndexFunc(galeraProviders, func(path string) bool { _, err := os.Stat(path); return err == nil })
-	if at < 0 {
-		harness.LeftOut(t, "there is no libgalera_smm.so (Debian's package galera-4)")
-	}
+	provider := testkit.GaleraProvider(t)
 	g := &galera{T: t, begin: time.Now(), homes: map[string]int{}}
 	dir := harness.MariaDBFolder(t, "galera")
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "wsrep_sst_copy"), []byte(galeraTransfer), 0o755))
@@ -105,7 +96,7 @@ func newGalera(t *testing.T) *galera {
 	}
 	for i, member := range members {
 		n := harness.NewMariaDB(t, dir, fmt.Sprintf("node%d", i+1),
-			"--wsrep-on=ON", "--wsrep-provider="+galeraProviders[at], "--wsrep-cluster-name=uidplugin", "--wsrep-cluster-address=gcomm://"+strings.Join(members, ","),
+			"--wsrep-on=ON", "--wsrep-provider="+provider, "--wsrep-cluster-name=uidplugin", "--wsrep-cluster-address=gcomm://"+strings.Join(members, ","),
 			fmt.Sprintf("--wsrep-node-name=node%d", i+1), "--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=copy", "--wsrep-slave-threads=4",
 			"--binlog-format=ROW", "--default-storage-engine=InnoDB", "--innodb-autoinc-lock-mode=2",
 			"--wsrep-provider-options=gmcast.listen_addr=tcp://"+member+fmt.Sprintf(";ist.recv_addr=127.0.0.1:%d", testkit.FreePort())+

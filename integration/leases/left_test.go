@@ -178,26 +178,24 @@ func TestClose_LeasesLeaveNothingOfADeadServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a server")
 	}
-	testkit.MariaDB().Need(t)
-	harness.Server(t, "mariadb", func(d *testkit.Database, run func(command string)) {
-		before := goroutines()
-		var handles []*gorm.DB
-		var plugins []*uidplugin.Plugin
-		for range 5 {
-			db, err := d.Connect(nil)
-			testkit.Must(t, err)
-			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}, &harness.T2{}))
-			testkit.Must(t, db.Use(p))
-			handles, plugins = append(handles, db), append(plugins, p)
-		}
-		run("kill")
-		for i, p := range plugins {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			testkit.IsError(t, p.Close(ctx), nil, "uidplugin: close: ")
-			cancel()
-			pool, _ := handles[i].DB()
-			_ = pool.Close()
-		}
-		unchanged(t, before, 3*time.Second)
-	})
+	server := testkit.MariaDB().NewServer(t)
+	before := goroutines()
+	var handles []*gorm.DB
+	var plugins []*uidplugin.Plugin
+	for range 5 {
+		db, err := server.Database().Connect(nil)
+		testkit.Must(t, err)
+		p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}, &harness.T2{}))
+		testkit.Must(t, db.Use(p))
+		handles, plugins = append(handles, db), append(plugins, p)
+	}
+	server.Run(t, "kill")
+	for i, p := range plugins {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		testkit.IsError(t, p.Close(ctx), nil, "uidplugin: close: ")
+		cancel()
+		pool, _ := handles[i].DB()
+		_ = pool.Close()
+	}
+	unchanged(t, before, 3*time.Second)
 }

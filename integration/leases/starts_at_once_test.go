@@ -228,7 +228,7 @@ func TestProcesses_StartAtOnce(t *testing.T) {
 	}
 	// It wants connections that others would miss.
 	n = *startsProcesses
-	harness.Server(t, "mariadb", func(d *testkit.Database, _ func(string)) { run(d.New(t)) })
+	run(testkit.MariaDB().NewServer(t).New(t))
 }
 
 func startsAtOnce(t *testing.T, d *testkit.Database, n int) {

@@ -35,12 +35,10 @@ func TestOutage_OfTheServer(t *testing.T) {
 		t.Skip("it starts a server")
 	}
 	t.Parallel()
-	testkit.MariaDB().Need(t)
-	harness.Server(t, "mariadb", func(d *testkit.Database, run func(command string)) {
-		j := &testkit.Log{}
-		p := harness.Use(t, d.Open(t, nil), uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))
-		outage(t, p, j, "connection refused", func() { run("kill") }, func() { run("start") })
-	})
+	server := testkit.MariaDB().NewServer(t)
+	j := &testkit.Log{}
+	p := harness.Use(t, server.Database().Open(t, nil), uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))
+	outage(t, p, j, "connection refused", func() { server.Run(t, "kill") }, func() { server.Run(t, "start") })
 }
 
 // outage makes the database of a plugin unreachable, and brings it back.

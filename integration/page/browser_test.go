@@ -15,7 +15,6 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -43,7 +42,7 @@ func open(t *testing.T) *tab {
 	t.Helper()
 	path := chromium()
 	if path == "" {
-		harness.LeftOut(t, "there is no chromium; as root, integration/servers.sh install chromium installs it")
+		testkit.LeftOut(t, "there is no chromium; as root, integration/servers.sh install chromium installs it")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(time.Minute))

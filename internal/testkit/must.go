@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -49,6 +50,27 @@ func IsError(tb testing.TB, err, want error, words ...string) {
 		return
 	}
 	SaysAll(tb, err.Error(), words...)
+}
+
+// LeftOut skips a test that should run, loudly; with CI=true it fails.
+func LeftOut(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	text := fmt.Sprintf("%s IS LEFT OUT: %s\n", t.Name(), why)
+	Tell(text)
+	t.Skip(strings.TrimSpace(text))
+}
+
+// Tell writes a text to stdout, and to the terminal if there is one: go test shows what a package that passes prints
+// only with -v.
+func Tell(text string) {
+	fmt.Print(text)
+	if tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
+		fmt.Fprint(tty, text)
+		_ = tty.Close()
+	}
 }
 
 // SkipWithRace skips a test in which the race detector finds nothing, or which it falsifies: long ones of one

@@ -14,8 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Main runs the tests of a folder, or one of its roles. It says which engines are left out: go test shows what a
-// package that passes prints only with -v, so at a terminal it is written there.
+// Main runs the tests of a folder, or one of its roles. It says which engines are left out.
 func Main(m *testing.M, roles testkit.Roles) {
 	testkit.RunRole(roles)
 	var absent []string
@@ -25,27 +24,7 @@ func Main(m *testing.M, roles testkit.Roles) {
 		}
 	}
 	if len(absent) > 0 {
-		tell(fmt.Sprintf("integration: left out, for there is no server: %s; make test brings them up\n", strings.Join(absent, ", ")))
+		testkit.Tell(fmt.Sprintf("integration: left out, for there is no server: %s; make test brings them up\n", strings.Join(absent, ", ")))
 	}
 	os.Exit(m.Run())
-}
-
-// LeftOut skips a test that should run, loudly; with CI=true it fails.
-func LeftOut(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	text := fmt.Sprintf("integration: %s IS LEFT OUT: %s\n", t.Name(), why)
-	tell(text)
-	t.Skip(strings.TrimSpace(text))
-}
-
-// tell writes a text to stdout, and to the terminal if there is one.
-func tell(text string) {
-	fmt.Print(text)
-	if tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
-		fmt.Fprint(tty, text)
-		_ = tty.Close()
-	}
 }

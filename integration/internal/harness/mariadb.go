@@ -213,6 +213,6 @@ func NeedMariaDB(t *testing.T) {
 	t.Helper()
 	testkit.MariaDB().Need(t)
 	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
-		LeftOut(t, "mariadb-install-db is not in PATH, so there is no server of its own: "+err.Error())
+		testkit.LeftOut(t, "mariadb-install-db is not in PATH, so there is no server of its own: "+err.Error())
 	}
 }
