@@ -38,8 +38,7 @@ func exec(statements ...string) func(*testing.T, *gorm.DB) {
 
 const nodeRow = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
 
-// sicknesses has each finding that can be made in a database. Those of the settings of a server are in
-// TestDurability and TestReplication.
+// sicknesses has each finding that can be made in a database. Those of the settings of a server are in serverKinds.
 var sicknesses = []sickness{
 	{
 		code:    codeClock,
@@ -135,14 +134,19 @@ var sicknesses = []sickness{
 	},
 }
 
-// ofServers are the codes of what settings of the server say, which a test cannot set for a database of its own.
+// ofServers are the codes of what settings of the server say, which a test cannot set on a server that others use.
 var ofServers = []string{codeInnoDBFlush, codeSyncBinlog, codeFsync, codeAsyncReplicas, codeSplitBrain}
 
 // Each finding is found in a database made for it, and no other. Its statement is the right one.
 func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 	t.Parallel()
 
-	codes := slices.Clone(ofServers)
+	var codes []string
+	for _, kind := range serverKinds {
+		for _, s := range kind.settings {
+			codes = append(codes, s.code)
+		}
+	}
 	for i, s := range sicknesses {
 		codes = append(codes, s.code)
 		t.Run(fmt.Sprint(i, s.code), func(t *testing.T) {
@@ -247,26 +251,6 @@ func TestDurability_SaysWhatACrashLoses(t *testing.T) {
 			t.Errorf("%v: %v, want %v", tt.settings, got, tt.want)
 		}
 	}
-}
-
-// What the server says of its settings is what the doctor reads.
-func TestDurability_IsReadFromTheServer(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1")
-		query := "SELECT CASE WHEN @@innodb_flush_log_at_trx_commit = 1 THEN 'on' ELSE 'off' END"
-		code := codeInnoDBFlush
-		if d.Name == "postgres" {
-			query, code = "SHOW fsync", codeFsync
-		}
-		var value string
-		must(t, db.Raw(query).Row().Scan(&value))
-		found := runner{t: t, dsn: dsn(d)}.run("doctor", "--json")
-		if has := strings.Contains(found.out, `"`+code+`"`); has != (value == "off") {
-			t.Errorf("the server says %q, and the doctor\n%s", value, found.out)
-		}
-	}, "mariadb", "mysql", "postgres")
 }
 
 // Replicas that commits do not wait for are a finding, and so is a cluster that may split.
