@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,8 +153,9 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 		name, value, _ := strings.Cut(option, "=")
 		options[strings.TrimSpace(name)] = strings.ToLower(strings.TrimSpace(value))
 	}
+	yes := []string{"true", "yes", "y", "on", "1"} // what Galera takes for it, and then shows as it was given
 	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
-		if v := options[name]; r.galera && (v == "true" || v == "yes" || v == "1") {
+		if v := options[name]; r.galera && slices.Contains(yes, v) {
 			list = append(list, finding{Code: codeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
 				Text: "Galera has " + name + " = " + v + ", so parts of a cluster that cannot see each other all " +
 					"take writes: that is not one database, and two rows could get one id",

@@ -129,6 +129,16 @@ var serverKinds = []serverKind{
 			},
 			{
 				code:  codeSplitBrain,
+				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=ON'"),
+				words: []string{"pc.ignore_sb = on"},
+			},
+			{
+				code:  codeSplitBrain,
+				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=Y'"),
+				words: []string{"pc.ignore_sb = y"},
+			},
+			{
+				code:  codeSplitBrain,
 				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_quorum=true'"),
 				words: []string{"pc.ignore_quorum = true", "all nodes"},
 			},
