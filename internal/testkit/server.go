@@ -22,25 +22,27 @@ type Server struct {
 func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	t.Helper()
 	e.Need(t)
-	return newServer(t, e.Name, append([]string{"up", e.Name, ""}, options...))
+	printed, err := serversScript(append([]string{"up", e.Name, ""}, options...)...)
+	if err != nil {
+		LeftOut(t, err.Error())
+	}
+	return newServer(t, e.Name, printed)
 }
 
 // Copy returns a second server with the data of this one, which is stopped, and with options of its command line. Run
 // starts the new one. It is removed when the test ends.
 func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	t.Helper()
-	return newServer(t, s.Name, append([]string{"copy", s.Dir, ""}, options...))
+	printed, err := serversScript(append([]string{"copy", s.Dir, ""}, options...)...)
+	Must(t, err)
+	return newServer(t, s.Name, printed)
 }
 
-// newServer returns the server that a command of servers.sh makes.
-func newServer(t *testing.T, engine string, command []string) *Server {
+// newServer returns the server of which servers.sh has printed the variables.
+func newServer(t *testing.T, engine, printed string) *Server {
 	t.Helper()
-	out, err := serversScript(command...)
-	if err != nil {
-		LeftOut(t, err.Error())
-	}
 	env := map[string]string{}
-	for line := range strings.Lines(out) {
+	for line := range strings.Lines(printed) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
 			env[key] = strings.Trim(value, "'")
 		}

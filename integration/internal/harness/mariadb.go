@@ -19,8 +19,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A MariaDB is a server with data and a port of its own on 127.0.0.1. Unlike those of servers.sh, such servers
-// replicate.
+// A MariaDB is a server with data and a port of its own on 127.0.0.1. Unlike those of servers.sh, it ends
+// with the process that started it.
 type MariaDB struct {
 	Name string
 	Dir  string // data is in it, and all else
