@@ -20,6 +20,7 @@ type database struct {
 	pool    *sql.DB
 	nodes   *workernode.DB
 	dialect dialect
+	timeout time.Duration // of a statement
 
 	registry workernode.Registry
 	layout   generator.Layout // of the registry
@@ -43,7 +44,7 @@ func (a *app) connect(ctx context.Context, use usage) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialector, err := s.dialector(use)
+	dialector, err := s.dialector(use, a.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (a *app) connect(ctx context.Context, use usage) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be opened: %w", err)
 	}
-	d := &database{db: db.WithContext(ctx), dialect: s.dialect}
+	d := &database{db: db.WithContext(ctx), dialect: s.dialect, timeout: a.timeout}
 	if d.pool, err = db.DB(); err != nil {
 		return nil, err
 	}
@@ -100,8 +101,15 @@ func (d *database) timeOf(tick int64) time.Time {
 	return d.layout.TimeOf(min(max(tick, 0), d.layout.MaxTick()+1))
 }
 
-// query runs a statement with ? for values, and calls scan for each row.
+// query runs a statement with ? for values, and calls scan for each row. It gets as long as every other statement.
 func (d *database) query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	defer func() {
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v (--timeout); a lock may be held, or the database is busy: %w", d.timeout, err)
+		}
+	}()
 	rows, err := d.db.WithContext(ctx).Raw(query, args...).Rows()
 	if err != nil {
 		return err

@@ -15,9 +15,13 @@ import (
 	"gorm.io/gorm"
 )
 
+// readMargin is how much longer than a statement the driver waits for the server. Then the error is the statement's.
+const readMargin = 2 * time.Second
+
 // openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC, unless the
-// data source name says otherwise.
-func openMySQL(dsn string) (gorm.Dialector, error) {
+// data source name says otherwise. GORM opens a connection without a context. So the driver must not wait forever for a
+// server that accepts connections and is silent: it waits a little longer than timeout, which is that of a statement.
+func openMySQL(dsn string, timeout time.Duration) (gorm.Dialector, error) {
 	config, err := mysqlConfig(dsn)
 	if err != nil {
 		return nil, err
@@ -25,6 +29,9 @@ func openMySQL(dsn string) (gorm.Dialector, error) {
 	config.Logger = &mysql.NopLogger{} // errors are returned as well
 	if config.Timeout == 0 {
 		config.Timeout = 10 * time.Second
+	}
+	if config.ReadTimeout == 0 {
+		config.ReadTimeout = timeout + readMargin
 	}
 	if config.Params["time_zone"] == "" {
 		if config.Params == nil {

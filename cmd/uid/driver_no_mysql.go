@@ -2,6 +2,10 @@
 
 package main
 
-import "gorm.io/gorm"
+import (
+	"time"
 
-func openMySQL(string) (gorm.Dialector, error) { return nil, errLeftOut("no_mysql") }
+	"gorm.io/gorm"
+)
+
+func openMySQL(string, time.Duration) (gorm.Dialector, error) { return nil, errLeftOut("no_mysql") }

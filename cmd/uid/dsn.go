@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
 )
@@ -65,11 +66,12 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// dialector returns GORM's dialector of the source. readOnly lets SQLite refuse every change.
-func (s source) dialector(use usage) (gorm.Dialector, error) {
+// dialector returns GORM's dialector of the source. timeout is that of a statement. Where use only reads, SQLite refuses
+// every change.
+func (s source) dialector(use usage, timeout time.Duration) (gorm.Dialector, error) {
 	switch s.dialect {
 	case mysqlDialect:
-		return openMySQL(s.dsn)
+		return openMySQL(s.dsn, timeout)
 	case postgresDialect:
 		return openPostgres(s.dsn)
 	}
