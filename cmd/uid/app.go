@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.Is(err, errWrong):
 		return exitWrong
-	case errors.Is(err, errUndone):
+	case errors.Is(err, errUndone), errors.Is(err, syscall.EPIPE): // who closed the pipe has read enough
 		return exitFailed
 	default:
 		a.complain(err)

@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"os/signal"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -15,6 +21,7 @@ const maxNext = 1_000_000
 
 func (a *app) nextCommand() *cobra.Command {
 	var n int
+	var table workernode.Table
 	var force bool
 	c := &cobra.Command{
 		Use:   "next TABLE",
@@ -23,8 +30,9 @@ func (a *app) nextCommand() *cobra.Command {
 program.
 
 It takes a slot of its own, as the application "uid", and releases it. It needs the rights SELECT, INSERT
-and UPDATE on the four tables of uidplugin. Write the table as WORKER_NODE has it; "uid tables" lists the
-names. For a table whose keys come from segments the ids are too large.`,
+and UPDATE on the four tables of uidplugin. A table of another database than that of the registry, as with
+WithRegistry, takes --database: its name as "uid tables --json" writes it. For a table whose keys come from
+segments the ids are too large.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
 		Args: cobra.ExactArgs(1),
@@ -37,38 +45,73 @@ names. For a table whose keys come from segments the ids are too large.`,
 				return err
 			}
 			defer d.close()
-			if !force {
-				if err := a.checkTable(c.Context(), d, args[0]); err != nil {
-					return err
-				}
+			table.Name = args[0]
+			if table.Database == "" { // elsewhere only WORKER_NODE knows the name
+				table.Name, err = supply.TableName(c.Context(), d.db, a.timeout, table.Name)
 			}
-			return a.next(c.Context(), d, args[0], n)
+			if err == nil && !force {
+				err = a.checkTable(c.Context(), d, table)
+			}
+			if err != nil {
+				return err
+			}
+			return a.next(c.Context(), d, table, n)
 		},
 	}
 	c.Flags().IntVarP(&n, "count", "n", 1, "how many")
+	c.Flags().StringVar(&table.Database, "database", "", "the database of the table, if that is not the one of the registry")
 	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet")
 	return c
 }
 
 // checkTable returns an error if there is no such table. It warns of a key that the database numbers.
-func (a *app) checkTable(ctx context.Context, d *database, table string) error {
-	columns, err := d.columns(ctx, table)
+// In another database, a table is one that WORKER_NODE has.
+func (a *app) checkTable(ctx context.Context, d *database, table workernode.Table) error {
+	if table.Database != "" {
+		known, err := d.databasesOf(ctx, table.Name)
+		if err == nil && !slices.Contains(known, table.Database) {
+			err = fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the "+
+				"names; --force makes ids for it all the same", table.Name, table.Database)
+		}
+		return err
+	}
+	columns, err := d.columns(ctx, table.Name)
 	if err != nil {
 		return err
 	}
 	if len(columns) == 0 {
-		return fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids "+
-			"for it all the same", table)
+		others, err := d.databasesOf(ctx, table.Name)
+		if err == nil && len(others) > 0 && others[0] != "" {
+			return fmt.Errorf("there is no table %q in this database, but in the database %q: give --database",
+				table.Name, others[0])
+		}
+		return errors.Join(fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes "+
+			"ids for it all the same", table.Name), err)
 	}
 	if key, ok := keyOf(columns); ok && key.auto && d.dialect == mysqlDialect {
 		fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: the database numbers %s.%s: a row that is inserted "+
-			"without an id gets the number after the largest id", table, key.name)))
+			"without an id gets the number after the largest id", table.Name, key.name)))
 	}
 	return nil
 }
 
-// next writes n ids of a table.
-func (a *app) next(ctx context.Context, d *database, table string, n int) (err error) {
+// databasesOf returns the databases of which WORKER_NODE has a table, in the order of their names; an empty name is the
+// database of the registry.
+func (d *database) databasesOf(ctx context.Context, table string) (names []string, err error) {
+	q := d.quote
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
+		return err
+	}, fmt.Sprintf(`SELECT DISTINCT %[1]s FROM %[2]s WHERE %[3]s = ? ORDER BY %[1]s`,
+		q("DATABASE_NAME"), q(workernode.NodeTable), q("TABLE_NAME")), table)
+	return names, err
+}
+
+// next writes n ids of a table. It releases its slot also if nobody reads the ids any more.
+func (a *app) next(ctx context.Context, d *database, table workernode.Table, n int) (err error) {
+	signal.Ignore(syscall.SIGPIPE) // the write reports it
 	host := workernode.DetectHost()
 	host.Application = "uid"
 	m, err := workernode.NewManager(ctx, d.nodes, d.layout, host, workernode.Config{
@@ -86,7 +129,7 @@ func (a *app) next(ctx context.Context, d *database, table string, n int) (err e
 	}()
 	getting, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	leases, err := m.Assign(getting, []workernode.Table{{Name: table}}, nil)
+	leases, err := m.Assign(getting, []workernode.Table{table}, nil)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,13 @@ func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n namin
 	return n, nil
 }
 
+// TableName returns the canonical name of a table, as WORKER_NODE has it, on the connections of db: without quotes,
+// without the current schema, and in lower case where the server ignores case.
+func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name string) (string, error) {
+	n, err := newNaming(ctx, db, timeout)
+	return n.table(name), err
+}
+
 // DatabaseName returns the name by which a registry tells the database of db from others: on MySQL the current
 // database; on PostgreSQL the current database, with the current schema if that is not public; on SQLite the name of
 // the file, without its folder.
