@@ -17,7 +17,7 @@
 //	sessions      which process held which slot when;  slot=SLOT, before=TIME
 //
 // All statements of a page together get five seconds. If the database cannot be read, the page says why, with status
-// 503: it is for operators. The reason is also logged.
+// 503: it is for operators. The reason is also logged. That of a row is only logged, as it may have values of the row.
 package inspector
 
 import (

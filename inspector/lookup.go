@@ -56,6 +56,7 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 		f.Row, err = h.row(ctx, location)
 		if err != nil {
 			a.problem, a.cause = h.unreadable(ctx, err), err
+			a.problem.Detail = "The row cannot be read. The log says why: the error may have values that this page masks."
 		}
 	}
 	a.data = f

@@ -158,6 +158,52 @@ func TestLookup_MasksColumns(t *testing.T) {
 	}
 }
 
+// A vault has values that are nobody's business.
+type vault struct {
+	ID     uidplugin.ID `gorm:"primaryKey;uid"`
+	Pin    int
+	Inner  secret  `gorm:"embedded" json:"-"`
+	Other  *secret `gorm:"embedded;embeddedPrefix:other_" json:"-"`
+	Public secret  `gorm:"embedded;embeddedPrefix:public_"`
+}
+
+type secret struct {
+	Token string
+	Code  string `json:"-"`
+}
+
+// A tag json:"-" hides the fields of an embedded struct. A value that does not fit its field is in no page, as it may be
+// one that is masked.
+func TestLookup_ShowsNoValueThatIsHidden(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	v := vault{Pin: 1, Inner: secret{"hush", "hush"}, Other: &secret{"hush", "hush"}, Public: secret{"seen", "hush"}}
+	testkit.Must(t, s.plugin.AutoMigrate(&vault{}))
+	testkit.Must(t, s.db.Create(&v).Error)
+	h, err := New(s.db, WithLogger(quiet), WithModels(&vault{}), WithMask(func(_, column string, value any) any {
+		if column == "pin" {
+			return "masked"
+		}
+		return value
+	}))
+	testkit.Must(t, err)
+	for _, target := range []string{"/id?id=" + v.ID.String(), "/id?format=json&id=" + v.ID.String()} {
+		status, body := get(t, h, target)
+		if status != http.StatusOK || strings.Contains(body, "hush") {
+			t.Errorf("%d: %s", status, body)
+		}
+		testkit.SaysAll(t, body, "seen", "masked")
+	}
+	testkit.Must(t, s.db.Exec("UPDATE vaults SET pin = 'hush'").Error)
+	for _, target := range []string{"/id?id=" + v.ID.String(), "/id?format=json&id=" + v.ID.String()} {
+		status, body := get(t, h, target)
+		if status != http.StatusServiceUnavailable || strings.Contains(body, "hush") {
+			t.Errorf("%d: %s", status, body)
+		}
+		testkit.SaysAll(t, body, "The row cannot be read. The log says why")
+	}
+}
+
 // A tool has none, and no tables of its own.
 func TestHandler_OfAProcessWithoutModels(t *testing.T) {
 	t.Parallel()

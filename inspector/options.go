@@ -39,7 +39,8 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithModels lets the page show rows of these models. Models are pointers to structs, as for [uidplugin.OnlyModels].
-// The default is none. A field tagged json:"-" is never shown; for the others see [WithMask].
+// The default is none. A field tagged json:"-", or in an embedded struct that is, is never shown; for the others see
+// [WithMask].
 func WithModels(models ...any) Option {
 	return func(c *config) error {
 		c.models = append(c.models, models...)

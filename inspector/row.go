@@ -53,10 +53,26 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location) (*row, error) {
 	return &row{Columns: columns}, nil
 }
 
+// isHidden reports whether a field is tagged json:"-", or is in an embedded struct that is.
+func isHidden(f *schema.Field) bool {
+	t := f.Schema.ModelType
+	for _, name := range f.BindNames {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		part, ok := t.FieldByName(name)
+		if !ok || part.Tag.Get("json") == "-" {
+			return true
+		}
+		t = part.Type
+	}
+	return false
+}
+
 // column returns what the page shows of a field.
 func (h *handler) column(ctx context.Context, table string, f *schema.Field, row reflect.Value) column {
 	c := column{Name: f.DBName}
-	if f.Tag.Get("json") == "-" {
+	if isHidden(f) {
 		c.Hidden = true
 		return c
 	}
