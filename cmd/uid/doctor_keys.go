@@ -5,9 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -56,6 +58,15 @@ func (d doctor) checkKey(ctx context.Context, table string) (list []finding, err
 	if !ok || !key.isInteger() {
 		return nil, nil
 	}
+	largest, err := d.largest(ctx, table, key)
+	if elsewhere, failed := d.idsElsewhere(ctx, table, key, largest); elsewhere || failed != nil {
+		return nil, failed
+	}
+	if key.isNarrow(d.dialect) { // before the numbering, which this statement keeps
+		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(table, key),
+			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", table, key.name, key.kind),
+			Advice: "Foreign keys to it need the same; docs/migrating.md has the statements."})
+	}
 	if key.auto {
 		list = append(list, finding{Code: codeKeyNumbered, Fix: d.plainStatement(table, key),
 			Text: fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a "+
@@ -63,28 +74,54 @@ func (d doctor) checkKey(ctx context.Context, table string) (list []finding, err
 			Advice: "First let all that insert use the plugin. docs/migrating.md has the statements for a key that " +
 				"foreign keys refer to."})
 	}
-	if key.isNarrow(d.dialect) {
-		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(table, key),
-			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", table, key.name, key.kind),
-			Advice: "Foreign keys to it need the same; docs/migrating.md has the statements."})
+	return append(list, d.checkLargest(table, largest)...), err
+}
+
+// largest returns the largest key of a table; none if there is no row.
+func (d doctor) largest(ctx context.Context, table string, key column) (largest sql.NullInt64, err error) {
+	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
+		"SELECT MAX("+d.quote(key.name)+") FROM "+d.quote(table))
+	if err != nil {
+		return sql.NullInt64{}, fmt.Errorf("read the largest key of %s: %w", table, err)
 	}
-	ahead, err := d.checkLargest(ctx, table, key)
-	return append(list, ahead...), err
+	return largest, nil
+}
+
+// idsElsewhere reports whether a table has its ids in another column than the key: the largest key is too small for an
+// id, and its row has an id of the table in another column.
+func (d doctor) idsElsewhere(ctx context.Context, table string, key column, largest sql.NullInt64) (bool, error) {
+	if !largest.Valid || largest.Int64>>(d.layout.WorkerBits+d.layout.SequenceBits) != 0 {
+		return false, nil
+	}
+	reader := rowReader{database: d.database}
+	found, err := reader.rows(ctx, uidplugin.Location{ID: uidplugin.ID(largest.Int64), Table: table}, key)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	var workers []int64
+	for _, c := range found[0].cells {
+		if id, err := strconv.ParseInt(c.text, 10, 64); err == nil && id > 0 {
+			if parts, err := d.layout.Decompose(id); err == nil {
+				workers = append(workers, parts.WorkerID)
+			}
+		}
+	}
+	nodes, err := d.nodes.Lookup(ctx, workers...)
+	for _, n := range nodes {
+		if n.Table.Name == table && n.Table.Database == "" {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // checkLargest compares the largest key of a table with the ids that are made now.
-func (d doctor) checkLargest(ctx context.Context, table string, key column) ([]finding, error) {
-	var largest sql.NullInt64
-	err := d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
-		"SELECT MAX("+d.quote(key.name)+") FROM "+d.quote(table))
-	if err != nil {
-		return nil, fmt.Errorf("read the largest key of %s: %w", table, err)
-	}
+func (d doctor) checkLargest(table string, largest sql.NullInt64) []finding {
 	// An id may be stamped up to Lead ahead, by a clock that is a little ahead itself.
 	now := d.app.now().Add(time.Duration(d.registry.LeadTicks)*d.layout.Tick + time.Minute)
 	above := d.layout.Above(largest.Int64, now)
 	if !largest.Valid || above == nil {
-		return nil, nil
+		return nil
 	}
 	return []finding{
 		{
@@ -95,7 +132,7 @@ func (d doctor) checkLargest(ctx context.Context, table string, key column) ([]f
 			Advice: `Find where the key is from: "uid where" and "uid decode --all". ` +
 				"docs/migrating.md says which layout is above keys of another system.",
 		},
-	}, nil
+	}
 }
 
 // plainStatement returns the statement after which the database no longer numbers a column.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -220,6 +221,53 @@ func TestDoctor_StatementsFix(t *testing.T) {
 			}, s.engines...)
 		})
 	}
+}
+
+// A key that is both too narrow and numbered is neither after the statements, in the order in which they are printed.
+func TestDoctor_StatementsFixTogether(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1")
+		must(t, db.Exec("DROP TABLE orders").Error)
+		kind := "INT AUTO_INCREMENT PRIMARY KEY"
+		if d.Name == "postgres" {
+			kind = "SERIAL PRIMARY KEY"
+		}
+		must(t, db.Exec("CREATE TABLE orders (id "+kind+", text TEXT)").Error)
+		must(t, db.Exec("INSERT INTO orders (text) VALUES ('from before')").Error)
+		exec(nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
+			VALUES (700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
+		r := runner{t: t, dsn: dsn(d)}
+		result := r.run("doctor", "--json", "--ignore", strings.Join(ofServers, ","))
+		result.want(t, exitWrong, codeKeyNarrow, codeKeyNumbered)
+		for line := range strings.Lines(result.out) {
+			var got finding
+			must(t, json.Unmarshal([]byte(line), &got))
+			must(t, db.Exec(got.Fix).Error)
+		}
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A ticket has its id beside a key that the database numbers.
+type ticket struct {
+	ID     uint32 `gorm:"primaryKey;autoIncrement"`
+	Number int64  `gorm:"uid"`
+}
+
+// A key that the plugin has nothing to do with is no finding: to change it would stop the application's inserts.
+func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := uidplugin.New(uidplugin.WithLogger(nil))
+		must(t, db.Use(p))
+		must(t, p.AutoMigrate(&ticket{}))
+		must(t, db.Create(&ticket{}).Error)
+		must(t, p.Close(t.Context()))
+		runner{t: t, dsn: dsn(d)}.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
+	})
 }
 
 // What settings of a server mean.

@@ -59,7 +59,7 @@ segments the ids are too large.`,
 		},
 	}
 	c.Flags().IntVarP(&n, "count", "n", 1, "how many")
-	c.Flags().StringVar(&table.Database, "database", "", "the database of the table, if that is not the one of the registry")
+	c.Flags().StringVar(&table.Database, "database", "", "the database of the table, if it is not that of the registry")
 	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet")
 	return c
 }
