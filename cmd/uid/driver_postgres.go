@@ -3,8 +3,9 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 	"gorm.io/gorm"
 )
 
+// quotedDSN is how an error of the driver begins. The driver hides passwords, but not one with an escaped space.
+var quotedDSN = regexp.MustCompile("(?s)^cannot parse `.*`: ")
+
 // openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC, unless the data source name
 // says otherwise.
 func openPostgres(dsn string) (gorm.Dialector, error) {
@@ -22,7 +26,7 @@ func openPostgres(dsn string) (gorm.Dialector, error) {
 	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("the data source name of PostgreSQL cannot be read: %w", err)
+		return nil, errors.New("the data source name of PostgreSQL cannot be read: " + quotedDSN.ReplaceAllString(err.Error(), ""))
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second

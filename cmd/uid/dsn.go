@@ -99,6 +99,9 @@ func sqliteURI(path string, use usage) (string, error) {
 		path = unescaped
 	}
 	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "@=;"): // it may have a password
+		return "", errors.New("the data source name is none of a server, and names no file; a server needs one such as " +
+			"mysql://user:password@host/shop")
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("there is no file %q, so it is no SQLite database; a server needs a data source name "+
 			"such as mysql://user:password@host/shop", path)

@@ -133,6 +133,23 @@ func TestRedact_HidesThePassword(t *testing.T) {
 	}
 }
 
+// What is no data source name of a driver has its password in no error either.
+func TestConnect_HidesThePasswordOfWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+
+	for _, dsn := range []string{
+		`host=h user=u password=s3\ cr3t sslmode=bogus`, `host=h user=u password='s3 cr3t' sslmode=bogus`,
+		"host=h password = s3cr3t bogus", "postgres://u:s3cr3t@h:port/x", "postgres://h/x?password=s3cr3t&sslmode=bogus",
+		"Server=h;Uid=u;Pwd=s3cr3t;", "sqlite:u:s3cr3t@h/x", "u:s3cr3t@h:3306/shop", "u:s3cr3t@tcp(h:3306/shop",
+		"mysql://u:s3/cr3t@h/shop", "oracle://u:s3cr3t@h/x",
+	} {
+		got := runner{t: t, dsn: dsn}.run("tables")
+		if got.want(t, exitFailed); strings.Contains(got.err, "cr3t") || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%s: %s", dsn, got.err)
+		}
+	}
+}
+
 // A command that only reads cannot change a file, and none creates one.
 func TestConnect_SQLiteRefusesChanges(t *testing.T) {
 	t.Parallel()
