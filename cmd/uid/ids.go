@@ -27,7 +27,7 @@ var errID = errors.New("no id")
 // id reads a decimal number or the text of a public id. Quotes, commas and the like around it, as in a log or a list,
 // are ignored.
 func (r idReader) id(text string) (int64, error) {
-	text = strings.Trim(text, " \t\r\n\"'`,;()[]{}")
+	text = strings.Trim(text, " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff") // the last three come with pasting, and with files
 	id, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err == nil:

@@ -25,7 +25,9 @@ func TestServe_ShowsThePage(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{in: strings.NewReader(""), out: &out, err: served, env: func(string) string { return "" }, now: time.Now}
 	code := make(chan int, 1)
-	go func() { code <- a.run(ctx, []string{"serve", "--dsn", dsn(d), "--listen", "127.0.0.1:0", "--prefix", "/uid"}) }()
+	go func() {
+		code <- a.run(ctx, []string{"serve", "--dsn", dsn(d), "--listen", "127.0.0.1:0", "--prefix", "/uid"})
+	}()
 	var page string
 	if _, err := fmt.Fscanln(address, &page); err != nil || !strings.HasSuffix(page, "/uid/") {
 		t.Fatalf("%q, %v", page, err)
@@ -34,7 +36,9 @@ func TestServe_ShowsThePage(t *testing.T) {
 	answer, err := http.Get(page + "id?format=json&id=" + id.String())
 	must(t, err)
 	defer func() { _ = answer.Body.Close() }()
-	var found struct{ Data struct{ Location struct{ Table string } } }
+	var found struct {
+		Data struct{ Location struct{ Table string } }
+	}
 	body, err := io.ReadAll(answer.Body)
 	must(t, err)
 	must(t, json.Unmarshal(body, &found))

@@ -119,7 +119,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	other := strings.Repeat("11", 32)
 	for _, r := range []runner{
 		{stdin: fmt.Sprintf("\n %d \n\"%d\",\n%s", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": hex}},
-		{stdin: fmt.Sprintf("%d\r\n(%d)\n'%s'\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": other + "," + hex}},
+		{stdin: fmt.Sprintf("\ufeff%d\r\n(%d)\n'%s'\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": other + "," + hex}},
 		{stdin: fmt.Sprintf("%d\n%d\n%s\n", id, id, text),
 			env: map[string]string{"UID_PUBLIC_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}},
 	} {
