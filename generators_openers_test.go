@@ -162,6 +162,15 @@ type troubled struct {
 	panics  atomic.Bool
 }
 
+func (g *troubled) Waits() int64 { return 3 }
+
+func (g *troubled) Made() int64 {
+	if g.panics.Load() {
+		panic("a bug in it")
+	}
+	return 5
+}
+
 func (g *troubled) Health() error {
 	if g.panics.Load() {
 		panic("a bug in it")
@@ -208,6 +217,10 @@ func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
 		source.panics.Store(true)
 		if err := plugin.Health(); err == nil || !strings.Contains(err.Error(), "a bug in it") {
 			t.Errorf("Health of a source that panics: %v", err)
+		}
+		// Stats is also called in goroutines that collect metrics, where a panic ends the process.
+		if s := plugin.Stats().Tables; len(s) != 2 || s[0].Made != 0 {
+			t.Errorf("Stats of a source that panics: %+v", s)
 		}
 		source.panics.Store(false)
 		source.trouble.Store(nil)

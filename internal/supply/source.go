@@ -166,18 +166,25 @@ func (s *Supply) States() (states []State) {
 		if m.lease != nil {
 			state.Leases = m.lease.Leases()
 		}
-		if g, ok := m.Generator.(interface{ Lead() time.Duration }); ok {
-			state.Lead = g.Lead()
-		}
-		if g, ok := m.Generator.(interface{ Made() int64 }); ok {
-			state.Made = g.Made()
-		}
-		if g, ok := m.Generator.(interface{ Waits() int64 }); ok {
-			state.Waits = g.Waits()
-		}
+		state.count(m.Generator)
 		states = append(states, state)
 	}
 	return states
+}
+
+// count adds what a generator says of itself. A generator of the application that panics must not end the process, as
+// it would in a goroutine that collects metrics: what it has not said is 0.
+func (s *State) count(g generator.Generator) {
+	defer func() { _ = recover() }()
+	if g, ok := g.(interface{ Lead() time.Duration }); ok {
+		s.Lead = g.Lead()
+	}
+	if g, ok := g.(interface{ Made() int64 }); ok {
+		s.Made = g.Made()
+	}
+	if g, ok := g.(interface{ Waits() int64 }); ok {
+		s.Waits = g.Waits()
+	}
 }
 
 // sorted returns the sources in the order of their tags.
