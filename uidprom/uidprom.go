@@ -46,8 +46,10 @@
 package uidprom
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/uidplugin/uidplugin"
@@ -194,8 +196,25 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	for _, t := range s.Tables {
-		send(c, to, ofTable, &t, strings.ToValidUTF8(t.Table, "\uFFFD"), t.Generator)
+		send(c, to, ofTable, &t, valid(t.Table), t.Generator)
 	}
+}
+
+// valid returns a name for a label, which must be UTF-8. Bytes that are not become escapes, so that names that differ
+// stay so: two series with equal labels would make every scrape of the process fail.
+func valid(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	var out strings.Builder
+	for i, r := range name {
+		if r == utf8.RuneError && !strings.HasPrefix(name[i:], "\uFFFD") {
+			fmt.Fprintf(&out, `\x%02x`, name[i])
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
 }
 
 // send collects metrics of a value.
