@@ -286,3 +286,19 @@ func TestFieldsWith_IsTheNumber(t *testing.T) {
 		}
 	}
 }
+
+// After "uid sessions prune" the page says that it does not know the process. It does not show a process without a name.
+func TestLookup_OfAPrunedSession(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	a := s.create(t, account{})
+	testkit.Must(t, s.db.Exec(`UPDATE WORKER_SESSION SET APPLICATION = '', HOST_NAME = '', PORT = '', TYPE = 0,
+		HOLDER = ''`).Error)
+	for _, target := range []string{"/id?id=" + a.ID.String(), "/sessions"} {
+		status, body := get(t, s.handler, target)
+		if status != http.StatusOK || strings.Contains(body, " on , port") {
+			t.Errorf("%s: %d, %s", target, status, words(body))
+		}
+		testkit.SaysAll(t, words(body), "no longer known")
+	}
+}

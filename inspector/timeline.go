@@ -106,9 +106,13 @@ func (t *timeline) bar(s session, slot uidplugin.Slot) bar {
 		from = min(from, 100-least)
 		to = from + least
 	}
+	who := fmt.Sprintf("%s on %s, port %s", s.Application, s.Host, s.Port)
+	if s.Pruned() {
+		who = "processes that are no longer known"
+	}
 	return bar{
 		X: percent(from), Width: percent(to - from), Class: class,
-		Label: printable(fmt.Sprintf("%s on %s, port %s, from %s %s", s.Application, s.Host, s.Port, clock(s.From), ended)),
+		Label: printable(fmt.Sprintf("%s, from %s %s", who, clock(s.From), ended)),
 	}
 }
 
