@@ -17,14 +17,15 @@ import (
 )
 
 func main() {
-	os.Exit(runMain())
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now}
+	os.Exit(a.run(context.Background(), os.Args[1:]))
 }
 
-// runMain returns the exit code, so that what is open gets closed.
-func runMain() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now}
-	return a.run(ctx, os.Args[1:])
+// untilSignal returns a context that ends with the first signal to end the program; a second one ends the program at
+// once. It is for what leaves something behind. Everything else a signal ends at once, also while it waits for input or
+// for a server.
+func untilSignal(ctx context.Context) (until context.Context, stop context.CancelFunc) {
+	until, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(until, stop)
+	return until, stop
 }

@@ -112,6 +112,8 @@ func (d *database) databasesOf(ctx context.Context, table string) (names []strin
 // next writes n ids of a table. It releases its slot also if nobody reads the ids any more.
 func (a *app) next(ctx context.Context, d *database, table workernode.Table, n int) (err error) {
 	signal.Ignore(syscall.SIGPIPE) // the write reports it
+	ctx, stop := untilSignal(ctx)
+	defer stop()
 	host := workernode.DetectHost()
 	host.Application = "uid"
 	m, err := workernode.NewManager(ctx, d.nodes, d.layout, host, workernode.Config{

@@ -86,6 +86,8 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 			return err
 		}
 	}
+	ctx, stop := untilSignal(ctx) // so that it says what was removed
+	defer stop()
 	did, err := d.nodes.PruneSessions(ctx, tick)
 	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
 	if err != nil && did != (workernode.Pruning{}) {

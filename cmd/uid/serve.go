@@ -59,6 +59,8 @@ func (a *app) serve(ctx context.Context, address, prefix string, handler http.Ha
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	fmt.Fprintf(a.err, "http://%s%s\n", listener.Addr(), prefix)
+	ctx, restore := untilSignal(ctx)
+	defer restore()
 	stop := context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
