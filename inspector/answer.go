@@ -3,6 +3,7 @@ package inspector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 )
 
@@ -26,7 +27,7 @@ type problem struct {
 func newProblem(status int, message string, err error) *problem {
 	p := &problem{Status: status, Message: message}
 	if err != nil {
-		p.Detail = err.Error()
+		p.Detail = fmt.Sprintf("%.*s", maxText, err.Error()) // it may have a text of the query
 	}
 	return p
 }

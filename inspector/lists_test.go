@@ -270,3 +270,17 @@ func TestHandler_MayBeUsedConcurrently(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// A query key may be as long as a header: an answer does not repeat all of it.
+func TestHandler_RepeatsLittleOfAWrongQuery(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	long := strings.Repeat("1", 500_000)
+	for _, target := range []string{"/tables?after=", "/slots?after=", "/sessions?slot=", "/sessions?before=", "/id?id="} {
+		for _, format := range []string{"", "&format=json"} {
+			if status, body := get(t, s.handler, target+long+format); status != http.StatusBadRequest || len(body) > 20_000 {
+				t.Errorf("%s%s: %d, %d bytes", target, format, status, len(body))
+			}
+		}
+	}
+}
