@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -24,23 +25,24 @@ type idReader struct {
 // errID reports a text that is no id.
 var errID = errors.New("no id")
 
-// id reads a decimal number or the text of a public id. Quotes, commas and the like around it, as in a log or a list,
-// are ignored.
+// id reads a decimal number or the text of a public id. Quotes, commas and the like around it, and a name before it, as
+// in a log or a list, are ignored.
 func (r idReader) id(text string) (int64, error) {
-	text = strings.Trim(text, " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff") // the last three come with pasting, and with files
+	text = valueOf(text)
 	id, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err == nil:
 		return id, nil
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%w: %.40s does not fit into 64 bits", errID, text)
-	case !strings.Contains(text, "_"):
-		return 0, fmt.Errorf("%w: %.60q is neither a decimal number nor the text of a public id", errID, text)
+	case !strings.Contains(text, "_") || strings.ContainsFunc(text, isNoWord):
+		return 0, fmt.Errorf("%w: %q is neither a decimal number nor the text of a public id; give the id alone",
+			errID, shorten(text, 60))
 	case r.keys == nil:
 		return 0, fmt.Errorf(
-			"%w: %.60q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY",
+			"%w: %q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY",
 			errID,
-			text,
+			shorten(text, 60),
 		)
 	}
 	codec, err := r.keys.Codec(text[:strings.LastIndexByte(text, '_')])
@@ -48,9 +50,38 @@ func (r idReader) id(text string) (int64, error) {
 		id, err = codec.Decode(text)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %.60q is no public id of this key", errID, text)
+		return 0, fmt.Errorf("%w: %q is no public id of this key", errID, shorten(text, 60))
 	}
 	return id, nil
+}
+
+// valueOf returns a text without what a log, a list or JSON puts around it: quotes, commas, brackets, and one name with
+// "=" or ":" after it.
+func valueOf(text string) string {
+	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff" // the last three come with pasting, and with files
+	text = strings.Trim(text, around)
+	i := strings.IndexAny(text, "=:")
+	if i < 0 {
+		return text
+	}
+	name := strings.Trim(text[:i], around)
+	if name == "" || !unicode.IsLetter(rune(name[0])) || strings.ContainsFunc(name, isNoWord) {
+		return text
+	}
+	return strings.Trim(text[i+1:], around)
+}
+
+// isNoWord reports whether a character is none of a name or a public id.
+func isNoWord(r rune) bool {
+	return r != '_' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+}
+
+// shorten returns a text of at most n characters, with "..." for what it leaves out.
+func shorten(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n]) + "..."
+	}
+	return text
 }
 
 // parseKeys reads the keys of public ids, the newest first, with commas between them: 32 bytes each, in hexadecimal or

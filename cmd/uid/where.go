@@ -26,11 +26,14 @@ func (a *app) whereCommand() *cobra.Command {
 		Short: "Say which table, process and time ids came from",
 		Long: `where says which table ids are keys of, which process made them, and when.
 
-It reads arguments or, without any, standard input: one id a line. It needs the right SELECT on the four
+It reads arguments or, without any, standard input: one id a line. Quotes, commas and brackets around an
+id are ignored, and so is a name before it, as in order_id=1176816959799427126. It needs the right SELECT on the four
 tables of uidplugin, and for --row on the table of the id. An id that nobody made does not stop the
 others; the exit code is 1 then.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
+  grep -o '[0-9]\{19\}' app.log | uid where
+  cut -d, -f2 ids.csv | uid where --json
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
 		RunE: func(c *cobra.Command, args []string) error { return nil },
 	}

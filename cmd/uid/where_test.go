@@ -130,7 +130,19 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 			t.Errorf("%q: %+v", r.stdin, got)
 		}
 	}
+	for _, around := range []string{"%s", "id=%s", "order_id=%s,", `"id":"%s"`, "id: %s", `{"row_id": %s}`, "#4: id=%s"} {
+		for _, each := range []string{id.String(), text} {
+			r := runner{t: t, dsn: dsn(d), env: map[string]string{"UID_PUBLIC_KEY": hex}}
+			got := r.run("where", "--json", fmt.Sprintf(around, each))
+			if found := strings.Contains(got.out, `"table":"orders"`); found == strings.HasPrefix(around, "#") {
+				t.Errorf(around+": %+v", each, got)
+			}
+		}
+	}
 	r := runner{t: t, dsn: dsn(d)}
+	r.run("where", "order_id="+strings.Repeat("x", 100)).want(t, exitWrong, `"`+strings.Repeat("x", 60)+`..."`)
+	r.run("where", "made order_id 4").want(t, exitWrong, `"made order_id 4" is neither`, "give the id alone")
+	r.run("where", "22:45:36 order="+id.String()).want(t, exitWrong, "is neither")
 	r.run("where", text).want(t, exitWrong, "looks like a public id", "UID_PUBLIC_KEY")
 	got := r.run("where", "--public-key", other, text)
 	got.want(t, exitWrong, "no public id of this key")
