@@ -33,10 +33,11 @@ resolve to their table and time, and no longer to their process. A number that n
 well, if it is that old.
 
 Of each slot the latest session that began before the time stays, as it may have made ids after it. So
-does one row without a process, for all the others. Processes may run meanwhile. It needs the rights
+does one row without a process, for all the others. The last holder of a slot stays in WORKER_SLOT, and who
+inserted a worker id in WORKER_NODE. Processes may run meanwhile. It needs the rights
 SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
-  uid sessions prune --before 2025-01-01`,
+  uid sessions prune --before "$(date -u -d '90 days ago' +%F)"`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if before == "" {
@@ -134,7 +135,8 @@ func (a *app) writePruning(p pruning) error {
 		word = "removed"
 	}
 	if p.Sessions == 0 {
-		_, err := fmt.Fprintf(a.out, "nothing to remove before %s\n", at(p.Before))
+		_, err := fmt.Fprintf(a.out, "nothing to remove before %s: of each slot, the latest session before it stays\n",
+			at(p.Before))
 		return err
 	}
 	_, err := fmt.Fprintf(a.out, "%s before %s: %s\n", p.sessions(), at(p.Before), word)
@@ -143,7 +145,5 @@ func (a *app) writePruning(p pruning) error {
 
 // sessions counts the sessions in words.
 func (p pruning) sessions() string {
-
 	return count(p.Sessions, "session", "sessions") + " of " + count(p.Slots, "slot", "slots")
-
 }
