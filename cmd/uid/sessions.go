@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +19,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Use:   "sessions",
 		Short: "List which process held which slot when, the latest first",
 		Long: `sessions lists which process held which slot from when on, the latest first. With --slot it also says
-until when.
+until when; "-" if no other process followed. "uid slots" says who holds a slot now. Which processes ran at
+a time is a query of the view uid_origin: see docs/sql.md.
 
 A session without a process stands for those that "uid sessions prune" has removed.`,
 		Args: cobra.NoArgs,
@@ -80,7 +82,11 @@ func sessions(
 }
 
 func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) error {
-	g := newGrid(a.out, "SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED")
+	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
+	if slot == 0 {
+		columns = slices.Delete(columns, 2, 3) // it is not known
+	}
+	g := newGrid(a.out, columns...)
 	for _, s := range list {
 		if a.json {
 			if err := writeJSON(a.out, s); err != nil {
@@ -88,14 +94,15 @@ func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) err
 			}
 			continue
 		}
+		cells := []string{strconv.FormatInt(s.Slot, 10), at(s.From)}
+		if slot != 0 {
+			cells = append(cells, at(s.Until))
+		}
 		if s.Pruned() {
-			g.add(strconv.FormatInt(s.Slot, 10), at(s.From), at(s.Until), "(pruned)")
+			g.add(append(cells, "(pruned)")...)
 			continue
 		}
-		g.add(
-			strconv.FormatInt(s.Slot, 10),
-			at(s.From), at(s.Until), s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched),
-		)
+		g.add(append(cells, s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched))...)
 	}
 	if more {
 		only := ""
