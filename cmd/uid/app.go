@@ -132,6 +132,9 @@ Exit codes:
 	flags.StringVar(&a.dsn, "dsn", "", "the database; UID_DSN in the environment is the default")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line")
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long a statement may take")
+	// Ids, tables and most flags are no files; the database may be one.
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	root.AddCommand(
 		a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
 		a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
