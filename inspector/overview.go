@@ -35,7 +35,7 @@ type space struct {
 	Used      float64   `json:"used_percent"` // of the ticks
 	TicksUsed int64     `json:"ticks_used"`
 	Ticks     int64     `json:"ticks"`
-	WorkerIDs int64     `json:"worker_ids"`   // that there is room for
+	WorkerIDs int64     `json:"worker_ids"`   // that there is room for, from 1 on
 	PerTick   int64     `json:"ids_per_tick"` // of one worker id
 }
 
@@ -44,7 +44,7 @@ func (h *handler) space() space {
 	l := h.layout
 	s := space{
 		Name: h.plugin.Stats().Space, Layout: l.String(), Fields: fieldsOf(l), Epoch: l.Epoch.UTC(), Tick: l.Tick.String(),
-		Ends: l.Expires(), Ticks: l.MaxTick() + 1, WorkerIDs: l.MaxWorkerID() + 1, PerTick: l.MaxSequence() + 1,
+		Ends: l.Expires(), Ticks: l.MaxTick() + 1, WorkerIDs: l.MaxWorkerID(), PerTick: l.MaxSequence() + 1,
 	}
 	s.TicksUsed = min(max(l.TickAt(h.now()), 0), s.Ticks)
 	s.Used = 100 * float64(s.TicksUsed) / float64(s.Ticks)
