@@ -17,8 +17,11 @@ func (a *app) planCommand() *cobra.Command {
 		Short: "Say how long a layout lasts and how much it carries",
 		Long: `plan says how long a layout lasts, and how many processes, tables and ids a second it carries.
 
-The layout is --layout; else that of the database if --dsn or UID_DSN names one; else the default layout.`,
-		Example: `  uid plan --processes 28 --tables 50 --spares 2 --restarts 12
+The layout is --layout; else that of the database if --dsn or UID_DSN names one; else the default layout.
+The policy is leased, unless the application has WithDisposable. For deployments give --reserved: old and
+new processes run side by side, and a slot is free 21 s after its process was closed.`,
+		Example: `  uid plan --processes 200 --tables 80 --restarts 10 --reserved 100
+  uid plan --processes 28 --tables 50 --spares 2 --restarts 12
   uid plan --layout jssafetables --processes 20 --tables 30`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,6 +51,8 @@ The layout is --layout; else that of the database if --dsn or UID_DSN names one;
 		"second")
 	flags.IntVar(&demand.Spares, "spares", 2, "worker ids that each process has in reserve; the plugin has 2 with "+
 		"16 worker bits or more, else 0")
+	flags.IntVar(&demand.Reserved, "reserved", 0, "slots beyond one for each process; a rolling deployment takes two for "+
+		"each process that it starts at a time, and one of all at once takes --processes")
 	flags.DurationVar(&demand.Grace, "grace", generator.DefaultGrace, "how long the slot of a crashed process is kept")
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
