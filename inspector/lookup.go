@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -63,10 +64,15 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// parse reads an id as people paste it: with quotes, spaces or a comma around it. It also reads the text of a public
-// id.
+// named is an id with its name before it, as in a log or in JSON.
+var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
+
+// parse reads an id as people paste it: with its name before it, and quotes, spaces, brackets or a comma around it. It
+// also reads the text of a public id.
 func parse(typed string) (uidplugin.ID, *problem) {
-	text := strings.Trim(typed, " \t\r\n\"'`,;\u00a0\u200b\ufeff")
+	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff"
+	text := strings.Trim(typed, around)
+	text = strings.Trim(text[len(named.FindString(text)):], around)
 	if text == "" {
 		return 0, newProblem(http.StatusBadRequest, "Type or paste an id.", nil)
 	}

@@ -76,7 +76,8 @@ func TestLookup_ReadsWhatPeoplePaste(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	a := s.create(t, account{})
-	for _, text := range []string{" %s ", `"%s"`, `"%s",`, "'%s'", "\t%s\n", "`%s`", "\u00a0%s\u200b"} {
+	for _, text := range []string{" %s ", `"%s"`, `"%s",`, "'%s'", "\t%s\n", "`%s`", "\u00a0%s\u200b",
+		"id=%s", "order_id: %s,", `{"row_id":"%s"}`} {
 		typed := strings.ReplaceAll(text, "%s", a.ID.String())
 		status, body := get(t, s.handler, "/id?id="+url.QueryEscape(typed))
 		if status != http.StatusOK || !strings.Contains(body, `value="`+a.ID.String()+`"`) {
