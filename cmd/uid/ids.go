@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -55,23 +56,17 @@ func (r idReader) id(text string) (int64, error) {
 	return id, nil
 }
 
-// valueOf returns a text without what a log, a list or JSON puts around it: quotes, commas, brackets, and one name with
-// "=" or ":" after it.
+// named is an id with its name before it, as in a log or in JSON.
+var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
+
+// valueOf returns a text without what a log, a list or JSON puts around it: its name, quotes, commas and brackets.
 func valueOf(text string) string {
 	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff" // the last three come with pasting, and with files
 	text = strings.Trim(text, around)
-	i := strings.IndexAny(text, "=:")
-	if i < 0 {
-		return text
-	}
-	name := strings.Trim(text[:i], around)
-	if name == "" || !unicode.IsLetter(rune(name[0])) || strings.ContainsFunc(name, isNoWord) {
-		return text
-	}
-	return strings.Trim(text[i+1:], around)
+	return strings.Trim(text[len(named.FindString(text)):], around)
 }
 
-// isNoWord reports whether a character is none of a name or a public id.
+// isNoWord reports whether a character is none of a public id.
 func isNoWord(r rune) bool {
 	return r != '_' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
 }
