@@ -96,7 +96,7 @@ func TestTables_ArePaged(t *testing.T) {
 		t.Errorf("%v of %d; %v", ids, len(nodes), tables)
 	}
 	_, body := get(t, s.handler, "/tables")
-	testkit.SaysAll(t, words(body), "In this process", "accounts cached 1", "in use", "spare")
+	testkit.SaysAll(t, words(body), "In this process", "accounts cached 1", "assigned", "spare")
 }
 
 // A sessionsJSON is what the JSON of sessions has, as far as it is tested.

@@ -63,7 +63,7 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 // worker describes a row of WORKER_NODE.
 func (h *handler) worker(n *workernode.Node) worker {
 	w := worker{
-		ID: n.WorkerID, State: "in use", Database: n.Table.Database, Table: n.Table.Name, Slot: n.Slot, Layout: n.Layout,
+		ID: n.WorkerID, State: "assigned", Database: n.Table.Database, Table: n.Table.Name, Slot: n.Slot, Layout: n.Layout,
 	}
 	switch {
 	case n.Slot == 0 || n.Layout == "":
