@@ -23,7 +23,7 @@ type tablesPage struct {
 // A worker is a row of WORKER_NODE.
 type worker struct {
 	ID       int64     `json:"worker_id"`
-	State    string    `json:"state"` // of a table, spare, another layout, or another program
+	State    string    `json:"state"` // assigned (to a table), spare, another layout, or another program
 	Database string    `json:"database,omitempty"`
 	Table    string    `json:"table,omitempty"`
 	Slot     int64     `json:"slot,omitempty"`
