@@ -136,9 +136,9 @@ func (d doctor) checkReplication(ctx context.Context) ([]finding, error) {
 func (r replication) findings(lead time.Duration, dialect dialect) (list []finding) {
 	if r.replicas > 0 && r.waiting == 0 {
 		f := finding{Code: codeAsyncReplicas,
-			Text: fmt.Sprintf("commits do not wait for any of %d replicas: if one is promoted without the last "+
+			Text: fmt.Sprintf("%s connected, and commits wait for none of them: if one is promoted without the last "+
 				"commits within %v of them, two rows could get one id",
-				r.replicas, lead+2*time.Second),
+				count(int64(r.replicas), "replica", "replicas"), lead+2*time.Second),
 			Advice: "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica " +
 				"(semi-synchronous replication), or set a shorter WithLead."}
 		if dialect == postgresDialect {

@@ -73,7 +73,7 @@ var serverKinds = []serverKind{
 				"MASTER_PASSWORD = 'test', MASTER_USE_GTID = slave_pos; START SLAVE"),
 			cure: wait("SET GLOBAL rpl_semi_sync_master_enabled = ON",
 				"SET GLOBAL rpl_semi_sync_slave_enabled = ON; STOP SLAVE IO_THREAD; START SLAVE IO_THREAD"),
-			words: []string{"any of 1 replica", "within 12s", "semi-synchronous"},
+			words: []string{"1 replica connected", "within 12s", "semi-synchronous"},
 		}),
 	},
 	{
@@ -87,7 +87,7 @@ var serverKinds = []serverKind{
 				"SET GLOBAL rpl_semi_sync_source_enabled = ON",
 				"INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'; "+
 					"SET GLOBAL rpl_semi_sync_replica_enabled = ON; STOP REPLICA IO_THREAD; START REPLICA IO_THREAD"),
-			words: []string{"any of 1 replica", "within 12s", "semi-synchronous"},
+			words: []string{"1 replica connected", "within 12s", "semi-synchronous"},
 		}),
 	},
 	{
@@ -115,7 +115,7 @@ var serverKinds = []serverKind{
 					must(t, os.WriteFile(filepath.Join(p.replica.Dir, "data", "standby.signal"), nil, 0o644))
 					p.replica.Run(t, "start")
 				},
-				words: []string{"any of 1 replica", "within 12s"},
+				words: []string{"1 replica connected", "within 12s"},
 			},
 		},
 	},

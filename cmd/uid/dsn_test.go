@@ -1,3 +1,5 @@
+//go:build !no_mysql && !no_postgres && !no_sqlite
+
 package main
 
 import (

@@ -103,6 +103,7 @@ func runScripts(t *testing.T, dir string, d *testkit.Database) {
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("UID_DSN", dsn(d))
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each command of a script waits a second at its end
 			for i, id := range ids {
 				e.Setenv(fmt.Sprint("ID", i+1), fmt.Sprint(id))
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -61,14 +60,17 @@ func (a *app) serve(ctx context.Context, address, prefix string, handler http.Ha
 	fmt.Fprintf(a.err, "http://%s%s\n", listener.Addr(), prefix)
 	ctx, restore := untilSignal(ctx)
 	defer restore()
-	stop := context.AfterFunc(ctx, func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = server.Shutdown(ending)
-	})
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
 		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if server.Shutdown(ending) != nil { // an answer takes longer
+		return server.Close()
 	}
 	return nil
 }
