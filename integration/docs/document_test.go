@@ -38,6 +38,7 @@ type document struct {
 	name   string // from the root on, such as docs/order.md
 	source []byte
 	tree   ast.Node
+	blocks []block // its fenced code
 }
 
 // A block is fenced code.
@@ -85,7 +86,9 @@ func read(file string) (*document, error) {
 
 func parse(name string, source []byte) *document {
 	parser := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser()
-	return &document{name, source, parser.Parse(text.NewReader(source))}
+	d := &document{name: name, source: source, tree: parser.Parse(text.NewReader(source))}
+	d.blocks = d.fenced() // here, because goldmark remembers languages in the tree, which all tests share
+	return d
 }
 
 // each calls f for each document in a subtest.
@@ -129,8 +132,8 @@ func (d *document) walk(f func(n ast.Node) (into bool)) {
 // line returns the number of the line that has an offset of the source.
 func (d *document) line(offset int) int { return 1 + strings.Count(string(d.source[:offset]), "\n") }
 
-// blocks returns the fenced code of a document.
-func (d *document) blocks() (all []block) {
+// fenced returns the fenced code of a document.
+func (d *document) fenced() (all []block) {
 	d.walk(func(n ast.Node) bool {
 		if n, ok := n.(*ast.FencedCodeBlock); ok {
 			b := block{language: string(n.Language(d.source)), code: string(n.Lines().Value(d.source))}

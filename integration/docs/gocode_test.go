@@ -222,7 +222,7 @@ func TestCode_GoCompiles(t *testing.T) {
 	found := 0
 	each(t, func(t *testing.T, d *document) {
 		declarations := map[string]string{}
-		for _, b := range d.blocks() {
+		for _, b := range d.blocks {
 			if b.language != "go" {
 				continue
 			}

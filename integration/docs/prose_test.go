@@ -28,7 +28,7 @@ func TestReadme_HasACommandToRunWithinTwentyLines(t *testing.T) {
 	for _, name := range []string{"README.md", "README_zh.md"} {
 		d, err := read(root + "/" + name)
 		must(t, err)
-		if blocks := d.blocks(); len(blocks) == 0 || blocks[0].language != "sh" || blocks[0].line > 20 {
+		if blocks := d.blocks; len(blocks) == 0 || blocks[0].language != "sh" || blocks[0].line > 20 {
 			t.Errorf("%s: no command in the first 20 lines", name)
 		}
 	}

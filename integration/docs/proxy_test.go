@@ -131,7 +131,7 @@ func TestProxy_ANewProgram(t *testing.T) {
 	d, err := read(filepath.Join(root, "docs", "getting-started.md"))
 	must(t, err)
 	var code string
-	for _, b := range d.blocks() {
+	for _, b := range d.blocks {
 		if strings.HasPrefix(b.code, "package main") {
 			code = b.code
 		}

@@ -53,7 +53,7 @@ func TestCode_ShellWorks(t *testing.T) {
 	must(t, err)
 	ran := map[string]bool{}
 	each(t, func(t *testing.T, d *document) {
-		for _, b := range d.blocks() {
+		for _, b := range d.blocks {
 			if !languages[b.language] {
 				t.Errorf("%s:%d: a block of the language %q", d.name, b.line, b.language)
 			}
