@@ -109,6 +109,9 @@ func runScripts(t *testing.T, dir string, d *testkit.Database) {
 			}
 			return nil
 		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"sql": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(db.Exec(args[0]).Error) },
+		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
 }
