@@ -57,9 +57,9 @@ func (a *app) serve(ctx context.Context, address, prefix string, handler http.Ha
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: a.timeout + 10*time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	fmt.Fprintf(a.err, "http://%s%s\n", listener.Addr(), prefix)
 	ctx, restore := untilSignal(ctx)
 	defer restore()
+	fmt.Fprintf(a.err, "http://%s%s\n", listener.Addr(), prefix)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
