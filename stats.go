@@ -14,7 +14,7 @@ import (
 type Stats struct {
 	Layout  generator.Layout `json:"-"`
 	Time    time.Time        `json:"time,omitzero"`      // when this was so, by the clock that ids are made with
-	Expires time.Time        `json:"expires,omitzero"`   // when the layout ends
+	Expires time.Time        `json:"expires,omitzero"`   // when the layout ends; the end of 9999 if it is later
 	Space   string           `json:"id_space,omitempty"` // ID_SPACE: names the id space; empty with WithWorkerID
 	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
 	Tables  []TableStats     `json:"tables"`
@@ -108,6 +108,15 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
+// expires returns when a layout ends, as far as JSON can say it.
+func expires(l generator.Layout) time.Time {
+	latest := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	if end := l.Expires(); end.Before(latest) {
+		return end
+	}
+	return latest
+}
+
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
 // statement. Before db.Use it is zero. After Close it has no slot.
 func (p *Plugin) Stats() Stats {
@@ -115,7 +124,7 @@ func (p *Plugin) Stats() Stats {
 	if err != nil {
 		return Stats{}
 	}
-	stats := Stats{Layout: s.Layout, Time: s.locator.Load().time(), Expires: s.Layout.Expires()}
+	stats := Stats{Layout: s.Layout, Time: s.locator.Load().time(), Expires: expires(s.Layout)}
 	if s.manager != nil {
 		stats.Space, stats.Slot = s.manager.Registry().Space, s.slotStats()
 	}

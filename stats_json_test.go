@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator/foreign"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -48,6 +49,16 @@ func TestStats_JSON(t *testing.T) {
 	}
 	if strings.Contains(string(fixed), "slot") || !strings.Contains(string(whole), `"id_space":"`) {
 		t.Errorf("with a fixed worker id %s, else %s", fixed, whole)
+	}
+}
+
+// A time.Time after the year 9999 cannot be written as JSON, and some layouts end later.
+func TestStats_JSONOfALayoutThatEndsAfter9999(t *testing.T) {
+	t.Parallel()
+
+	stats := uidplugin.From(open(t, uidplugin.WithLayout(foreign.YitterLayout()))).Stats()
+	if text, err := json.Marshal(stats); err != nil || stats.Expires.Year() != 9999 {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,15 @@ type parts struct {
 	Time     time.Time `json:"time"`
 	WorkerID int64     `json:"worker_id"`
 	Sequence int64     `json:"sequence"`
+}
+
+// MarshalJSON writes years after 9999 as well, in which the ids of some layouts are.
+func (p parts) MarshalJSON() ([]byte, error) {
+	type plain parts
+	return json.Marshal(struct {
+		Time string `json:"time"`
+		plain
+	}{iso(p.Time), plain(p)})
 }
 
 // lookup reads what there is to say of the number in the query.

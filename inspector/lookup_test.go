@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/foreign"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -258,6 +260,20 @@ func TestLookup_OfAFixedWorkerID(t *testing.T) {
 		status, body := get(t, s.handler, target)
 		if status != http.StatusOK || !strings.Contains(words(body), want) {
 			t.Errorf("%s: %d, %s", target, status, words(body))
+		}
+	}
+}
+
+// A time.Time after the year 9999 cannot be written as JSON, and ids of some layouts carry such times.
+func TestHandler_WritesYearsAfter9999(t *testing.T) {
+	t.Parallel()
+	s := openOn(t, testkit.SQLite{}.Open(t), []uidplugin.Option{uidplugin.WithLayout(foreign.YitterLayout())})
+	for target, want := range map[string]string{
+		"/": `"ends": "9999-12-31T23:59:59Z"`, "/id?id=9223372036854775807": `"time": "73376-`,
+	} {
+		body := ask(t, s.handler, http.MethodGet, target, "Accept", "application/json").Body.String()
+		if !strings.Contains(body, want) || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %s", target, body)
 		}
 	}
 }

@@ -42,9 +42,10 @@ type space struct {
 // space describes the layout, and how much of its time is used.
 func (h *handler) space() space {
 	l := h.layout
+	stats := h.plugin.Stats()
 	s := space{
-		Name: h.plugin.Stats().Space, Layout: l.String(), Fields: fieldsOf(l), Epoch: l.Epoch.UTC(), Tick: l.Tick.String(),
-		Ends: l.Expires(), Ticks: l.MaxTick() + 1, WorkerIDs: l.MaxWorkerID(), PerTick: l.MaxSequence() + 1,
+		Name: stats.Space, Layout: l.String(), Fields: fieldsOf(l), Epoch: l.Epoch.UTC(), Tick: l.Tick.String(),
+		Ends: stats.Expires, Ticks: l.MaxTick() + 1, WorkerIDs: l.MaxWorkerID(), PerTick: l.MaxSequence() + 1,
 	}
 	s.TicksUsed = min(max(l.TickAt(h.now()), 0), s.Ticks)
 	s.Used = 100 * float64(s.TicksUsed) / float64(s.Ticks)

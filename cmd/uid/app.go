@@ -117,7 +117,7 @@ With --json each answer is an object on a line of its own. Ids in it are strings
 
 Exit codes:
   0  done, and nothing is wrong
-  1  something is wrong with an id or with the database, and the output says what
+  1  something is wrong with an id, a plan or the database, and the output says what
   2  there is no answer: a wrong flag, or a database that cannot be reached or read`,
 		Example: `  uid decode 1176816959799427126
   uid where --row 1176816959799427126 --dsn sqlite:shop.db

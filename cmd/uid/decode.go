@@ -23,14 +23,14 @@ type decoding struct {
 
 // A decoded is an id as one system reads it.
 type decoded struct {
-	ID       int64     `json:"id,string"`
-	System   string    `json:"system"`
-	Layout   string    `json:"layout"`
-	Time     time.Time `json:"time"`
-	Tick     int64     `json:"tick"`
-	WorkerID int64     `json:"worker_id"`
-	Sequence int64     `json:"sequence"`
-	Note     string    `json:"note,omitempty"`
+	ID       int64   `json:"id,string"`
+	System   string  `json:"system"`
+	Layout   string  `json:"layout"`
+	Time     instant `json:"time"`
+	Tick     int64   `json:"tick"`
+	WorkerID int64   `json:"worker_id"`
+	Sequence int64   `json:"sequence"`
+	Note     string  `json:"note,omitempty"`
 
 	picture string
 }
@@ -196,7 +196,7 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 		ID:       id,
 		System:   s.Name,
 		Layout:   l.String(),
-		Time:     p.Time,
+		Time:     instant{p.Time},
 		Tick:     l.TickAt(p.Time),
 		WorkerID: p.WorkerID,
 		Sequence: p.Sequence,
@@ -232,7 +232,7 @@ func (a *app) writeDecoded(list []decoded, several bool) error {
 	fmt.Fprintf(a.out, "id %d\n", list[0].ID)
 	g := newGrid(a.out, "SYSTEM", "TIME", "WORKER ID", "SEQUENCE", "LAYOUT")
 	for _, one := range list {
-		g.add(one.System, at(one.Time), fmt.Sprint(one.WorkerID), fmt.Sprint(one.Sequence), one.Layout)
+		g.add(one.System, at(one.Time.Time), fmt.Sprint(one.WorkerID), fmt.Sprint(one.Sequence), one.Layout)
 	}
 	return g.flush()
 }
@@ -240,7 +240,7 @@ func (a *app) writeDecoded(list []decoded, several bool) error {
 // write writes a decoded id as a picture.
 func (o decoded) write(a *app) {
 	if o.picture == "" {
-		fmt.Fprintf(a.out, "id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time), o.WorkerID, o.Sequence)
+		fmt.Fprintf(a.out, "id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time.Time), o.WorkerID, o.Sequence)
 	}
 	fmt.Fprint(a.out, o.picture)
 	if o.Note != "" {

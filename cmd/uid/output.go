@@ -125,6 +125,13 @@ func at(t time.Time) string {
 	return t.UTC().Format(timeFormat)
 }
 
+// An instant is a time in JSON. The ids of some layouts are of years after 9999, which a [time.Time] does not write.
+type instant struct{ time.Time }
+
+func (i instant) MarshalJSON() ([]byte, error) {
+	return []byte(i.UTC().Format(`"` + time.RFC3339Nano + `"`)), nil
+}
+
 // parseTime reads an instant, in UTC unless the text has another zone.
 func parseTime(text string) (time.Time, error) {
 	for _, format := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, time.RFC3339} {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
@@ -19,7 +18,8 @@ func (a *app) planCommand() *cobra.Command {
 
 The layout is --layout; else that of the database if --dsn or UID_DSN names one; else the default layout.
 The policy is leased, unless the application has WithDisposable. For deployments give --reserved: old and
-new processes run side by side, and a slot is free 21 s after its process was closed.`,
+new processes run side by side, and a slot is free 21 s after its process was closed. The exit code is 1 if the layout
+has too few worker ids for the leased policy.`,
 		Example: `  uid plan --processes 200 --tables 80 --restarts 10 --reserved 100
   uid plan --processes 28 --tables 50 --spares 2 --restarts 12
   uid plan --layout jssafetables --processes 20 --tables 30`,
@@ -34,9 +34,13 @@ new processes run side by side, and a slot is free 21 s after its process was cl
 				return err
 			}
 			if a.json {
-				return writeJSON(a.out, forecastOf(f))
+				err = writeJSON(a.out, forecastOf(f))
+			} else {
+				_, err = fmt.Fprint(a.out, f)
 			}
-			_, err = fmt.Fprint(a.out, f)
+			if err == nil && !f.Leased.Fits {
+				return errWrong
+			}
 			return err
 		},
 	}
@@ -72,12 +76,12 @@ func (a *app) layout(ctx context.Context, text string) (generator.Layout, error)
 
 // A forecast is a [generator.Forecast] in JSON.
 type forecast struct {
-	Layout             string    `json:"layout"`
-	From               time.Time `json:"from"`
-	Until              time.Time `json:"until"`
-	Years              float64   `json:"years"`
-	WorkerIDs          int64     `json:"worker_ids"`
-	PerWorkerPerSecond float64   `json:"ids_per_second_of_a_worker_id"`
+	Layout             string  `json:"layout"`
+	From               instant `json:"from"`
+	Until              instant `json:"until"`
+	Years              float64 `json:"years"`
+	WorkerIDs          int64   `json:"worker_ids"`
+	PerWorkerPerSecond float64 `json:"ids_per_second_of_a_worker_id"`
 
 	Leased struct {
 		Held      int64   `json:"worker_ids_held"`
@@ -95,7 +99,7 @@ type forecast struct {
 
 func forecastOf(f generator.Forecast) forecast {
 	var j forecast
-	j.Layout, j.From, j.Until = f.Layout.String(), f.Layout.Epoch, f.Layout.Expires()
+	j.Layout, j.From, j.Until = f.Layout.String(), instant{f.Layout.Epoch}, instant{f.Layout.Expires()}
 	j.Years, j.WorkerIDs, j.PerWorkerPerSecond = f.Years, f.WorkerIDs, f.PerWorker
 	leased, disposable := f.Leased, f.Disposable
 	j.Leased.Held, j.Leased.Fits = leased.Held, leased.Fits
