@@ -124,9 +124,12 @@ func (id *ID) Scan(src any) error {
 // which for a primary key would mean AUTO_INCREMENT.
 func (ID) GormDataType() string { return "bigint" }
 
-// GormDBDataType is the type of the column. On SQLite "integer" makes a primary
-// key the row id of the table, which is what it stores rows by.
-func (ID) GormDBDataType(db *gorm.DB, _ *schema.Field) string {
+// GormDBDataType is the type of the column: that of GORM's tag type, or else a BIGINT. On SQLite "integer" makes a
+// primary key the row id of the table, which is what it stores rows by.
+func (ID) GormDBDataType(db *gorm.DB, f *schema.Field) string {
+	if f != nil && f.TagSettings["TYPE"] != "" {
+		return f.TagSettings["TYPE"]
+	}
 	if db.Dialector.Name() == "sqlite" {
 		return "integer"
 	}

@@ -184,6 +184,11 @@ func TestAutoIncrement_KeysOfRegisteredModelsArePlain(t *testing.T) {
 func TestAutoIncrement_TheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 	t.Parallel()
 
+	// A foreign key to gorm.Model needs the tag: MySQL refuses one of another sign.
+	type toOldTable struct {
+		ID    uidplugin.ID
+		OldID uidplugin.ID `gorm:"type:bigint unsigned"`
+	}
 	db, _ := testkit.Mock(t, dialects[0].dial)
 	use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&counter{}))
 	for _, tt := range []struct {
@@ -193,6 +198,7 @@ func TestAutoIncrement_TheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 		{&counter{}, "CREATE TABLE `counters` (`id` bigint,`name` longtext,PRIMARY KEY (`id`))"},
 		{&article{}, "CREATE TABLE `articles` (`id` bigint,`name` longtext,PRIMARY KEY (`id`))"},
 		{&part{}, "CREATE TABLE `parts` (`id` bigint,`name` longtext,PRIMARY KEY (`id`))"},
+		{&toOldTable{}, "CREATE TABLE `to_old_tables` (`id` bigint,`old_id` bigint unsigned,PRIMARY KEY (`id`))"},
 	} {
 		if got := ddl(t, db, tt.model); got != tt.want {
 			t.Errorf("%s", got)
