@@ -75,12 +75,15 @@ func newPlot(title, x, y string) *plot.Plot {
 // ticks are those of the library, or 1, 2, 5, 10 and so on, with numbers that people read.
 type ticks struct {
 	log  bool
-	most float64 // no label is above it, unless it is 0
+	most float64 // no tick is above it, unless it is 0: there is room for a legend
 }
 
 // Ticks implements plot.Ticker.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	var all []plot.Tick
+	if t.most > 0 {
+		high = t.most
+	}
 	if !t.log {
 		all = plot.DefaultTicks{}.Ticks(low, high)
 	} else {
@@ -97,10 +100,6 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 		}
 	}
 	for i, tick := range all {
-		if t.most > 0 && tick.Value > t.most {
-			all = all[:i]
-			break
-		}
 		if tick.Label != "" {
 			all[i].Label = number(tick.Value)
 		}
@@ -111,7 +110,7 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 // logarithmic makes an axis logarithmic, if all of its values are above 0.
 func logarithmic(axis *plot.Axis) {
 	if axis.Min > 0 && axis.Max > axis.Min {
-		axis.Scale, axis.Tick.Marker = plot.LogScale{}, ticks{log: true}
+		axis.Scale, axis.Tick.Marker = plot.LogScale{}, ticks{log: true, most: axis.Max * 1.001}
 	}
 }
 
@@ -160,7 +159,7 @@ func dots(file, title, unit string, names []string, all []series) error {
 	p.NominalY(upwards...)
 	p.Y.Tick.Label.Color, p.Y.Min, p.Y.Max = ink, -0.6, float64(len(names))-0.4
 	p.X.Padding = 4
-	p.X.Min, p.X.Max = p.X.Min*0.8, p.X.Max*1.25
+	p.X.Min, p.X.Max = p.X.Min*0.7, p.X.Max*1.4
 	logarithmic(&p.X)
 	if len(all) > 1 { // above the rows
 		p.Y.Max += 0.95 * float64(len(all))
@@ -202,6 +201,8 @@ func curves(file, title, x, y string, axes scale, all []series) error {
 	}
 	if axes.x {
 		logarithmic(&p.X)
+	} else {
+		p.X.Min = 0
 	}
 	if axes.y {
 		logarithmic(&p.Y)
@@ -218,13 +219,14 @@ func beside(p *plot.Plot, all []series) {
 	for _, s := range all {
 		longest = max(longest, len(s.name))
 	}
-	room := float64(longest*7 + 40)
+	room := float64(longest*8 + 40)
 	part := (room + 40) / chartWidth
 	p.Legend.XOffs = vg.Length(chartWidth - 45 - room)
 	if _, ok := p.X.Scale.(plot.LogScale); ok {
 		p.X.Max *= math.Pow(p.X.Max/p.X.Min, part/(1-part))
 		return
 	}
+	p.X.Tick.Marker = ticks{most: p.X.Max}
 	p.X.Max += (p.X.Max - p.X.Min) * part / (1 - part)
 }
 
@@ -274,6 +276,8 @@ func themed(svg string) string {
 	}
 	head, rest, _ := strings.Cut(svg, "<svg")
 	tag, rest, _ := strings.Cut(rest, ">")
+	// Readers without the font get one in which texts are as wide.
+	rest = strings.ReplaceAll(rest, ":Liberation Sans", ":Liberation Sans,Arial,Helvetica,sans-serif")
 	return head + "<svg" + tag + "><style>@media(prefers-color-scheme:dark){" + rules.String() + "}</style>" + rest
 }
 
