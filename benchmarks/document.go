@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"time"
 )
 
-// documentText is the text of docs/benchmarks.md. Each number in it is of the figures.
+// documentText is the text of docs/benchmarks.md and docs/zh/benchmarks.md. Each number in it is of the figures.
 //
 //go:embed document.tmpl
 var documentText string
@@ -31,7 +30,7 @@ type Document struct {
 	Results      string // the folder of the raw figures, in the same way
 }
 
-// write writes the document and its charts from the raw figures.
+// write writes the document, in both languages, and its charts from the raw figures.
 func write(to place) error {
 	d, err := loadDocument(to)
 	if err != nil {
@@ -43,11 +42,20 @@ func write(to place) error {
 	if err := d.draw(to.charts); err != nil {
 		return err
 	}
-	text, err := d.text()
-	if err != nil {
-		return err
+	for _, in := range []language{inEnglish, inChinese} {
+		text, err := d.text(in)
+		if err != nil {
+			return err
+		}
+		file := in.page(to.document)
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(to.document, []byte(text), 0o666)
+	return nil
 }
 
 // loadDocument reads the figures of all parts.
@@ -67,12 +75,17 @@ func loadDocument(to place) (*Document, error) {
 	return d, errors.Join(errs[:]...)
 }
 
-// text returns the document.
-func (d *Document) text() (string, error) {
-	t, err := template.New("document").Funcs(template.FuncMap{
+// template returns the template of the document in a language.
+func (in language) template() (*template.Template, error) {
+	return template.New("document").Funcs(template.FuncMap{
 		"number": number, "seconds": func(d time.Duration) string { return number(d.Seconds()) },
-		"join": func(list []string) string { return strings.Join(list, ", ") },
+		"in": func() language { return in }, "en": func() bool { return in == inEnglish }, "say": in.say,
 	}).Parse(documentText)
+}
+
+// text returns the document in a language.
+func (d *Document) text(in language) (string, error) {
+	t, err := in.template()
 	if err != nil {
 		return "", err
 	}
@@ -80,60 +93,8 @@ func (d *Document) text() (string, error) {
 	if err := t.Execute(&b, d); err != nil {
 		return "", err
 	}
-	return wrap(strings.ReplaceAll(b.String(), "(CHARTS/", "("+d.Charts+"/"), 120), nil
-}
-
-// wrap breaks paragraphs and items of lists into lines of at most width characters, and leaves tables, headings,
-// pictures and code as they are.
-func wrap(text string, width int) string {
-	var lines []string
-	var words []string
-	indent := ""
-	flush := func() {
-		line := indent
-		for i, word := range words {
-			if i > 0 && len(line)+1+len(word) > width {
-				lines = append(lines, line)
-				line = strings.Repeat(" ", len(indent))
-			} else if i > 0 {
-				line += " "
-			}
-			line += word
-		}
-		if len(words) > 0 {
-			lines = append(lines, line)
-		}
-		words, indent = nil, ""
-	}
-	code := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, " \n")
-		if strings.HasPrefix(line, "```") {
-			code = !code
-			flush()
-			lines = append(lines, line)
-			continue
-		}
-		switch {
-		case code:
-			lines = append(lines, line)
-		case line == "":
-			flush()
-			if len(lines) > 0 && lines[len(lines)-1] != "" {
-				lines = append(lines, "")
-			}
-		case strings.HasPrefix(line, "|") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "!["):
-			flush()
-			lines = append(lines, line)
-		case strings.HasPrefix(line, "* "):
-			flush()
-			indent, words = "* ", strings.Fields(line[2:])
-		default:
-			words = append(words, strings.Fields(line)...)
-		}
-	}
-	flush()
-	return strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n"
+	links := strings.NewReplacer("(CHARTS/", "("+in.up()+d.Charts+"/", "(RESULTS)", "("+in.up()+d.Results+")")
+	return wrap(links.Replace(b.String()), 120), nil
 }
 
 // A table is one of Markdown.
@@ -161,9 +122,9 @@ func (t *table) String() string {
 }
 
 // spread writes a figure with its quartiles.
-func spread(f Figure) string {
+func (in language) spread(f Figure) string {
 	if f.Noisy {
-		return number(f.Median) + " (noisy)"
+		return in.valued(number(f.Median), in.say("noisy", "有干扰"))
 	}
 	if f.Samples < 2 || f.Low == f.High {
 		return number(f.Median)
@@ -171,12 +132,15 @@ func spread(f Figure) string {
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median), number(f.Low), number(f.High))
 }
 
-// times writes how many times b goes into a.
+// times writes how many times b goes into a, with two digits behind the point, or one if it is often.
 func times(a, b float64) string {
-	if b == 0 || math.IsInf(a/b, 0) {
+	switch {
+	case b == 0:
 		return "–"
+	case a/b < 2:
+		return fmt.Sprintf("%.2f", a/b)
 	}
-	return number(a/b) + " times"
+	return fmt.Sprintf("%.1f", a/b)
 }
 
 // percent writes a part of a whole, with two digits behind the point.
@@ -192,10 +156,11 @@ var engineNames = map[string]string{"mariadb": "MariaDB", "mysql": "MySQL", "pos
 	"sqlite": "SQLite"}
 
 // Machines says where and when the parts were measured, one line for each.
-func (d *Document) Machines() string {
-	t := &table{head: []string{"part", "date (UTC)", "took", "load before", "commit", "form"}}
+func (d *Document) Machines(in language) string {
+	t := &table{head: []string{in.say("part", "部分"), in.say("date (UTC)", "日期（UTC）"), in.say("took", "用时"),
+		in.say("load before", "之前的负载"), in.say("commit", "提交"), in.say("form", "规模")}}
 	add := func(name string, size string, date time.Time, took time.Duration, load string, m Machine) {
-		t.add(name, date.Format("2006-01-02 15:04"), took.String(), load, m.Commit, size)
+		t.add(in.name(name), date.Format("2006-01-02 15:04"), took.String(), load, m.Commit, in.name(size))
 	}
 	each(d, add)
 	return t.String()
@@ -224,9 +189,10 @@ func each(d *Document, f func(name string, size string, date time.Time, took tim
 }
 
 // Computers are the different machines.
-func (d *Document) Computers() (all []string) {
+func (d *Document) Computers(in language) (all []string) {
 	each(d, func(_, _ string, _ time.Time, _ time.Duration, _ string, m Machine) {
-		text := fmt.Sprintf("%s, %d CPUs, %d GB of memory, Linux %s, %s", m.CPU, m.CPUs, m.MemoryGB, m.Kernel, m.Go)
+		text := in.say("%s, %d CPUs, %d GB of memory, Linux %s, %s", "%s，%d 个 CPU，%d GB 内存，Linux %s，%s",
+			m.CPU, m.CPUs, m.MemoryGB, m.Kernel, m.Go)
 		if !slices.Contains(all, text) {
 			all = append(all, text)
 		}
@@ -235,7 +201,8 @@ func (d *Document) Computers() (all []string) {
 }
 
 // Versions are those of the peers.
-func (d *Document) Versions() (all []string) {
+func (d *Document) Versions(in language) string {
+	var all []string
 	each(d, func(_, _ string, _ time.Time, _ time.Duration, _ string, m Machine) {
 		for name, version := range m.Peers {
 			name = strings.TrimPrefix(name, "github.com/")
@@ -245,7 +212,7 @@ func (d *Document) Versions() (all []string) {
 		}
 	})
 	slices.Sort(all)
-	return all
+	return strings.Join(all, in.say(", ", "、"))
 }
 
 // Whole reports whether all parts have the form that the document is for.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // goalPoints is how many points more than with UUIDv7 a poller may miss.
@@ -22,8 +21,8 @@ func (o *Ordering) measured() (all []OrderedRun) {
 }
 
 // Title is the engine and the number of processes.
-func (r OrderedRun) Title() string {
-	return fmt.Sprintf("%s with %d processes", engineNames[r.Engine], r.Writers)
+func (r OrderedRun) Title(in language) string {
+	return in.say("%s with %d processes", "%s，%d 个进程", engineNames[r.Engine], r.Writers)
 }
 
 // kind returns the figures of a kind of key.
@@ -54,37 +53,54 @@ func more(kind, than OrderedKind) (points, chance float64) {
 	return a - b, 1.96 * math.Sqrt(a*(100-a)/float64(max(1, kind.Rows))+b*(100-b)/float64(max(1, than.Rows)))
 }
 
+// Share returns the part of the rows that a poller misses with a kind of key, in all runs.
+func (o *Ordering) Share(kind string) string {
+	k := o.all(kind)
+	return percent(k.Missed, k.Rows)
+}
+
+// Goal is what each kind of UUIDv7 may be exceeded by.
+func (o *Ordering) Goal() float64 { return goalPoints }
+
 // Goals says for each kind of UUIDv7, and for a steady process and a rolling restart, whether the goal is met.
-func (o *Ordering) Goals() (all []string) {
+func (o *Ordering) Goals(in language) string {
+	t := &table{head: []string{"", in.say("points more than with google/uuid", "比 google/uuid 多几个百分点"),
+		in.say("goal", "目标"), in.say("points more than with gofrs/uuid", "比 gofrs/uuid 多几个百分点"), in.say("goal", "目标")}}
 	for _, kind := range []string{orderUID, orderRolling} {
+		row := []string{in.name(kind)}
 		for _, than := range []string{orderV7, orderGofrs} {
 			points, chance := more(o.all(kind), o.all(than))
-			verdict := "undecided"
-			switch {
-			case points+chance <= goalPoints:
-				verdict = "met"
-			case points-chance > goalPoints:
-				verdict = "missed"
-			}
-			all = append(all, fmt.Sprintf("**%s**: %s misses %+.2f (±%.2f) points more than %s, in all runs together.",
-				verdict, kind, points, chance, than))
+			row = append(row, fmt.Sprintf("%+.2f ± %.2f", points, chance), in.verdict(points, chance))
 		}
+		t.add(row...)
 	}
-	return all
+	return t.String()
+}
+
+// verdict says whether the goal is met, as far as chance lets one know.
+func (in language) verdict(points, chance float64) string {
+	switch {
+	case points+chance <= goalPoints:
+		return in.say("met", "达到")
+	case points-chance > goalPoints:
+		return in.say("missed", "未达到")
+	}
+	return in.say("undecided", "无法判断")
 }
 
 // Table has all runs.
-func (o *Ordering) Table() string {
-	t := &table{head: []string{"", "rows", "missed", "below the row before", "in place", "1 or 2 places off",
-		"3 or more", "at most"}}
+func (o *Ordering) Table(in language) string {
+	t := &table{head: []string{"", in.say("rows", "行数"), in.say("missed", "漏掉"),
+		in.say("below the row before", "小于前一行"), in.say("in place", "位置一致"),
+		in.say("1 or 2 places off", "差 1 或 2 个位置"), in.say("3 or more", "差 3 个以上"), in.say("at most", "最多差")}}
 	for _, r := range o.measured() {
-		t.add(fmt.Sprintf("**%s**", r.Title()), "", "", "", "", "", "", "")
+		t.add(fmt.Sprintf("**%s**", r.Title(in)), "", "", "", "", "", "", "")
 		for _, k := range r.Kinds {
 			far := 0
 			for _, n := range k.Distances[3:] {
 				far += n
 			}
-			t.add(k.Name, number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows),
+			t.add(in.name(k.Name), number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows),
 				percent(k.Distances[0], k.Rows),
 				percent(k.Distances[1]+k.Distances[2], k.Rows), percent(far, k.Rows), fmt.Sprint(k.Most))
 		}
@@ -107,39 +123,29 @@ func (o *Ordering) Histogram() OrderedRun {
 	return best
 }
 
-// InPlace says how many rows of the histogram are where they were committed.
-func (o *Ordering) InPlace() string {
-	var all []string
-	for _, k := range o.Histogram().Kinds {
-		all = append(all, fmt.Sprintf("%s with %s", percent(k.Distances[0], k.Rows), k.Name))
-	}
-	return strings.Join(all, ", ")
-}
-
-// Misses says how many rows a poller misses in the run of the histogram.
-func (o *Ordering) Misses() string {
-	var all []string
-	for _, k := range o.Histogram().Kinds {
-		all = append(all, fmt.Sprintf("%s with %s", percent(k.Missed, k.Rows), k.Name))
-	}
-	return strings.Join(all, ", ")
-}
-
 // worse says whose order is better, if that is not chance.
-func (o *Ordering) worse() (all []string) {
-	for _, kind := range []string{orderUID, orderRolling} {
-		var better []string
-		own := o.all(kind)
-		for _, than := range []string{orderAuto, orderV7, orderGofrs} {
-			other := o.all(than)
-			if points, chance := more(own, other); points > chance {
-				better = append(better, fmt.Sprintf("%s (%s)", than, percent(other.Missed, other.Rows)))
-			}
-		}
-		if len(better) > 0 {
-			all = append(all, fmt.Sprintf("A poller misses %s of the rows with %s. It misses fewer with these: %s.",
-				percent(own.Missed, own.Rows), kind, strings.Join(better, ", ")))
-		}
+func (o *Ordering) worse(in language) (all []string) {
+	own := o.all(orderUID)
+	if points, chance := more(own, o.all(orderV7)); points > chance {
+		all = append(all, in.say("With `WHERE id > last`, a poller misses %.2f (±%.2f) percentage points more rows "+
+			"than with google/uuid, whose UUIDv7 has fractions of a millisecond. "+
+			"The goal, at most %.1f points more, is **%s**.",
+			"用 `WHERE id > last` 轮询，漏掉的行比 google/uuid 多 %.2f（±%.2f）个百分点，因为后者的 UUIDv7 精确到毫秒以下。"+
+				"目标是至多多漏 %.1f 个百分点：**%s**。", points, chance, goalPoints, in.verdict(points, chance)))
+	}
+	switch points, chance := more(own, o.all(orderGofrs)); {
+	case points > chance:
+		all = append(all, in.say("A poller misses %.2f (±%.2f) points more rows than with UUIDv7 "+
+			"of millisecond precision (gofrs/uuid).",
+			"轮询漏掉的行比毫秒精度的 UUIDv7（gofrs/uuid）多 %.2f（±%.2f）个百分点。", points, chance))
+	case len(all) > 0 && points >= -chance:
+		all[0] += in.say(" Against UUIDv7 of millisecond precision, "+
+			"uidplugin is equal (gofrs/uuid, %+.2f ± %.2f points).",
+			"毫秒精度的 UUIDv7 与 uidplugin 相当（gofrs/uuid，%+.2f ± %.2f 个百分点）。", points, chance)
+	}
+	if points, chance := more(own, o.all(orderAuto)); points > chance {
+		all = append(all, in.say("A poller misses %s of the rows, and %s with AUTO_INCREMENT.",
+			"轮询漏掉 %s 的行，用 AUTO_INCREMENT 时只漏 %s。", o.Share(orderUID), o.Share(orderAuto)))
 	}
 	return all
 }
@@ -166,7 +172,7 @@ func (o *Ordering) draw(folder string) error {
 	classes = append(classes, fmt.Sprintf("%d…", low))
 	var missed, places []series
 	for _, kind := range orderKinds {
-		m, p := series{name: kind.name}, series{name: kind.name}
+		m, p := series{name: inEnglish.name(kind.name)}, series{name: inEnglish.name(kind.name)}
 		for _, r := range runs {
 			m.y = append(m.y, r.kind(kind.name).missed())
 		}
@@ -180,6 +186,6 @@ func (o *Ordering) draw(folder string) error {
 		"% of the rows", titles, missed); err != nil {
 		return err
 	}
-	return histogram(filepath.Join(folder, "order.svg"), o.Histogram().Title(),
+	return histogram(filepath.Join(folder, "order.svg"), o.Histogram().Title(inEnglish),
 		"places between ORDER BY id and the order of commit", "% of the rows", classes, places)
 }

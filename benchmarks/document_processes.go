@@ -47,40 +47,41 @@ func (c *Coordinating) RowsInAnInterval() (most float64) {
 // Rarely is how many of these intervals are in a minute.
 func (c *Coordinating) Rarely() float64 { return time.Minute.Seconds() / c.Interval.Seconds() }
 
-// Goal says whether a process changes one row in an interval.
-func (c *Coordinating) Goal() string {
-	if c.RowsInAnInterval() > 1.2 { // an interval is 7/24 to 8/24 of a lead
-		return "missed"
-	}
-	return "met"
-}
+// Met reports whether a process changes one row in an interval.
+func (c *Coordinating) Met() bool { return c.RowsInAnInterval() <= 1.2 } // an interval is 7/24 to 8/24 of a lead
+
+// Title is the engine with its version.
+func (c *Coordinating) Title() string { return engineNames[c.Engine] + " " + shortVersion(c.Version) }
 
 // Table has all costs.
-func (c *Coordinating) Table() string {
-	t := &table{head: []string{"processes x tables", "", "statements/s", "rows/s", "redo, B/s", "binary log, B/s",
-		"rows while starting", "started in, s", "late"}}
+func (c *Coordinating) Table(in language) string {
+	t := &table{head: []string{in.say("processes x tables", "进程数 x 表数"), "", in.say("statements/s", "语句/秒"),
+		in.say("rows/s", "行/秒"), in.say("redo, B/s", "redo，字节/秒"), in.say("binary log, B/s", "binlog，字节/秒"),
+		in.say("rows while starting", "启动时的行数"), in.say("started in, ms", "启动用时，毫秒"), in.say("late", "没赶上")}}
 	for _, k := range c.Costs {
 		late := "–"
 		if k.Due > 0 {
 			late = fmt.Sprintf("%.0f %%", 100*k.Late)
 		}
-		t.add(fmt.Sprintf("%d x %d", k.Processes, k.Tables), k.Policy, number(k.Second.Statements),
+		t.add(fmt.Sprintf("%d x %d", k.Processes, k.Tables), in.name(k.Policy), number(k.Second.Statements),
 			number(k.Second.Changed), number(k.Second.Log),
-			number(k.Second.Binlog), number(k.Start.Changed), number(k.StartTook.Seconds()), late)
+			number(k.Second.Binlog), number(k.Start.Changed), number(1000*k.StartTook.Seconds()), late)
 	}
 	return t.String()
 }
 
 // worse says who needs less.
-func (c *Coordinating) worse() []string {
+func (c *Coordinating) worse(in language) []string {
 	k := c.UID()
 	if k.Processes == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s processes with %d tables each change %s rows a second to renew. "+
+	return []string{in.say("To renew, %d processes with %d tables each change %s rows a second. "+
 		"AUTO_INCREMENT and UUIDs change none.",
-		number(float64(k.Processes)), k.Tables, number(k.Second.Changed)),
-		"Disposable worker ids, as those of UidGenerator, cost nothing after the start. They are used up by it."}
+		"%d 个进程各用 %d 张表，续租每秒要改 %s 行。AUTO_INCREMENT 和 UUID 一行也不改。",
+		k.Processes, k.Tables, number(k.Second.Changed)),
+		in.say("Disposable worker ids, UidGenerator's way, cost nothing after the start. But each start uses them up.",
+			"UidGenerator 的一次性 worker id 在启动之后没有开销，但每次启动都要用掉新的。")}
 }
 
 // draw draws the chart of coordination.
@@ -97,9 +98,9 @@ func (c *Coordinating) draw(folder string) error {
 	}
 	for _, policy := range []string{policyUID, policyPerTable} {
 		for i, n := range tables {
-			s := series{colour: i + 1, name: fmt.Sprintf("uidplugin, %d tables", n)}
+			s := series{colour: i + 1, name: fmt.Sprintf("uidplugin, tables: %d", n)}
 			if policy == policyPerTable {
-				s.name, s.dash = fmt.Sprintf("row per table, %d tables", n), true
+				s.name, s.dash = fmt.Sprintf("row per table, tables: %d", n), true
 			}
 			for _, p := range processes {
 				s.x, s.y = append(s.x, float64(p)), append(s.y, c.cost(policy, p, n).Second.Changed)
@@ -133,36 +134,54 @@ func (s *Starting) most() (all []StartedRun) {
 	return all
 }
 
-// Conclusions are one for each engine.
-func (s *Starting) Conclusions() (all []string) {
+// Processes is how many processes start at once, at most.
+func (s *Starting) Processes() (most int) {
 	for _, r := range s.most() {
-		all = append(all, fmt.Sprintf("Of %d processes on %s, the last one has its first id after %s s. "+
-			"Without the plugin it has its connection after %s s.",
-			r.Processes, engineNames[r.Engine], number(r.Plugin.Last/1000), number(r.Bare.Last/1000)))
+		most = max(most, r.Processes)
 	}
-	return all
+	return most
+}
+
+// LastID returns, for each engine, after how many ms the last process has its first id.
+func (s *Starting) LastID(in language) string {
+	return s.each(in, func(r StartedRun) float64 { return r.Plugin.Last })
+}
+
+// LastConnection returns, for each engine, after how many ms the last process without the plugin has its connection.
+func (s *Starting) LastConnection(in language) string {
+	return s.each(in, func(r StartedRun) float64 { return r.Bare.Last })
+}
+
+// each lists a figure of the run with most processes on each engine.
+func (s *Starting) each(in language, value func(StartedRun) float64) string {
+	var all []string
+	for _, r := range s.most() {
+		all = append(all, in.valued(engineNames[r.Engine], number(value(r))))
+	}
+	return in.list(all)
 }
 
 // Table has all runs.
-func (s *Starting) Table() string {
-	t := &table{head: []string{"", "processes", "connection, ms", "the last one", "first id, ms", "the last one"}}
+func (s *Starting) Table(in language) string {
+	last := in.say("the last one, ms", "最后一个，毫秒")
+	t := &table{head: []string{"", in.say("processes", "进程数"), in.say("connection, ms", "连接，毫秒"), last,
+		in.say("first id, ms", "第一个 id，毫秒"), last}}
 	for _, r := range s.measured() {
-		t.add(engineNames[r.Engine], fmt.Sprint(r.Processes), spread(r.Bare.Each), number(r.Bare.Last),
-			spread(r.Plugin.Each), number(r.Plugin.Last))
+		t.add(engineNames[r.Engine], fmt.Sprint(r.Processes), in.spread(r.Bare.Each), number(r.Bare.Last),
+			in.spread(r.Plugin.Each), number(r.Plugin.Last))
 	}
 	return t.String()
 }
 
 // worse says what AUTO_INCREMENT and UUIDs do not need.
-func (s *Starting) worse() (all []string) {
-	for _, r := range s.most() {
-		if r.Plugin.Each.Low > r.Bare.Each.High {
-			all = append(all, fmt.Sprintf("When %d processes start at once on %s, "+
-				"the first id takes %s ms longer than a connection.",
-				r.Processes, engineNames[r.Engine], number(r.Plugin.Each.Median-r.Bare.Each.Median)))
-		}
+func (s *Starting) worse(in language) []string {
+	slower := func(r StartedRun) bool { return r.Plugin.Each.Low > r.Bare.Each.High }
+	if !slices.ContainsFunc(s.most(), slower) {
+		return nil
 	}
-	return all
+	return []string{in.say("When %d processes start at once, the first id takes longer than a connection, in ms: %s.",
+		"%d 个进程同时启动时，得到第一个 id 比只建立连接多用的毫秒数为：%s。", s.Processes(),
+		s.each(in, func(r StartedRun) float64 { return r.Plugin.Each.Median - r.Bare.Each.Median }))}
 }
 
 // draw draws the chart of starting.
@@ -186,25 +205,25 @@ func (s *Starting) draw(folder string) error {
 		"ms", scale{true, true}, all)
 }
 
-// Worse says what is worse than with a peer.
-func (d *Document) Worse() (all []string) {
-	if d.Making != nil {
-		all = append(all, d.Making.Figures.worse()...)
-	}
-	if d.Create != nil {
-		all = append(all, d.Create.Figures.worse()...)
-	}
-	if d.Rows != nil {
-		all = append(all, d.Rows.Figures.worse()...)
-	}
+// Worse says what is worse than with a peer. What decides most often for another one comes first.
+func (d *Document) Worse(in language) (all []string) {
 	if d.Order != nil {
-		all = append(all, d.Order.Figures.worse()...)
+		all = append(all, d.Order.Figures.worse(in)...)
 	}
 	if d.Coordination != nil {
-		all = append(all, d.Coordination.Figures.worse()...)
+		all = append(all, d.Coordination.Figures.worse(in)...)
 	}
 	if d.Starting != nil {
-		all = append(all, d.Starting.Figures.worse()...)
+		all = append(all, d.Starting.Figures.worse(in)...)
+	}
+	if d.Making != nil {
+		all = append(all, d.Making.Figures.worse(in)...)
+	}
+	if d.Create != nil {
+		all = append(all, d.Create.Figures.worse(in)...)
+	}
+	if d.Rows != nil {
+		all = append(all, d.Rows.Figures.worse(in)...)
 	}
 	return all
 }

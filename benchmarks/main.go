@@ -1,5 +1,6 @@
-// Command benchmarks measures uidplugin and what people would use instead, and writes docs/benchmarks.md with charts
-// and the raw figures. Run it in the root folder of the repository, on a machine that does nothing else:
+// Command benchmarks measures uidplugin and what people would use instead, and writes docs/benchmarks.md and
+// docs/zh/benchmarks.md with charts and the raw figures. Run it in the root folder of the repository, on a machine that
+// does nothing else:
 //
 //	make compare                      everything, in less than 45 minutes on two CPUs
 //	make compare SHORT=1              less of everything, in less than 3 minutes, into benchmarks/short

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,13 +40,37 @@ func TestOrderingGoals_SayWhatIsChance(t *testing.T) {
 		rows, uid, v7 int
 		want          string
 	}{
-		{100_000, 1000, 1000, "**met**: uidplugin misses +0.00 (±0.09)"},
-		{100_000, 2000, 1000, "**missed**: uidplugin misses +1.00 (±0.11)"},
-		{1000, 10, 10, "**undecided**: uidplugin misses +0.00 (±0.87)"},
+		{100_000, 1000, 1000, "| uidplugin | +0.00 ± 0.09 | met |"},
+		{100_000, 2000, 1000, "| uidplugin | +1.00 ± 0.11 | missed |"},
+		{1000, 10, 10, "| uidplugin | +0.00 ± 0.87 | undecided |"},
 	} {
-		want := tt.want + " points more than UUIDv7 of google/uuid, in all runs together."
-		if got := run(tt.rows, tt.uid, tt.v7).Goals()[0]; got != want {
-			t.Errorf("%s\nwant %s", got, want)
+		if got := run(tt.rows, tt.uid, tt.v7).Goals(inEnglish); !strings.Contains(got, tt.want) {
+			t.Errorf("%s\nwant %s", got, tt.want)
 		}
+	}
+}
+
+// What is worse says by how much a poller misses more than with one UUIDv7, and that it does not with the other one.
+func TestOrderingWorse_SaysWhichUUIDv7IsEqual(t *testing.T) {
+	t.Parallel()
+	o := &Ordering{Runs: []OrderedRun{{Engine: "mariadb", Writers: 2, Kinds: []OrderedKind{
+		{Name: orderUID, Rows: 100_000, Missed: 1000}, {Name: orderV7, Rows: 100_000, Missed: 400},
+		{Name: orderGofrs, Rows: 100_000, Missed: 990}, {Name: orderAuto, Rows: 100_000, Missed: 1000},
+	}}}}
+	for in, want := range map[language][]string{
+		inEnglish: {"0.60 (±0.07) percentage points more", "**missed**", "is equal (gofrs/uuid, +0.01 ± 0.09 points)"},
+		inChinese: {"多 0.60（±0.07）个百分点", "**未达到**", "相当（gofrs/uuid，+0.01 ± 0.09 个百分点）"},
+	} {
+		all := o.worse(in)
+		for _, part := range want {
+			if len(all) != 1 || !strings.Contains(all[0], part) {
+				t.Errorf("%q has no %q", all, part)
+			}
+		}
+	}
+	kinds := o.Runs[0].Kinds
+	kinds[1].Missed, kinds[2].Missed = 1000, 400
+	if all := o.worse(inEnglish); len(all) != 1 || !strings.HasPrefix(all[0], "A poller misses 0.60 (±0.07) points more") {
+		t.Errorf("%q", all)
 	}
 }

@@ -44,7 +44,7 @@ func peers() []peer { return slices.Concat(counters(), snowflakes(), wideIDs()) 
 // counters returns what is an atomic add at heart: uidplugin, and the add alone.
 func counters() []peer {
 	return []peer{
-		{name: "one atomic add", bytes: 8, open: func() (func(int), error) {
+		{name: peerAdd, bytes: 8, open: func() (func(int), error) {
 			x := new(struct {
 				_ [64]byte
 				n atomic.Uint64
@@ -187,6 +187,7 @@ func never(open func() (func(int), error)) func() (func(int), func(), error) {
 
 // The names of uidplugin among the peers.
 const (
+	peerAdd = "one atomic add"
 	uidNext = "uidplugin Next"
 	uidFill = "uidplugin Fill"
 )

@@ -33,8 +33,8 @@ func tiny(t *testing.T) *Lab {
 	return l
 }
 
-// All parts are measured at a tiny size. The document that comes of it has all parts, charts that are XML, no line
-// that is too long, and no sentence that is.
+// All parts are measured at a tiny size. The document that comes of it, in both languages, has all parts, charts that are
+// XML, no line that is too long, and no sentence that is.
 func TestCompare_MeasuresAllPartsAndWritesTheDocument(t *testing.T) {
 	l := tiny(t)
 	folder := t.TempDir()
@@ -45,6 +45,10 @@ func TestCompare_MeasuresAllPartsAndWritesTheDocument(t *testing.T) {
 	text, err := os.ReadFile(to.document)
 	testkit.Must(t, err)
 	checkText(t, string(text))
+	chinese, err := os.ReadFile(inChinese.page(to.document))
+	testkit.Must(t, err)
+	checkText(t, string(chinese))
+	checkChinese(t, string(chinese))
 	for _, heading := range []string{"What is worse", "Making ids", "db.Create", "Rows in real databases", "SQLite",
 		"Order", "What coordination costs",
 		"Starting", "Method and limits"} {
@@ -52,9 +56,10 @@ func TestCompare_MeasuresAllPartsAndWritesTheDocument(t *testing.T) {
 			t.Errorf("the document has no section %q", heading)
 		}
 	}
-	links := regexp.MustCompile(`\]\((benchmarks/[^)]*)\)`).FindAllStringSubmatch(string(text), -1)
-	if len(links) < 7 {
-		t.Errorf("the document shows %d charts", len(links))
+	chart := regexp.MustCompile(`\]\((?:\.\./)?(benchmarks/[^)]*)\)`)
+	links := chart.FindAllStringSubmatch(string(text), -1)
+	if theirs := chart.FindAllString(string(chinese), -1); len(links) < 7 || len(theirs) != len(links) {
+		t.Errorf("the document shows %d charts, and %d in Chinese", len(links), len(theirs))
 	}
 	for _, link := range links {
 		checkChart(t, filepath.Join(folder, link[1]))
@@ -76,11 +81,21 @@ func checkText(t *testing.T, text string) {
 	}
 	prose := regexp.MustCompile(`(?m)^(\||#|!\[|\* .*:$).*$`).ReplaceAllString(text, "\n")
 	for _, paragraph := range regexp.MustCompile(`\n\n|\n\* `).Split(prose, -1) {
-		for _, sentence := range regexp.MustCompile(`[.:;?!]\*{0,2}\s`).Split(paragraph+"\n", -1) {
+		for _, sentence := range regexp.MustCompile(`[.:;?!]\*{0,2}\s|[。：；]`).Split(paragraph+"\n", -1) {
 			// A list of names or figures may be longer.
 			if words := len(strings.Fields(sentence)); words > 25 && strings.Count(sentence, ",") < 4 {
 				t.Errorf("a sentence of %d words: %s", words, sentence)
 			}
+		}
+	}
+}
+
+// checkChinese checks that nothing has been left in English: two words of it in a row.
+func checkChinese(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(regexp.MustCompile("(?s)`.*?`|worker id").ReplaceAllString(text, "")) {
+		if found := regexp.MustCompile(`\b[a-z]{2,} [a-z]{2,}\b`).FindString(line); found != "" {
+			t.Errorf("%q in %s", found, line)
 		}
 	}
 }
