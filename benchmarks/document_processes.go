@@ -80,6 +80,9 @@ func (c *Coordinating) worse(in language) []string {
 		"AUTO_INCREMENT and UUIDs change none.",
 		"%d 个进程各用 %d 张表，续租每秒要改 %s 行。AUTO_INCREMENT 和 UUID 一行也不改。",
 		k.Processes, k.Tables, number(k.Second.Changed)),
+		in.say("To start them took %s s, and with disposable worker ids %s s.",
+			"启动这些进程用了 %s 秒，用一次性 worker id 时是 %s 秒。",
+			number(k.StartTook.Seconds()), number(c.most(policyDisposable).StartTook.Seconds())),
 		in.say("Disposable worker ids, UidGenerator's way, cost nothing after the start. But each start uses them up.",
 			"UidGenerator 的一次性 worker id 在启动之后没有开销，但每次启动都要用掉新的。")}
 }
