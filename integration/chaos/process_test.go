@@ -151,12 +151,12 @@ func (c *chaosProcess) run() (err error) {
 	}
 	c.stalls = make([]chaosStall, c.Tables+1)
 	go c.watch()
-	go func() {
+	time.Sleep(10 * time.Millisecond)
+	before := runtime.NumGoroutine()
+	go func() { // not counted: SIGTERM may have come already
 		<-term
 		close(c.quit)
 	}()
-	time.Sleep(10 * time.Millisecond)
-	before := runtime.NumGoroutine()
 
 	began := c.awake.Load()
 	maker, pool, err := c.open()
@@ -190,11 +190,11 @@ func (c *chaosProcess) run() (err error) {
 	if err := pool.Close(); err != nil {
 		c.event("fault", err)
 	}
-	for try := 0; runtime.NumGoroutine() > before-1; try++ { // the one that waited for SIGTERM has ended
+	for try := 0; runtime.NumGoroutine() > before; try++ {
 		if try == 200 {
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-before+1,
+			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-before,
 				stacks.String()))
 			break
 		}
