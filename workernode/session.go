@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -87,31 +88,58 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 type Origin struct {
 	Session
 	Until int64 // START_TICK of the next session of the slot; -1 if no session followed
+	Last  int64 // no process has stamped a later tick in the session
 }
 
 // Origin returns the session in which a tick of a slot was stamped. It reports false if no process can have stamped the
 // tick, because no session had begun, or the fence was below.
 func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, err error) {
-	var next, end sql.NullInt64
-	var fence int64
-	var launched date
+	found, err := d.origins(ctx, tick, `"S"."ID" = ?`, slot)
+	if err != nil {
+		return o, false, fmt.Errorf("workernode: look up the sessions of slot %d: %w", slot, err)
+	}
+	if len(found) == 0 {
+		return Origin{Until: -1}, false, nil
+	}
+	return found[0], tick <= found[0].Last, nil
+}
+
+// Origins returns the sessions of all slots in which a tick may have been stamped, in the order of their slots. An idle
+// process, which has not renewed its lease up to the tick, is missing.
+func (d *DB) Origins(ctx context.Context, tick int64) ([]Origin, error) {
+	found, err := d.origins(ctx, tick, `"S"."FENCE" >= ? ORDER BY "S"."ID"`, tick)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look up the sessions of a time: %w", err)
+	}
+	return slices.DeleteFunc(found, func(o Origin) bool { return o.Last < tick }), nil
+}
+
+// origins returns the latest session of each slot before a tick. where is a condition with one value.
+func (d *DB) origins(ctx context.Context, tick int64, where string, value int64) (found []Origin, err error) {
 	// One SELECT, so all of it is of one moment.
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
-		ok = true
-		return rows.Scan(&o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched, &o.Holder, &fence, &next, &end)
+		var o Origin
+		var next, end sql.NullInt64
+		var launched date
+		if err := rows.Scan(&o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched,
+			&o.Holder, &o.Last, &next, &end); err != nil {
+			return err
+		}
+		o.setLaunched(launched)
+		o.Until = -1
+		if next.Valid {
+			o.Until = next.Int64
+		}
+		if end.Valid {
+			o.Last = min(o.Last, end.Int64)
+		}
+		found = append(found, o)
+		return nil
 	}, `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",`+
 		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),`+
 		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)`+
 		` FROM "WORKER_SLOT" "S" JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"`+
 		` AND "X"."START_TICK" = (SELECT MAX("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" < ?)`+
-		` WHERE "S"."ID" = ?`, tick, tick, tick, slot)
-	if err != nil {
-		return o, false, fmt.Errorf("workernode: look up the sessions of slot %d: %w", slot, err)
-	}
-	o.setLaunched(launched)
-	o.Until = -1
-	if next.Valid {
-		o.Until = next.Int64
-	}
-	return o, ok && tick <= fence && (!end.Valid || tick <= end.Int64), nil
+		` WHERE `+where, tick, tick, tick, value)
+	return found, err
 }

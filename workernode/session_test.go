@@ -1,6 +1,7 @@
 package workernode_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -66,6 +67,35 @@ func TestDBOrigin_NeverGuesses(t *testing.T) {
 		Launched: time.Date(2026, 6, 1, 12, 0, 0, 123e6, time.UTC), Holder: "b"}
 	if o.Session != want {
 		t.Errorf("%+v, want %+v", o.Session, want)
+	}
+}
+
+// The sessions of a time are those that Origin returns for an id of the time, of all slots.
+func TestDBOrigins_AreThoseOfATime(t *testing.T) {
+	t.Parallel()
+
+	d := sessionRows(t)
+	for _, tt := range []struct {
+		tick int64
+		want []string
+	}{
+		{9, nil}, {10, []string{"other to 90"}}, {90, []string{"other to 90"}}, {91, nil},
+		{100, []string{"first to 180"}}, {180, []string{"first to 180"}}, {181, nil},
+		{200, []string{"second to 250"}}, {250, []string{"second to 250"}}, {251, nil},
+		{350, []string{"third to 500"}}, {500, []string{"third to 500"}}, {501, nil},
+	} {
+		found, err := d.Origins(t.Context(), tt.tick)
+		must(t, err)
+		var got []string
+		for _, o := range found {
+			got = append(got, fmt.Sprintf("%s to %d", o.Application, o.Last))
+			if single, ok, err := d.Origin(t.Context(), o.Slot, tt.tick); err != nil || !ok || single != o {
+				t.Errorf("tick %d: %+v, but Origin says %+v, %v, %v", tt.tick, o, single, ok, err)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("tick %d: %q, want %q", tt.tick, got, tt.want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -107,6 +108,11 @@ func runScripts(t *testing.T, dir string, d *testkit.Database) {
 			for i, id := range ids {
 				e.Setenv(fmt.Sprint("ID", i+1), fmt.Sprint(id))
 			}
+			parts, err := generator.DefaultLayout().Decompose(ids[0].Int64())
+			if err != nil {
+				return err
+			}
+			e.Setenv("TIME1", at(parts.Time))
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -134,8 +134,11 @@ func (i instant) MarshalJSON() ([]byte, error) {
 
 // parseTime reads an instant, in UTC unless the text has another zone.
 func parseTime(text string) (time.Time, error) {
-	for _, format := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, time.RFC3339} {
-		if t, err := time.Parse(format, text); err == nil { // fractions of a second are read as well
+	plain := strings.TrimSuffix(text, " UTC") // as the program writes times itself
+	for _, format := range []string{
+		time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04:05", time.RFC3339,
+	} {
+		if t, err := time.Parse(format, plain); err == nil { // fractions of a second are read as well
 			return t, nil
 		}
 	}

@@ -104,6 +104,8 @@ func TestParseTime_ReadsWhatPeopleWrite(t *testing.T) {
 		"2026-11-22": want.Truncate(24 * time.Hour), "2026-11-22 15:04": want.Truncate(time.Minute),
 		"2026-11-22 15:04:05":       want,
 		"2026-11-22 15:04:05.250":   want.Add(250 * time.Millisecond),
+		"2026-11-22T15:04:05":       want,
+		"2026-11-22 15:04:05 UTC":   want,
 		"2026-11-22T23:04:05+08:00": want,
 		"2026-11-22T15:04:05.25Z":   want.Add(250 * time.Millisecond),
 	} {

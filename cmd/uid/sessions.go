@@ -14,17 +14,24 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	var slot int64
 	var limit int
-	var before string
+	var before, when string
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "List which process held which slot when, the latest first",
 		Long: `sessions lists which process held which slot from when on, the latest first. With --slot it also says
-until when; "-" if no other process followed. "uid slots" says who holds a slot now. Which processes ran at
-a time is a query of the view uid_origin: see docs/sql.md.
+when the next process had the slot; "-" if none followed. "uid slots" says who holds a slot now.
+
+With --at it lists the processes that may have made ids at a time. LAST is the time after which a process
+made none, up to 10 s (Lead) after its end. A process that made no ids after the time is missing.
 
 A session without a process stands for those that "uid sessions prune" has removed.`,
+		Example: `  uid sessions --slot 7
+  uid sessions --at "2026-11-22 15:04:05"`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if when != "" {
+				return a.present(c.Context(), when)
+			}
 			var end time.Time
 			if before != "" {
 				end, err = parseTime(before)
@@ -54,6 +61,10 @@ A session without a process stands for those that "uid sessions prune" has remov
 	limitFlag(c, &limit)
 	c.Flags().Int64Var(&slot, "slot", 0, "only sessions of this slot")
 	c.Flags().StringVar(&before, "before", "", "only sessions that began before this time")
+	c.Flags().StringVar(&when, "at", "", "only processes that may have made ids at this time; all of them")
+	for _, other := range []string{"slot", "before", "limit"} {
+		c.MarkFlagsMutuallyExclusive("at", other)
+	}
 	c.AddCommand(a.pruneCommand())
 	return c
 }
@@ -81,6 +92,14 @@ func sessions(
 	}
 }
 
+// processCells are the cells of a process in a list.
+func processCells(s uidplugin.Session) []string {
+	if s.Pruned() {
+		return []string{"(pruned)", "-", "-", "-", "-"}
+	}
+	return []string{s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched)}
+}
+
 func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) error {
 	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
 	if slot == 0 {
@@ -98,11 +117,7 @@ func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) err
 		if slot != 0 {
 			cells = append(cells, at(s.Until))
 		}
-		if s.Pruned() {
-			g.add(append(cells, "(pruned)")...)
-			continue
-		}
-		g.add(append(cells, s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched))...)
+		g.add(append(cells, processCells(s)...)...)
 	}
 	if more {
 		only := ""

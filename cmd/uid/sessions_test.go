@@ -164,5 +164,54 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	}
 	r.run("where", "--json", id.String()).
 		want(t, exitOK, `"table":"orders"`, `"session":{"application":"","host":"","port":""}`)
-	r.run("sessions").want(t, exitOK, "(pruned)", "web-2")
+	got = r.run("sessions")
+	got.want(t, exitOK, "(pruned)", "web-2")
+	host := strings.Index(got.out, "HOST") // of the first line
+	for line := range strings.Lines(got.out) {
+		if len(line) <= host || line[host-1] != ' ' || line[host] == ' ' {
+			t.Errorf("the columns are not below each other:\n%s", got.out)
+		}
+	}
+}
+
+// The processes of a time are those whose ids of the time resolve to them; what was pruned stays without a name.
+func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	id := shop(t, db, "web-1", "first")[0]
+	layout := generator.DefaultLayout()
+	parts, err := layout.Decompose(id.Int64())
+	must(t, err)
+	tick := layout.TickAt(parts.Time)
+	// The first process ended half a second after its id, and another one followed half a second later.
+	must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES
+		(1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`, tick+1000, tick+500).Error)
+	r := runner{t: t, dsn: dsn(d)}
+	for _, tt := range []struct {
+		after int64
+		want  string // host; empty for nobody
+	}{{-1e9, ""}, {0, "web-1"}, {500, "web-1"}, {501, ""}, {1000, ""}, {1001, "web-2"}, {1e9, ""}} {
+		when := layout.TimeOf(tick + tt.after)
+		got := r.run("sessions", "--json", "--at", at(when))
+		got.want(t, exitOK)
+		var p struct {
+			Host        string
+			Until, Last time.Time
+		}
+		if tt.want != "" {
+			must(t, json.Unmarshal([]byte(got.out), &p))
+		}
+		if p.Host != tt.want || strings.Count(got.out, "\n") > 1 || tt.want == "" && got.out != "" {
+			t.Errorf("%d ms after the id: %s", tt.after, got.out)
+		}
+		if tt.want == "web-1" && (!p.Last.Equal(layout.TimeOf(tick+500)) || !p.Until.Equal(layout.TimeOf(tick+1001))) {
+			t.Errorf("%d ms after the id: %s", tt.after, got.out)
+		}
+	}
+	r.run("sessions", "--at", at(parts.Time)+" UTC").want(t, exitOK, "LAST", "web-1")
+	r.run("sessions", "--at", "2017-01-01").want(t, exitFailed, "2018-01-01", "2087-09-07")
+	r.run("sessions", "--at", "then").want(t, exitFailed, "no time")
+	r.run("sessions", "--at", "2026-11-22", "--slot", "1").want(t, exitFailed, "slot")
 }
