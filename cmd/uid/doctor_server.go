@@ -41,7 +41,10 @@ type settings map[string]string
 var durability = map[dialect]string{
 	mysqlDialect: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
-	postgresDialect: `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')`,
+	postgresDialect: `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')
+		UNION ALL SELECT 'source', source FROM pg_settings WHERE name = 'synchronous_commit'
+		UNION ALL SELECT 'database', quote_ident(current_database())
+		UNION ALL SELECT 'user', quote_ident(session_user)`,
 }
 
 // read runs a statement whose rows are names and values.
@@ -96,14 +99,32 @@ func durabilityFindings(s settings) (list []finding) {
 			Text: "fsync is off, so a crash of the machine loses commits, or the whole database" + lost})
 	}
 	if s["synchronous_commit"] == "off" {
-		list = append(list, finding{Code: codeSynchronousCommit, Fix: "ALTER SYSTEM SET synchronous_commit = on; " +
-			"SELECT pg_reload_conf()",
-			Text: "synchronous_commit is off for this connection, so a crash of the server loses the latest " +
-				"commits" + lost,
-			Advice: "It may also be set for the database (ALTER DATABASE ... RESET), for the user (ALTER ROLE ... " +
-				"RESET) or in the data source name."})
+		f := finding{Code: codeSynchronousCommit, Text: "synchronous_commit is off for this connection, so a crash of " +
+			"the server loses the latest commits" + lost}
+		f.Fix, f.Advice = synchronousCommitFix(s)
+		list = append(list, f)
 	}
 	return list
+}
+
+// synchronousCommitFix returns what sets synchronous_commit on, by where it is off. fix is empty if no statement does.
+func synchronousCommitFix(s settings) (fix, advice string) {
+	const open = " Connections that are open keep it off: start the processes again."
+	switch s["source"] {
+	case "database":
+		return "ALTER DATABASE " + s["database"] + " RESET synchronous_commit", "It is set for the database." + open
+	case "user":
+		return "ALTER ROLE " + s["user"] + " RESET synchronous_commit", "It is set for this user." + open
+	case "database user":
+		return "ALTER ROLE " + s["user"] + " IN DATABASE " + s["database"] + " RESET synchronous_commit",
+			"It is set for this user in this database." + open
+	case "client":
+		return "", "The data source name or PGOPTIONS of this command sets it: take it out, also for the application."
+	case "command line":
+		return "", "The command line of the server sets it: take it out, and start the server again."
+	}
+	return "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()",
+		"It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
 }
 
 func isOn(value string) bool {

@@ -110,6 +110,21 @@ var serverKinds = []serverKind{
 				words: []string{"crash of the server", "ALTER ROLE"},
 			},
 			{
+				code:  codeSynchronousCommit,
+				spoil: globally("ALTER DATABASE test SET synchronous_commit = off"),
+				words: []string{"ALTER DATABASE test RESET", "start the processes again"},
+			},
+			{
+				code:  codeSynchronousCommit,
+				spoil: globally("ALTER ROLE test SET synchronous_commit = off"),
+				words: []string{"ALTER ROLE test RESET"},
+			},
+			{
+				code:  codeSynchronousCommit,
+				spoil: globally("ALTER ROLE test IN DATABASE test SET synchronous_commit = off"),
+				words: []string{"ALTER ROLE test IN DATABASE test RESET"},
+			},
+			{
 				code: codeAsyncReplicas,
 				spoil: func(t *testing.T, p *patient) {
 					must(t, os.WriteFile(filepath.Join(p.replica.Dir, "data", "standby.signal"), nil, 0o644))
