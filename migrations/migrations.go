@@ -117,8 +117,8 @@ func Check(ctx context.Context, db *gorm.DB) error {
 			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
 		}
 		if err != nil {
-			return fmt.Errorf("migrations: %w: %s cannot be read: %w; it is created by migrations/%s.sql",
-				workernode.ErrTable, t.name, err, fileOf(d))
+			return fmt.Errorf("migrations: %w: %s cannot be read: %w; migrations/%s.sql creates it; if it exists, "+
+				"grant this user the rights on it (docs/operating.md)", workernode.ErrTable, t.name, err, fileOf(d))
 		}
 		if err := refuseOutdated(t.name, have); err != nil {
 			return fmt.Errorf("migrations: %s: %w", t.name, err)

@@ -239,3 +239,16 @@ func TestUp_RefusesTheTablesOfAnEarlierVersion(t *testing.T) {
 		})
 	}
 }
+
+// A table that cannot be read is missing, or this user has no right to it: the error says what to do in both cases.
+func TestCheck_SaysWhatToDoWithoutARight(t *testing.T) {
+	t.Parallel()
+
+	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnError(errors.New("SELECT command denied"))
+	err := migrations.Check(t.Context(), d)
+	if !errors.Is(err, workernode.ErrTable) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "WORKER_NODE", "SELECT command denied", "mysql.sql", "grant this user the rights")
+}
