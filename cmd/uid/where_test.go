@@ -142,6 +142,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	r := runner{t: t, dsn: dsn(d)}
 	r.run("where", "order_id="+strings.Repeat("x", 100)).want(t, exitWrong, `"`+strings.Repeat("x", 60)+`..."`)
 	r.run("where", "made order_id 4").want(t, exitWrong, `"made order_id 4" is neither`, "give the id alone")
+	r.run("where", "order_id: 1.17705913759118E+18").want(t, exitWrong, `"1.17705913759118E+18" was rounded`, "as text")
 	r.run("where", "22:45:36 order="+id.String()).want(t, exitWrong, "is neither")
 	r.run("where", text).want(t, exitWrong, "looks like a public id", "UID_PUBLIC_KEY")
 	got := r.run("where", "--public-key", other, text)
