@@ -127,8 +127,9 @@ func sentence(err error) string {
 	return "No process can have made this number."
 }
 
-// rowProblem says for people why the row of an id cannot be shown; "" for an error of the database.
-func rowProblem(table string, err error) string {
+// rowProblem says for people why the page, which may show rows of so many models, cannot show that of an id; "" for an
+// error of the database.
+func rowProblem(models int, table string, err error) string {
 	switch {
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return "There is no row with this key that this page may show: it was not inserted, or it is deleted."
@@ -136,6 +137,8 @@ func rowProblem(table string, err error) string {
 		return "The row is in another database: ask the page of an application that uses it."
 	case errors.Is(err, uidplugin.ErrNoModel) && table == "":
 		return "The worker id serves all tables, so the id does not say which table its row is in."
+	case errors.Is(err, uidplugin.ErrNoModel) && models == 0:
+		return "This page shows no rows, because no models are listed for it."
 	case errors.Is(err, uidplugin.ErrNoModel):
 		return fmt.Sprintf("The application does not let this page show rows of %q.", table)
 	case errors.Is(err, uidplugin.ErrNotKey), errors.Is(err, uidplugin.ErrNoSuchID):

@@ -220,7 +220,7 @@ func TestHandler_OfAProcessWithoutModels(t *testing.T) {
 	testkit.Must(t, err)
 	for page, want := range map[string]string{
 		"/": "of them spare", "/tables": "This process has made no ids of a table.", "/slots": "live",
-		"/sessions": "live", "/id?id=" + a.ID.String(): "The application does not let this page show rows",
+		"/sessions": "live", "/id?id=" + a.ID.String(): "This page shows no rows",
 	} {
 		status, body := get(t, h, page)
 		if status != http.StatusOK || !strings.Contains(words(body), want) {

@@ -34,7 +34,7 @@ type column struct {
 func (h *handler) row(ctx context.Context, l uidplugin.Location) (*row, error) {
 	loaded, err := h.plugin.Find(ctx, l.ID, uidplugin.OnlyModels(h.models...))
 	if err != nil {
-		reason := rowProblem(l.Table, err)
+		reason := rowProblem(len(h.models), l.Table, err)
 		if reason == "" {
 			return nil, err
 		}

@@ -126,11 +126,11 @@ func (a *app) writePlace(p place) error {
 	} else {
 		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s "+
 			"UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
-		until := "; no other process followed"
+		next := "no other process followed"
 		if !s.Until.IsZero() {
-			until = " until " + at(s.Until) + " UTC"
+			next = "the next process from " + at(s.Until) + " UTC"
 		}
-		g.add("session", fmt.Sprintf("slot %d, from %s UTC%s", s.Slot, at(s.From), until))
+		g.add("session", fmt.Sprintf("slot %d, from %s UTC; %s", s.Slot, at(s.From), next))
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
 	if err := g.flush(); err != nil || p.Row == nil {
