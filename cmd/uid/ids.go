@@ -40,8 +40,8 @@ func (r idReader) id(text string) (int64, error) {
 		return 0, fmt.Errorf("%w: %q was rounded, as spreadsheets do, and its last digits are lost; read ids as text",
 			errID, shorten(text, 60))
 	case !strings.Contains(text, "_") || strings.ContainsFunc(text, isNoWord):
-		return 0, fmt.Errorf("%w: %q is neither a decimal number nor the text of a public id; give the id alone",
-			errID, shorten(text, 60))
+		return 0, fmt.Errorf("%w: %q is neither a decimal number nor the text of a public id; give the id alone, "+
+			"as grep -oE '[0-9]{15,19}' finds it", errID, shorten(text, 60))
 	case r.keys == nil:
 		return 0, fmt.Errorf(
 			"%w: %q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY",
