@@ -60,6 +60,9 @@ func (a *app) serve(ctx context.Context, address, prefix string, handler http.Ha
 	ctx, restore := untilSignal(ctx)
 	defer restore()
 	fmt.Fprintf(a.err, "http://%s%s\n", listener.Addr(), prefix)
+	if at, ok := listener.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+		fmt.Fprintln(a.err, "Other machines can reach this address, and the page asks nobody who they are.")
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
