@@ -161,6 +161,44 @@ func TestLookup_MasksColumns(t *testing.T) {
 	}
 }
 
+// A letter has types of bytes that are not []byte.
+type letter struct {
+	ID   uidplugin.ID `gorm:"primaryKey;uid"`
+	Body json.RawMessage
+	Seal seal
+}
+
+type seal []byte
+
+// Whatever its type, a column of bytes is shown as the database has it.
+func TestLookup_ShowsBytesOfEachType(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	testkit.Must(t, s.plugin.AutoMigrate(&letter{}))
+	h, err := New(s.db, WithLogger(quiet), WithModels(&letter{}))
+	testkit.Must(t, err)
+	for _, tt := range []struct {
+		letter
+		want []any // text, or nil for NULL, of each column but the key
+	}{
+		{letter{Body: json.RawMessage(`{"a":1}`), Seal: seal{1, 255}}, []any{`{"a":1}`, "0x01ff"}},
+		{letter{}, []any{nil, nil}},
+	} {
+		testkit.Must(t, s.db.Create(&tt.letter).Error)
+		_, data, problem := getJSON[struct {
+			Row struct{ Columns []struct{ Value any } }
+		}](t, h, "/id?id="+tt.ID.String())
+		if len(data.Row.Columns) != 3 {
+			t.Fatalf("%+v, %+v", data, problem)
+		}
+		for i, want := range tt.want {
+			if got := data.Row.Columns[i+1].Value; got != want {
+				t.Errorf("%#v, want %#v", got, want)
+			}
+		}
+	}
+}
+
 // A vault has values that are nobody's business.
 type vault struct {
 	ID     uidplugin.ID `gorm:"primaryKey;uid"`

@@ -120,19 +120,14 @@ func valueText(value any) (text string, null bool) {
 	if !v.IsValid() {
 		return "", true
 	}
-	switch value := v.Interface().(type) {
-	case time.Time:
-		return value.Format(time.RFC3339Nano), false
-	case []byte:
-		if value == nil {
-			return "", true
-		}
-		if utf8.Valid(value) {
-			return string(value), false
-		}
-		return "0x" + hex.EncodeToString(value), false
+	if at, ok := v.Interface().(time.Time); ok {
+		return at.Format(time.RFC3339Nano), false
 	}
 	switch v.Kind() {
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // also json.RawMessage and the like
+			return bytesText(v.Bytes())
+		}
 	case reflect.String:
 		return v.String(), false
 	case reflect.Bool:
@@ -148,4 +143,15 @@ func valueText(value any) (text string, null bool) {
 		return string(text), false
 	}
 	return fmt.Sprint(v.Interface()), false
+}
+
+// bytesText writes bytes as a text if they are one, and reports whether they are NULL.
+func bytesText(value []byte) (text string, null bool) {
+	switch {
+	case value == nil:
+		return "", true
+	case utf8.Valid(value):
+		return string(value), false
+	}
+	return "0x" + hex.EncodeToString(value), false
 }
