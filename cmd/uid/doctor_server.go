@@ -95,8 +95,8 @@ func durabilityFindings(s settings) (list []finding) {
 		list[i].Advice = "Set it in the configuration of the server as well."
 	}
 	if s["fsync"] == "off" {
-		list = append(list, finding{Code: codeFsync, Fix: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()",
-			Text: "fsync is off, so a crash of the machine loses commits, or the whole database" + lost})
+		list = append(list, finding{Code: codeFsync, Fix: "ALTER SYSTEM SET fsync = on",
+			Text: "fsync is off, so a crash of the machine loses commits, or the whole database" + lost, Advice: reload})
 	}
 	if s["synchronous_commit"] == "off" {
 		f := finding{Code: codeSynchronousCommit, Text: "synchronous_commit is off for this connection, so a crash of " +
@@ -123,9 +123,12 @@ func synchronousCommitFix(s settings) (fix, advice string) {
 	case "command line":
 		return "", "The command line of the server sets it: take it out, and start the server again."
 	}
-	return "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()",
-		"It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
+	return "ALTER SYSTEM SET synchronous_commit = on",
+		reload + " It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
 }
+
+// reload is what ALTER SYSTEM needs. It is no part of the statement, as PostgreSQL refuses ALTER SYSTEM among others.
+const reload = "It takes effect with SELECT pg_reload_conf()."
 
 func isOn(value string) bool {
 	return strings.EqualFold(value, "ON") || value == "1"
@@ -164,8 +167,8 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 				"(semi-synchronous replication), or set a shorter WithLead."}
 		if dialect == postgresDialect {
 			f.Advice = "A failover that takes longer needs nothing. For a faster one, let commits wait for a " +
-				"replica, or set a shorter WithLead."
-			f.Fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf()"
+				"replica, or set a shorter WithLead. " + reload
+			f.Fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'"
 		}
 		list = append(list, f)
 	}
