@@ -31,25 +31,65 @@ func (c column) isNarrow(d dialect) bool {
 	return d != sqliteDialect && c.isInteger() && !wideType.MatchString(c.kind)
 }
 
-// columns returns the columns of a table in their order; none if there is no such table, or this user may not see it.
-func (d *database) columns(ctx context.Context, table string) (list []column, err error) {
+// A table is a table of the application.
+type table struct {
+	name    string // as in WORKER_NODE: without quotes
+	quoted  string // as in a statement
+	columns []column
+}
+
+// table returns a table with its columns in their order; none if there is no such table, or this user may not see it.
+// A dot in the name is part of it, or it separates a schema or a database from the table: WORKER_NODE does not tell.
+func (d *database) table(ctx context.Context, name string) (t table, err error) {
+	t = table{name: name, quoted: d.identifier(name)}
+	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
+		return t, err
+	}
+	for i := range name {
+		if name[i] != '.' || i == 0 {
+			continue
+		}
+		schema, rest := name[:i], name[i+1:]
+		columns, err := d.columns(ctx, schema, rest)
+		if err != nil || len(columns) > 0 {
+			return table{name, d.identifier(schema) + "." + d.identifier(rest), columns}, err
+		}
+	}
+	return t, nil
+}
+
+// identifier returns one name in the quotes of the dialect, whatever characters it has.
+func (d *database) identifier(name string) string {
+	quote := "`"
+	if d.dialect == postgresDialect {
+		quote = `"`
+	}
+	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote
+}
+
+// columns returns the columns of a table of a schema, or of the current one for an empty text.
+func (d *database) columns(ctx context.Context, schema, table string) (list []column, err error) {
 	query, args := "", []any{table}
 	switch d.dialect {
 	case mysqlDialect:
-		query = `SELECT column_name, column_type, column_key = 'PRI', extra, '' FROM information_schema.columns
-			WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? ORDER BY ordinal_position`
-		args = []any{nil, table}
-		if schema, name, ok := strings.Cut(table, "."); ok {
-			args = []any{schema, name}
-		}
+		query = `SELECT column_name, column_type, column_key = 'PRI', CONCAT(extra, COALESCE(column_default, '')), ''
+			FROM information_schema.columns
+			WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY ordinal_position`
+		args = []any{schema, table}
 	case postgresDialect:
 		query = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), i.indrelid IS NOT NULL,
 			COALESCE(pg_get_expr(f.adbin, f.adrelid), ''), a.attidentity::text
 			FROM pg_attribute a LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
 			LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)
 			WHERE a.attrelid = to_regclass(?) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`
-		args = []any{d.quote(table)}
+		args = []any{d.identifier(table)}
+		if schema != "" {
+			args = []any{d.identifier(schema) + "." + d.identifier(table)}
+		}
 	default:
+		if schema != "" { // of a file that only the application has attached
+			return nil, nil
+		}
 		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`
 	}
 	err = d.query(ctx, func(rows *sql.Rows) error {
@@ -60,7 +100,7 @@ func (d *database) columns(ctx context.Context, table string) (list []column, er
 		}
 		c.identity = identity != ""
 		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") ||
-			strings.HasPrefix(extra, "nextval(")
+			strings.Contains(extra, "nextval(")
 		list = append(list, c)
 		return nil
 	}, query, args...)

@@ -49,52 +49,52 @@ func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
 }
 
 // checkKey looks at the key of a table.
-func (d doctor) checkKey(ctx context.Context, table string) (list []finding, err error) {
-	columns, err := d.columns(ctx, table)
+func (d doctor) checkKey(ctx context.Context, name string) (list []finding, err error) {
+	t, err := d.table(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	key, ok := keyOf(columns)
+	key, ok := keyOf(t.columns)
 	if !ok || !key.isInteger() {
 		return nil, nil
 	}
-	largest, err := d.largest(ctx, table, key)
-	if elsewhere, failed := d.idsElsewhere(ctx, table, key, largest); elsewhere || failed != nil {
+	largest, err := d.largest(ctx, t, key)
+	if elsewhere, failed := d.idsElsewhere(ctx, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
 	if key.isNarrow(d.dialect) { // before the numbering, which this statement keeps
-		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(table, key),
-			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", table, key.name, key.kind),
+		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(t, key),
+			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.name, key.kind),
 			Advice: "Foreign keys to it need the same; docs/migrating.md has the statements."})
 	}
 	if key.auto {
-		list = append(list, finding{Code: codeKeyNumbered, Fix: d.plainStatement(table, key),
+		list = append(list, finding{Code: codeKeyNumbered, Fix: d.plainStatement(t, key),
 			Text: fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a "+
-				"number that locates to nothing, or that the plugin is about to use", table, key.name),
+				"number that locates to nothing, or that the plugin is about to use", name, key.name),
 			Advice: "First let all that insert use the plugin. docs/migrating.md has the statements for a key that " +
 				"foreign keys refer to."})
 	}
-	return append(list, d.checkLargest(table, largest)...), err
+	return append(list, d.checkLargest(name, largest)...), err
 }
 
 // largest returns the largest key of a table; none if there is no row.
-func (d doctor) largest(ctx context.Context, table string, key column) (largest sql.NullInt64, err error) {
+func (d doctor) largest(ctx context.Context, t table, key column) (largest sql.NullInt64, err error) {
 	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
-		"SELECT MAX("+d.quote(key.name)+") FROM "+d.quote(table))
+		"SELECT MAX("+d.identifier(key.name)+") FROM "+t.quoted)
 	if err != nil {
-		return sql.NullInt64{}, fmt.Errorf("read the largest key of %s: %w", table, err)
+		return sql.NullInt64{}, fmt.Errorf("read the largest key of %s: %w", t.name, err)
 	}
 	return largest, nil
 }
 
 // idsElsewhere reports whether a table has its ids in another column than the key: the largest key is too small for an
 // id, and its row has an id of the table in another column.
-func (d doctor) idsElsewhere(ctx context.Context, table string, key column, largest sql.NullInt64) (bool, error) {
+func (d doctor) idsElsewhere(ctx context.Context, t table, key column, largest sql.NullInt64) (bool, error) {
 	if !largest.Valid || largest.Int64>>(d.layout.WorkerBits+d.layout.SequenceBits) != 0 {
 		return false, nil
 	}
 	reader := rowReader{database: d.database}
-	found, err := reader.rows(ctx, uidplugin.Location{ID: uidplugin.ID(largest.Int64), Table: table}, key)
+	found, err := reader.rows(ctx, uidplugin.ID(largest.Int64), t, key)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -108,7 +108,7 @@ func (d doctor) idsElsewhere(ctx context.Context, table string, key column, larg
 	}
 	nodes, err := d.nodes.Lookup(ctx, workers...)
 	for _, n := range nodes {
-		if n.Table.Name == table && n.Table.Database == "" {
+		if n.Table.Name == t.name && n.Table.Database == "" {
 			return true, err
 		}
 	}
@@ -136,28 +136,28 @@ func (d doctor) checkLargest(table string, largest sql.NullInt64) []finding {
 }
 
 // plainStatement returns the statement after which the database no longer numbers a column.
-func (d doctor) plainStatement(table string, key column) string {
-	alter := "ALTER TABLE " + d.quote(table)
+func (d doctor) plainStatement(t table, key column) string {
+	alter := "ALTER TABLE " + t.quoted
 	switch {
 	case d.dialect == postgresDialect && key.identity:
-		return alter + " ALTER COLUMN " + d.quote(key.name) + " DROP IDENTITY"
+		return alter + " ALTER COLUMN " + d.identifier(key.name) + " DROP IDENTITY"
 	case d.dialect == postgresDialect:
-		return alter + " ALTER COLUMN " + d.quote(key.name) + " DROP DEFAULT"
+		return alter + " ALTER COLUMN " + d.identifier(key.name) + " DROP DEFAULT"
 	}
-	return alter + " MODIFY " + d.quote(key.name) + " BIGINT" + unsigned(key) + " NOT NULL"
+	return alter + " MODIFY " + d.identifier(key.name) + " BIGINT" + unsigned(key) + " NOT NULL"
 }
 
 // wideStatement returns the statement after which a column can hold ids. It leaves the numbering as it is.
-func (d doctor) wideStatement(table string, key column) string {
-	alter := "ALTER TABLE " + d.quote(table)
+func (d doctor) wideStatement(t table, key column) string {
+	alter := "ALTER TABLE " + t.quoted
 	if d.dialect == postgresDialect {
-		return alter + " ALTER COLUMN " + d.quote(key.name) + " TYPE BIGINT"
+		return alter + " ALTER COLUMN " + d.identifier(key.name) + " TYPE BIGINT"
 	}
 	numbered := ""
 	if key.auto {
 		numbered = " AUTO_INCREMENT"
 	}
-	return alter + " MODIFY " + d.quote(key.name) + " BIGINT" + unsigned(key) + " NOT NULL" + numbered
+	return alter + " MODIFY " + d.identifier(key.name) + " BIGINT" + unsigned(key) + " NOT NULL" + numbered
 }
 
 func unsigned(key column) string {

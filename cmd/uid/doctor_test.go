@@ -367,3 +367,56 @@ func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 		generator.DefaultLayout().TickAt(r.now())).Error) // an idle process keeps its slot
 	r.run("doctor").want(t, exitOK)
 }
+
+// A table may have any name, and may be in another schema. The statements of the findings run as they are printed, and
+// then nothing is wrong any more.
+func TestDoctor_KnowsTablesOfAnyName(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, elsewhere := d.Open(t, nil), d.New(t).Schema
+		id := shop(t, db, "web-1", "first")[0]
+		q := (&database{dialect: dialect(db.Name())}).identifier
+		numbered := " INT PRIMARY KEY AUTO_INCREMENT"
+		if d.Name == "postgres" {
+			numbered = " SERIAL PRIMARY KEY"
+		}
+		names := map[string]string{
+			"a.b": q("a.b"), "a.b.c": q("a.b.c"), "we`ird": q("we`ird"), `quo"te`: q(`quo"te`),
+			"O'Hara": q("O'Hara"), "UP per": q("UP per"),
+			elsewhere + ".there": q(elsewhere) + "." + q("there"), elsewhere + ".x.y": q(elsewhere) + "." + q("x.y"),
+		}
+		worker := 5000
+		for name, quoted := range names {
+			worker++
+			must(t, db.Exec("CREATE TABLE "+quoted+" ("+q("k`e.\"y")+numbered+", note VARCHAR(20))").Error)
+			row := nodeRow + `, "SLOT", "LAYOUT", "TABLE_NAME")
+				VALUES (?, 'h', 'p', 1, '2026-01-01', 1, '1-41-18-4/1ms@1514764800', ?)`
+			if d.IsMySQL() {
+				row = strings.ReplaceAll(row, `"`, "`")
+			}
+			must(t, db.Exec(row, worker, name).Error)
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		ignore := strings.Join(ofServers, ",")
+		sick := r.run("doctor", "--json", "--ignore", ignore)
+		sick.want(t, exitWrong)
+		found := map[string]int{}
+		for line := range strings.Lines(sick.out) {
+			var f finding
+			must(t, json.Unmarshal([]byte(line), &f))
+			for name := range names {
+				if strings.Contains(f.Text, " "+name+".k") || strings.HasPrefix(f.Text, name+".k") {
+					found[name]++
+				}
+			}
+			must(t, db.Exec(f.Fix).Error)
+		}
+		for name, quoted := range names {
+			if found[name] != 2 {
+				t.Errorf("%d findings of %s, which is too narrow and numbered:\n%s", found[name], name, sick.out)
+			}
+			must(t, db.Exec("INSERT INTO "+quoted+" VALUES ("+id.String()+", 'raw')").Error)
+		}
+		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")
+	}, "mariadb", "mysql", "postgres")
+}

@@ -75,11 +75,11 @@ func (a *app) checkTable(ctx context.Context, d *database, table workernode.Tabl
 		}
 		return err
 	}
-	columns, err := d.columns(ctx, table.Name)
+	t, err := d.table(ctx, table.Name)
 	if err != nil {
 		return err
 	}
-	if len(columns) == 0 {
+	if len(t.columns) == 0 {
 		others, err := d.databasesOf(ctx, table.Name)
 		if err == nil && len(others) > 0 && others[0] != "" {
 			return fmt.Errorf("there is no table %q in this database, but in the database %q: give --database",
@@ -88,7 +88,7 @@ func (a *app) checkTable(ctx context.Context, d *database, table workernode.Tabl
 		return errors.Join(fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes "+
 			"ids for it all the same", table.Name), err)
 	}
-	if key, ok := keyOf(columns); ok && key.auto && d.dialect == mysqlDialect {
+	if key, ok := keyOf(t.columns); ok && key.auto && d.dialect == mysqlDialect {
 		fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: the database numbers %s.%s: a row that is inserted "+
 			"without an id gets the number after the largest id", table.Name, key.name)))
 	}

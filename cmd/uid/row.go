@@ -11,7 +11,6 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -31,7 +30,13 @@ type rowReader struct {
 	*database
 	column string // of the ids; empty for the primary key
 
-	known map[string]column // the column of the ids, by table
+	known map[string]keyed // by the name of the table
+}
+
+// A keyed is a table and the column of its ids.
+type keyed struct {
+	table
+	key column
 }
 
 // A row is a row of any table.
@@ -58,11 +63,11 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 		return nil, fmt.Errorf("%w: %d is of the table %s in the database %s, and uid is connected to that of the "+
 			"registry", errRow, l.ID, l.Table, l.Database)
 	}
-	c, err := r.columnOf(ctx, l.Table)
+	t, err := r.keyed(ctx, l.Table)
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.rows(ctx, l, c)
+	found, err := r.rows(ctx, l.ID, t.table, t.key)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -70,50 +75,49 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 		return nil, fmt.Errorf("%w: %s: %w", errRow, l.Table, err)
 	case len(found) == 0:
 		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never "+
-			"inserted", errNoRow, l.Table, c.name, l.ID)
+			"inserted", errNoRow, l.Table, t.key.name, l.ID)
 	case len(found) > 1:
-		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, c.name, l.ID)
+		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, t.key.name, l.ID)
 	}
 	return found[0], nil
 }
 
-// columnOf returns the column of the ids of a table.
-func (r *rowReader) columnOf(ctx context.Context, table string) (column, error) {
-	if c, ok := r.known[table]; ok {
-		return c, nil
+// keyed returns a table and the column of its ids.
+func (r *rowReader) keyed(ctx context.Context, name string) (t keyed, err error) {
+	if known, ok := r.known[name]; ok {
+		return known, nil
 	}
-	columns, err := r.columns(ctx, table)
-	if err != nil {
-		return column{}, err
+	if t.table, err = r.table(ctx, name); err != nil {
+		return t, err
 	}
-	key, ok := keyOf(columns)
-	if r.column != "" {
-		i := slices.IndexFunc(columns, func(c column) bool { return c.name == r.column })
+	ok := false
+	if t.key, ok = keyOf(t.columns); r.column != "" {
+		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == r.column })
 		if ok = i >= 0; ok {
-			key = columns[i]
+			t.key = t.columns[i]
 		}
 	}
 	switch {
-	case len(columns) == 0:
-		return key, fmt.Errorf("%w: there is no table %s, or this user may not read it", errRow, table)
+	case len(t.columns) == 0:
+		return t, fmt.Errorf("%w: there is no table %s, or this user may not read it", errRow, name)
 	case !ok && r.column != "":
-		return key, fmt.Errorf("%w: %s has no column %s", errRow, table, r.column)
+		return t, fmt.Errorf("%w: %s has no column %s", errRow, name, r.column)
 	case !ok:
-		return key, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column "+
-			"of the id by --column", errRow, table)
+		return t, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column "+
+			"of the id by --column", errRow, name)
 	}
 	if r.known == nil {
-		r.known = map[string]column{}
+		r.known = map[string]keyed{}
 	}
-	r.known[table] = key
-	return key, nil
+	r.known[name] = t
+	return t, nil
 }
 
 // rows returns up to two rows with an id.
-func (r *rowReader) rows(ctx context.Context, l uidplugin.Location, key column) (list []*row, err error) {
-	var id any = l.ID.Int64()
+func (r *rowReader) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*row, err error) {
+	var id any = of.Int64()
 	if key.isText() {
-		id = strconv.FormatInt(l.ID.Int64(), 10)
+		id = of.String()
 	}
 	err = r.query(ctx, func(rows *sql.Rows) error {
 		types, err := rows.ColumnTypes()
@@ -134,7 +138,7 @@ func (r *rowReader) rows(ctx context.Context, l uidplugin.Location, key column) 
 		}
 		list = append(list, one)
 		return nil
-	}, "SELECT * FROM "+r.quote(l.Table)+" WHERE "+r.quote(key.name)+" = ? LIMIT 2", id)
+	}, "SELECT * FROM "+t.quoted+" WHERE "+r.identifier(key.name)+" = ? LIMIT 2", id)
 	return list, err
 }
 
