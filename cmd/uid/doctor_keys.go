@@ -18,7 +18,7 @@ import (
 func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
 	failed := 0
 	var first error
-	for p := (tablePage{limit: 500}); ; {
+	for p := (tablePage{limit: maxPage}); ; { // each page counts all worker ids
 		page, err := d.tables(ctx, p)
 		if err != nil {
 			return list, err
