@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // The names of the tables. GORM's naming strategies and prefixes do not change them, so every application of a database
@@ -156,7 +158,7 @@ func scanNode(rows *sql.Rows) (*Node, error) {
 	var id, slot, start, kind sql.NullInt64
 	var database, table, layout, host, port sql.NullString
 	var launched date
-	err := rows.Scan(&id, &slot, &database, &table, &layout, &start, &host, &port, &kind, &launched)
+	err := sqldb.Scan(rows, NodeTable, 1, &id, &slot, &database, &table, &layout, &start, &host, &port, &kind, &launched)
 	if err != nil || !id.Valid {
 		return nil, err
 	}
@@ -166,8 +168,9 @@ func scanNode(rows *sql.Rows) (*Node, error) {
 	}, nil
 }
 
-// date reads a DATE or a DATETIME. The driver returns a time or, with MySQL's parseTime=false, text. The digits are
-// those of UTC, whatever zone the driver adds.
+// date reads a DATE or a DATETIME, which is for people. The driver returns a time or, with MySQL's parseTime=false, text.
+// The digits are those of UTC, whatever zone the driver adds. What is no date, such as a text on SQLite, infinity on
+// PostgreSQL or a year that JSON does not have, is read as none.
 type date struct{ time.Time }
 
 // timestampFormat is how a DATETIME is written. It has milliseconds.
@@ -177,26 +180,24 @@ const timestampFormat = "2006-01-02 15:04:05.000"
 func (d *date) Scan(v any) error {
 	var text string
 	switch v := v.(type) {
-	case nil:
-		return nil
 	case time.Time:
-		d.Time = time.Date(v.Year(), v.Month(), v.Day(), v.Hour(), v.Minute(), v.Second(), v.Nanosecond(), time.UTC)
-		return nil
+		d.set(time.Date(v.Year(), v.Month(), v.Day(), v.Hour(), v.Minute(), v.Second(), v.Nanosecond(), time.UTC))
 	case []byte:
 		text = string(v)
 	case string:
 		text = v
-	default:
-		return fmt.Errorf("workernode: a column of dates holds a %T", v)
-	}
-	if strings.HasPrefix(text, "0000-00-00") {
-		return nil // MySQL's word for no date
 	}
 	for _, format := range [...]string{time.DateTime, time.DateOnly, time.RFC3339} {
 		if t, err := time.Parse(format, text); err == nil { // fractions of a second are read as well
-			d.Time = t.UTC()
-			return nil
+			d.set(t.UTC())
 		}
 	}
-	return fmt.Errorf("workernode: a column of dates holds %q", text)
+	return nil
+}
+
+// set sets the date, unless the year is none that JSON has.
+func (d *date) set(t time.Time) {
+	if t.Year() >= 0 && !t.After(latestTime) {
+		d.Time = t
+	}
 }

@@ -70,7 +70,7 @@ func (d *DB) PruneSessions(ctx context.Context, before int64) (p Pruning, err er
 func (d *DB) spans(ctx context.Context, before, after int64) (list []span, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var s span
-		err := rows.Scan(&s.slot, &s.first, &s.keep, &s.sessions)
+		err := sqldb.Scan(rows, SessionTable, 1, &s.slot, &s.first, &s.keep, &s.sessions)
 		list = append(list, s)
 		return err
 	}, spans+` ORDER BY "SLOT" LIMIT 1000`, before, after)

@@ -6,7 +6,24 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
+
+// latestTime is the latest time that [time.Time] writes as JSON.
+var latestTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// TimeOf returns the start of a tick that was read from a table, which may hold anything: a time from the epoch of the
+// layout to its end, and at most the end of the year 9999, as [time.Time] writes no later one as JSON. The layout must be
+// valid.
+func TimeOf(l generator.Layout, tick int64) time.Time {
+	t := l.TimeOf(min(max(tick, 0), l.MaxTick()+1))
+	if t.After(latestTime) {
+		return latestTime
+	}
+	return t
+}
 
 // A Slot is a row of WORKER_SLOT: a reusable process identity.
 type Slot struct {
@@ -52,7 +69,7 @@ func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, e
 		var s Slot
 		var modified date
 		var reusable int
-		err := rows.Scan(&s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified)
+		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified)
 		s.Reusable, s.Modified = reusable != 0, modified.Time
 		slots = append(slots, s)
 		return err
@@ -73,7 +90,7 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var s Session
 		var launched date
-		err := rows.Scan(&s.Slot, &s.Start, &s.Before, &s.Application, &s.Host, &s.Port, &s.Kind, &launched, &s.Holder)
+		err := sqldb.Scan(rows, SessionTable, 2, &s.Slot, &s.Start, &s.Before, &s.Application, &s.Host, &s.Port, &s.Kind, &launched, &s.Holder)
 		s.setLaunched(launched)
 		sessions = append(sessions, s)
 		return err
@@ -121,7 +138,7 @@ func (d *DB) origins(ctx context.Context, tick int64, where string, value int64)
 		var o Origin
 		var next, end sql.NullInt64
 		var launched date
-		if err := rows.Scan(&o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched,
+		if err := sqldb.Scan(rows, SessionTable, 2, &o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched,
 			&o.Holder, &o.Last, &next, &end); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -60,7 +61,7 @@ func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 	err = d.query(ctx, func(rows *sql.Rows) error {
 		var name string
 		var slots, workers, fence int64
-		if err := rows.Scan(&name, &slots, &workers, &fence); err != nil {
+		if err := sqldb.Scan(rows, workernode.SlotTable, 1, &name, &slots, &workers, &fence); err != nil {
 			return err
 		}
 		list = append(list, finding{

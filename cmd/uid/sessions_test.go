@@ -104,6 +104,33 @@ func TestLists_ComeInPages(t *testing.T) {
 	}
 }
 
+// On SQLite other programs may have written anything. A date that is none is left out. Of a number that is none, the
+// error names table, row and column, and commands that do not need it go on.
+func TestLists_NameARowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct{ spoil, wrong, words string }{
+		{`UPDATE "WORKER_SESSION" SET "LAUNCHED" = 'soon' WHERE "SLOT" = 105`, "", ""},
+		{`UPDATE "WORKER_NODE" SET "LAUNCH_DATE" = 1.5 WHERE "ID" = 1005`, "", ""},
+		{`UPDATE "WORKER_SLOT" SET "SEEN_TICK" = 'x' WHERE "ID" = 105`, "slots", `WORKER_SLOT, with ID = 105, |"SEEN_TICK"`},
+		{`UPDATE "WORKER_NODE" SET "START_TICK" = 1.5 WHERE "ID" = 1005`, "tables", `TABLE_NAME = "t02"|START_TICK`},
+		{`UPDATE "WORKER_SESSION" SET "START_TICK" = 1.5 WHERE "SLOT" = 105`, "slots sessions",
+			`WORKER_SESSION, with SLOT = 105|START_TICK`},
+	} {
+		r, d := crowd(t)
+		must(t, d.Open(t, nil).Exec(tt.spoil).Error)
+		for _, command := range []string{"slots", "tables", "sessions"} {
+			got := r.run(command)
+			if !strings.Contains(tt.wrong, command) {
+				got.want(t, exitOK)
+				continue
+			}
+			got.want(t, exitFailed, strings.Split(tt.words, "|")...)
+		}
+		r.run("next", "orders").want(t, exitOK)
+	}
+}
+
 // Each slot is in the list of one state.
 func TestSlots_OfEachState(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -128,23 +129,23 @@ func (d *database) complete(ctx context.Context, list []slotUse) error {
 	}
 	of := " WHERE " + d.quote("SLOT") + " IN (?" + strings.Repeat(", ?", len(ids)-1) + ") GROUP BY " + d.quote("SLOT")
 	for _, q := range []struct {
-		query string
-		set   func(s *slotUse, n int64)
+		value, table string
+		set          func(s *slotUse, n int64)
 	}{
-		{"COUNT(*) FROM " + d.quote(workernode.NodeTable), func(s *slotUse, n int64) { s.WorkerIDs = n }},
+		{"COUNT(*)", workernode.NodeTable, func(s *slotUse, n int64) { s.WorkerIDs = n }},
 		{
-			"MAX(" + d.quote("START_TICK") + ") FROM " + d.quote(workernode.SessionTable),
+			"MAX(" + d.quote("START_TICK") + ")", workernode.SessionTable,
 			func(s *slotUse, n int64) { s.Since = d.timeOf(n + 1) },
 		},
 	} {
 		err := d.query(ctx, func(rows *sql.Rows) error {
 			var slot, n int64
-			if err := rows.Scan(&slot, &n); err != nil {
+			if err := sqldb.Scan(rows, q.table, 1, &slot, &n); err != nil {
 				return err
 			}
 			q.set(byID[slot], n)
 			return nil
-		}, "SELECT "+d.quote("SLOT")+", "+q.query+of, ids...)
+		}, "SELECT "+d.quote("SLOT")+", "+q.value+" FROM "+d.quote(q.table)+of, ids...)
 		if err != nil {
 			return fmt.Errorf("list slots: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -83,7 +84,7 @@ func (d *database) tables(ctx context.Context, p tablePage) (list []tableUse, er
 		var t tableUse
 		var start int64
 		var fence sql.NullInt64
-		if err := rows.Scan(&t.Database, &t.Table, &t.WorkerIDs, &t.Slots, &t.Held, &start, &fence); err != nil {
+		if err := sqldb.Scan(rows, workernode.NodeTable+" or "+workernode.SlotTable, 2, &t.Database, &t.Table, &t.WorkerIDs, &t.Slots, &t.Held, &start, &fence); err != nil {
 			return err
 		}
 		t.Since = d.timeOf(start + 1)

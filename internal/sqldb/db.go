@@ -113,6 +113,33 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return err
 }
 
+// Scan reads a row of a table. The error names the table, the row by the first columns, as many as keys says, and the
+// column: on SQLite other programs may have written anything.
+func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
+	err := rows.Scan(into...)
+	if err == nil {
+		return nil
+	}
+	values, pointers := make([]any, len(into)), make([]any, len(into))
+	for i := range values {
+		pointers[i] = &values[i]
+	}
+	names, failed := rows.Columns()
+	if failed != nil || rows.Scan(pointers...) != nil {
+		return err
+	}
+	key := make([]string, keys)
+	for i := range key {
+		format := "%s = %v"
+		switch values[i].(type) {
+		case string, []byte:
+			format = "%s = %q"
+		}
+		key[i] = fmt.Sprintf(format, names[i], values[i])
+	}
+	return fmt.Errorf("a row of %s, with %s, cannot be read: %w", table, strings.Join(key, " and "), err)
+}
+
 // send sends a statement by f, and shows it to GORM's logger. Like database/sql, it tries another
 // connection if one turns out to be closed.
 func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {

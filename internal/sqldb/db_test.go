@@ -276,6 +276,29 @@ func TestDBQuery_EndsAtTheFirstErrorOfItsReader(t *testing.T) {
 	}
 }
 
+// Of a row that cannot be read, an operator learns which one it is, and what is wrong with it.
+func TestScan_NamesTheRow(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	for _, tt := range []struct{ slot, start, want string }{
+		{"5", "1.5", `a row of WORKER_SESSION, with SLOT = 5 and START_TICK = 1.5, cannot be read: sql: Scan error`},
+		{"'a\nb'", "7", `with SLOT = "a\nb" and START_TICK = 7`},
+		{"x'00ff'", "7", `with SLOT = "\x00\xff" and START_TICK = 7`},
+	} {
+		run(t, db, `DELETE FROM "WORKER_SESSION"`)
+		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (`+tt.slot+`, `+tt.start+`, 0, 'a', 'h', 'p', 2, '2026-06-01', 'x')`)
+		var slot, start int64
+		err := open(t, db).Query(t.Context(), func(rows *sql.Rows) error {
+			return sqldb.Scan(rows, "WORKER_SESSION", 2, &slot, &start)
+		}, `SELECT "SLOT", "START_TICK" FROM "WORKER_SESSION"`)
+		if err == nil {
+			t.Fatal("no error")
+		}
+		saysAll(t, err.Error(), tt.want, "int64")
+	}
+}
+
 // wired returns a DB on a database with a table t, each statement of which gets a second, and its wire.
 func wired(t *testing.T) (*sqldb.DB, *testkit.Wire) {
 	t.Helper()
