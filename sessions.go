@@ -143,7 +143,7 @@ func (loc *locator) session(s workernode.Session) Session {
 	}
 }
 
-// timeOf returns the start of a tick that was read from a table, which may hold anything.
+// timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
 func (loc *locator) timeOf(tick int64) time.Time {
-	return loc.Layout.TimeOf(min(max(tick, 0), loc.Layout.MaxTick()+1))
+	return workernode.TimeOf(loc.Layout, tick)
 }

@@ -108,15 +108,6 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
-// expires returns when a layout ends, as far as JSON can say it.
-func expires(l generator.Layout) time.Time {
-	latest := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
-	if end := l.Expires(); end.Before(latest) {
-		return end
-	}
-	return latest
-}
-
 // Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
 // statement. Before db.Use it is zero. After Close it has no slot.
 func (p *Plugin) Stats() Stats {
@@ -124,7 +115,8 @@ func (p *Plugin) Stats() Stats {
 	if err != nil {
 		return Stats{}
 	}
-	stats := Stats{Layout: s.Layout, Time: s.locator.Load().time(), Expires: expires(s.Layout)}
+	loc := s.locator.Load()
+	stats := Stats{Layout: s.Layout, Time: loc.time(), Expires: loc.timeOf(s.Layout.MaxTick() + 1)}
 	if s.manager != nil {
 		stats.Space, stats.Slot = s.manager.Registry().Space, s.slotStats()
 	}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -151,7 +152,7 @@ func setHeaders(header http.Header) {
 	header.Set("Vary", "Accept")
 }
 
-// timeOf returns the start of a tick that was read from a table, which may hold anything.
+// timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
 func (h *handler) timeOf(tick int64) time.Time {
-	return h.layout.TimeOf(min(max(tick, 0), h.layout.MaxTick()+1))
+	return workernode.TimeOf(h.layout, tick)
 }

@@ -96,9 +96,9 @@ func (d *database) now(ctx context.Context, a *app) (time.Time, error) {
 	return now, nil
 }
 
-// timeOf returns the start of a tick that was read from a table, which may hold anything.
+// timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
 func (d *database) timeOf(tick int64) time.Time {
-	return d.layout.TimeOf(min(max(tick, 0), d.layout.MaxTick()+1))
+	return workernode.TimeOf(d.layout, tick)
 }
 
 // query runs a statement with ? for values, and calls scan for each row. It gets as long as every other statement.

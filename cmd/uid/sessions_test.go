@@ -131,6 +131,27 @@ func TestLists_NameARowThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// The ticks of some layouts go on beyond the years that JSON has.
+func TestLists_WriteNoYearAfter9999(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	shop(t, db, "web-1", "first")
+	for _, s := range []string{
+		`UPDATE "WORKER_REGISTRY" SET "LAYOUT" = '1-41-18-4/1s@1514764800', "LEAD_TICKS" = 600`,
+		`UPDATE "WORKER_NODE" SET "START_TICK" = 1900000000000`,
+		`UPDATE "WORKER_SLOT" SET "FENCE" = 2000000000000, "SEEN_TICK" = 2000000000000`,
+		`UPDATE "WORKER_SESSION" SET "START_TICK" = 1900000000000`,
+	} {
+		must(t, db.Exec(s).Error)
+	}
+	r := runner{t: t, dsn: dsn(d)}
+	for _, command := range []string{"slots", "tables", "sessions"} {
+		r.run(command, "--json").want(t, exitOK, `"9999-12-31T23:59:59Z"`)
+	}
+}
+
 // Each slot is in the list of one state.
 func TestSlots_OfEachState(t *testing.T) {
 	t.Parallel()
