@@ -51,7 +51,7 @@ var sicknesses = []sickness{
 		code:    codeSynchronousCommit,
 		engines: []string{"postgres"},
 		params:  []string{"synchronous_commit=off"},
-		words:   []string{"ALTER SYSTEM SET synchronous_commit = on"},
+		words:   []string{"data source name"},
 	},
 	{
 		code:    codeKeyNumbered,

@@ -47,7 +47,7 @@ func three(t *testing.T, d *testkit.Database, params ...string) {
 			return err == nil && plugins[2].Stats().Slot.Renewals >= 2
 		})
 		for _, p := range plugins {
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 		}
 	}
 }

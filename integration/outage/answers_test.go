@@ -72,6 +72,7 @@ type life struct {
 	c      *testkit.Clock
 	ledger *testkit.Ledger
 	of     map[int64]lateID
+	log    testkit.Log // of the process
 }
 
 // take drains tenants. All of a process have the same port.
@@ -112,7 +113,9 @@ func (l *life) run() {
 	testkit.Must(l.T, former.Close(l.Context()))
 	l.c.Add(2 * time.Hour)
 
-	m := harness.NewManager(l.T, l.db, l.c, config)
+	m := harness.NewManager(l.T, l.db, l.c, func(c *workernode.Config) {
+		c.Spares, c.Log = 1, l.log.Logger()
+	})
 	l.tap.Hook(func(query string, run func() error) error {
 		if l.n++; l.n-1 != l.lose {
 			return run()
@@ -170,15 +173,20 @@ func (l *life) run() {
 	l.resolve()
 }
 
-// resolve checks that ids resolve to their tables, and those of one process to one host.
+// resolve checks that ids resolve to their tables, and those of one process to one host. On a machine that stands still
+// for seconds, the table of a spare is not written before the session ends. Then the log says so, and its ids do not.
 func (l *life) resolve() {
 	l.Helper()
 	p := uidplugin.New(harness.Quiet, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithClock(l.c.Now))
 	testkit.Must(l.T, l.db.Use(p))
 	defer func() { _ = p.Close(l.Context()) }()
+	unwritten := len(l.log.Lines("the table of a spare worker id was not written in time")) > 0
 	hosts := map[string]string{}
 	for id, from := range l.of {
 		where, err := p.Locate(l.Context(), uidplugin.ID(id))
+		if unwritten && from == (lateID{"t2", "m"}) && errors.Is(err, uidplugin.ErrUnknownID) {
+			continue
+		}
 		if err != nil || where.Table != from.table {
 			l.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, from.table)
 			continue
