@@ -3,29 +3,16 @@
 package chaos_test
 
 import (
-	"bytes"
-	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"time"
-)
 
-// servers calls servers.sh.
-func (c *chaos) servers(args ...string) (string, error) {
-	cmd := exec.Command("../servers.sh", args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("servers.sh %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
-	}
-	return string(out), err
-}
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
 
 // up brings a server up, and a proxy before it.
 func (c *chaos) up() {
-	out, err := c.servers("up", "mariadb")
+	out, err := testkit.ServersScript("up", "mariadb")
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -36,7 +23,7 @@ func (c *chaos) up() {
 	}
 	c.server = values["UID_TEST_MARIADB_DIR"]
 	c.Cleanup(func() {
-		if _, err := c.servers("down", c.server); err != nil {
+		if _, err := testkit.ServersScript("down", c.server); err != nil {
 			c.Error(err)
 		}
 	})
@@ -58,11 +45,11 @@ func (c *chaos) crashServer(every, away time.Duration, stop <-chan struct{}) {
 		case <-time.After(every/2 + time.Duration(random.Int64N(int64(every)))):
 		}
 		begin := time.Now()
-		_, err := c.servers("kill", c.server)
+		_, err := testkit.ServersScript("kill", c.server)
 		c.proxy.quiet.Store(true)
 		if err == nil {
 			time.Sleep(time.Duration(random.Int64N(int64(away))))
-			_, err = c.servers("start", c.server)
+			_, err = testkit.ServersScript("start", c.server)
 		}
 		if err != nil {
 			c.Error(err)

@@ -22,7 +22,7 @@ type Server struct {
 func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	t.Helper()
 	e.Need(t)
-	printed, err := serversScript(append([]string{"up", e.Name, ""}, options...)...)
+	printed, err := ServersScript(append([]string{"up", e.Name, ""}, options...)...)
 	if err != nil {
 		LeftOut(t, err.Error())
 	}
@@ -33,7 +33,7 @@ func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 // starts the new one. It is removed when the test ends.
 func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	t.Helper()
-	printed, err := serversScript(append([]string{"copy", s.Dir, ""}, options...)...)
+	printed, err := ServersScript(append([]string{"copy", s.Dir, ""}, options...)...)
 	Must(t, err)
 	return newServer(t, s.Name, printed)
 }
@@ -61,15 +61,15 @@ var servers atomic.Int64
 // Run gives the server a command of servers.sh: kill, stop, start or down.
 func (s *Server) Run(t *testing.T, command string) {
 	t.Helper()
-	_, err := serversScript(command, s.Dir)
+	_, err := ServersScript(command, s.Dir)
 	Must(t, err)
 }
 
 // Database returns the database that the server comes with.
 func (s *Server) Database() *Database { return &Database{Engine: s.Engine} }
 
-// serversScript runs servers.sh, and returns what it prints.
-func serversScript(args ...string) (string, error) {
+// ServersScript runs servers.sh, and returns what it prints.
+func ServersScript(args ...string) (string, error) {
 	path := "integration/servers.sh"
 	for range 5 { // a test runs in its folder
 		if _, err := os.Stat(path); err == nil {
