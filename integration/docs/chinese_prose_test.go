@@ -14,12 +14,7 @@ import (
 // eachChinese calls f for each document that is in Chinese.
 func eachChinese(t *testing.T, f func(t *testing.T, d *document)) {
 	t.Helper()
-	each(t, func(t *testing.T, d *document) {
-		if !chinese(d.name) {
-			t.Skip("in English")
-		}
-		f(t, d)
-	})
+	eachOf(t, func(d *document) bool { return chinese(d.name) }, f)
 }
 
 // columns returns how wide a text is: characters of Chinese, and its punctuation, take two columns.

@@ -20,7 +20,7 @@ const modulePath = "github.com/uidplugin/uidplugin"
 func proxy(t *testing.T) (environment []string, version string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short")
+		t.Skip("-short: it runs go commands")
 	}
 	now := time.Now().UTC()
 	version = fmt.Sprintf("v0.0.0-%s-%012x", now.Format("20060102150405"), now.UnixNano()&(1<<48-1))
