@@ -250,7 +250,7 @@ func TestDoctor_StatementsFixTogether(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A ticket has its id beside a key that the database numbers.
+// A ticket has its id next to a key that the database numbers.
 type ticket struct {
 	ID     uint32 `gorm:"primaryKey;autoIncrement"`
 	Number int64  `gorm:"uid"`
@@ -268,66 +268,6 @@ func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
 		must(t, p.Close(t.Context()))
 		runner{t: t, dsn: dsn(d)}.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
 	})
-}
-
-// What settings of a server mean.
-func TestDurability_SaysWhatACrashLoses(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		settings settings
-		want     []string
-	}{
-		{settings{}, nil},
-		{settings{"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1", "log_bin": "ON"}, nil},
-		{settings{"innodb_flush_log_at_trx_commit": "0"}, []string{codeInnoDBFlush}},
-		{settings{"innodb_flush_log_at_trx_commit": "2"}, []string{codeInnoDBFlush}},
-		{settings{"sync_binlog": "0", "log_bin": "OFF"}, nil},
-		{settings{"sync_binlog": "0", "log_bin": "ON"}, []string{codeSyncBinlog}},
-		{settings{"sync_binlog": "100", "log_bin": "1"}, []string{codeSyncBinlog}},
-		{settings{"fsync": "on", "synchronous_commit": "on"}, nil},
-		{settings{"fsync": "on", "synchronous_commit": "local"}, nil},
-		{settings{"fsync": "off", "synchronous_commit": "off"}, []string{codeFsync, codeSynchronousCommit}},
-	} {
-		var got []string
-		for _, f := range durabilityFindings(tt.settings) {
-			got = append(got, f.Code)
-			if f.Fix == "" {
-				t.Errorf("%+v has no statement", f)
-			}
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%v: %v, want %v", tt.settings, got, tt.want)
-		}
-	}
-}
-
-// Replicas that commits do not wait for are a finding, and so is a cluster that may split.
-func TestReplication_SaysWhatCouldLoseCommits(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		r    replication
-		want []string
-	}{
-		{replication{}, nil},
-		{replication{replicas: 2}, []string{codeAsyncReplicas}},
-		{replication{replicas: 2, waiting: 1}, nil},
-		{replication{galera: true, provider: "base_port = 4567; pc.ignore_quorum = false; pc.ignore_sb = false;"}, nil},
-		{replication{galera: true, provider: "pc.ignore_quorum = false; pc.ignore_sb = true;"}, []string{codeSplitBrain}},
-		{replication{galera: true, provider: "pc.ignore_quorum=YES;pc.ignore_sb=1"},
-			[]string{codeSplitBrain, codeSplitBrain}},
-		{replication{provider: "pc.ignore_sb = true"}, nil},
-	} {
-		var got []string
-		for _, f := range tt.r.findings(10*time.Second, mysqlDialect) {
-			got = append(got, f.Code)
-			testkit.SaysAll(t, f.Text, "two rows could get one id")
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%+v: %v, want %v", tt.r, got, tt.want)
-		}
-	}
-	text := replication{replicas: 1}.findings(10*time.Second, postgresDialect)[0]
-	testkit.SaysAll(t, text.Text+text.Fix, "within 12s", "synchronous_standby_names")
 }
 
 // A check that cannot look says so, and the others look all the same. Without a finding the exit code is 2.

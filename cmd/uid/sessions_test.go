@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
@@ -172,6 +173,14 @@ func TestSlots_OfEachState(t *testing.T) {
 	}
 }
 
+// tickOf returns the tick that an id is stamped with.
+func tickOf(t *testing.T, l generator.Layout, id uidplugin.ID) int64 {
+	t.Helper()
+	parts, err := l.Decompose(id.Int64())
+	must(t, err)
+	return l.TickAt(parts.Time)
+}
+
 // What is pruned keeps its table; the command asks first, and says what it removes.
 func TestPrune_AsksAndRemoves(t *testing.T) {
 	t.Parallel()
@@ -180,9 +189,7 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	db := d.Open(t, nil)
 	id := shop(t, db, "web-1", "first")[0]
 	layout := generator.DefaultLayout()
-	parts, err := layout.Decompose(id.Int64())
-	must(t, err)
-	tick := layout.TickAt(parts.Time)
+	tick := tickOf(t, layout, id)
 	// Two sessions follow, one of them a year later.
 	later := tick + 365*24*3600*1000
 	for i, start := range []int64{tick + 1000, later} {
@@ -230,9 +237,7 @@ func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
 	db := d.Open(t, nil)
 	id := shop(t, db, "web-1", "first")[0]
 	layout := generator.DefaultLayout()
-	parts, err := layout.Decompose(id.Int64())
-	must(t, err)
-	tick := layout.TickAt(parts.Time)
+	tick := tickOf(t, layout, id)
 	// The first process ended half a second after its id, and another one followed half a second later.
 	must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES
 		(1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`, tick+1000, tick+500).Error)
@@ -258,7 +263,7 @@ func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
 			t.Errorf("%d ms after the id: %s", tt.after, got.out)
 		}
 	}
-	r.run("sessions", "--at", at(parts.Time)+" UTC").want(t, exitOK, "LAST", "web-1")
+	r.run("sessions", "--at", at(layout.TimeOf(tick))+" UTC").want(t, exitOK, "LAST", "web-1")
 	r.run("sessions", "--at", "2017-01-01").want(t, exitFailed, "2018-01-01", "2087-09-07")
 	r.run("sessions", "--at", "then").want(t, exitFailed, "no time")
 	r.run("sessions", "--at", "2026-11-22", "--slot", "1").want(t, exitFailed, "slot")
