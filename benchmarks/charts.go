@@ -209,12 +209,12 @@ func curves(file, title, x, y string, axes scale, all []series) error {
 	} else {
 		p.Y.Min = 0
 	}
-	beside(p, all)
+	leaveRoom(p, all)
 	return save(p, file, 260)
 }
 
-// beside leaves room for the legend, on the right of the lines.
-func beside(p *plot.Plot, all []series) {
+// leaveRoom leaves room for the legend, on the right of the lines.
+func leaveRoom(p *plot.Plot, all []series) {
 	longest := 0
 	for _, s := range all {
 		longest = max(longest, len(s.name))

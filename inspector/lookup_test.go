@@ -199,7 +199,7 @@ func TestLookup_ShowsBytesOfEachType(t *testing.T) {
 	}
 }
 
-// A vault has values that are nobody's business.
+// A vault has values that the page must not show.
 type vault struct {
 	ID     uidplugin.ID `gorm:"primaryKey;uid"`
 	Pin    int

@@ -270,7 +270,7 @@ func TestCollectorCollect_TakesAnyTableName(t *testing.T) {
 }
 
 // Many goroutines take ids as fast as they can, with all generators, while the worker ids of their tables change, the
-// database is away at times, and others scrape. No counter ever goes back, and at the end every id was counted, and
+// database is unreachable from time to time, and others scrape. No counter ever goes back, and at the end every id was counted, and
 // hardly any twice.
 func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	t.Parallel()
