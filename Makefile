@@ -17,7 +17,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 # The tests that testkit.SkipWithRace skips with the race detector.
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers
 
-.PHONY: help test tests test-short lint cross vuln bench compare
+.PHONY: help test tests test-short minimum lint cross vuln bench compare
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -33,6 +33,12 @@ tests: # the first line is what the race detector would falsify, or only slow do
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
+
+# go.work takes the highest version that any of its modules requires. An application may have the lowest.
+minimum: export GOWORK := off
+minimum: ## build and test the root module alone, with the versions that its go.mod requires
+	go vet ./...
+	go test ./...
 
 lint: ## gofmt, go vet, staticcheck, go mod tidy
 	@bad=$$(git ls-files -z '*.go' | xargs -0r gofmt -l); [ -z "$$bad" ] || { printf 'not gofmt-ed:\n%s\n' "$$bad" >&2; exit 1; }
