@@ -42,20 +42,31 @@ type Slot struct {
 	Port        string
 }
 
-// State returns what has become of a slot at a time, which should be the present:
+// State returns the state of a slot at a time, which should be the present:
 //
 //   - live: a process holds it and may stamp ids
 //   - idle: a process holds it, and has made no ids for minutes
-//   - expired: its process ended without releasing it, or cannot reach the database
+//   - overdue: its process should have renewed it and has not; it has ended, is paused, or cannot reach the database
+//   - expired: the same for more than a minute, so another process may reclaim it
 //   - free: it was released
 //   - retired: it is one of [WithDisposable], and nobody will use it again
+//
+// A process that ends without [Plugin.Close] is live until its fence has passed or two renewals are missing: up to 10 s
+// with the default [WithLead].
 func (s Slot) State(now time.Time) string {
-	const keepAlive = time.Minute // a process that makes no ids says every 30 s that it has its slot
-	switch {
-	case s.Held && s.Fence.After(now):
+	const (
+		missing = 45 * time.Second // a process that makes no ids sends a statement every 30 s
+		grace   = time.Minute      // as in package workernode
+	)
+	granted := s.Fence.Sub(s.Seen) // by the last statement; an idle process is granted nothing, so its FENCE is behind
+	silent := now.Sub(s.Seen)
+	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
+	case s.Held && !overdue && s.Fence.After(now):
 		return "live"
-	case s.Held && now.Sub(s.Seen) < keepAlive:
+	case s.Held && !overdue:
 		return "idle"
+	case s.Held && min(silent, now.Sub(s.Fence)) < grace:
+		return "overdue"
 	case !s.Reusable:
 		return "retired"
 	case s.Held:

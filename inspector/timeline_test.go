@@ -21,7 +21,7 @@ func began(slot int64, ago time.Duration) uidplugin.Session {
 func TestDraw_EndsEachSessionWhereTheNextOneOfItsSlotBegins(t *testing.T) {
 	t.Parallel()
 	slots := map[int64]uidplugin.Slot{
-		1: {ID: 1, Held: true, Reusable: true, Fence: noon.Add(10 * time.Second)},
+		1: {ID: 1, Held: true, Reusable: true, Fence: noon.Add(10 * time.Second), Seen: noon},
 		2: {ID: 2, Reusable: true, Fence: noon, Seen: noon.Add(-30 * time.Minute)},
 		3: {ID: 3, Held: true, Reusable: true, Fence: noon.Add(-15 * time.Minute)},
 	}

@@ -84,7 +84,8 @@
 // # Idle processes
 //
 // Ten minutes after its last id a process stops renewing. Keep-alives every 30 s change VERSION and SEEN_TICK only, so
-// no other process reclaims the slot. The next id begins a new session.
+// no other process reclaims the slot. The first follows when FENCE has passed. So if FENCE has passed and SEEN_TICK is
+// not above it, the process has ended, is paused, or cannot reach the database. The next id begins a new session.
 //
 // # Lanes
 //

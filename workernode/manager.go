@@ -114,6 +114,7 @@ type Manager struct {
 	still       stillness     // of the clock
 	mustReread  bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
 	lastAck     time.Time     // when the last statement on the slot was acknowledged: a renewal, keep-alive or session
+	seen        int64         // SEEN_TICK of the last keep-alive
 	renewAfter  time.Duration // the next renewal is due this long after lastAck
 	closed      bool
 	ended       error // why the goroutine has ended

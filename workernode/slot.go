@@ -276,13 +276,14 @@ func (m *Manager) noteRenewal(c change) {
 
 // keepAlive keeps the slot of an idle process from being reclaimed. It grants nothing.
 func (m *Manager) keepAlive(ctx context.Context) error {
-	c := m.slot.keepAliveChange(m.me)
-	ok, err := m.store.update(ctx, c, m.tick())
+	c, now := m.slot.keepAliveChange(m.me), m.tick()
+	ok, err := m.store.update(ctx, c, now)
 	if ok, err := m.counts(ctx, ok, err, "keep the slot alive"); !ok {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.seen = now
 	m.slot.noteAck(c)
 	m.noteAck()
 	return nil

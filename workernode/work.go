@@ -95,8 +95,12 @@ func (m *Manager) lookAndServe() *work {
 	if w.idle && len(w.binds) == 0 {
 		w.wait = grace / 2
 		if m.slot.held {
-			w.keepAlive = since >= grace/2
-			w.wait = max(grace/2-since, time.Millisecond)
+			rest := grace/2 - since
+			if m.seen <= m.slot.fence { // with SEEN_TICK above FENCE the row shows that the process is idle, and has not ended
+				rest = min(rest, m.layout.TimeOf(m.slot.fence+1).Sub(now))
+			}
+			w.keepAlive = rest <= 0
+			w.wait = max(rest, time.Millisecond)
 		}
 		return w
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // states are those of [uidplugin.Slot.State].
-var states = []string{"live", "idle", "expired", "free", "retired"}
+var states = []string{"live", "idle", "overdue", "expired", "free", "retired"}
 
 // A slotUse is a slot, and who has it.
 type slotUse struct {
@@ -41,7 +41,9 @@ func (a *app) slotsCommand() *cobra.Command {
 
   live      a process holds it and may stamp ids
   idle      a process holds it, and has made no ids for minutes
-  expired   its process ended without releasing it, or cannot reach the database
+  overdue   its process should have renewed it and has not: it has ended, is paused, or cannot
+            reach the database; SEEN is its last statement
+  expired   the same for more than a minute, so another process may reclaim it
   free      its process released it
   retired   it is one of WithDisposable, and nobody will use it again`,
 		Args: cobra.NoArgs,
