@@ -15,6 +15,7 @@ var onlyEnglish = map[string]string{
 	"CHANGELOG.md":         "a list that grows with each change",
 	"docs/architecture.md": "for contributors, who read the comments of the code anyway",
 	"docs/chaos.md":        "a record of one run",
+	"docs/logs.md":         "the lines of the log are in English, and a test compares them with the source",
 	"docs/paths.md":        "a table that a test writes",
 	"docs/testing.md":      "for contributors",
 }
