@@ -54,10 +54,10 @@ type TableStats struct {
 	Until     time.Time     `json:"until,omitzero"`       // until when, unless they are renewed
 	Lead      time.Duration `json:"-"`                    // how far the next id is ahead of the clock, if the generator has a method Lead
 
-	// Made is how many ids the generator has handed out since the start of the process, or a few more. Those that no row
-	// got count, such as ids of a create that failed, and the numbers in gaps. Ids that were passed over because the
-	// clock moved on do not. While ids are made it may be some milliseconds old. It is 0 if the generator has no method
-	// Made() int64, as one of [WithSource] may. Made and Waits of the plugin's own generators never go back.
+	// Made is how many ids were handed out since the start of the process, or a few more. Those that no row got count,
+	// such as ids of a create that failed. Ids that were passed over because the clock moved on do not, nor do those that
+	// make the gaps of an AUTO_INCREMENT key. While ids are made it may be some milliseconds old. It is 0 if the generator
+	// has no method Made() int64, as one of [WithSource] may. Made and Waits of the plugin's own generators never go back.
 	Made int64 `json:"made"`
 
 	// Waits is how many calls of the generator have waited: for the clock, for the lease to be renewed, for a range of a
@@ -155,7 +155,9 @@ func (s *shared) slotStats() SlotStats {
 //   - a segment could not fetch a range: ids are made until those in memory are used up;
 //   - a generator of WithSource reports an error by its method Health() error.
 //
-// It wraps the database's own error. It is nil again when the plugin has recovered. It sends no statement.
+// It wraps the database's own error. It is nil again when the plugin has recovered. It sends no statement. With
+// [WithLookupOnly] it returns nil, also while the database is unreachable: the plugin makes no ids, and sends statements
+// only for lookups, which return their errors.
 func (p *Plugin) Health() error {
 	s, err := p.initialized()
 	if err != nil {

@@ -31,9 +31,15 @@ func Gap(l generator.Layout) int64 {
 // LeaveGaps makes all ids of src that are made from now on multiples of the gap of the layout. It does nothing if the
 // ids are not of the layout. It may be called at any time, by any goroutine.
 func (s *Supply) LeaveGaps(src *Source) {
-	if !src.Foreign {
-		src.gap.Store(Gap(s.Layout))
+	if src.Foreign || src.gap.Load() > 1 {
+		return
 	}
+	if m := src.made.Load(); m != nil {
+		var so State
+		so.count(m.Generator)
+		src.before.Store(so.Made)
+	}
+	src.gap.Store(Gap(s.Layout))
 }
 
 // fillWithGaps sets ids to multiples of gap, which is more than 1. A generator hands out consecutive sequences, so one

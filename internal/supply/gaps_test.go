@@ -42,7 +42,8 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 	}
 }
 
-// All ids of a source with gaps are multiples of the gap: for one goroutine or several, one id or many at once.
+// All ids of a source with gaps are multiples of the gap: for one goroutine or several, one id or many at once. Made
+// counts them, and not the numbers between them.
 func TestSupplyLeaveGaps_AllIDsAreMultiples(t *testing.T) {
 	t.Parallel()
 
@@ -53,6 +54,7 @@ func TestSupplyLeaveGaps_AllIDsAreMultiples(t *testing.T) {
 		})
 		src := s.source(t, "orders", "")
 		testkit.Must(t, s.Ensure(t.Context(), nil, []*Source{src}))
+		testkit.Must(t, src.Fill(t.Context(), make([]int64, 10), nil))
 		s.LeaveGaps(src)
 		var mu sync.Mutex
 		seen := map[int64]bool{}
@@ -78,15 +80,22 @@ func TestSupplyLeaveGaps_AllIDsAreMultiples(t *testing.T) {
 							t.Errorf("%s: %d after %d", name, ids[i], ids[i-1])
 						}
 					}
+					before := s.States()[0].Made
 					id, err := src.Next(t.Context(), nil)
 					testkit.Must(t, err)
 					take([]int64{id})
+					if after := s.States()[0].Made; after < before {
+						t.Errorf("%s: %d ids were made, before %d", name, after, before)
+					}
 				}
 			})
 		}
 		group.Wait()
 		if len(seen) != 4*(190+20) {
 			t.Errorf("%s: %d ids", name, len(seen))
+		}
+		if made := s.States()[0].Made; made != 10+int64(len(seen)) {
+			t.Errorf("%s: %d ids were made, and 10 before there were gaps; Made is %d", name, len(seen), made)
 		}
 	}
 }

@@ -27,7 +27,9 @@ type Source struct {
 	// made is set once, under Supply.mu, and never changed.
 	made atomic.Pointer[made]
 
-	gap atomic.Int64 // of which its ids are multiples; 0 and 1 mean that there are no gaps
+	gap    atomic.Int64 // of which its ids are multiples; 0 and 1 mean that there are no gaps
+	before atomic.Int64 // ids that the generator had made before there were gaps
+	handed atomic.Int64 // ids that were handed out since; the generator counts the gaps as well
 
 	makeMu  sync.Mutex // held while its generator is made of leases, which may be code of the application
 	pending *call      // guarded by Supply.mu: a goroutine is making its generator
@@ -103,7 +105,9 @@ func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error 
 // fill is Fill with the generator of the source.
 func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	if gap := src.gap.Load(); gap > 1 {
-		err = m.fillWithGaps(ctx, ids, gap)
+		if err = m.fillWithGaps(ctx, ids, gap); err == nil {
+			src.handed.Add(int64(len(ids)))
+		}
 	} else {
 		err = m.Fill(ctx, ids)
 	}
@@ -150,7 +154,7 @@ type State struct {
 	Generator string
 	Leases    []generator.Lease // none if its ids are not of the layout
 
-	// Of the generator's methods of these names; 0 if it has none.
+	// Of the generator's methods of these names; 0 if it has none. Made is without gaps.
 	Lead        time.Duration
 	Made, Waits int64
 }
@@ -167,6 +171,9 @@ func (s *Supply) States() (states []State) {
 			state.Leases = m.lease.Leases()
 		}
 		state.count(m.Generator)
+		if src.gap.Load() > 1 {
+			state.Made = src.before.Load() + src.handed.Load()
+		}
 		states = append(states, state)
 	}
 	return states
