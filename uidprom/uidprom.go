@@ -12,7 +12,7 @@
 //
 // Of the plugin:
 //
-//	uidplugin_healthy                     1 if Plugin.Health returns nil, 0 if not
+//	uidplugin_healthy                     1 if Plugin.Health returns nil, 0 if not; 1 with uidplugin.WithLookupOnly
 //	uidplugin_layout_remaining_seconds    until the layout ends
 //
 // Of the slot of the process, but not with uidplugin.WithWorkerID:
@@ -35,10 +35,14 @@
 //
 // Of each table and generator, by the labels table and generator:
 //
-//	uidplugin_ids_made_total              ids that were handed out; see uidplugin.TableStats.Made
+//	uidplugin_ids_made_total              ids that were handed out, also to creates that failed afterwards
 //	uidplugin_waits_total                 calls that waited; see uidplugin.TableStats.Waits
 //	uidplugin_lead_seconds                how far the next id is ahead of the clock
 //	uidplugin_lanes                       worker ids that are used together; 0 if the ids are not of the layout
+//
+// A create that fails has used up its ids, and the next try of the application takes new ones if it sends new structs.
+// So in an outage uidplugin_ids_made_total grows while no row is inserted. Numbers that are left free for rows of others,
+// as the gaps of an AUTO_INCREMENT key, do not count.
 //
 // The lease of an idle process ends, so its remaining seconds become negative. That is no fault while
 // uidplugin_slot_failing_seconds is 0. Remaining seconds are by the clock that the plugin makes ids with, and not by
@@ -69,7 +73,7 @@ import (
 // There are 17 series, and 4 for each table and generator.
 func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{plugin: plugin, descs: map[string]*prometheus.Desc{}}
-	c.descs[healthy] = describe(healthy, "1 if ids can be made, now and later; 0 if not.", nil, labels)
+	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)
 	for _, m := range slices.Concat(ofLayout, ofSlot, ofLease) {
 		c.descs[m.name] = describe(m.name, m.help, nil, labels)
 	}
@@ -145,7 +149,7 @@ var (
 	}
 
 	ofTable = []metric[uidplugin.TableStats]{
-		{"ids_made_total", "Ids that were handed out.", counter,
+		{"ids_made_total", "Ids that were handed out, also to creates that failed afterwards.", counter,
 			func(t *uidplugin.TableStats) float64 { return float64(t.Made) }},
 		{"waits_total", "Calls that waited for an id.", counter,
 			func(t *uidplugin.TableStats) float64 { return float64(t.Waits) }},

@@ -18,8 +18,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/template"
 
 	"github.com/uidplugin/uidplugin/uidprom"
 )
@@ -95,28 +97,44 @@ func TestAlerts_NameMetricsThatExistAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Each alert holds for the series that it is for, and not for those of a process that is well. Steps are of 15 s, and
-// the last is at an hour.
+// well are the series of a process that is well. Steps are of 15 s, and the last is at an hour.
+var well = map[string]string{
+	`uidplugin_healthy`:                  `1x240`,
+	`uidplugin_slot_failing_seconds`:     `0x240`,
+	`uidplugin_lease_remaining_seconds`:  `8x240`,
+	`uidplugin_layout_remaining_seconds`: `1000000000-15x240`,
+	`uidplugin_lost_commits_total`:       `0x240`,
+	`uidplugin_slots_lost_total`:         `0x240`,
+	`uidplugin_worker_ids_given`:         `1000x240`,
+	`uidplugin_worker_ids_max`:           `262143x240`,
+	`uidplugin_ids_made_total`:           `0+100x240`,
+	`uidplugin_waits_total`:              `0+1x240`,
+}
+
+// outage are those that differ while the database is unreachable for five minutes, and clients try again and again.
+var outage = map[string]string{
+	`uidplugin_healthy`:                 `1x220 0x20`,
+	`uidplugin_slot_failing_seconds`:    `0x220 12+15x19`,
+	`uidplugin_lease_remaining_seconds`: `8x220 -5-15x19`,
+}
+
+// with returns the series of a process that is well, but for some.
+func with(others map[string]string) map[string]string {
+	series := maps.Clone(well)
+	maps.Copy(series, others)
+	return series
+}
+
+// Each alert holds for the series that it is for, and not for those of a process that is well.
 func TestAlerts_HoldWhenTheyShould(t *testing.T) {
 	t.Parallel()
 
-	well := map[string]string{
-		`uidplugin_healthy`:                  `1x240`,
-		`uidplugin_slot_failing_seconds`:     `0x240`,
-		`uidplugin_lease_remaining_seconds`:  `8x240`,
-		`uidplugin_layout_remaining_seconds`: `1000000000-15x240`,
-		`uidplugin_lost_commits_total`:       `0x240`,
-		`uidplugin_slots_lost_total`:         `0x240`,
-		`uidplugin_worker_ids_given`:         `1000x240`,
-		`uidplugin_worker_ids_max`:           `262143x240`,
-		`uidplugin_ids_made_total`:           `0+100x240`,
-		`uidplugin_waits_total`:              `0+1x240`,
-	}
 	idle := map[string]string{`uidplugin_lease_remaining_seconds`: `-100-15x240`, `uidplugin_ids_made_total`: `7x240`}
 	ill := map[string]map[string]string{
-		"UidpluginUnhealthy":             {`uidplugin_healthy`: `1x200 0x40`},
-		"UidpluginLeaseNotRenewed":       {`uidplugin_slot_failing_seconds`: `0x234 5+15x6`},
-		"UidpluginLeaseEndsSoon":         {`uidplugin_slot_failing_seconds`: `0x239 6`},
+		"UidpluginUnhealthy": {`uidplugin_healthy`: `1x200 0x40`},
+		"UidpluginLeaseNotRenewed": {`uidplugin_slot_failing_seconds`: `0x234 5+15x6`,
+			`uidplugin_lease_remaining_seconds`: `400x234 395-15x6`, `uidplugin_healthy`: `1x234 0x6`},
+		"UidpluginLeaseEndsSoon":         outage,
 		"UidpluginLeaseEnded":            {`uidplugin_lease_remaining_seconds`: `-1-15x240`},
 		"UidpluginLayoutEndsWithinAYear": {`uidplugin_layout_remaining_seconds`: `31536000-15x240`},
 		"UidpluginLostCommits":           {`uidplugin_lost_commits_total`: `0x230 1x10`},
@@ -132,23 +150,50 @@ func TestAlerts_HoldWhenTheyShould(t *testing.T) {
 		for _, tt := range []struct {
 			what   string
 			series map[string]string
-			holds  bool
-		}{{"well", nil, false}, {"idle", idle, false}, {"ill", ill[name], true}} {
-			series := maps.Clone(well)
-			maps.Copy(series, tt.series)
-			if got := holds(t, r.Expr, series); got != tt.holds {
-				t.Errorf("%s of a process that is %s: %v", name, tt.what, got)
+			holds  string // the alert
+		}{{"well", nil, ""}, {"idle", idle, ""}, {"ill", ill[name], name}, {"in an outage", outage, "UidpluginLeaseEndsSoon"}} {
+			vector := query(t, r.Expr, with(tt.series))
+			if want := tt.holds == name; (len(vector) > 0) != want {
+				t.Errorf("%s of a process that is %s: %v", name, tt.what, vector)
+			}
+			for _, sample := range vector {
+				checkText(t, r, sample)
+			}
+			if len(vector) > 1 {
+				t.Errorf("%s of two processes that are %s is not one alert: %v", name, tt.what, vector)
 			}
 		}
 	}
 }
 
-// holds reports whether an expression has a result at the end of series.
-func holds(t *testing.T, expression string, series map[string]string) bool {
+// checkText checks what an alert tells: of which job and which collector, and how many processes.
+func checkText(t *testing.T, r rulefmt.Rule, sample promql.Sample) {
+	t.Helper()
+	labels := sample.Metric.Map()
+	if labels["job"] != "shop" || labels["shard"] != "eu" || labels["instance"] != "" || labels["pod"] != "" {
+		t.Errorf("%s has the labels %v: of the job and the collector, and not of one process, are wanted", r.Alert, labels)
+	}
+	text, err := template.NewTemplateExpander(context.Background(), "{{$labels := .Labels}}{{$value := .Value}}"+
+		r.Annotations["summary"], r.Alert, template.AlertTemplateData(labels, nil, "", sample), 0, nil, nil, nil).Expand()
+	if err != nil || !strings.Contains(text, "shop") || strings.Contains(text, "-") {
+		t.Errorf("%s says %q, %v", r.Alert, text, err)
+	}
+	if strings.HasPrefix(text, "shop: ") && !strings.HasPrefix(text, "shop: 2 of its processes ") {
+		t.Errorf("%s of two processes says %q", r.Alert, text)
+	}
+}
+
+// query returns the result of an expression at the end of series, which two processes of a job have. A label of the
+// collector tells two plugins of each process apart: the other one is idle.
+func query(t *testing.T, expression string, series map[string]string) promql.Vector {
 	t.Helper()
 	load := "load 15s\n"
-	for name, values := range series {
-		load += fmt.Sprintf("  %s{job=\"shop\", instance=\"a\"} %s\n", name, values)
+	for _, process := range []string{`instance="a", pod="shop-1"`, `instance="b", pod="shop-2"`} {
+		for name, values := range series {
+			load += fmt.Sprintf("  %s{job=\"shop\", shard=\"eu\", %s} %s\n", name, process, values)
+		}
+		load += fmt.Sprintf("  uidplugin_lease_remaining_seconds{job=\"shop\", shard=\"us\", %s} -100-15x240\n"+
+			"  uidplugin_slot_failing_seconds{job=\"shop\", shard=\"us\", %[1]s} 0x240\n", process)
 	}
 	storage := promqltest.LoadedStorage(t, load)
 	defer storage.Close()
@@ -158,17 +203,11 @@ func holds(t *testing.T, expression string, series map[string]string) bool {
 		t.Fatal(err)
 	}
 	defer query.Close()
-	result := query.Exec(context.Background())
-	vector, err := result.Vector()
+	vector, err := query.Exec(context.Background()).Vector()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sample := range vector {
-		if sample.Metric.Get("instance") != "a" {
-			t.Errorf("%s has lost the label of the instance: %v", expression, sample.Metric)
-		}
-	}
-	return len(vector) > 0
+	return vector
 }
 
 // A dashboard is what a test needs of Grafana's JSON.
@@ -215,6 +254,9 @@ func TestDashboard_ShowsEveryMetricAndNoOther(t *testing.T) {
 			expression := variables.Replace(target.Expr)
 			if strings.Contains(expression, "$") {
 				t.Errorf("%s has a variable that is not known", expression)
+			}
+			if p.Type == "stat" && len(query(t, expression, with(outage))) != 1 {
+				t.Errorf("%s shows nothing in an outage", p.Title)
 			}
 			for _, name := range metricsOf(t, p.Title, expression, exist) {
 				shown[name] = true
