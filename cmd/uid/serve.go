@@ -17,9 +17,9 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the page of package inspector",
-		Long: `serve shows the page of package inspector: ids, slots, tables, sessions and health. It only reads, and it asks nobody
-who they are. So it listens on this machine only, unless --listen says otherwise; then put it behind a proxy that
-authenticates.`,
+		Long: `serve shows the page of package inspector: ids, and the slots, tables and sessions of all processes. It makes no ids
+itself, so its health is not theirs. It only reads, and it asks nobody who they are. So it listens on this machine only,
+unless --listen says otherwise; then put it behind a proxy that authenticates.`,
 		Example: "  uid serve --listen 127.0.0.1:8080",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
