@@ -127,10 +127,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 		l.Session = Session{}
 		return l, nil
 	}
-	l.Session = loc.session(o.Session)
-	if o.Until >= 0 {
-		l.Session.Until = loc.timeOf(o.Until + 1)
-	}
+	l.Session = loc.session(o)
 	return l, nil
 }
 

@@ -306,11 +306,12 @@ func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 	if len(sessions) != holders {
 		t.Fatalf("%d sessions", len(sessions))
 	}
-	until := time.Time{}
+	until, lead := time.Time{}, 10*time.Minute
 	for n, s := range sessions {
 		i := holders - 1 - n
 		begun := noon.Add(time.Duration(i) * time.Hour)
-		if s.Slot != 1 || s.Host != holder(i).Name || s.Launched != begun || s.From != begun || s.Until != until {
+		if s.Slot != 1 || s.Host != holder(i).Name || s.Launched != begun || s.From != begun || s.Until != until ||
+			s.Last != begun.Add(lead) {
 			t.Errorf("session %d: %+v", i, s)
 		}
 		until = s.From
@@ -322,7 +323,7 @@ func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 	}
 	all, err := last.Sessions(t.Context(), 0, time.Time{}, 100)
 	must(t, err)
-	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() {
+	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() || !all[1].Last.IsZero() {
 		t.Errorf("the sessions of all slots: %+v", all)
 	}
 	slots, err := last.Slots(t.Context(), 0, 10)

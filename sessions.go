@@ -19,6 +19,7 @@ type Session struct {
 	Launched    time.Time       `json:"launched,omitzero"` // start of the process, by its clock
 	From        time.Time       `json:"from,omitzero"`     // no id of the session has an earlier time
 	Until       time.Time       `json:"until,omitzero"`    // start of the next session of the slot; zero if no session followed
+	Last        time.Time       `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
 }
 
 // Pruned reports whether nothing is known of the process, because [workernode.DB.PruneSessions] has removed it. In a list
@@ -106,7 +107,8 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 }
 
 // Sessions returns up to limit sessions that began before an instant, the latest first; a zero instant means all. A
-// slot of 0 means the sessions of all slots; then Until is zero. With [WithWorkerID] it returns nil.
+// slot of 0 means the sessions of all slots; the database sorts them, and Until and Last are zero. With [WithWorkerID] it
+// returns nil.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
 	loc, err := p.located()
 	if err != nil || loc.Fixed {
@@ -124,11 +126,10 @@ func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, lim
 		return nil, err
 	}
 	sessions := make([]Session, len(rows))
-	until := before
 	for i, r := range rows {
 		sessions[i] = loc.session(r)
-		if slot != 0 {
-			sessions[i].Until, until = until, sessions[i].From
+		if r.Last >= 0 {
+			sessions[i].Last = loc.timeOf(r.Last)
 		}
 	}
 	return sessions, nil
@@ -144,14 +145,15 @@ func (p *Plugin) located() (*locator, error) {
 }
 
 // session returns a session as the package shows it.
-func (loc *locator) session(s workernode.Session) Session {
-	if s.Pruned() {
-		return Session{Slot: s.Slot, From: loc.timeOf(s.Start + 1)}
+func (loc *locator) session(o workernode.Origin) Session {
+	s := Session{Slot: o.Slot, From: loc.timeOf(o.Start + 1)}
+	if !o.Pruned() {
+		s.Application, s.Host, s.Port, s.Kind, s.Launched = o.Application, o.Host, o.Port, o.Kind, o.Launched
 	}
-	return Session{
-		Slot: s.Slot, Application: s.Application, Host: s.Host, Port: s.Port, Kind: s.Kind,
-		Launched: s.Launched, From: loc.timeOf(s.Start + 1),
+	if o.Until >= 0 {
+		s.Until = loc.timeOf(o.Until + 1)
 	}
+	return s
 }
 
 // timeOf returns the start of a tick that was read from a table, as far as JSON can say it.

@@ -108,7 +108,7 @@ func (d *DB) Lookup(ctx context.Context, workers ...int64) (map[int64]*Node, err
 
 // Nodes returns up to limit nodes with worker ids above after, in ascending order.
 func (d *DB) Nodes(ctx context.Context, after int64, limit int) ([]*Node, error) {
-	nodes, err := d.nodes(ctx, fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+	nodes, err := d.query(ctx, cut(selectNodes)+fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list worker nodes: %w", err)
 	}
@@ -144,12 +144,16 @@ func (d *DB) nodesAt(ctx context.Context, slot int64, holder string, version int
 	return nodes, ok, nil
 }
 
-func (d *DB) nodes(ctx context.Context, where string, args ...any) (nodes []*Node, err error) {
+func (d *DB) nodes(ctx context.Context, where string, args ...any) ([]*Node, error) {
+	return d.query(ctx, selectNodes+where, args...)
+}
+
+func (d *DB) query(ctx context.Context, query string, args ...any) (nodes []*Node, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		n, err := scanNode(rows)
 		nodes = append(nodes, n)
 		return err
-	}, selectNodes+where, args...)
+	}, query, args...)
 	return nodes, err
 }
 

@@ -3,6 +3,7 @@ package workernode_test
 import (
 	"database/sql/driver"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,7 +62,8 @@ func TestDBLookup_AsksForAThousandAtATime(t *testing.T) {
 	_, err := d.Lookup(t.Context(), ids...)
 	must(t, err)
 
-	mock.ExpectQuery(columns + " WHERE `ID` > ? ORDER BY `ID` LIMIT 25").WithArgs(100).WillReturnRows(sqlmock.NewRows([]string{"ID"}))
+	cut := regexp.MustCompile("`(DATABASE_NAME|TABLE_NAME|LAYOUT|HOST_NAME|PORT)`").ReplaceAllString(columns, "SUBSTR($0, 1, 200) AS $0")
+	mock.ExpectQuery(cut + " WHERE `ID` > ? ORDER BY `ID` LIMIT 25").WithArgs(100).WillReturnRows(sqlmock.NewRows([]string{"ID"}))
 	_, err = d.Nodes(t.Context(), 100, 25)
 	must(t, err)
 }

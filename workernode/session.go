@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -73,39 +74,80 @@ func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, e
 		s.Reusable, s.Modified = reusable != 0, modified.Time
 		slots = append(slots, s)
 		return err
-	}, `SELECT `+slotColumns+fmt.Sprintf(` FROM "WORKER_SLOT" WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+	}, `SELECT `+cut(slotColumns)+fmt.Sprintf(` FROM "WORKER_SLOT" WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list slots: %w", err)
 	}
 	return slots, nil
 }
 
-// Sessions returns up to limit sessions of a slot, or of all slots if slot is 0, the latest
-// first: those that began before the tick before.
-func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessions []Session, err error) {
-	where, args := `"START_TICK" < ?`, []any{before}
+// Sessions returns up to limit sessions of a slot, or of all slots if slot is 0, the latest first: those that began
+// before the tick before. Of a slot it reads no other sessions, however many there are. For all slots the database sorts
+// all sessions, and Until and Last are -1.
+//
+// Of the sessions that followed, only the next one limits Last.
+func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessions []Origin, err error) {
+	where, args := `"X"."START_TICK" < ?`, []any{before}
+	fence, next, end := "NULL", "NULL", "NULL"
 	if slot != 0 {
-		where, args = where+` AND "SLOT" = ?`, append(args, slot)
+		// Without a value of X the subselects are read once, by the key. With one, MariaDB reads all sessions of the slot.
+		const following = ` FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" >= ? ORDER BY "START_TICK" LIMIT 1)`
+		fence = `(SELECT "FENCE" FROM "WORKER_SLOT" WHERE "ID" = ?)`
+		next, end = `(SELECT "START_TICK"`+following, `(SELECT "BEFORE_TICK"`+following
+		where, args = where+` AND "X"."SLOT" = ?`, []any{slot, slot, before, slot, before, before, slot}
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
-		var s Session
-		var launched date
-		err := sqldb.Scan(rows, SessionTable, 2, &s.Slot, &s.Start, &s.Before, &s.Application, &s.Host, &s.Port, &s.Kind, &launched, &s.Holder)
-		s.setLaunched(launched)
-		sessions = append(sessions, s)
+		o, err := scanOrigin(rows)
+		if n := len(sessions); slot != 0 && n > 0 {
+			later := sessions[n-1]
+			o.Until, o.Last = later.Start, min(o.Last, later.Before)
+		}
+		sessions = append(sessions, o)
 		return err
-	}, `SELECT `+sessionColumns+` FROM "WORKER_SESSION" WHERE `+where+fmt.Sprintf(` ORDER BY "START_TICK" DESC, "SLOT" DESC LIMIT %d`, limit), args...)
+	}, `SELECT `+cut(sessionColumns)+`, `+fence+`, `+next+`, `+end+` FROM "WORKER_SESSION" "X" WHERE `+where+
+		fmt.Sprintf(` ORDER BY "X"."START_TICK" DESC, "X"."SLOT" DESC LIMIT %d`, limit), args...)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list sessions: %w", err)
 	}
 	return sessions, nil
 }
 
+// maxText is how many characters of a text a list has. No text of this package is longer, but SQLite does not limit what
+// other programs write.
+const maxText = 200
+
+// cut returns columns whose texts are cut to maxText characters.
+func cut(columns string) string {
+	return textColumn.ReplaceAllString(columns, fmt.Sprintf(`SUBSTR($0, 1, %d) AS $0`, maxText))
+}
+
+var textColumn = regexp.MustCompile(`"(LAYOUT|HOLDER|APPLICATION|HOST_NAME|PORT|DATABASE_NAME|TABLE_NAME)"`)
+
 // An Origin is where an id came from: the session that stamped its tick.
 type Origin struct {
 	Session
 	Until int64 // START_TICK of the next session of the slot; -1 if no session followed
-	Last  int64 // no process has stamped a later tick in the session
+	Last  int64 // no process has stamped a later tick in the session; -1 if the slot has no row
+}
+
+// scanOrigin reads sessionColumns, FENCE of the slot, and START_TICK and BEFORE_TICK of what followed.
+func scanOrigin(rows *sql.Rows) (o Origin, err error) {
+	var fence, next, end sql.NullInt64
+	var launched date
+	err = sqldb.Scan(rows, SessionTable, 2, &o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched,
+		&o.Holder, &fence, &next, &end)
+	o.setLaunched(launched)
+	o.Until, o.Last = -1, -1
+	if next.Valid {
+		o.Until = next.Int64
+	}
+	if fence.Valid {
+		o.Last = fence.Int64
+	}
+	if end.Valid {
+		o.Last = min(o.Last, end.Int64)
+	}
+	return o, err
 }
 
 // Origin returns the session in which a tick of a slot was stamped. It reports false if no process can have stamped the
@@ -135,23 +177,9 @@ func (d *DB) Origins(ctx context.Context, tick int64) ([]Origin, error) {
 func (d *DB) origins(ctx context.Context, tick int64, where string, value int64) (found []Origin, err error) {
 	// One SELECT, so all of it is of one moment.
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
-		var o Origin
-		var next, end sql.NullInt64
-		var launched date
-		if err := sqldb.Scan(rows, SessionTable, 2, &o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched,
-			&o.Holder, &o.Last, &next, &end); err != nil {
-			return err
-		}
-		o.setLaunched(launched)
-		o.Until = -1
-		if next.Valid {
-			o.Until = next.Int64
-		}
-		if end.Valid {
-			o.Last = min(o.Last, end.Int64)
-		}
+		o, err := scanOrigin(rows)
 		found = append(found, o)
-		return nil
+		return err
 	}, `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",`+
 		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),`+
 		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)`+

@@ -3,6 +3,7 @@ package workernode_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,11 +116,13 @@ func TestDBOrigin_LooksAtAllLaterSessions(t *testing.T) {
 	}
 }
 
-// Lists come in pages, and the latest sessions first.
+// Lists come in pages, and the latest sessions first. Each session ends where nobody was granted a later tick, also if
+// the next one is on another page.
 func TestDBSessions_ListsTheLatestFirst(t *testing.T) {
 	t.Parallel()
 
 	d := sessionRows(t)
+	ends := map[int64]struct{ last, until int64 }{349: {500, -1}, 199: {250, 349}, 99: {180, 199}, 9: {90, -1}}
 	for _, tt := range []struct {
 		slot, before int64
 		limit        int
@@ -133,6 +136,9 @@ func TestDBSessions_ListsTheLatestFirst(t *testing.T) {
 		var got []int64
 		for _, s := range sessions {
 			got = append(got, s.Start)
+			if want := ends[s.Start]; tt.slot != 0 && (s.Until != want.until || s.Last != want.last) {
+				t.Errorf("%+v: the session after %d ends at %d, before %d", tt, s.Start, s.Last, s.Until)
+			}
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %d", tt, got)
@@ -180,4 +186,34 @@ func TestDBOrigin_TellsTenHoldersApart(t *testing.T) {
 		}
 		w.check()
 	})
+}
+
+// SQLite keeps texts of any length: a list of fifty must not take hundreds of megabytes.
+func TestDB_ListsCutLongTexts(t *testing.T) {
+	t.Parallel()
+
+	db := tables(t)
+	long := strings.Repeat("é", 100_000)
+	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (1, ?, 1, 500, 7, ?, 8, ?, ?, ?, '2026-06-01 12:00:00')`, long, long, long, long, long)
+	run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (1, 99, 0, ?, ?, ?, 2, '2026-06-01 12:00:00', ?)`, long, long, long, long)
+	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT")`+
+		` VALUES (1, ?, ?, 2, '2026-06-01', 1, ?, ?, ?)`, long, long, long, long, long)
+	d := open(t, db)
+	slots, err := d.Slots(t.Context(), 0, 10)
+	must(t, err)
+	sessions, err := d.Sessions(t.Context(), 1, 1<<62, 10)
+	must(t, err)
+	nodes, err := d.Nodes(t.Context(), 0, 10)
+	must(t, err)
+	for list, texts := range map[string][]string{
+		"slots":    {slots[0].Layout, slots[0].Holder, slots[0].Application, slots[0].Host, slots[0].Port},
+		"sessions": {sessions[0].Application, sessions[0].Host, sessions[0].Port, sessions[0].Holder},
+		"nodes":    {nodes[0].Host, nodes[0].Port, nodes[0].Table.Database, nodes[0].Table.Name, nodes[0].Layout},
+	} {
+		for i, text := range texts {
+			if want := strings.Repeat("é", 200); text != want {
+				t.Errorf("%s, text %d has %d bytes, want %d", list, i, len(text), len(want))
+			}
+		}
+	}
 }

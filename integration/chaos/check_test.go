@@ -191,7 +191,7 @@ type chaosSample struct {
 }
 
 // span checks that the ticks from first to last of a worker id are of one process. The sessions are in ascending order.
-func (c *chaosCount) span(worker int64, process string, first, last int64, sessions []workernode.Session) {
+func (c *chaosCount) span(worker int64, process string, first, last int64, sessions []workernode.Origin) {
 	at := sort.Search(len(sessions), func(i int) bool { return sessions[i].Start >= first }) - 1
 	if at < 0 {
 		c.fault("worker id %d: tick %d of %s lies before all sessions", worker, first, process)
@@ -214,8 +214,8 @@ func (c *chaosCount) span(worker int64, process string, first, last int64, sessi
 
 // tables reads all worker ids, and the sessions of all slots in ascending order.
 func (c *chaosCount) tables(ctx context.Context, db *workernode.DB) (map[int64]*workernode.Node,
-	map[int64][]workernode.Session, error) {
-	nodes, sessions := map[int64]*workernode.Node{}, map[int64][]workernode.Session{}
+	map[int64][]workernode.Origin, error) {
+	nodes, sessions := map[int64]*workernode.Node{}, map[int64][]workernode.Origin{}
 	for after := int64(0); ; {
 		found, err := db.Nodes(ctx, after, 1000)
 		if err != nil || len(found) == 0 {
