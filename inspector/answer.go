@@ -40,7 +40,11 @@ func refused(status int, message string, err error) answer {
 // unreadable returns the problem of an error of the database.
 func (h *handler) unreadable(ctx context.Context, err error) *problem {
 	message := "The database cannot be read."
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch {
+	case context.Cause(ctx) == errBusy:
+		return newProblem(http.StatusServiceUnavailable,
+			"Too many pages read the database at once, and it is slow: try again.", nil)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		message = "The database did not answer within " + h.limit.String() + "."
 	}
 	return newProblem(http.StatusServiceUnavailable, message, err)

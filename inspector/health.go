@@ -1,8 +1,10 @@
 package inspector
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"gorm.io/gorm"
@@ -25,4 +27,54 @@ func HealthHandler(db *gorm.DB) http.Handler {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, text) // the caller has gone if it fails
 	})
+}
+
+// A health is the state of this process, in words for people who are on call.
+type health struct {
+	OK      bool   `json:"ok"`      // as [uidplugin.Plugin.Health] is nil
+	Summary string `json:"summary"` // a few words, in the header of each page
+	Advice  string `json:"advice"`  // what it means for creates, and what to do
+	Reason  string `json:"reason,omitempty"`
+	Class   string `json:"-"` // of Summary
+}
+
+// healthOf describes what the plugin says of itself. unreadable reports whether this page could not read the database.
+func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) health {
+	makes := stats.Slot.ID != 0 || stats.Space == "" // a fixed worker id needs no slot
+	switch {
+	case err == nil && unreadable:
+		return health{
+			OK: true, Summary: "database unreachable", Class: late,
+			Advice: "This page could not read the database. Creates that need it fail, too.",
+		}
+	case err == nil && makes:
+		return health{OK: true, Summary: "healthy", Class: good, Advice: "Ids can be made now, and later."}
+	case err == nil:
+		return health{OK: true, Summary: "holds no slot", Advice: "This process holds no slot now: it makes no ids, or has made none yet."}
+	}
+	h := health{Summary: "needs attention", Class: late, Reason: err.Error(), Advice: "Some creates fail or will fail."}
+	switch {
+	case errors.Is(err, uidplugin.ErrClosed):
+		h.Summary, h.Advice = "closed", "The plugin is closed: this process makes no more ids."
+	case stats.Slot.LastError != nil:
+		when := "Creates fail."
+		h.Summary = "creates fail"
+		switch until := stats.Slot.Until; {
+		case until.After(now):
+			h.Summary, when = "creates fail soon", "Creates fail after "+clock(until)+", in "+span(until.Sub(now))+"."
+		case !until.IsZero():
+			when = "Creates fail since " + clock(later(until, stats.Slot.Since)) + "."
+		}
+		h.Advice = "The lease of this process could not be renewed since " + clock(stats.Slot.Since) + ", " +
+			since(stats.Slot.Since, now) + ". " + when + " Rows are safe, and no id comes twice. " +
+			"The process recovers by itself as soon as the database answers: do not restart it."
+	}
+	return h
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -10,13 +10,16 @@
 //
 // # Pages
 //
-//	./            the state of this process and of the id space; it sends no statement
+//	./            the state of all slots, of this process and of the id space
 //	id?id=N       an id: its bits, time, table, process, and its row if the model is listed
 //	tables        tables of this process, and worker ids of all;  after=WORKER_ID
 //	slots         slots, their holders and how far ahead they are;  after=SLOT
-//	sessions      which process held which slot when;  slot=SLOT, before=TIME
+//	sessions      which process held which slot when;  slot=SLOT, after=SLOT, before=TIME, span=DURATION
 //
-// All statements of a page together get five seconds. If the database cannot be read, the page says why, with status
+// With refresh=10 in the query the browser loads a page again every ten seconds.
+//
+// At most three pages read the database at once; others wait for up to five seconds. All statements of a page together
+// get five seconds. If the database cannot be read, the page says why, with status
 // 503: it is for operators. The reason is also logged. That of a row is only logged, as it may have values of the row.
 package inspector
 
@@ -36,8 +39,10 @@ import (
 	"gorm.io/gorm"
 )
 
-// timeout is what all statements of a page together get.
-const timeout = 5 * time.Second
+const (
+	timeout  = 5 * time.Second // for all statements of a page together, and before that for their turn
+	maxPages = 3               // that read the database at once: each takes a connection of the application's pool
+)
 
 // A handler is the page. It may be used concurrently.
 type handler struct {
@@ -46,7 +51,8 @@ type handler struct {
 	plugin *uidplugin.Plugin
 	layout generator.Layout
 	now    func() time.Time
-	limit  time.Duration // of the statements of a page
+	limit  time.Duration // of the statements of a page, and of the wait for a turn
+	turns  chan struct{} // a place for each page that reads the database
 	meter  *meter
 }
 
@@ -80,7 +86,8 @@ func newHandler(db *gorm.DB, options ...Option) (*handler, error) {
 	if _, err := plugin.FindAll(context.Background(), nil, uidplugin.OnlyModels(c.models...)); err != nil {
 		return nil, err // of a model: without ids, nothing is sent
 	}
-	h := &handler{config: c, db: db, plugin: plugin, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{}}
+	h := &handler{config: c, db: db, plugin: plugin, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{},
+		turns: make(chan struct{}, maxPages)}
 	h.meter.tables(plugin.Stats()) // so that the first look has a rate
 	return h, nil
 }
@@ -113,10 +120,31 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		h.write(w, r, refused(http.StatusNotFound, "There is no such page.", nil))
 	default:
-		ctx, cancel := context.WithTimeout(r.Context(), h.limit)
-		defer cancel()
-		h.write(w, r, read(h, ctx, r.URL.Query()))
+		h.write(w, r, h.inTurn(read, r))
 	}
+}
+
+// errBusy is why a page reads nothing that did not get its turn.
+var errBusy = errors.New("other pages are reading the database")
+
+// inTurn reads a page when fewer than maxPages others are read. After a while without a turn the page shows what needs
+// no database: the context of its statements has ended because of errBusy.
+func (h *handler) inTurn(read reader, r *http.Request) answer {
+	wait, cancel := context.WithTimeoutCause(r.Context(), h.limit, errBusy)
+	defer cancel()
+	select {
+	case h.turns <- struct{}{}: // also if the wait is over already
+	default:
+		select {
+		case h.turns <- struct{}{}:
+		case <-wait.Done():
+			return read(h, wait, r.URL.Query())
+		}
+	}
+	defer func() { <-h.turns }()
+	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
+	defer cancel()
+	return read(h, ctx, r.URL.Query())
 }
 
 // below returns a path below the prefix. Behind [http.StripPrefix] the path has none.

@@ -212,7 +212,7 @@ func TestHandler_SendsSelectsOnly(t *testing.T) {
 		page       string
 		statements int
 	}{
-		{"/", 0}, {"/id?id=x", 0}, {"/id?id=42", 0}, {"/style.css", 0}, {"/nowhere", 0}, {"/slots", 1}, {"/tables", 1},
+		{"/", 1}, {"/id?id=x", 0}, {"/id?id=42", 0}, {"/style.css", 0}, {"/nowhere", 0}, {"/slots", 1}, {"/tables", 1},
 		{"/sessions", 2}, {"/id?id=" + a.ID.String(), 4}, // worker id, session, worker id again as it is new, row
 	} {
 		get(t, s.handler, tt.page)
@@ -315,20 +315,19 @@ func TestHandler_SaysThatTheDatabaseIsOutOfReach(t *testing.T) {
 		t.Fatalf("before: %d", status)
 	}
 	testkit.Must(t, testkit.Close(s.db))
-	for _, target := range []string{"/id?id=" + a.ID.String(), "/slots", "/tables", "/sessions"} {
+	for _, target := range []string{"/", "/id?id=" + a.ID.String(), "/slots", "/tables", "/sessions"} {
 		status, body := get(t, s.handler, target)
 		if status != http.StatusServiceUnavailable {
 			t.Errorf("%s: %d", target, status)
 		}
-		testkit.SaysAll(t, words(body), "The database cannot be read.", "database is closed")
+		testkit.SaysAll(t, words(body), "database unreachable", "The database cannot be read.", "database is closed")
 	}
 	testkit.SaysAll(t, log.String(), "inspector: the database cannot be read", "path=/slots", "database is closed")
 	if _, body := get(t, s.handler, "/id?id="+a.ID.String()); !strings.Contains(words(body), "Bits") {
 		t.Error("the bits of an id need no database")
 	}
-	if status, _ := get(t, s.handler, "/"); status != http.StatusOK {
-		t.Errorf("the first page needs no database: %d", status)
-	}
+	_, body := get(t, s.handler, "/")
+	testkit.SaysAll(t, words(body), "The slots cannot be read now.", "Lease until", "Id space")
 }
 
 func TestHandler_BoundsItsStatements(t *testing.T) {
@@ -342,20 +341,27 @@ func TestHandler_BoundsItsStatements(t *testing.T) {
 	}
 }
 
-func TestHealthHandler_SaysWhetherThePluginIsHealthy(t *testing.T) {
+func TestHandler_HasHealthRefreshAndJSONOnEveryPage(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	h := HealthHandler(s.db)
-	if status, body := get(t, h, "/ready"); status != http.StatusOK || body != "ok\n" {
-		t.Errorf("%d, %q", status, body)
+	for _, page := range []string{"/", "/id?id=42", "/slots?after=1", "/tables", "/sessions?span=1h", "/nowhere"} {
+		_, body := get(t, s.handler, page)
+		_, query, _ := strings.Cut(page, "?")
+		if query != "" {
+			query += "&amp;"
+		}
+		json, again := `href="?`+query+`format=json"`, `href="?`+query+`refresh=10"`
+		if page == "/id?id=42" || strings.Contains(query, "span") { // the query is sorted
+			json = `href="?format=json&amp;` + strings.TrimSuffix(query, "&amp;") + `"`
+		}
+		if strings.Contains(query, "span") {
+			again = `href="?refresh=10&amp;span=1h"`
+		}
+		testkit.SaysAll(t, body, `<a class="state good" href="./">healthy</a>`, json, again)
+		if strings.Contains(body, `http-equiv="refresh"`) {
+			t.Errorf("%s is loaded again although nobody asked for it", page)
+		}
 	}
-	testkit.Must(t, s.plugin.Close(t.Context()))
-	if status, body := get(t, h, "/ready"); status != http.StatusServiceUnavailable || body != "unavailable\n" {
-		t.Errorf("after Close: %d, %q", status, body)
-	}
-	if status, _ := get(t, HealthHandler(testkit.SQLite{}.Open(t)), "/ready"); status != http.StatusServiceUnavailable {
-		t.Errorf("without the plugin: %d", status)
-	}
-	_, body := get(t, s.handler, "/")
-	testkit.SaysAll(t, words(body), "Something needs attention.", "closed")
+	_, body := get(t, s.handler, "/slots?after=1&refresh=10")
+	testkit.SaysAll(t, body, `<meta http-equiv="refresh" content="10">`, `<a href="?after=1">Stop</a>`)
 }

@@ -101,55 +101,56 @@ func TestTables_ArePaged(t *testing.T) {
 
 // A sessionsJSON is what the JSON of sessions has, as far as it is tested.
 type sessionsJSON struct {
-	Sessions []struct {
-		Slot int64
-		From time.Time
+	Slots []struct {
+		Slot     int64
+		Sessions []struct{ From time.Time }
+		Earlier  int
+		Next     string
 	}
-	Skipped bool
-	Next    string
+	Next string
 }
 
+// A slot's sessions are paged. The page of all slots has the latest of each, and says how many it leaves out.
 func TestSessions_ArePaged(t *testing.T) {
 	t.Parallel()
-	s := open(t, WithPageSize(4))
+	s := open(t, WithPageSize(6))
 	s.insertSlots(t, 10)
-	for slot := int64(2001); slot < 2006; slot++ { // more than a page in one tick
-		s.insertSession(t, slot, 20, "host")
-	}
-	for slot := int64(2006); slot < 2009; slot++ { // a page ends between ticks
-		s.insertSession(t, slot, 21, "host")
+	for i := range int64(60) {
+		s.insertSession(t, 1004, 100+i, "host")
 	}
 	var slots []int64
-	skipped := 0
-	follow(t, s, "sessions", func(p sessionsJSON) string {
-		for _, session := range p.Sessions {
-			slots = append(slots, session.Slot)
-		}
-		if p.Skipped {
-			skipped++
+	pages := follow(t, s, "sessions", func(p sessionsJSON) string {
+		for _, v := range p.Slots {
+			slots = append(slots, v.Slot)
+			sessions, earlier, more := 1, 0, ""
+			if v.Slot == 1004 { // the page has room for five of each slot, and counts fifty others
+				sessions, earlier, more = 5, 51, "sessions?before=2018-01-01T00%3A00%3A00.156Z&slot=1004"
+			}
+			if len(v.Sessions) != sessions || v.Earlier != earlier || v.Next != more {
+				t.Errorf("slot %d: %d sessions, %d earlier: %q", v.Slot, len(v.Sessions), v.Earlier, v.Next)
+			}
 		}
 		return p.Next
 	})
-	slices.Sort(slots)
-	if len(slots) != 1+10+3+4 || len(slices.Compact(slots)) != len(slots) || skipped != 1 {
-		t.Errorf("%v, %d pages with fewer than there are", slots, skipped)
-	}
-	for i := range int64(9) {
-		s.insertSession(t, 1001, 100+i, "host")
+	if pages != 2 || len(slots) != 11 || !slices.IsSorted(slots) {
+		t.Errorf("%d pages: %v", pages, slots)
 	}
 	var from []time.Time
-	follow(t, s, "sessions?slot=1001", func(p sessionsJSON) string {
-		for _, session := range p.Sessions {
-			if session.Slot != 1001 {
-				t.Errorf("slot %d", session.Slot)
-			}
+	pages = follow(t, s, "sessions?slot=1004", func(p sessionsJSON) string {
+		for _, session := range p.Slots[0].Sessions {
 			from = append(from, session.From)
 		}
 		return p.Next
 	})
-	if len(from) != 10 || !slices.IsSortedFunc(from, func(a, b time.Time) int { return b.Compare(a) }) {
-		t.Errorf("%v", from)
+	descending := slices.IsSortedFunc(from, func(a, b time.Time) int { return b.Compare(a) })
+	if pages != 11 || len(slices.CompactFunc(from, time.Time.Equal)) != 61 || !descending {
+		t.Errorf("%d pages: %v", pages, from)
 	}
+	_, body := get(t, s.handler, "/sessions")
+	testkit.SaysAll(t, words(body), "Not drawn: more than 50 earlier sessions of slot 1004, which the next page shows",
+		"Not shown: more than 50 earlier sessions of slot 1004")
+	_, body = get(t, s.handler, "/sessions?slot=1004&before=2018-01-01T00:00:00.103Z")
+	testkit.SaysAll(t, words(body), "that began before 2018-01-01 00:00:00.103", "First page")
 }
 
 // SQLite keeps whatever other programs write. The other databases have numbers of 64 bits and texts.
@@ -157,7 +158,7 @@ func TestLists_ShowHostileRows(t *testing.T) {
 	t.Parallel()
 	s := open(t, WithPageSize(4))
 	own := s.create(t, account{})
-	hostile := "<script>alert(1)</script>\x00\xff\u202e\x1b[31m" + strings.Repeat("x", 5000)
+	hostile := "<script>alert(1)</script>\xff\u202e\x1b[31m\u009b\U000e0001" + strings.Repeat("x", 5000) + "\x00"
 	for i, n := range []int64{math.MinInt64, -1, 0, math.MaxInt64} {
 		id := int64(math.MaxInt64) - int64(i)*10
 		testkit.Must(t, s.db.Exec(insertSlot+`VALUES (?, ?, 2, ?, ?, ?, ?, ?, ?, ?)`,
@@ -180,7 +181,11 @@ func TestLists_ShowHostileRows(t *testing.T) {
 			if status != http.StatusOK || broken || !strings.HasSuffix(body, "</html>\n") {
 				t.Fatalf("%s: %d\n%.2000s", page, status, body)
 			}
-			escaped = escaped || strings.Contains(body, `&lt;script&gt;alert(1)&lt;/script&gt;\x00\xff\u202e\x1b[31mxxx`)
+			escaped = escaped || strings.Contains(body, `&lt;script&gt;alert(1)&lt;/script&gt;\xff\u202e\x1b[31m\u009b\U000e0001xxx`)
+			_, text := get(t, s.handler, "/"+page, "Accept", "application/json")
+			if strings.ContainsAny(text, "\u009b\u202e\U000e0001") || len(text) > 30_000 {
+				t.Errorf("the JSON of %s has %d bytes, or characters that a terminal obeys", page, len(text))
+			}
 			code, data, problem := getJSON[struct{ Next string }](t, s.handler, "/"+page)
 			if code != http.StatusOK {
 				t.Fatalf("%s: %d, %+v", page, code, problem)
@@ -251,6 +256,62 @@ func TestLists_ReadAPageAtATime(t *testing.T) {
 			t.Errorf("%s took %v", page, took)
 		}
 		t.Logf("%s took %v", page, took.Round(time.Millisecond))
+	}
+}
+
+// The page shares the pool of the application: many people who look at it in an incident must not take all connections.
+func TestHandler_ReadsFewPagesAtOnce(t *testing.T) {
+	t.Parallel()
+	db, tap := testkit.OpenTap(t, testkit.Engine{Name: "sqlite"}.New(t))
+	s := openOn(t, db, nil)
+	var mu sync.Mutex
+	running, most := 0, 0
+	tap.Hook(func(_ string, run func() error) error {
+		mu.Lock()
+		running++
+		most = max(most, running)
+		mu.Unlock()
+		time.Sleep(time.Millisecond)
+		err := run()
+		mu.Lock()
+		running--
+		mu.Unlock()
+		return err
+	})
+	var group sync.WaitGroup
+	for i := range 60 {
+		page := []string{"/", "/slots", "/sessions"}[i%3]
+		group.Go(func() {
+			if status, body := get(t, s.handler, page); status != http.StatusOK {
+				t.Errorf("%s: %d, %s", page, status, words(body))
+			}
+		})
+	}
+	group.Wait()
+	if most > maxPages {
+		t.Errorf("%d pages read the database at once", most)
+	}
+}
+
+// A page that gets no turn in time says so, and shows what needs no database.
+func TestHandler_SaysThatOtherPagesTakeTooLong(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.handler.limit = 20 * time.Millisecond
+	for range maxPages {
+		s.handler.turns <- struct{}{}
+	}
+	for page, want := range map[string]string{"/slots": "Slots", "/": "Lease until"} {
+		status, body := get(t, s.handler, page)
+		if status != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d", page, status)
+		}
+		testkit.SaysAll(t, words(body), "Too many pages read the database at once", want)
+	}
+	<-s.handler.turns
+	s.handler.limit = timeout
+	if status, _ := get(t, s.handler, "/slots"); status != http.StatusOK {
+		t.Errorf("with a turn: %d", status)
 	}
 }
 

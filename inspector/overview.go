@@ -8,20 +8,46 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// An overview is the state of this process and of the id space.
+// An overview is the state of the fleet, of this process and of the id space.
 type overview struct {
-	Health  health          `json:"health"`
+	Fleet   *fleet          `json:"fleet,omitempty"` // nil if the database cannot be read, and with WithWorkerID
+	Process uidplugin.Stats `json:"process"`         // as Stats writes it
+	Rates   []rate          `json:"rates"`           // since the page was looked at before
 	Space   space           `json:"space"`
-	Process uidplugin.Stats `json:"process"` // as Stats writes it
-	Rates   []rate          `json:"rates"`   // since the page was looked at before
-	Tables  []table         `json:"-"`       // of Process, with their rates
-	Ahead   time.Duration   `json:"-"`       // of the slot's lease
+	Tables  []table         `json:"-"` // of Process, with their rates
+	Ahead   time.Duration   `json:"-"` // of the slot's lease
 }
 
-// A health is what [uidplugin.Plugin.Health] says.
-type health struct {
-	OK     bool   `json:"ok"`
-	Reason string `json:"reason,omitempty"`
+// A fleet is the state of the slots of all processes.
+type fleet struct {
+	Slots  int            `json:"slots"`
+	More   bool           `json:"more,omitempty"` // there are more slots than the page counts
+	States map[string]int `json:"states"`
+	Late   []slot         `json:"late,omitempty"` // the first ones whose process is overdue or has expired
+}
+
+const (
+	maxCounted = 1000 // slots that the first page reads
+	maxLate    = 10   // that it lists
+)
+
+// fleet reads the first slots, which processes use before others. It returns nil without slots.
+func (h *handler) fleet(ctx context.Context) (*fleet, error) {
+	rows, err := h.plugin.Slots(ctx, 0, maxCounted+1)
+	if err != nil || rows == nil {
+		return nil, err
+	}
+	f := &fleet{States: map[string]int{}, More: len(rows) > maxCounted}
+	now := h.now()
+	for _, r := range rows[:min(len(rows), maxCounted)] {
+		s := slotAt(r, now)
+		f.Slots++
+		f.States[s.State]++
+		if stateOf(s.State).Class == late && len(f.Late) < maxLate {
+			f.Late = append(f.Late, s)
+		}
+	}
+	return f, nil
 }
 
 // A space is what the layout says of all ids.
@@ -52,16 +78,19 @@ func (h *handler) space() space {
 	return s
 }
 
-// overview reads the first page. It sends no statement, so it is there while the database is not.
-func (h *handler) overview(context.Context, url.Values) answer {
-	o := overview{Health: health{OK: true}, Process: h.plugin.Stats(), Space: h.space()}
-	if err := h.plugin.Health(); err != nil {
-		o.Health = health{Reason: err.Error()}
+// overview reads the first page. It says what it knows of this process also while the database cannot be read.
+func (h *handler) overview(ctx context.Context, _ url.Values) answer {
+	a := answer{template: "overview", title: "Overview"}
+	fleet, err := h.fleet(ctx)
+	if err != nil {
+		a = h.failed(ctx, a, err)
 	}
+	o := overview{Fleet: fleet, Process: h.plugin.Stats(), Space: h.space()}
 	o.Tables = h.meter.tables(o.Process)
 	o.Rates = ratesOf(o.Tables)
 	if o.Process.Slot.ID != 0 {
 		o.Ahead = o.Process.Slot.Until.Sub(h.now())
 	}
-	return answer{template: "overview", title: "Overview", data: o}
+	a.data = o
+	return a
 }

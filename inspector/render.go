@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 )
 
 //go:embed templates/*.html
@@ -41,17 +44,21 @@ type frame struct {
 	Page    string // name of the page, for the navigation
 	Root    string // leads from the page to the first one
 	Typed   string
-	Healthy bool
+	Health  health
 	Now     time.Time
+	Refresh int    // seconds until the browser asks again; 0: it does not
+	Again   string // the same page with or without Refresh
+	JSON    string // the same page as JSON
 	Problem *problem
 	Data    any
 }
 
 // A document is the JSON of a page.
 type document struct {
-	Time  time.Time `json:"time"` // clock of this process
-	Data  any       `json:"data,omitempty"`
-	Error *problem  `json:"error,omitempty"`
+	Time   time.Time `json:"time"` // clock of this process
+	Health health    `json:"health"`
+	Data   any       `json:"data,omitempty"`
+	Error  *problem  `json:"error,omitempty"`
 }
 
 // write writes an answer as HTML or JSON. Nothing is written before all of it is there, so an error never leaves half a
@@ -65,14 +72,20 @@ func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 		h.log.Warn("inspector: the database cannot be read", "path", r.URL.Path, "error", a.cause)
 	}
 	var body bytes.Buffer
+	now, query := h.now().UTC(), r.URL.Query()
+	health := healthOf(h.plugin.Stats(), h.plugin.Health(), a.cause != nil, now)
 	kind, err := "text/html; charset=utf-8", error(nil)
 	if wantsJSON(r) {
-		kind, err = "application/json", writeJSON(&body, document{h.now().UTC(), a.data, a.problem})
+		kind, err = "application/json", writeJSON(&body, document{now, health, a.data, a.problem})
 	} else {
-		err = templates[a.template].Execute(&body, frame{
+		f := frame{
 			Title: a.title, Page: a.template, Root: rootFrom(h.below(r.URL.Path)), Typed: a.typed,
-			Healthy: h.plugin.Health() == nil, Now: h.now().UTC(), Problem: a.problem, Data: a.data,
-		})
+			Health: health, Now: now, Problem: a.problem, Data: a.data, JSON: next("", query, "format", "json"),
+		}
+		if f.Again = next("", query, "refresh", strconv.Itoa(refresh)); query.Has("refresh") {
+			f.Refresh, f.Again = refresh, next("", query, "refresh", "")
+		}
+		err = templates[a.template].Execute(&body, f)
 	}
 	if err != nil {
 		h.log.Error("inspector: a page cannot be written", "path", r.URL.Path, "error", err)
@@ -82,11 +95,29 @@ func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 	send(w, status, kind, body.Bytes())
 }
 
-// writeJSON writes two-space indented JSON, for people with curl.
+// refresh is how many seconds a page that refreshes itself is shown.
+const refresh = 10
+
+// writeJSON writes two-space indented JSON, for people with curl. Characters that a terminal obeys, or that turn the
+// direction of a line, are escapes.
 func writeJSON(body *bytes.Buffer, value any) error {
-	encoder := json.NewEncoder(body)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, r := range string(text) {
+		switch {
+		case r < unicode.MaxASCII || unicode.IsPrint(r):
+			body.WriteRune(r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(body, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(body, `\u%04x`, r)
+		}
+	}
+	body.WriteByte('\n')
+	return nil
 }
 
 // send writes a body. net/http leaves it out of the answer to HEAD.

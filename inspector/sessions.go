@@ -10,130 +10,158 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// A sessionsPage is one page of sessions, the latest first.
+// A sessionsPage has the sessions of one slot, or the latest ones of several.
 type sessionsPage struct {
+	Slots    []holding     `json:"slots"`
+	Timeline *timeline     `json:"-"` // nil without sessions
+	Slot     int64         `json:"slot,omitempty"`
+	After    int64         `json:"-"`
+	Before   time.Time     `json:"before,omitzero"`
+	Next     string        `json:"next,omitempty"` // relative address of the next page; empty after the last one
+	Spans    []link        `json:"-"`              // pages with other times in the timeline
+	span     time.Duration // that the timeline shows; 0 for all of it
+}
+
+// A holding is who held a slot, the latest session first.
+type holding struct {
+	Slot     int64     `json:"slot"`
 	Sessions []session `json:"sessions"`
-	Timeline *timeline `json:"-"` // nil without sessions
-	Slot     int64     `json:"slot,omitempty"`
-	Before   time.Time `json:"before,omitzero"`
-	Skipped  bool      `json:"skipped,omitempty"` // so many sessions began in one tick that a page has not room for them
-	Next     string    `json:"next,omitempty"`    // relative address of the next page; empty after the last one
+	Earlier  int       `json:"earlier,omitempty"` // sessions before these, up to maxEarlier
+	More     string    `json:"next,omitempty"`    // relative address of the page that has them
 }
 
 // A session is a time in which one process held a slot.
 type session struct {
 	uidplugin.Session
 	State string `json:"state,omitempty"` // of the slot, in its latest session
+	Same  bool   `json:"same,omitempty"`  // the process is that of the session before: it has lost its lease meanwhile
 }
 
-// maxSlots bounds the slots that are read to draw how the latest sessions end.
-const maxSlots = 500
+const (
+	maxLanes    = 30 // slots of a page
+	minSessions = 5  // of each of several slots
+	maxEarlier  = 50 // earlier sessions that are counted; a page says that there are more
+)
 
-// sessions reads those that began before a time.
+// sessions reads the sessions of a slot or, without one, the latest of the slots above after. It reads by the primary
+// key only, so it takes as long for a million sessions as for a hundred.
 func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	a := answer{template: "sessions", title: "Sessions"}
-	slot, problem := number(query, "slot")
+	p, problem := h.sessionsOf(query)
 	if problem != nil {
 		a.problem = problem
 		return a
 	}
-	p := sessionsPage{Slot: slot}
-	if text := query.Get("before"); text != "" {
-		before, err := time.Parse(time.RFC3339Nano, text)
+	rows, err := h.slotsOf(ctx, &p, query)
+	if err != nil {
+		return h.failed(ctx, a, err)
+	}
+	limit := max(h.pageSize/max(len(rows), 1), min(h.pageSize, minSessions))
+	now := h.now()
+	for _, row := range rows {
+		list, err := h.plugin.Sessions(ctx, row.ID, p.Before, limit+maxEarlier+1)
 		if err != nil {
-			a.problem = newProblem(http.StatusBadRequest,
-				"In the address, before is not a time such as 2026-11-22T21:30:00Z.", err)
-			return a
+			return h.failed(ctx, a, err)
 		}
-		p.Before = before.UTC()
+		if len(list) > 0 {
+			p.Slots = append(p.Slots, holdingOf(row, list, limit, query, now))
+		}
 	}
-	all, err := h.plugin.Sessions(ctx, slot, p.Before, h.pageSize+1)
-	if err != nil {
-		return h.failed(ctx, a, err)
+	if p.Slot != 0 && len(p.Slots) > 0 {
+		p.Next = p.Slots[0].More
 	}
-	shown, before := wholeTicks(all, h.pageSize)
-	switch {
-	case before.IsZero():
-	case before.Equal(p.Before): // from outside of the layout's time
-		p.Skipped = true
-	default:
-		p.Skipped = shown[len(shown)-1].From.Equal(all[len(all)-1].From)
-		p.Next = next("sessions", query, "before", iso(before))
-	}
-	slots, err := h.slotsOf(ctx, shown)
-	if err != nil {
-		return h.failed(ctx, a, err)
-	}
-	p.Sessions = describe(shown, slots, p.Before, h.now())
-	p.Timeline = draw(p.Sessions, slots, p.Before, h.now())
+	p.Timeline = draw(p.Slots, p.Before, p.span, now)
 	a.data = p
 	return a
 }
 
-// wholeTicks returns the sessions that a page shows, and the time before which those of the next page began; zero if
-// there are none. Pages end between ticks: the key of a page is a time, and several sessions may begin in one tick.
-func wholeTicks(all []uidplugin.Session, size int) (shown []uidplugin.Session, before time.Time) {
-	if len(all) <= size {
-		return all, time.Time{}
-	}
-	end := size
-	for end > 0 && all[end-1].From.Equal(all[size].From) {
-		end--
-	}
-	if end == 0 { // more began in one tick than a page has room for
-		end = size
-	}
-	return all[:end], all[end-1].From
-}
-
-// slotsOf reads slots from the lowest one of sessions on. It reads no more than maxSlots.
-func (h *handler) slotsOf(ctx context.Context, sessions []uidplugin.Session) (map[int64]uidplugin.Slot, error) {
-	slots := map[int64]uidplugin.Slot{}
-	if len(sessions) == 0 {
-		return slots, nil
-	}
-	lowest, highest := sessions[0].Slot, sessions[0].Slot
-	for _, s := range sessions {
-		lowest, highest = min(lowest, s.Slot), max(highest, s.Slot)
-	}
-	limit := maxSlots
-	if n := highest - lowest + 1; n > 0 && n < maxSlots {
-		limit = int(n)
-	}
-	rows, err := h.plugin.Slots(ctx, lowest-1, limit)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rows {
-		slots[r.ID] = r
-	}
-	return slots, nil
-}
-
-// describe adds to sessions when they ended, as far as it is known.
-func describe(sessions []uidplugin.Session, slots map[int64]uidplugin.Slot, before, now time.Time) []session {
-	described := make([]session, len(sessions))
-	later := map[int64]time.Time{} // slot -> start of the session that follows
-	for i, s := range sessions {
-		described[i].Session = s
-		if until, ok := later[s.Slot]; ok {
-			described[i].Until = until
-		} else if slot, ok := slots[s.Slot]; ok && before.IsZero() {
-			described[i].State = slot.State(now)
+// sessionsOf reads what the query asks for.
+func (h *handler) sessionsOf(query url.Values) (p sessionsPage, failed *problem) {
+	p.Slots = []holding{}
+	for name, n := range map[string]*int64{"slot": &p.Slot, "after": &p.After} {
+		if *n, failed = number(query, name); failed != nil {
+			return p, failed
 		}
-		later[s.Slot] = s.From
 	}
-	return described
+	if text := query.Get("before"); text != "" {
+		before, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return p, newProblem(http.StatusBadRequest,
+				"In the address, before is not a time such as 2026-11-22T21:30:00Z.", err)
+		}
+		p.Before = before.UTC()
+	}
+	if text := query.Get("span"); text != "" {
+		span, err := time.ParseDuration(text)
+		if err != nil || span < 0 {
+			return p, newProblem(http.StatusBadRequest, "In the address, span is not a duration such as 24h.", err)
+		}
+		p.span = span
+	}
+	for _, span := range []link{{"1h", "1 hour"}, {"24h", "24 hours"}, {"168h", "7 days"}, {"", "all"}} {
+		if span.Address != query.Get("span") {
+			p.Spans = append(p.Spans, link{next("sessions", query, "span", span.Address), span.Text})
+		} else {
+			p.Spans = append(p.Spans, link{"", span.Text})
+		}
+	}
+	return p, nil
+}
+
+// slotsOf reads the slots of a page, and sets its Next. A slot without a row may have sessions all the same.
+func (h *handler) slotsOf(ctx context.Context, p *sessionsPage, query url.Values) ([]uidplugin.Slot, error) {
+	if p.Slot != 0 {
+		rows, err := h.plugin.Slots(ctx, p.Slot-1, 1)
+		if err == nil && (len(rows) == 0 || rows[0].ID != p.Slot) {
+			rows = []uidplugin.Slot{{ID: p.Slot}}
+		}
+		return rows, err
+	}
+	size := min(h.pageSize, maxLanes)
+	rows, err := h.plugin.Slots(ctx, p.After, size+1)
+	if len(rows) > size {
+		rows = rows[:size]
+		p.Next = next("sessions", query, "after", strconv.FormatInt(rows[size-1].ID, 10))
+	}
+	return rows, err
+}
+
+// holdingOf describes the sessions of a slot, of which a page shows up to limit.
+func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query url.Values, now time.Time) holding {
+	v := holding{Slot: row.ID}
+	for i, s := range list[:min(len(list), limit)] {
+		d := session{Session: s}
+		if s.Until.IsZero() {
+			d.State = row.State(now)
+		}
+		if d.State == "free" && row.Seen.Before(s.Last) {
+			d.Last = row.Seen // its process released it then
+		}
+		d.Same = i+1 < len(list) && sameProcess(s, list[i+1])
+		v.Sessions = append(v.Sessions, d)
+	}
+	v.Earlier = len(list) - len(v.Sessions)
+	if oldest := v.Sessions[len(v.Sessions)-1].From; v.Earlier > 0 && iso(oldest) != query.Get("before") {
+		slot := url.Values{"slot": {strconv.FormatInt(row.ID, 10)}}
+		for _, keep := range []string{"format", "span"} {
+			if text := query.Get(keep); text != "" {
+				slot.Set(keep, text)
+			}
+		}
+		v.More = next("sessions", slot, "before", iso(oldest))
+	}
+	return v
+}
+
+// sameProcess reports whether two sessions are of one start of a process.
+func sameProcess(a, b uidplugin.Session) bool {
+	return !a.Pruned() && a.Application == b.Application && a.Host == b.Host && a.Port == b.Port && a.Launched.Equal(b.Launched)
 }
 
 // Pager returns the links to other pages.
 func (p sessionsPage) Pager() pager {
-	first := ""
-	if !p.Before.IsZero() {
-		first = "sessions"
-		if p.Slot != 0 {
-			first += "?slot=" + strconv.FormatInt(p.Slot, 10)
-		}
+	if p.Slot != 0 && !p.Before.IsZero() {
+		return pager{First: "sessions?slot=" + strconv.FormatInt(p.Slot, 10)}
 	}
-	return pager{first, p.Next}
+	return pagerAfter("sessions", p.After, p.Next)
 }

@@ -21,7 +21,7 @@ type slotsPage struct {
 // A slot is a row of WORKER_SLOT.
 type slot struct {
 	ID          int64         `json:"id"`
-	State       string        `json:"state"`           // live, idle, expired, free or retired
+	State       string        `json:"state"`           // of Slot.State
 	Ahead       time.Duration `json:"-"`               // from now to Fence; 0 unless live
 	AheadText   string        `json:"ahead,omitempty"` // such as "9.8s"
 	Fence       time.Time     `json:"fence"`           // no process has stamped a later time
@@ -32,14 +32,12 @@ type slot struct {
 	Reusable    bool          `json:"reusable"`
 }
 
-// The states of a slot that the page tells apart: see [uidplugin.Slot.State].
-const (
-	live    = "live"
-	idle    = "idle"
-	expired = "expired"
-	free    = "free"
-	retired = "retired"
-)
+// A slotList is what a table of slots shows.
+type slotList struct {
+	Slots []slot
+	Own   int64 // the slot of this process
+	Now   time.Time
+}
 
 // slots reads slots above after.
 func (h *handler) slots(ctx context.Context, query url.Values) answer {
@@ -72,7 +70,7 @@ func slotAt(s uidplugin.Slot, now time.Time) slot {
 		ID: s.ID, State: s.State(now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
 		Application: s.Application, Host: s.Host, Port: s.Port, Reusable: s.Reusable,
 	}
-	if v.State == live {
+	if v.State == "live" {
 		v.Ahead = s.Fence.Sub(now)
 		v.AheadText = v.Ahead.Round(time.Millisecond).String()
 	}
@@ -92,17 +90,26 @@ func number(query url.Values, name string) (int64, *problem) {
 	return n, nil
 }
 
-// next returns the relative address of a page with one value of its query changed.
+// next returns the relative address of a page, or for "" of the same one, with one value of its query changed. "" removes
+// it. Values that are longer than any that is of use are left out.
 func next(page string, query url.Values, name, value string) string {
 	changed := url.Values{}
-	for _, keep := range []string{"slot", "format"} {
-		if v := query.Get(keep); v != "" {
+	for _, keep := range []string{"id", "slot", "after", "before", "span", "format"} {
+		if v := query.Get(keep); v != "" && len(v) <= maxText {
 			changed.Set(keep, v)
 		}
 	}
-	changed.Set(name, value)
+	if changed.Set(name, value); value == "" {
+		changed.Del(name)
+	}
+	if page != "" && len(changed) == 0 {
+		return page
+	}
 	return page + "?" + changed.Encode()
 }
+
+// A link is a page, or the one that is shown if it has no address.
+type link struct{ Address, Text string }
 
 // Pager returns the links to other pages.
 func (p slotsPage) Pager() pager { return pagerAfter("slots", p.After, p.Next) }

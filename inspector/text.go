@@ -12,7 +12,9 @@ import (
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"text": printable, "number": grouped, "clock": clock, "minute": minute, "iso": iso, "span": span, "since": since,
+	"state": stateOf, "states": func() []state { return states },
+	"slotList": func(slots []slot, own int64, now time.Time) slotList { return slotList{slots, own, now} },
+	"text":     printable, "number": grouped, "clock": clock, "minute": minute, "iso": iso, "span": span, "since": since,
 	"perSecond": func(rate *float64) string {
 		if *rate > 0 && *rate < 10 {
 			return strconv.FormatFloat(*rate, 'f', 1, 64)

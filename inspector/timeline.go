@@ -2,11 +2,8 @@ package inspector
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
-
-	"github.com/uidplugin/uidplugin"
 )
 
 // A timeline is the picture of sessions: a lane for each slot, and time from left to right. All positions are
@@ -15,7 +12,6 @@ type timeline struct {
 	From, To time.Time
 	Marks    []mark
 	Lanes    []lane
-	Left     int // slots that have no lane
 }
 
 // A mark is a time on the axis.
@@ -27,93 +23,94 @@ type mark struct {
 // A lane has the sessions of one slot.
 type lane struct {
 	Slot        int64
-	State       string // of the slot; empty if it is not known
+	State       string // of the slot now; empty if it is not known
 	Application string // of its latest session
 	Host, Port  string
 	Bars        []bar
 }
 
-// A bar is a session.
+// A bar is a time in which a process could stamp ids or, thin, in which it lived and could not.
 type bar struct {
 	X, Width string
-	Class    string // live, expired or ended
+	Class    string // good, late, ended or thin
 	Label    string
 }
 
-// maxLanes bounds the lanes of a timeline.
-const maxLanes = 30
-
-// draw returns the timeline of sessions, which are in descending order of their start; nil if there are none. before is
-// the end of the time shown; zero means now.
-func draw(sessions []session, slots map[int64]uidplugin.Slot, before, now time.Time) *timeline {
-	if len(sessions) == 0 {
+// draw returns the timeline of sessions; nil if there are none. before is the end of the time shown; zero means now. span
+// is how much time is shown; 0 means all.
+func draw(slots []holding, before time.Time, span time.Duration, now time.Time) *timeline {
+	if len(slots) == 0 {
 		return nil
 	}
-	t := &timeline{From: sessions[0].From, To: now}
+	t := &timeline{From: now, To: now}
 	if !before.IsZero() && before.Before(now) {
 		t.To = before
 	}
-	lanes, left := map[int64]*lane{}, map[int64]bool{}
-	for _, s := range sessions {
-		if lanes[s.Slot] == nil && len(lanes) == maxLanes {
-			left[s.Slot] = true
-			continue
+	for _, v := range slots {
+		if oldest := v.Sessions[len(v.Sessions)-1].From; oldest.Before(t.From) {
+			t.From = oldest
 		}
-		if lanes[s.Slot] == nil {
-			lanes[s.Slot] = &lane{Slot: s.Slot, State: s.State, Application: s.Application, Host: s.Host, Port: s.Port}
-		}
-		if s.From.Before(t.From) {
-			t.From = s.From
-		}
+	}
+	t.From = t.From.Add(-t.To.Sub(t.From) / 50) // room to the left of the first
+	if span > 0 {
+		t.From = t.To.Add(-span)
 	}
 	if t.To.Sub(t.From) < time.Minute {
 		t.From = t.To.Add(-time.Minute)
 	}
-	t.From = t.From.Add(-t.To.Sub(t.From) / 50)   // room to the left of the first
-	for _, s := range slices.Backward(sessions) { // in the order in which they are read
-		if l := lanes[s.Slot]; l != nil {
-			l.Bars = append(l.Bars, t.bar(s, slots[s.Slot]))
+	for _, v := range slots {
+		s := v.Sessions[0]
+		l := lane{Slot: v.Slot, State: s.State, Application: s.Application, Host: s.Host, Port: s.Port}
+		for i, s := range slices.Backward(v.Sessions) { // in the order in which they are read
+			following := t.To
+			if i > 0 {
+				following = v.Sessions[i-1].From
+			}
+			l.Bars = append(l.Bars, t.bars(s, following, i > 0 && v.Sessions[i-1].Same)...)
 		}
+		t.Lanes = append(t.Lanes, l)
 	}
-	for _, slot := range slices.Sorted(maps.Keys(lanes)) {
-		t.Lanes = append(t.Lanes, *lanes[slot])
-	}
-	t.Left = len(left)
 	t.Marks = marksOf(t.From, t.To)
 	return t
 }
 
-// bar returns the bar of a session.
-func (t *timeline) bar(s session, slot uidplugin.Slot) bar {
-	end, class, ended := s.Until, "ended", "until "+clock(s.Until)
+// bars returns the bar of a session and, if its process lives on, that of the time until the following one.
+func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []bar) {
+	end, class, ended := s.Last, "ended", "no id after "+clock(s.Last)
 	switch s.State {
-	case live, idle:
-		end, class, ended = t.To, live, "and holds it now"
-	case expired:
-		end, class, ended = slot.Fence, expired, "and did not release it"
-	case retired:
-		end, ended = slot.Fence, "and nobody will use it again"
-	case free:
-		end, ended = slot.Seen, "until it released it, about "+clock(slot.Seen)
-	default:
-		if end.IsZero() {
-			end, ended = t.To, "until a session that is not shown"
-		}
-	}
-	from, to := t.percent(s.From), t.percent(end)
-	const least = 0.5 // so that it is seen
-	if to-from < least {
-		from = min(from, 100-least)
-		to = from + least
+	case "live":
+		end, class, ended = t.To, good, "and may make ids now"
+	case "idle":
+		livesOn, ended = true, ended+"; the process holds the slot"
+	case "overdue", "expired":
+		class, ended = late, ended+"; its process did not release the slot"
+	case "free":
+		ended = "released " + clock(s.Last)
 	}
 	who := fmt.Sprintf("%s on %s, port %s", s.Application, s.Host, s.Port)
 	if s.Pruned() {
 		who = "processes that are no longer known"
 	}
-	return bar{
-		X: percent(from), Width: percent(to - from), Class: class,
-		Label: printable(fmt.Sprintf("%s, from %s %s", who, clock(s.From), ended)),
+	add := func(from, to time.Time, class, label string) {
+		if to.Before(t.From) || from.After(t.To) && from != s.From {
+			return
+		}
+		const least = 0.3 // so that it is seen
+		x, end := t.percent(from), t.percent(to)
+		if end-x < least {
+			x = min(x, 100-least)
+			end = x + least
+		}
+		bars = append(bars, bar{percent(x), percent(end - x), class, printable(label)})
 	}
+	if end.Before(s.From) { // it made no id, or its end is not known
+		end = s.From
+	}
+	add(s.From, end, class, fmt.Sprintf("%s, from %s, %s", who, clock(s.From), ended))
+	if livesOn && end.Before(following) {
+		add(end, following, "thin", who+", made no ids from "+clock(end)+" to "+clock(following))
+	}
+	return bars
 }
 
 // percent returns where a time is: 0 to 100.

@@ -3,6 +3,7 @@ package inspector
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,58 +15,91 @@ import (
 // noon is the present of the tests.
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-func began(slot int64, ago time.Duration) uidplugin.Session {
-	return uidplugin.Session{Slot: slot, Application: "app", Host: "host", Port: "1", From: noon.Add(-ago)}
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+// ran is a session of a process that was launched at its start, in minutes before noon. Zero minutes for next are none.
+func ran(from, last, next float64) uidplugin.Session {
+	minutes := func(m float64) time.Time { return ago(time.Duration(m * float64(time.Minute))) }
+	s := uidplugin.Session{
+		Slot: 1, Application: "app", Host: "host", Port: fmt.Sprint("pid-", from), Launched: minutes(from), From: minutes(from),
+		Last: minutes(last),
+	}
+	if next != 0 {
+		s.Until = minutes(next)
+	}
+	return s
 }
 
-func TestDraw_EndsEachSessionWhereTheNextOneOfItsSlotBegins(t *testing.T) {
+// A bar ends where no later id can be. A process that lives on without ids, such as in an outage, has a thin one.
+func TestDraw_EndsEachBarAfterTheLastID(t *testing.T) {
 	t.Parallel()
-	slots := map[int64]uidplugin.Slot{
-		1: {ID: 1, Held: true, Reusable: true, Fence: noon.Add(10 * time.Second), Seen: noon},
-		2: {ID: 2, Reusable: true, Fence: noon, Seen: noon.Add(-30 * time.Minute)},
-		3: {ID: 3, Held: true, Reusable: true, Fence: noon.Add(-15 * time.Minute)},
-	}
-	sessions := describe([]uidplugin.Session{began(3, 20*time.Minute), began(1, 30*time.Minute), began(2, 40*time.Minute),
-		began(4, 45*time.Minute), began(1, time.Hour)}, slots, time.Time{}, noon)
-	line := draw(sessions, slots, time.Time{}, noon)
+	held := uidplugin.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(time.Second), Fence: noon.Add(9 * time.Second)}
+	renewed := ran(30, -0.15, 0) // a session of the process that was launched an hour ago
+	renewed.Port, renewed.Launched = "pid-60", ago(time.Hour)
+	type drawn struct{ X, Width, Class, Ends string }
 	at := func(ago float64) string { return percent(100 * (61.2 - ago) / 61.2) } // minutes
 	width := func(minutes float64) string { return percent(100 * minutes / 61.2) }
-	want := []bar{
-		{at(60), width(30), "ended", "until 2026-06-01 11:30:00.000"},
-		{at(30), width(30), live, "and holds it now"},
-		{at(40), width(10), "ended", "until it released it, about 2026-06-01 11:30:00.000"},
-		{at(20), width(5), expired, "and did not release it"},
-		{at(45), width(45), "ended", "until a session that is not shown"},
-	}
-	var got []bar
-	for _, l := range line.Lanes {
-		got = append(got, l.Bars...)
-	}
-	if len(got) != len(want) {
-		t.Fatalf("%+v", got)
-	}
-	for i := range got {
-		if !strings.HasSuffix(got[i].Label, want[i].Label) {
-			t.Errorf("bar %d says %q, want %q", i, got[i].Label, want[i].Label)
+	for name, tt := range map[string]struct {
+		slot     uidplugin.Slot
+		sessions []uidplugin.Session // the latest first
+		want     []drawn
+	}{
+		"killed, and another process after ten minutes": {
+			held, []uidplugin.Session{ran(30, -0.15, 0), ran(60, 40, 30)}, []drawn{
+				{at(60), width(20), "ended", "no id after 2026-06-01 11:20:00.000"},
+				{at(30), width(30), good, "and may make ids now"},
+			},
+		},
+		"an outage of ten minutes": {held, []uidplugin.Session{renewed, ran(60, 40, 30)}, []drawn{
+			{at(60), width(20), "ended", "no id after 2026-06-01 11:20:00.000"},
+			{at(40), width(10), "thin", "made no ids from 2026-06-01 11:20:00.000 to 2026-06-01 11:30:00.000"},
+			{at(30), width(30), good, "and may make ids now"},
+		}},
+		"killed": {
+			uidplugin.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(20 * time.Minute), Fence: ago(15 * time.Minute)},
+			[]uidplugin.Session{ran(60, 15, 0)},
+			[]drawn{{at(60), width(45), late, "its process did not release the slot"}},
+		},
+		"released, and its fence is later": {
+			uidplugin.Slot{ID: 1, Reusable: true, Seen: ago(30 * time.Minute), Fence: ago(20 * time.Minute)},
+			[]uidplugin.Session{ran(60, 20, 0)},
+			[]drawn{{at(60), width(30), "ended", "released 2026-06-01 11:30:00.000"}},
+		},
+		"idle": {
+			uidplugin.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(10 * time.Second), Fence: ago(40 * time.Minute)},
+			[]uidplugin.Session{ran(60, 40, 0)}, []drawn{
+				{at(60), width(20), "ended", "the process holds the slot"},
+				{at(40), width(40), "thin", "made no ids from 2026-06-01 11:20:00.000 to 2026-06-01 12:00:00.000"},
+			},
+		},
+	} {
+		line := draw([]holding{holdingOf(tt.slot, tt.sessions, 50, nil, noon)}, time.Time{}, 0, noon)
+		var got []drawn
+		for i, b := range line.Lanes[0].Bars {
+			if d := (drawn{b.X, b.Width, b.Class, ""}); i < len(tt.want) && strings.HasSuffix(b.Label, tt.want[i].Ends) {
+				d.Ends = tt.want[i].Ends
+				got = append(got, d)
+			} else {
+				t.Errorf("%s: bar %d says %q", name, i, b.Label)
+			}
 		}
-		if got[i].Label = want[i].Label; got[i] != want[i] {
-			t.Errorf("bar %d: %+v, want %+v", i, got[i], want[i])
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s:\n%v, want\n%v", name, got, tt.want)
 		}
+	}
+	if draw(nil, time.Time{}, 0, noon) != nil {
+		t.Error("a timeline of nothing")
 	}
 }
 
-func TestDraw_IsBounded(t *testing.T) {
+func TestDraw_ShowsASpan(t *testing.T) {
 	t.Parallel()
-	var sessions []session
-	for slot := range int64(100) {
-		sessions = append(sessions, session{Session: began(slot, time.Duration(slot)*time.Minute)})
-	}
-	line := draw(sessions, nil, time.Time{}, noon)
-	if len(line.Lanes) != maxLanes || line.Left != 100-maxLanes || line.From.Before(noon.Add(-31*time.Minute)) {
-		t.Errorf("%d lanes, %d left, from %v", len(line.Lanes), line.Left, line.From)
-	}
-	if draw(nil, nil, time.Time{}, noon) != nil {
-		t.Error("a timeline of nothing")
+	free := uidplugin.Slot{ID: 1, Reusable: true, Seen: noon, Fence: noon}
+	list := []uidplugin.Session{ran(20, 0, 0), ran(90, 45, 20), ran(300, 200, 90)}
+	line := draw([]holding{holdingOf(free, list, 50, nil, noon)}, time.Time{}, time.Hour, noon)
+	bars := line.Lanes[0].Bars
+	if !line.From.Equal(ago(time.Hour)) || len(bars) != 2 || bars[0].X != "0.00%" || bars[0].Width != "25.00%" {
+		t.Errorf("from %v: %+v", line.From, bars)
 	}
 }
 
@@ -74,12 +108,20 @@ func TestDraw_StaysInside(t *testing.T) {
 	for _, from := range []time.Time{
 		noon.Add(-time.Second), noon, noon.Add(time.Hour), noon.AddDate(100, 0, 0), noon.AddDate(-200, 0, 0), {},
 	} {
-		line := draw([]session{{Session: uidplugin.Session{Slot: 1, From: from}}}, nil, time.Time{}, noon)
-		var x, width float64
-		_, err := fmt.Sscanf(line.Lanes[0].Bars[0].X+" "+line.Lanes[0].Bars[0].Width, "%f%% %f%%", &x, &width)
-		testkit.Must(t, err)
-		if x < 0 || width < 0.49 || x+width > 100.01 || len(line.Marks) > 6 {
-			t.Errorf("from %v: %+v, %d marks", from, line.Lanes[0].Bars[0], len(line.Marks))
+		for _, span := range []time.Duration{0, 1, time.Hour, math.MaxInt64} {
+			one := session{Session: uidplugin.Session{Slot: 1, From: from, Last: from.Add(-time.Hour)}}
+			line := draw([]holding{{Slot: 1, Sessions: []session{one}}}, time.Time{}, span, noon)
+			if len(line.Marks) > 6 {
+				t.Errorf("from %v: %d marks", from, len(line.Marks))
+			}
+			for _, b := range line.Lanes[0].Bars {
+				var x, width float64
+				_, err := fmt.Sscanf(b.X+" "+b.Width, "%f%% %f%%", &x, &width)
+				testkit.Must(t, err)
+				if x < 0 || width < 0.29 || x+width > 100.01 {
+					t.Errorf("from %v: %+v", from, b)
+				}
+			}
 		}
 	}
 }

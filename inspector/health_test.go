@@ -1,0 +1,72 @@
+package inspector
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// On call people have to know what fails, since when, and whether to act.
+func TestHealthOf_SaysWhatAnOutageMeans(t *testing.T) {
+	t.Parallel()
+	gone := fmt.Errorf("uidplugin: the lease: %w", driver.ErrBadConn)
+	stats := func(failed, until time.Duration) uidplugin.Stats {
+		return uidplugin.Stats{Space: "x", Slot: uidplugin.SlotStats{
+			ID: 1, LastError: gone, Since: noon.Add(failed), Until: noon.Add(until),
+		}}
+	}
+	for name, tt := range map[string]struct {
+		stats      uidplugin.Stats
+		err        error
+		unreadable bool
+		summary    string
+		says       string
+	}{
+		"well":       {uidplugin.Stats{Space: "x", Slot: uidplugin.SlotStats{ID: 1}}, nil, false, "healthy", "Ids can be made now"},
+		"fixed":      {uidplugin.Stats{}, nil, false, "healthy", "Ids can be made now"},
+		"tool":       {uidplugin.Stats{Space: "x"}, nil, false, "holds no slot", "This process holds no slot now"},
+		"unreadable": {uidplugin.Stats{Space: "x"}, nil, true, "database unreachable", "could not read the database"},
+		"closed":     {uidplugin.Stats{}, uidplugin.ErrClosed, true, "closed", "makes no more ids"},
+		"table":      {uidplugin.Stats{Space: "x"}, gone, false, "needs attention", "Some creates fail"},
+		"an outage begins": {
+			stats(-3*time.Second, 7*time.Second), gone, true, "creates fail soon",
+			"since 2026-06-01 11:59:57.000, 3.0 s ago. Creates fail after 2026-06-01 12:00:07.000, in 7.0 s. Rows are safe",
+		},
+		"an outage": {
+			stats(-5*time.Minute, -290*time.Second), gone, true, "creates fail",
+			"5 min 0 s ago. Creates fail since 2026-06-01 11:55:10.000. Rows are safe, and no id comes twice. The process recovers",
+		},
+		"an outage of an idle process": {
+			stats(-time.Minute, -time.Hour), gone, true, "creates fail", "Creates fail since 2026-06-01 11:59:00.000.",
+		},
+	} {
+		h := healthOf(tt.stats, tt.err, tt.unreadable, noon)
+		if h.OK != (tt.err == nil) || h.Summary != tt.summary || !strings.Contains(h.Advice, tt.says) {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+func TestHealthHandler_SaysWhetherThePluginIsHealthy(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	h := HealthHandler(s.db)
+	if status, body := get(t, h, "/ready"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("%d, %q", status, body)
+	}
+	testkit.Must(t, s.plugin.Close(t.Context()))
+	if status, body := get(t, h, "/ready"); status != http.StatusServiceUnavailable || body != "unavailable\n" {
+		t.Errorf("after Close: %d, %q", status, body)
+	}
+	if status, _ := get(t, HealthHandler(testkit.SQLite{}.Open(t)), "/ready"); status != http.StatusServiceUnavailable {
+		t.Errorf("without the plugin: %d", status)
+	}
+	_, body := get(t, s.handler, "/")
+	testkit.SaysAll(t, words(body), "The plugin is closed: this process makes no more ids.")
+}
