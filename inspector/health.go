@@ -45,7 +45,7 @@ func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) 
 	case err == nil && unreadable:
 		return health{
 			OK: true, Summary: "database unreachable", Class: late,
-			Advice: "This page could not read the database. Creates that need it fail, too.",
+			Advice: "This page could not read the database. While it does not answer, creates fail.",
 		}
 	case err == nil && makes:
 		return health{OK: true, Summary: "healthy", Class: good, Advice: "Ids can be made now, and later."}
@@ -55,15 +55,16 @@ func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) 
 	h := health{Summary: "needs attention", Class: late, Reason: err.Error(), Advice: "Some creates fail or will fail."}
 	switch {
 	case errors.Is(err, uidplugin.ErrClosed):
-		h.Summary, h.Advice = "closed", "The plugin is closed: this process makes no more ids."
+		h.Summary, h.Class, h.Advice = "closed", bad, "The plugin is closed: this process makes no more ids."
 	case stats.Slot.LastError != nil:
+		h.Summary, h.Class = "creates fail", bad
 		when := "Creates fail."
-		h.Summary = "creates fail"
 		switch until := stats.Slot.Until; {
 		case until.After(now):
-			h.Summary, when = "creates fail soon", "Creates fail after "+clock(until)+", in "+span(until.Sub(now))+"."
+			h.Summary, h.Class = "creates fail soon", late
+			when = "Creates fail after " + clock(until) + ", in " + span(until.Sub(now)) + ", and before if the database does not answer."
 		case !until.IsZero():
-			when = "Creates fail since " + clock(later(until, stats.Slot.Since)) + "."
+			when = "Creates fail since " + clock(later(until, stats.Slot.Since)) + " at the latest."
 		}
 		h.Advice = "The lease of this process could not be renewed since " + clock(stats.Slot.Since) + ", " +
 			since(stats.Slot.Since, now) + ". " + when + " Rows are safe, and no id comes twice. " +

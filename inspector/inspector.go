@@ -18,9 +18,9 @@
 //
 // With refresh=10 in the query the browser loads a page again every ten seconds.
 //
-// At most three pages read the database at once; others wait for up to five seconds. All statements of a page together
-// get five seconds. If the database cannot be read, the page says why, with status
-// 503: it is for operators. The reason is also logged. That of a row is only logged, as it may have values of the row.
+// At most three pages read the database at once; others wait for up to ten seconds. All statements of a page together
+// get five seconds. If the database cannot be read, the page says why, with status 503: it is for operators. The reason is
+// also logged. That of a row is only logged, as it may have values of the row.
 package inspector
 
 import (
@@ -40,7 +40,7 @@ import (
 )
 
 const (
-	timeout  = 5 * time.Second // for all statements of a page together, and before that for their turn
+	timeout  = 5 * time.Second // for all statements of a page together; it waits twice as long for its turn
 	maxPages = 3               // that read the database at once: each takes a connection of the application's pool
 )
 
@@ -51,7 +51,7 @@ type handler struct {
 	plugin *uidplugin.Plugin
 	layout generator.Layout
 	now    func() time.Time
-	limit  time.Duration // of the statements of a page, and of the wait for a turn
+	limit  time.Duration // of the statements of a page
 	turns  chan struct{} // a place for each page that reads the database
 	meter  *meter
 }
@@ -130,7 +130,7 @@ var errBusy = errors.New("other pages are reading the database")
 // inTurn reads a page when fewer than maxPages others are read. After a while without a turn the page shows what needs
 // no database: the context of its statements has ended because of errBusy.
 func (h *handler) inTurn(read reader, r *http.Request) answer {
-	wait, cancel := context.WithTimeoutCause(r.Context(), h.limit, errBusy)
+	wait, cancel := context.WithTimeoutCause(r.Context(), 2*h.limit, errBusy)
 	defer cancel()
 	select {
 	case h.turns <- struct{}{}: // also if the wait is over already

@@ -147,7 +147,7 @@ func TestSessions_ArePaged(t *testing.T) {
 		t.Errorf("%d pages: %v", pages, from)
 	}
 	_, body := get(t, s.handler, "/sessions")
-	testkit.SaysAll(t, words(body), "Not drawn: more than 50 earlier sessions of slot 1004, which the next page shows",
+	testkit.SaysAll(t, words(body), "Not drawn: more than 50 earlier sessions of slot 1004: show them",
 		"Not shown: more than 50 earlier sessions of slot 1004")
 	_, body = get(t, s.handler, "/sessions?slot=1004&before=2018-01-01T00:00:00.103Z")
 	testkit.SaysAll(t, words(body), "that began before 2018-01-01 00:00:00.103", "First page")

@@ -11,14 +11,15 @@ type state struct {
 const (
 	good = "good"
 	late = "late"
+	bad  = "bad" // of a health only
 )
 
 // states are those that there are, in the order in which the page lists them.
 var states = []state{
 	{"live", good, "A process holds the slot and may stamp ids up to the fence."},
 	{"idle", good, "A process holds the slot. It has made no ids for minutes."},
-	{"overdue", late, "Its process has not renewed the slot in time: it ended, is paused, or cannot reach the database."},
-	{"expired", late, "Overdue for more than a minute. The next process gets it."},
+	{"overdue", late, "Its process should have renewed it and has not: it was killed, is paused, or cannot reach the database."},
+	{"expired", late, "The same for more than a minute. The next process gets it."},
 	{"free", "", "It was released. The next process gets it."},
 	{"retired", "", "It was for one process only. Nobody will use it again."},
 }

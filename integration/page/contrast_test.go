@@ -60,7 +60,9 @@ func TestPage_HasContrast(t *testing.T) {
 	s.insertSlots(t, 3, "host")
 	testkit.Must(t, db.Exec("UPDATE WORKER_SLOT SET HOLDER = 'x' WHERE ID = 1001").Error)
 	testkit.Must(t, db.Exec("UPDATE WORKER_SLOT SET REUSABLE = 0 WHERE ID = 1002").Error)
-	s.insertSession(t, 1003, p.Layout().TickAt(time.Now())-1000, "batch", "host")
+	now := p.Layout().TickAt(time.Now())
+	s.insertSession(t, 1003, now-1000, now-60_000, "batch", "host")
+	s.insertSession(t, 1003, now-500, now-700, "batch", "host")
 	customer := Customer{Name: "Ada"}
 	testkit.Must(t, db.Create(&customer).Error)
 	backs := map[string]bool{}

@@ -79,9 +79,11 @@ func TestPage_SaysThatTheDatabaseIsOutOfReach(t *testing.T) {
 				t.Errorf("out of reach: %d\n%s", status, body)
 			}
 			testkit.SaysAll(t, body, "The database cannot be read.", "</html>")
-			if status, _ := s.get(t, ""); status != http.StatusOK {
+			status, body = s.get(t, "")
+			if status != http.StatusServiceUnavailable {
 				t.Errorf("the first page: %d", status)
 			}
+			testkit.SaysAll(t, body, "Lease until", "The slots cannot be read now.")
 			restore()
 		}
 	}, "mariadb", "mysql", "postgres")

@@ -185,14 +185,15 @@ func (s *site) insertSlots(t *testing.T, n int, host string) {
 		start := now - int64(i)*60_000
 		testkit.Must(t, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, '', ?, 'batch', ?, ?)`,
 			1000+i, layout.String(), start+50_000, start+40_000, host, fmt.Sprint("pid-", i)).Error)
-		s.insertSession(t, int64(1000+i), start, "batch", host)
+		s.insertSession(t, int64(1000+i), start, 0, "batch", host)
 	}
 }
 
-func (s *site) insertSession(t *testing.T, slot, start int64, application, host string) {
+// insertSession inserts a session. before is the last tick of the one before.
+func (s *site) insertSession(t *testing.T, slot, start, before int64, application, host string) {
 	t.Helper()
-	testkit.Must(t, s.db.Exec(insertSession+`VALUES (?, ?, 0, ?, ?, 'pid-17', 1, ?, 'x')`,
-		slot, start, application, host, s.plugin.Layout().TimeOf(start).UTC()).Error)
+	testkit.Must(t, s.db.Exec(insertSession+`VALUES (?, ?, ?, ?, ?, 'pid-17', 1, ?, 'x')`,
+		slot, start, before, application, host, s.plugin.Layout().TimeOf(start).UTC()).Error)
 }
 
 // pages are the addresses of all kinds of pages, relative to the first one.

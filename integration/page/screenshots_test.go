@@ -66,25 +66,31 @@ func takeScreenshots(t *testing.T, names []string) {
 	}
 }
 
-// history makes the sessions of the live processes hours old, and inserts others.
+// history gives the live processes, which are in the slots 1 to 6, a past: an outage of a quarter of an hour, and
+// processes that had their slots before. Two more slots have processes that have ended.
 func history(t *testing.T, s *site) {
-	layout, hour := s.plugin.Layout(), int64(time.Hour/time.Millisecond)
+	const minute = int64(time.Minute / time.Millisecond)
+	layout := s.plugin.Layout()
 	now := layout.TickAt(time.Now())
 	applications := []string{"uid", "shop-api", "shop-api", "shop-api", "shop-worker", "shop-import"}
 	for slot := int64(1); slot <= 6; slot++ {
-		ago := hour + slot*5%7*hour/3
-		testkit.Must(t, s.db.Exec("UPDATE WORKER_SESSION SET START_TICK = ?, LAUNCHED = ? WHERE SLOT = ?",
-			now-ago, layout.TimeOf(now-ago), slot).Error)
+		launched := now - (150+slot*5%7*12)*minute
+		testkit.Must(t, s.db.Exec("UPDATE WORKER_SESSION SET START_TICK = ?, BEFORE_TICK = ?, LAUNCHED = ? WHERE SLOT = ?",
+			now-80*minute, now-95*minute, layout.TimeOf(launched), slot).Error)
+		ended := launched - (1+slot%3*slot*4)*minute // of the process before
+		testkit.Must(t, s.db.Exec(insertSession+`SELECT SLOT, ?, ?, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER`+
+			` FROM WORKER_SESSION WHERE SLOT = ?`, launched, ended, slot).Error)
 		for i := range 1 + slot%3 {
-			ago += (4 + (slot+i*3)%5) * hour * 10 / 11
-			s.insertSession(t, slot, now-ago, applications[slot-1], fmt.Sprintf("node-%d.example.org", 1+(slot+i)%5))
+			start := ended - (40+(slot+i*3)%5*15)*minute
+			ended = start - minute
+			s.insertSession(t, slot, start, ended, applications[slot-1], fmt.Sprintf("node-%d.example.org", 1+(slot+i)%5))
 		}
 	}
 	for slot, held := range map[int64]string{7: "", 8: "x"} {
-		start, seen := now-(slot+2)*hour, now-slot*hour+hour*5/2
+		start, seen := now-(slot*20+110)*minute, now-(slot*15-70)*minute
 		testkit.Must(t, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, ?, ?, 'shop-import', 'node-3.example.org', 'pid-2214')`,
 			slot, layout.String(), seen+10_000, held, seen).Error)
-		s.insertSession(t, slot, start, "shop-import", "node-3.example.org")
+		s.insertSession(t, slot, start, 0, "shop-import", "node-3.example.org")
 	}
 }
 
