@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,14 +15,19 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var address, prefix string
+	var hosts []string
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the page of package inspector",
 		Long: `serve shows the page of package inspector: ids, and the slots, tables and sessions of all processes. It makes no ids
 itself, so its health is not theirs. It only reads, and it asks nobody who they are. So it listens on this machine only,
-unless --listen says otherwise; then put it behind a proxy that authenticates.`,
-		Example: "  uid serve --listen 127.0.0.1:8080",
-		Args:    cobra.NoArgs,
+unless --listen says otherwise; then put it behind a proxy that authenticates.
+
+It answers requests for localhost and for the address at which it listens. Another name, such as that of a proxy, takes
+--host, because a web site could give its own name the address of this machine, and then read the page in a browser.`,
+		Example: `  uid serve --listen 127.0.0.1:8080
+  uid serve --host uid.example.com`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !strings.HasPrefix(prefix, "/") {
 				return fmt.Errorf("--prefix %q does not begin with a slash", prefix)
@@ -32,19 +38,59 @@ unless --listen says otherwise; then put it behind a proxy that authenticates.`,
 				return err
 			}
 			defer d.close()
-			if _, err := d.plugin(a); err != nil {
-				return err
-			}
-			handler, err := inspector.New(d.db, inspector.WithPrefix(prefix))
+			page, err := d.page(a, prefix)
 			if err != nil {
 				return err
 			}
-			return a.serve(c.Context(), address, prefix, handler)
+			if name, _, err := net.SplitHostPort(address); err == nil && name != "" {
+				hosts = append(hosts, name)
+			}
+			return a.serve(c.Context(), address, prefix, onlyHosts(hosts, page))
 		},
 	}
 	c.Flags().StringVar(&address, "listen", "127.0.0.1:8080", "the address")
+	c.Flags().StringSliceVar(&hosts, "host", nil, "names or addresses, with commas, under which browsers ask for the page as well")
 	c.Flags().StringVar(&prefix, "prefix", "/", "the path under which the page is")
 	return c
+}
+
+// maxConnections is how many connections the page has at most. Requests that find none free wait for one.
+const maxConnections = 4
+
+// page returns the page of the database.
+func (d *database) page(a *app, prefix string) (http.Handler, error) {
+	d.pool.SetMaxOpenConns(maxConnections)
+	if _, err := d.plugin(a); err != nil {
+		return nil, err
+	}
+	return inspector.New(d.db, inspector.WithPrefix(prefix))
+}
+
+// onlyHosts returns a handler that refuses requests for hosts other than the loopback interface, the address that the
+// request came to, and the given ones. Otherwise any web site could read the answers: its script may ask for the site's
+// own name after that name has got an address of this machine (DNS rebinding).
+func onlyHosts(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := hostOf(r.Host)
+		ip := net.ParseIP(host)
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		own := ip != nil && (ip.IsLoopback() || local != nil && ip.Equal(local.IP))
+		named := func(name string) bool { return hostOf(name) == host }
+		if !own && host != "localhost" && !slices.ContainsFunc(hosts, named) {
+			http.Error(w, fmt.Sprintf("This page is not served for the host %q. If it should be, start uid serve with "+
+				"--host %[1]s.", clean(shorten(host, 100))), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostOf returns the name or address of a host, without a port, the brackets of IPv6, and a dot at the end.
+func hostOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
 // serve serves until ctx ends.

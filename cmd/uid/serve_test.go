@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +51,62 @@ func TestServe_ShowsThePage(t *testing.T) {
 	if got := <-code; got != 0 {
 		t.Errorf("exit code %d", got)
 	}
+}
+
+// A web site whose name has got the address of this machine cannot read the page.
+func TestServe_AnswersItsOwnHostsOnly(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewServer(onlyHosts([]string{"UID.example.com", "[fd00::1]"}, http.NotFoundHandler()))
+	t.Cleanup(server.Close)
+	for host, want := range map[string]int{
+		"127.0.0.1": http.StatusNotFound, "127.0.0.1:8080": http.StatusNotFound, "[::1]:80": http.StatusNotFound,
+		"localhost": http.StatusNotFound, "LOCALHOST.:8080": http.StatusNotFound,
+		"uid.example.com": http.StatusNotFound, "uid.Example.com.:443": http.StatusNotFound, "[fd00::1]:8080": http.StatusNotFound,
+		"rebind.example": http.StatusForbidden, "rebind.example:8080": http.StatusForbidden, "10.0.0.1": http.StatusForbidden,
+		"uid.example.com.evil": http.StatusForbidden, "localhost.evil": http.StatusForbidden, "127.0.0.1.evil": http.StatusForbidden,
+		"[fd00::2]": http.StatusForbidden, "0.0.0.0": http.StatusForbidden,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		must(t, err)
+		request.Host = host
+		answer, err := http.DefaultClient.Do(request)
+		must(t, err)
+		body, err := io.ReadAll(answer.Body)
+		must(t, err)
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || want == http.StatusForbidden && !strings.Contains(string(body), "--host") {
+			t.Errorf("%s: %s: %s", host, answer.Status, body)
+		}
+	}
+}
+
+// Many requests at once do not take the connections that the application needs.
+func TestServe_HasFewConnections(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		shop(t, d.Open(t, nil), "web-1", "first")
+		a := &app{dsn: dsn(d), timeout: time.Minute, env: func(string) string { return "" }, now: time.Now}
+		open, err := a.open(t.Context(), reads)
+		must(t, err)
+		defer open.close()
+		page, err := open.page(a, "/")
+		must(t, err)
+		var requests sync.WaitGroup
+		for range 50 {
+			requests.Go(func() {
+				answer := httptest.NewRecorder()
+				page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/sessions", http.NoBody))
+				if answer.Code != http.StatusOK && answer.Code != http.StatusServiceUnavailable { // it may have too many
+					t.Errorf("%d: %s", answer.Code, answer.Body)
+				}
+			})
+		}
+		requests.Wait()
+		if s := open.pool.Stats(); s.MaxOpenConnections != maxConnections || s.OpenConnections > maxConnections {
+			t.Errorf("%+v", s)
+		}
+	}, "sqlite", "mariadb", "postgres")
 }
 
 // What cannot be served is an error, not a page that is nowhere.
