@@ -4,9 +4,9 @@ package main
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"time"
 
@@ -50,14 +50,19 @@ func openMySQL(dsn string, timeout time.Duration) (gorm.Dialector, error) {
 func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if !strings.HasPrefix(dsn, "mysql://") {
 		config, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			return nil, fmt.Errorf("the data source name of MySQL cannot be read: %w", err)
+		if err == nil {
+			return config, nil
 		}
-		return config, nil
+		// The driver's reason may have a part of the password, unless it is about the parameters.
+		rest, _, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
+		if _, failed := mysql.ParseDSN(dsn[:strings.LastIndexByte(dsn, '/')+1] + rest); failed != nil {
+			err = errors.New("it has the form user:password@tcp(host:3306)/shop")
+		}
+		return nil, fmt.Errorf("the data source name of MySQL cannot be read: %w", err)
 	}
-	u, err := url.Parse(dsn)
+	u, err := parseURL(dsn)
 	if err != nil {
-		return nil, errURL
+		return nil, err
 	}
 	// The driver reads the parameters.
 	config, err := mysql.ParseDSN("/?" + u.RawQuery)

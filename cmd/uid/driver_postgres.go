@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -21,8 +20,10 @@ var quotedDSN = regexp.MustCompile("(?s)^cannot parse `.*`: ")
 // openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC, unless the data source name
 // says otherwise.
 func openPostgres(dsn string) (gorm.Dialector, error) {
-	if _, err := url.Parse(dsn); err != nil && strings.HasPrefix(dsn, "postgres://") {
-		return nil, errURL
+	if strings.HasPrefix(dsn, "postgres://") {
+		if _, err := parseURL(dsn); err != nil {
+			return nil, err
+		}
 	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

@@ -90,6 +90,9 @@ const (
 	writes
 )
 
+// fileName is a text that is the name of a file, and of nothing with a password: it has an extension.
+var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
+
 // sqliteURI returns the URI of a file that exists: SQLite would create it. Where a command only reads, SQLite refuses
 // changes.
 func sqliteURI(path string, use usage) (string, error) {
@@ -98,15 +101,16 @@ func sqliteURI(path string, use usage) (string, error) {
 	if unescaped, err := url.PathUnescape(path); err == nil && !isFile(path) {
 		path = unescaped
 	}
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "@=;"): // it may have a password
-		return "", errors.New("the data source name is none of a server, and names no file; a server needs one such as " +
-			"mysql://user:password@host/shop")
-	case errors.Is(err, fs.ErrNotExist):
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && fileName.MatchString(path):
 		return "", fmt.Errorf("there is no file %q, so it is no SQLite database; a server needs a data source name "+
 			"such as mysql://user:password@host/shop", path)
-	case err != nil:
-		return "", err
+	case errors.Is(err, fs.ErrPermission) && fileName.MatchString(path):
+		return "", fmt.Errorf("the file %q cannot be read: permission denied", path)
+	case err != nil: // the text may be the name of a server, with its password
+		return "", errors.New("the data source name is none of a server, and names no file; a server needs one such as " +
+			"mysql://user:password@host/shop")
 	case info.IsDir():
 		return "", fmt.Errorf("%q is a folder, and no SQLite database", path)
 	}
@@ -120,7 +124,19 @@ func sqliteURI(path string, use usage) (string, error) {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(params, "&"), nil
 }
 
+// parseURL reads the URL of a server. The error does not contain it.
+func parseURL(dsn string) (*url.URL, error) {
+	u, err := url.Parse(dsn)
+	if err != nil || u.User == nil && strayAt.MatchString(u.Path+u.RawQuery+u.Fragment) {
+		return nil, errURL
+	}
+	return u, nil
+}
+
 var (
+	// strayAt is an @ where a URL has none: a password with a special character ends its host early.
+	strayAt = regexp.MustCompile(`^[^=]*@`)
+
 	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)
 	driverPassword  = regexp.MustCompile(`^[^:/@]*:(.*)@`)
 	keywordPassword = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)

@@ -139,14 +139,17 @@ func TestRedact_HidesThePassword(t *testing.T) {
 func TestConnect_HidesThePasswordOfWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 
+	long := strings.Repeat("x", 300)
 	for _, dsn := range []string{
 		`host=h user=u password=s3\ cr3t sslmode=bogus`, `host=h user=u password='s3 cr3t' sslmode=bogus`,
 		"host=h password = s3cr3t bogus", "postgres://u:s3cr3t@h:port/x", "postgres://h/x?password=s3cr3t&sslmode=bogus",
 		"Server=h;Uid=u;Pwd=s3cr3t;", "sqlite:u:s3cr3t@h/x", "u:s3cr3t@h:3306/shop", "u:s3cr3t@tcp(h:3306/shop",
-		"mysql://u:s3/cr3t@h/shop", "oracle://u:s3cr3t@h/x",
+		"mysql://u:s3/cr3t@h/shop", "oracle://u:s3cr3t@h/x", "u:12/s3cr3t@tcp(h)/x", "mysql://u:12/s3cr3t@127.0.0.1/shop",
+		"mysql://u:12#s3cr3t@127.0.0.1/shop", "postgres://u:12/s3cr3t@127.0.0.1/shop", "postgres://u:12?s3cr3t@127.0.0.1/shop",
+		"AccountKey:s3cr3t", "scott/s3cr3t", "u:s3cr3t" + long, long + "/s3cr3t@h", "sqlite:" + long + "s3cr3t",
 	} {
 		got := runner{t: t, dsn: dsn}.run("tables")
-		if got.want(t, exitFailed); strings.Contains(got.err, "cr3t") || strings.Count(got.err, "\n") != 1 {
+		if got.want(t, exitFailed); strings.Contains(got.err, "cr3t") || strings.Contains(got.err, "lookup u") || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s: %s", dsn, got.err)
 		}
 	}
