@@ -91,7 +91,11 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// A grid writes rows with columns below each other. The cells are cleaned.
+// maxCell is how many characters of a cell are shown: all cells of a column are as wide as the widest. It has room for a
+// value of maxText with a note about its length.
+const maxCell = maxText + 40
+
+// A grid writes rows with columns below each other. The cells are cleaned, and long ones are cut off.
 type grid struct{ out *tabwriter.Writer }
 
 // newGrid returns a grid with the names of its columns.
@@ -106,7 +110,7 @@ func newGrid(w io.Writer, columns ...string) *grid {
 // add adds a row.
 func (g *grid) add(cells ...string) {
 	for i, c := range cells {
-		cells[i] = clean(c)
+		cells[i] = clean(shorten(c, maxCell))
 	}
 	fmt.Fprintln(g.out, strings.TrimRight(strings.Join(cells, "\t"), "\t "))
 }

@@ -86,6 +86,26 @@ func TestWhere_HostileRowsAndHosts(t *testing.T) {
 	})
 }
 
+// SQLite keeps texts of any length, whatever the column says. One of them must not widen each line of a list.
+func TestGrid_CutsLongTextsOff(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	id := shop(t, db, "web-1", "first")[0].String()
+	long := strings.Repeat("商", 1<<18)
+	exec(`UPDATE "WORKER_SLOT" SET "HOST_NAME" = '`+long+`'`, `UPDATE "WORKER_SESSION" SET "HOST_NAME" = '`+long+`'`,
+		`UPDATE "WORKER_NODE" SET "TABLE_NAME" = '`+long+`'`)(t, db)
+	r := runner{t: t, dsn: dsn(d)}
+	for _, args := range [][]string{{"slots"}, {"sessions"}, {"tables"}, {"where", id}, {"sessions", "--at", at(time.Now())}} {
+		got := r.run(args...)
+		if got.want(t, exitOK); len(got.out) > 10_000 {
+			t.Errorf("%v: %d bytes", args, len(got.out))
+		}
+	}
+	r.run("slots", "--json").want(t, exitOK, long)
+}
+
 // NO_COLOR, a dumb terminal and a pipe have no colours.
 func TestPaint_OnlyAtATerminal(t *testing.T) {
 	t.Parallel()
