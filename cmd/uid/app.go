@@ -40,6 +40,8 @@ type app struct {
 	dsn     string
 	json    bool
 	timeout time.Duration // of a statement
+
+	sources []string // data source names that were used, which no output has
 }
 
 // run executes the command that args name, and returns the exit code.
@@ -64,11 +66,19 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // complain writes an error as one line.
 func (a *app) complain(err error) {
-	text := redact(err.Error(), a.source())
+	text := a.redact(err.Error())
 	for _, prefix := range []string{"uidplugin: ", "workernode: ", "generator: ", "migrations: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	fmt.Fprintln(a.err, a.paint(a.err, red, "uid:"), oneLine(text))
+}
+
+// redact returns a text without data source names and their passwords.
+func (a *app) redact(text string) string {
+	for _, dsn := range append(a.sources, a.source()) {
+		text = redact(text, dsn)
+	}
+	return text
 }
 
 // afterFlags returns arguments with negative numbers at the end, after "--": an id that is one is no flag.
@@ -131,7 +141,7 @@ Exit codes:
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.dsn, "dsn", "", "the database; UID_DSN in the environment is the default")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line")
-	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long a statement may take")
+	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "how long a statement may take")
 	// Ids, tables and most flags are no files; the database may be one.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))

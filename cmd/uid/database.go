@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -24,11 +25,13 @@ type database struct {
 
 	registry workernode.Registry
 	layout   generator.Layout // of the registry
+
+	others map[string]*database // databases other than the registry's that were opened, by their names in WORKER_NODE
 }
 
 // open opens the database of --dsn or UID_DSN, and reads its registry. The caller closes it.
 func (a *app) open(ctx context.Context, use usage) (*database, error) {
-	d, err := a.connect(ctx, use)
+	d, err := a.connect(ctx, a.source(), use)
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +41,10 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	return d, nil
 }
 
-// connect is open without the registry.
-func (a *app) connect(ctx context.Context, use usage) (*database, error) {
-	s, err := parseSource(a.source())
+// connect is open for a data source name, without the registry.
+func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, error) {
+	a.sources = append(a.sources, dsn)
+	s, err := parseSource(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +89,13 @@ func (d *database) plugin(a *app) (*uidplugin.Plugin, error) {
 }
 
 // close closes the connections.
-func (d *database) close() error { return d.pool.Close() }
+func (d *database) close() error {
+	err := d.pool.Close()
+	for _, other := range d.others {
+		err = errors.Join(err, other.close())
+	}
+	return err
+}
 
 // now returns the time of the database's clock, or of this machine's if the database has none.
 func (d *database) now(ctx context.Context, a *app) (time.Time, error) {
@@ -121,6 +131,14 @@ func (d *database) query(ctx context.Context, scan func(*sql.Rows) error, query 
 		}
 	}
 	return rows.Err()
+}
+
+// list is query for a statement that has names in double quotes.
+func (d *database) list(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
+	if d.dialect == mysqlDialect {
+		query = strings.ReplaceAll(query, `"`, "`")
+	}
+	return d.query(ctx, scan, query, args...)
 }
 
 // quote returns a name in the quotes of the dialect. A dot separates a schema or a database from a table.

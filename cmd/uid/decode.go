@@ -68,7 +68,7 @@ not stop the others; the exit code is 1 then.`,
 		"1-41-18-4/1ms@1514764800")
 	c.Flags().BoolVar(&d.all, "all", false, "decode by all layouts with a name")
 	c.Flags().StringVar(&made, "made", "", "when the rows were created: only systems by which the ids carry this time")
-	c.Flags().DurationVar(&d.within, "within", time.Hour, "how far the time of --made may be off")
+	c.Flags().Var(durationVar(&d.within, time.Hour), "within", "how far the time of --made may be off")
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	c.MarkFlagsMutuallyExclusive("layout", "all")
 	c.MarkFlagsMutuallyExclusive("layout", "made")
@@ -86,7 +86,7 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 	switch {
 	case made != "":
 		d.all = true
-		d.made, err = parseTime(made)
+		d.made, err = a.time(made)
 	case d.all:
 	case layout != "":
 		d.system, err = parseSystem(layout)

@@ -81,7 +81,7 @@ func (d doctor) checks() []check {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var ignore []string
+	var ignore, others []string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with a database",
@@ -91,10 +91,11 @@ code, a sentence, and the statement that fixes it or what to do. It changes noth
 The exit code is 1 if there is a finding, and 2 if there is none but a check could not look, for example
 without the right to. --ignore leaves out codes that are known and accepted.
 
-Tables that this user may not see are not checked. With WithRegistry, only tables in the database of the
-registry are.`,
+Tables that this user may not see are not checked. Tables of other databases, with WithRegistry, are if their
+server is this one, or if --database says where they are. Others are named as not done.`,
 		Example: `  uid doctor
-  uid doctor --ignore async-replicas,node-foreign --json`,
+  uid doctor --ignore async-replicas,node-foreign --json
+  uid doctor --database shard-1=mysql://user:password@host/shop`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, code := range ignore {
@@ -107,10 +108,14 @@ registry are.`,
 				return err
 			}
 			defer d.close()
+			if err := a.openOthers(c.Context(), d, others); err != nil {
+				return err
+			}
 			r := doctor{d, a}.examine(c.Context(), ignore)
 			return a.writeReport(r)
 		},
 	}
+	databaseFlag(c, &others)
 	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings that are accepted, with commas")
 	_ = c.RegisterFlagCompletionFunc("ignore", cobra.FixedCompletions(findingCodes(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -127,7 +132,7 @@ func (d doctor) examine(ctx context.Context, ignore []string) (r report) {
 			}
 		}
 		if err != nil {
-			r.undone = append(r.undone, undone{c.name, oneLine(redact(err.Error(), d.app.source()))})
+			r.undone = append(r.undone, undone{c.name, oneLine(d.app.redact(err.Error()))})
 		}
 	}
 	return r

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,52 +17,65 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// checkKeys looks at the keys of the tables that WORKER_NODE names, in the database of WORKER_NODE.
+// checkKeys looks at the keys of the tables that WORKER_NODE names. The error names the databases that it cannot see.
 func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
+	tables, err := d.tableNames(ctx)
+	if err != nil {
+		return nil, err
+	}
 	failed := 0
 	var first error
-	for p := (tablePage{limit: maxPage}); ; { // each page counts all worker ids
-		page, err := d.tables(ctx, p)
+	unseen := map[string]int{} // tables, by their database
+	for _, of := range tables {
+		on, t, err := d.tableOf(ctx, of)
+		if err == nil && of.Database != "" && len(t.columns) == 0 && d.others[of.Database] == nil {
+			unseen[of.Database]++
+			continue
+		}
+		var found []finding
+		if err == nil {
+			found, err = doctor{on, d.app}.checkKey(ctx, of, t)
+		}
+		list = append(list, found...)
 		if err != nil {
-			return list, err
+			failed++
+			first = cmp.Or(first, err)
 		}
-		more := len(page) > p.limit
-		page = page[:min(len(page), p.limit)]
-		for _, t := range page {
-			if t.Database != "" || t.Table == "" || t.Table == workernode.AllTables {
-				continue
-			}
-			found, err := d.checkKey(ctx, t.Table)
-			list = append(list, found...)
-			if err != nil {
-				failed++
-				first = cmp.Or(first, err)
-			}
-		}
-		if !more || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
-		last := page[len(page)-1]
-		p.after, p.database, p.table = true, last.Database, last.Table
 	}
 	if failed > 1 {
 		first = fmt.Errorf("%w (and %d more)", first, failed-1)
 	}
-	return list, first
+	return list, errors.Join(first, unseenError(unseen))
+}
+
+// unseenError says which databases could not be looked at, and how they can.
+func unseenError(unseen map[string]int) error {
+	if len(unseen) == 0 {
+		return nil
+	}
+	var each []string
+	for _, name := range slices.Sorted(maps.Keys(unseen)) {
+		each = append(each, fmt.Sprintf("%q (%s)", name, count(int64(unseen[name]), "table", "tables")))
+	}
+	if len(each) > 10 {
+		each = append(each[:10], fmt.Sprintf("and %d more", len(each)-10))
+	}
+	return fmt.Errorf("databases of the registry that are not on this connection: %s; give each by --database NAME=DSN",
+		strings.Join(each, ", "))
 }
 
 // checkKey looks at the key of a table.
-func (d doctor) checkKey(ctx context.Context, name string) (list []finding, err error) {
-	t, err := d.table(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (list []finding, err error) {
+	name := of.String()
 	key, ok := keyOf(t.columns)
 	if !ok || !key.isInteger() {
 		return nil, nil
 	}
 	largest, err := d.largest(ctx, t, key)
-	if elsewhere, failed := d.idsElsewhere(ctx, t, key, largest); elsewhere || failed != nil {
+	if elsewhere, failed := d.idsElsewhere(ctx, of, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
 	if key.isNarrow(d.dialect) { // before the numbering, which this statement keeps
@@ -78,7 +94,7 @@ func (d doctor) checkKey(ctx context.Context, name string) (list []finding, err 
 }
 
 // largest returns the largest key of a table; none if there is no row.
-func (d doctor) largest(ctx context.Context, t table, key column) (largest sql.NullInt64, err error) {
+func (d *database) largest(ctx context.Context, t table, key column) (largest sql.NullInt64, err error) {
 	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
 		"SELECT MAX("+d.identifier(key.name)+") FROM "+t.quoted)
 	if err != nil {
@@ -89,12 +105,17 @@ func (d doctor) largest(ctx context.Context, t table, key column) (largest sql.N
 
 // idsElsewhere reports whether a table has its ids in another column than the key: the largest key is too small for an
 // id, and its row has an id of the table in another column.
-func (d doctor) idsElsewhere(ctx context.Context, t table, key column, largest sql.NullInt64) (bool, error) {
+func (d doctor) idsElsewhere(
+	ctx context.Context,
+	of workernode.Table,
+	t table,
+	key column,
+	largest sql.NullInt64,
+) (bool, error) {
 	if !largest.Valid || largest.Int64>>(d.layout.WorkerBits+d.layout.SequenceBits) != 0 {
 		return false, nil
 	}
-	reader := rowReader{database: d.database}
-	found, err := reader.rows(ctx, uidplugin.ID(largest.Int64), t, key)
+	found, err := d.rows(ctx, uidplugin.ID(largest.Int64), t, key)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -108,7 +129,7 @@ func (d doctor) idsElsewhere(ctx context.Context, t table, key column, largest s
 	}
 	nodes, err := d.nodes.Lookup(ctx, workers...)
 	for _, n := range nodes {
-		if n.Table.Name == t.name && n.Table.Database == "" {
+		if n.Table == of {
 			return true, err
 		}
 	}

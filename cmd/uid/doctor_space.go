@@ -99,7 +99,7 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 	q := d.quote
 	ours := q("SLOT") + " IS NOT NULL AND " + q("SLOT") + " <> 0"
 	inside := fmt.Sprintf("%s BETWEEN 1 AND %d", q("ID"), d.layout.MaxWorkerID())
-	node, slot := q(workernode.NodeTable), q(workernode.SlotTable)
+	node := q(workernode.NodeTable)
 	for _, kind := range []struct {
 		finding
 		where string
@@ -120,15 +120,15 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 			"not resolve, as after a restore of some tables only",
 			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/failures.md, on databases that " +
 				"lose commits."},
-			ours + " AND " + inside + " AND NOT EXISTS (SELECT 1 FROM " + slot +
-				" WHERE " + q(workernode.SlotTable+".ID") + " = " + q(workernode.NodeTable+".SLOT") + ")"},
+			ours + " AND " + inside + " AND " + q("X") + " IS NULL"},
 	} {
+		from := node
+		if kind.Code == codeNodeSlot { // a join, as NOT EXISTS takes MariaDB ten times as long
+			from += fmt.Sprintf(" LEFT JOIN (SELECT %s AS %s FROM %s) %s ON %[2]s = %[5]s", q("ID"), q("X"),
+				q(workernode.SlotTable), q("S"), q("SLOT"))
+		}
 		var n int64
-		err := d.query(
-			ctx,
-			func(rows *sql.Rows) error { return rows.Scan(&n) },
-			"SELECT COUNT(*) FROM "+node+" WHERE "+kind.where,
-		)
+		err := d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, "SELECT COUNT(*) FROM "+from+" WHERE "+kind.where)
 		if err != nil {
 			return list, err
 		}

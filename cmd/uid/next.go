@@ -3,16 +3,17 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -21,7 +22,7 @@ const maxNext = 1_000_000
 
 func (a *app) nextCommand() *cobra.Command {
 	var n int
-	var table workernode.Table
+	var where string
 	var force bool
 	c := &cobra.Command{
 		Use:   "next TABLE",
@@ -31,8 +32,8 @@ program.
 
 It takes a slot of its own, as the application "uid", and releases it. It needs the rights SELECT, INSERT
 and UPDATE on the four tables of uidplugin. A table of another database than that of the registry, as with
-WithRegistry, takes --database: its name as "uid tables --json" writes it. For a table whose keys come from
-segments the ids are too large.`,
+WithRegistry, is named as "uid tables" writes it, or with --database: NAME, or NAME=DSN to see whether the table
+exists. A table whose keys come from segments is refused, because the ids would be far above them.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
 		Args: cobra.ExactArgs(1),
@@ -45,10 +46,7 @@ segments the ids are too large.`,
 				return err
 			}
 			defer d.close()
-			table.Name = args[0]
-			if table.Database == "" { // elsewhere only WORKER_NODE knows the name
-				table.Name, err = supply.TableName(c.Context(), d.db, a.timeout, table.Name)
-			}
+			table, err := a.nextTable(c.Context(), d, args[0], where)
 			if err == nil && !force {
 				err = a.checkTable(c.Context(), d, table)
 			}
@@ -59,38 +57,114 @@ segments the ids are too large.`,
 		},
 	}
 	c.Flags().IntVarP(&n, "count", "n", 1, "how many")
-	c.Flags().StringVar(&table.Database, "database", "", "the database of the table, if it is not that of the registry")
-	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet")
+	c.Flags().StringVar(&where, "database", "", "NAME or NAME=DSN: the database of the table, if it is not that of the registry")
+	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet, or whose keys are no such ids")
 	return c
 }
 
-// checkTable returns an error if there is no such table. It warns of a key that the database numbers.
-// In another database, a table is one that WORKER_NODE has.
-func (a *app) checkTable(ctx context.Context, d *database, table workernode.Table) error {
-	if table.Database != "" {
-		known, err := d.databasesOf(ctx, table.Name)
-		if err == nil && !slices.Contains(known, table.Database) {
-			err = fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the "+
-				"names; --force makes ids for it all the same", table.Name, table.Database)
+// nextTable returns the table that the arguments name. where is --database: a name, with or without a data source name.
+func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t workernode.Table, err error) {
+	t.Database, _, _ = strings.Cut(where, "=")
+	if strings.Contains(where, "=") {
+		if err := a.openOthers(ctx, d, []string{where}); err != nil {
+			return t, err
 		}
-		return err
 	}
-	t, err := d.table(ctx, table.Name)
+	if t.Database != "" { // only WORKER_NODE knows the name
+		t.Name = name
+		return t, nil
+	}
+	known, err := d.tableNames(ctx)
+	if err != nil {
+		return t, err
+	}
+	if t.Name, err = supply.TableName(ctx, d.db, a.timeout, name); err != nil || slices.Contains(known, t) {
+		return t, err
+	}
+	for _, other := range known {
+		if other.Database != "" && other.String() == name { // as uid tables writes it
+			return other, nil
+		}
+	}
+	return t, nil
+}
+
+// checkTable returns an error if there is no such table, or if its keys are no ids of WORKER_NODE. It warns of a key that
+// the database numbers. Of a table that cannot be seen it believes WORKER_NODE.
+func (a *app) checkTable(ctx context.Context, d *database, of workernode.Table) error {
+	known, err := d.databasesOf(ctx, of.Name)
 	if err != nil {
 		return err
 	}
-	if len(t.columns) == 0 {
-		others, err := d.databasesOf(ctx, table.Name)
-		if err == nil && len(others) > 0 && others[0] != "" {
-			return fmt.Errorf("there is no table %q in this database, but in the database %q: give --database",
-				table.Name, others[0])
-		}
-		return errors.Join(fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes "+
-			"ids for it all the same", table.Name), err)
+	made := slices.Contains(known, of.Database)
+	if !made && of.Database == "" && len(known) > 0 {
+		return fmt.Errorf("processes make ids for a table %q in the database %q, and not in this one: give --database; "+
+			"--force makes ids for the table here all the same", of.Name, known[0])
 	}
-	if key, ok := keyOf(t.columns); ok && key.auto && d.dialect == mysqlDialect {
+	on, t, err := d.tableOf(ctx, of)
+	switch seen := of.Database == "" || d.others[of.Database] != nil; {
+	case err != nil:
+		return err
+	case len(t.columns) == 0 && seen:
+		return fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids for it "+
+			"all the same", of)
+	case len(t.columns) == 0 && !made:
+		return fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the names; "+
+			"--force makes ids for it all the same", of.Name, of.Database)
+	}
+	key, ok := keyOf(t.columns)
+	if !ok {
+		return nil
+	}
+	if err := d.checkSegment(ctx, on, of, t, key, made); err != nil {
+		return err
+	}
+	if key.auto && on.dialect == mysqlDialect {
 		fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: the database numbers %s.%s: a row that is inserted "+
-			"without an id gets the number after the largest id", table.Name, key.name)))
+			"without an id gets the number after the largest id", of, key.name)))
+	}
+	return nil
+}
+
+// checkSegment returns an error if the keys of a table come from segments: it has no large keys, and there is a tag for
+// them or, as a tag may have any name, there are small keys and no process has made ids for the table.
+func (d *database) checkSegment(
+	ctx context.Context,
+	on *database,
+	of workernode.Table,
+	t table,
+	key column,
+	made bool,
+) error {
+	const advice = "an id of uid next would be far above them; --force makes ids for the table all the same"
+	if !key.isInteger() {
+		return nil
+	}
+	largest, err := on.largest(ctx, t, key)
+	if err != nil || largest.Int64>>(d.layout.WorkerBits+d.layout.SequenceBits) > 0 { // an id
+		return err
+	}
+	for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
+		columns, err := d.columns(ctx, "", name)
+		if err != nil {
+			return err
+		}
+		if len(columns) == 0 {
+			continue
+		}
+		tag := ""
+		err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
+			"SELECT biz_tag FROM "+d.identifier(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
+		if err != nil {
+			return err
+		}
+		if tag != "" {
+			return fmt.Errorf("the keys of %s come from segments, as %s has the tag %q: %s", of, name, tag, advice)
+		}
+	}
+	if !made && largest.Int64 > 0 {
+		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, as from a segment or from the "+
+			"database's own numbers: %s", of, largest.Int64, advice)
 	}
 	return nil
 }

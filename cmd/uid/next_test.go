@@ -40,8 +40,16 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	must(t, p.AutoMigrate(&order{}))
 	must(t, db.Create(&order{Text: "first"}).Error)
 	r := runner{t: t, dsn: dsn(registry)}
-	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1": give --database`)
+	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "give --database")
 	r.run("next", "orders", "--database", "shard-2").want(t, exitFailed, `"shard-2"`, "uid tables --json")
+	must(t, registry.Open(t, nil).AutoMigrate(&order{})) // a table of the same name
+	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "give --database")
+	r.run("next", "nosuch", "--database", "shard-1="+dsn(shard)).want(t, exitFailed, `there is no table "shard-1.nosuch"`)
+	for _, args := range [][]string{{"next", "shard-1.orders"}, {"next", "orders", "--database", "shard-1=" + dsn(shard)}} {
+		made := r.run(args...)
+		made.want(t, exitOK)
+		r.run("where", strings.TrimSpace(made.out)).want(t, exitOK, "table      orders\n", "shard-1")
+	}
 	made := r.run("next", "orders", "--database", "shard-1", "--json")
 	made.want(t, exitOK)
 	var id struct{ ID uidplugin.ID }
@@ -52,4 +60,47 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	must(t, p.Close(context.Background()))
+}
+
+// As "uid tables" writes it, a table of another database is that table, also where the server has the database.
+func TestNext_OfADatabaseOfTheSameServer(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShards(t, d, d.New(t), "")
+		r := runner{t: t, dsn: dsn(d)}
+		made := r.run("next", s.name+".orders")
+		made.want(t, exitOK)
+		r.run("where", "--json", strings.TrimSpace(made.out)).want(t, exitOK, `"database":"`+s.name+`","table":"orders"`)
+		if got := r.run("tables"); strings.Count(got.out, "orders") != 1 {
+			t.Errorf("a table that does not exist was registered:\n%s", got.out)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A job has a key of a segment.
+type job struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+// An id among keys of a segment would be the largest key, after which the segment could not go on.
+func TestNext_RefusesTablesWithKeysOfASegment(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := uidplugin.New(uidplugin.WithLogger(nil))
+		must(t, db.Use(p))
+		must(t, p.AutoMigrate(&job{}))
+		must(t, db.Create(&job{}).Error)
+		must(t, p.Close(context.Background()))
+		must(t, db.Exec("CREATE TABLE old (id BIGINT PRIMARY KEY)").Error)
+		must(t, db.Exec("CREATE TABLE fresh (id BIGINT PRIMARY KEY)").Error)
+		must(t, db.Exec("INSERT INTO old VALUES (41)").Error)
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("next", "jobs").want(t, exitFailed, `leaf_alloc has the tag "jobs`, "--force")
+		r.run("next", "old").want(t, exitFailed, "its largest key is 41", "--force")
+		r.run("next", "fresh").want(t, exitOK)
+		must(t, db.Exec("DELETE FROM leaf_alloc").Error)
+		r.run("next", "jobs").want(t, exitFailed, "its largest key is 1", "--force")
+		r.run("next", "jobs", "--force").want(t, exitOK)
+	})
 }

@@ -57,7 +57,7 @@ has too few worker ids for the leased policy.`,
 		"16 worker bits or more, else 0")
 	flags.IntVar(&demand.Reserved, "reserved", 0, "slots beyond one for each process; a rolling deployment takes two for "+
 		"each process that it starts at a time, and one of all at once takes --processes")
-	flags.DurationVar(&demand.Grace, "grace", generator.DefaultGrace, "how long the slot of a crashed process is kept")
+	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "how long the slot of a crashed process is kept")
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

@@ -37,13 +37,13 @@ does one row without a process, for all the others. The last holder of a slot st
 inserted a worker id in WORKER_NODE. Processes may run meanwhile. It needs the rights
 SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
-  uid sessions prune --before "$(date -u -d '90 days ago' +%F)"`,
+  uid sessions prune --before 90d`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if before == "" {
 				return errors.New("before which time? Give --before, such as --before 2025-01-01")
 			}
-			end, err := parseTime(before)
+			end, err := a.time(before)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`
 			return a.prune(c.Context(), d, pruning{Before: end}, dry, yes)
 		},
 	}
-	c.Flags().StringVar(&before, "before", "", "the time, such as 2025-01-01")
+	c.Flags().StringVar(&before, "before", "", "the time, such as 2025-01-01, or 90d for 90 days ago")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 var (
@@ -30,13 +31,14 @@ type rowReader struct {
 	*database
 	column string // of the ids; empty for the primary key
 
-	known map[string]keyed // by the name of the table
+	known map[workernode.Table]keyed
 }
 
 // A keyed is a table and the column of its ids.
 type keyed struct {
 	table
 	key column
+	on  *database // where the table is
 }
 
 // A row is a row of any table.
@@ -55,19 +57,15 @@ type cell struct {
 
 // read reads the row of an id.
 func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error) {
-	switch {
-	case l.Table == "":
+	if l.Table == "" {
 		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the "+
 			"row", errRow, l.ID)
-	case l.Database != "":
-		return nil, fmt.Errorf("%w: %d is of the table %s in the database %s, and uid is connected to that of the "+
-			"registry", errRow, l.ID, l.Table, l.Database)
 	}
-	t, err := r.keyed(ctx, l.Table)
+	t, err := r.keyed(ctx, workernode.Table{Database: l.Database, Name: l.Table})
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.rows(ctx, l.ID, t.table, t.key)
+	found, err := t.on.rows(ctx, l.ID, t.table, t.key)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -83,11 +81,11 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 }
 
 // keyed returns a table and the column of its ids.
-func (r *rowReader) keyed(ctx context.Context, name string) (t keyed, err error) {
+func (r *rowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
 	if known, ok := r.known[name]; ok {
 		return known, nil
 	}
-	if t.table, err = r.table(ctx, name); err != nil {
+	if t.on, t.table, err = r.tableOf(ctx, name); err != nil {
 		return t, err
 	}
 	ok := false
@@ -98,6 +96,9 @@ func (r *rowReader) keyed(ctx context.Context, name string) (t keyed, err error)
 		}
 	}
 	switch {
+	case len(t.columns) == 0 && name.Database != "" && r.others[name.Database] == nil:
+		return t, fmt.Errorf("%w: the table %s is in the database %q, which is not on this connection: repeat with "+
+			"--database %[3]s=DSN", errRow, name.Name, name.Database)
 	case len(t.columns) == 0:
 		return t, fmt.Errorf("%w: there is no table %s, or this user may not read it", errRow, name)
 	case !ok && r.column != "":
@@ -107,19 +108,19 @@ func (r *rowReader) keyed(ctx context.Context, name string) (t keyed, err error)
 			"of the id by --column", errRow, name)
 	}
 	if r.known == nil {
-		r.known = map[string]keyed{}
+		r.known = map[workernode.Table]keyed{}
 	}
 	r.known[name] = t
 	return t, nil
 }
 
 // rows returns up to two rows with an id.
-func (r *rowReader) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*row, err error) {
+func (d *database) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*row, err error) {
 	var id any = of.Int64()
 	if key.isText() {
 		id = of.String()
 	}
-	err = r.query(ctx, func(rows *sql.Rows) error {
+	err = d.query(ctx, func(rows *sql.Rows) error {
 		types, err := rows.ColumnTypes()
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func (r *rowReader) rows(ctx context.Context, of uidplugin.ID, t table, key colu
 		}
 		list = append(list, one)
 		return nil
-	}, "SELECT * FROM "+t.quoted+" WHERE "+r.identifier(key.name)+" = ? LIMIT 2", id)
+	}, "SELECT * FROM "+t.quoted+" WHERE "+d.identifier(key.name)+" = ? LIMIT 2", id)
 	return list, err
 }
 

@@ -17,7 +17,7 @@ type presence struct {
 
 // present lists the processes that may have made ids at a time.
 func (a *app) present(ctx context.Context, when string) error {
-	t, err := parseTime(when)
+	t, err := a.time(when)
 	if err != nil {
 		return err
 	}

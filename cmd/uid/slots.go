@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -34,6 +35,7 @@ func (a *app) slotsCommand() *cobra.Command {
 	var after int64
 	var limit int
 	var state string
+	var f filter
 	c := &cobra.Command{
 		Use:   "slots",
 		Short: "List the slots: who holds them, and since when",
@@ -54,19 +56,23 @@ func (a *app) slotsCommand() *cobra.Command {
 			if state != "" && !slices.Contains(states, state) {
 				return fmt.Errorf("--state %q is none of %s", state, strings.Join(states, ", "))
 			}
+			if err := f.read(a); err != nil {
+				return err
+			}
 			d, err := a.open(c.Context(), reads)
 			if err != nil {
 				return err
 			}
 			defer d.close()
-			list, err := a.slots(c.Context(), d, state, after, limit+1)
+			list, err := a.slots(c.Context(), d, state, f, after, limit+1)
 			if err != nil {
 				return err
 			}
-			return a.writeSlots(list, state, limit)
+			return a.writeSlots(list, state, f, limit)
 		},
 	}
 	limitFlag(c, &limit)
+	filterFlags(c, &f, "slots whose last holder sent its last statement (SEEN)")
 	c.Flags().Int64Var(&after, "after", 0, "only slots with a larger number")
 	c.Flags().StringVar(&state, "state", "", "only slots of a state: "+strings.Join(states, ", "))
 	_ = c.RegisterFlagCompletionFunc(
@@ -81,42 +87,86 @@ func (a *app) slots(
 	ctx context.Context,
 	d *database,
 	state string,
+	f filter,
 	after int64,
 	limit int,
 ) (list []slotUse, err error) {
-	p, err := d.plugin(a)
-	if err != nil {
-		return nil, err
-	}
 	now, err := d.now(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	for len(list) < limit {
-		rows, err := p.Slots(ctx, after, min(limit, 1000))
+	where, args := d.maybe(state, now)
+	if !f.from.IsZero() {
+		where, args = where+` AND "SEEN_TICK" > ?`, append(args, d.tickFrom(f.from))
+	}
+	if !f.to.IsZero() {
+		where, args = where+` AND "SEEN_TICK" <= ?`, append(args, d.tickFrom(f.to))
+	}
+	if f.table != "" {
+		of, names := f.ofTable()
+		where, args = where+` AND "ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE `+of+")", append(args, names...)
+	}
+	for chunk := max(limit, 1000); len(list) < limit; {
+		n := 0
+		err := d.eachSlot(ctx, func(s uidplugin.Slot) {
+			n, after = n+1, s.ID
+			u := slotUse{
+				Slot: s.ID, State: s.State(now), Application: s.Application, Host: s.Host, Port: s.Port,
+				Fence: s.Fence, Seen: s.Seen,
+			}
+			if (state == "" || u.State == state) && len(list) < limit {
+				list = append(list, u)
+			}
+		}, where+fmt.Sprintf(` AND "ID" > ? ORDER BY "ID" LIMIT %d`, chunk), append(slices.Clone(args), after)...)
 		if err != nil {
 			return nil, err
 		}
-		if len(rows) == 0 {
-			return list, nil
+		if n < chunk {
+			break
 		}
-		after = rows[len(rows)-1].ID
-		var found []slotUse
-		for _, r := range rows {
-			u := slotUse{
-				Slot: r.ID, State: r.State(now), Application: r.Application, Host: r.Host, Port: r.Port,
-				Fence: r.Fence, Seen: r.Seen,
-			}
-			if (state == "" || u.State == state) && len(list)+len(found) < limit {
-				found = append(found, u)
-			}
-		}
-		if err := d.complete(ctx, found); err != nil {
-			return nil, err
-		}
-		list = append(list, found...)
 	}
-	return list, nil
+	return list, d.complete(ctx, list)
+}
+
+// recently is longer than Lead, and than a process goes without a statement: a slot that is held, and has had no
+// statement and no lease for as long, is expired.
+const recently = 25 * time.Hour
+
+// maybe returns a condition that all slots of a state meet, so that few others are read. [uidplugin.Slot.State] decides.
+func (d *database) maybe(state string, now time.Time) (condition string, args []any) {
+	switch state {
+	case "":
+		return "1 = 1", nil
+	case "free":
+		return `"HOLDER" = ''`, nil
+	case "retired":
+		return `"REUSABLE" = 0`, nil
+	case "expired":
+		return `"HOLDER" <> ''`, nil
+	}
+	tick := max(d.layout.TickAt(now.Add(-recently)), 0)
+	return `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
+}
+
+// eachSlot calls f for each slot that meets a condition.
+func (d *database) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where string, args ...any) error {
+	err := d.list(ctx, func(rows *sql.Rows) error {
+		var s uidplugin.Slot
+		var holder string
+		var reusable, fence, seen int64
+		if err := sqldb.Scan(rows, workernode.SlotTable, 1, &s.ID, &reusable, &fence, &holder, &seen, &s.Application, &s.Host,
+			&s.Port); err != nil {
+			return err
+		}
+		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, d.timeOf(fence), d.timeOf(seen)
+		f(s)
+		return nil
+	}, `SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE `+
+		where, args...)
+	if err != nil {
+		return fmt.Errorf("list slots: %w", err)
+	}
+	return nil
 }
 
 // complete sets how many worker ids slots have, and since when they are held.
@@ -156,7 +206,7 @@ func (d *database) complete(ctx context.Context, list []slotUse) error {
 }
 
 // writeSlots writes a page. The last slot of list shows that there are more.
-func (a *app) writeSlots(list []slotUse, state string, limit int) error {
+func (a *app) writeSlots(list []slotUse, state string, f filter, limit int) error {
 	more := len(list) > limit
 	list = list[:min(len(list), limit)]
 	g := newGrid(a.out, "SLOT", "STATE", "APPLICATION", "HOST", "PORT", "WORKER IDS", "SINCE", "SEEN", "FENCE")
@@ -179,6 +229,7 @@ func (a *app) writeSlots(list []slotUse, state string, limit int) error {
 		if state != "" {
 			only = " --state " + state
 		}
+		only += f.args("since", "until", "table")
 		defer a.more("uid slots --after %d%s", list[len(list)-1].Slot, only)
 	}
 	if a.json {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +32,7 @@ type tablePage struct {
 	after           bool
 	database, table string
 	limit           int
+	only            filter
 }
 
 func (a *app) tablesCommand() *cobra.Command {
@@ -43,6 +47,9 @@ many slots, how many of these a process holds, and between which times ids of th
 			if err := checkLimit(p.limit); err != nil {
 				return err
 			}
+			if err := p.only.read(a); err != nil {
+				return err
+			}
 			d, err := a.open(c.Context(), reads)
 			if err != nil {
 				return err
@@ -55,54 +62,79 @@ many slots, how many of these a process holds, and between which times ids of th
 			}
 			more := len(list) > p.limit
 			list = list[:min(len(list), p.limit)]
-			if !p.after {
+			if !p.after && p.only == (filter{}) {
 				others, err := d.otherNodes(c.Context())
 				if err != nil {
 					return err
 				}
 				list = append(others, list...)
 			}
-			return a.writeTables(list, more)
+			return a.writeTables(list, p.only, more)
 		},
 	}
 	limitFlag(c, &p.limit)
+	filterFlags(c, &p.only, "tables that may have ids")
 	c.Flags().StringVar(&p.table, "after", "", "only tables after this one")
 	c.Flags().StringVar(&p.database, "after-database", "", "with --after: the database of that table")
 	return c
 }
 
-// tables returns a page of tables, and one table more if there are more. The database counts.
-func (d *database) tables(ctx context.Context, p tablePage) (list []tableUse, err error) {
-	q := d.quote
-	name, table := q("N.DATABASE_NAME"), q("N.TABLE_NAME")
-	after, args := "", []any(nil)
-	if p.after {
-		after = " AND (" + name + " > ? OR " + name + " = ? AND " + table + " > ?)"
-		args = []any{p.database, p.database, p.table}
+// tables returns a page of tables, and one table more if there are more. It reads all worker ids and counts here: to
+// count the distinct slots of a million worker ids takes MariaDB a minute, in temporary files.
+func (d *database) tables(ctx context.Context, p tablePage) ([]tableUse, error) {
+	type key struct {
+		of   *tableUse
+		slot int64
 	}
-	err = d.query(ctx, func(rows *sql.Rows) error {
-		var t tableUse
-		var start int64
+	uses, known := map[workernode.Table]*tableUse{}, map[key]bool{}
+	where, args := p.only.ofTable()
+	err := d.list(ctx, func(rows *sql.Rows) error {
+		var of workernode.Table
+		var slot, start int64
+		var held bool
 		var fence sql.NullInt64
-		if err := sqldb.Scan(rows, workernode.NodeTable+" or "+workernode.SlotTable, 2, &t.Database, &t.Table, &t.WorkerIDs, &t.Slots, &t.Held, &start, &fence); err != nil {
+		if err := sqldb.Scan(rows, workernode.NodeTable+" or "+workernode.SlotTable, 2, &of.Database, &of.Name, &slot, &start,
+			&held, &fence); err != nil {
 			return err
 		}
-		t.Since = d.timeOf(start + 1)
-		if fence.Valid {
-			t.Until = d.timeOf(fence.Int64)
+		t := uses[of]
+		if t == nil {
+			t = &tableUse{Database: of.Database, Table: of.Name, Since: d.timeOf(start + 1)}
+			uses[of] = t
 		}
-		list = append(list, t)
+		t.WorkerIDs++
+		if since := d.timeOf(start + 1); since.Before(t.Since) {
+			t.Since = since
+		}
+		if until := d.timeOf(fence.Int64); fence.Valid && until.After(t.Until) {
+			t.Until = until
+		}
+		if k := (key{t, slot}); !known[k] {
+			known[k] = true
+			t.Slots++
+			if held {
+				t.Held++
+			}
+		}
 		return nil
-	}, fmt.Sprintf(`SELECT %[1]s, %[2]s, COUNT(*), COUNT(DISTINCT %[3]s),
-		COUNT(DISTINCT CASE WHEN %[4]s <> '' THEN %[3]s END), MIN(%[5]s), MAX(%[6]s)
-		FROM %[7]s %[8]s LEFT JOIN %[9]s %[10]s ON %[11]s = %[3]s WHERE %[3]s IS NOT NULL%[12]s
-		GROUP BY %[1]s, %[2]s ORDER BY %[1]s, %[2]s LIMIT %[13]d`,
-		name, table, q("N.SLOT"), q("S.HOLDER"), q("N.START_TICK"), q("S.FENCE"), q(workernode.NodeTable), q("N"),
-		q(workernode.SlotTable), q("S"), q("S.ID"), after, p.limit+1), args...)
+	}, `SELECT "DATABASE_NAME", "TABLE_NAME", "SLOT", "START_TICK", "S"."HOLDER" <> '' AND "S"."HOLDER" IS NOT NULL, "S"."FENCE"
+		FROM "WORKER_NODE" LEFT JOIN "WORKER_SLOT" "S" ON "S"."ID" = "SLOT" WHERE "SLOT" IS NOT NULL AND `+where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
-	return list, nil
+	var list []tableUse
+	for _, t := range uses {
+		after := !p.after || t.Database > p.database || t.Database == p.database && t.Table > p.table
+		ended := !p.only.from.IsZero() && t.Until.Before(p.only.from)
+		begun := p.only.to.IsZero() || t.Since.Before(p.only.to)
+		if after && !ended && begun {
+			list = append(list, *t)
+		}
+	}
+	slices.SortFunc(list, func(a, b tableUse) int {
+		return cmp.Or(strings.Compare(a.Database, b.Database), strings.Compare(a.Table, b.Table))
+	})
+	return list[:min(len(list), p.limit+1)], nil
 }
 
 // otherNodes returns the rows of another program, if there are any: they have no table.
@@ -117,7 +149,7 @@ func (d *database) otherNodes(ctx context.Context) ([]tableUse, error) {
 }
 
 // writeTables writes a page.
-func (a *app) writeTables(list []tableUse, more bool) error {
+func (a *app) writeTables(list []tableUse, f filter, more bool) error {
 	g := newGrid(a.out, "TABLE", "WORKER IDS", "SLOTS", "HELD", "SINCE", "UNTIL")
 	for _, t := range list {
 		if a.json {
@@ -135,7 +167,7 @@ func (a *app) writeTables(list []tableUse, more bool) error {
 		if last.Database != "" {
 			database = fmt.Sprintf(" --after-database %q", last.Database)
 		}
-		defer a.more("uid tables --after %q%s", last.Table, database)
+		defer a.more("uid tables --after %q%s%s", last.Table, database, f.args("since", "until", "table"))
 	}
 	if a.json {
 		return nil

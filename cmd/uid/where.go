@@ -21,6 +21,7 @@ type place struct {
 func (a *app) whereCommand() *cobra.Command {
 	var readRow bool
 	var column string
+	var others []string
 	c := &cobra.Command{
 		Use:   "where [ID...]",
 		Short: "Say which table, process and time ids came from",
@@ -39,6 +40,7 @@ others; the exit code is 1 then.`,
 	}
 	c.Flags().BoolVar(&readRow, "row", false, "read the row as well")
 	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id; the primary key if not given")
+	databaseFlag(c, &others)
 	keys := a.publicKeyFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ids, err := keys()
@@ -52,6 +54,9 @@ others; the exit code is 1 then.`,
 		defer d.close()
 		p, err := d.plugin(a)
 		if err != nil {
+			return err
+		}
+		if err := a.openOthers(c.Context(), d, others); err != nil {
 			return err
 		}
 		w := &finder{plugin: p, ids: ids}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// A filter says what a list has: rows of a time, and of a table.
+type filter struct {
+	since, until string
+	table        string // as "uid tables" writes it
+
+	from, to time.Time // zero: no bound
+}
+
+// filterFlags adds the flags of a filter to a command. of says which time of a row counts.
+func filterFlags(c *cobra.Command, f *filter, of string) {
+	c.Flags().StringVar(&f.since, "since", "", "only "+of+" at or after this time, such as 24h for a day ago")
+	c.Flags().StringVar(&f.until, "until", "", "only "+of+" before this time")
+	c.Flags().StringVar(&f.table, "table", "", `only those of this table, as "uid tables" writes it`)
+}
+
+// read reads the times.
+func (f *filter) read(a *app) (err error) {
+	if f.since != "" {
+		f.from, err = a.time(f.since)
+	}
+	if err == nil && f.until != "" {
+		f.to, err = a.time(f.until)
+	}
+	if err == nil && f.since != "" && f.until != "" && !f.from.Before(f.to) {
+		err = fmt.Errorf("--since %s is not before --until %s", f.since, f.until)
+	}
+	return err
+}
+
+// args returns the flags of the filter, for the command of the next page.
+func (f *filter) args(names ...string) (text string) {
+	values := map[string]string{"since": f.since, "until": f.until, "table": f.table}
+	for _, name := range names {
+		if v := values[name]; v != "" {
+			text += fmt.Sprintf(" --%s %q", name, v)
+		}
+	}
+	return text
+}
+
+// ofTable returns a condition for rows of WORKER_NODE of the table, of any database if the text names none.
+func (f *filter) ofTable() (condition string, args []any) {
+	if f.table == "" {
+		return "1 = 1", nil
+	}
+	condition, args = `("TABLE_NAME" = ?`, []any{f.table}
+	for i, r := range f.table {
+		if r == '.' { // WORKER_NODE may have a dot in the name of the table, or in that of the database
+			condition += ` OR "DATABASE_NAME" = ? AND "TABLE_NAME" = ?`
+			args = append(args, f.table[:i], f.table[i+1:])
+		}
+	}
+	return condition + ")", args
+}
+
+// time reads an instant, or how long ago it was: 30d, 12h.
+func (a *app) time(text string) (time.Time, error) {
+	if ago, err := parseDuration(text); err == nil {
+		return a.now().Add(-ago), nil
+	}
+	return parseTime(text)
+}
+
+// days are the days or weeks that a duration begins with.
+var days = regexp.MustCompile(`^(\d{1,5})([dw])`)
+
+// parseDuration reads a duration as Go does, which may begin with days or weeks: 30d, 1d12h, 2w.
+func parseDuration(text string) (time.Duration, error) {
+	var d time.Duration
+	rest := text
+	if m := days.FindStringSubmatch(text); m != nil {
+		n, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		if m[2] == "w" {
+			n *= 7
+		}
+		d, rest = time.Duration(n)*24*time.Hour, strings.TrimPrefix(text, m[0])
+		if rest == "" {
+			return d, nil
+		}
+	}
+	more, err := time.ParseDuration(rest)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration: write it as 30d, 12h or 1m30s", text)
+	}
+	return d + more, nil
+}
+
+// A durationFlag is a flag with a duration that may have days.
+type durationFlag struct{ value *time.Duration }
+
+func (f durationFlag) String() string {
+	if f.value == nil {
+		return ""
+	}
+	return f.value.String()
+}
+
+func (f durationFlag) Set(text string) (err error) {
+	*f.value, err = parseDuration(text)
+	return err
+}
+
+// Type implements [pflag.Value].
+func (durationFlag) Type() string { return "duration" }
+
+// durationVar returns a flag that sets a duration, which has a value already.
+func durationVar(value *time.Duration, initial time.Duration) durationFlag {
+	*value = initial
+	return durationFlag{value}
+}
