@@ -40,8 +40,8 @@ func (r idReader) id(text string) (int64, error) {
 		return 0, fmt.Errorf("%w: %q was rounded, as spreadsheets do, and its last digits are lost; read ids as text",
 			errID, shorten(text, 60))
 	case !strings.Contains(text, "_") || strings.ContainsFunc(text, isNoWord):
-		return 0, fmt.Errorf("%w: %q is neither a decimal number nor the text of a public id; give the id alone, "+
-			"as grep -oE '[0-9]{15,19}' finds it", errID, shorten(text, 60))
+		return 0, fmt.Errorf("%w: %q is neither a decimal number nor the text of a public id; give the id, or a "+
+			"line of a log that has one", errID, shorten(text, 60))
 	case r.keys == nil:
 		return 0, fmt.Errorf(
 			"%w: %q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY",
@@ -75,6 +75,19 @@ func valueOf(text string) string {
 // isNoWord reports whether a character is none of a public id.
 func isNoWord(r rune) bool {
 	return r != '_' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+}
+
+// inText are numbers and public ids in a line of a log.
+var inText = regexp.MustCompile(`\b(\d{15,19}|[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*_[0-9A-Za-z]{26})\b`)
+
+// candidates returns the texts of a line of a log that may be ids, or the whole text if it is one, or has none.
+func (r idReader) candidates(text string) []string {
+	if _, err := r.id(text); err != nil {
+		if found := inText.FindAllString(text, -1); len(found) > 0 {
+			return found
+		}
+	}
+	return []string{text}
 }
 
 // shorten returns a text of at most n characters, with "..." for what it leaves out.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,7 +16,8 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	var slot int64
 	var limit int
-	var before, when string
+	var when string
+	var f filter
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "List which process held which slot when, the latest first",
@@ -26,20 +29,14 @@ made none, up to 10 s (Lead) after its end. A process that made no ids after the
 
 A session without a process stands for those that "uid sessions prune" has removed.`,
 		Example: `  uid sessions --slot 7
+  uid sessions --since 24h --table orders
   uid sessions --at "2026-11-22 15:04:05"`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if when != "" {
 				return a.present(c.Context(), when)
 			}
-			var end time.Time
-			if before != "" {
-				end, err = parseTime(before)
-			}
-			if err == nil {
-				err = checkLimit(limit)
-			}
-			if err != nil {
+			if err := errors.Join(f.read(a), checkLimit(limit)); err != nil {
 				return err
 			}
 			d, err := a.open(c.Context(), reads)
@@ -51,27 +48,76 @@ A session without a process stands for those that "uid sessions prune" has remov
 			if err != nil {
 				return err
 			}
-			list, more, err := sessions(c.Context(), p, slot, end, limit)
+			list, more, err := d.sessions(c.Context(), p, slot, f, limit)
 			if err != nil {
 				return err
 			}
-			return a.writeSessions(list, slot, more)
+			return a.writeSessions(list, slot, f, more)
 		},
 	}
 	limitFlag(c, &limit)
 	c.Flags().Int64Var(&slot, "slot", 0, "only sessions of this slot")
-	c.Flags().StringVar(&before, "before", "", "only sessions that began before this time")
+	filterFlags(c, &f, "sessions that began")
 	c.Flags().StringVar(&when, "at", "", "only processes that may have made ids at this time; all of them")
-	for _, other := range []string{"slot", "before", "limit"} {
+	for _, other := range []string{"slot", "since", "until", "table", "limit"} {
 		c.MarkFlagsMutuallyExclusive("at", other)
 	}
 	c.AddCommand(a.pruneCommand())
 	return c
 }
 
-// sessions returns up to limit sessions that began before an instant, and whether there are more. All that began at one
-// instant are on one page, which may be longer for that.
-func sessions(
+// sessions returns up to limit sessions, and whether there are more. All that began at one instant are on one page, which
+// may be longer for that.
+func (d *database) sessions(
+	ctx context.Context,
+	p *uidplugin.Plugin,
+	slot int64,
+	f filter,
+	limit int,
+) (list []uidplugin.Session, more bool, err error) {
+	of, size := map[int64]bool{}, limit
+	if f.table != "" {
+		size = maxPage // many sessions may be of other tables
+		where, args := f.ofTable()
+		err := d.list(ctx, func(rows *sql.Rows) error {
+			var slot int64
+			err := rows.Scan(&slot)
+			of[slot] = true
+			return err
+		}, `SELECT DISTINCT "SLOT" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL AND `+where, args...)
+		if err != nil {
+			return nil, false, fmt.Errorf("list the slots of %s: %w", f.table, err)
+		}
+	}
+	more = true
+	for before := f.to; more && len(list) <= limit; {
+		var page []uidplugin.Session
+		page, more, err = sessionsBefore(ctx, p, slot, before, size)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, s := range page {
+			before = s.From
+			if s.From.Before(f.from) {
+				more = false
+			} else if f.table == "" || of[s.Slot] {
+				list = append(list, s)
+			}
+		}
+	}
+	if len(list) <= limit {
+		return list, more, nil
+	}
+	end := limit
+	for end < len(list) && list[end].From.Equal(list[end-1].From) {
+		end++
+	}
+	return list[:end], more || end < len(list), nil
+}
+
+// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. The page has all
+// that began at the instant of its last one.
+func sessionsBefore(
 	ctx context.Context,
 	p *uidplugin.Plugin,
 	slot int64,
@@ -100,7 +146,7 @@ func processCells(s uidplugin.Session) []string {
 	return []string{s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched)}
 }
 
-func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) error {
+func (a *app) writeSessions(list []uidplugin.Session, slot int64, f filter, more bool) error {
 	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
 	if slot == 0 {
 		columns = slices.Delete(columns, 2, 3) // it is not known
@@ -124,7 +170,8 @@ func (a *app) writeSessions(list []uidplugin.Session, slot int64, more bool) err
 		if slot != 0 {
 			only = fmt.Sprintf(" --slot %d", slot)
 		}
-		defer a.more("uid sessions --before %s%s", list[len(list)-1].From.Format(time.RFC3339Nano), only)
+		only += f.args("since", "table")
+		defer a.more("uid sessions --until %s%s", list[len(list)-1].From.Format(time.RFC3339Nano), only)
 	}
 	if a.json {
 		return nil

@@ -27,13 +27,14 @@ func (a *app) whereCommand() *cobra.Command {
 		Short: "Say which table, process and time ids came from",
 		Long: `where says which table ids are keys of, which process made them, and when.
 
-It reads arguments or, without any, standard input: one id a line. Quotes, commas and brackets around an
-id are ignored, and so is a name before it, as in order_id=1176816959799427126. It needs the right SELECT on the four
+It reads arguments or, without any, standard input: one id a line, or a line of a log. Quotes, commas and
+brackets around an id are ignored, and so is a name before it, as in order_id=1176816959799427126. Of a line
+with other text it takes the numbers of 15 to 19 digits, and the public ids, that are ids. It needs the right SELECT on the four
 tables of uidplugin, and for --row on the table of the id. An id that nobody made does not stop the
 others; the exit code is 1 then.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
-  grep -o '[0-9]\{19\}' app.log | uid where
+  grep 'payment failed' app.log | uid where
   cut -d, -f2 ids.csv | uid where --json
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
 		RunE: func(c *cobra.Command, args []string) error { return nil },
@@ -71,25 +72,38 @@ others; the exit code is 1 then.`,
 // where writes where ids came from.
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
-	err := a.eachID(args, func(text string) error {
-		p, err := f.find(ctx, text)
-		if err != nil && !isWrongID(err) {
-			return err
-		}
-		if p.ID != 0 {
+	err := a.eachID(args, func(line string) error {
+		found, why, of := false, error(nil), line // why there is no place, of the first text of the line
+		for _, text := range f.ids.candidates(line) {
+			p, err := f.find(ctx, text)
+			switch {
+			case err != nil && !isWrongID(err):
+				return err
+			case p.ID == 0 && why == nil:
+				why, of = err, text
+			}
+			if p.ID == 0 {
+				continue
+			}
 			if !first && !a.json {
 				fmt.Fprintln(a.out)
 			}
-			first = false
-			if err := a.writePlace(p); err != nil {
-				return err
+			found, first = true, false
+			if failed := a.writePlace(p); failed != nil {
+				return failed
+			}
+			if err != nil { // of its row
+				wrong = true
+				if failed := a.writeWrong(text, err); failed != nil {
+					return failed
+				}
 			}
 		}
-		if err != nil {
-			wrong = true
-			return a.writeWrong(text, err)
+		if found {
+			return nil // other numbers of the line are no ids
 		}
-		return nil
+		wrong = true
+		return a.writeWrong(of, why)
 	})
 	return cond(err, wrong)
 }
