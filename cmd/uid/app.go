@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes.
@@ -131,9 +133,10 @@ Exit codes:
   2  there is no answer: a wrong flag, or a database that cannot be reached or read`,
 		Example: `  uid decode 1176816959799427126
   uid where --row 1176816959799427126 --dsn sqlite:shop.db
+  uid status
   uid doctor`,
 		Version:       version(),
-		Args:          cobra.NoArgs,
+		Args:          onlyCommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -145,11 +148,60 @@ Exit codes:
 	// Ids, tables and most flags are no files; the database may be one.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var no *pflag.NotExistError
+		if !errors.As(err, &no) || len(no.GetSpecifiedName()) < 2 {
+			return err
+		}
+		names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names of commands
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			names.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
+		})
+		name := "--" + no.GetSpecifiedName()
+		return unknown("flag", name, c.CommandPath(), names.SuggestionsFor(name))
+	})
 	root.AddCommand(
-		a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
+		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
 		a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
 	)
 	return root
+}
+
+// onlyCommands returns an error for an argument of a command that has only commands below it.
+func onlyCommands(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	return unknown("command", args[0], c.CommandPath(), c.SuggestionsFor(args[0]))
+}
+
+// unknown returns an error about a name that does not exist, with those that are like it.
+func unknown(kind, name, of string, like []string) error {
+	err := fmt.Errorf("unknown %s %q for %q", kind, name, of)
+	if len(like) > 0 {
+		return fmt.Errorf("%w: did you mean %s?", err, strings.Join(like, " or "))
+	}
+	return fmt.Errorf("%w; %s --help lists them", err, of)
+}
+
+// versionCommand prints what --version does, and what it was built with.
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version string `json:"version"`
+				Go      string `json:"go"`
+				System  string `json:"system"`
+			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			if a.json {
+				return writeJSON(a.out, v)
+			}
+			_, err := fmt.Fprintf(a.out, "uid %s, %s, %s\n", v.Version, v.Go, v.System)
+			return err
+		},
+	}
 }
 
 // version returns the version of the module, or of the revision that was built.

@@ -140,19 +140,12 @@ func (d doctor) examine(ctx context.Context, ignore []string) (r report) {
 
 // writeReport writes a report, and returns the error of its exit code.
 func (a *app) writeReport(r report) error {
-	for _, f := range r.findings {
-		if a.json {
-			if err := writeJSON(a.out, f); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, red, f.Code), clean(f.Text))
-		if f.Advice != "" {
-			fmt.Fprintf(a.out, "    %s\n", clean(f.Advice))
-		}
-		if f.Fix != "" {
-			fmt.Fprintf(a.out, "    %s;\n", clean(f.Fix))
+	if !a.json {
+		a.writeFindings(r.findings)
+	}
+	for i := 0; a.json && i < len(r.findings); i++ {
+		if err := writeJSON(a.out, r.findings[i]); err != nil {
+			return err
 		}
 	}
 	for _, u := range r.undone {
@@ -176,6 +169,19 @@ func (a *app) writeReport(r report) error {
 		return errUndone
 	}
 	return nil
+}
+
+// writeFindings writes findings for people.
+func (a *app) writeFindings(list []finding) {
+	for _, f := range list {
+		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, red, f.Code), clean(f.Text))
+		if f.Advice != "" {
+			fmt.Fprintf(a.out, "    %s\n", clean(f.Advice))
+		}
+		if f.Fix != "" {
+			fmt.Fprintf(a.out, "    %s;\n", clean(f.Fix))
+		}
+	}
 }
 
 func (r report) colour() string {

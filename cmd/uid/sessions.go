@@ -31,7 +31,7 @@ A session without a process stands for those that "uid sessions prune" has remov
 		Example: `  uid sessions --slot 7
   uid sessions --since 24h --table orders
   uid sessions --at "2026-11-22 15:04:05"`,
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if when != "" {
 				return a.present(c.Context(), when)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A script is what uid sql prints.
@@ -29,7 +30,8 @@ func (a *app) sqlCommand() *cobra.Command {
 functions uid_time, uid_worker and uid_table, for somebody who has the rights. It changes nothing.
 
 The dialect is --dialect, or that of the database. The layout is --layout; else that of the database if
---dsn or UID_DSN names one; else the default layout. On MySQL, functions need a client that does not
+--dsn or UID_DSN names one; else the default layout. A warning says if that database has no layout yet, or
+with --dialect cannot be reached. On MySQL, functions need a client that does not
 split statements at semicolons inside of them; these have none inside.`,
 		Example: `  uid sql --dialect postgres
   uid sql --dialect mysql --only functions --layout jssafetables`,
@@ -94,6 +96,10 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 		return nil // they are the same for all layouts
 	}
 	s.layout, err = a.layout(ctx, layout)
+	if err != nil && layout == "" && (name != "" || errors.Is(err, workernode.ErrTable)) {
+		a.complain(fmt.Errorf("warning: the statements are for the default layout; --layout takes another: %w", err))
+		s.layout, err = generator.DefaultLayout(), nil
+	}
 	return err
 }
 

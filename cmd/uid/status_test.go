@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// The states of many slots are those that "uid slots" lists, and what is wrong changes the exit code.
+func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		now := generator.DefaultLayout().TickAt(time.Now())
+		for i, s := range []struct {
+			reusable, ahead int64
+			holder          string
+		}{{1, 60_000, "live"}, {1, -3_600_000, "expired"}, {1, -1e9, "expired"}, {1, -2e9, "expired"}, {0, -1e9, ""}, {0, -1e9, "ended"}} {
+			exec(fmt.Sprintf(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
+				"APPLICATION", "HOST_NAME", "PORT") VALUES (%d, 'l', %d, %d, 1, '%s', %d, 'shop', 'h', 'p')`,
+				10+i, s.reusable, now+s.ahead, s.holder, min(now, now+s.ahead)))(t, db)
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("status").want(t, exitOK, "3 of 262143 given out", "7, 1 live, 3 expired, 1 free, 2 retired", "nothing is wrong")
+		r.run("status", "--json").want(t, exitOK, `"slots":{"expired":3,"free":1,"live":1,"retired":2},"databases":[],"findings":[]`)
+		for state, n := range map[string]int{"live": 1, "expired": 3, "free": 1, "retired": 2, "idle": 0} {
+			got := r.run("slots", "--json", "--state", state)
+			if got.want(t, exitOK); strings.Count(got.out, "\n") != n {
+				t.Errorf("%s: %s", state, got.out)
+			}
+		}
+		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262141`)(t, db)
+		r.run("status").want(t, exitWrong, "used up by 20", "\n"+codeWorkerIDs+"  262140 of 262143")
+		r.run("status", "--json").want(t, exitWrong, `"findings":[{"code":"worker-ids"`)
+	})
+}
+
+// A registry with tables elsewhere says so.
+func TestStatus_NamesOtherDatabases(t *testing.T) {
+	t.Parallel()
+	sqlite := testkit.Engine{Name: "sqlite"}
+	s := newShards(t, sqlite.New(t), sqlite.New(t), "shard-1")
+	runner{t: t, dsn: dsn(s.registry)}.run("status").want(t, exitOK, "this one, shard-1")
+}
