@@ -34,7 +34,7 @@ tables of uidplugin, and for --row on the table of the id. An id that nobody mad
 others; the exit code is 1 then.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
-  grep 'payment failed' app.log | uid where
+  uid where '2026-11-22T22:16:24Z order=1177009714823692361 paid'
   cut -d, -f2 ids.csv | uid where --json
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
 		RunE: func(c *cobra.Command, args []string) error { return nil },
