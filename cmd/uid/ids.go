@@ -160,6 +160,7 @@ func (a *app) eachID(args []string, f func(text string) error) error {
 
 func eachLine(in io.Reader, f func(text string) error) error {
 	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20) // lines of a log may be long
 	for lines.Scan() {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" {

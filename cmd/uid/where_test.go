@@ -148,6 +148,9 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	if got.want(t, exitOK, `"id":"`+id.String()+`"`); strings.Count(got.out, "\n") != 1 {
 		t.Errorf("what is no id is in\n%s", got.out)
 	}
+	r.stdin = strings.Repeat("x ", 100_000) + line + "\n"
+	r.run("where", "--json").want(t, exitOK, `"id":"`+id.String()+`"`)
+	r.stdin = ""
 	r.run("where", strings.ReplaceAll(line, id.String(), "none")).want(t, exitWrong, "1600000000000000000")
 	r.run("where", text).want(t, exitWrong, "looks like a public id", "UID_PUBLIC_KEY")
 	got = r.run("where", "--public-key", other, text)
