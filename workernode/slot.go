@@ -145,8 +145,11 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 	m.mustReread = false
 	m.addRead(nodes)
 	m.publish()
-	m.log.Info("uidplugin: this process has a slot", "slot", c.slot, "id_space", m.registry.Space, "worker_ids", len(m.workers),
-		"from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence+1))
+	args := []any{"slot", c.slot, "id_space", m.registry.Space, "from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence + 1)}
+	if n := len(m.workers); n > 0 { // a new slot gets the first with the first table
+		args = append(args, "worker_ids", n)
+	}
+	m.log.Info("uidplugin: this process has a slot", args...)
 	return true, nil
 }
 
