@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -25,6 +26,10 @@ import (
 // one means that no row has the key, that the row is deleted, or that it does not meet the handle's conditions. Find
 // does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
 // returns [ErrUnknownID].
+//
+// On MySQL and PostgreSQL the database may have numbered the row of another program, and its number may have the worker
+// id of another table. So if there is no row, Find also looks in the table of the id that the number follows;
+// docs/from-auto-increment.md says for how many such rows that is right.
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
 	loc, f, err := p.startFind(options)
 	if err != nil {
@@ -86,6 +91,7 @@ func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]an
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
+	errs = f.findNumbered(ctx, loc, ids, found, errs)
 	if len(future) > 0 { // that explains more than other errors of these ids
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*IDError); return ok && future[other.ID] != nil })
 		for id, err := range future {
@@ -95,6 +101,41 @@ func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]an
 		}
 	}
 	return found, joinErrors(errs, ids)
+}
+
+// findNumbered adds rows of other programs, which the database numbered and their numbers do not lead to: they are in the
+// table of the id that the number follows. It returns errs without those of ids that it has found.
+func (f *finder) findNumbered(ctx context.Context, loc *locator, ids []ID, found map[ID]any, errs []error) []error {
+	if loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutIDs(errs)) > 0 {
+		return errs // ids have no gaps there; or a query has failed
+	}
+	numbers := map[ID][]ID{}
+	for _, id := range ids {
+		if _, ok := found[id]; ok || id < 0 {
+			continue
+		}
+		if before, ok := supply.Before(loc.Layout, int64(id)); ok {
+			numbers[ID(before)] = append(numbers[ID(before)], id)
+		}
+	}
+	if len(numbers) == 0 {
+		return errs
+	}
+	located, _, failed := loc.locate(ctx, loc.lookupOn(f.db), slices.Collect(maps.Keys(numbers))...)
+	errs = append(errs, withoutIDs(failed)...)
+	byTable := map[string][]ID{}
+	for id, l := range located {
+		if p := f.plan(l.Table); p != nil && p.rowKey() != nil && !p.rowKey().Text && l.Database == loc.database {
+			byTable[l.Table] = append(byTable[l.Table], numbers[id]...)
+		}
+	}
+	for _, table := range slices.Sorted(maps.Keys(byTable)) {
+		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
+	}
+	return slices.DeleteFunc(errs, func(err error) bool {
+		of, ok := err.(*IDError)
+		return ok && found[of.ID] != nil
+	})
 }
 
 // FindAs loads the rows of T whose primary keys are ids. It returns one element for each id, in the order of ids: nil

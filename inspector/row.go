@@ -19,6 +19,7 @@ import (
 // A row is the row of an id, or why there is none to show.
 type row struct {
 	Reason  string   `json:"reason,omitempty"` // why there is none
+	Table   string   `json:"table,omitempty"`  // of the row, if the database has numbered it so that the number locates to another
 	Columns []column `json:"columns,omitempty"`
 }
 
@@ -50,7 +51,11 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location) (*row, error) {
 			columns = append(columns, h.column(ctx, parsed.Schema.Table, f, value))
 		}
 	}
-	return &row{Columns: columns}, nil
+	found := &row{Columns: columns}
+	if table := parsed.Schema.Table; table != l.Table {
+		found.Table = table
+	}
+	return found, nil
 }
 
 // isHidden reports whether a field is tagged json:"-", or is in an embedded struct that is.

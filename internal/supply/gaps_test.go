@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -22,7 +23,7 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 		layout generator.Layout
 		want   int64
 	}{
-		{generator.DefaultLayout(), 16},     // 1,000 a second are left
+		{generator.DefaultLayout(), 64},     // 250 a second are left, and a gap spans 4 worker ids
 		{generator.JSSafeTablesLayout(), 8}, // 100
 		{generator.JSSafeLayout(), 512},     // 128
 		{generator.SnowflakeLayout(), 4096}, // 1,000
@@ -30,7 +31,9 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 		{with(6, time.Second), 1},           // 64 without gaps
 		{with(7, time.Second), 1},           // 128 without gaps
 		{with(8, time.Second), 2},           // 128
-		{with(1, time.Millisecond), 2},      // 1,000
+		{with(1, time.Millisecond), 8},      // 250, 4 worker ids
+		{with(4, 5*time.Millisecond), 32},   // 100, 2 worker ids
+		{with(11, time.Millisecond), 4096},  // 500, 2 worker ids
 		{with(20, time.Millisecond), 4096},  // the largest
 		{with(4, 160*time.Millisecond), 1},  // exactly 100 without gaps
 		{with(5, 160*time.Millisecond), 2},  // exactly 100
@@ -42,12 +45,12 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 	}
 }
 
-// All ids of a source with gaps are multiples of the gap: for one goroutine or several, one id or many at once. Made
-// counts them, and not the numbers between them.
-func TestSupplyLeaveGaps_AllIDsAreMultiples(t *testing.T) {
+// All ids of a source with gaps begin one: for one goroutine or several, one id or many at once. Made counts them, and
+// not the numbers between them.
+func TestSupplyLeaveGaps_AllIDsBeginAGap(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range []string{Cached, Snowflake} {
+	for name, gap := range map[string]int64{Cached: 64, Snowflake: 16} { // a Snowflake makes callers wait
 		s := supplying(t, opens(&counting{}), func(c *Config) {
 			c.Default, c.Now, c.Time = name, time.Now, time.Now
 			c.Clock = generator.NewClock(time.Now)
@@ -62,7 +65,7 @@ func TestSupplyLeaveGaps_AllIDsAreMultiples(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, id := range ids {
-				if id%16 != 0 || id == 0 || seen[id] {
+				if id == 0 || seen[id] || after(generator.DefaultLayout(), id, gap) != 0 {
 					t.Errorf("%s: the id %d; seen before: %v", name, id, seen[id])
 				}
 				seen[id] = true
@@ -113,7 +116,7 @@ func TestSupplyLeaveGaps_ErrorsAndForeignIDs(t *testing.T) {
 	if testkit.Must(t, err); id != 1 {
 		t.Errorf("the foreign id %d", id)
 	}
-	src.gap.Store(8)
+	src.gap.Store(8) // less than the sequences of a tick
 	ids := make([]int64, 3)
 	testkit.Must(t, src.Fill(t.Context(), ids, nil))
 	if ids[0] != 8 || ids[1] != 16 || ids[2] != 24 {
@@ -151,14 +154,15 @@ func (p *plain) Fill(_ context.Context, ids []int64) error {
 	return nil
 }
 
-// A large batch takes many fills, and all of its ids are multiples: those at the end were not, when fills with and without
-// a multiple were counted alike.
+// A large batch takes many fills, and all of its ids have gaps: those at the end had none, when fills with and without
+// such an id were counted alike.
 func TestSupplyLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
 	t.Parallel()
 
-	m := &made{Generator: &plain{}}
+	src := &Source{layout: generator.SnowflakeLayout()}
+	src.gap.Store(largestGap)
 	ids := make([]int64, 1100)
-	testkit.Must(t, m.fillWithGaps(t.Context(), ids, largestGap))
+	testkit.Must(t, src.fillWithGaps(t.Context(), &made{Generator: &plain{}}, ids))
 	for i, id := range ids {
 		if id != int64(i+1)*largestGap {
 			t.Fatalf("id %d is %d", i, id)
@@ -166,13 +170,77 @@ func TestSupplyLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
 	}
 }
 
-func TestSupplyLeaveGaps_AGeneratorWithoutMultiplesKeepsItsIDs(t *testing.T) {
+func TestSupplyLeaveGaps_AGeneratorWithoutSuchIDsKeepsItsOwn(t *testing.T) {
 	t.Parallel()
 
-	m := &made{Generator: &odd{}}
+	src := &Source{layout: generator.DefaultLayout()}
+	src.gap.Store(16)
 	ids := make([]int64, 2)
-	testkit.Must(t, m.fillWithGaps(t.Context(), ids, 16))
+	testkit.Must(t, src.fillWithGaps(t.Context(), &made{Generator: &odd{}}, ids))
 	if ids[0]%2 != 1 || ids[1] <= ids[0] {
 		t.Errorf("%v", ids)
+	}
+}
+
+// slow makes ids in order, a tick of 16 a while.
+type slow struct{ plain }
+
+func (s *slow) Fill(ctx context.Context, ids []int64) error {
+	time.Sleep(slowFill + time.Millisecond)
+	return s.plain.Fill(ctx, ids)
+}
+
+// While creates wait for ids, a gap costs no more ids than a tick has: a table for which a worker id just made enough
+// would stand still.
+func TestSupplyLeaveGaps_AreSmallerWhileCreatesWait(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		src, m := &Source{layout: generator.DefaultLayout()}, &made{Generator: &slow{}}
+		src.gap.Store(64)
+		var id [1]int64
+		taken := func() int64 {
+			before := m.Generator.(*slow).last
+			testkit.Must(t, src.fillWithGaps(t.Context(), m, id[:]))
+			if id[0]%16 != 0 {
+				t.Errorf("the id %d", id[0])
+			}
+			return m.Generator.(*slow).last - before
+		}
+		if first, second := taken(), taken(); first != 64 || second != 16 {
+			t.Errorf("%d ids, then %d", first, second)
+		}
+		time.Sleep(time.Second)
+		if n := taken(); n != 64 {
+			t.Errorf("%d ids after a second", n)
+		}
+	})
+}
+
+// The numbers of a gap follow its id and no other: no worker id whose numbers they have has an id of the same tick.
+func TestBefore_IsTheIDThatANumberFollows(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	id := func(tick, worker, sequence int64) int64 { return tick<<22 | worker<<4 | sequence }
+	for _, tt := range []struct{ number, want int64 }{ // 0: none, or it has the worker id
+		{id(8, 4, 0), 0},
+		{id(8, 4, 15), 0},
+		{id(8, 5, 0), id(8, 4, 0)},
+		{id(8, 7, 15), id(8, 4, 0)},
+		{id(8, 8, 0), 0},
+		{id(9, 4, 3), id(9, 1, 0)},
+		{id(11, 3, 0), 0},
+		{id(11, 2, 0), 0}, // its id would be of the tick before
+		{id(10, 1<<18-1, 9), id(10, 1<<18-2, 0)},
+	} {
+		if got, ok := Before(l, tt.number); ok != (tt.want != 0) || ok && got != tt.want {
+			t.Errorf("%d follows %d, %v, not %d", tt.number, got, ok, tt.want)
+		}
+	}
+	for _, l := range []generator.Layout{generator.SnowflakeLayout(), generator.JSSafeTablesLayout(), generator.JSSafeLayout()} {
+		if got, ok := Before(l, 1<<40|12345); ok {
+			t.Errorf("%v: follows %d", l, got) // a gap is of one worker id
+		}
 	}
 }

@@ -21,13 +21,15 @@ type Source struct {
 	Generator string // name of the generator
 	Foreign   bool   // its ids are not of the layout
 
+	layout  generator.Layout
 	tag     string   // the table, or for a segment of a column that is no key table.column; Leaf calls it biz_tag
 	columns []Column // that its ids are for; guarded by Supply.mu
 
 	// made is set once, under Supply.mu, and never changed.
 	made atomic.Pointer[made]
 
-	gap    atomic.Int64 // of which its ids are multiples; 0 and 1 mean that there are no gaps
+	gap    atomic.Int64 // how many numbers its ids leave to other programs; 0 and 1 mean that there are no gaps
+	hurry  atomic.Int64 // until when they leave fewer, in nanoseconds since 1970
 	before atomic.Int64 // ids that the generator had made before there were gaps
 	handed atomic.Int64 // ids that were handed out since; the generator counts the gaps as well
 
@@ -104,8 +106,8 @@ func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error 
 
 // fill is Fill with the generator of the source.
 func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
-	if gap := src.gap.Load(); gap > 1 {
-		if err = m.fillWithGaps(ctx, ids, gap); err == nil {
+	if src.gap.Load() > 1 {
+		if err = src.fillWithGaps(ctx, m, ids); err == nil {
 			src.handed.Add(int64(len(ids)))
 		}
 	} else {

@@ -119,7 +119,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	defer s.mu.Unlock()
 	src := s.sources[key]
 	if src == nil {
-		src = &Source{Table: table, Generator: name, Foreign: spec.foreign(), tag: tag}
+		src = &Source{Table: table, Generator: name, Foreign: spec.foreign(), layout: s.Layout, tag: tag}
 		s.sources[key] = src
 	}
 	if !slices.Contains(src.columns, c) {
