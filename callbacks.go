@@ -3,6 +3,7 @@ package uidplugin
 import (
 	"errors"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -137,12 +138,20 @@ func (cb *callbacks) refill(db *gorm.DB) {
 	}
 }
 
-// afterExec warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
-// the model into another schema then, which makePlain has not seen.
+// afterExec looks at what a migration has done to tables. It warns of a table that GORM has created under another name
+// than its model's, by Table or Scopes. GORM parses the model into another schema then, which makePlain has not seen.
 func (cb *callbacks) afterExec(db *gorm.DB) {
-	const create = "CREATE TABLE "
 	stmt := db.Statement
-	if stmt.Table != "" && db.Error == nil && !db.DryRun && strings.HasPrefix(stmt.SQL.String(), create) {
+	if db.Error != nil || db.DryRun {
+		return
+	}
+	switch create := strings.HasPrefix(stmt.SQL.String(), "CREATE TABLE "); {
+	case create && stmt.Table != "":
 		cb.catalog.warnElsewhere(stmt.Table, stmt.SQL.String())
+	case create || migration.MatchString(stmt.SQL.String()):
+		cb.catalog.inspectMigrated(stmt)
 	}
 }
+
+// migration matches the beginning of statements after which the database may number a key.
+var migration = regexp.MustCompile(`(?i)^\s*(ALTER|CREATE|RENAME) +(TABLE|SEQUENCE)\b|^\s*SELECT\s+setval\b`)

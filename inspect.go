@@ -24,28 +24,75 @@ func columnNamed(table, column string) columnName {
 
 // inspect warns of existing tables, of models and of those that they are associated with, with columns that do not fit:
 // that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not
-// change a key. While MySQL numbers a column, its ids have gaps.
+// change a key. While the database numbers a column with the number after the largest, its ids have gaps.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 || c.LookupOnly {
 		return
 	}
-	sources, tables := c.columnsOf(db, models)
-	if len(sources) == 0 {
+	in := inspected{map[string]bool{}, map[columnName]*field{}}
+	for _, m := range models {
+		s, err := model.Parse(db, m)
+		if err != nil {
+			continue
+		}
+		model.Walk(db, s, func(s *schema.Schema) { in.add(s.Table, c.plan(s)) })
+		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
+			in.add(elsewhere.Table, c.plan(s))
+		}
+	}
+	c.inspectColumns(ctx, c.sql, in, true)
+}
+
+// inspectMigrated inspects the tables of models that a statement of a migration names, on its connection.
+func (c *catalog) inspectMigrated(stmt *gorm.Statement) {
+	if c.sql == nil || c.LookupOnly {
 		return
 	}
-	columns, err := c.sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(tables))...)
+	in := inspected{map[string]bool{}, map[columnName]*field{}}
+	for s, p := range *c.plans.Load() {
+		if strings.Contains(stmt.SQL.String(), s.Table) {
+			in.add(s.Table, p)
+		}
+	}
+	_, inTransaction := stmt.ConnPool.(gorm.TxCommitter) // which an error would end, on PostgreSQL
+	c.inspectColumns(stmt.Context, c.sql.On(stmt.ConnPool), in, !inTransaction)
+}
+
+// inspected are the uid fields that are inspected, and their tables.
+type inspected struct {
+	tables map[string]bool
+	fields map[columnName]*field
+}
+
+func (in inspected) add(table string, p *plan) {
+	for _, f := range p.fields {
+		in.tables[table], in.fields[columnNamed(table, f.DBName)] = true, f
+	}
+}
+
+// inspectColumns inspects the columns of uid fields, and where their sequences stand if readSequences is set.
+func (c *catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected, readSequences bool) {
+	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(in.tables))...)
 	if err != nil {
 		c.Log.Warn("uidplugin: the tables of the models could not be inspected: if the database numbers a key, nothing leaves room for its numbers",
 			"error", err)
 		return
 	}
+	var numbered, among []sqldb.Column
 	for _, column := range columns {
-		source, ok := sources[columnNamed(column.Table, column.Name)]
+		f, ok := in.fields[columnNamed(column.Table, column.Name)]
 		if !ok {
 			continue
 		}
-		if column.Auto {
-			c.noteNumbered(column, source)
+		switch {
+		case column.Auto && !f.source.Foreign && c.countsAmongIDs(ctx, sql, column, readSequences):
+			c.supply.LeaveGaps(f.source)
+			among = append(among, column)
+		case column.Auto:
+			numbered = append(numbered, column)
+		case c.noLonger(column):
+			c.Log.Info("uidplugin: the database no longer numbers this column: an INSERT without the key fails, also in old processes",
+				"table", column.Table, "column", column.Name)
 		}
 		if c.tooNarrow(column) && c.once("narrow", column.Table, column.Name) {
 			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail;"+
@@ -53,48 +100,55 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 				"table", column.Table, "column", column.Name, "type", column.Type)
 		}
 	}
+	wanted := func(column sqldb.Column) bool {
+		return model.WantsAutoIncrement(in.fields[columnNamed(column.Table, column.Name)].Field.Field)
+	}
+	c.warnNumbered("numbers", slices.DeleteFunc(numbered, wanted), c.numbersOf())
+	kind, numbers := "numbers", c.numbersOf()
+	if c.db.Dialector.Name() == "postgres" {
+		kind, numbers = "among", " from the sequence of the column, which stands among the ids, because a program has set it to the largest key;"+
+			" then a create may fail with a duplicate key"
+	}
+	if n := supply.Gap(c.Layout); n > 1 {
+		numbers += ". Until this process starts again, the plugin leaves the " + strconv.FormatInt(n-1, 10) + " numbers after each id to such rows"
+	}
+	c.warnNumbered(kind, slices.DeleteFunc(among, wanted), numbers)
 }
 
-// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, where their
-// ids come from, and the tables.
-func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*supply.Source, tables map[string]bool) {
-	sources, tables = map[columnName]*supply.Source{}, map[string]bool{}
-	add := func(s *schema.Schema, table string) {
-		for _, f := range c.plan(s).fields {
-			sources[columnNamed(table, f.DBName)] = f.source
-			tables[table] = true
-		}
+// countsAmongIDs reports whether the next number of a column that the database numbers may be that of an id. On MySQL it
+// follows the largest id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the
+// largest key; no sequence counts up to a thousandth of what ids are now.
+func (c *catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, column sqldb.Column, readSequences bool) bool {
+	if c.db.Dialector.Name() != "postgres" || !readSequences {
+		return c.db.Dialector.Name() != "postgres"
 	}
-	for _, m := range models {
-		s, err := model.Parse(db, m)
-		if err != nil {
-			continue
-		}
-		model.Walk(db, s, func(s *schema.Schema) { add(s, s.Table) })
-		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
-			add(s, elsewhere.Table)
-		}
+	last, err := sql.LastOf(ctx, column)
+	if err != nil {
+		c.Log.Warn("uidplugin: the sequence of this column could not be read: if it was set to an id, nothing leaves room for its numbers",
+			"table", column.Table, "column", column.Name, "error", err)
 	}
-	return sources, tables
+	return last > c.Layout.TickAt(c.Now())<<(c.Layout.WorkerBits+c.Layout.SequenceBits)/1000
 }
 
-// noteNumbered warns of a column that the database numbers. On MySQL it turns gaps on, for the rows of others.
-func (c *catalog) noteNumbered(column sqldb.Column, source *supply.Source) {
-	gaps := ""
-	if c.db.Dialector.Name() == "mysql" && !source.Foreign {
-		c.supply.LeaveGaps(source)
-		if gap := supply.Gap(c.Layout); gap > 1 {
-			gaps = " Until this process starts again, ids of the table are multiples of " + strconv.FormatInt(gap, 10) +
-				", which leaves room for such rows."
-		}
-	}
-	if !c.once("numbers", column.Table, column.Name) {
+// warnNumbered warns of columns that the database numbers, once of each.
+func (c *catalog) warnNumbered(kind string, columns []sqldb.Column, numbers string) {
+	columns = slices.DeleteFunc(columns, func(column sqldb.Column) bool { return !c.once(kind, column.Table, column.Name) })
+	if len(columns) == 0 {
 		return
 	}
-	c.Log.Warn("uidplugin: the database numbers this column: a row that is inserted without the plugin,"+
-		" for example by an old process, gets a number"+c.numbersOf()+"."+gaps+
-		" When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to.",
-		"table", column.Table, "column", column.Name, "statement", c.plainStatement(column))
+	names := make([]string, len(columns))
+	for i, column := range columns {
+		names[i] = column.Table + "." + column.Name
+	}
+	slices.Sort(names)
+	args := []any{"columns", strings.Join(names, ", ")}
+	advice := ` When all that insert use the plugin, run the statements that "uid doctor" prints; docs/from-auto-increment.md has them too.`
+	if statement := c.plainStatement(columns[0]); len(columns) == 1 && statement != "" {
+		advice = " When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to."
+		args = append(args, "statement", statement)
+	}
+	c.Log.Warn("uidplugin: the database numbers these columns: a row that is inserted without the plugin,"+
+		" for example by an old process, gets a number"+numbers+"."+advice, args...)
 }
 
 // tooNarrow reports whether a column cannot hold all ids.
@@ -135,6 +189,18 @@ func (c *catalog) numbersOf() string {
 		" no create fails, but such a row cannot be located"
 }
 
+// noLonger reports whether there was a warning that the database numbers a column. The next one is the first again.
+func (c *catalog) noLonger(column sqldb.Column) (before bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range [...]string{"numbers", "among"} {
+		key := [3]string{kind, column.Table, column.Name}
+		before = before || c.warned[key]
+		delete(c.warned, key)
+	}
+	return before
+}
+
 // once reports whether a warning about a column is the first one of its kind.
 func (c *catalog) once(kind, table, column string) bool {
 	c.mu.Lock()
@@ -157,11 +223,8 @@ func (c *catalog) warnAutoIncrement(s *schema.Schema) {
 		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
 	key := s.PrioritizedPrimaryField
-	advice := ". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false"
-	if model.WantsAutoIncrement(key) {
-		advice = ". Its tag says autoIncrement: remove that from the tag, and give the model to WithModels," +
-			" or to the plugin's AutoMigrate"
-	}
+	const advice = ". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false, or" +
+		" autoIncrement if the database shall number it"
 	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
 		" for example by raw SQL, gets a number"+c.numbersOf()+advice+change+".",
 		"table", s.Table, "model", s.Name, "field", key.Name)

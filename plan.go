@@ -83,8 +83,14 @@ func (c *catalog) addPlan(s *schema.Schema) *plan {
 	plans[s] = p
 	c.plans.Store(&plans)
 	c.mu.Unlock()
-	if p.AutoIncrement && c.once("model", s.Table, "") {
-		c.warnAutoIncrement(s)
+	switch key := s.PrioritizedPrimaryField; {
+	case !p.AutoIncrement:
+	case !model.WantsAutoIncrement(key):
+		if c.once("model", s.Table, "") {
+			c.warnAutoIncrement(s)
+		}
+	case c.db.Dialector.Name() == "mysql" && p.err == nil:
+		c.supply.LeaveGaps(p.key().source) // as its tag says
 	}
 	return p
 }

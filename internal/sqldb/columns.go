@@ -48,6 +48,18 @@ func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column,
 	return columns, err
 }
 
+// LastOf returns the last number of the sequence of a column in PostgreSQL; 0 if it has none, or this user may not read
+// it.
+func (d *DB) LastOf(ctx context.Context, c Column) (last int64, err error) {
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, `SELECT COALESCE(MAX(pg_sequence_last_value(s.oid)), 0)`+
+		` FROM pg_attribute a JOIN pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum OR d.objid = (`+
+		`SELECT oid FROM pg_attrdef WHERE adrelid = a.attrelid AND adnum = a.attnum)`+
+		` JOIN pg_class s ON s.oid IN (d.objid, d.refobjid)`+
+		` WHERE a.attrelid = to_regclass(quote_ident(?)) AND a.attname = ? AND`+
+		` CASE s.relkind WHEN 'S' THEN has_sequence_privilege(s.oid, 'SELECT, USAGE') END`, c.Table, c.Name)
+	return last, err
+}
+
 // Columns returns the names of the columns of a table as the table spells them.
 // An error most often means that there is no such table; it is not logged.
 func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {
