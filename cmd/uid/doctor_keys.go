@@ -81,16 +81,38 @@ func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (lis
 	if key.isNarrow(d.dialect) { // before the numbering, which this statement keeps
 		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(t, key),
 			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.name, key.kind),
-			Advice: "Foreign keys to it need the same; docs/migrating.md has the statements."})
+			Advice: "Foreign keys to it need the same; docs/from-auto-increment.md has the statements."})
 	}
 	if key.auto {
+		strays, failed := d.strays(ctx, t, key)
+		err = errors.Join(err, failed)
 		list = append(list, finding{Code: codeKeyNumbered, Fix: d.plainStatement(t, key),
 			Text: fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a "+
-				"number that locates to nothing, or that the plugin is about to use", name, key.name),
-			Advice: "First let all that insert use the plugin. docs/migrating.md has the statements for a key that " +
-				"foreign keys refer to."})
+				"number that locates to nothing, or that the plugin is about to use%s", name, key.name, strays),
+			Advice: "First let all that insert use the plugin. docs/from-auto-increment.md has the statements for a key " +
+				"that foreign keys refer to, and says how such rows are found."})
 	}
 	return append(list, d.checkLargest(name, largest)...), err
+}
+
+// strays says how many of the newest rows of a table have a number among the ids whose worker id is not of the table,
+// because the database numbered them; "" if none has.
+func (d doctor) strays(ctx context.Context, t table, key column) (text string, err error) {
+	const newest = 10_000
+	var n int64
+	k := d.identifier(key.name)
+	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, fmt.Sprintf(
+		`SELECT COUNT(*) FROM (SELECT %s FROM %s ORDER BY %s DESC LIMIT %d) k LEFT JOIN %s n ON n.%s = ((k.%s >> %d) & %d)
+		WHERE k.%s >= %d AND COALESCE(n.%s, '') NOT IN (?, ?)`,
+		k, t.quoted, k, newest, d.quote(workernode.NodeTable), d.quote("ID"), k, d.layout.SequenceBits, d.layout.MaxWorkerID(),
+		k, int64(1)<<(d.layout.WorkerBits+d.layout.SequenceBits), d.quote("TABLE_NAME")), t.name, workernode.AllTables)
+	if err != nil {
+		return "", fmt.Errorf("read the newest rows of %s: %w", t.name, err)
+	}
+	if n == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing", newest, n), nil
 }
 
 // largest returns the largest key of a table; none if there is no row.

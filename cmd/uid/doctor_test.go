@@ -57,7 +57,14 @@ var sicknesses = []sickness{
 		code:    codeKeyNumbered,
 		engines: []string{"mariadb", "mysql"},
 		spoil:   exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT"),
-		words:   []string{"orders.id", "ALTER TABLE `orders` MODIFY `id` BIGINT NOT NULL"},
+		words:   []string{"orders.id", "is about to use", "ALTER TABLE `orders` MODIFY `id` BIGINT NOT NULL"},
+	},
+	{
+		code:    codeKeyNumbered, // the numbers of a worker id end after 16 rows at most
+		engines: []string{"mariadb", "mysql"},
+		spoil: exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
+			"INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 19)),
+		words: []string{"of its newest 10000 rows it numbered ", " so that they locate to other tables or to nothing"},
 	},
 	{
 		code:    codeKeyNumbered,

@@ -72,8 +72,8 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s: %w", errRow, l.Table, err)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never "+
-			"inserted", errNoRow, l.Table, t.key.name, l.ID)
+		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never inserted, or the database "+
+			"numbered a row of another table so (docs/from-auto-increment.md)", errNoRow, l.Table, t.key.name, l.ID)
 	case len(found) > 1:
 		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, t.key.name, l.ID)
 	}
