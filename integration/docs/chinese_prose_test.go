@@ -177,7 +177,6 @@ var otherWords = map[string]string{
 	`公共 id|对外 id`:                    "公开 id",
 	`回收槽位|抢占`:                        "接手",
 	`唯一键冲突|主键冲突`:                     "主键重复",
-	`序号`:                             "序列号",
 	`您`:                              "你",
 	`登陆|帐|阀值|事物`:                     "the right character",
 }
