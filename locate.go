@@ -83,8 +83,12 @@ func (loc *locator) decode(id ID) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
 	}
+	if loc.Test != nil && loc.Test.Table == nil {
+		return generator.Parts{}, fmt.Errorf("%w: %d comes from %s, so it has no time, worker id or sequence",
+			ErrNotDecodable, id, loc.Test.Name)
+	}
 	// A leased worker id makes no ids in the first tick, as its ticks come after START_TICK.
-	noFirstTick := loc.supply != nil && (!loc.Fixed || loc.supply.AnyForeign())
+	noFirstTick := loc.supply != nil && (!loc.Fixed || loc.Test != nil || loc.supply.AnyForeign())
 	if noFirstTick && id>>(loc.Layout.WorkerBits+loc.Layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key from before the plugin, as of AUTO_INCREMENT, or of a segment or another source",
 			ErrNotDecodable, id)
@@ -110,7 +114,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	}
 	if loc.Fixed {
 		host := loc.DetectHost()
-		l.Session = Session{Application: host.Application, Host: host.Name, Port: host.Port, Kind: host.Kind}
+		l.Session.Application, l.Session.Host, l.Session.Port, l.Session.Kind = host.Application, host.Name, host.Port, host.Kind
 		return l, future[id]
 	}
 	o, ok, err := loc.lookupOn(p.db).Origin(ctx, l.Session.Slot, loc.Layout.TickAt(l.Time))
@@ -230,7 +234,10 @@ func (loc *locator) lookup(ctx context.Context, db *workernode.DB, workers []int
 // place completes a location, except its session. It uses the worker node n that was just looked up, or what is
 // remembered if n is nil.
 func (loc *locator) place(l *Location, n *workernode.Node) error {
-	if loc.Fixed {
+	switch {
+	case loc.Test != nil:
+		return loc.placeTest(l)
+	case loc.Fixed:
 		if l.WorkerID != loc.WorkerID && !(loc.Generator == Paired && l.WorkerID == loc.Layout.BackupWorker(loc.WorkerID)) {
 			return fmt.Errorf("%w: %d has the worker id %d; this process knows only its own, %d, because of WithWorkerID",
 				ErrUnknownID, l.ID, l.WorkerID, loc.WorkerID)
@@ -277,6 +284,23 @@ func (loc *locator) place(l *Location, n *workernode.Node) error {
 	return future
 }
 
+// placeTest is place for a plugin of package uidtest. Its process holds the only slot.
+func (loc *locator) placeTest(l *Location) error {
+	table, ok := loc.Test.Table(int64(l.ID))
+	if !ok {
+		if err := loc.notYet(l, 0); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %d is the id of no table that this plugin of %s knows; list the model with WithModels, or create the row with this plugin",
+			ErrUnknownID, l.ID, loc.Test.Name)
+	}
+	l.Session.Slot = 1
+	if table != supply.AllTables {
+		l.Table = table
+	}
+	return loc.notYet(l, 0)
+}
+
 // notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the
 // tick start after which its worker began, by as much as a process may borrow.
 func (loc *locator) notYet(l *Location, start int64) error {
@@ -290,48 +314,4 @@ func (loc *locator) notYet(l *Location, start int64) error {
 			ErrFutureID, l.ID, supply.FormatTime(l.Time), supply.FormatTime(latest))
 	}
 	return nil
-}
-
-// An IDError says why one id of several cannot be resolved.
-type IDError struct {
-	ID  ID
-	Err error
-}
-
-// Error returns the text of Err, which names the id.
-func (e *IDError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *IDError) Unwrap() error { return e.Err }
-
-// Is reports whether target is [ErrNoSuchID], which every IDError wraps.
-func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
-
-// maxListed is how many errors the text of an idErrors has.
-const maxListed = 20
-
-// idErrors are the errors of many ids. The text has the first of them.
-type idErrors []error
-
-// Error returns a line for each of the first errors, and how many there are.
-func (e idErrors) Error() string {
-	if len(e) <= maxListed {
-		return errors.Join(e...).Error()
-	}
-	return fmt.Sprintf("%v\nand %d more", errors.Join(e[:maxListed]...), len(e)-maxListed)
-}
-
-// Unwrap returns all of them.
-func (e idErrors) Unwrap() []error { return e }
-
-// joinIDErrors returns nil for none.
-func joinIDErrors(errs []error) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	return idErrors(errs)
-}
-
-func idErrorf(id ID, format string, args ...any) error {
-	return &IDError{id, fmt.Errorf(format, args...)}
 }

@@ -99,10 +99,10 @@ func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) erro
 	if !c.started {
 		// Openers are called by OpenSegments and Start.
 		sources = slices.DeleteFunc(sources, func(s *supply.Source) bool {
-			if s.Foreign {
+			if s.Opened {
 				c.later = append(c.later, s)
 			}
-			return s.Foreign
+			return s.Opened
 		})
 	}
 	if len(sources) == 0 {

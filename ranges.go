@@ -91,7 +91,12 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	}
 	switch {
 	case f.source.Foreign:
-		return fmt.Errorf("%w: those of %s come from the generator %s, and have no time", ErrNotDecodable, plan.Schema.Table, f.source.Generator)
+		maker := "the generator " + f.source.Generator
+		if loc.Test != nil && loc.Test.Table == nil {
+			maker = loc.Test.Name
+		}
+		return fmt.Errorf("%w: CreatedBetween needs a time in the ids, and those of %s have none because they come from %s",
+			ErrNotDecodable, plan.Schema.Table, maker)
 	case f.Text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
 	}

@@ -135,7 +135,7 @@ func TestPlugins_IgnoreWhereIDsComeFrom(t *testing.T) {
 			options := []uidplugin.Option{
 				uidplugin.WithRegistry(registry), uidplugin.WithDatabaseName("shop"), uidplugin.WithOneWorkerID(),
 				uidplugin.WithDisposable(), uidplugin.WithoutMigration(), uidplugin.WithLookupOnly(), uidplugin.WithWorkerID(7),
-				uidplugin.WithDefaultGenerator(uidplugin.Segment),
+				uidplugin.WithDefaultGenerator(uidplugin.Snowflake),
 				uidplugin.WithClock(func() time.Time { return noon.Add(time.Hour) }), nil,
 			}
 			other, one := open(t, make(), &author{}), open(t, make(options...), &author{})
@@ -153,46 +153,6 @@ func TestPlugins_IgnoreWhereIDsComeFrom(t *testing.T) {
 	}
 	err := testkit.SQLite{}.Open(t).Use(uidtest.Sequential(uidplugin.WithTimeout(-1)))
 	testkit.IsError(t, err, uidplugin.ErrOption, "WithTimeout")
-}
-
-// What the package comment says about ids that are looked up.
-func TestPlugins_LookingUp(t *testing.T) {
-	t.Parallel()
-
-	decodes := map[string]error{"Sequential": uidplugin.ErrNotDecodable}
-	locates := map[string]error{"Sequential": uidplugin.ErrNotDecodable, "Fixed": uidplugin.ErrUnknownID}
-	for name, make := range plugins {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			db := open(t, make(uidplugin.WithModels(&author{})), &author{})
-			row := author{}
-			testkit.Must(t, db.Create(&row).Error)
-			p, id := uidplugin.From(db), uidplugin.ID(row.ID)
-			is := func(what string, err, want error) {
-				t.Helper()
-				if !errors.Is(err, want) || want != nil && !errors.Is(err, uidplugin.ErrNoSuchID) {
-					t.Errorf("%s: %v, want %v", what, err, want)
-				}
-			}
-			_, err := p.Decode(id)
-			is("Decode", err, decodes[name])
-			_, err = p.Locate(t.Context(), id)
-			is("Locate", err, locates[name])
-			_, err = p.Find(t.Context(), id)
-			is("Find", err, locates[name])
-			_, err = p.FindAll(t.Context(), []uidplugin.ID{id})
-			is("FindAll", err, locates[name])
-			next, err := p.NextID(t.Context(), &author{})
-			testkit.Must(t, err)
-			if next != id+1 {
-				t.Errorf("NextID after %d returns %d", id, next)
-			}
-			err = db.Scopes(p.CreatedBetween(noon, noon.Add(time.Hour))).Find(&[]author{}).Error
-			testkit.IsError(t, err, uidplugin.ErrNotDecodable)
-			testkit.Must(t, p.Health())
-		})
-	}
 }
 
 // Close ends the making of ids, as in production.

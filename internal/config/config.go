@@ -42,9 +42,20 @@ type Config struct {
 	Now         func() time.Time
 	Injected    bool // Now is the application's
 
+	Test *Test // set by package uidtest
+
 	// MaxSkew is how far the clocks of this process and the database may be apart; negative means the default, and 0
 	// does not compare them.
 	MaxSkew time.Duration
+}
+
+// A Test describes the ids of a plugin of package uidtest, which come from no worker id of a registry.
+type Test struct {
+	Name string // the function that returned the plugin, for messages
+
+	// Table returns the table that an id of the layout belongs to, [supply.AllTables] if it resolves to none. It reports
+	// false if the plugin cannot have made the id. nil means that the ids are not of the layout.
+	Table func(id int64) (table string, ok bool)
 }
 
 // New returns the configuration without options.

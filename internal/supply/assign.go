@@ -62,7 +62,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 
 // needsPool reports whether a source may need a connection of the pool that creates use, to get its generator.
 func (s *Supply) needsPool(src *Source) bool {
-	if src.Foreign {
+	if src.Opened {
 		return !s.Specs[src.Generator].Local
 	}
 	return s.Fixed == nil && s.Registry == s.DB
@@ -110,7 +110,7 @@ func (s *Supply) TakeSpares() error {
 // inside a transaction there may be no other connection.
 func (s *Supply) useSpares(sources []*Source) error {
 	for _, src := range sources {
-		if src.Foreign || src.Ready() || s.Closed() {
+		if src.Opened || src.Ready() || s.Closed() {
 			continue
 		}
 		if enough, err := s.useSpare(src); err != nil || !enough {
@@ -253,7 +253,7 @@ func lacking(sources []*Source) string {
 	for _, src := range sources {
 		switch {
 		case src.Ready():
-		case src.Foreign:
+		case src.Opened:
 			generators = append(generators, fmt.Sprintf("the generator %s of table %s", src.Generator, src.Table))
 		default:
 			tables = append(tables, src.Table)

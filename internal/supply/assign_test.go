@@ -197,7 +197,7 @@ func TestLacking_NamesWhatHasNoGenerator(t *testing.T) {
 	ready := &Source{Table: "ready"}
 	ready.made.Store(&made{})
 	a, b := &Source{Table: "a"}, &Source{Table: "b"}
-	c := &Source{Table: "c", Generator: "segment", Foreign: true}
+	c := &Source{Table: "c", Generator: "segment", Opened: true}
 	for _, tt := range []struct {
 		sources []*Source
 		want    string

@@ -19,6 +19,7 @@ import (
 type Source struct {
 	Table     string // [AllTables] for one that serves all tables
 	Generator string // name of the generator
+	Opened    bool   // an opener makes its generator
 	Foreign   bool   // its ids are not of the layout
 
 	layout  generator.Layout
@@ -223,7 +224,7 @@ func (s *Supply) Health() error {
 		case m != nil:
 			errs = append(errs, src.health(m.Generator))
 		case o.err == nil:
-		case src.Foreign:
+		case src.Opened:
 			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s could not be opened since %s: %w",
 				src.Generator, src.Table, FormatTime(o.since), o.err))
 		default:

@@ -56,20 +56,21 @@ func (c GeneratorConfig) Paired() generator.PairedConfig {
 	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }
 
-// A Spec says how a generator is made: of leases, or, if its ids are not of the layout, by an opener.
+// A Spec says how a generator is made: of leases by Make, or by an opener, whose ids usually are not of the layout.
 type Spec struct {
 	Lanes int // how many worker ids it has at first: 1, or 2 as a Paired
 	Make  func(GeneratorConfig) (generator.Renewable, error)
 
-	Open  func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
-	Local bool // Open sends no statement, so it needs no connection
+	Open     func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+	Local    bool // Open sends no statement, so it needs no connection
+	OfLayout bool // Open makes ids of the layout, which need no lease
 
 	segment     bool // it is the generator [Segment]
 	Replaceable bool // a Make of the application may take its place
 }
 
-// foreign reports whether its ids are not of the layout.
-func (s Spec) foreign() bool { return s.Make == nil }
+// opened reports whether an opener makes it.
+func (s Spec) opened() bool { return s.Make == nil }
 
 // Specs are generators by their names.
 type Specs map[string]Spec

@@ -41,7 +41,7 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 		t.Errorf("the names are %s", got)
 	}
 	for name, lanes := range map[string]int{Cached: 1, Snowflake: 1, Paired: 2} {
-		if specs[name].foreign() || specs[name].Lanes != lanes {
+		if specs[name].opened() || specs[name].Lanes != lanes {
 			t.Errorf("%s: %+v", name, specs[name])
 		}
 		g, err := specs.Generator(name, configOf(lanes))
@@ -51,7 +51,7 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, parts, err, wrong)
 		}
 	}
-	if !specs[Segment].foreign() || specs[Segment].Replaceable {
+	if !specs[Segment].opened() || specs[Segment].Replaceable {
 		t.Errorf("segments: %+v", specs[Segment])
 	}
 	specs["mine"] = Spec{}

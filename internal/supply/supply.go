@@ -104,7 +104,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	switch {
 	case !ok:
 		return nil, fmt.Errorf(`its tag names the generator %q, but only these exist: %s; gorm:"uid" means %s`, name, s.Specs.Names(), s.Default)
-	case spec.foreign():
+	case spec.opened():
 	case s.Fixed != nil && name != s.Default:
 		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q", name, s.Default)
 	case s.Fixed != nil || s.OneEach:
@@ -119,7 +119,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	defer s.mu.Unlock()
 	src := s.sources[key]
 	if src == nil {
-		src = &Source{Table: table, Generator: name, Foreign: spec.foreign(), layout: s.Layout, tag: tag}
+		src = &Source{Table: table, Generator: name, Opened: spec.opened(), Foreign: spec.opened() && !spec.OfLayout, layout: s.Layout, tag: tag}
 		s.sources[key] = src
 	}
 	if !slices.Contains(src.columns, c) {
@@ -165,16 +165,16 @@ func (s *Supply) serveCall(c *call, sources []*Source) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
 	defer cancel()
 	defer close(c.done)
-	var foreign, ours []*Source
+	var opened, ours []*Source
 	for _, src := range sources {
-		if src.Foreign {
-			foreign = append(foreign, src)
+		if src.Opened {
+			opened = append(opened, src)
 		} else {
 			ours = append(ours, src)
 		}
 	}
 	err := s.assignLeases(ctx, ours)
-	c.err = errors.Join(s.openAll(ctx, foreign), err)
+	c.err = errors.Join(s.openAll(ctx, opened), err)
 }
 
 // Close ends the making of ids: all callers get [ErrClosed], waiting ones included. It waits until ctx ends for work in
