@@ -28,6 +28,15 @@ func (p *brokenQuestions) QueryRowContext(ctx context.Context, query string, arg
 	return p.DB.QueryRowContext(ctx, query, args...)
 }
 
+// fetched makes the table leaf_alloc, with tags that somebody has fetched one number from.
+func fetched(t *testing.T, db *gorm.DB, tags ...string) {
+	t.Helper()
+	must(t, db.Exec("CREATE TABLE leaf_alloc (biz_tag TEXT PRIMARY KEY, max_id INT, step INT, description TEXT, update_time TIMESTAMP)").Error)
+	for _, tag := range tags {
+		must(t, db.Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?, 2, 10)", tag).Error)
+	}
+}
+
 type badge struct {
 	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 	Ref  int64
@@ -40,6 +49,7 @@ func TestSegment_GoesOnAboveRowsIfItsQuestionFails(t *testing.T) {
 
 	db := bare(t)
 	must(t, db.AutoMigrate(&badge{}))
+	fetched(t, db, "badges")
 	for i := range 5 {
 		must(t, db.Exec("INSERT INTO badges (id, ref) VALUES (?, ?)", 100+i, 200+i).Error)
 		must(t, db.Exec("INSERT INTO badges (id, ref) VALUES (?, ?)", 1+i, 1+i).Error)
@@ -69,6 +79,7 @@ func TestSegment_GoesOnAboveRowsOfATableInAnotherCase(t *testing.T) {
 	db := open(t)
 	must(t, db.Exec("CREATE TABLE orders (id BIGINT PRIMARY KEY)").Error)
 	must(t, db.Exec("INSERT INTO orders VALUES (1), (2), (7)").Error)
+	fetched(t, db, "orders")
 	if err := db.Create(&upperCased{}).Error; err != nil {
 		t.Error(err)
 	}
@@ -92,6 +103,7 @@ func TestSegment_OfASecondModelGoesOnAboveRows(t *testing.T) {
 	db := open(t)
 	must(t, db.Exec("CREATE TABLE both (id BIGINT PRIMARY KEY, ref BIGINT UNIQUE)").Error)
 	must(t, db.Exec("INSERT INTO both VALUES (1, 5), (2, 6), (3, 7)").Error)
+	fetched(t, db, "both", "both.ref")
 	must(t, db.Create(&oneColumn{}).Error)
 	var err error
 	for range 4 {

@@ -74,22 +74,3 @@ func TestSegment_SpellingsOfOneTableShareIt(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 }
-
-// The row of a plain name goes on, and ids begin above those of other spellings, which an
-// earlier version wrote.
-func TestSegment_BeginsAboveRowsOfOtherSpellings(t *testing.T) {
-	t.Parallel()
-
-	db := bare(t)
-	must(t, db.AutoMigrate(&spelt{}))
-	must(t, db.Exec("CREATE TABLE leaf_alloc (biz_tag TEXT PRIMARY KEY, max_id INT, step INT, description TEXT, update_time TIMESTAMP)").Error)
-	for tag, maxID := range map[string]int{"slips": 100, "main.slips": 500, "SLIPS": 300, "slips.ref": 40, "SLIPS.Ref": 60, "other.slips": 9000, "spelt": 9000, "slips.id": 9000} {
-		must(t, db.Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?, ?, 10)", tag, maxID).Error)
-	}
-	use(t, db, uidplugin.WithModels(&spelt{}))
-	row := spelt{}
-	must(t, db.Create(&row).Error)
-	if row.ID != 500 || row.Ref != 60 {
-		t.Errorf("%+v", row)
-	}
-}

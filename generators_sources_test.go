@@ -177,6 +177,7 @@ func TestSegment_GoesOnAboveKeysOfAnyType(t *testing.T) {
 	} {
 		db := open(t)
 		migrate(t, db, m)
+		fetched(t, db, table)
 		for _, id := range []int{1, 2, 9, 10} {
 			must(t, db.Exec("INSERT INTO "+table+" (id) VALUES (?)", id).Error)
 		}

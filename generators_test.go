@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,29 +127,88 @@ func TestGenerators_InOneModel(t *testing.T) {
 	}
 }
 
-// A table that has rows goes on above them.
-func TestGenerators_SegmentsBeginAboveWhatThereIs(t *testing.T) {
+// A new tag began right above the rows of another program, which a Leaf service may have numbers above. All processes
+// are refused, however many begin at once, until somebody says where to begin.
+func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
 	t.Parallel()
 
 	type slip struct {
 		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 		Name string
 	}
-	db := bare(t)
-	must(t, db.AutoMigrate(&slip{}))
-	must(t, db.Create(&slip{ID: 700}).Error)
-	use(t, db)
-	s := slip{}
-	must(t, db.Create(&s).Error)
-	if s.ID != 701 {
-		t.Errorf("id %d", s.ID)
+	first := bare(t)
+	must(t, first.AutoMigrate(&slip{}))
+	must(t, first.Create(&slip{ID: 700}).Error)
+	var wg sync.WaitGroup
+	for range 4 {
+		db := file(t, fileOf(t, first), &gorm.Config{})
+		wg.Go(func() {
+			err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&slip{})))
+			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "slips" of leaf_alloc is new`) {
+				t.Errorf("db.Use: %v", err)
+			}
+		})
 	}
-	var max, step int64
-	must(t, db.Raw("SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'slips'").Row().Scan(&max, &step))
-	if max <= 701 || step != segment.DefaultStep {
-		t.Errorf("max_id %d, step %d", max, step)
+	wg.Wait()
+	if n := count(t, first, "leaf_alloc"); n != 0 {
+		t.Errorf("leaf_alloc has %d rows", n)
+	}
+	for want, start := range []int64{701, 0} {
+		db := file(t, fileOf(t, first), &gorm.Config{})
+		use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Start: start, Step: 10, MaxStep: 1}))
+		s := slip{}
+		must(t, db.Create(&s).Error)
+		if want := int64(701 + 10*want); s.ID != want {
+			t.Errorf("id %d, want %d", s.ID, want)
+		}
 	}
 }
+
+// The row of a Leaf service has any name. The plugin made a row of its own and began at 1.
+func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
+	t.Parallel()
+
+	type slip struct {
+		ID  int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:Order-Service:v1"`
+		Ref int64 `gorm:"uid: Segment : ref "`
+		No  int64 `gorm:"uid:segment"`
+	}
+	db := bare(t)
+	must(t, db.AutoMigrate(&slip{}))
+	fetched(t, db, "Order-Service:v1", "ref")
+	must(t, db.Exec("INSERT INTO slips (id, ref, no) VALUES (1, 1, 0)").Error)
+	p := use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Step: 10, MaxStep: 1}))
+	s := slip{}
+	must(t, db.Create(&s).Error)
+	if s != (slip{2, 2, 1}) {
+		t.Errorf("the row is %+v", s)
+	}
+	var tags []string
+	must(t, db.Raw("SELECT biz_tag || ' ' || max_id FROM leaf_alloc ORDER BY biz_tag").Scan(&tags).Error)
+	if got := strings.Join(tags, ", "); got != "Order-Service:v1 12, ref 12, slips.no 11" {
+		t.Errorf("leaf_alloc has %s", got)
+	}
+	if tables := p.Stats().Tables; len(tables) != 3 || tables[0].Table != "slips" {
+		t.Errorf("Stats: %+v", tables)
+	}
+
+	type cachedSlip struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached:other"`
+	}
+	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `name the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
+		err := p.Register(t.Context(), m)
+		if !errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Register: %v", err)
+		}
+	}
+}
+
+// An otherSlip is of the same table with another tag.
+type otherSlip struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:other"`
+}
+
+func (otherSlip) TableName() string { return "slips" }
 
 // With one worker id for all tables ids resolve to their process.
 func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {

@@ -38,15 +38,16 @@ func WithModels(models ...any) Option {
 // the zero Config. Here a zero Now or Log means that of the plugin, and a zero MaxWait or Timeout means that of
 // [WithTimeout].
 //
-// The tag of a row, its biz_tag, is the name of the table whose keys come from it. The name has no quotes. It has no
+// The field's tag can name the tag of the row, its biz_tag: gorm:"uid:segment:order-service". A Leaf service may use the
+// same row. Otherwise it is the name of the table whose keys come from it. The name has no quotes. It has no
 // schema or database if that is the current one of the connection, so processes that insert into one table must connect
 // to the same schema or database. It is in lower case where the server ignores case: on SQLite, and on MySQL if its
 // lower_case_table_names is not 0. So all spellings of a table's name share one row. For a column that is no primary
 // key, a dot and the name of the column follow.
 //
-// Ids begin above the largest value of the column and above the max_id of rows with another spelling of the tag. They
-// begin at Start if that is more. If Start is an id of the layout, ids look like ids of the layout, and Locate returns
-// a wrong place for them.
+// Ids begin above the largest value of the column, and at Start if that is more. A new tag of a column that has values
+// is refused with [segment.ErrRow], unless Start is above them: see Config.Used, which the plugin sets. If Start is an id
+// of the layout, ids look like ids of the layout, and Locate returns a wrong place for them.
 func WithSegments(s segment.Config) Option { return func(cfg *config.Config) { cfg.Segments = s } }
 
 // WithDefaultGenerator sets the generator of fields whose tag names none: [Cached], [Snowflake], [Paired], [Segment],

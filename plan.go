@@ -127,7 +127,8 @@ func (c *catalog) source(f *schema.Field) (*supply.Source, error) {
 	name, _ := model.Tagged(f)
 	t := strings.ToLower(string(f.DataType))
 	text := f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text")
-	src, err := c.supply.Source(f.Schema.Table, supply.Column{Name: f.DBName, Primary: f.PrimaryKey, Text: text}, name)
+	column := supply.Column{Name: f.DBName, Primary: f.PrimaryKey, Text: text, Tag: model.SegmentTag(f)}
+	src, err := c.supply.Source(f.Schema.Table, column, name)
 	if err != nil {
 		return nil, fmt.Errorf("%w %s.%s: %w", ErrField, f.Schema.Name, f.Name, err)
 	}

@@ -8,8 +8,9 @@ var (
 	// ErrConfig reports a setting, or a tag, that makes no sense. [Open] returns it.
 	ErrConfig = errors.New("segment: configuration")
 
-	// ErrRow reports that the row of the tag is gone, exists twice, or has a step below 1. Ids are made again as soon
-	// as the row is corrected. [Open], Next, Fill and Health return it.
+	// ErrRow reports that the row of the tag is gone, exists twice, has a step below 1, or is new although the column
+	// has numbers (see Config.Used). Ids are made again as soon as the row is corrected. [Open], Next, Fill and Health
+	// return it.
 	ErrRow = errors.New("segment: row not usable")
 
 	// ErrExhausted reports that max_id has come to the end of the 63 bits of an id. [Open], Next, Fill and Health

@@ -49,9 +49,14 @@ type Config struct {
 	MaxStep int64
 
 	// Start is the least id, from 1 on; 0 means 1. A row with a smaller max_id is lifted to
-	// it with the next fetch. For a table that has rows already it is one more than the
-	// largest id that was ever in it.
+	// it with the next fetch.
 	Start int64
+
+	// Used is the largest number that the column has already; 0 if it has none. Ids begin above it. Open refuses a new
+	// tag for such a column, with [ErrRow], unless Start is above Used: another program has made the numbers, and if it
+	// is a Leaf service with another tag, it holds higher ones. A tag is new if it has no row, or a max_id of 1, so that
+	// nobody has fetched from it. Read Used before Open is called.
+	Used int64
 
 	// Description is for people: what a row says that Open inserts, up to 256 characters.
 	Description string
@@ -62,11 +67,6 @@ type Config struct {
 
 	// Timeout bounds how long a statement may take; 0 means [DefaultTimeout].
 	Timeout time.Duration
-
-	// Alias reports whether a row's tag is another name of the tag that Open gets, so that
-	// its ids are in the same table. Open reads all tags once. Ids begin above the max_id of
-	// each alias; the rows of aliases do not change. nil means that no tag is an alias.
-	Alias func(tag string) bool
 
 	// Now returns the time by which the sizes of ranges change; nil means [time.Now]. One goroutine at a time calls it.
 	Now func() time.Time
@@ -168,20 +168,18 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if c.Alias != nil {
-		highest, err := t.highest(ctx, c.Alias)
-		if err != nil {
-			return nil, err
-		}
-		c.Start = max(c.Start, highest)
-	}
-	inserted, err := t.join(ctx, row{maxID: c.Start, step: c.Step}, c.Description)
+	r, inserted, err := t.join(ctx, row{maxID: c.Start, step: c.Step}, c.Used, c.Description)
 	if err != nil {
 		return nil, err
 	}
-	if inserted {
+	switch {
+	case inserted:
 		c.Log.Info("segment: tag inserted", "table", t.String(), "tag", tag, "max_id", c.Start, "step", c.Step)
+	case r.maxID <= c.Used:
+		c.Log.Warn("segment: the column has larger numbers than max_id, so another program makes some, or max_id went back; ids begin above them",
+			"table", t.String(), "tag", tag, "max_id", r.maxID, "largest", c.Used)
 	}
+	c.Start = max(c.Start, c.Used+1)
 
 	g := &Generator{table: t, config: c, wake: make(chan struct{}, 1), state: State{Tag: tag}}
 	g.mark.Store(unfetched)
@@ -209,6 +207,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: MaxWait %v is negative", ErrConfig, c.MaxWait)
 	case c.Timeout < 0:
 		return fmt.Errorf("%w: Timeout %v is negative", ErrConfig, c.Timeout)
+	case c.Used < 0 || c.Used >= math.MaxInt64-1:
+		return fmt.Errorf("%w: Used %d is outside 0 to %d", ErrConfig, c.Used, int64(math.MaxInt64-2))
 	case c.Start < 0 || c.Start == math.MaxInt64:
 		return fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
 	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):

@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // Each is refused before the database is touched; a bad tag or table would end up in it.
@@ -52,6 +53,9 @@ func TestOpen_RefusesSettingsThatMakeNoSense(t *testing.T) {
 		},
 		"start at the end": func() (*segment.Generator, error) {
 			return segment.Open(t.Context(), d, tag, segment.Config{Start: math.MaxInt64})
+		},
+		"used at the end": func() (*segment.Generator, error) {
+			return segment.Open(t.Context(), d, tag, segment.Config{Used: math.MaxInt64 - 1})
 		},
 		"description": func() (*segment.Generator, error) {
 			return segment.Open(t.Context(), d, tag, segment.Config{Description: strings.Repeat("x", 257)})
@@ -149,27 +153,54 @@ func TestOpen_FetchesTheFirstRange(t *testing.T) {
 	})
 }
 
-// Ids began anew when the spelling of a table's name, and with it the tag, changed.
-func TestOpen_BeginsAboveAliases(t *testing.T) {
+// A new tag began with the largest number plus one. A Leaf service that numbers the column by another tag holds numbers
+// above that one in memory.
+func TestOpen_RefusesANewTagOfAColumnWithNumbers(t *testing.T) {
+	t.Parallel()
+
+	const used = 70_000
+	for name, make := range map[string]func(db *gorm.DB){
+		"no row":                  func(*gorm.DB) {},
+		"a row as Leaf's example": func(db *gorm.DB) { leaf(t, db, 1, 500) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := handle(t, file(t))
+			make(db)
+			_, err := segment.Open(t.Context(), db, tag, segment.Config{Used: used, Log: quiet})
+			testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc is new`, "70000", "uid:segment:TAG", "set Start above 70000")
+			_, err = segment.Open(t.Context(), db, tag, segment.Config{Used: used, Start: used, Log: quiet})
+			testkit.IsError(t, err, segment.ErrRow)
+
+			// What the error says to do.
+			_, statement, _ := strings.Cut(err.Error(), "or run ")
+			if statement == "" {
+				t.Fatal(err)
+			}
+			run(t, db, statement)
+			if id := next(t, open(t, db, segment.Config{Used: used})); id != used+1 {
+				t.Errorf("after %s the first id is %d", statement, id)
+			}
+		})
+	}
+	db := handle(t, file(t))
+	if id := next(t, open(t, db, segment.Config{Used: used, Start: used + 1})); id != used+1 {
+		t.Errorf("with Start the first id is %d", id)
+	}
+}
+
+// A row that somebody has fetched from is lifted above numbers that came from elsewhere, such as one that an operator
+// inserted. The log says so.
+func TestOpen_BeginsAboveWhatIsUsed(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
 	leaf(t, db, 5, 10)
-	for other, maxID := range map[string]int{"main.orders": 300, "ORDERS": 200, "customers": 9000} {
-		run(t, db, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (?, ?, 10)", other, maxID)
+	log := &testkit.Log{}
+	g := open(t, db, segment.Config{Used: 300, Log: log.Logger()})
+	if id := next(t, g); id != 301 || len(log.Lines("larger numbers than max_id")) != 1 {
+		t.Errorf("id %d, log %q", id, log.Lines(""))
 	}
-	g := open(t, db, segment.Config{Alias: func(other string) bool {
-		if other == tag {
-			t.Errorf("asked about the tag itself")
-		}
-		return strings.HasSuffix(strings.ToLower(other), "orders")
-	}})
-	if id := next(t, g); id != 300 {
-		t.Errorf("id %d, want 300", id)
-	}
-	var left int64
-	must(t, db.Raw("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'main.orders'").Row().Scan(&left))
-	if left != 300 {
-		t.Errorf("the row of the alias was moved to %d", left)
+	if id := next(t, open(t, db, segment.Config{Used: 301, Log: log.Logger()})); id != 311 || len(log.Lines("larger")) != 1 {
+		t.Errorf("id %d, log %q", id, log.Lines(""))
 	}
 }

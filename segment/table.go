@@ -134,53 +134,44 @@ var (
 	named   = regexp.MustCompile("[`\"]" + DefaultTable + "[`\"]")
 )
 
-// join inserts the row of the tag if it is missing, and reports whether it has inserted it. An existing row stays
-// unchanged.
-func (t *table) join(ctx context.Context, r row, description string) (inserted bool, err error) {
+// join inserts the row of the tag if it is missing, and reports whether it has inserted it. Otherwise it returns the
+// row that exists. It refuses a new tag whose ids would not begin above used without r.maxID.
+func (t *table) join(ctx context.Context, r row, used int64, description string) (existing row, inserted bool, err error) {
 	var refused error // why it could not be inserted
 	for try, begin := 0, time.Now(); ; try++ {
-		_, ok, err := t.read(ctx)
+		existing, ok, err := t.read(ctx)
 		switch {
+		case err == nil && used >= r.maxID && (!ok || existing.maxID <= 1):
+			return existing, false, t.isNew(ok, used, r.step)
 		case ok:
-			return false, nil
+			return existing, false, nil
 		case err == nil && (refused == nil || sqldb.IsTransient(refused)):
 			if refused = t.insert(ctx, r, description); refused == nil {
-				return true, nil
+				return r, true, nil
 			}
 			err = refused // perhaps another process has just inserted it
 		case err == nil:
-			return false, refused
+			return r, false, refused
 		case !sqldb.IsTransient(err):
-			return false, err
+			return r, false, err
 		}
 		if time.Since(begin) > retryLimit || pause(ctx, try) != nil {
-			return false, err
+			return r, false, err
 		}
 	}
 }
 
-// highest returns the largest max_id of the rows whose tag alias reports; 0 if there are no such rows.
-func (t *table) highest(ctx context.Context, alias func(tag string) bool) (highest int64, err error) {
-	for try, begin := 0, time.Now(); ; try++ {
-		highest = 0
-		err = t.db.Query(ctx, func(rows *sql.Rows) error {
-			var tag string
-			var maxID int64
-			if err := rows.Scan(&tag, &maxID); err != nil {
-				return err
-			}
-			if alias(tag) {
-				highest = max(highest, maxID)
-			}
-			return nil
-		}, `SELECT biz_tag, max_id FROM `+t.quoted()+` WHERE biz_tag <> ?`, t.tag)
-		switch {
-		case err == nil:
-			return highest, nil
-		case !sqldb.IsTransient(err) || time.Since(begin) > retryLimit || pause(ctx, try) != nil:
-			return 0, fmt.Errorf("segment: read the tags in %s: %w", t, err)
-		}
+// isNew says what to do about a new tag whose column has numbers up to used.
+func (t *table) isNew(exists bool, used, step int64) error {
+	tag := "'" + strings.ReplaceAll(t.tag, "'", "''") + "'"
+	statement := fmt.Sprintf("INSERT INTO %s (biz_tag, max_id, step) VALUES (%s, %d, %d)", t.quoted(), tag, used+1, step)
+	if exists {
+		statement = fmt.Sprintf("UPDATE %s SET max_id = %d WHERE biz_tag = %s", t.quoted(), used+1, tag)
 	}
+	return fmt.Errorf("%w: the tag %q of %s is new, but another program has given the column numbers up to %d."+
+		" If that is a Leaf service, use its table and tag, as in gorm:\"uid:segment:TAG\", because it may hold higher numbers in memory."+
+		" Otherwise stop all other programs that number this column, then set Start above %d, or run %s",
+		ErrRow, t.tag, t, used, used, statement)
 }
 
 func (t *table) insert(ctx context.Context, r row, description string) error {

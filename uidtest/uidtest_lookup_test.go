@@ -286,7 +286,7 @@ func TestFixed_Segments(t *testing.T) {
 	t.Parallel()
 
 	type invoice struct {
-		ID int64 `gorm:"primaryKey;uid:segment"`
+		ID int64 `gorm:"primaryKey;uid:segment:invoice-service"`
 	}
 	db := open(t, uidtest.Fixed(noon, uidplugin.WithModels(&invoice{})), &invoice{})
 	rows := make([]invoice, 3)

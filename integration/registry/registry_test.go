@@ -135,7 +135,7 @@ func TestWithRegistry_TablesOfOneNameShareASegment(t *testing.T) {
 		registry := d.Open(t, nil)
 		ledger := testkit.NewLedger(t)
 		for i := range 2 {
-			db, _ := shard(t, d.New(t), registry, uidplugin.WithSegments(segment.Config{Step: 20}))
+			db, _ := shard(t, d.New(t), registry, uidplugin.WithSegments(segment.Config{Step: 20, Start: 1001}))
 			testkit.Must(t, db.AutoMigrate(&Ticket{}))
 			testkit.Must(t, db.Exec("INSERT INTO tickets (id) VALUES (?)", 1000*(i+1)).Error)
 			for range 50 {

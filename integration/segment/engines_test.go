@@ -356,7 +356,10 @@ func TestSegment_BeginsAboveTheLargestIDInATextColumn(t *testing.T) {
 		for _, code := range []string{"-1", "", "9", "abc", "12a", "1.5", "1234567890123456789", "9223372036854775808", "99999999999999999999999"} {
 			testkit.Must(t, db.Exec("INSERT INTO coupons (code) VALUES (?)", code).Error)
 		}
-		harness.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithModels(&Coupon{}))
+		err := db.Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(1), uidplugin.WithModels(&Coupon{})))
+		testkit.IsError(t, err, segment.ErrRow, "numbers up to 1234567890123456789")
+		harness.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithModels(&Coupon{}),
+			uidplugin.WithSegments(segment.Config{Start: 1234567890123456790}))
 		var c Coupon
 		testkit.Must(t, db.Create(&c).Error)
 		if c.Code != "1234567890123456790" {

@@ -61,14 +61,22 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
 	}
-	value = strings.ToLower(strings.TrimSpace(value))
-	switch value {
+	generator, _, _ = strings.Cut(value, ":")
+	generator = strings.ToLower(strings.TrimSpace(generator))
+	switch generator {
 	case "false", "-":
 		return "", false
 	case "", "uid", "true":
 		return "", true
 	}
-	return value, true
+	return generator, true
+}
+
+// SegmentTag returns what follows the generator in the tag of a field, as in gorm:"uid:segment:order-service"; empty if
+// nothing does.
+func SegmentTag(f *schema.Field) string {
+	_, tag, _ := strings.Cut(f.TagSettings[tagKey], ":")
+	return strings.TrimSpace(tag)
 }
 
 // needsNoTag reports whether f is the sole primary key of its model, of a type of this module, and no foreign key. Such

@@ -30,6 +30,8 @@ func TestTagged_TellsTheGeneratorAndWhetherThereIsOne(t *testing.T) {
 		ReadOnly   int64 `gorm:"uid;->"`
 		UpdateOnly int64 `gorm:"uid;<-:update"`
 		None       int64
+		Segment    int64 `gorm:"uid: Segment : Order:Service "`
+		NoTag      int64 `gorm:"uid:segment:"`
 	}
 	s := parse(t, &tags{})
 	for name, want := range map[string]struct {
@@ -39,11 +41,16 @@ func TestTagged_TellsTheGeneratorAndWhetherThereIsOne(t *testing.T) {
 		"ID": {"inherited", true}, "CreatedAt": {}, "DeletedAt": {},
 		"Bare": {"", true}, "True": {"", true}, "Itself": {"", true}, "Named": {"cached", true},
 		"False": {}, "Dash": {}, "NoColumn": {}, "ReadOnly": {}, "UpdateOnly": {}, "None": {},
+		"Segment": {"segment", true}, "NoTag": {"segment", true},
 	} {
 		f := s.FieldsByName[name]
 		generator, ok := model.Tagged(f)
 		if generator != want.generator || ok != want.ok || model.HasTag(f) != want.ok {
 			t.Errorf("%s: %q, %t", name, generator, ok)
+		}
+		tag := map[string]string{"Segment": "Order:Service"}[name]
+		if got := model.SegmentTag(f); got != tag {
+			t.Errorf("%s: the tag is %q, want %q", name, got, tag)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,10 +16,11 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// A tableSegment is the segment of one tag, which all models of the table share.
+// A tableSegment is the segment of one column, which all models of the table share.
 type tableSegment struct {
-	mu sync.Mutex         // held while it is opened
-	g  *segment.Generator // nil until it is open
+	mu  sync.Mutex         // held while it is opened
+	g   *segment.Generator // nil until it is open
+	tag string             // of g
 }
 
 // openSegment returns the generator of a table whose ids come from ranges.
@@ -27,33 +29,40 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 	if err != nil {
 		return nil, err
 	}
-	table, column := names.table(src.Table), names.column(strings.TrimPrefix(src.tag, src.Table))
-	tag := table + column
+	name := names.table(src.Table) + names.column(strings.TrimPrefix(src.tag, src.Table))
 	s.mu.Lock()
-	shared := s.segments[tag]
+	shared := s.segments[name]
 	if shared == nil {
 		shared = &tableSegment{}
-		s.segments[tag] = shared
+		s.segments[name] = shared
 	}
-	columns := src.columns
+	columns := slices.Clone(src.columns)
 	s.mu.Unlock()
 
+	tag := cmp.Or(columns[0].Tag, name)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.g != nil {
+		if shared.tag != tag {
+			return nil, twoTags(shared.tag, tag)
+		}
 		return shared.g, nil
 	}
 	config, err := s.segmentConfig(ctx, src.Table, columns)
 	if err != nil {
 		return nil, err
 	}
-	config.Alias = names.alias(table, column)
 	g, err := segment.Open(ctx, s.Registry, tag, config)
 	if err != nil {
 		return nil, err
 	}
-	shared.g = g
+	shared.g, shared.tag = g, tag
 	return g, nil
+}
+
+// twoTags says that the models of a table disagree about the tag of a column.
+func twoTags(a, b string) error {
+	return fmt.Errorf("%w: models of one table name the tags %q and %q for its numbers, but two counters would make them twice", ErrOption, a, b)
 }
 
 // segmentConfig returns the configuration of a segment for columns of a table.
@@ -74,7 +83,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 		if largest == math.MaxInt64 {
 			return config, fmt.Errorf("%w: %s.%s has the largest id that exists, %d", segment.ErrExhausted, table, c.Name, largest)
 		}
-		config.Start = max(config.Start, largest+1)
+		config.Used = max(config.Used, largest)
 	}
 	return config, nil
 }

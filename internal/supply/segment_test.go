@@ -79,7 +79,7 @@ func TestSupplySegmentConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
 	s := supplying(t, hangs)
 	testkit.Must(t, s.DB.Exec(`CREATE TABLE orders (id BIGINT, no TEXT)`).Error)
 	id, no := Column{Name: "id", Primary: true}, Column{Name: "no", Text: true}
-	start := func(columns ...Column) int64 {
+	used := func(columns ...Column) int64 {
 		t.Helper()
 		c, err := s.segmentConfig(t.Context(), "orders", columns)
 		testkit.Must(t, err)
@@ -87,19 +87,19 @@ func TestSupplySegmentConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
 			c.Log == nil || !c.Now().Equal(instant) {
 			t.Errorf("the defaults are %+v", c)
 		}
-		return c.Start
+		return c.Used
 	}
-	if got := start(id, no); got != 1 {
-		t.Errorf("an empty table begins with %d", got)
+	if got := used(id, no); got != 0 {
+		t.Errorf("an empty table has numbers up to %d", got)
 	}
 	testkit.Must(t, s.DB.Exec(`INSERT INTO orders VALUES (5, '9'), (7, '10'), (6, 'none')`).Error)
-	if a, b, c, d := start(id), start(no), start(id, no), start(no, id); a != 8 || b != 11 || c != 11 || d != 11 {
-		t.Errorf("it begins with %d, %d, %d, %d", a, b, c, d)
+	if a, b, c, d := used(id), used(no), used(id, no), used(no, id); a != 7 || b != 10 || c != 10 || d != 10 {
+		t.Errorf("it has numbers up to %d, %d, %d, %d", a, b, c, d)
 	}
 	s.Segments = segment.Config{Start: 100, MaxWait: time.Minute, Timeout: time.Hour, Description: "mine"}
 	c, err := s.segmentConfig(t.Context(), "orders", []Column{id, no})
 	testkit.Must(t, err)
-	if c.Start != 100 || c.MaxWait != time.Minute || c.Timeout != time.Hour || c.Description != "mine" {
+	if c.Start != 100 || c.Used != 10 || c.MaxWait != time.Minute || c.Timeout != time.Hour || c.Description != "mine" {
 		t.Errorf("what the application sets becomes %+v", c)
 	}
 	testkit.Must(t, s.DB.Exec(`INSERT INTO orders VALUES (?, '')`, int64(math.MaxInt64)).Error)

@@ -23,7 +23,7 @@ type Source struct {
 	Foreign   bool   // its ids are not of the layout
 
 	layout  generator.Layout
-	tag     string   // the table, or for a segment of a column that is no key table.column; Leaf calls it biz_tag
+	tag     string   // the table, or for a segment of a column that is no key table.column
 	columns []Column // that its ids are for; guarded by Supply.mu
 
 	// made is set once, under Supply.mu, and never changed.
@@ -42,8 +42,9 @@ type Source struct {
 // A Column is a column that ids are for.
 type Column struct {
 	Name    string
-	Primary bool // it is a primary key
-	Text    bool // its values are text, which has another order than numbers
+	Primary bool   // it is a primary key
+	Text    bool   // its values are text, which has another order than numbers
+	Tag     string // the biz_tag of its segment; empty means that the table and the column name it
 }
 
 type sourceKey struct{ tag, generator string }

@@ -4,6 +4,7 @@
 package supply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,6 +105,8 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	switch {
 	case !ok:
 		return nil, fmt.Errorf(`its tag names the generator %q, but only these exist: %s; gorm:"uid" means %s`, name, s.Specs.Names(), s.Default)
+	case c.Tag != "" && name != Segment:
+		return nil, fmt.Errorf("its tag has %q after the generator %s, but only %s has a tag of its own", c.Tag, name, Segment)
 	case spec.opened():
 	case s.Fixed != nil && name != s.Default:
 		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q", name, s.Default)
@@ -121,6 +124,9 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	if src == nil {
 		src = &Source{Table: table, Generator: name, Opened: spec.opened(), Foreign: spec.opened() && !spec.OfLayout, layout: s.Layout, tag: tag}
 		s.sources[key] = src
+	}
+	if len(src.columns) > 0 && src.columns[0].Tag != c.Tag {
+		return nil, twoTags(cmp.Or(src.columns[0].Tag, tag), cmp.Or(c.Tag, tag))
 	}
 	if !slices.Contains(src.columns, c) {
 		src.columns = append(src.columns, c)

@@ -128,15 +128,6 @@ func (n naming) column(name string) string {
 	return strings.ToLower(name)
 }
 
-// alias reports whether a tag is another spelling of the tag of a column of a table, which
-// are canonical. column is "", or begins with a dot.
-func (n naming) alias(table, column string) func(tag string) bool {
-	return func(tag string) bool {
-		cut := len(tag) - len(column)
-		return cut > 0 && n.column(tag[cut:]) == column && n.table(tag[:cut]) == table
-	}
-}
-
 // split returns the parts of a name as GORM puts it into statements, without their quotes.
 func (n naming) split(name string) (parts []string, ok bool) {
 	quote := `"`
