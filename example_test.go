@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
@@ -190,4 +191,37 @@ func ExampleParseID() {
 	// Output:
 	// 302914527191040001 <nil>
 	// uidplugin: not an id: "ord_7": invalid syntax
+}
+
+// The published 53-bit variant: ids that a JavaScript number holds, and a second worker id for a burst. The clock stands
+// still here, so that the output is the same in each run.
+func Example_fiftyThreeBits() {
+	db, done := openExample()
+	defer done()
+
+	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	plugin := uidplugin.New(
+		uidplugin.WithLayout(generator.JSSafeLayout()),
+		uidplugin.WithDefaultGenerator(uidplugin.Paired),
+		uidplugin.WithWorkerID(3), // 0 to 15, each in one process only
+		uidplugin.WithModels(&Order{}),
+		uidplugin.WithClock(func() time.Time { return noon }),
+	)
+	if err := db.Use(plugin); err != nil {
+		log.Fatal(err)
+	}
+	made := map[int64]int{} // by worker id
+	for range 100_000 {
+		id, err := plugin.NextID(context.Background(), &Order{})
+		if err != nil || id >= 1<<53 {
+			log.Fatal(id, err)
+		}
+		parts, err := plugin.Decode(id)
+		if err != nil {
+			log.Fatal(err)
+		}
+		made[parts.WorkerID]++
+	}
+	fmt.Println(made)
+	// Output: map[3:65536 19:34464]
 }

@@ -1,12 +1,15 @@
 package uidplugin_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // twin has ids of a pair of worker ids.
@@ -114,4 +117,50 @@ func TestPaired_LocateKnowsTheBackupOfAFixedWorkerID(t *testing.T) {
 	if len(workers) != 2 || !workers[3] || !workers[p.Layout().BackupWorker(3)] {
 		t.Errorf("the worker ids are %v", workers)
 	}
+}
+
+// The 53-bit layout has 31 worker ids, of which each process needs two: 15 processes, or 16 with numbers of their own.
+func TestPaired_FifteenProcessesOfTheJSSafeLayout(t *testing.T) {
+	t.Parallel()
+
+	options := []uidplugin.Option{
+		uidplugin.WithLogger(nil), uidplugin.WithLayout(generator.JSSafeLayout()), uidplugin.WithDefaultGenerator(uidplugin.Paired),
+	}
+	path, ledger := fileOf(t, bare(t)), testkit.NewLedger(t)
+	for i := range 16 {
+		db := file(t, path, nil)
+		p := uidplugin.New(append(options, uidplugin.WithOneWorkerID())...)
+		must(t, db.Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		id, err := p.NextID(t.Context(), &twin{})
+		if i == 15 {
+			testkit.IsError(t, err, workernode.ErrExhausted)
+			continue
+		}
+		must(t, err)
+		ledger.Add("twins", int64(id))
+	}
+	for n := range int64(17) {
+		db := file(t, path, nil)
+		p := uidplugin.New(append(options, uidplugin.WithWorkerID(n), uidplugin.WithClock(atNoon))...)
+		err := db.Use(p)
+		if n == 16 {
+			testkit.IsError(t, err, uidplugin.ErrOption, "give out only those up to 15")
+			continue
+		}
+		must(t, err)
+		_, err = p.NextID(t.Context(), &twin{})
+		must(t, err)
+		if got := p.Stats().Tables[0].WorkerIDs; !slices.Equal(got, []int64{n, n + 16}) {
+			t.Errorf("the number %d has the worker ids %v", n, got)
+		}
+	}
+}
+
+// A tag that names the variant was refused without a way out.
+func TestPaired_TheErrorOfATagNamesTheOption(t *testing.T) {
+	t.Parallel()
+
+	err := bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithWorkerID(3), uidplugin.WithModels(&twin{})))
+	testkit.IsError(t, err, uidplugin.ErrField, `WithDefaultGenerator("paired")`)
 }

@@ -109,7 +109,8 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 		return nil, fmt.Errorf("its tag has %q after the generator %s, but only %s has a tag of its own", c.Tag, name, Segment)
 	case spec.opened():
 	case s.Fixed != nil && name != s.Default:
-		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q", name, s.Default)
+		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q:"+
+			" set it with WithDefaultGenerator(%q), or leave the name out of the tag", name, s.Default, name)
 	case s.Fixed != nil || s.OneEach:
 		table = AllTables
 	}

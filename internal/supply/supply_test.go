@@ -149,7 +149,7 @@ func TestSupplySource_RefusesGeneratorsThatThereAreNot(t *testing.T) {
 		`gorm:"uid" means cached`)
 	_, err = s.Source("orders", Column{Name: "id"}, "default")
 	testkit.IsError(t, err, nil, `names the generator "snowflake"`,
-		`but with WithWorkerID there is one for all tables, "cached"`)
+		`but with WithWorkerID there is one for all tables, "cached": set it with WithDefaultGenerator("`)
 	if len(s.sources) != 0 {
 		t.Errorf("%d sources", len(s.sources))
 	}
