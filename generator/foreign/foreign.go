@@ -31,7 +31,8 @@ func UidGeneratorLayout() generator.Layout {
 }
 
 // UidGeneratorSampleLayout is the layout of the configuration in UidGenerator's README, which has often been copied. It
-// has 29/21/13 bits and ticks of a second, from 2016-09-20 in China (+08:00) until 2033-09-24.
+// has 29/21/13 bits and ticks of a second, from 2016-09-20 in China (+08:00) until 2033-09-24. In another time zone of
+// the Java process the Epoch is time.Date(2016, 9, 20, 0, 0, 0, 0, zone).
 func UidGeneratorSampleLayout() generator.Layout {
 	return generator.Layout{TimeBits: 29, WorkerBits: 21, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 9, 19, 16, 0, 0, 0, time.UTC)}
@@ -109,7 +110,8 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 
 // Identify returns the [Systems] that may have made id: those by which it carries the time made, give or take within.
 // made is when its row was created. Identify returns none if within is negative. A single id can match by accident; try
-// several of different ages.
+// several of different ages. It assumes the epochs of Systems, so it does not find ids of a UidGenerator whose Java
+// process has another time zone than +08:00.
 func Identify(id int64, made time.Time, within time.Duration) []System {
 	var could []System
 	for _, f := range Systems() {

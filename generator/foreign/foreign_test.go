@@ -198,6 +198,27 @@ func TestIdentify_FindsTheSystemByTheTime(t *testing.T) {
 	}
 }
 
+// A Java process in UTC begins its epoch eight hours later than one in China, so Identify finds nothing. The epoch that
+// docs/from-uidgenerator.md says reads its ids.
+func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
+	t.Parallel()
+
+	made, zone := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), time.UTC
+	layout := foreign.UidGeneratorSampleLayout()
+	layout.Epoch = time.Date(2016, 9, 20, 0, 0, 0, 0, zone)
+	id, err := layout.Compose(generator.Parts{Time: made, WorkerID: 21, Sequence: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := foreign.Identify(id, made, time.Hour); len(got) != 0 {
+		t.Errorf("Identify finds %v", got)
+	}
+	old, err := foreign.UidGeneratorSampleLayout().Decompose(id)
+	if err != nil || made.Sub(old.Time) != 8*time.Hour {
+		t.Errorf("with the epoch of China the time is %v, %v", old.Time, err)
+	}
+}
+
 // The two halves of a worker id give it back, for all 1,024 of them; others are refused.
 func TestDatacenterMachine_IsUndoneByWorkerOf(t *testing.T) {
 	t.Parallel()

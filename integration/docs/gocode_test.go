@@ -57,6 +57,8 @@ var (
 	text     string
 	secret   []byte
 	from, to time.Time
+	createdAt time.Time
+	jvmZone *time.Location
 	noon     time.Time
 	id       uidplugin.ID
 	ids      []uidplugin.ID

@@ -151,6 +151,11 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 		if err := java.Raw("SELECT COUNT(*) FROM WORKER_NODE WHERE HOST_NAME = 'java-1' AND PORT = '1700000000000-4711' AND TYPE = 2 AND TABLE_NAME = ''").Scan(&java1).Error; err != nil || java1 != 103 {
 			t.Errorf("%d rows of Java's are as they were, %v; want 103", java1, err)
 		}
+		// A fork that reuses rows by host and port finds those of Java by this condition, and none of the plugin's.
+		var free int64
+		if err := java.Raw("SELECT COUNT(*) FROM WORKER_NODE WHERE SLOT IS NULL").Scan(&free).Error; err != nil || free != java1 {
+			t.Errorf("%d rows have no slot, %v; %d are Java's", free, err, java1)
+		}
 		var ddl [2]string
 		if err := java.Raw("SHOW CREATE TABLE WORKER_NODE").Row().Scan(&ddl[0], &ddl[1]); err != nil {
 			t.Fatal(err)
