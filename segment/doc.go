@@ -24,8 +24,8 @@
 // hole.
 //
 // The ids from max_id on are free, as in Leaf's code, in spite of the column's name. Therefore processes with this
-// package and a Leaf service can use one row at once. To begin above the ids of an existing table, max_id must be above
-// the largest: see Config.Start.
+// package and a Leaf service can use one row at once. Two rows for one column would make ids twice. So Open refuses a new
+// row for a column that has numbers, unless Config.Start says where to begin: see Config.Used.
 //
 // # What it promises
 //

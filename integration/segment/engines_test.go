@@ -367,3 +367,33 @@ func TestSegment_BeginsAboveTheLargestIDInATextColumn(t *testing.T) {
 		}
 	})
 }
+
+// A Draft gets a column of a segment in a later version.
+type (
+	Draft struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	NumberedDraft struct {
+		ID     int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		Number int64 `gorm:"uid:segment"`
+	}
+)
+
+func (NumberedDraft) TableName() string { return "drafts" }
+
+// db.Use, which comes before AutoMigrate adds the column, failed because the column did not exist.
+func TestSegment_OfAColumnThatAutoMigrateAdds(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&Draft{}))
+		testkit.Must(t, db.Create(&Draft{ID: 70}).Error)
+		harness.Use(t, db, uidplugin.WithModels(&NumberedDraft{}))
+		testkit.Must(t, db.AutoMigrate(&NumberedDraft{}))
+		var row NumberedDraft
+		testkit.Must(t, db.Create(&row).Error)
+		if row.Number != 1 {
+			t.Errorf("the row is %+v", row)
+		}
+	})
+}

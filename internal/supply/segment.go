@@ -88,7 +88,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 	return config, nil
 }
 
-// largestKey returns the largest value of a column; 0 if the column has no value, or the table does not exist yet.
+// largestKey returns the largest value of a column; 0 if it has no value, or the column does not exist yet.
 func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64, error) {
 	var name, query strings.Builder
 	s.DB.Dialector.QuoteTo(&name, c.Name)
@@ -102,7 +102,7 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	if err == nil {
 		return max(largest.Int64, 0), nil
 	}
-	if noSuchTable(err) {
+	if noSuchColumn(err) {
 		return 0, nil
 	}
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
@@ -125,14 +125,14 @@ func numberInText(column, dialect string) string {
 		column + " <= " + largest + ") THEN CAST(" + column + " AS INTEGER) END"
 }
 
-// noSuchTable reports whether err, of MySQL, PostgreSQL or SQLite, says that a table does
-// not exist.
-func noSuchTable(err error) bool {
+// noSuchColumn reports whether err, of MySQL, PostgreSQL or SQLite, says that a table or a column does not exist.
+// AutoMigrate creates it later.
+func noSuchColumn(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
-		return state.SQLState() == "42P01"
+		return state.SQLState() == "42P01" || state.SQLState() == "42703"
 	}
-	return missingTable.MatchString(err.Error())
+	return missing.MatchString(err.Error())
 }
 
-var missingTable = regexp.MustCompile(`^Error 1146\b|no such table`)
+var missing = regexp.MustCompile(`^Error (1146|1054)\b|no such (table|column)`)

@@ -38,8 +38,9 @@ func TestSupplyLargestKey_ComparesTextByItsNumber(t *testing.T) {
 	}
 }
 
-// Only that a table is not there yet means that it has no keys. Taken for that, another error makes ids twice.
-func TestSupplyLargestKey_IsAnErrorUnlessTheTableIsMissing(t *testing.T) {
+// Only that a table or a column is not there yet means that it has no numbers. Taken for that, another error makes ids
+// twice.
+func TestSupplyLargestKey_IsAnErrorUnlessTheColumnIsMissing(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -50,12 +51,15 @@ func TestSupplyLargestKey_IsAnErrorUnlessTheTableIsMissing(t *testing.T) {
 		{errors.New("SQL logic error: no such table: orders (1)"), true},
 		{testkit.SQLState("42P01"), true},
 		{fmt.Errorf("wrapped: %w", testkit.SQLState("42P01")), true},
-		{testkit.SQLState("42703"), false}, // no such column
+		{errors.New("Error 1054 (42S22): Unknown column 'id' in 'SELECT'"), true},
+		{errors.New("SQL logic error: no such column: id (1)"), true},
+		{testkit.SQLState("42703"), true}, // no such column
+		{testkit.SQLState("42883"), false},
 		{errors.New("Error 11460 (HY000): other"), false},
 		{errors.New("Error 1142 (42000): SELECT command denied to user for table 'Error 1146'"), false},
 		{errBroken, false},
 	} {
-		if got := noSuchTable(tt.err); got != tt.missing {
+		if got := noSuchColumn(tt.err); got != tt.missing {
 			t.Errorf("%v: %t", tt.err, got)
 		}
 		db, mock := testkit.Mock(t, testkit.OnMySQL)
