@@ -2,7 +2,6 @@ package uidplugin
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -81,47 +80,3 @@ var (
 	// ErrClause reports a database handle with a clause that Find cannot use. Find, FindAll and FindAs return it.
 	ErrClause = errors.New("uidplugin: clause that Find cannot use")
 )
-
-// An IDError says why one id of several cannot be resolved.
-type IDError struct {
-	ID  ID
-	Err error
-}
-
-// Error returns the text of Err, which names the id.
-func (e *IDError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *IDError) Unwrap() error { return e.Err }
-
-// Is reports whether target is [ErrNoSuchID], which every IDError wraps.
-func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
-
-// maxListed is how many errors the text of an idErrors has.
-const maxListed = 20
-
-// idErrors are the errors of many ids. The text has the first of them.
-type idErrors []error
-
-// Error returns a line for each of the first errors, and how many there are.
-func (e idErrors) Error() string {
-	if len(e) <= maxListed {
-		return errors.Join(e...).Error()
-	}
-	return fmt.Sprintf("%v\nand %d more", errors.Join(e[:maxListed]...), len(e)-maxListed)
-}
-
-// Unwrap returns all of them.
-func (e idErrors) Unwrap() []error { return e }
-
-// joinIDErrors returns nil for none.
-func joinIDErrors(errs []error) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	return idErrors(errs)
-}
-
-func idErrorf(id ID, format string, args ...any) error {
-	return &IDError{id, fmt.Errorf(format, args...)}
-}

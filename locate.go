@@ -284,23 +284,6 @@ func (loc *locator) place(l *Location, n *workernode.Node) error {
 	return future
 }
 
-// placeTest is place for a plugin of package uidtest. Its process holds the only slot.
-func (loc *locator) placeTest(l *Location) error {
-	table, ok := loc.Test.Table(int64(l.ID))
-	if !ok {
-		if err := loc.notYet(l, 0); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: %d is the id of no table that this plugin of %s knows; list the model with WithModels, or create the row with this plugin",
-			ErrUnknownID, l.ID, loc.Test.Name)
-	}
-	l.Session.Slot = 1
-	if table != supply.AllTables {
-		l.Table = table
-	}
-	return loc.notYet(l, 0)
-}
-
 // notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the
 // tick start after which its worker began, by as much as a process may borrow.
 func (loc *locator) notYet(l *Location, start int64) error {
@@ -314,4 +297,48 @@ func (loc *locator) notYet(l *Location, start int64) error {
 			ErrFutureID, l.ID, supply.FormatTime(l.Time), supply.FormatTime(latest))
 	}
 	return nil
+}
+
+// An IDError says why one id of several cannot be resolved.
+type IDError struct {
+	ID  ID
+	Err error
+}
+
+// Error returns the text of Err, which names the id.
+func (e *IDError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *IDError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrNoSuchID], which every IDError wraps.
+func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
+
+// maxListed is how many errors the text of an idErrors has.
+const maxListed = 20
+
+// idErrors are the errors of many ids. The text has the first of them.
+type idErrors []error
+
+// Error returns a line for each of the first errors, and how many there are.
+func (e idErrors) Error() string {
+	if len(e) <= maxListed {
+		return errors.Join(e...).Error()
+	}
+	return fmt.Sprintf("%v\nand %d more", errors.Join(e[:maxListed]...), len(e)-maxListed)
+}
+
+// Unwrap returns all of them.
+func (e idErrors) Unwrap() []error { return e }
+
+// joinIDErrors returns nil for none.
+func joinIDErrors(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return idErrors(errs)
+}
+
+func idErrorf(id ID, format string, args ...any) error {
+	return &IDError{id, fmt.Errorf(format, args...)}
 }

@@ -2,9 +2,11 @@ package uidplugin
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -159,4 +161,21 @@ func (loc *locator) session(o workernode.Origin) Session {
 // timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
 func (loc *locator) timeOf(tick int64) time.Time {
 	return workernode.TimeOf(loc.Layout, tick)
+}
+
+// placeTest is place for a plugin of package uidtest. Its process holds the only slot.
+func (loc *locator) placeTest(l *Location) error {
+	table, ok := loc.Test.Table(int64(l.ID))
+	if !ok {
+		if err := loc.notYet(l, 0); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %d is the id of no table that this plugin of %s knows; list the model with WithModels, or create the row with this plugin",
+			ErrUnknownID, l.ID, loc.Test.Name)
+	}
+	l.Session.Slot = 1
+	if table != supply.AllTables {
+		l.Table = table
+	}
+	return loc.notYet(l, 0)
 }
