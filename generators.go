@@ -66,7 +66,7 @@ type Factory func(GeneratorConfig) (generator.Renewable, error)
 // returns. The table itself may not exist yet. The generator may keep the handle. The plugin's Close closes the
 // generator.
 //
-// After an error the opener is called again in the background, with pauses that grow from a second to a minute. Each
+// After an error the opener is called again in the background, with pauses that grow from one second to five. Each
 // create that needs it calls it as well, until it succeeds. If the generator has a method Health() error,
 // [Plugin.Health] calls it.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)

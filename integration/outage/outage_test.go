@@ -1,12 +1,17 @@
 package outage_test
 
 import (
+	"context"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/inspector"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -25,7 +30,7 @@ func TestOutage_OfTheConnections(t *testing.T) {
 		if d.Name == "sqlite" {
 			cause = testkit.ErrShut.Error()
 		}
-		outage(t, p, j, cause, away, back)
+		outage(t, db, p, j, cause, away, back)
 	})
 }
 
@@ -37,12 +42,14 @@ func TestOutage_OfTheServer(t *testing.T) {
 	t.Parallel()
 	server := testkit.MariaDB().NewServer(t)
 	j := &testkit.Log{}
-	p := harness.Use(t, server.Database().Open(t, nil), uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))
-	outage(t, p, j, "connection refused", func() { server.Run(t, "kill") }, func() { server.Run(t, "start") })
+	db := server.Database().Open(t, nil)
+	p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithLead(2*time.Second), uidplugin.WithModels(&harness.T1{}))
+	outage(t, db, p, j, "connection refused", func() { server.Run(t, "kill") }, func() { server.Run(t, "start") })
 }
 
-// outage makes the database of a plugin unreachable, and brings it back.
-func outage(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, cause string, away, back func()) {
+// outage makes the database of a plugin unreachable, and brings it back. Meanwhile the first create of another table
+// fails. Nothing repeats it: a process that is not ready gets no requests.
+func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, cause string, away, back func()) {
 	t.Helper()
 	ledger := testkit.NewLedger(t)
 	take := func() error {
@@ -77,14 +84,25 @@ func outage(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, cause string, awa
 			t.Error("an id though the lease was used up")
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := db.WithContext(ctx).Create(&harness.T2{}).Error; err == nil {
+		t.Error("a row though the database is away")
+	}
+	testkit.Eventually(t, "health of the table of the failed create", 15*time.Second, func() bool {
+		return strings.Contains(p.Health().Error(), "the table t2 has no worker id since")
+	})
 	testkit.IsError(t, p.Health(), nil, "could not be renewed since", cause)
+	if status := readiness(db); status != http.StatusServiceUnavailable {
+		t.Errorf("the readiness probe answers %d in the outage", status)
+	}
 	if s := p.Stats().Slot; s.LastError == nil || s.Since.IsZero() {
 		t.Errorf("the statistics show no error: %+v", s)
 	}
 
 	back()
 	testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { return take() == nil })
-	testkit.Eventually(t, "health after the return", 5*time.Second, func() bool { return p.Health() == nil })
+	testkit.Eventually(t, "readiness after the return", 15*time.Second, func() bool { return readiness(db) == http.StatusOK })
 	j.SaysOnce(t, "cannot be renewed")
 	j.SaysOnce(t, "is renewed again")
 	if s := p.Stats().Slot; s.LastError != nil || s.Lost != 0 || s.LostCommits != 0 {
@@ -95,6 +113,13 @@ func outage(t *testing.T, p *uidplugin.Plugin, j *testkit.Log, cause string, awa
 		harness.Resolves(t, p, "t1", "", id)
 		break
 	}
+}
+
+// readiness returns the status of the readiness probe.
+func readiness(db *gorm.DB) int {
+	answer := httptest.NewRecorder()
+	inspector.HealthHandler(db).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	return answer.Code
 }
 
 // The database is unreachable: exactly the ids of the ticks that were granted can be made. Then creates fail at once,

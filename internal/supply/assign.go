@@ -159,7 +159,7 @@ func (s *Supply) assignLeases(ctx context.Context, sources []*Source) (err error
 	return err
 }
 
-// noteAttempt notes that making the generators of sources has ended, with err or nil, so that others may try again. It
+// noteAttempt notes that making the generators of sources has ended, with err or nil. After an error they try again. It
 // returns err.
 func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	s.mu.Lock()
@@ -167,6 +167,9 @@ func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	for _, src := range sources {
 		src.pending = nil
 		src.outage.note(err, s.Now())
+		if err != nil {
+			s.tryAgain(src)
+		}
 	}
 	return err
 }

@@ -12,13 +12,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// Openers make the generators whose ids are not of the layout: segments, and those of WithSource. After a failure an
-// opener is called again in the background, first after about a second and then after growing pauses. That ends when it
-// succeeds or the Supply is closed. A create that needs the generator calls it at once.
+// Openers make the generators whose ids are not of the layout: segments, and those of WithSource.
+//
+// A source that got no generator, because its opener failed or it got no worker id, tries again in the background: first
+// after about a second, then after up to 5 s. That ends when it has a generator or the Supply is closed. So a process
+// that is not ready, and gets no creates, becomes ready by itself. A create that needs the generator tries at once.
 
 const (
 	firstRetry = time.Second // each pause is random, from half of this on
-	lastRetry  = time.Minute
+	lastRetry  = 5 * time.Second
 
 	// lateAnswer is how long an opener whose context has ended may take to say why it failed.
 	lateAnswer = 100 * time.Millisecond
@@ -34,7 +36,7 @@ func (s *Supply) OpenSegments(sources []*Source) error {
 			segments = append(segments, src)
 		}
 	}
-	if err := s.openNow(segments); err != nil {
+	if err := s.makeNow(segments); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -48,26 +50,26 @@ func (s *Supply) OpenSegments(sources []*Source) error {
 	return errors.Join(errs...)
 }
 
-// Start opens the generators of sources that are not open yet, and has those opened again that could not be, now and
-// later: openers of the application may create rows, so this needs all callbacks.
+// Start opens the generators of sources that are not open yet. From now on sources that got no generator try again:
+// openers of the application may create rows, so this needs all callbacks.
 func (s *Supply) Start(sources []*Source) {
 	s.mu.Lock()
 	s.started = true
 	s.mu.Unlock()
-	_ = s.openNow(sources)
+	_ = s.makeNow(sources)
 	s.mu.Lock()
 	for _, src := range s.sources {
 		if src.outage.err != nil {
-			s.openAgain(src)
+			s.tryAgain(src)
 		}
 	}
 	s.mu.Unlock()
 	s.openGate()
 }
 
-// openNow calls openers and waits until they have returned, or for the limit that WithTimeout sets. The sources hold
-// the results; the error is ErrClosed.
-func (s *Supply) openNow(sources []*Source) error {
+// makeNow tries to make the generators of sources. It waits until that has ended, or for the limit that WithTimeout
+// sets. The sources hold the results; the error is ErrClosed.
+func (s *Supply) makeNow(sources []*Source) error {
 	calls, err := s.startCall(sources)
 	for _, call := range calls {
 		<-call.done
@@ -161,7 +163,7 @@ func (s *Supply) late(sources []*Source, why error) error {
 	return errors.Join(errs...)
 }
 
-// failed notes that a source cannot be opened, and has it opened again. It returns the error for callers.
+// failed notes that a source cannot be opened, and has it try again. It returns the error for callers.
 func (s *Supply) failed(src *Source, err error) error {
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("%w: no generator %s for table %s", ErrClosed, src.Generator, src.Table)
@@ -170,7 +172,7 @@ func (s *Supply) failed(src *Source, err error) error {
 	s.mu.Lock()
 	first := src.outage.err == nil
 	src.outage.note(err, now)
-	s.openAgain(src)
+	s.tryAgain(src)
 	s.mu.Unlock()
 	if first {
 		s.log.Warn("uidplugin: a generator cannot be opened; trying again until it can",
@@ -184,8 +186,8 @@ func (src *Source) notOpen(err error) error {
 	return fmt.Errorf("uidplugin: the generator %s of table %s cannot be opened: %w", src.Generator, src.Table, err)
 }
 
-// openAgain has a source opened again in the background, once Start was called. The caller holds s.mu.
-func (s *Supply) openAgain(src *Source) {
+// tryAgain has a source try again in the background to get a generator, once Start was called. The caller holds s.mu.
+func (s *Supply) tryAgain(src *Source) {
 	if src.outage.retrying || src.Ready() || s.closed || !s.started {
 		return
 	}
@@ -193,7 +195,7 @@ func (s *Supply) openAgain(src *Source) {
 	s.background.Go(func() { s.retry(src) })
 }
 
-// retry opens a source until that succeeds, or the Supply is closed.
+// retry tries until a source has a generator, or the Supply is closed.
 func (s *Supply) retry(src *Source) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		select {
@@ -201,7 +203,7 @@ func (s *Supply) retry(src *Source) {
 		case <-s.ctx.Done():
 			return
 		}
-		if err := s.openNow([]*Source{src}); err != nil || src.Ready() {
+		if err := s.makeNow([]*Source{src}); err != nil || src.Ready() {
 			return
 		}
 	}

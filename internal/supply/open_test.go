@@ -56,7 +56,7 @@ func TestSupplyStart_OpensWhatIsNotOpenAndTriesAgain(t *testing.T) {
 			t.Errorf("Start has called the opener %d times", n-1)
 		}
 		time.Sleep(time.Hour)
-		if n := calls.Load(); n < 60 || n > 150 {
+		if n := calls.Load(); n < 700 || n > 1500 {
 			t.Errorf("within an hour the opener was called %d times", n)
 		}
 		open.Store(true)

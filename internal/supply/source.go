@@ -138,7 +138,7 @@ func (src *Source) wrap(err error) error {
 type outage struct {
 	err      error     // of the last attempt
 	since    time.Time // when the first attempt failed
-	retrying bool      // a goroutine calls the opener again
+	retrying bool      // a goroutine tries again
 }
 
 // note notes what became of an attempt; now is when.
