@@ -132,8 +132,9 @@ const (
 	largestSlot  = `SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),` +
 		` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`
 	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, ?, 0)`
-	readFloor     = `SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
-	candidates    = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
+	readBack      = `SELECT COALESCE("R"."FLOOR_TICK", 0) FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?` +
+		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`
+	candidates = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
 		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)` +
 		` ORDER BY "FENCE", "ID" LIMIT 200`
 	insertSlot    = `INSERT INTO "WORKER_SLOT" (` + slotColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`
@@ -209,7 +210,10 @@ func connections(sql func(string) string) []step {
 	if sql("?") != "?" {
 		return []step{settings(sql)}
 	}
-	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)}}
+	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)},
+		{sql: `SELECT table_name, column_name, column_type, extra FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?, ?)`,
+			rows: sqlmock.NewRows([]string{"table_name", "column_name", "column_type", "extra"}).
+				AddRow("WORKER_SLOT", "FENCE", "bigint(20)", "").AddRow("WORKER_SLOT", "REUSABLE", "int(11)", "")}}
 }
 
 // settings is the question what the database may lose, which answers that it is
@@ -245,8 +249,13 @@ func (p *process) advances(counter string, first, n int64) []step {
 	}
 }
 
-func (p *process) floor() step {
-	return step{sql: p.sql(readFloor), args: []driver.Value{"default"}, rows: columns("FLOOR_TICK").AddRow(0)}
+// writesSlot is a renewal, in a transaction that reads back what it has written.
+func (p *process) writesSlot(fence int64) []step {
+	return []step{
+		{do: "exec", sql: p.sql(renewSlot), n: 1,
+			args: []driver.Value{noonFence, p.version, sqlmock.AnyArg(), noonTick, p.slot, sqlmock.AnyArg(), p.version - 1, fence}},
+		{sql: p.sql(readBack), args: []driver.Value{"default", p.slot, sqlmock.AnyArg(), p.version, noonFence}, rows: columns("FLOOR_TICK").AddRow(0)},
+	}
 }
 
 // starts is the allocation of a slot, as none is free, and the first session.
@@ -255,11 +264,9 @@ func (p *process) starts() []step {
 	grace := few().TickAt(noon.Add(-time.Minute))
 	p.version = 1
 	steps := append([]step{{sql: p.sql(candidates), args: []driver.Value{"shop", fewLayout, settle, grace, grace}}}, p.advances("NEXT_SLOT", p.slot, 1)...)
-	return append(steps,
-		begin,
-		step{do: "exec", sql: p.sql(insertSlot), n: 1,
-			args: []driver.Value{p.slot, fewLayout, 1, noonFence, 1, sqlmock.AnyArg(), noonTick, "shop", "web-1", "8080"}},
-		p.floor(),
+	steps = append(steps, begin, step{do: "exec", sql: p.sql(insertSlot), n: 1,
+		args: []driver.Value{p.slot, fewLayout, 1, 0, 0, sqlmock.AnyArg(), noonTick, "shop", "web-1", "8080"}})
+	return append(append(steps, p.writesSlot(0)...),
 		step{do: "exec", sql: p.sql(insertSession), n: 1,
 			args: []driver.Value{p.slot, noonTick - 1, 0, "shop", "web-1", "8080", 1, noon.Format("2006-01-02 15:04:05.000"), sqlmock.AnyArg()}},
 		step{sql: p.sql(selectNodes + ` WHERE "SLOT" = ? ORDER BY "ID"`), args: []driver.Value{p.slot}},
@@ -287,11 +294,7 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 	insert := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (%s) SELECT "N"."ID", ?, ?, 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
 		` "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", %d FROM "WORKER_SLOT" "S" CROSS JOIN (%s) "N"`+
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, nodeColumns, noonTick-1, list)
-	return append(steps,
-		begin,
-		step{do: "exec", sql: p.sql(renewSlot), n: 1,
-			args: []driver.Value{noonFence, p.version, sqlmock.AnyArg(), noonTick, p.slot, sqlmock.AnyArg(), p.version - 1, noonFence}},
-		p.floor(),
+	return append(append(append(steps, begin), p.writesSlot(noonFence)...),
 		step{do: "exec", sql: p.sql(insert), n: n, args: append(args, p.slot, sqlmock.AnyArg(), p.version)},
 		commit,
 	)

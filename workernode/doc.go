@@ -44,11 +44,14 @@
 // process sends every statement about the slot, one at a time.
 //
 //  1. Acknowledged or nothing. A grant counts when its statement or COMMIT returned without an error and changed the
-//     rows that it should.
+//     rows that it should. A transaction that begins a session or adds worker ids reads back, before COMMIT, what it
+//     has written to the slot's row, because a trigger or a narrow column may keep another FENCE. What a renewal has
+//     written is compared by the next one.
 //  2. Outcome unknown: read. If HOLDER is another process, or there is no row, the slot is lost. Otherwise the next
 //     statement compares with what was read, which itself is never used. If VERSION is below what was acknowledged,
 //     either the database has lost commits or the read was stale. Only a release that compares with what was read can
-//     tell.
+//     tell. If VERSION is not below and FENCE is, the database did not keep FENCE: the process reports it, does not
+//     release the slot, and is granted nothing before a session whose FENCE was read back.
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE is what was granted last and the
 //     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
 //     transaction begins a new session.

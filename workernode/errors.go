@@ -15,7 +15,7 @@ var (
 	// [Manager.Start] and [DB.CheckClock] return it.
 	ErrClock = errors.New("workernode: clock differs from the database's")
 
-	// ErrTable reports a table that cannot be used as it is: it is missing, or lacks columns. [NewManager],
-	// [Manager.Assign], [DB.OneDatabase] and package migrations return it.
+	// ErrTable reports a table that cannot be used as it is: it is missing, lacks columns or has narrower ones, or a
+	// trigger changes what is written. [NewManager], [Manager.Assign], [DB.OneDatabase] and package migrations return it.
 	ErrTable = errors.New("workernode: table not usable")
 )

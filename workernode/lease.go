@@ -16,7 +16,8 @@ import "slices"
 type leaseParams struct {
 	lead   int64 // how far ahead of the clock a fence is set
 	settle int64 // how long ago the fence of a free slot must have passed before it is reclaimed
-	grace  int64 // the same for a slot that has a holder; its last statement must be as long ago
+	grace  int64 // the same for a slot that has a holder
+	quiet  int64 // how long ago the last statement of the holder must be: longer than what it was granted may last
 	last   int64 // last tick of the layout
 }
 
@@ -106,6 +107,13 @@ func (l *slotLease) contiguous(now int64) bool {
 	return l.fence == l.granted && now <= l.granted+1 && l.floor <= l.granted
 }
 
+// altered reports whether the row has less than what an acknowledged statement has written, although its VERSION is not
+// below: the database did not keep it. Only a session can follow, whose transaction reads back what it has written. The
+// slot must not be released meanwhile, because its next holder would begin below what this process has stamped.
+func (l *slotLease) altered() bool {
+	return l.held && !l.inDoubt && !l.regressed && l.fence < l.granted
+}
+
 // fenceAt returns the FENCE that a statement sets which compares with the given one.
 func (p leaseParams) fenceAt(now, compared int64) int64 {
 	return max(min(now+p.lead, p.last), compared)
@@ -117,7 +125,7 @@ func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 	if r.holder == "" {
 		return r.fence < now-p.settle
 	}
-	return max(r.fence, r.seen) < now-p.grace
+	return r.fence < now-p.grace && r.seen < now-p.quiet
 }
 
 // usable reports whether a row that was read is one that a process may reclaim: its values are such that a slot can

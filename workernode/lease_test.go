@@ -8,7 +8,7 @@ import (
 )
 
 // leaseTestParams are numbers that are easy to reckon with: the clock of these tests is about 10,000.
-var leaseTestParams = leaseParams{lead: 100, settle: 20, grace: 600, last: 20_000}
+var leaseTestParams = leaseParams{lead: 100, settle: 20, grace: 600, quiet: 700, last: 20_000}
 
 // leaseTestHeld is a lease that was granted 9,901 to 10,100.
 func leaseTestHeld() slotLease {
@@ -105,8 +105,8 @@ func TestLeaseParamsReclaimable_WaitsForSettleOrGrace(t *testing.T) {
 		{"", 10_100, 0, false},
 		{"other", 9_399, 0, true},
 		{"other", 9_400, 0, false},
-		{"other", 9_399, 9_399, true},
-		{"other", 9_399, 9_400, false}, // it is idle, and keeps its slot alive
+		{"other", 9_399, 9_299, true},
+		{"other", 9_399, 9_300, false}, // it is idle, and keeps its slot alive
 		{"other", 9_400, 9_000, false},
 	} {
 		if got := leaseTestParams.reclaimable(slotRow{holder: tt.holder, fence: tt.fence, seen: tt.seen}, 10_000); got != tt.want {
@@ -298,7 +298,7 @@ func TestSlotLease_GrantsEachTickOnce(t *testing.T) {
 
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		p := leaseParams{lead: 10, settle: 2, grace: 12, last: 10_000}
+		p := leaseParams{lead: 10, settle: 2, grace: 12, quiet: 12, last: 10_000}
 		row := slotRow{id: 1, fence: 5}
 		leases, owner := [2]slotLease{}, map[int64]string{}
 		now := int64(100)

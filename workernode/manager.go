@@ -198,6 +198,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		settle = ticks(layout, skew)
 	}
 	m.params = leaseParams{lead: r.LeadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}
+	m.params.quiet = max(m.params.grace, ticks(layout, c.Lead+skew)+1)
 	m.slot.floor, m.given = r.Floor, r.NextID-1
 	m.setRenewAfter()
 	return m, nil

@@ -108,10 +108,26 @@ func (w *modelWorld) arrive(s *modelState, p uint8, f int, visit modelVisitor) {
 		x.answers[f], x.avoid = modelBroken, q.kind == modelAdd
 	}
 	visit(e, &n)
+	if w.alters && x.answers[f] == modelDone && q.open {
+		w.alter(s, p, f, visit)
+	}
 	if w.repeat && x.answers[f] == modelDone && !q.open && s.left.kind == modelNothing {
 		n.left = q
 		visit(modelEvent{what: "has executed, and will again,", proc: p, q: q}, &n)
 	}
+}
+
+// alter is a transaction in which the database keeps the old FENCE. The process reads that before COMMIT, and rolls back.
+func (w *modelWorld) alter(s *modelState, p uint8, f int, visit modelVisitor) {
+	n := *s
+	x := &n.procs[p]
+	if x.answers[f] = modelBroken; w.mutant.notReadBack {
+		w.execute(&n, &x.flight[f])
+		c := &x.flight[f].change
+		n.db.slots[c.slot].fence = c.fence
+		x.answers[f] = modelDone
+	}
+	visit(modelEvent{what: "does not keep FENCE of", proc: p, q: x.flight[f]}, &n)
 }
 
 // open is the first statement of a transaction with its answer, after which the clock is read.

@@ -18,7 +18,7 @@ type modelMutant struct {
 	ignoresRegress, checksInMemory, checkRaises        bool
 	reselectsAtOnce, reselectsAnyVersion               bool
 	addAlone, startEarly, ignoresStart                 bool
-	noFloor, noEnd, twoInFlight                        bool
+	noFloor, noEnd, twoInFlight, notReadBack           bool
 }
 
 var (

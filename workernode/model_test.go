@@ -83,6 +83,7 @@ var modelMustHappen = []string{
 	"gives up renew", "gives up begin", "gives up add", "is refused begin", "is refused bind", "is refused add",
 	"has the answer to renew", "has the answer to begin", "has the answer to reclaim", "has the answer to allocate",
 	"has the answer to NEXT_SLOT", "has the answer to add", "has the answer to bind", "has the answer to keep-alive",
+	"does not keep FENCE of reclaim", "does not keep FENCE of begin", "does not keep FENCE of add",
 	"has the answer to release to close", "has the answer to release to check commits", "has the answer to release to abandon",
 }
 

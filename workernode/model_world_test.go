@@ -30,6 +30,7 @@ type modelWorld struct {
 	quiet              uint8 // 0: answers are lost; 1: all arrive; 2: those are lost whose statements are left behind
 	lively             bool  // from each state, each process can stamp again if nothing more goes wrong
 	restores           bool
+	alters             bool // the database may keep the FENCE that a transaction compares, and acknowledge another
 	fromReplica        bool // ids are resolved from the replica, too
 	noTable, noSession bool // these properties are left out
 	duplicate          bool // a session of its own that stands in the way is a fault
@@ -61,7 +62,7 @@ func (w *modelWorld) params() leaseParams {
 	if w.end == 0 {
 		last = int64(w.last)
 	}
-	return leaseParams{lead: int64(w.lead), settle: int64(w.settle), grace: int64(w.grace), last: last}
+	return leaseParams{lead: int64(w.lead), settle: int64(w.settle), grace: int64(w.grace), quiet: int64(w.grace), last: last}
 }
 
 func (w *modelWorld) first() (s modelState) {

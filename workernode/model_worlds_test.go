@@ -138,11 +138,16 @@ func modelSafeWorlds() (l modelCases) {
 		w.procs, w.seated, w.losses, w.quiet, w.maxV, w.end = 2, 1, 1, 1, 4, 5
 	})
 	l.safe("queue-two", 40_000, modelQueue, func(w *modelWorld) { w.procs, w.slots, w.quiet, w.maxV = 2, 2, 1, 3 })
+	l.safe("alters", 40_000, modelAnyTime, modelAlters)
+	l.safe("alters-adds", 40_000, modelAnyAdds, modelAlters)
+	l.safe("alters-new-slots", 60_000, modelAnyNew, modelAlters)
 	l.safe("two-slots", 40_000, modelLossy, func(w *modelWorld) { w.slots, w.losses, w.seated = 2, 0, 0 })
 	return l
 }
 
 func modelUnknownAdds(w *modelWorld) { w.quiet, w.end, w.keeps = 0, 4, false }
+
+func modelAlters(w *modelWorld) { w.alters = true }
 
 func modelPauses(w *modelWorld) { w.pauses = true }
 
@@ -209,6 +214,8 @@ func modelMutants(safe modelCases) (l modelCases) {
 	changed("lossy", "grace-one-under", 39_177, func(w *modelWorld) { w.grace = 1 })
 	changed("lossy-late-closes", "settle-one-under", 503_671, func(w *modelWorld) { w.settle = 1 })
 	wrong("restore", "no-FLOOR_TICK", 374_141, func(x *m) { x.noFloor = true })
+	wrong("alters", "FENCE-not-read-back", 12_694, func(x *m) { x.notReadBack = true })
+	wrong("alters-new-slots", "FENCE-of-a-new-slot-not-read-back", 34_979, func(x *m) { x.notReadBack = true })
 	wrong("two-slots", "two-in-flight", 29_083, func(x *m) { x.twoInFlight = true })
 	wrong("queue-two", "two-in-flight-queue", 729_473, func(x *m) { x.twoInFlight = true })
 	return l

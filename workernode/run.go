@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -196,7 +197,11 @@ func (m *Manager) showError(err error) {
 		if m.stats.Sessions == 0 {
 			text = "uidplugin: this process cannot get a lease, so no ids can be made"
 		}
-		m.log.Warn(text, "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, ErrTable) { // it stays until somebody does something
+			level = slog.LevelError
+		}
+		m.log.Log(m.ctx, level, text, "error", err)
 	}
 	m.stats.LastError = err
 }

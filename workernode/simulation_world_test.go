@@ -64,7 +64,8 @@ func newSimWorld(seed uint64, layout generator.Layout, begin time.Time) *simWorl
 	settle := ticks(layout, DefaultLead+skew) + 1
 	return &simWorld{
 		random: rand.New(rand.NewPCG(seed, 13)), layout: layout, perTick: layout.Tick.Milliseconds(),
-		params: leaseParams{lead: ticks(layout, DefaultLead), settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()},
+		params: leaseParams{lead: ticks(layout, DefaultLead), settle: settle, grace: max(settle, ticks(layout, grace)),
+			quiet: max(settle, ticks(layout, grace)), last: layout.MaxTick()},
 		spread: 1000, early: 1. / 2000, slots: map[int64]*simSlot{}, registry: Registry{Layout: layout.String(), NextID: 1, NextSlot: 1},
 		now: begin.Sub(layout.Epoch).Milliseconds(),
 	}

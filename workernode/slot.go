@@ -74,7 +74,7 @@ func (m *Manager) reclaimOne(ctx context.Context, rows []slotRow) (got bool, ref
 		}
 		c := m.slot.reclaimChange(m.params, r, m.tick(), m.me)
 		ok, err := m.beginSession(ctx, &c)
-		if errors.Is(err, sqldb.ErrNoConnection) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
+		if errors.Is(err, sqldb.ErrNoConnection) || errors.Is(err, ErrTable) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
 			return false, refused, err // no connection, or another process interfered: another slot would not help
 		}
 		if err != nil {
@@ -303,6 +303,9 @@ func (m *Manager) read(ctx context.Context) error {
 	slot := m.slot.id
 	if held := m.slot.noteRow(r, found, m.me); held {
 		m.slot.floor = max(m.slot.floor, floor)
+		if m.slot.altered() {
+			return errNotKept(slot, "FENCE", m.slot.granted)
+		}
 		return nil
 	}
 	if found && r.holder == "" && r.version == m.slot.used { // a release was executed, and its answer lost

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -108,8 +109,8 @@ func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
 					t.Fatalf("the context ended first: %v", err)
 				case name == "ignored":
 					saysAll(t, err.Error(), "changed no row", "slot 1", "VERSION", "undoes the change")
-				case name == "restored": // the trigger lets the second attempt pass
-					saysAll(t, err.Error(), "0 new rows")
+				case name == "restored":
+					saysAll(t, err.Error(), "did not keep FENCE")
 				default:
 					saysAll(t, err.Error(), "not while I watch")
 				}
@@ -119,6 +120,94 @@ func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
 				}
 				run(t, w.db, `DROP TRIGGER "UNDO"`)
 				p.use(t, table("orders"), 10)
+			})
+		})
+	}
+}
+
+// A database that stores another FENCE than it acknowledges gives one tick to two processes. No process may begin with
+// it. One that runs already must notice it at its next renewal, say so, get nothing more, and keep its slot from others.
+func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
+	const (
+		lowered   = `CREATE TRIGGER "LOWER" AFTER UPDATE ON "WORKER_SLOT" WHEN NEW."FENCE" > 5 BEGIN UPDATE "WORKER_SLOT" SET "FENCE" = 5 WHERE "ID" = NEW."ID"; END`
+		unchanged = `CREATE TRIGGER "LOWER" AFTER UPDATE ON "WORKER_SLOT" BEGIN UPDATE "WORKER_SLOT" SET "FENCE" = OLD."FENCE" WHERE "ID" = NEW."ID"; END`
+	)
+	says := []string{"WORKER_SLOT", "did not keep FENCE = ", " of slot ", "trigger", "too narrow"}
+	for name, trigger := range map[string]string{"lowered": lowered, "unchanged": unchanged} {
+		t.Run(name+" at the start", func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				run(t, w.db, trigger)
+				p := w.start(nil)
+				_, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
+				testkit.IsError(t, err, workernode.ErrTable, says...)
+				if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n != 0 {
+					t.Errorf("%d slots", n)
+				}
+				run(t, w.db, `DROP TRIGGER "LOWER"`)
+				p.use(t, table("orders"), 10)
+			})
+		})
+		t.Run(name+" at a reclaim", func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.formers(3)
+				run(t, w.db, trigger)
+				p := w.start(nil)
+				_, err := p.Assign(t.Context(), []workernode.Table{table("a")}, nil)
+				testkit.IsError(t, err, workernode.ErrTable, says...)
+				run(t, w.db, `DROP TRIGGER "LOWER"`)
+				p.use(t, table("a"), 10)
+				if s := p.Stats(); s.Slot > 3 {
+					t.Errorf("it has not reclaimed a slot: %+v", s)
+				}
+			})
+		})
+		t.Run(name+" while it runs", func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.start(nil)
+				p.use(t, table("orders"), 10)
+				run(t, w.db, trigger)
+				time.Sleep(3 * time.Second)
+				var err error
+				for n := 0; err == nil && n < 100_000; n++ { // of what was granted before
+					var id int64
+					if id, err = p.generators[table("orders")].Next(t.Context()); err == nil {
+						w.ledger.Add("orders", id)
+					}
+				}
+				testkit.IsError(t, err, generator.ErrLeaseExpired, says...)
+				testkit.IsError(t, p.Stats().LastError, workernode.ErrTable, says...)
+				w.logs("level=ERROR", "did not keep FENCE")
+				_, err = p.Assign(t.Context(), []workernode.Table{table("items")}, nil)
+				testkit.IsError(t, err, workernode.ErrTable, says...)
+				_, err = p.closeWithin(t, time.Minute)
+				testkit.IsError(t, err, workernode.ErrTable, says...)
+				run(t, w.db, `DROP TRIGGER "LOWER"`)
+				if s := w.slot(1); s.Holder == "" {
+					t.Errorf("the slot is free, with a FENCE below what was stamped: %+v", s)
+				}
+				next := w.start(nil) // the slot is not free for a minute
+				next.use(t, table("orders"), 10)
+				if s := next.Stats(); s.Slot != 2 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+		t.Run(name+" for a while", func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.start(nil)
+				p.use(t, table("orders"), 10)
+				run(t, w.db, trigger)
+				time.Sleep(2 * time.Second)
+				if p.Stats().LastError == nil {
+					t.Error("it has not noticed")
+				}
+				run(t, w.db, `DROP TRIGGER "LOWER"`)
+				time.Sleep(time.Second)
+				p.use(t, table("orders"), 1000)
+				if s := p.Stats(); s.LastError != nil || s.Lost != 0 || s.Slot != 1 {
+					t.Errorf("%+v", s)
+				}
+				w.check()
 			})
 		})
 	}

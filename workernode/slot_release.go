@@ -95,6 +95,8 @@ func (m *Manager) tryRelease(ctx context.Context) error {
 			err = m.read(ctx)
 		case next == stepCheckCommits:
 			err = m.checkLostCommits(ctx)
+		case m.slot.altered():
+			return errNotKept(m.slot.id, "FENCE", m.slot.granted)
 		case len(binds) > 0 && next == stepReady:
 			err = m.bind(ctx, binds)
 		case len(binds) > 0 && next == stepBegin:

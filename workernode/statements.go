@@ -76,7 +76,7 @@ func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, no
 // candidates returns slots that may be reclaimed and meet a condition, whose values are args.
 func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, where string, args ...any) (rows []slotRow,
 	err error) {
-	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.grace)
+	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.quiet)
 	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
 		var r slotRow
 		var application, host, port string
@@ -137,7 +137,7 @@ func (s *statements) beginSession(ctx context.Context, c *change, clock func() i
 		if err := s.claim(ctx, tx, *c, now); err != nil {
 			return err
 		}
-		if floor, err = tx.floor(ctx); err != nil {
+		if floor, err = tx.kept(ctx, *c); err != nil {
 			return err
 		}
 		if !c.setFirst(clock(), floor) {
@@ -163,12 +163,41 @@ func (s *statements) beginSession(ctx context.Context, c *change, clock func() i
 	return nodes, floor, true, nil
 }
 
-// claim is the first statement of a session: it writes the row of the slot, with the new holder.
+// kept reads back, in its transaction, what a change has written. It returns FLOOR_TICK, and an error if the row of the
+// slot is not as the change sets it.
+func (d *DB) kept(ctx context.Context, c change) (floor int64, err error) {
+	ok := false
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&floor) },
+		`SELECT COALESCE("R"."FLOOR_TICK", 0) FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?`+
+			` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`,
+		registryName, c.slot, c.newHolder, c.newVersion, c.newFence)
+	if err == nil && !ok {
+		err = errNotKept(c.slot, "FENCE", c.newFence)
+	}
+	return floor, err
+}
+
+// errNotKept is the error of a row of WORKER_SLOT that has another value than the database has acknowledged.
+func errNotKept(slot int64, column string, value int64) error {
+	return fmt.Errorf("%w: the database did not keep %s = %d of slot %d in %s although it reported no error, so two processes could make the same ids:"+
+		" a trigger changes it, or a column is too narrow; remove the trigger, or compare the columns with those of package migrations",
+		ErrTable, column, value, slot, SlotTable)
+}
+
+// claim begins a session: it writes the row of the slot, with the new holder. A new row is inserted with no tick, and
+// then changed as by a renewal. So [DB.kept] finds a database that does not keep what a renewal writes.
 func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
 	if c.insert {
-		return inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
-			append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.newFence, c.newVersion, c.newHolder, now}, host...)...))
+		c.holder, c.version, c.fence = c.newHolder, c.newVersion-1, 0
+		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
+			append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.fence, c.version, c.holder, now}, host...)...))
+		if err != nil {
+			return err
+		}
+		t := statements{db: tx}
+		_, err = t.update(ctx, c, now)
+		return err
 	}
 	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
 	n, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
@@ -198,7 +227,7 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 		case !ok:
 			return errRefused
 		}
-		floor, err := tx.floor(ctx)
+		floor, err := tx.kept(ctx, c)
 		if err != nil {
 			return err
 		}

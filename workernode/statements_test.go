@@ -220,7 +220,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 	t.Parallel()
 
 	s, db := statementsOnTables(t)
-	p := leaseParams{lead: 1000, settle: 2001, grace: 60_000, last: s.layout.MaxTick()}
+	p := leaseParams{lead: 1000, settle: 2001, grace: 60_000, quiet: 60_000, last: s.layout.MaxTick()}
 	now := int64(1_000_000)
 	mine := s.layout.String()
 	for i, r := range []struct {
@@ -305,8 +305,9 @@ func TestStatements_AreTranslated(t *testing.T) {
 			mock.ExpectExec(words(`UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?, "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
 				`UPDATE "WORKER_SLOT" SET "FENCE" = $1, "VERSION" = $2, "HOLDER" = $3, "SEEN_TICK" = $4, "APPLICATION" = $5, "HOST_NAME" = $6, "PORT" = $7, "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = $8 AND "HOLDER" = $9 AND "VERSION" = $10 AND "FENCE" = $11`)).
 				WithArgs(11_500, 2, "me", 10_100, "shop", "web-1", "8080", 1, "you", 1, 10_000).WillReturnResult(one)
-			mock.ExpectQuery(words(`SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, `SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = $1`)).
-				WithArgs("default").WillReturnRows(sqlmock.NewRows([]string{"f"}).AddRow(10_200))
+			kept := words(`SELECT COALESCE("R"."FLOOR_TICK", 0) FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ? WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`,
+				`SELECT COALESCE("R"."FLOOR_TICK", 0) FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = $1 WHERE "S"."ID" = $2 AND "S"."HOLDER" = $3 AND "S"."VERSION" = $4 AND "S"."FENCE" = $5`)
+			mock.ExpectQuery(kept).WithArgs("default", 1, "me", 2, 11_500).WillReturnRows(sqlmock.NewRows([]string{"f"}).AddRow(10_200))
 			mock.ExpectExec(words(`INSERT INTO "WORKER_SESSION" ("SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 				`INSERT INTO "WORKER_SESSION" ("SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)).
 				WithArgs(1, 10_200, 10_000, "shop", "web-1", "8080", 1, "2026-06-01 12:00:00.000", "me").WillReturnResult(one)
@@ -322,7 +323,7 @@ func TestStatements_AreTranslated(t *testing.T) {
 			mock.ExpectBegin()
 			mock.ExpectExec(words(`UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`,
 				`UPDATE "WORKER_SLOT" SET "FENCE" = $1, "VERSION" = $2, "HOLDER" = $3, "SEEN_TICK" = $4, "MODIFIED" = CURRENT_TIMESTAMP WHERE "ID" = $5 AND "HOLDER" = $6 AND "VERSION" = $7 AND "FENCE" = $8`)).WillReturnResult(one)
-			mock.ExpectQuery(words(`SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, `SELECT "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = $1`)).WillReturnRows(sqlmock.NewRows([]string{"f"}).AddRow(0))
+			mock.ExpectQuery(kept).WithArgs("default", 1, "me", 3, 11_600).WillReturnRows(sqlmock.NewRows([]string{"f"}).AddRow(0))
 			const head = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK") SELECT "N"."ID", `
 			const middle = `, 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", 10099 FROM "WORKER_SLOT" "S" CROSS JOIN (`
 			mock.ExpectExec(words(head+`?, ?`+middle+`SELECT 7 AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME" UNION ALL SELECT 8, ?, ?) "N" WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`,

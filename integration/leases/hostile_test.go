@@ -13,6 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // three starts three processes, and checks that each has a slot of its own and that their ids differ and resolve.
@@ -71,6 +73,38 @@ func TestHostile_TriggersWithAutoIncrement(t *testing.T) {
 			t.Errorf("%d rows of the triggers", n)
 		}
 	}, "mariadb", "mysql")
+}
+
+// A database that keeps another FENCE than it acknowledges would let two processes make the same ids. db.Use says so, and
+// leaves no slot.
+func TestHostile_FenceThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		var params, hostile []string
+		switch {
+		case d.IsMySQL():
+			params = []string{"sql_mode=%27ANSI_QUOTES%27"} // without strict mode
+			hostile = []string{`ALTER TABLE WORKER_SLOT MODIFY FENCE INT NOT NULL`, `ALTER TABLE WORKER_NODE MODIFY TABLE_NAME VARCHAR(3)`,
+				`CREATE TRIGGER lower_it BEFORE UPDATE ON WORKER_SLOT FOR EACH ROW SET NEW.FENCE = OLD.FENCE`}
+		case d.Name == "postgres":
+			hostile = []string{`CREATE FUNCTION lower_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW."FENCE" := OLD."FENCE"; RETURN NEW; END $$;
+				CREATE TRIGGER lower_it BEFORE UPDATE ON "WORKER_SLOT" FOR EACH ROW EXECUTE FUNCTION lower_it()`}
+		default:
+			hostile = []string{`CREATE TRIGGER lower_it AFTER UPDATE ON WORKER_SLOT BEGIN UPDATE WORKER_SLOT SET FENCE = OLD.FENCE WHERE ID = OLD.ID; END`}
+		}
+		for _, statement := range hostile {
+			own := d.New(t)
+			db := own.Open(t, nil, params...)
+			testkit.Must(t, migrations.Up(t.Context(), db))
+			testkit.Must(t, db.Exec(statement).Error)
+			err := db.Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{})))
+			testkit.IsError(t, err, workernode.ErrTable, "WORKER_")
+			var slots int64
+			if testkit.Must(t, db.Table("WORKER_SLOT").Count(&slots).Error); slots != 0 {
+				t.Errorf("%s: %d slots", statement, slots)
+			}
+		}
+	})
 }
 
 // Options of the driver that change what it returns.

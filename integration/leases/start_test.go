@@ -116,7 +116,8 @@ func TestRestart_FewStatementsForManyTables(t *testing.T) {
 				var mu sync.Mutex
 				var sent []string
 				tap.Hook(func(query string, run func() error) error {
-					if about := strings.NewReplacer("`", "", `"`, "").Replace(query); aboutSlots.MatchString(about) {
+					if about := strings.NewReplacer("`", "", `"`, "").Replace(query); aboutSlots.MatchString(about) &&
+						!strings.HasSuffix(about, "WHERE 1 = 0") { // the probes of migrations.Up
 						mu.Lock()
 						sent = append(sent, about)
 						mu.Unlock()
@@ -141,7 +142,7 @@ func TestRestart_FewStatementsForManyTables(t *testing.T) {
 }
 
 // Statements about slots, and what is around them. Tables are created and the registry is read before.
-var aboutSlots = regexp.MustCompile(`^(BEGIN|COMMIT|ROLLBACK)|^(SELECT|UPDATE|INSERT) .*(WORKER_SLOT|WORKER_SESSION|FROM WORKER_NODE WHERE SLOT|SELECT FLOOR_TICK|INTO WORKER_NODE)`)
+var aboutSlots = regexp.MustCompile(`^(BEGIN|COMMIT|ROLLBACK)|^(SELECT|UPDATE|INSERT) .*(WORKER_SLOT|WORKER_SESSION|FROM WORKER_NODE WHERE SLOT|INTO WORKER_NODE)`)
 
 // A start with a thousand models takes about as many statements as one with ten, for new worker ids and for those of a
 // former process.
