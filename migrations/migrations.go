@@ -216,19 +216,20 @@ func (t *table) extend(ctx context.Context, db *sqldb.DB, columns []string) erro
 		return t.run(ctx, db, "ALTER TABLE "+name+" "+strings.Join(adds, ", "), t.index)
 	}
 	for _, add := range adds {
-		if err := db.ExecRaw(ctx, "ALTER TABLE "+name+" "+add); err != nil {
+		if err := db.Quiet().ExecRaw(ctx, "ALTER TABLE "+name+" "+add); err != nil {
 			return err
 		}
 	}
 	return t.run(ctx, db, t.index)
 }
 
+// run executes statements. Another process may execute them at the same moment.
 func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) error {
 	for _, s := range statements {
 		if s == "" {
 			continue
 		}
-		if err := db.ExecRaw(ctx, s); err != nil {
+		if err := db.Quiet().ExecRaw(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ func (t *table) create(ctx context.Context) error {
 		return err
 	}
 	create := comment.ReplaceAllString(string(text), "")
-	return t.db.ExecRaw(ctx, named.ReplaceAllLiteralString(create, t.quoted()))
+	return t.db.Quiet().ExecRaw(ctx, named.ReplaceAllLiteralString(create, t.quoted()))
 }
 
 var (
@@ -175,7 +175,7 @@ func (t *table) isNew(exists bool, used, step int64) error {
 }
 
 func (t *table) insert(ctx context.Context, r row, description string) error {
-	_, err := t.db.Exec(ctx, `INSERT INTO `+t.quoted()+` (biz_tag, max_id, step, description, update_time) VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)`,
+	_, err := t.db.Quiet().Exec(ctx, `INSERT INTO `+t.quoted()+` (biz_tag, max_id, step, description, update_time) VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)`,
 		t.tag, r.maxID, r.step, sql.NullString{String: description, Valid: description != ""})
 	if err != nil {
 		return fmt.Errorf("segment: insert the tag %q into %s: %w", t.tag, t, err)

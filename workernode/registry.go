@@ -68,7 +68,7 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 			slot, err = d.largestSlot(ctx, layout)
 		}
 		if err == nil {
-			_, err = d.sql.Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
+			_, err = d.sql.Quiet().Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
 				` VALUES (?, ?, ?, ?, ?, ?, 0)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1, slot+1)
 		}
 		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {

@@ -2,6 +2,7 @@ package leases_test
 
 import (
 	"context"
+	"log"
 	"regexp"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // Many processes start at once, and again when the former ones have ended: all come up
@@ -250,4 +253,36 @@ func TestStart_WithASlowDatabase(t *testing.T) {
 		}
 		tap.Hook(nil)
 	}, "mariadb", "postgres")
+}
+
+type numbered struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+// The first processes of an application start at once on an empty database. Only one of them can insert the registry's
+// row, or create a table, but GORM's logger must not show errors that nobody has to do anything about.
+func TestStart_FirstProcessesLogNoErrors(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for range 3 {
+			own, statements := d.New(t), &testkit.Log{}
+			testkit.Must(t, own.Open(t, nil).AutoMigrate(&numbered{}))
+			var starts sync.WaitGroup
+			for range 15 {
+				db := own.Open(t, &gorm.Config{Logger: logger.New(log.New(statements, "", 0), logger.Config{LogLevel: logger.Error})})
+				starts.Go(func() {
+					p := uidplugin.New(harness.Quiet, uidplugin.WithTimeout(time.Minute), uidplugin.WithModels(&harness.T1{}, &numbered{}))
+					if err := db.Use(p); err != nil {
+						t.Error(err)
+						return
+					}
+					harness.Close(t, p)
+				})
+			}
+			starts.Wait()
+			if text := statements.String(); text != "" {
+				t.Errorf("GORM's log has\n%.2000s", text)
+			}
+		}
+	})
 }

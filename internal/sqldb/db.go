@@ -26,6 +26,7 @@ type DB struct {
 	timeout time.Duration // of a statement
 	whole   time.Duration // of a transaction; 0 means timeout
 	later   func(func())  // runs what calls GORM's logger; nil means at once
+	quiet   bool          // GORM's logger does not see errors
 	held    *held         // nil unless it is of [DB.Hold]
 }
 
@@ -34,6 +35,14 @@ type DB struct {
 func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *DB {
 	other := *d
 	other.timeout, other.whole, other.later = min(d.timeout, statement), min(d.timeout, transaction), later
+	return &other
+}
+
+// Quiet returns a DB whose statements may fail because another process did the same first: GORM's logger sees the
+// statements, and not their errors. The caller must return any error that matters.
+func (d *DB) Quiet() *DB {
+	other := *d
+	other.quiet = true
 	return &other
 }
 
@@ -211,6 +220,9 @@ func (d *DB) trace(ctx context.Context, took time.Duration, query string, args [
 	l := d.gorm.Logger
 	if l == nil {
 		return
+	}
+	if d.quiet {
+		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	show := func() {
