@@ -150,7 +150,7 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 // worker ids. cause says why no other lease is available, or is nil.
 func exhausted(layout *Layout, worker, until int64, cause error) error {
 	if until == layout.MaxTick() {
-		return fmt.Errorf("%w: the %d bits of %v since %s ended at %s",
+		return fmt.Errorf("%w: no id is left of the %d bits of %v since %s, which end at %s",
 			ErrTimeExhausted, layout.TimeBits, layout.Tick, format(layout.Epoch), format(layout.Expires()))
 	}
 	err := fmt.Errorf("%w: worker id %d may stamp until %s", ErrLeaseExpired, worker, format(layout.TimeOf(until+1)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -87,6 +88,10 @@ func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 				}
 				if !errors.Is(err, tt.want) {
 					t.Fatalf("got %v, want %v", err, tt.want)
+				}
+				// Its ids may be used up before its last tick has passed.
+				if tt.want == generator.ErrTimeExhausted && !strings.Contains(err.Error(), "no id is left") {
+					t.Errorf("the error does not say that ids are used up: %v", err)
 				}
 				for tick := lease.From; tick <= lease.Until; tick++ {
 					for s := range l.MaxSequence() + 1 {
