@@ -199,7 +199,7 @@ func (f *formulas) postgres(schema string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
 			"CREATE OR REPLACE FUNCTION " + in + name + "(uid bigint) RETURNS " + returns + " LANGUAGE sql " + kind +
-				" PARALLEL SAFE AS $$\nSELECT " + value + "\n$$",
+				" PARALLEL SAFE AS " + dollarQuoted("\nSELECT "+value+"\n"),
 		}}
 	}
 	return []object{
@@ -208,6 +208,15 @@ func (f *formulas) postgres(schema string) []object {
 		function("uid_worker", "bigint", "IMMUTABLE", f.workerOfID("uid")),
 		function("uid_table", "text", "STABLE", "("+f.tableOfID(in, "uid")+")"),
 	}
+}
+
+// dollarQuoted puts a text into dollar quotes that the text does not have: the name of a schema may be anything.
+func dollarQuoted(text string) string {
+	tag := "$$"
+	for n := 1; strings.Contains(text, tag); n++ {
+		tag = fmt.Sprintf("$uid%d$", n)
+	}
+	return tag + text + tag
 }
 
 // sqlite returns the view only: SQLite has no functions. The text of the view, which SQLite keeps, has the formulas.

@@ -196,3 +196,30 @@ func checkDecode(t *testing.T, d *testkit.Database, db *gorm.DB, l generator.Lay
 	}
 	return times
 }
+
+// The name of a schema is in the text of the functions, so it must not end that text.
+func TestCreateFunctions_InASchemaOfAnyName(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, schema := range []string{`a$$b`, `$uid1$ $$`, `it's "one" $`, `a?; --`} {
+			db := d.New(t).Open(t, nil)
+			pool, err := db.DB()
+			testkit.Must(t, err)
+			pool.SetMaxOpenConns(1) // for the search path
+			name := `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`
+			for _, statement := range []string{"DROP SCHEMA IF EXISTS " + name + " CASCADE", "CREATE SCHEMA " + name, "SET search_path TO " + name} {
+				_, err := pool.ExecContext(t.Context(), statement)
+				testkit.Must(t, err)
+			}
+			testkit.Must(t, migrations.Up(t.Context(), db))
+			setLayout(t, db, generator.DefaultLayout().String())
+			var worker int64
+			row := pool.QueryRowContext(t.Context(), "SELECT "+name+".uid_worker("+fmt.Sprint(1<<22|7<<4)+") + COALESCE(length("+name+".uid_table(1)), 0)")
+			if err := row.Scan(&worker); err != nil || worker != 7 {
+				t.Errorf("%s: the worker id is %d, %v", schema, worker, err)
+			}
+			_, err = pool.ExecContext(t.Context(), "DROP SCHEMA "+name+" CASCADE")
+			testkit.Must(t, err)
+		}
+	}, "postgres")
+}
