@@ -56,7 +56,7 @@
 //     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
 //     transaction begins a new session.
 //  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted, and the table of a worker id never changes once it
-//     is set. Rows of WORKER_SESSION are deleted by [DB.PruneSessions] only, when somebody asks for it.
+//     is set. A process that finds a row of its own deleted, at a new session or within ten minutes, gets another. Rows of WORKER_SESSION are deleted by [DB.PruneSessions] only, when somebody asks for it.
 //  5. Each statement is its own transaction, or in one with the slot's row first. It runs on the pool of the handle
 //     that the plugin was registered with, never inside a transaction of the application. Executed twice or late, it
 //     changes nothing: it compares.

@@ -48,6 +48,8 @@ const (
 	skew = time.Second
 	// grace is how long the slot of a process must have been left alone before it is reclaimed.
 	grace = time.Minute
+	// rereadAfter is how often a process looks whether the rows of its worker ids are still there.
+	rereadAfter = 10 * time.Minute
 	// idleAfter is how long the slot is renewed after the last id.
 	idleAfter = 10 * time.Minute
 	// A statement of the lease manager gets a quarter of Lead, a transaction half of it, within these bounds.
@@ -113,6 +115,7 @@ type Manager struct {
 	lastUse     time.Time     // when Assign or Spare was called
 	still       stillness     // of the clock
 	mustReread  bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
+	lastRead    time.Time     // when the rows of the slot's worker ids were last read
 	lastAck     time.Time     // when the last statement on the slot was acknowledged: a renewal, keep-alive or session
 	seen        int64         // SEEN_TICK of the last keep-alive
 	renewAfter  time.Duration // the next renewal is due this long after lastAck

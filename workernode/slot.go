@@ -143,7 +143,7 @@ func (m *Manager) beginSession(ctx context.Context, c *change) (bool, error) {
 	m.noteAck()
 	m.stats.Sessions++
 	m.mustReread = false
-	m.addRead(nodes)
+	m.noteRead(nodes)
 	m.publish()
 	args := []any{"slot", c.slot, "id_space", m.registry.Space, "from", m.layout.TimeOf(c.first), "until", m.layout.TimeOf(c.newFence + 1)}
 	if n := len(m.workers); n > 0 { // a new slot gets the first with the first table

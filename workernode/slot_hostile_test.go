@@ -3,6 +3,7 @@ package workernode_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -211,4 +212,33 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Somebody deletes rows of WORKER_NODE while a process stamps with their worker ids. The log must say so, and later ids
+// must have worker ids that resolve.
+func TestManager_ReplacesWorkerIDsThatWereDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(withSpares(1))
+		p.use(t, table("orders"), 10)
+		p.use(t, table("items"), 10)
+		run(t, w.db, `DELETE FROM "WORKER_NODE" WHERE "TABLE_NAME" IN ('orders', '')`)
+		for range 11 * 60 {
+			time.Sleep(time.Second)
+			p.use(t, table("items"), 1)
+		}
+		w.logs("level=ERROR", "the row of a worker id was deleted", "table=orders")
+		time.Sleep(2 * time.Second)
+		ids := p.make(table("orders"), 1)
+		ids = append(ids, p.make(table("orders"), 10)...)
+		worker, _ := w.parts(ids[len(ids)-1])
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "ID" = ? AND "TABLE_NAME" = 'orders'`, worker); n != 1 {
+			t.Errorf("the worker id %d has no row", worker)
+		}
+		if err := p.Stats().LastError; err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(w.log.String(), "was deleted"); n != 2 {
+			t.Errorf("%d lines about two rows", n)
+		}
+	})
 }

@@ -88,13 +88,19 @@ func (l *TableLease) Retire() {
 	m := l.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	l.giveUpLanes()
+	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
+}
+
+// giveUpLanes gives the worker ids back to the slot. Nothing else stamps with them before the clock has passed all that
+// the generator may have stamped. The caller holds the mutex.
+func (l *TableLease) giveUpLanes() {
 	for _, w := range l.lanes {
 		if w.user = nil; len(l.published) > 0 {
 			w.retired = max(w.retired, l.published[0].Until)
 		}
 	}
-	l.lanes = nil
-	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
+	l.want, l.lanes = max(l.want, len(l.lanes)), nil
 }
 
 // leasesOf returns what may be stamped with lanes: the ticks that they have in common, in the session. It is nil if

@@ -204,11 +204,13 @@ func (m *Manager) explain(ctx context.Context, err error, tables []Table) error 
 		" end processes that are not needed, write to fewer tables, or use a layout with more worker bits in a new id space", err, owners)
 }
 
-// rereadWorkers reads the worker ids of the slot that were added with an unknown outcome,
-// after a later statement was acknowledged.
+// rereadWorkers reads the worker ids of the slot, after a statement was acknowledged: if some were added with an unknown
+// outcome, and every ten minutes, because somebody may have deleted their rows.
 func (m *Manager) rereadWorkers(ctx context.Context) error {
 	m.mu.Lock()
-	due := m.mustReread && m.slot.held && !m.slot.inDoubt && !m.slot.regressed && m.slot.version == m.slot.ackedVersion
+	must := m.mustReread
+	due := (must || time.Since(m.lastRead) > rereadAfter) &&
+		m.slot.held && !m.slot.inDoubt && !m.slot.regressed && m.slot.version == m.slot.ackedVersion
 	renewal := time.Since(m.lastAck) >= m.renewAfter && m.params.fenceAt(m.tick(), m.slot.fence) > m.slot.granted
 	m.mu.Unlock()
 	if !due || renewal { // a renewal that is due goes first: the table may be locked
@@ -217,14 +219,43 @@ func (m *Manager) rereadWorkers(ctx context.Context) error {
 	// The row of the slot is compared in the same SELECT: a late COMMIT of these worker ids would have changed
 	// its version, and a server that has been replaced has an old one.
 	nodes, ok, err := m.store.db.nodesAt(ctx, m.slot.id, m.me, m.slot.ackedVersion)
-	if err != nil || !ok {
-		return err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mustReread = false
+	switch {
+	case err == nil && ok:
+		m.mustReread = false
+		m.noteRead(nodes)
+	case !must:
+		m.lastRead, err = time.Now(), nil // nothing depends on it
+	}
+	return err
+}
+
+// noteRead notes the rows of all worker ids of the slot. The caller holds the mutex.
+func (m *Manager) noteRead(nodes []*Node) {
+	m.lastRead = time.Now()
 	m.addRead(nodes)
-	return nil
+	m.dropDeleted(nodes)
+}
+
+// dropDeleted gives up worker ids whose rows are not there any more: their ids cannot be located. Their tables get
+// others. The caller holds the mutex.
+func (m *Manager) dropDeleted(nodes []*Node) {
+	there := make(map[int64]bool, len(nodes))
+	for _, n := range nodes {
+		there[n.WorkerID] = true
+	}
+	m.workers = slices.DeleteFunc(m.workers, func(w *worker) bool {
+		if there[w.id] || w.toBind {
+			return false
+		}
+		m.log.Error("uidplugin: the row of a worker id was deleted from "+NodeTable+": its ids cannot be located, and its table gets another worker id",
+			"table", w.table.String(), "worker_id", w.id, "slot", m.slot.id)
+		if l := w.user; l != nil {
+			l.giveUpLanes()
+		}
+		return true
+	})
 }
 
 // addRead adds worker ids that were read to those of the slot. It leaves out, and reports,
