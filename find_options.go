@@ -2,6 +2,7 @@ package uidplugin
 
 import (
 	"fmt"
+	"maps"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -82,7 +83,11 @@ func OnlyModels(models ...any) FindOption {
 //
 // The conditions hold in addition to those of the handle given to [From], and an Or in one does not widen the other. A
 // row that does not meet them is treated like one that does not exist. The scope does not hold for rows that Preload
-// loads. It must return the handle that it was given, with conditions added, or Find fails with [ErrClause].
+// loads.
+//
+// The scope must return the handle that it was given, with at least one condition or join added, or Find fails with
+// [ErrClause]. GORM adds none for a struct whose fields are zero, so write Where("tenant_id = ?", tenant) and not
+// Where(&Order{Tenant: tenant}). Where("1 = 1") allows all rows. Unscoped has to be on the handle given to From.
 func Scoped(scope func(db *gorm.DB, model any) *gorm.DB) FindOption {
 	return func(f *finder) error {
 		switch {
@@ -96,16 +101,18 @@ func Scoped(scope func(db *gorm.DB, model any) *gorm.DB) FindOption {
 	}
 }
 
-// scopes returns scopes that add the conditions of the caller's scope to a statement, apart from those it has.
-func (f *finder) scopes(p *plan) []func(*gorm.DB) *gorm.DB {
+// scopes returns scopes that read the conditions of the caller's scope, apart from those that a statement has.
+func (f *finder) scopes(p *plan, into *clause.Expression) []func(*gorm.DB) *gorm.DB {
 	if f.scope == nil {
 		return nil
 	}
-	var before []clause.Expression
+	var handle gorm.Statement // as it is before the scope
 	return []func(*gorm.DB) *gorm.DB{
 		func(db *gorm.DB) *gorm.DB {
-			_ = db.AddError(p.refuse(db.Statement)) // before the conditions are taken out
-			before = takeWhere(db.Statement)
+			stmt := db.Statement
+			_ = db.AddError(p.refuse(stmt))
+			handle.Unscoped, handle.Joins, handle.Clauses = stmt.Unscoped, stmt.Joins, maps.Clone(stmt.Clauses)
+			delete(stmt.Clauses, "WHERE")
 			return db
 		},
 		func(db *gorm.DB) *gorm.DB {
@@ -119,7 +126,19 @@ func (f *finder) scopes(p *plan) []func(*gorm.DB) *gorm.DB {
 			return scoped
 		},
 		func(db *gorm.DB) *gorm.DB {
-			setWhere(db.Statement, group(before, takeWhere(db.Statement)))
+			stmt := db.Statement
+			where := stmt.Clauses["WHERE"].Expression
+			switch err := p.refuse(stmt); {
+			case db.Error != nil: // of the scope
+			case err != nil:
+				_ = db.AddError(err)
+			case stmt.Unscoped && !handle.Unscoped:
+				_ = db.AddError(refused("Unscoped", "a scope of Scoped cannot show deleted rows; give it to the handle"))
+			case where == nil && len(stmt.Joins) == len(handle.Joins):
+				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped added no condition for %s, as Where with a struct whose fields are zero does:"+
+					` write Where("tenant = ?", tenant), or Where("1 = 1") if all rows are meant`, ErrClause, p.Schema.Table))
+			}
+			*into, stmt.Clauses["WHERE"] = where, handle.Clauses["WHERE"]
 			return db
 		},
 	}

@@ -137,9 +137,23 @@ func TestScoped_RefusesScopesThatCannotHold(t *testing.T) {
 		"a new session":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Session(&gorm.Session{NewDB: true}).Where("tenant = 1") },
 		"a limit":        func(tx *gorm.DB, _ any) *gorm.DB { return tx.Limit(1) },
 		"another table":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Table("slips") },
+		"deleted rows":   func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where("tenant = 1").Unscoped() },
+		"no condition":   func(tx *gorm.DB, _ any) *gorm.DB { return tx },
+		"a zero struct":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where(&crate{Tenant: 0}) },
 	} {
 		if row, err := p.Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.Scoped(scope)); row != nil || !errors.Is(err, uidplugin.ErrClause) {
 			t.Errorf("%s: %v, %v", name, row, err)
+		}
+	}
+	for name, scope := range map[string]func(*gorm.DB, any) *gorm.DB{
+		"all rows": func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where("1 = 1") },
+		"a join":   func(tx *gorm.DB, _ any) *gorm.DB { return tx.Joins("JOIN slips ON slips.crate_id = crates.id") },
+		"a scope later": func(tx *gorm.DB, _ any) *gorm.DB {
+			return tx.Scopes(func(tx *gorm.DB) *gorm.DB { return tx.Where("1 = 1") })
+		},
+	} {
+		if _, err := p.Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.Scoped(scope)); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	denied := errors.New("denied")

@@ -20,9 +20,10 @@ func (f *finder) query(ctx context.Context, p *plan, ids []ID) *gorm.DB {
 		values[i] = key.Value(int64(id))
 	}
 	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: key.DBName}, Values: values}
+	var scope clause.Expression
 	restrict := func(db *gorm.DB) *gorm.DB {
 		if db.Error == nil {
-			_ = db.AddError(f.restrict(p, db.Statement, condition))
+			_ = db.AddError(f.restrict(p, db.Statement, condition, scope))
 		}
 		return db
 	}
@@ -34,7 +35,7 @@ func (f *finder) query(ctx context.Context, p *plan, ids []ID) *gorm.DB {
 			" use a version of uidplugin that knows it", ErrClause))
 		return db
 	}
-	return db.Scopes(inTurn(append(f.scopes(p), restrict)...))
+	return db.Scopes(inTurn(append(f.scopes(p, &scope), restrict)...))
 }
 
 // inTurn returns a scope that runs others one after the other, each when no scope is pending: scopes may add scopes,
@@ -59,9 +60,9 @@ func hasScopes(stmt *gorm.Statement) bool {
 	return reflect.ValueOf(stmt).Elem().FieldByIndex(scopesField.Index).Len() > 0
 }
 
-// restrict adds the condition for the key to a statement, which must hold together with all others. It refuses clauses
-// with which it would not.
-func (f *finder) restrict(p *plan, stmt *gorm.Statement, condition clause.Expression) error {
+// restrict makes a statement read only rows that meet the conditions for the key and of the caller's scope, whatever
+// other conditions it has. It refuses clauses with which it could not.
+func (f *finder) restrict(p *plan, stmt *gorm.Statement, key, scope clause.Expression) error {
 	if err := p.refuse(stmt); err != nil {
 		return err
 	}
@@ -69,34 +70,36 @@ func (f *finder) restrict(p *plan, stmt *gorm.Statement, condition clause.Expres
 		return refused("Order", "the rows come in the order of the ids; leave it out")
 	}
 	stmt.Model = nil // the one of the rows, then
-	setWhere(stmt, append(group(takeWhere(stmt)), condition))
+	where := stmt.Clauses["WHERE"]
+	where.Name, where.Builder = "WHERE", restricted(key, scope)
+	stmt.Clauses["WHERE"] = where
 	return nil
 }
 
-// takeWhere takes the conditions out of a statement.
-func takeWhere(stmt *gorm.Statement) []clause.Expression {
-	where, _ := stmt.Clauses["WHERE"].Expression.(clause.Where)
-	setWhere(stmt, nil)
-	return slices.Clone(where.Exprs) // GORM sorts the expressions when it builds them
-}
-
-func setWhere(stmt *gorm.Statement, exprs []clause.Expression) {
-	c := stmt.Clauses["WHERE"] // it may have a hint
-	c.Name, c.Expression = "WHERE", nil
-	if len(exprs) > 0 {
-		c.Expression = clause.Where{Exprs: exprs}
-	}
-	stmt.Clauses["WHERE"] = c
-}
-
-// group returns groups of conditions as one expression each. So all must hold: none becomes part of an Or of another.
-func group(groups ...[]clause.Expression) (all []clause.Expression) {
-	for _, exprs := range groups {
-		if len(exprs) > 0 {
-			all = append(all, model.InParentheses{Where: clause.Where{Exprs: exprs}})
+// restricted returns what writes a WHERE clause with the conditions for the key and of a scope, which may be nil, added.
+// GORM calls it last, when types such as [gorm.DeletedAt] and other plugins have added theirs. So the handle's own
+// conditions are written as GORM would write them, in parentheses.
+func restricted(key, scope clause.Expression) clause.ClauseBuilder {
+	return func(where clause.Clause, b clause.Builder) {
+		all := []clause.Expression{where.Expression, scope, key}
+		if stmt, ok := b.(*gorm.Statement); ok && scope != nil {
+			all[1] = withQueryClauses(stmt, scope)
 		}
+		where.Builder, where.Expression = nil, model.AllOf(all)
+		where.Build(b)
 	}
-	return all
+}
+
+// withQueryClauses returns conditions with those that the types of the model's fields add to each query. A soft delete
+// also decides how an Or among them counts.
+func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
+	clauses := stmt.Clauses
+	defer func() { stmt.Clauses = clauses }()
+	stmt.Clauses = map[string]clause.Clause{"WHERE": {Name: "WHERE", Expression: conditions}}
+	for _, c := range stmt.Schema.QueryClauses {
+		stmt.AddClause(c)
+	}
+	return stmt.Clauses["WHERE"].Expression
 }
 
 func refused(what, remedy string) error {
@@ -123,6 +126,9 @@ func (p *plan) refuse(stmt *gorm.Statement) error {
 	}
 	if stmt.Distinct {
 		return refused("Distinct", "a key names one row; leave it out")
+	}
+	if _, ok := stmt.DB.ClauseBuilders["WHERE"]; ok || stmt.Clauses["WHERE"].Builder != nil {
+		return refused("a WHERE clause of another kind", "add conditions with Where")
 	}
 	for _, name := range [...]string{"SELECT", "FROM", "WHERE", "GROUP BY", "LIMIT"} {
 		if what, remedy := p.unusable(name, stmt.Clauses[name].Expression); what != "" {

@@ -171,12 +171,37 @@ func uniques(s *schema.Schema) (all [][]*schema.Field) {
 	return all
 }
 
-// InParentheses is a condition of several expressions.
-type InParentheses struct{ clause.Where }
+// AllOf are conditions that must all hold: each [clause.Where] is written as a clause of its own, in parentheses, so
+// that an Or in one does not widen another. Elements may be nil, but not all of them.
+type AllOf []clause.Expression
 
 // Build implements [clause.Expression].
-func (p InParentheses) Build(b clause.Builder) {
-	_ = b.WriteByte('(')
-	p.Where.Build(b)
-	_ = b.WriteByte(')')
+func (all AllOf) Build(b clause.Builder) {
+	first := true
+	for _, e := range all {
+		where, ok := e.(clause.Where)
+		if e == nil || ok && len(where.Exprs) == 0 {
+			continue
+		}
+		if !first {
+			_, _ = b.WriteString(clause.AndWithSpace)
+		}
+		first = false
+		if ok {
+			_ = b.WriteByte('(')
+			copyOf(where).Build(b)
+			_ = b.WriteByte(')')
+		} else {
+			e.Build(b)
+		}
+	}
+}
+
+// copyOf returns a copy of a clause to build, because GORM sorts its expressions in place then.
+func copyOf(where clause.Where) clause.Where {
+	exprs := slices.Clone(where.Exprs)
+	if and, ok := exprs[0].(clause.AndConditions); ok && len(exprs) == 1 {
+		exprs[0] = clause.AndConditions{Exprs: slices.Clone(and.Exprs)}
+	}
+	return clause.Where{Exprs: exprs}
 }

@@ -201,13 +201,28 @@ func TestModelUniques_AreKeysAndIndexesWithoutUIDFields(t *testing.T) {
 	}
 }
 
-func TestInParentheses_KeepsItsExpressionsTogether(t *testing.T) {
+// Each clause is written as GORM writes it alone. GORM sorts the expressions of one in place, which other goroutines may
+// read.
+func TestAllOf_KeepsEachWhereTogether(t *testing.T) {
 	t.Parallel()
 
-	stmt := &gorm.Statement{DB: testkit.SQLite{}.Open(t)}
-	both := []clause.Expression{clause.Eq{Column: "a", Value: 1}, clause.Eq{Column: "b", Value: 2}}
-	model.InParentheses{Where: clause.Where{Exprs: both}}.Build(stmt)
-	if got := stmt.SQL.String(); got != "(`a` = ? AND `b` = ?)" {
-		t.Error(got)
+	a, b := clause.Eq{Column: "a", Value: 1}, clause.Eq{Column: "b", Value: 2}
+	first := clause.Where{Exprs: []clause.Expression{clause.Or(a), b}}
+	group := clause.Where{Exprs: []clause.Expression{clause.AndConditions{Exprs: []clause.Expression{clause.Or(a), b}}}}
+	for want, all := range map[string]model.AllOf{
+		"(`b` = ? OR `a` = ?) AND `a` = ?":              {first, a},
+		"(`b` = ? OR `a` = ?) AND (`b` = ? OR `a` = ?)": {group, nil, first},
+		"`b` = ?": {nil, clause.Where{}, b},
+	} {
+		stmt := &gorm.Statement{DB: testkit.SQLite{}.Open(t)}
+		all.Build(stmt)
+		if got := stmt.SQL.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for _, exprs := range [][]clause.Expression{first.Exprs, group.Exprs[0].(clause.AndConditions).Exprs} {
+		if _, ok := exprs[0].(clause.OrConditions); !ok {
+			t.Errorf("sorted: %v", exprs)
+		}
 	}
 }

@@ -29,8 +29,8 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 			continue
 		}
 		var where []clause.Expression
-		if target := t.conflict.TargetWhere.Exprs; len(target) > 0 {
-			where = append(where, model.InParentheses{Where: clause.Where{Exprs: target}})
+		if target := t.conflict.TargetWhere; len(target.Exprs) > 0 {
+			where = append(where, model.AllOf{target})
 		}
 		for _, f := range by {
 			v, _ := r.Value(stmt.Context, f)
