@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -203,6 +204,9 @@ func (f *finder) findIn(ctx context.Context, table string, p *plan, ids []ID, fo
 	case p.rowKey() == nil:
 		return errorForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
+	case f.prefix != "" && !p.hasPrefix(f.prefix):
+		return errorForEach(ids, "%w: the public ids of %s do not begin with %s_, as the text of %d does",
+			publicid.ErrInvalid, table, f.prefix)
 	}
 	ids = slices.DeleteFunc(ids, func(id ID) bool { return id == 0 }) // a row that came without its key would be that of 0
 	slices.Sort(ids)

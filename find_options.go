@@ -19,7 +19,8 @@ type finder struct {
 	only   map[string]*plan // by table; nil: the models that were listed
 	scope  func(db *gorm.DB, model any) *gorm.DB
 
-	inOrder bool // the rows come in the order of the ids
+	inOrder bool   // the rows come in the order of the ids
+	prefix  string // of the public id that is looked up; empty for a number
 }
 
 // finder returns what Find and FindAll load rows with.

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"gorm.io/gorm"
 )
 
-// FindPublic loads the row whose [Public] key has the text, as [Plugin.Find] does for the id.
+// FindPublic loads the row whose [Public] key has the text, as [Plugin.Find] does for the id. A row whose key has another
+// prefix than the text is not found.
 //
 // Keys from before the plugin, and those of segments, do not say of which table they are, but their prefix does. Such a
 // row is found if exactly one model has the prefix: of [OnlyModels], or else of those that are listed. In an id space
@@ -25,22 +27,49 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 		return nil, err
 	}
 	id, err := ParsePublicID(text)
-	var row any
-	if err == nil {
-		row, err = f.findPublic(ctx, loc, id, text)
+	if err != nil {
+		return nil, withoutNumber(text, err)
 	}
-	if errors.Is(err, ErrNoSuchID) {
-		return nil, &publicError{text, err}
-	}
-	return row, err
+	f.prefix = text[:strings.LastIndexByte(text, '_')]
+	row, err := f.findPublic(ctx, loc, id)
+	return row, withoutNumber(text, err)
 }
 
-// findPublic loads the row with an id whose text is known.
-func (f *finder) findPublic(ctx context.Context, loc *locator, id ID, text string) (any, error) {
+// FindPublicAs loads the row of T whose [Public] key has the text, as [FindAs] does for an id: under the conditions of
+// db, with one query in the table of T. Each error about the text wraps [ErrNoSuchID], so a handler answers it with 404:
+//
+//	order, err := uidplugin.FindPublicAs[Order](ctx, db.Where("tenant_id = ?", tenant), r.PathValue("id"))
+//
+// The error is that of [ParsePublic] or of FindAs, or wraps [ErrNotKey] if the key of T is not a Public[T].
+func FindPublicAs[T PublicType](ctx context.Context, db *gorm.DB, text string) (*T, error) {
+	s, err := From(db).initialized()
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := s.catalog.keyOf(db, new(T))
+	if err != nil {
+		return nil, err
+	}
+	if key := p.rowKey(); key == nil || key.IndirectFieldType != reflect.TypeFor[Public[T]]() {
+		return nil, fmt.Errorf("%w: the primary key of %s is not a %v", ErrNotKey, p.Schema.Table, reflect.TypeFor[Public[T]]())
+	}
+	id, err := ParsePublic[T](text)
+	if err != nil {
+		return nil, withoutNumber(text, err)
+	}
+	rows, err := FindAs[T](ctx, db, ID(id))
+	if err != nil {
+		return nil, withoutNumber(text, err)
+	}
+	return rows[0], nil
+}
+
+// findPublic loads the row with an id whose text has the prefix of the finder.
+func (f *finder) findPublic(ctx context.Context, loc *locator, id ID) (any, error) {
 	if _, err := loc.decode(id); !errors.Is(err, ErrNotDecodable) || loc.apart || loc.database != "" {
 		return f.find(ctx, loc, id)
 	}
-	p := f.planOf(text[:strings.LastIndexByte(text, '_')])
+	p := f.planOf(f.prefix)
 	if p == nil {
 		return nil, idErrorf(id, "%w: %d is too small for the layout, and no model, or more than one, has its prefix", ErrNotDecodable, id)
 	}
@@ -61,11 +90,25 @@ func (f *finder) planOf(prefix string) *plan {
 	if f.only == nil {
 		candidates = f.shared.catalog.listedModels()
 	}
-	candidates = slices.DeleteFunc(candidates, func(p *plan) bool { is, ok := p.publicPrefix(); return !ok || is != prefix })
+	candidates = slices.DeleteFunc(candidates, func(p *plan) bool { return !p.hasPrefix(prefix) })
 	if len(candidates) != 1 {
 		return nil
 	}
 	return candidates[0]
+}
+
+// hasPrefix reports whether the texts of the model's keys have a prefix.
+func (p *plan) hasPrefix(prefix string) bool {
+	is, ok := p.publicPrefix()
+	return ok && is == prefix
+}
+
+// withoutNumber returns an error with the text in place of the number, if it is about the id.
+func withoutNumber(text string, err error) error {
+	if errors.Is(err, ErrNoSuchID) {
+		return &publicError{text, err}
+	}
+	return err
 }
 
 // A publicError is an error about an id, without the number.

@@ -2,12 +2,14 @@ package uidplugin
 
 import (
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -114,8 +116,25 @@ func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, 
 	return codec, false, err
 }
 
-// ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. It reads no decimal digits,
-// which can be guessed. The error wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
+// ParsePublic reads the text of a [Public] key of T, such as a path or a cursor that a user sends. Use the result, and
+// never the text, in conditions: MySQL compares a text with a number as 0, so id > 'ord_...' holds for every row.
+//
+//	after, err := uidplugin.ParsePublic[Order](r.FormValue("after"))
+//	err = db.Where("id > ?", after).Order("id").Limit(50).Find(&orders).Error
+//
+// It refuses the text of another type, and decimal digits, which can be guessed. The error wraps [publicid.ErrInvalid]
+// and [ErrNoSuchID], or is that of [Public.UnmarshalText] before [SetPublicKeys] and for a type without a valid prefix.
+func ParsePublic[T PublicType](text string) (id Public[T], err error) {
+	if err = id.UnmarshalText([]byte(text)); errors.Is(err, publicid.ErrInvalid) {
+		err = fmt.Errorf("%w: %w", ErrNoSuchID, err)
+	}
+	return id, err
+}
+
+// ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. The number may be an id of
+// another type than the text says, if something made the text of the wrong type. So use [ParsePublic] or
+// [Plugin.FindPublic] where they can be used, or compare the row's type. It reads no decimal digits, which can be
+// guessed. The error wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
 func ParsePublicID(text string) (ID, error) {
 	c := publicKeys.Load()
 	if c == nil {
@@ -252,3 +271,17 @@ func (Public[T]) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 
 // CreateClauses is that of [ID].
 func (Public[T]) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }
+
+// QueryClauses make queries fail with [publicid.ErrInvalid] that compare the column with a text that is not a number, in
+// Where, Or or Not. MySQL and SQLite would compare it all the same, and return wrong rows. Use [ParsePublic].
+func (Public[T]) QueryClauses(f *schema.Field) []clause.Interface {
+	return []clause.Interface{model.NoTextCondition{
+		Column: f, Err: publicid.ErrInvalid, Remedy: fmt.Sprintf("read it with uidplugin.ParsePublic[%v] first", reflect.TypeFor[T]()),
+	}}
+}
+
+// UpdateClauses does for updates what QueryClauses does for queries.
+func (id Public[T]) UpdateClauses(f *schema.Field) []clause.Interface { return id.QueryClauses(f) }
+
+// DeleteClauses does for deletes what QueryClauses does for queries.
+func (id Public[T]) DeleteClauses(f *schema.Field) []clause.Interface { return id.QueryClauses(f) }

@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 )
 
 // pass has a public key.
@@ -176,6 +177,139 @@ func TestPlugin_FindPublic(t *testing.T) {
 	}
 }
 
+// The number of a text may be that of a row of another type, because something wrote the key of one as the key of the
+// other. The text is refused, as it does not name such a row.
+func TestPlugin_FindPublicRefusesTheTextOfAnotherType(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	db := open(t, uidplugin.WithModels(&pass{}, &passNote{}, &part{}))
+	migrate(t, db, &pass{}, &passNote{}, &part{})
+	row, plain := pass{Notes: []passNote{{}}}, part{}
+	must(t, db.Create(&row).Error)
+	must(t, db.Create(&plain).Error)
+	old := pass{ID: 3}
+	must(t, db.Create(&old).Error)
+	for name, wrong := range map[string]uidplugin.Public[passNote]{
+		"an id": uidplugin.Public[passNote](row.ID), "a key from before": uidplugin.Public[passNote](old.ID),
+		"a key that is not public": uidplugin.Public[passNote](plain.ID),
+	} {
+		for _, options := range [][]uidplugin.FindOption{nil, {uidplugin.OnlyModels(&pass{})}} {
+			found, err := uidplugin.From(db).FindPublic(t.Context(), wrong.String(), options...)
+			if found != nil || !errors.Is(err, uidplugin.ErrNoSuchID) {
+				t.Errorf("%s: %v, %v", name, found, err)
+			}
+		}
+		if found, err := uidplugin.FindPublicAs[pass](t.Context(), db, wrong.String()); found != nil || !errors.Is(err, uidplugin.ErrNoSuchID) {
+			t.Errorf("%s as a pass: %v, %v", name, found, err)
+		}
+	}
+}
+
+func TestFindPublicAs(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	db := open(t, uidplugin.WithModels(&pass{}, &passNote{}))
+	migrate(t, db, &pass{}, &passNote{}, &bookView{})
+	row := pass{}
+	must(t, db.Create(&row).Error)
+	text := row.ID.String()
+	if id, err := uidplugin.ParsePublic[pass](text); id != row.ID || err != nil {
+		t.Errorf("ParsePublic: %d, %v", int64(id), err)
+	}
+	if found, err := uidplugin.FindPublicAs[pass](t.Context(), db, text); err != nil || found.ID != row.ID {
+		t.Errorf("%v, %v", found, err)
+	}
+	for name, c := range map[string]struct {
+		db   *gorm.DB
+		text string
+	}{
+		"another type":   {db, uidplugin.Public[passNote](row.ID).String()},
+		"a number":       {db, uidplugin.ID(row.ID).String()},
+		"nothing":        {db, ""},
+		"no row":         {db, (row.ID + 1<<40).String()},
+		"not the user's": {db.Where("parent = 7"), text},
+	} {
+		found, err := uidplugin.FindPublicAs[pass](t.Context(), c.db, c.text)
+		if found != nil || !errors.Is(err, uidplugin.ErrNoSuchID) || strings.Contains(err.Error(), "find "+uidplugin.ID(row.ID).String()) {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+	for _, text := range []string{uidplugin.Public[passNote](row.ID).String(), uidplugin.ID(row.ID).String(), ""} {
+		if id, err := uidplugin.ParsePublic[pass](text); id != 0 || !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, publicid.ErrInvalid) {
+			t.Errorf("ParsePublic(%q): %d, %v", text, int64(id), err)
+		}
+	}
+	if _, err := uidplugin.ParsePublic[badPrefix](text); !errors.Is(err, publicid.ErrConfig) || errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("a bad prefix: %v", err)
+	}
+	if _, err := uidplugin.FindPublicAs[bookView](t.Context(), db, text); !errors.Is(err, uidplugin.ErrNotKey) || errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("the key is of another type: %v", err)
+	}
+	if _, err := uidplugin.FindPublicAs[pass](t.Context(), bare(t), text); !errors.Is(err, uidplugin.ErrNotRegistered) {
+		t.Errorf("without the plugin: %v", err)
+	}
+}
+
+// MySQL takes a text for 0 where a number is expected, so a delete with one deleted all rows.
+func TestPublic_RefusesConditionsWithTexts(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	db := open(t)
+	migrate(t, db, &pass{}, &passNote{})
+	row := pass{Notes: []passNote{{}}}
+	must(t, db.Create(&row).Error)
+	text := row.ID.String()
+	for name, handle := range map[string]*gorm.DB{
+		"greater":          db.Where("id > ?", text),
+		"not equal":        db.Where("passes.id<>?", text),
+		"quoted":           db.Where("`passes`.`id` = ?", text),
+		"a list":           db.Where("parent = 7 OR id NOT IN ?", []string{"7", text}),
+		"a list in SQL":    db.Where("id IN (?, ?)", 7, text),
+		"between":          db.Where("id BETWEEN ? AND 9", text),
+		"a name":           db.Where("id >= @after", map[string]any{"after": text}),
+		"a map":            db.Where(map[string]any{"id": text}),
+		"or":               db.Where("parent = 7").Or("id > ?", text),
+		"not":              db.Not("id = ?", text),
+		"a group":          db.Where(db.Where("parent = 7").Or(db.Where("id < ?", &text))),
+		"an expression":    db.Clauses(clause.Gt{Column: "passes.id", Value: text}),
+		"keys":             db.Where([]string{text}),
+		"a foreign key":    db.Where("parent <> ?", text),
+		"what a user sent": db.Where("id > ?", "x"),
+		"nothing":          db.Where("id > ?", ""),
+		"unscoped":         db.Unscoped().Where("id > ?", text),
+	} {
+		var n int64
+		for kind, err := range map[string]error{
+			"query": handle.Session(&gorm.Session{}).Find(&[]pass{}).Error, "count": handle.Session(&gorm.Session{}).Model(&pass{}).Count(&n).Error,
+			"update": handle.Session(&gorm.Session{}).Model(&pass{}).Update("parent", 0).Error,
+			"delete": handle.Session(&gorm.Session{}).Delete(&pass{}).Error,
+		} {
+			if !errors.Is(err, publicid.ErrInvalid) || !strings.Contains(err.Error(), "uidplugin.ParsePublic[uidplugin_test.pass]") {
+				t.Errorf("%s, %s: %v", name, kind, err)
+			}
+		}
+	}
+	for name, handle := range map[string]*gorm.DB{
+		"the key":           db.Where("id = ?", row.ID),
+		"digits":            db.Where("id = ?", uidplugin.ID(row.ID).String()),
+		"another column":    db.Where("parent_text = ? OR 'text' = ?", text, text).Select("id, '' AS parent_text"),
+		"another table":     db.Joins("JOIN pass_notes n ON n.pass_id = passes.id").Where("n.id <> ?", text),
+		"an expression":     db.Where("CAST(passes.id AS CHAR) <> ?", text),
+		"a question mark":   db.Where("id <> 1 AND '?' <> ?", 7, text),
+		"without arguments": db.Where("id > 0"),
+	} {
+		if err := handle.Session(&gorm.Session{DryRun: true}).Find(&[]pass{}).Error; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := count(t, db, "passes"); n != 1 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
 // bookA and bookB have one prefix: the texts of one could be read as ids of the other.
 type (
 	bookA struct{ ID uidplugin.Public[bookA] }
@@ -189,10 +323,11 @@ type (
 	}
 )
 
-func (bookA) PublicPrefix() string { return "book" }
-func (bookB) PublicPrefix() string { return "book" }
-func (bookView) TableName() string { return "book_as" }
-func (bookBad) TableName() string  { return "book_bads" }
+func (bookA) PublicPrefix() string    { return "book" }
+func (bookB) PublicPrefix() string    { return "book" }
+func (bookView) TableName() string    { return "book_as" }
+func (bookView) PublicPrefix() string { return "view" }
+func (bookBad) TableName() string     { return "book_bads" }
 
 func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
 	t.Parallel()

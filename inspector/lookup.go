@@ -14,6 +14,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
 
@@ -46,7 +47,7 @@ func (p parts) MarshalJSON() ([]byte, error) {
 func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	typed := query.Get("id")
 	a := answer{template: "id", title: "Id", typed: typed}
-	id, problem := parse(typed)
+	id, public, problem := parse(typed)
 	if problem != nil {
 		a.problem = problem
 		return a
@@ -64,7 +65,7 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 		a.problem, a.cause = h.unreadable(ctx, err), err
 	default:
 		f.Location = &location
-		f.Row, err = h.row(ctx, location)
+		f.Row, err = h.row(ctx, location, public)
 		if err != nil {
 			a.problem, a.cause = h.unreadable(ctx, err), err
 			a.problem.Detail = "The row cannot be read. The log says why: the error may have values that this page masks."
@@ -78,30 +79,30 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
 
 // parse reads an id as people paste it: with its name before it, and quotes, spaces, brackets or a comma around it. It
-// also reads the text of a public id.
-func parse(typed string) (uidplugin.ID, *problem) {
+// also reads the text of a public id, which it returns next to the number.
+func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff"
 	text := strings.Trim(typed, around)
 	text = strings.Trim(text[len(named.FindString(text)):], around)
 	if text == "" {
-		return 0, newProblem(http.StatusBadRequest, "Type or paste an id.", nil)
+		return 0, "", newProblem(http.StatusBadRequest, "Type or paste an id.", nil)
 	}
 	id, err := uidplugin.ParseID(text)
 	switch {
 	case err == nil && id < 0:
-		return 0, newProblem(http.StatusBadRequest, "A negative number is never an id.", nil)
+		return 0, "", newProblem(http.StatusBadRequest, "A negative number is never an id.", nil)
 	case err == nil:
-		return id, nil
+		return id, "", nil
 	case errors.Is(err, strconv.ErrRange):
-		return 0, newProblem(http.StatusBadRequest, "The number is too large: an id has at most 63 bits.", err)
+		return 0, "", newProblem(http.StatusBadRequest, "The number is too large: an id has at most 63 bits.", err)
 	case !strings.Contains(text, "_"):
-		return 0, newProblem(http.StatusBadRequest, "This is not an id: an id has up to 19 decimal digits.", err)
+		return 0, "", newProblem(http.StatusBadRequest, "This is not an id: an id has up to 19 decimal digits.", err)
 	}
 	id, err = uidplugin.ParsePublicID(text)
 	if err != nil {
-		return 0, newProblem(http.StatusBadRequest, "This is neither an id nor a public id of this application.", err)
+		return 0, "", newProblem(http.StatusBadRequest, "This is neither an id nor a public id of this application.", err)
 	}
-	return id, nil
+	return id, text, nil
 }
 
 // statusOf returns the status of an error that says why a number is no id.
@@ -131,6 +132,8 @@ func sentence(err error) string {
 // error of the database.
 func rowProblem(models int, table string, err error) string {
 	switch {
+	case errors.Is(err, publicid.ErrInvalid):
+		return fmt.Sprintf("The text has the prefix of another type, and its number is an id of %q.", table)
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return "There is no row with this key that this page may show: it was not inserted, or it is deleted."
 	case errors.Is(err, uidplugin.ErrOtherDatabase):

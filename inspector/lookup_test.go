@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/foreign"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
 
@@ -86,6 +87,35 @@ func TestLookup_ReadsWhatPeoplePaste(t *testing.T) {
 			t.Errorf("%q: %d", typed, status)
 		}
 	}
+}
+
+// A ticket has a public key.
+type ticket struct{ ID uidplugin.Public[ticket] }
+
+func (ticket) PublicPrefix() string { return "tkt" }
+
+// A coupon has another one.
+type coupon struct{ ID uidplugin.Public[coupon] }
+
+func (coupon) PublicPrefix() string { return "cpn" }
+
+// The text of another type with the number of a ticket was shown with the ticket's row.
+func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
+	keys, err := publicid.NewKeys([]byte("0123456789abcdef0123456789abcdef"))
+	testkit.Must(t, err)
+	testkit.Must(t, uidplugin.SetPublicKeys(keys))
+	s := open(t, WithModels(&ticket{}, &coupon{}))
+	testkit.Must(t, s.db.AutoMigrate(&ticket{}, &coupon{}))
+	row := ticket{}
+	testkit.Must(t, s.db.Create(&row).Error)
+	if status, body := get(t, s.handler, "/id?id="+row.ID.String()); status != http.StatusOK || !strings.Contains(words(body), "Columns of the row") {
+		t.Errorf("%d: %s", status, words(body))
+	}
+	status, body := get(t, s.handler, "/id?id="+uidplugin.Public[coupon](row.ID).String())
+	if status != http.StatusOK || strings.Contains(words(body), "Columns of the row") {
+		t.Errorf("%d: %s", status, words(body))
+	}
+	testkit.SaysAll(t, words(body), "Table tickets", "prefix of another type")
 }
 
 func TestLookup_SaysWhyANumberIsNoID(t *testing.T) {

@@ -31,9 +31,16 @@ type column struct {
 	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
 }
 
-// row reads the row of an id. The error is the database's.
-func (h *handler) row(ctx context.Context, l uidplugin.Location) (*row, error) {
-	loaded, err := h.plugin.Find(ctx, l.ID, uidplugin.OnlyModels(h.models...))
+// row reads the row of an id, which was given as a public text or, if that is empty, as a number. The error is the
+// database's.
+func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
+	var loaded any
+	var err error
+	if only := uidplugin.OnlyModels(h.models...); public != "" {
+		loaded, err = h.plugin.FindPublic(ctx, public, only)
+	} else {
+		loaded, err = h.plugin.Find(ctx, l.ID, only)
+	}
 	if err != nil {
 		reason := rowProblem(len(h.models), l.Table, err)
 		if reason == "" {

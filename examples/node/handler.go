@@ -30,14 +30,11 @@ func handler(db *gorm.DB) http.Handler {
 	plugin := uidplugin.From(db)
 	mux.HandleFunc("GET /node/{id}", func(w http.ResponseWriter, r *http.Request) {
 		row, err := plugin.FindPublic(r.Context(), r.PathValue("id"), listed, ofTenant(tenantOf(r)))
-		switch {
-		case errors.Is(err, uidplugin.ErrNoSuchID):
-			answer(w, http.StatusNotFound, map[string]string{"error": "not found"})
-		case err != nil:
-			fail(w, err)
-		default:
-			answer(w, http.StatusOK, row)
+		if err != nil {
+			failed(w, err)
+			return
 		}
+		answer(w, http.StatusOK, row)
 	})
 	// The list has an element for each id, in the order of the ids: null for one that does not exist for the caller.
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, r *http.Request) {
@@ -50,23 +47,114 @@ func handler(db *gorm.DB) http.Handler {
 		for i, text := range texts {
 			id, err := uidplugin.ParsePublicID(text)
 			if err != nil && !errors.Is(err, uidplugin.ErrNoSuchID) {
-				fail(w, err)
+				failed(w, err)
 				return
 			}
 			ids[i] = id // 0 for a text that is none
 		}
 		found, err := plugin.FindAll(r.Context(), ids, listed, ofTenant(tenantOf(r)))
 		if err != nil && !errors.Is(err, uidplugin.ErrNoSuchID) {
-			fail(w, err)
+			failed(w, err)
 			return
 		}
 		rows := make([]any, len(ids))
 		for i, id := range ids {
-			rows[i] = found[id] // nil if it is not there
+			if row := found[id]; isNamed(row, texts[i]) {
+				rows[i] = row
+			}
 		}
 		answer(w, http.StatusOK, rows)
 	})
+	orders(mux, db)
 	return mux
+}
+
+// isNamed reports whether a row is the one that a text names. FindAll knows the number only, which a text of another
+// type may have as well.
+func isNamed(row any, text string) bool {
+	switch row := row.(type) {
+	case *Customer:
+		return names(text, row.ID)
+	case *Order:
+		return names(text, row.ID)
+	case *Item:
+		return names(text, row.ID)
+	}
+	return false
+}
+
+func names[T uidplugin.PublicType](text string, id uidplugin.Public[T]) bool {
+	parsed, err := uidplugin.ParsePublic[T](text)
+	return err == nil && parsed == id
+}
+
+// orders serves the orders of a tenant: a list with a cursor, an update and a delete. No text reaches a condition.
+func orders(mux *http.ServeMux, db *gorm.DB) {
+	of := func(r *http.Request) *gorm.DB {
+		return db.WithContext(r.Context()).Where("tenant = ?", tenantOf(r))
+	}
+	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, r *http.Request) {
+		query := of(r)
+		if text := r.FormValue("after"); text != "" {
+			after, err := uidplugin.ParsePublic[Order](text)
+			if err != nil {
+				failed(w, err)
+				return
+			}
+			query = query.Where("id > ?", after)
+		}
+		page := []Order{}
+		if err := query.Order("id").Limit(20).Find(&page).Error; err != nil {
+			failed(w, err)
+			return
+		}
+		answer(w, http.StatusOK, page)
+	})
+	mux.HandleFunc("PATCH /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		var change struct {
+			Customer uidplugin.Public[Customer] `json:"customer"` // reads no text of another type
+		}
+		if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
+			answer(w, http.StatusBadRequest, map[string]string{"error": "not a change of an order"})
+			return
+		}
+		order, err := uidplugin.FindPublicAs[Order](r.Context(), of(r), r.PathValue("id"))
+		if err == nil { // the customer must be the tenant's, too
+			err = of(r).Take(&Customer{}, change.Customer).Error
+		}
+		if err == nil {
+			err = db.WithContext(r.Context()).Model(order).Update("customer_id", change.Customer).Error
+		}
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		answer(w, http.StatusOK, order)
+	})
+	mux.HandleFunc("DELETE /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		id, err := uidplugin.ParsePublic[Order](r.PathValue("id"))
+		if err == nil {
+			deleted := of(r).Where("id = ?", id).Delete(&Order{})
+			if err = deleted.Error; err == nil && deleted.RowsAffected == 0 {
+				err = gorm.ErrRecordNotFound
+			}
+		}
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// failed answers an error: the same 404 for all that a caller may not see.
+func failed(w http.ResponseWriter, err error) {
+	if errors.Is(err, uidplugin.ErrNoSuchID) || errors.Is(err, gorm.ErrRecordNotFound) {
+		answer(w, http.StatusNotFound, map[string]string{"error": "not found"})
+		return
+	}
+	slog.Error("node", "error", err)
+	answer(w, http.StatusInternalServerError, map[string]string{"error": "try again later"}) // and not what went wrong
 }
 
 // tenantOf stands for authentication, which every application has in its own way.
@@ -76,10 +164,4 @@ func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
-}
-
-// fail hides what went wrong from the caller.
-func fail(w http.ResponseWriter, err error) {
-	slog.Error("node: find", "error", err)
-	answer(w, http.StatusInternalServerError, map[string]string{"error": "try again later"})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin"
 	"gorm.io/gorm"
 )
 
@@ -101,6 +102,18 @@ func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 	if got := get("red", "/nodes?id=7"+strings.Repeat("&id=7", 100)); got.Code != http.StatusBadRequest {
 		t.Errorf("101 ids: %d", got.Code)
 	}
+	// The number of the order, in a text of another type, is in no answer.
+	number, err := uidplugin.ParsePublic[Order](order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := uidplugin.Public[Item](number).String()
+	if got := get("red", "/node/"+forged); got.Code != http.StatusNotFound {
+		t.Errorf("%s: %d %s", forged, got.Code, got.Body)
+	}
+	if got := get("red", "/nodes?id="+forged); strings.TrimSpace(got.Body.String()) != "[null]" {
+		t.Errorf("%s: %s", forged, got.Body)
+	}
 	closed, err := open(filepath.Join(t.TempDir(), "closed.db"))
 	if err == nil {
 		err = closeAll(closed)
@@ -112,6 +125,70 @@ func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 	for _, path := range []string{"/node/" + order, "/nodes?id=" + order} {
 		if got := get("red", path); got.Code != http.StatusInternalServerError || strings.Contains(got.Body.String(), "sql") {
 			t.Errorf("without the database: %d %s", got.Code, got.Body)
+		}
+	}
+}
+
+// A text that is no order's, or another tenant's, changes nothing: on MySQL a text in a condition is the number 0.
+func TestHandler_Orders(t *testing.T) {
+	db, err := open(filepath.Join(t.TempDir(), "node.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := closeAll(db); err != nil {
+			t.Error(err)
+		}
+	}()
+	ids, err := fill(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, item, blue := ids[0], ids[1], ids[2]
+	ada := Customer{Tenant: "red", Name: "Ada Lovelace"}
+	second := Order{Tenant: "red"}
+	if err := errors.Join(db.Create(&ada).Error, db.Create(&second).Error); err != nil {
+		t.Fatal(err)
+	}
+	send := func(tenant, method, path, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+		r.Header.Set("X-Tenant", tenant)
+		w := httptest.NewRecorder()
+		handler(db).ServeHTTP(w, r)
+		return w
+	}
+	to := func(customer string) string { return fmt.Sprintf(`{"customer":%q}`, customer) }
+	for _, c := range []struct {
+		tenant, method, path, body string
+		status                     int
+		has                        []string
+	}{
+		{"red", "GET", "/orders", "", 200, []string{first, second.ID.String()}},
+		{"red", "GET", "/orders?after=" + first, "", 200, []string{second.ID.String()}},
+		{"red", "GET", "/orders?after=" + second.ID.String(), "", 200, []string{"[]"}},
+		{"blue", "GET", "/orders", "", 200, []string{"[]"}},
+		{"red", "GET", "/orders?after=" + item, "", 404, nil},
+		{"red", "GET", "/orders?after=0", "", 404, nil},
+		{"red", "PATCH", "/orders/" + first, to(ada.ID.String()), 200, []string{ada.ID.String()}},
+		{"red", "PATCH", "/orders/" + first, to(blue), 404, nil},
+		{"red", "PATCH", "/orders/" + first, to(item), 400, nil},
+		{"red", "PATCH", "/orders/" + first, "{}", 404, nil},
+		{"blue", "PATCH", "/orders/" + first, to(blue), 404, nil},
+		{"blue", "DELETE", "/orders/" + first, "", 404, nil},
+		{"red", "DELETE", "/orders/" + item, "", 404, nil},
+		{"red", "DELETE", "/orders/x", "", 404, nil},
+		{"red", "DELETE", "/orders/" + second.ID.String(), "", 204, nil},
+		{"red", "DELETE", "/orders/" + second.ID.String(), "", 404, nil},
+		{"red", "GET", "/orders", "", 200, []string{first, ada.ID.String()}},
+	} {
+		got := send(c.tenant, c.method, c.path, c.body)
+		if got.Code != c.status {
+			t.Errorf("%s %s as %s: %d %s", c.method, c.path, c.tenant, got.Code, got.Body)
+		}
+		for _, text := range c.has {
+			if !strings.Contains(got.Body.String(), text) {
+				t.Errorf("%s %s: %s lacks %s", c.method, c.path, got.Body, text)
+			}
 		}
 	}
 }

@@ -63,5 +63,19 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 			t.Errorf("%d tracks, %+v, %v", len(tracks), l, err)
 		}
 		testkit.IsError(t, db.Create(&album{ID: row.ID}).Error, gorm.ErrDuplicatedKey)
+
+		// MySQL takes a text for 0, so that all rows met these conditions.
+		sent := row.ID.String()
+		testkit.IsError(t, db.Where("id > ?", sent).Find(&tracks).Error, publicid.ErrInvalid)
+		testkit.IsError(t, db.Where("id <> ?", sent).Delete(&track{}).Error, publicid.ErrInvalid)
+		testkit.IsError(t, db.Model(&track{}).Where("id <> ?", sent).Update("album_id", 0).Error, publicid.ErrInvalid)
+		first := min(row.Tracks[0].ID, row.Tracks[1].ID)
+		after, err := uidplugin.ParsePublic[track](first.String())
+		testkit.Must(t, err)
+		tracks = nil
+		testkit.Must(t, db.Where("id > ? AND album_id = ?", after, row.ID).Order("id").Find(&tracks).Error)
+		if len(tracks) != 1 || tracks[0].ID == first {
+			t.Errorf("after a cursor: %+v", tracks)
+		}
 	})
 }
