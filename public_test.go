@@ -422,7 +422,7 @@ func TestPublic_InJSONWithTheOptionString(t *testing.T) {
 // Not parallel: no other test may use the keys meanwhile. Without keys nothing may show the number instead.
 func TestSetPublicKeys_Once(t *testing.T) {
 	keys := testKeys()
-	other, err := publicid.NewKeys(bytes.Repeat([]byte("x"), publicid.KeySize))
+	other, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2))
 	must(t, err)
 	same, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
@@ -431,7 +431,7 @@ func TestSetPublicKeys_Once(t *testing.T) {
 			t.Errorf("the same keys: %v", err)
 		}
 	}
-	more, err := publicid.NewKeys(bytes.Repeat([]byte("x"), publicid.KeySize), bytes.Repeat([]byte("0123456789abcdef"), 2))
+	more, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2), bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
 	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil, "no keys": {}} {
 		if err := uidplugin.SetPublicKeys(keys); !errors.Is(err, uidplugin.ErrOption) {

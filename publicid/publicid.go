@@ -34,6 +34,7 @@
 package publicid
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -62,9 +63,21 @@ const maxPrefix = 32
 const blockChars = 26
 
 // Keys are the secrets of an application, the newest first. They may be used concurrently, and are not changed. The
-// zero Keys have no key, and no codec.
+// zero Keys have no key, and no codec. Formatting them, as a log does, shows how many there are and no secret.
 type Keys struct {
-	secrets [][KeySize]byte
+	// A function, because package fmt calls no methods of unexported fields of others, and looks into no functions.
+	secrets func() [][KeySize]byte
+}
+
+// Format implements [fmt.Formatter]: no verb writes the secrets.
+func (k Keys) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Keys(%d hidden)", len(k.list())) }
+
+// list returns the secrets; nil for the zero Keys.
+func (k Keys) list() [][KeySize]byte {
+	if k.secrets == nil {
+		return nil
+	}
+	return k.secrets()
 }
 
 // NewKeys returns keys, the newest first: at least one, each of [KeySize] random bytes, as crypto/rand makes them. The
@@ -73,32 +86,32 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%w: no key is given", ErrConfig)
 	}
-	k := &Keys{}
+	var secrets [][KeySize]byte
 	for i, key := range keys {
 		if len(key) != KeySize {
 			return nil, fmt.Errorf("%w: key %d of %d has %d bytes, and needs %d", ErrConfig, i+1, len(keys), len(key), KeySize)
 		}
 		secret := [KeySize]byte(key)
-		if secret == ([KeySize]byte{}) {
-			return nil, fmt.Errorf("%w: key %d of %d is all zeros", ErrConfig, i+1, len(keys))
+		if bytes.Count(key, key[:1]) == KeySize {
+			return nil, fmt.Errorf("%w: key %d of %d has %d equal bytes; make one with crypto/rand", ErrConfig, i+1, len(keys), KeySize)
 		}
-		for j, other := range k.secrets {
+		for j, other := range secrets {
 			if secret == other {
 				return nil, fmt.Errorf("%w: keys %d and %d are the same", ErrConfig, j+1, i+1)
 			}
 		}
-		k.secrets = append(k.secrets, secret)
+		secrets = append(secrets, secret)
 	}
-	return k, nil
+	return &Keys{func() [][KeySize]byte { return secrets }}, nil
 }
 
 // Equal reports whether other are the same keys in the same order.
-func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.secrets, other.secrets) }
+func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.list(), other.list()) }
 
 // Codec returns the codec of one type of ids. The prefix has 1 to 32 characters from a to z, 0 to 9 and _. It
 // begins with a letter and does not end with _. The error wraps [ErrConfig].
 func (k *Keys) Codec(prefix string) (*Codec, error) {
-	if len(k.secrets) == 0 {
+	if len(k.list()) == 0 {
 		return nil, fmt.Errorf("%w: there are no keys; NewKeys makes some", ErrConfig)
 	}
 	if !validPrefix(prefix) {
@@ -106,7 +119,7 @@ func (k *Keys) Codec(prefix string) (*Codec, error) {
 			ErrConfig, prefix, maxPrefix)
 	}
 	c := &Codec{prefix: prefix + "_"}
-	for _, secret := range k.secrets {
+	for _, secret := range k.list() {
 		block, err := aes.NewCipher(derive(secret, "publicid v1 encryption", ""))
 		if err != nil {
 			return nil, fmt.Errorf("publicid: %w", err)
@@ -142,6 +155,9 @@ type Codec struct {
 	prefix string // with the underscore
 	keys   []codecKey
 }
+
+// Format implements [fmt.Formatter]: it writes the prefix, and nothing that is made of a key.
+func (c Codec) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Codec(%s)", c.prefix) }
 
 type codecKey struct {
 	block cipher.Block

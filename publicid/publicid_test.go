@@ -1,7 +1,11 @@
 package publicid_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"sync"
@@ -106,10 +110,53 @@ func TestKeys_Rotation(t *testing.T) {
 	}
 }
 
+// A configuration that is printed or logged as a whole printed the secrets.
+func TestKeys_AreNotPrinted(t *testing.T) {
+	t.Parallel()
+
+	keys, err := publicid.NewKeys(bytes.Repeat([]byte("secret-!"), 4), bytes.Repeat([]byte("hushhush?"), 4)[:32])
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec, err := keys.Codec("ord")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type config struct {
+		Keys  *publicid.Keys
+		Copy  publicid.Keys
+		own   publicid.Keys
+		keys  *publicid.Keys
+		codec *publicid.Codec
+	}
+	var out bytes.Buffer
+	c := config{keys, *keys, *keys, keys, codec}
+	for _, v := range []any{keys, *keys, c, &c, []config{c}, codec, *codec, map[string]any{"keys": keys}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q", "%X"} {
+			fmt.Fprintf(&out, verb+"\n", v)
+		}
+		slog.New(slog.NewTextHandler(&out, nil)).Info("a", "v", v)
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("a", "v", v)
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Error(err)
+		}
+		out.Write(text)
+	}
+	for _, secret := range []string{"secret-", "hush", "115 101 99", "0x73, 0x65", "736563", "0x68", "104 117", "687573"} {
+		if strings.Contains(strings.ToLower(out.String()), secret) {
+			t.Errorf("%q is in the output", secret)
+		}
+	}
+	if got := fmt.Sprint(keys, publicid.Keys{}, codec); got != "publicid.Keys(2 hidden) publicid.Keys(0 hidden) publicid.Codec(ord_)" {
+		t.Error(got)
+	}
+}
+
 func TestKeys_RefusesKeysAndPrefixesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 
-	for _, keys := range [][][]byte{nil, {nil}, {key(0)[:31]}, {append(key(0), 0)}, {make([]byte, 32)}, {key(0), key(1), key(0)}} {
+	for _, keys := range [][][]byte{nil, {nil}, {key(0)[:31]}, {append(key(0), 0)}, {make([]byte, 32)}, {bytes.Repeat([]byte("k"), 32)}, {key(0), key(1), key(0)}} {
 		if _, err := publicid.NewKeys(keys...); !errors.Is(err, publicid.ErrConfig) {
 			t.Errorf("%v: %v", keys, err)
 		}
