@@ -79,16 +79,21 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 
 // findAll does what [Plugin.FindAll] does.
 func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]any, error) {
-	located, future, errs := loc.locate(ctx, loc.lookupOn(f.db), ids...)
-	byTable := map[string][]ID{}
-	for id, l := range located {
-		if l.Table != "" && l.Database != loc.database {
-			errs = append(errs, idErrorf(id, "%w: %d is of %s, and this handle is of %s", ErrOtherDatabase, id, named(l.Database), named(loc.database)))
-			continue
+	byTable, future := map[string][]ID{}, map[ID]error{}
+	var elsewhere []error
+	errs := loc.locate(ctx, loc.lookupOn(f.db), slices.Compact(slices.Sorted(slices.Values(ids))), func(l *Location, err error) {
+		if err != nil {
+			future[l.ID] = err
 		}
-		byTable[l.Table] = append(byTable[l.Table], id)
-	}
-	found := make(map[ID]any, len(located))
+		if l.Table != "" && l.Database != loc.database {
+			elsewhere = append(elsewhere, idErrorf(l.ID, "%w: %d is of %s, and this handle is of %s",
+				ErrOtherDatabase, l.ID, named(l.Database), named(loc.database)))
+			return
+		}
+		byTable[l.Table] = append(byTable[l.Table], l.ID)
+	})
+	errs = append(errs, elsewhere...)
+	found := make(map[ID]any, min(len(ids), model.QueryChunk))
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
@@ -122,14 +127,13 @@ func (f *finder) findNumbered(ctx context.Context, loc *locator, ids []ID, found
 	if len(numbers) == 0 {
 		return errs
 	}
-	located, _, failed := loc.locate(ctx, loc.lookupOn(f.db), slices.Collect(maps.Keys(numbers))...)
-	errs = append(errs, withoutIDs(failed)...)
 	byTable := map[string][]ID{}
-	for id, l := range located {
+	failed := loc.locate(ctx, loc.lookupOn(f.db), slices.Collect(maps.Keys(numbers)), func(l *Location, _ error) {
 		if p := f.plan(l.Table); p != nil && p.rowKey() != nil && !p.rowKey().Text && l.Database == loc.database {
-			byTable[l.Table] = append(byTable[l.Table], numbers[id]...)
+			byTable[l.Table] = append(byTable[l.Table], numbers[l.ID]...)
 		}
-	}
+	})
+	errs = append(errs, withoutIDs(failed)...)
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
@@ -242,6 +246,9 @@ func errorForEach(ids []ID, format string, args ...any) (errs []error) {
 func joinErrors(errs []error, ids []ID) error {
 	if others := withoutIDs(errs); len(others) > 0 {
 		return joinIDErrors(others)
+	}
+	if len(errs) < 2 {
+		return joinIDErrors(errs)
 	}
 	index := make(map[ID]int, len(ids))
 	for i, id := range slices.Backward(ids) { // so that the first of equal ids counts

@@ -15,16 +15,15 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// The row of a worker id is read once, as what it says does not change. Who held its slot is asked each time.
-func TestPluginLocate_AsksForANodeOnceAndForItsSessionEachTime(t *testing.T) {
+// Worker id and session are read at one moment and each time: what was read before may have been lost with the database.
+func TestPluginLocate_IsOneStatement(t *testing.T) {
 	t.Parallel()
 
 	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
 		expect(mock, migrated(d.sql)...)
 		p, asks := use(t, db, onMock...), process{sql: d.sql}
-		expect(mock, asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12))
 		for sequence := range int64(3) {
-			expect(mock, asks.traces(4))
+			expect(mock, asks.traces(4, 12, noonTick-90_001, "orders"))
 			got, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, sequence)))
 			must(t, err)
 			want := uidplugin.Location{ID: uidplugin.ID(atFew(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence, Table: "orders",
@@ -34,49 +33,31 @@ func TestPluginLocate_AsksForANodeOnceAndForItsSessionEachTime(t *testing.T) {
 				t.Errorf("Locate: %+v, want %+v", got, want)
 			}
 		}
+		for _, unknown := range []step{asks.traces(4, 12, 0), asks.traces(4, 12, 0, ""), asks.traces(4, 12, noonTick, "orders")} {
+			expect(mock, unknown)
+			if _, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0))); !errors.Is(err, uidplugin.ErrUnknownID) {
+				t.Errorf("Locate: %v", err)
+			}
+		}
+		if _, err := p.Locate(t.Context(), 17); !errors.Is(err, uidplugin.ErrNotDecodable) { // without a statement
+			t.Errorf("Locate: %v", err)
+		}
 	})
-}
-
-// The row of a worker id that does not exist, or has no table yet, may come at any moment. A new row may be lost with
-// the database, and is read again, too.
-func TestPluginLocate_AsksAgainForANodeThatIsUnknownOrNew(t *testing.T) {
-	t.Parallel()
-
-	db, mock := mockedUse(t)
-	p, asks := uidplugin.From(db), process{sql: dialects[0].sql}
-	for _, rows := range []*sqlmock.Rows{nodeRows(), node(nodeRows(), 4, 12, "")} {
-		expect(mock, asks.looksUp(rows, 12))
-		if _, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0))); !errors.Is(err, uidplugin.ErrUnknownID) {
-			t.Errorf("Locate: %v", err)
-		}
-	}
-	for range 2 {
-		fresh := nodeRows().AddRow(12, 4, "", "orders", fewLayout, noonTick-1, "web-1", "8080", 1, noon)
-		expect(mock, asks.looksUp(fresh, 12), asks.traces(4))
-		if _, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0))); err != nil {
-			t.Errorf("Locate: %v", err)
-		}
-	}
 }
 
 func TestPluginLocate_ReportsTheDatabasesError(t *testing.T) {
 	t.Parallel()
 
 	asks := process{sql: dialects[0].sql}
-	node, session := asks.looksUp(node(nodeRows(), 4, 12, "orders"), 12), asks.traces(4)
-	for _, tt := range []struct {
-		steps []step
-		says  string
-	}{{[]step{node}, "worker ids"}, {[]step{node, session}, "slot 4"}} {
-		db, mock := mockedUse(t)
-		tt.steps[len(tt.steps)-1].err = errBroken
-		expect(mock, tt.steps...)
-		l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0)))
-		if !errors.Is(err, errBroken) || errors.Is(err, uidplugin.ErrUnknownID) || l != (uidplugin.Location{}) {
-			t.Fatalf("Locate: %+v, %v", l, err)
-		}
-		saysAll(t, err.Error(), "uidplugin: locate", tt.says)
+	db, mock := mockedUse(t)
+	broken := asks.traces(4, 12, 0, "orders")
+	broken.err = errBroken
+	expect(mock, broken)
+	l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(atFew(t, 12, 0)))
+	if !errors.Is(err, errBroken) || errors.Is(err, uidplugin.ErrUnknownID) || l != (uidplugin.Location{}) {
+		t.Fatalf("Locate: %+v, %v", l, err)
 	}
+	saysAll(t, err.Error(), "uidplugin: locate", "worker id 12")
 }
 
 // Without parseTime MySQL's driver returns dates as text.
@@ -159,7 +140,7 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 	p := uidplugin.From(db)
 	must(t, p.Register(t.Context(), &invoice{}, &article{}))
 	a, b, c, d := atFew(t, 59, 1), atFew(t, 59, 2), atFew(t, 58, 1), atFew(t, 58, 2)
-	expect(mock, asks.looksUp(node(node(nodeRows(), 7, 58, "articles"), 7, 59, "invoices"), 59, 58))
+	expect(mock, asks.looksUp(node(node(nodeRows(), 7, 58, "articles"), 7, 59, "invoices"), 58, 59))
 	mock.MatchExpectationsInOrder(false)
 	expect(mock,
 		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` IN (?,?)", args: []driver.Value{a, b},

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -57,8 +58,6 @@ type locator struct {
 
 	apart    bool   // the registry has another pool than the tables
 	database string // of the tables, as WORKER_NODE names it
-
-	known sync.Map // worker id -> *workernode.Node; what is used of a node never changes
 }
 
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot tell whether the id was ever made.
@@ -96,8 +95,7 @@ func (loc *locator) decode(id ID) (generator.Parts, error) {
 	return loc.Layout.Decompose(int64(id))
 }
 
-// Locate returns which table an id is a key of, which process made it, and when. It queries the database once, and once
-// more for a worker id that it has not seen before.
+// Locate returns which table an id is a key of, which process made it, and when. It queries the database once.
 //
 // The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or [ErrOtherLayout], which tell why
 // a number is no id of this database. Otherwise it is the database's. Only Find can tell whether there is a row with
@@ -107,23 +105,28 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	located, future, errs := loc.locate(ctx, loc.lookupOn(p.db), id)
-	l, ok := located[id]
-	if !ok {
-		return Location{}, joinIDErrors(errs)
+	l, err := loc.split(id)
+	if err != nil {
+		return Location{}, err
 	}
-	if loc.Fixed {
+	var n *workernode.Node
+	var o workernode.Origin
+	stamped := false
+	if !loc.Fixed {
+		n, o, stamped, err = loc.lookupOn(p.db).Trace(ctx, l.WorkerID, loc.Layout.TickAt(l.Time))
+		if err != nil {
+			return Location{}, fmt.Errorf("uidplugin: locate: %w", err)
+		}
+	}
+	err = loc.place(&l, n)
+	switch {
+	case err != nil && !(stamped && l.Session.Slot != 0 && errors.Is(err, ErrFutureID)):
+		return Location{}, &IDError{id, err} // a clock that was ahead may have stamped what seems to be of the future
+	case loc.Fixed:
 		host := loc.DetectHost()
 		l.Session.Application, l.Session.Host, l.Session.Port, l.Session.Kind = host.Application, host.Name, host.Port, host.Kind
-		return l, future[id]
-	}
-	o, ok, err := loc.lookupOn(p.db).Origin(ctx, l.Session.Slot, loc.Layout.TickAt(l.Time))
-	switch {
-	case err != nil:
-		return Location{}, fmt.Errorf("uidplugin: locate: %w", err)
-	case !ok && future[id] != nil:
-		return Location{}, future[id]
-	case !ok:
+		return l, nil
+	case !stamped:
 		return Location{}, idErrorf(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d",
 			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
 	}
@@ -159,47 +162,50 @@ func (loc *locator) free() bool {
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
 
-// locate returns the locations of those ids that have one, and an error for each
-// of the others. Ids that seem to be of the future are in both located and future:
-// a clock that was ahead may have made them all the same.
-func (loc *locator) locate(ctx context.Context, db *workernode.DB, ids ...ID) (located map[ID]Location, future map[ID]error, errs []error) {
-	located, future = make(map[ID]Location, len(ids)), map[ID]error{}
-	var unknown []int64
-	asked := map[int64]bool{}
+// split returns what an id itself says of its location.
+func (loc *locator) split(id ID) (Location, error) {
+	parts, err := loc.decode(id)
+	switch {
+	case errors.Is(err, ErrNotDecodable), errors.Is(err, ErrNegativeID):
+		return Location{}, &IDError{id, err}
+	case err != nil:
+		return Location{}, &IDError{id, fmt.Errorf("%w: %w", ErrUnknownID, err)}
+	}
+	return Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}, nil
+}
+
+// locate calls found with the location of each of ids that has one, without the process, and returns an error for each
+// of the others. future is not nil for an id that seems to be of the future: a clock that was ahead may have made it all
+// the same.
+//
+// It reads worker nodes each time. One that was remembered could be wrong after the database has lost commits.
+func (loc *locator) locate(ctx context.Context, db *workernode.DB, ids []ID, found func(l *Location, future error)) (errs []error) {
+	nodes := map[int64]*workernode.Node{}
 	for _, id := range ids {
-		parts, err := loc.decode(id)
-		switch {
-		case errors.Is(err, ErrNotDecodable):
-			errs = append(errs, &IDError{id, err})
-		case err != nil && !errors.Is(err, ErrNegativeID):
-			errs = append(errs, &IDError{id, fmt.Errorf("%w: %w", ErrUnknownID, err)})
-		case err != nil:
-			errs = append(errs, &IDError{id, err})
-		default:
-			located[id] = Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}
-			if _, ok := loc.known.Load(parts.WorkerID); !ok && !asked[parts.WorkerID] {
-				asked[parts.WorkerID] = true
-				unknown = append(unknown, parts.WorkerID)
-			}
+		if l, err := loc.split(id); err == nil {
+			nodes[l.WorkerID] = nil
 		}
 	}
-	nodes, err := loc.lookup(ctx, db, unknown)
-	if err != nil {
-		return nil, nil, append(errs, err)
+	if !loc.Fixed {
+		var err error
+		if nodes, err = db.Lookup(ctx, slices.Sorted(maps.Keys(nodes))...); err != nil {
+			return []error{fmt.Errorf("uidplugin: locate: %w", err)}
+		}
 	}
-	for id, l := range located {
-		err := loc.place(&l, nodes[l.WorkerID])
-		if err == nil || errors.Is(err, ErrFutureID) && l.Session.Slot != 0 {
-			located[id] = l
-			if err != nil {
-				future[id] = &IDError{id, err}
+	for _, id := range ids {
+		l, err := loc.split(id)
+		if err == nil {
+			if err = loc.place(&l, nodes[l.WorkerID]); err != nil {
+				err = &IDError{id, err}
 			}
+		}
+		if err == nil || errors.Is(err, ErrFutureID) && l.Session.Slot != 0 {
+			found(&l, err)
 			continue
 		}
-		errs = append(errs, &IDError{id, err})
-		delete(located, id)
+		errs = append(errs, err)
 	}
-	return located, future, errs
+	return errs
 }
 
 // maxAhead is how far ahead of this process's clock an id may be stamped, and a minute for
@@ -213,26 +219,7 @@ func (loc *locator) maxAhead() time.Duration {
 	return min(lead, century) + min(loc.Layout.Tick, century) + time.Minute
 }
 
-// lookup reads worker nodes from the database, and remembers those that have a table. It reads a new one again later,
-// because the database may still lose it.
-func (loc *locator) lookup(ctx context.Context, db *workernode.DB, workers []int64) (map[int64]*workernode.Node, error) {
-	if loc.Fixed || len(workers) == 0 {
-		return nil, nil
-	}
-	nodes, err := db.Lookup(ctx, workers...)
-	if err != nil {
-		return nil, fmt.Errorf("uidplugin: locate: %w", err)
-	}
-	for _, n := range nodes {
-		if n.Table.Name != "" && loc.timeOf(n.Start).Add(loc.maxAhead()).Before(loc.time()) {
-			loc.known.Store(n.WorkerID, n)
-		}
-	}
-	return nodes, nil
-}
-
-// place completes a location, except its session. It uses the worker node n that was just looked up, or what is
-// remembered if n is nil.
+// place completes a location, except its session, by the node of its worker id; nil if there is none.
 func (loc *locator) place(l *Location, n *workernode.Node) error {
 	switch {
 	case loc.Test != nil:
@@ -243,9 +230,6 @@ func (loc *locator) place(l *Location, n *workernode.Node) error {
 				ErrUnknownID, l.ID, l.WorkerID, loc.WorkerID)
 		}
 		return loc.notYet(l, 0)
-	}
-	if v, ok := loc.known.Load(l.WorkerID); ok && n == nil {
-		n = v.(*workernode.Node)
 	}
 	if n == nil {
 		if err := loc.notYet(l, 0); err != nil {

@@ -250,6 +250,43 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
+// After the database has lost commits, a worker id may be of another table than it was. A process that had looked it up
+// before then named the old table for new ids, and found no row.
+func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	db, _, _ := crates(t)
+	p := uidplugin.From(db)
+	now := l.TickAt(time.Now())
+	addNode(t, db, elsewhere(50, "slips"))
+	addSlot(t, db, 50, now, workernode.Session{})
+	stamped := func(tick int64) uidplugin.ID {
+		id, err := l.Compose(generator.Parts{Time: l.TimeOf(tick), WorkerID: 50})
+		must(t, err)
+		return uidplugin.ID(id)
+	}
+	before, after := stamped(now-5000), stamped(now-10)
+	must(t, db.Create(&slip{ID: int64(before)}).Error)
+	if _, err := p.Find(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Locate(t.Context(), before); err != nil || got.Table != "slips" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	must(t, db.Exec(`UPDATE "WORKER_NODE" SET "TABLE_NAME" = 'crates' WHERE "ID" = 50`).Error)
+	must(t, db.Create(&crate{ID: int64(after), Name: "new"}).Error)
+	if got, err := p.Locate(t.Context(), after); err != nil || got.Table != "crates" {
+		t.Errorf("Locate: %+v, %v", got, err)
+	}
+	if row, err := p.Find(t.Context(), after); err != nil || row.(*crate).Name != "new" {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{after}); err != nil || rows[after] == nil {
+		t.Errorf("FindAll: %v, %v", rows, err)
+	}
+}
+
 // Each process that held a slot is found for its ids, however many held it since, and also after Close. An id of the
 // first process once resolved to the last one, or to none.
 func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {

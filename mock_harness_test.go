@@ -143,12 +143,13 @@ const (
 	mayInsert     = `INSERT INTO "WORKER_NODE" (` + nodeColumns + `) SELECT ` + nodeColumns + ` FROM "WORKER_NODE" WHERE 1 = 0`
 	renewSlot     = `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP` +
 		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
-	selectOrigin = `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",` +
+	selectTrace = `SELECT "N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."HOST_NAME", "N"."PORT", "N"."TYPE", "N"."LAUNCH_DATE",` +
+		` "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",` +
 		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),` +
 		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)` +
-		` FROM "WORKER_SLOT" "S" JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"` +
+		` FROM "WORKER_NODE" "N" LEFT JOIN "WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT" LEFT JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"` +
 		` AND "X"."START_TICK" = (SELECT MAX("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" < ?)` +
-		` WHERE "S"."ID" = ?`
+		` WHERE "N"."ID" = ?`
 )
 
 // The layout and the ticks of mocks: noon, and the fence of a slot that is claimed then.
@@ -300,7 +301,7 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 	)
 }
 
-// looksUp is how Locate and Find read the rows of worker ids. rows is what they find.
+// looksUp is how Find reads the rows of worker ids. rows is what they find.
 func (p *process) looksUp(rows *sqlmock.Rows, workers ...driver.Value) step {
 	return step{sql: p.sql(selectNodes + ` WHERE "ID" IN (?` + strings.Repeat(", ?", len(workers)-1) + `)`), args: workers, rows: rows}
 }
@@ -313,12 +314,15 @@ func node(rows *sqlmock.Rows, slot, worker int64, table string) *sqlmock.Rows {
 	return rows.AddRow(worker, slot, "", table, fewLayout, noonTick-90_001, "web-1", "8080", 1, noon)
 }
 
-// traces is how Locate reads in which session an id of noon was made: a process on web-1 had begun it a minute and
-// a half before.
-func (p *process) traces(slot int64) step {
-	rows := columns(`SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`).
-		AddRow(slot, noonTick-90_001, 0, "shop", "web-1", "8080", 1, noon.Add(-2*time.Minute), "token", noonFence, nil, nil)
-	return step{sql: p.sql(selectOrigin), args: []driver.Value{noonTick, noonTick, noonTick, slot}, rows: rows}
+// traces is how Locate reads of which table and process an id of noon is: a process on web-1 had begun its session a
+// minute and a half before. Without a table there is no such worker id.
+func (p *process) traces(slot, worker, start int64, table ...string) step {
+	rows := columns(strings.ReplaceAll(nodeFields, `"`, "") + `, SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`)
+	for _, t := range table {
+		rows.AddRow(worker, slot, "", t, fewLayout, start, "web-1", "8080", 1, noon,
+			slot, noonTick-90_001, 0, "shop", "web-1", "8080", 1, noon.Add(-2*time.Minute), "token", noonFence, nil, nil)
+	}
+	return step{sql: p.sql(selectTrace), args: []driver.Value{noonTick, noonTick, noonTick, worker}, rows: rows}
 }
 
 // creates returns the CREATE statements of a dialect, as the file has them.

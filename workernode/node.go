@@ -79,6 +79,9 @@ type Node struct {
 	LaunchDate time.Time
 }
 
+// nodeFields are the columns of a node "N".
+const nodeFields = `"N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."HOST_NAME", "N"."PORT", "N"."TYPE", "N"."LAUNCH_DATE"`
+
 const selectNodes = `SELECT "ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE" FROM "WORKER_NODE"`
 
 // lookupChunk keeps a statement below the number of values that SQLite (32,766) and the
@@ -135,8 +138,7 @@ func (d *DB) nodesAt(ctx context.Context, slot int64, holder string, version int
 			nodes = append(nodes, n)
 		}
 		return err
-	}, `SELECT "N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."HOST_NAME", "N"."PORT", "N"."TYPE", "N"."LAUNCH_DATE"`+
-		` FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_NODE" "N" ON "N"."SLOT" = "S"."ID" WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? ORDER BY "N"."ID"`,
+	}, `SELECT `+nodeFields+` FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_NODE" "N" ON "N"."SLOT" = "S"."ID" WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? ORDER BY "N"."ID"`,
 		slot, holder, version)
 	if err != nil {
 		return nil, false, fmt.Errorf("workernode: read the worker ids of slot %d: %w", slot, err)
@@ -159,17 +161,35 @@ func (d *DB) query(ctx context.Context, query string, args ...any) (nodes []*Nod
 
 // scanNode reads a node; nil if the row is one of NULLs.
 func scanNode(rows *sql.Rows) (*Node, error) {
-	var id, slot, start, kind sql.NullInt64
-	var database, table, layout, host, port sql.NullString
-	var launched date
-	err := sqldb.Scan(rows, NodeTable, 1, &id, &slot, &database, &table, &layout, &start, &host, &port, &kind, &launched)
-	if err != nil || !id.Valid {
+	var r nodeRow
+	err := sqldb.Scan(rows, NodeTable, 1, r.into()...)
+	if err != nil {
 		return nil, err
 	}
+	return r.node(), nil
+}
+
+// A nodeRow is a row of nodeFields.
+type nodeRow struct {
+	id, slot, start, kind               sql.NullInt64
+	database, table, layout, host, port sql.NullString
+	launched                            date
+}
+
+// into returns where to scan a row to.
+func (r *nodeRow) into() []any {
+	return []any{&r.id, &r.slot, &r.database, &r.table, &r.layout, &r.start, &r.host, &r.port, &r.kind, &r.launched}
+}
+
+// node returns nil for a row of NULLs.
+func (r *nodeRow) node() *Node {
+	if !r.id.Valid {
+		return nil
+	}
 	return &Node{
-		WorkerID: id.Int64, Slot: slot.Int64, Table: Table{database.String, table.String}, Layout: layout.String, Start: start.Int64,
-		Host: host.String, Port: port.String, Kind: Kind(kind.Int64), LaunchDate: launched.Time,
-	}, nil
+		WorkerID: r.id.Int64, Slot: r.slot.Int64, Table: Table{r.database.String, r.table.String}, Layout: r.layout.String, Start: r.start.Int64,
+		Host: r.host.String, Port: r.port.String, Kind: Kind(r.kind.Int64), LaunchDate: r.launched.Time,
+	}
 }
 
 // date reads a DATE or a DATETIME, which is for people. The driver returns a time or, with MySQL's parseTime=false, text.

@@ -97,7 +97,9 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 		where, args = where+` AND "X"."SLOT" = ?`, []any{slot, slot, before, slot, before, before, slot}
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
-		o, err := scanOrigin(rows)
+		var r originRow
+		err := sqldb.Scan(rows, SessionTable, 2, r.into()...)
+		o := r.origin()
 		if n := len(sessions); slot != 0 && n > 0 {
 			later := sessions[n-1]
 			o.Until, o.Last = later.Start, min(o.Last, later.Before)
@@ -130,26 +132,6 @@ type Origin struct {
 	Last  int64 // no process has stamped a later tick in the session; -1 if the slot has no row
 }
 
-// scanOrigin reads sessionColumns, FENCE of the slot, and START_TICK and BEFORE_TICK of what followed.
-func scanOrigin(rows *sql.Rows) (o Origin, err error) {
-	var fence, next, end sql.NullInt64
-	var launched date
-	err = sqldb.Scan(rows, SessionTable, 2, &o.Slot, &o.Start, &o.Before, &o.Application, &o.Host, &o.Port, &o.Kind, &launched,
-		&o.Holder, &fence, &next, &end)
-	o.setLaunched(launched)
-	o.Until, o.Last = -1, -1
-	if next.Valid {
-		o.Until = next.Int64
-	}
-	if fence.Valid {
-		o.Last = fence.Int64
-	}
-	if end.Valid {
-		o.Last = min(o.Last, end.Int64)
-	}
-	return o, err
-}
-
 // Origin returns the session in which a tick of a slot was stamped. It reports false if no process can have stamped the
 // tick, because no session had begun, or the fence was below.
 func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, err error) {
@@ -173,18 +155,76 @@ func (d *DB) Origins(ctx context.Context, tick int64) ([]Origin, error) {
 	return slices.DeleteFunc(found, func(o Origin) bool { return o.Last < tick }), nil
 }
 
+// Trace returns the node of a worker id and the session in which a tick of it was stamped, read in one SELECT, so that
+// they fit together even if the database has lost commits. The node is nil if the worker id does not exist. ok is false
+// if no process can have stamped the tick with it.
+func (d *DB) Trace(ctx context.Context, worker, tick int64) (n *Node, o Origin, ok bool, err error) {
+	o.Until = -1
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
+		var node nodeRow
+		var origin originRow
+		err := sqldb.Scan(rows, NodeTable, 1, slices.Concat(node.into(), origin.into())...)
+		n = node.node()
+		if origin.slot.Valid {
+			o = origin.origin()
+			ok = tick <= o.Last
+		}
+		return err
+	}, `SELECT `+nodeFields+`, `+originFields+` FROM "WORKER_NODE" "N" LEFT JOIN "WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT"`+
+		` LEFT JOIN `+latestSession+` WHERE "N"."ID" = ?`, tick, tick, tick, worker)
+	if err != nil {
+		return nil, o, false, fmt.Errorf("workernode: look up the worker id %d: %w", worker, err)
+	}
+	return n, o, ok, nil
+}
+
+// What is read of the latest session of a slot "S" before a tick, which is the value of each question mark.
+const (
+	originFields = `"X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",` +
+		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),` +
+		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)`
+	latestSession = `"WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"` +
+		` AND "X"."START_TICK" = (SELECT MAX("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" < ?)`
+)
+
+// An originRow is a row of originFields, of NULLs if there is no session.
+type originRow struct {
+	slot, start, before, kind, fence, next, end sql.NullInt64
+	application, host, port, holder             sql.NullString
+	launched                                    date
+}
+
+// into returns where to scan a row to.
+func (r *originRow) into() []any {
+	return []any{&r.slot, &r.start, &r.before, &r.application, &r.host, &r.port, &r.kind, &r.launched, &r.holder, &r.fence, &r.next, &r.end}
+}
+
+func (r *originRow) origin() Origin {
+	o := Origin{Session: Session{
+		Slot: r.slot.Int64, Start: r.start.Int64, Before: r.before.Int64, Application: r.application.String, Host: r.host.String,
+		Port: r.port.String, Kind: Kind(r.kind.Int64), Holder: r.holder.String,
+	}, Until: -1, Last: -1}
+	o.setLaunched(r.launched)
+	if r.next.Valid {
+		o.Until = r.next.Int64
+	}
+	if r.fence.Valid {
+		o.Last = r.fence.Int64
+	}
+	if r.end.Valid {
+		o.Last = min(o.Last, r.end.Int64)
+	}
+	return o
+}
+
 // origins returns the latest session of each slot before a tick. where is a condition with one value.
 func (d *DB) origins(ctx context.Context, tick int64, where string, value int64) (found []Origin, err error) {
 	// One SELECT, so all of it is of one moment.
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
-		o, err := scanOrigin(rows)
-		found = append(found, o)
+		var r originRow
+		err := sqldb.Scan(rows, SessionTable, 2, r.into()...)
+		found = append(found, r.origin())
 		return err
-	}, `SELECT "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",`+
-		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),`+
-		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)`+
-		` FROM "WORKER_SLOT" "S" JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID"`+
-		` AND "X"."START_TICK" = (SELECT MAX("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" < ?)`+
-		` WHERE `+where, tick, tick, tick, value)
+	}, `SELECT `+originFields+` FROM "WORKER_SLOT" "S" JOIN `+latestSession+` WHERE `+where, tick, tick, tick, value)
 	return found, err
 }

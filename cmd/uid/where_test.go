@@ -116,7 +116,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	must(t, err)
 	text := codec.Encode(id.Int64())
 	hex := fmt.Sprintf("%x", secret)
-	other := strings.Repeat("11", 32)
+	other := strings.Repeat("1122", 16)
 	for _, r := range []runner{
 		{stdin: fmt.Sprintf("\n %d \n\"%d\",\n%s", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": hex}},
 		{stdin: fmt.Sprintf("\ufeff%d\r\n(%d)\n'%s'\n", id, id, text), env: map[string]string{"UID_PUBLIC_KEY": other + "," + hex}},
