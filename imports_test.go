@@ -20,7 +20,7 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")
@@ -41,6 +41,7 @@ var picture = map[string]func(name string) bool{
 	},
 	"internal/sqldb":    isGORM,
 	"internal/logqueue": func(string) bool { return false },
+	"internal/rounded":  func(string) bool { return false },
 	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
 	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":        func(string) bool { return false },
@@ -49,7 +50,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
 	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "generator", "workernode", "publicid")
+		return isGORM(name) || name == module || isPackage(name, "generator", "workernode", "publicid", "internal/rounded")
 	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/rounded"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -99,7 +100,8 @@ func (loc *locator) decode(id ID) (generator.Parts, error) {
 //
 // The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or [ErrOtherLayout], which tell why
 // a number is no id of this database. Otherwise it is the database's. Only Find can tell whether there is a row with
-// this id.
+// this id. A number that JavaScript or a spreadsheet has rounded can be an id of another table: use Find, or read ids as
+// text.
 func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	loc, err := p.located()
 	if err != nil {
@@ -289,8 +291,13 @@ type IDError struct {
 	Err error
 }
 
-// Error returns the text of Err, which names the id.
-func (e *IDError) Error() string { return e.Err.Error() }
+// Error returns the text of Err, which names the id. It adds a hint if a program may have rounded the id.
+func (e *IDError) Error() string {
+	if rounded.Looks(int64(e.ID)) {
+		return e.Err.Error() + "; JavaScript or a spreadsheet may have rounded the number, so read ids as text"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *IDError) Unwrap() error { return e.Err }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -284,6 +285,23 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	}
 	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{after}); err != nil || rows[after] == nil {
 		t.Errorf("FindAll: %v, %v", rows, err)
+	}
+}
+
+// What is left of an id in JavaScript can be an id of another table. The error says so, or people look for the row.
+func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
+	t.Parallel()
+
+	db, mine, _ := crates(t)
+	p := uidplugin.From(db)
+	for ; int64(float64(mine.ID)) == mine.ID || mine.ID%100 == 0; mine = (crate{}) {
+		must(t, db.Create(&mine).Error)
+	}
+	for n, want := range map[int64]bool{int64(float64(mine.ID)): true, mine.ID / 10_000 * 10_000: true, mine.ID + 1<<40: false} {
+		_, err := p.Find(t.Context(), uidplugin.ID(n))
+		if !errors.Is(err, uidplugin.ErrNoSuchID) || strings.Contains(err.Error(), "rounded the number") != want {
+			t.Errorf("%d of %d: %v", n, mine.ID, err)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	location, err := h.plugin.Locate(ctx, id)
 	switch {
 	case errors.Is(err, uidplugin.ErrNoSuchID):
-		a.problem = newProblem(statusOf(err), sentence(err), err)
+		a.problem = newProblem(statusOf(err), sentence(err)+h.rounded(ctx, id), err)
 	case err != nil:
 		a.problem, a.cause = h.unreadable(ctx, err), err
 	default:

@@ -118,6 +118,23 @@ func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 	testkit.SaysAll(t, words(body), "Table tickets", "prefix of another type")
 }
 
+// A number that JavaScript has rounded is often an id of another table, or one that was never made. The page named that
+// table as if it were right.
+func TestLookup_SaysThatANumberWasRounded(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var a account
+	for a = s.create(t, account{}); int64(float64(a.ID)) == int64(a.ID); a = s.create(t, account{}) {
+	}
+	for _, n := range []uidplugin.ID{uidplugin.ID(float64(a.ID)), a.ID / 10_000 * 10_000} {
+		_, body := get(t, s.handler, "/id?id="+n.String())
+		testkit.SaysAll(t, words(body), "has rounded the number", "such as "+a.ID.String())
+	}
+	if _, body := get(t, s.handler, "/id?id="+a.ID.String()); strings.Contains(body, "rounded") {
+		t.Errorf("an id with a row: %s", words(body))
+	}
+}
+
 func TestLookup_SaysWhyANumberIsNoID(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -5,13 +5,17 @@ import (
 	"database/sql/driver"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/rounded"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -46,6 +50,9 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 		if reason == "" {
 			return nil, err
 		}
+		if errors.Is(err, gorm.ErrRecordNotFound) || errors.Is(err, uidplugin.ErrNoModel) {
+			reason += h.rounded(ctx, l.ID)
+		}
 		return &row{Reason: reason}, nil
 	}
 	parsed := &gorm.Statement{DB: h.db}
@@ -63,6 +70,26 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 		found.Table = table
 	}
 	return found, nil
+}
+
+// rounded says which rows a number may have been rounded from; "" if it does not look rounded.
+func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
+	if !rounded.Looks(int64(id)) {
+		return ""
+	}
+	var near []uidplugin.ID
+	low, high := rounded.Near(int64(id))
+	for n := low; n < high; n++ {
+		if rounded.Is(int64(id), n) {
+			near = append(near, uidplugin.ID(n))
+		}
+	}
+	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most are no ids
+	if len(found) == 0 {
+		return " JavaScript or a spreadsheet may have rounded the number."
+	}
+	text := fmt.Sprintf(" JavaScript or a spreadsheet has rounded the number: it becomes this of %d rows, such as ", len(found))
+	return text + slices.Min(slices.Collect(maps.Keys(found))).String() + "."
 }
 
 // isHidden reports whether a field is tagged json:"-", or is in an embedded struct that is.

@@ -36,7 +36,7 @@ func (r idReader) id(text string) (int64, error) {
 		return id, nil
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%w: %.40s does not fit into 64 bits", errID, text)
-	case rounded.MatchString(text):
+	case scientific.MatchString(text):
 		return 0, fmt.Errorf("%w: %q was rounded, as spreadsheets do, and its last digits are lost; read ids as text",
 			errID, shorten(text, 60))
 	case !strings.Contains(text, "_") || strings.ContainsFunc(text, isNoWord):
@@ -59,8 +59,8 @@ func (r idReader) id(text string) (int64, error) {
 	return id, nil
 }
 
-// rounded is a number as a spreadsheet writes it.
-var rounded = regexp.MustCompile(`^[0-9](\.[0-9]+)?[eE]\+?[0-9]+$`)
+// scientific is a number as a spreadsheet writes it.
+var scientific = regexp.MustCompile(`^[0-9](\.[0-9]+)?[eE]\+?[0-9]+$`)
 
 // named is an id with its name before it, as in a log or in JSON.
 var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/rounded"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -16,6 +17,8 @@ import (
 type place struct {
 	uidplugin.Location
 	Row *row `json:"row,omitempty"` // nil unless it is asked for
+
+	MayBeRounded bool `json:"may_be_rounded,omitempty"` // then it may be an id of another table; never with a row
 }
 
 func (a *app) whereCommand() *cobra.Command {
@@ -121,11 +124,11 @@ func (f *finder) find(ctx context.Context, text string) (p place, err error) {
 	if err != nil {
 		return p, err
 	}
-	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(id)); err != nil || f.rows == nil {
-		return p, err
+	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(id)); err == nil && f.rows != nil {
+		p.Row, err = f.rows.read(ctx, p.Location)
 	}
-	p.Row, err = f.rows.read(ctx, p.Location)
-	return p, err
+	p.MayBeRounded = p.Row == nil && rounded.Looks(id)
+	return p, f.checkRounded(ctx, id, err)
 }
 
 func (a *app) writePlace(p place) error {
@@ -152,6 +155,9 @@ func (a *app) writePlace(p place) error {
 		g.add("session", fmt.Sprintf("slot %d, from %s UTC; %s", s.Slot, at(s.From), next))
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
+	if p.MayBeRounded {
+		g.add("but", "JavaScript or a spreadsheet may have rounded the number; then it is not this id: check with --row")
+	}
 	if err := g.flush(); err != nil || p.Row == nil {
 		return err
 	}

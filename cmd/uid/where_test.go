@@ -103,6 +103,31 @@ func TestCommands_ExitCodes(t *testing.T) {
 	r.run("next", "orders", "-n", "0").want(t, exitFailed, "outside 1 to 1000000")
 }
 
+// A number that a spreadsheet or JavaScript has rounded is often an id of another table, and where named it.
+func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
+	t.Parallel()
+
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		ids := shop(t, d.Open(t, nil), "web-1", "first", "second")
+		r := runner{t: t, dsn: dsn(d)}
+		for _, id := range ids {
+			for _, n := range []uidplugin.ID{uidplugin.ID(float64(id)), id / 10_000 * 10_000} {
+				if n != id {
+					r.run("where", "--row", n.String()).want(t, exitWrong, "the number was rounded")
+				}
+			}
+			got := r.run("where", "--row", id.String())
+			got.want(t, exitOK)
+			if strings.Contains(got.out, "rounded") {
+				t.Errorf("an id with a row: %s", got.out)
+			}
+		}
+		if got := r.run("where", "--json", (ids[0]/10_000*10_000).String()); !strings.Contains(got.out+got.err, "rounded") {
+			t.Errorf("without the row: %+v", got)
+		}
+	}, "sqlite", "mariadb", "postgres")
+}
+
 // Ids come from arguments, from standard input, and as public ids.
 func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	t.Parallel()

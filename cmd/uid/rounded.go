@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/rounded"
+)
+
+// checkRounded adds to the error of a number without a row which rows it may have been rounded from. The error is
+// unchanged if it is about something else, or if the number does not look rounded.
+func (f *finder) checkRounded(ctx context.Context, id int64, err error) error {
+	if f.rows == nil || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
+		return err
+	}
+	original, n, failed := f.rows.original(ctx, f.plugin, id)
+	switch {
+	case failed != nil:
+		return fmt.Errorf("%w; whether it was rounded is not known: %w", err, failed)
+	case n > 0:
+		return fmt.Errorf("%w; the number was rounded: it becomes this of %d rows, such as that of %d; read ids as text",
+			err, n, original)
+	}
+	return err
+}
+
+// original returns the smallest id of a row that programs round to id, and how many there are.
+func (r *rowReader) original(ctx context.Context, p *uidplugin.Plugin, id int64) (smallest int64, n int, err error) {
+	workers := map[int64]bool{}
+	low, high := rounded.Near(id)
+	var list []int64
+	for k := low; k < high; k++ {
+		parts, err := p.Decode(uidplugin.ID(k))
+		if err == nil && !workers[parts.WorkerID] && rounded.Is(id, k) {
+			workers[parts.WorkerID] = true
+			list = append(list, parts.WorkerID)
+		}
+	}
+	nodes, err := r.nodes.Lookup(ctx, list...)
+	tables := map[string]bool{}
+	for _, node := range nodes {
+		name := node.Table.Name
+		if node.Table.Database != "" || name == "" || tables[name] {
+			continue
+		}
+		tables[name] = true
+		t, failed := r.keyed(ctx, name)
+		if failed != nil || t.key.isText() {
+			continue // texts are not rounded
+		}
+		key := r.identifier(t.key.name)
+		err = errors.Join(err, r.query(ctx, func(rows *sql.Rows) error {
+			var k int64
+			err := rows.Scan(&k)
+			if err == nil && rounded.Is(id, k) {
+				if n++; n == 1 || k < smallest {
+					smallest = k
+				}
+			}
+			return err
+		}, "SELECT "+key+" FROM "+t.quoted+" WHERE "+key+" BETWEEN ? AND ?", low, high))
+	}
+	return smallest, n, err
+}

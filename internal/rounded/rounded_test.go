@@ -1,0 +1,38 @@
+package rounded_test
+
+import (
+	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/rounded"
+)
+
+// What JavaScript, Python and spreadsheets make of 1176816959799427126.
+func TestIs_KnowsWhatProgramsMakeOfAnID(t *testing.T) {
+	t.Parallel()
+
+	const id = 1176816959799427126
+	for name, n := range map[string]int64{
+		"String(Number(id))":      1176816959799427000,
+		"BigInt(Number(id))":      1176816959799427072,
+		"a spreadsheet":           1176816959799430000,
+		"a spreadsheet that cuts": 1176816959799420000,
+	} {
+		low, high := rounded.Near(n)
+		if !rounded.Is(n, id) || !rounded.Looks(n) || id < low || id > high {
+			t.Errorf("%s: %d is %v, looks %v, near %d to %d", name, n, rounded.Is(n, id), rounded.Looks(n), low, high)
+		}
+	}
+	for _, n := range []int64{id, id + 1, id - 1000, 1176816959799427200, 0, -1} {
+		if rounded.Is(n, id) {
+			t.Errorf("%d is rounded from %d", n, id)
+		}
+	}
+	for _, n := range []int64{id, 100, 1 << 52, -100, 1176816959799427101} {
+		if rounded.Looks(n) {
+			t.Errorf("%d looks rounded", n)
+		}
+	}
+	if low, high := rounded.Near(1<<63 - 1); low > high || high != 1<<63-1 {
+		t.Errorf("%d to %d", low, high)
+	}
+}
