@@ -294,7 +294,8 @@ func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
 
 	db, mine, _ := crates(t)
 	p := uidplugin.From(db)
-	for ; int64(float64(mine.ID)) == mine.ID || mine.ID%100 == 0; mine = (crate{}) {
+	for int64(float64(mine.ID)) == mine.ID || mine.ID%100 == 0 {
+		mine = crate{}
 		must(t, db.Create(&mine).Error)
 	}
 	for n, want := range map[int64]bool{int64(float64(mine.ID)): true, mine.ID / 10_000 * 10_000: true, mine.ID + 1<<40: false} {

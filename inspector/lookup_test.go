@@ -123,8 +123,9 @@ func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 func TestLookup_SaysThatANumberWasRounded(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	var a account
-	for a = s.create(t, account{}); int64(float64(a.ID)) == int64(a.ID); a = s.create(t, account{}) {
+	a := s.create(t, account{})
+	for int64(float64(a.ID)) == int64(a.ID) {
+		a = s.create(t, account{})
 	}
 	for _, n := range []uidplugin.ID{uidplugin.ID(float64(a.ID)), a.ID / 10_000 * 10_000} {
 		_, body := get(t, s.handler, "/id?id="+n.String())

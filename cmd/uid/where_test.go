@@ -122,7 +122,7 @@ func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
 				t.Errorf("an id with a row: %s", got.out)
 			}
 		}
-		if got := r.run("where", "--json", (ids[0]/10_000*10_000).String()); !strings.Contains(got.out+got.err, "rounded") {
+		if got := r.run("where", "--json", (ids[0] / 10_000 * 10_000).String()); !strings.Contains(got.out+got.err, "rounded") {
 			t.Errorf("without the row: %+v", got)
 		}
 	}, "sqlite", "mariadb", "postgres")
