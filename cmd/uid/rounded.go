@@ -8,6 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/rounded"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // checkRounded adds to the error of a number without a row which rows it may have been rounded from. The error is
@@ -40,19 +41,18 @@ func (r *rowReader) original(ctx context.Context, p *uidplugin.Plugin, id int64)
 		}
 	}
 	nodes, err := r.nodes.Lookup(ctx, list...)
-	tables := map[string]bool{}
+	tables := map[workernode.Table]bool{}
 	for _, node := range nodes {
-		name := node.Table.Name
-		if node.Table.Database != "" || name == "" || tables[name] {
+		if node.Table.Name == "" || tables[node.Table] {
 			continue
 		}
-		tables[name] = true
-		t, failed := r.keyed(ctx, name)
+		tables[node.Table] = true
+		t, failed := r.keyed(ctx, node.Table)
 		if failed != nil || t.key.isText() {
 			continue // texts are not rounded
 		}
-		key := r.identifier(t.key.name)
-		err = errors.Join(err, r.query(ctx, func(rows *sql.Rows) error {
+		key := t.on.identifier(t.key.name)
+		err = errors.Join(err, t.on.query(ctx, func(rows *sql.Rows) error {
 			var k int64
 			err := rows.Scan(&k)
 			if err == nil && rounded.Is(id, k) {
