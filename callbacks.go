@@ -3,6 +3,7 @@ package uidplugin
 import (
 	"errors"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type callbacks struct{ catalog *catalog }
 //   - refill comes after the hooks, which may have zeroed the key.
 //   - beforeInsert comes right before the INSERT. afterInsert comes right after it, and before the associations that
 //     need the key. They keep GORM from overwriting the keys of maps, and correct keys after a conflict.
+//   - beforeInsert and guardUpdate, right before the INSERT or UPDATE, also refuse ids that do not fit into their columns:
+//     all values are set then, and the statement has the connection that it will be sent on.
 //   - beforeUpdate, whose name for GORM is uidplugin:prepare, gets worker ids before an UPDATE, because an UPDATE can
 //     create associated rows inside its transaction.
 //   - afterExec, whose name for GORM is uidplugin:created, comes after each statement of Exec. GORM's migrator creates
@@ -36,6 +39,7 @@ func (cb *callbacks) register(db *gorm.DB) error {
 		create.Before("gorm:create").Register("uidplugin:before_insert", cb.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", cb.afterInsert),
 		update.Before("*").Register("uidplugin:prepare", cb.beforeUpdate),
+		update.Before("gorm:update").Register("uidplugin:before_update", cb.guardUpdate),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", cb.afterExec),
 	)
 }
@@ -111,9 +115,10 @@ func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 	return false
 }
 
-// beforeInsert prepares an upsert, and keeps GORM from overwriting the keys of maps.
+// beforeInsert refuses ids that do not fit, prepares an upsert, and keeps GORM from overwriting the keys of maps.
 func (cb *callbacks) beforeInsert(db *gorm.DB) {
 	stmt := db.Statement
+	cb.catalog.guard(db, "INSERT", "VALUES")
 	if db.Error != nil || stmt.Schema == nil {
 		return
 	}
@@ -124,6 +129,9 @@ func (cb *callbacks) beforeInsert(db *gorm.DB) {
 		upsert.Rewrite(db, cb.catalog.plan(stmt.Schema).Model)
 	}
 }
+
+// guardUpdate refuses ids that do not fit into their columns.
+func (cb *callbacks) guardUpdate(db *gorm.DB) { cb.catalog.guard(db, "UPDATE", "SET") }
 
 // afterInsert sets the ids of the rows of an upsert that had conflicts.
 func (cb *callbacks) afterInsert(db *gorm.DB) {
@@ -137,12 +145,18 @@ func (cb *callbacks) refill(db *gorm.DB) {
 	}
 }
 
-// afterExec warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
+// afterExec has columns read again after a change of tables. It warns of a table that GORM has created under another name than its model's, by Table or Scopes. GORM parses
 // the model into another schema then, which makePlain has not seen.
 func (cb *callbacks) afterExec(db *gorm.DB) {
 	const create = "CREATE TABLE "
 	stmt := db.Statement
+	if definition.MatchString(stmt.SQL.String()) {
+		cb.catalog.forgetColumns()
+	}
 	if stmt.Table != "" && db.Error == nil && !db.DryRun && strings.HasPrefix(stmt.SQL.String(), create) {
 		cb.catalog.warnElsewhere(stmt.Table, stmt.SQL.String())
 	}
 }
+
+// definition is a statement that may change the columns of a table.
+var definition = regexp.MustCompile(`(?i)^\s*(ALTER|CREATE|DROP|RENAME)\b`)

@@ -20,8 +20,8 @@ var (
 	ErrNotRegistered = errors.New("uidplugin: not registered")
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
-	// also reports a foreign key that cannot hold the ids of its uid field. db.Use, Register, AutoMigrate and creates
-	// return it.
+	// also reports a foreign key that cannot hold the ids of its uid field, and an id that does not fit into its column.
+	// db.Use, Register, AutoMigrate, creates and updates return it.
 	ErrField = model.ErrField
 
 	// ErrZeroKey reports a create that would insert a primary key of type [ID] or [Public] as 0, because the field is

@@ -22,47 +22,50 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// inspect warns of existing tables, of models and of those that they are associated with, with columns that do not fit:
-// that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not
-// change a key. While MySQL numbers a column, its ids have gaps.
+// inspect reads the columns of existing tables, of models and of those that they are associated with. It warns of those
+// that the database numbers, or that are too narrow. The models do not show this, and GORM's AutoMigrate does not change
+// a key. While MySQL numbers a column, its ids have gaps.
 func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 || c.LookupOnly {
 		return
 	}
-	sources, tables := c.columnsOf(db, models)
-	if len(sources) == 0 {
-		return
-	}
-	columns, err := c.sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(tables))...)
+	sources, names := c.columnsOf(db, models)
+	columns, err := c.sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(names))...)
 	if err != nil {
 		c.Log.Warn("uidplugin: the tables of the models could not be inspected: if the database numbers a key, nothing leaves room for its numbers",
 			"error", err)
 		return
 	}
+	found := map[string][]sqldb.Column{}
 	for _, column := range columns {
-		source, ok := sources[columnNamed(column.Table, column.Name)]
-		if !ok {
-			continue
-		}
-		if column.Auto {
+		column.Table = names[column.Table]
+		found[column.Table] = append(found[column.Table], column)
+		if source, ok := sources[columnNamed(column.Table, column.Name)]; ok && column.Auto {
 			c.noteNumbered(column, source)
 		}
-		if c.tooNarrow(column) && c.once("narrow", column.Table, column.Name) {
-			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail;"+
-				" make it, and foreign keys to it, BIGINT first",
-				"table", column.Table, "column", column.Name, "type", column.Type)
+	}
+	for name, columns := range found {
+		place := ""
+		if strings.Count(name, ".") == 1 {
+			place = c.quote(name) // GORM then gives its statements a TableExpr
+		}
+		c.mu.Lock()
+		t := c.tables[name]
+		c.mu.Unlock()
+		if t != nil {
+			c.learn(t, t.known.Load(), place, columns)
 		}
 	}
 }
 
-// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, where their
-// ids come from, and the tables.
-func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*supply.Source, tables map[string]bool) {
-	sources, tables = map[columnName]*supply.Source{}, map[string]bool{}
+// columnsOf returns the columns of the uid fields of models, and of those that they are associated with, and where their
+// ids come from. It also returns the names of all tables that have columns for ids, by how statements write them.
+func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*supply.Source, names map[string]string) {
+	sources, names = map[columnName]*supply.Source{}, map[string]string{}
 	add := func(s *schema.Schema, table string) {
 		for _, f := range c.plan(s).fields {
 			sources[columnNamed(table, f.DBName)] = f.source
-			tables[table] = true
+			names[c.quote(table)] = table
 		}
 	}
 	for _, m := range models {
@@ -75,7 +78,14 @@ func (c *catalog) columnsOf(db *gorm.DB, models []any) (sources map[columnName]*
 			add(s, elsewhere.Table)
 		}
 	}
-	return sources, tables
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, t := range c.tables {
+		if len(t.known.Load().ids) > 0 {
+			names[c.quote(name)] = name
+		}
+	}
+	return sources, names
 }
 
 // noteNumbered warns of a column that the database numbers. On MySQL it turns gaps on, for the rows of others.
@@ -95,12 +105,6 @@ func (c *catalog) noteNumbered(column sqldb.Column, source *supply.Source) {
 		" for example by an old process, gets a number"+c.numbersOf()+"."+gaps+
 		" When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to.",
 		"table", column.Table, "column", column.Name, "statement", c.plainStatement(column))
-}
-
-// tooNarrow reports whether a column cannot hold all ids.
-func (c *catalog) tooNarrow(column sqldb.Column) bool {
-	kind := schema.DataType(strings.TrimSuffix(column.Type, " unsigned"))
-	return model.TooNarrow(kind, c.target()) || strings.HasPrefix(column.Type, "int")
 }
 
 // plainStatement returns the statement after which the database no longer numbers a column; "" on SQLite, which has
