@@ -28,7 +28,7 @@ var (
 	// not tagged, or the handle has no plugin. Creates return it.
 	ErrZeroKey = model.ErrZeroKey
 
-	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID, FindAs, OnlyModels and
+	// ErrNoField reports a model that has no field with the uid tag. NextID, FindAs, OnlyModels and
 	// queries with CreatedBetween return it.
 	ErrNoField = errors.New("uidplugin: model has no uid field")
 
