@@ -16,7 +16,7 @@ var (
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a database handle without this plugin, or a plugin
-	// that db.Use has not initialized. All methods of [Plugin] that have an error return it.
+	// that db.Use has not initialized. All methods of [Plugin] that have an error return it, except Close.
 	ErrNotRegistered = errors.New("uidplugin: not registered")
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
