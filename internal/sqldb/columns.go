@@ -194,9 +194,16 @@ func (d *DB) read(ctx context.Context, scan func(*sql.Rows) error, query string,
 	return rows.Err()
 }
 
-// Columns returns the names of the columns of a table as the table spells them.
-// An error most often means that there is no such table; it is not logged.
-func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {
+// IsNarrow reports whether the driver calls a column by a type of MySQL or PostgreSQL that holds no 64-bit integers.
+func (d *DB) IsNarrow(driverType string) bool {
+	return (d.Dialect() == "mysql" || d.Dialect() == "postgres") && narrowType.MatchString(driverType)
+}
+
+var narrowType = regexp.MustCompile(`(?i)^((unsigned )?(tiny|small|medium)?int|int[24]|float[48]?|double)$`)
+
+// Columns returns the columns of a table: their names as the table spells them and, on a server, their types as the
+// driver calls them. An error most often means that there is no such table; it is not logged.
+func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if d.Dialect() == "sqlite" {
@@ -207,22 +214,18 @@ func (d *DB) Columns(ctx context.Context, table string) (names []string, err err
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
+			c := Column{Table: table}
+			if err := rows.Scan(&c.Name); err != nil {
 				return nil, err
 			}
-			names = append(names, name)
+			columns = append(columns, c)
 		}
-		if len(names) == 0 && rows.Err() == nil {
+		if len(columns) == 0 && rows.Err() == nil {
 			return nil, fmt.Errorf("no such table: %s", table)
 		}
-		return names, rows.Err()
+		return columns, rows.Err()
 	}
-	types, err := d.types(ctx, d.Translate(`"`+table+`"`))
-	for _, t := range types {
-		names = append(names, t.Name)
-	}
-	return names, err
+	return d.types(ctx, d.Translate(`"`+table+`"`))
 }
 
 // types returns the names of the columns of a table, and their types as the driver calls them, in lower case.

@@ -85,8 +85,8 @@ func TestDBColumns_AreWithoutTheirTable(t *testing.T) {
 		WillReturnRows(sqlmock.NewRows([]string{"WORKER_NODE.ID", "PORT"}))
 	got, err := open(t, db).Columns(t.Context(), "WORKER_NODE")
 	must(t, err)
-	if !slices.Equal(got, []string{"ID", "PORT"}) {
-		t.Errorf("columns %q", got)
+	if want := []sqldb.Column{{Table: "`WORKER_NODE`", Name: "ID"}, {Table: "`WORKER_NODE`", Name: "PORT"}}; !slices.Equal(got, want) {
+		t.Errorf("columns %+v", got)
 	}
 	_, err = open(t, testkit.SQLite{}.Open(t)).Columns(t.Context(), "NO_SUCH")
 	testkit.IsError(t, err, nil, "no such table: NO_SUCH")
@@ -125,9 +125,12 @@ func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	s := testkit.SQLite{Path: testkit.SQLitePath(t)}
 	first, second := s.Open(t), s.Open(t)
 	run(t, first, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER)`)
-	columns := func() []string {
-		names, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
+	columns := func() (names []string) {
+		all, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
 		must(t, err)
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
 		return names
 	}
 	columns()
