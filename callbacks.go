@@ -25,6 +25,8 @@ type callbacks struct{ catalog *catalog }
 //   - refill comes after the hooks, which may have zeroed the key.
 //   - beforeInsert comes right before the INSERT. afterInsert comes right after it, and before the associations that
 //     need the key. They keep GORM from overwriting the keys of maps, and correct keys after a conflict.
+//   - beforeInsert and guardUpdate, right before the INSERT or UPDATE, also refuse ids that do not fit into their columns:
+//     all values are set then, and the statement has the connection that it will be sent on.
 //   - beforeUpdate, whose name for GORM is uidplugin:prepare, gets worker ids before an UPDATE, because an UPDATE can
 //     create associated rows inside its transaction.
 //   - afterExec, whose name for GORM is uidplugin:created, comes after each statement of Exec. GORM's migrator creates
@@ -37,6 +39,7 @@ func (cb *callbacks) register(db *gorm.DB) error {
 		create.Before("gorm:create").Register("uidplugin:before_insert", cb.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", cb.afterInsert),
 		update.Before("*").Register("uidplugin:prepare", cb.beforeUpdate),
+		update.Before("gorm:update").Register("uidplugin:before_update", cb.guardUpdate),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", cb.afterExec),
 	)
 }
@@ -112,9 +115,10 @@ func (p *plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 	return false
 }
 
-// beforeInsert prepares an upsert, and keeps GORM from overwriting the keys of maps.
+// beforeInsert refuses ids that do not fit, prepares an upsert, and keeps GORM from overwriting the keys of maps.
 func (cb *callbacks) beforeInsert(db *gorm.DB) {
 	stmt := db.Statement
+	cb.catalog.guard(db, "INSERT", "VALUES")
 	if db.Error != nil || stmt.Schema == nil {
 		return
 	}
@@ -125,6 +129,9 @@ func (cb *callbacks) beforeInsert(db *gorm.DB) {
 		upsert.Rewrite(db, cb.catalog.plan(stmt.Schema).Model)
 	}
 }
+
+// guardUpdate refuses ids that do not fit into their columns.
+func (cb *callbacks) guardUpdate(db *gorm.DB) { cb.catalog.guard(db, "UPDATE", "SET") }
 
 // afterInsert sets the ids of the rows of an upsert that had conflicts.
 func (cb *callbacks) afterInsert(db *gorm.DB) {
@@ -138,20 +145,28 @@ func (cb *callbacks) refill(db *gorm.DB) {
 	}
 }
 
-// afterExec looks at what a migration has done to tables. It warns of a table that GORM has created under another name
-// than its model's, by Table or Scopes. GORM parses the model into another schema then, which makePlain has not seen.
+// afterExec looks at what a migration has done to tables: their columns are read again. It warns of a table that GORM has
+// created under another name than its model's, by Table or Scopes. GORM parses the model into another schema then, which
+// makePlain has not seen.
 func (cb *callbacks) afterExec(db *gorm.DB) {
 	stmt := db.Statement
+	query := stmt.SQL.String()
+	if definition.MatchString(query) {
+		cb.catalog.forgetColumns()
+	}
 	if db.Error != nil || db.DryRun {
 		return
 	}
-	switch create := strings.HasPrefix(stmt.SQL.String(), "CREATE TABLE "); {
+	switch create := strings.HasPrefix(query, "CREATE TABLE "); {
 	case create && stmt.Table != "":
-		cb.catalog.warnElsewhere(stmt.Table, stmt.SQL.String())
-	case create || migration.MatchString(stmt.SQL.String()):
+		cb.catalog.warnElsewhere(stmt.Table, query)
+	case create || migration.MatchString(query):
 		cb.catalog.inspectMigrated(stmt)
 	}
 }
+
+// definition matches the beginning of statements that may change the columns of a table.
+var definition = regexp.MustCompile(`(?i)^\s*(ALTER|CREATE|DROP|RENAME)\b`)
 
 // migration matches the beginning of statements after which the database may number a key.
 var migration = regexp.MustCompile(`(?i)^\s*(ALTER|CREATE|RENAME) +(TABLE|SEQUENCE)\b|^\s*SELECT\s+setval\b`)

@@ -16,19 +16,19 @@ var (
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a database handle without this plugin, or a plugin
-	// that db.Use has not initialized. All methods of [Plugin] that have an error return it.
+	// that db.Use has not initialized. All methods of [Plugin] that have an error return it, except Close.
 	ErrNotRegistered = errors.New("uidplugin: not registered")
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
-	// also reports a foreign key that cannot hold the ids of its uid field. db.Use, Register, AutoMigrate and creates
-	// return it.
+	// also reports a foreign key that cannot hold the ids of its uid field, and an id that does not fit into its column.
+	// db.Use, Register, AutoMigrate, creates and updates return it.
 	ErrField = model.ErrField
 
 	// ErrZeroKey reports a create that would insert a primary key of type [ID] or [Public] as 0, because the field is
 	// not tagged, or the handle has no plugin. Creates return it.
 	ErrZeroKey = model.ErrZeroKey
 
-	// ErrNoField reports a model that has no field with the uid tag. db.Use, Register, NextID, FindAs, OnlyModels and
+	// ErrNoField reports a model that has no field with the uid tag. NextID, FindAs, OnlyModels and
 	// queries with CreatedBetween return it.
 	ErrNoField = errors.New("uidplugin: model has no uid field")
 

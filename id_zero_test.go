@@ -67,7 +67,7 @@ func TestID_NeedsNoTagAsTheSoleKey(t *testing.T) {
 	if c.ID != 1 {
 		t.Errorf("an explicit autoIncrement got the key %d", c.ID)
 	}
-	if err := uidplugin.From(db).Register(t.Context(), &receipt{}); !errors.Is(err, uidplugin.ErrNoField) {
+	if err := func() error { _, err := uidplugin.From(db).NextID(t.Context(), &receipt{}); return err }(); !errors.Is(err, uidplugin.ErrNoField) {
 		t.Errorf("a foreign key counts as a uid field: %v", err)
 	}
 }

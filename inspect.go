@@ -29,17 +29,24 @@ func (c *catalog) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if c.sql == nil || len(models) == 0 || c.LookupOnly {
 		return
 	}
-	in := inspected{map[string]bool{}, map[columnName]*field{}}
+	in := inspected{map[string]string{}, map[columnName]*field{}}
 	for _, m := range models {
 		s, err := model.Parse(db, m)
 		if err != nil {
 			continue
 		}
-		model.Walk(db, s, func(s *schema.Schema) { in.add(s.Table, c.plan(s)) })
+		model.Walk(db, s, func(s *schema.Schema) { c.addTo(in, s.Table, c.plan(s)) })
 		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
-			in.add(elsewhere.Table, c.plan(s))
+			c.addTo(in, elsewhere.Table, c.plan(s))
 		}
 	}
+	c.mu.Lock()
+	for name, t := range c.tables {
+		if len(t.known.Load().ids) > 0 {
+			in.tables[c.quote(name)] = name
+		}
+	}
+	c.mu.Unlock()
 	c.inspectColumns(ctx, c.sql, in, true)
 }
 
@@ -48,29 +55,29 @@ func (c *catalog) inspectMigrated(stmt *gorm.Statement) {
 	if c.sql == nil || c.LookupOnly {
 		return
 	}
-	in := inspected{map[string]bool{}, map[columnName]*field{}}
+	in := inspected{map[string]string{}, map[columnName]*field{}}
 	for s, p := range *c.plans.Load() {
 		if strings.Contains(stmt.SQL.String(), s.Table) {
-			in.add(s.Table, p)
+			c.addTo(in, s.Table, p)
 		}
 	}
 	_, inTransaction := stmt.ConnPool.(gorm.TxCommitter) // which an error would end, on PostgreSQL
 	c.inspectColumns(stmt.Context, c.sql.On(stmt.ConnPool), in, !inTransaction)
 }
 
-// inspected are the uid fields that are inspected, and their tables.
+// inspected are the tables and the uid fields that are inspected.
 type inspected struct {
-	tables map[string]bool
+	tables map[string]string // the names of tables, by how statements write them
 	fields map[columnName]*field
 }
 
-func (in inspected) add(table string, p *plan) {
+func (c *catalog) addTo(in inspected, table string, p *plan) {
 	for _, f := range p.fields {
-		in.tables[table], in.fields[columnNamed(table, f.DBName)] = true, f
+		in.tables[c.quote(table)], in.fields[columnNamed(table, f.DBName)] = table, f
 	}
 }
 
-// inspectColumns inspects the columns of uid fields, and where their sequences stand if readSequences is set.
+// inspectColumns inspects the columns of tables, and where their sequences stand if readSequences is set.
 func (c *catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected, readSequences bool) {
 	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(in.tables))...)
 	if err != nil {
@@ -79,13 +86,17 @@ func (c *catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 		return
 	}
 	var numbered, among []sqldb.Column
+	found := map[string][]sqldb.Column{}
 	for _, column := range columns {
+		written := column.Table
+		column.Table = in.tables[written]
+		found[column.Table] = append(found[column.Table], column)
 		f, ok := in.fields[columnNamed(column.Table, column.Name)]
 		if !ok {
 			continue
 		}
 		switch {
-		case column.Auto && !f.source.Foreign && c.countsAmongIDs(ctx, sql, column, readSequences):
+		case column.Auto && !f.source.Foreign && c.countsAmongIDs(ctx, sql, written, column, readSequences):
 			c.supply.LeaveGaps(f.source)
 			among = append(among, column)
 		case column.Auto:
@@ -94,10 +105,17 @@ func (c *catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 			c.Log.Info("uidplugin: the database no longer numbers this column: an INSERT without the key fails, also in old processes",
 				"table", column.Table, "column", column.Name)
 		}
-		if c.tooNarrow(column) && c.once("narrow", column.Table, column.Name) {
-			c.Log.Warn("uidplugin: this column is too narrow for ids: creates will fail;"+
-				" make it, and foreign keys to it, BIGINT first",
-				"table", column.Table, "column", column.Name, "type", column.Type)
+	}
+	for name, columns := range found {
+		place := ""
+		if strings.Count(name, ".") == 1 {
+			place = c.quote(name) // GORM then gives its statements a TableExpr
+		}
+		c.mu.Lock()
+		t := c.tables[name]
+		c.mu.Unlock()
+		if t != nil {
+			c.learn(t, t.known.Load(), place, columns)
 		}
 	}
 	wanted := func(column sqldb.Column) bool {
@@ -118,11 +136,11 @@ func (c *catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 // countsAmongIDs reports whether the next number of a column that the database numbers may be that of an id. On MySQL it
 // follows the largest id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the
 // largest key; no sequence counts up to a thousandth of what ids are now.
-func (c *catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, column sqldb.Column, readSequences bool) bool {
+func (c *catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, table string, column sqldb.Column, readSequences bool) bool {
 	if c.db.Dialector.Name() != "postgres" || !readSequences {
 		return c.db.Dialector.Name() != "postgres"
 	}
-	last, err := sql.LastOf(ctx, column)
+	last, err := sql.LastOf(ctx, table, column.Name)
 	if err != nil {
 		c.Log.Warn("uidplugin: the sequence of this column could not be read: if it was set to an id, nothing leaves room for its numbers",
 			"table", column.Table, "column", column.Name, "error", err)
@@ -149,12 +167,6 @@ func (c *catalog) warnNumbered(kind string, columns []sqldb.Column, numbers stri
 	}
 	c.Log.Warn("uidplugin: the database numbers these columns: a row that is inserted without the plugin,"+
 		" for example by an old process, gets a number"+numbers+"."+advice, args...)
-}
-
-// tooNarrow reports whether a column cannot hold all ids.
-func (c *catalog) tooNarrow(column sqldb.Column) bool {
-	kind := schema.DataType(strings.TrimSuffix(column.Type, " unsigned"))
-	return model.TooNarrow(kind, c.target()) || strings.HasPrefix(column.Type, "int")
 }
 
 // plainStatement returns the statement after which the database no longer numbers a column; "" on SQLite, which has

@@ -1,11 +1,12 @@
 package uidplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -15,7 +16,7 @@ import (
 
 // Register does for models what [WithModels] does. It gets worker ids for them and for the models they are associated
 // with, and opens their segments and other sources. It makes AutoMigrate create plain BIGINT keys. It lets Find load
-// rows of models, but not of associated ones.
+// rows of models, but not of associated ones. Models without a uid field keep their keys; the log names them once.
 //
 // As it changes what GORM knows of a model, it must come before the model, and those it is associated with, are used. A
 // model that is in use stays unchanged.
@@ -31,8 +32,8 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	return nil
 }
 
-// AutoMigrate registers those of models that have a uid field. Then it calls GORM's AutoMigrate for all, so that keys
-// become plain BIGINT columns. Like Register, it must come before the models are used.
+// AutoMigrate registers models. Then it calls GORM's AutoMigrate, so that keys become plain BIGINT columns. Like
+// Register, it must come before the models are used.
 //
 // On the plugin of From(db.Table(name)) it creates the table of that name, with a plain key as well.
 func (p *Plugin) AutoMigrate(models ...any) error {
@@ -40,22 +41,10 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err != nil {
 		return err
 	}
-	var ours []any
-	for _, m := range models {
-		parsed, err := model.Parse(p.db, m)
-		if err != nil {
-			return err
-		}
-		if len(model.UIDFields(parsed)) > 0 {
-			ours = append(ours, m)
-		} else if err := model.JoinErrors(parsed, model.CheckForeignKeys(parsed, s.catalog.target())); err != nil {
-			return err
-		}
-	}
-	if err := s.catalog.addModels(p.db.Statement.Context, p.db, ours); err != nil {
+	if err := s.catalog.addModels(p.db.Statement.Context, p.db, models); err != nil {
 		return err
 	}
-	for _, m := range ours {
+	for _, m := range models {
 		if elsewhere := model.ParseElsewhere(p.db, m); elsewhere != nil {
 			s.catalog.makePlain(p.db, elsewhere)
 		}
@@ -63,7 +52,7 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
-	s.catalog.inspect(p.db.Statement.Context, p.db, ours) // GORM leaves keys that are there as they are
+	s.catalog.inspect(p.db.Statement.Context, p.db, models) // GORM leaves keys that are there as they are
 	return nil
 }
 
@@ -71,27 +60,34 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 func (c *catalog) addModels(ctx context.Context, db *gorm.DB, models []any) error {
 	var errs []error
 	var sources []*supply.Source
+	var plain []string
 	for _, m := range models {
 		s, err := model.Parse(db, m)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if len(model.UIDFields(s)) == 0 {
-			errs = append(errs, fmt.Errorf(`%w: %T; tag its key gorm:"primaryKey;uid", or leave the model out`, ErrNoField, m))
-			continue
-		}
 		c.makePlain(db, s)
 		p := c.plan(s)
-		if p.err != nil {
+		switch {
+		case len(p.Lost) > 0:
+			errs = model.Distinct(s, p.Lost, errs)
+			continue
+		case p.err != nil:
 			errs = append(errs, p.err)
 			continue
-		}
-		if err := c.list(p); err != nil {
-			errs = append(errs, err)
-			continue
+		case len(p.fields) > 0:
+			if err := c.list(p); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		case c.once("plain", s.Table, ""):
+			plain = append(plain, cmp.Or(s.Name, s.Table))
 		}
 		sources = append(sources, p.sources...)
+	}
+	if len(plain) > 0 {
+		c.Log.Info("uidplugin: these models have no uid field, so the plugin does not set their keys", "models", strings.Join(plain, ", "))
 	}
 	if err := errors.Join(errs...); err != nil || len(sources) == 0 || c.LookupOnly {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -108,18 +109,14 @@ func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 				saysAll(t, err.Error(), tt.says...)
 			}
 			db := bare(t)
-			if _, plain := tt.model.(*fkBelongsTo[int32]); !plain { // which WithModels takes no more than Register
-				refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
-				unregistered(t, db)
-			}
+			refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
+			unregistered(t, db)
 			p := use(t, db, uidplugin.WithWorkerID(7))
 			for range 2 {
 				refused(db.Create(reflect.New(reflect.TypeOf(tt.model).Elem()).Interface()).Error)
 			}
 			refused(p.AutoMigrate(tt.model))
-			if _, plain := tt.model.(*fkBelongsTo[int32]); !plain {
-				refused(p.Register(t.Context(), tt.model))
-			}
+			refused(p.Register(t.Context(), tt.model))
 		})
 	}
 }
@@ -143,19 +140,47 @@ func TestPluginForeignKey_OfAJoinTableThatLosesIDsIsRefused(t *testing.T) {
 	links(t, db, "fk_members", "part_id", "parts", 1)
 }
 
-// A size in the tag is the size of the column. SQLite ignores it.
+// A size in the tag is the size of the column. SQLite ignores it, but tests on SQLite are to find what production
+// refuses. One error for each foreign key is enough, also if the models of both ends are listed.
 func TestPluginForeignKey_WithTooSmallASizeIsRefused(t *testing.T) {
 	t.Parallel()
 
 	options := []uidplugin.Option{uidplugin.WithWorkerID(7), uidplugin.WithModels(&fkSize10{}), uidplugin.WithLogger(nil)}
-	use(t, bare(t), options...)
 	for _, d := range dialects {
 		db, _ := testkit.Mock(t, d.dial)
 		if err := db.Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrField) {
 			t.Errorf("%s: %v", d.name, err)
 		} else {
-			saysAll(t, err.Error(), "fkSizeLine.InvoiceID has only 10 characters", "fkSize10.ID", "a string of 19 characters")
+			saysAll(t, err.Error(), "fkSizeLine.InvoiceID has only 10 characters", "fkSize10.ID", "make the size 19 or more")
 		}
+	}
+}
+
+// fkRoom and fkDesk have an association at both ends of a foreign key.
+type (
+	fkRoom struct {
+		ID    int64    `gorm:"primaryKey;uid"`
+		Desks []fkDesk `gorm:"foreignKey:RoomID"`
+	}
+	fkDesk struct {
+		ID     int64 `gorm:"primaryKey;uid"`
+		RoomID int64 `gorm:"size:32"`
+		Room   *fkRoom
+	}
+)
+
+// A foreign key may belong to associations of two models, and both reported it. The advice was to make an int64 of an
+// int64.
+func TestPluginForeignKey_IsReportedOnceWithItsCause(t *testing.T) {
+	t.Parallel()
+
+	err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&fkRoom{}, &fkDesk{})))
+	if !errors.Is(err, uidplugin.ErrField) {
+		t.Fatal(err)
+	}
+	saysAll(t, err.Error(), "fkDesk.RoomID has only 32 bits (size:32 in its tag", "remove the size from its tag")
+	if n := strings.Count(err.Error(), "RoomID"); n != 1 {
+		t.Errorf("named %d times: %v", n, err)
 	}
 }
 

@@ -178,8 +178,8 @@ func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 0 {
 		t.Errorf("worker ids were taken: %+v", tables)
 	}
-	if err := uidplugin.From(db).Register(t.Context(), &off{}); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("Register: %v", err)
+	if _, err := uidplugin.From(db).NextID(t.Context(), &off{}); !errors.Is(err, uidplugin.ErrNoField) {
+		t.Errorf("NextID: %v", err)
 	}
 }
 

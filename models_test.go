@@ -256,3 +256,30 @@ func TestAutoIncrement_ACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// An application lists all its models once, for AutoMigrate and for WithModels. Those without a uid field were refused.
+func TestPluginRegister_ModelsWithoutAUIDFieldAreNamedOnce(t *testing.T) {
+	t.Parallel()
+
+	type reading struct {
+		No    uint `gorm:"primaryKey"`
+		Value float64
+	}
+	j := &journal{}
+	db := bare(t)
+	p := use(t, db, j.option(), uidplugin.WithModels(&part{}, &ledger{}, &reading{}))
+	must(t, p.AutoMigrate(&reading{}, &part{}, &ledger{}))
+	lines := j.Lines("no uid field")
+	if len(lines) != 1 {
+		t.Fatalf("logged %q", lines)
+	}
+	saysAll(t, lines[0], "level=INFO", "ledger, reading")
+	row := reading{Value: 1}
+	must(t, db.Create(&row).Error)
+	if row.No != 1 {
+		t.Errorf("the database's key is %d", row.No)
+	}
+	if tables := p.Stats().Tables; len(tables) != 1 {
+		t.Errorf("worker ids were taken for %+v", tables)
+	}
+}

@@ -20,12 +20,14 @@ type catalog struct {
 	*config.Config
 	db     *gorm.DB
 	sql    *sqldb.DB // nil with a fixed worker id
+	reader *sqldb.DB // reads columns; nil if the handle has no connections
 	supply *supply.Supply
 
 	plans atomic.Pointer[map[*schema.Schema]*plan] // the map is never changed, only replaced, under mu
 
 	mu     sync.Mutex
 	listed map[string]*plan   // by table: the models that Find loads
+	tables map[string]*table  // by the names that models have for them
 	warned map[[3]string]bool // by kind, table and column: the warnings that were logged
 
 	// Until started is set, only Initialize uses these.
@@ -35,7 +37,11 @@ type catalog struct {
 }
 
 func newCatalog(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply) *catalog {
-	cat := &catalog{Config: cfg, db: db, sql: statements, supply: ids, listed: map[string]*plan{}, warned: map[[3]string]bool{}}
+	cat := &catalog{Config: cfg, db: db, sql: statements, reader: statements, supply: ids,
+		listed: map[string]*plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}}
+	if statements == nil {
+		cat.reader, _ = sqldb.Open(db, cfg.Timeout)
+	}
 	cat.plans.Store(&map[*schema.Schema]*plan{})
 	return cat
 }
@@ -45,6 +51,7 @@ func newCatalog(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supp
 type plan struct {
 	*model.Model
 	fields []*field
+	table  *table
 	err    error // the model cannot be used; every create returns it
 
 	// sources are those of fields, and of the models that GORM can create along with this one, directly or not. When
@@ -96,7 +103,7 @@ func (c *catalog) addPlan(s *schema.Schema) *plan {
 }
 
 func (c *catalog) newPlan(s *schema.Schema) *plan {
-	p := &plan{relations: associations(s)}
+	p := &plan{relations: associations(s), table: c.noteColumns(s)}
 	if p.Model, p.err = model.New(c.db, s, c.target()); p.err != nil {
 		return p
 	}
@@ -110,6 +117,7 @@ func (c *catalog) newPlan(s *schema.Schema) *plan {
 	}
 	seen := map[*supply.Source]bool{}
 	model.Walk(c.db, s, func(s *schema.Schema) {
+		c.noteColumns(s)
 		for _, sf := range model.UIDFields(s) {
 			// Errors of related models arise when one of them is created.
 			if src, err := c.source(sf); err == nil && !seen[src] {

@@ -281,13 +281,15 @@ func (p *Plugin) Layout() generator.Layout {
 // waits for background work, and releases the slot. The next process gets the worker ids of the slot as soon as the
 // clock has passed what was granted, and Lead.
 //
+// On a handle without the plugin there is nothing to release, so Close returns nil.
+//
 // Close waits at most until ctx ends. An error means that the slot was not released: it is free a minute later all the
 // same. Close may be called more than once, and while the plugin is in use. Call it when the program ends, before the
 // pool is closed.
 func (p *Plugin) Close(ctx context.Context) error {
 	s, err := p.initialized()
 	if err != nil {
-		return err
+		return nil
 	}
 	ended := ctx.Err() // before anything could be done
 	idle := s.supply.Close(ctx)

@@ -112,7 +112,8 @@ func Check(ctx context.Context, db *gorm.DB) error {
 		return err
 	}
 	for _, t := range tables {
-		have, err := d.Columns(ctx, t.name)
+		columns, err := d.Columns(ctx, t.name)
+		have := namesOf(columns)
 		if err != nil && sqldb.IsUnreachable(err) {
 			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
 		}
@@ -131,8 +132,32 @@ func Check(ctx context.Context, db *gorm.DB) error {
 			return fmt.Errorf("migrations: %w: %s lacks the columns %s; migrations/%s.sql has them",
 				workernode.ErrTable, t.name, strings.Join(lacks, ", "), file)
 		}
+		if err := t.refuseNarrow(d, columns); err != nil {
+			return fmt.Errorf("migrations: %s: %w", t.name, err)
+		}
 	}
 	return nil
+}
+
+// refuseNarrow returns an error if a column does not hold what the files define as BIGINT: MySQL without strict mode
+// would store another number, such as an earlier FENCE. The column ID of UidGenerator's table may be narrower, because
+// worker ids have few bits.
+func (t *table) refuseNarrow(d *sqldb.DB, columns []sqldb.Column) error {
+	for _, c := range columns {
+		name := strings.ToUpper(c.Name)
+		if strings.Contains(t.define[name], " BIGINT") && d.IsNarrow(c.Type) && (t.name != workernode.NodeTable || name != "ID") {
+			return fmt.Errorf("%w: the column %s is of type %s, which is too narrow: make it BIGINT, as migrations/%s.sql has it",
+				workernode.ErrTable, c.Name, c.Type, fileOf(d))
+		}
+	}
+	return nil
+}
+
+func namesOf(columns []sqldb.Column) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // fileOf returns the name of the file for a dialect; for a dialect without a file, the plainest.
@@ -153,7 +178,8 @@ const attempts = 10
 func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 	var failed error
 	for range attempts {
-		have, err := db.Columns(ctx, t.name)
+		columns, err := db.Columns(ctx, t.name)
+		have := namesOf(columns)
 		switch {
 		case err != nil && sqldb.IsUnreachable(err):
 			return fmt.Errorf("the database cannot be reached: %w", err)
@@ -171,7 +197,7 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 				"so it is not uidplugin's: rename it, or give uidplugin a database of its own",
 				workernode.ErrTable, strings.Join(lacks, ", "), strings.Join(have, ", "))
 		}
-		if err := refuseOutdated(t.name, have); err != nil {
+		if err := errors.Join(refuseOutdated(t.name, have), t.refuseNarrow(db, columns)); err != nil {
 			return err
 		}
 		lacks := missing(t.columns, have)

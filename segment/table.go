@@ -189,8 +189,12 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 	if t.db.Dialect() == "mysql" {
 		columns, into = columns+`, @@autocommit`, append(into, &autocommit)
 	}
+	narrow := ""
 	err = t.db.Query(ctx, func(rows *sql.Rows) error {
 		n++
+		if types, err := rows.ColumnTypes(); err == nil && t.db.IsNarrow(types[0].DatabaseTypeName()) {
+			narrow = types[0].DatabaseTypeName()
+		}
 		return rows.Scan(into...)
 	}, `SELECT `+columns+` FROM `+t.quoted()+` WHERE biz_tag = ?`, t.tag)
 	switch {
@@ -200,6 +204,9 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 		// The process would use a range while its row waits for a COMMIT that never comes. When the connection closes,
 		// another process fetches the range again.
 		return r, false, fmt.Errorf("%w: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)", ErrConfig)
+	case narrow != "":
+		// MySQL without strict mode stores the largest number that fits, and processes fetch ranges that overlap.
+		return r, false, fmt.Errorf("%w: the column max_id of %s is of type %s, which is too narrow: make it BIGINT", workernode.ErrTable, t, narrow)
 	case n > 1:
 		return r, false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, n)
 	}

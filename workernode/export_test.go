@@ -43,8 +43,3 @@ func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 
 // NextSlot takes a slot.
 func (d *DB) NextSlot(ctx context.Context) (int64, error) { return d.nextSlot(ctx, 1) }
-
-// IsNarrow reports whether a column of MySQL cannot hold what is written to it.
-func IsNarrow(table, column, kind string) bool {
-	return isNarrow(sqldb.Column{Table: table, Name: column, Type: kind})
-}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"regexp"
 	"strings"
 	"time"
 
@@ -51,7 +50,7 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 // OpenRegistry reads the registry. The first process inserts it, and so pins its layout and
 // lead. The error wraps [ErrLayoutMismatch] if another layout is pinned.
 func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration) (Registry, error) {
-	if err := cmp.Or(d.commits(ctx), d.wideEnough(ctx)); err != nil {
+	if err := d.commits(ctx); err != nil {
 		return Registry{}, err
 	}
 	for try := 0; ; try++ {
@@ -134,49 +133,6 @@ func (d *DB) commits(ctx context.Context) error {
 	}
 	return err
 }
-
-// wideEnough returns an error that wraps [ErrTable] if a column is narrower than what is written to it. MySQL without
-// strict mode would cut the values off and report no error. Other databases refuse them, or have no widths.
-func (d *DB) wideEnough(ctx context.Context) error {
-	if d.sql.Dialect() != "mysql" {
-		return nil
-	}
-	columns, err := d.sql.ColumnsOf(ctx, NodeTable, SlotTable, SessionTable, RegistryTable)
-	var narrow []string
-	for _, c := range columns {
-		if isNarrow(c) {
-			narrow = append(narrow, fmt.Sprintf("%s of %s is %s", c.Name, c.Table, c.Type))
-		}
-	}
-	if err == nil && len(narrow) > 0 {
-		err = fmt.Errorf("%w: columns are too narrow, so the database could cut off what is written to them: %s; change them to the types in migrations/mysql.sql",
-			ErrTable, strings.Join(narrow, ", "))
-	}
-	return err
-}
-
-// isNarrow reports whether a column of MySQL cannot hold what is written to it.
-func isNarrow(c sqldb.Column) bool {
-	var length int
-	switch name := strings.ToUpper(c.Name); name {
-	case "ID", "SLOT", "FENCE", "VERSION", "SEEN_TICK", "START_TICK", "BEFORE_TICK", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK":
-		isInt := strings.HasPrefix(c.Type, "int")
-		return isInt && (name != "ID" || strings.ToUpper(c.Table) != NodeTable) || // which holds the worker ids of any layout
-			smallNumber.MatchString(c.Type)
-	case "HOLDER":
-		length = len(rand.Text())
-	case "LAYOUT":
-		length = 64
-	case "TABLE_NAME", "DATABASE_NAME":
-		length = MaxTableName
-	}
-	have := 0
-	n, _ := fmt.Sscanf(strings.TrimPrefix(c.Type, "var"), "char(%d)", &have)
-	return n == 1 && have < length
-}
-
-// smallNumber matches types of numbers that have too few digits for a tick.
-var smallNumber = regexp.MustCompile(`^(tinyint|smallint|mediumint|float)`)
 
 // floor reads FLOOR_TICK.
 func (d *DB) floor(ctx context.Context) (floor int64, err error) {

@@ -274,20 +274,3 @@ func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
 		saysAll(t, err.Error(), "autocommit is off")
 	}
 }
-
-// A column that is too narrow keeps other values than were written, without an error, if MySQL is not in strict mode.
-func TestIsNarrow_RefusesWhatWouldBeCutOff(t *testing.T) {
-	t.Parallel()
-
-	for column, want := range map[[3]string]bool{
-		{"WORKER_SLOT", "FENCE", "bigint(20)"}: false, {"WORKER_SLOT", "FENCE", "bigint unsigned"}: false, {"WORKER_SLOT", "fence", "int(11)"}: true,
-		{"WORKER_SLOT", "FENCE", "float"}: true, {"WORKER_SLOT", "REUSABLE", "int"}: false, {"WORKER_SLOT", "REUSABLE", "tinyint(1)"}: false,
-		{"WORKER_NODE", "ID", "int(11)"}: false, {"WORKER_NODE", "ID", "mediumint"}: true, {"WORKER_SLOT", "ID", "int(11)"}: true,
-		{"WORKER_NODE", "TABLE_NAME", "varchar(128)"}: false, {"WORKER_NODE", "TABLE_NAME", "varchar(127)"}: true, {"WORKER_NODE", "TABLE_NAME", "text"}: false,
-		{"WORKER_SLOT", "HOLDER", "char(26)"}: false, {"WORKER_SLOT", "HOLDER", "char(25)"}: true, {"WORKER_SLOT", "APPLICATION", "varchar(8)"}: false,
-	} {
-		if got := workernode.IsNarrow(column[0], column[1], column[2]); got != want {
-			t.Errorf("%v: %t", column, got)
-		}
-	}
-}

@@ -246,7 +246,7 @@ func TestMainJob_TablesOfAssociatedModelsAreToldOf(t *testing.T) {
 		if d.Name == "postgres" {
 			key = "BIGSERIAL"
 		}
-		testkit.Must(t, db.Exec("CREATE TABLE pieces (id "+key+" PRIMARY KEY, whole_id INT NOT NULL)").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE pieces (id "+key+" PRIMARY KEY, whole_id BIGINT NOT NULL)").Error)
 		var log testkit.Log
 		harness.Use(t, db, uidplugin.WithModels(&Whole{}), uidplugin.WithLogger(log.Logger()))
 		if lines := log.Lines("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "numbers these columns") || !strings.Contains(lines[0], "columns=pieces.id") {

@@ -10,6 +10,9 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -96,4 +99,25 @@ func TestMigrations_AtOnce(t *testing.T) {
 			wg.Wait()
 		}
 	})
+}
+
+// MySQL without strict mode stores another number in a column that is too narrow. A FENCE, or the end of a range, that is
+// not the one that was acknowledged lets two processes make the same ids.
+func TestMigrations_RefuseNarrowColumns(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, migrations.Up(t.Context(), db))
+		alter, table := "ALTER TABLE WORKER_SLOT MODIFY FENCE INT NOT NULL", "CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) PRIMARY KEY, max_id INT, step INT, description VARCHAR(256), update_time TIMESTAMP)"
+		if d.Name == "postgres" {
+			alter = `ALTER TABLE "WORKER_SLOT" ALTER COLUMN "FENCE" TYPE INT`
+		}
+		testkit.Must(t, db.Exec(alter).Error)
+		for _, err := range []error{migrations.Up(t.Context(), db), migrations.Check(t.Context(), db), db.Use(uidplugin.New(harness.Quiet))} {
+			testkit.IsError(t, err, workernode.ErrTable, "WORKER_SLOT", "FENCE", "BIGINT")
+		}
+		testkit.Must(t, db.Exec(table).Error)
+		_, err := segment.Open(t.Context(), db, "orders", segment.Config{})
+		testkit.IsError(t, err, workernode.ErrTable, "max_id", "BIGINT")
+	}, "mariadb", "mysql", "postgres")
 }

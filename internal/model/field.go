@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"gorm.io/gorm/schema"
 )
@@ -92,6 +90,9 @@ func needsNoTag(f *schema.Field) bool {
 		return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == f })
 	})
 }
+
+// IsKeyType reports whether f is of a type of this module, or points to one.
+func IsKeyType(f *schema.Field) bool { return f.IndirectFieldType.PkgPath() == rootPath }
 
 // rootPath is the path of the root package, which has the types of keys.
 var rootPath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "/internal/model")
@@ -179,42 +180,6 @@ func tooSmall(text bool, size, length int) string {
 		return fmt.Sprintf("has only %d characters (size:%d or the column type in its tag), an id has up to %d", size, size, length)
 	}
 	return ""
-}
-
-// charColumn is a column type with a number of characters.
-var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:char|binary)(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
-
-// numericColumn is a column type with a number of digits, some of them behind the point.
-var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
-
-// TooNarrow reports whether a column type holds less than 64 bits, or fewer digits than the target's ids. The type "int", of a
-// field or a tag, does not count as a column type: it is GORM's word for an integer of the field's size.
-func TooNarrow(column schema.DataType, t Target) bool {
-	if column == schema.Int || column == schema.Uint {
-		return false
-	}
-	name := strings.FieldsFunc(strings.ToLower(string(column)), func(r rune) bool { return unicode.IsSpace(r) || r == '(' })
-	if len(name) == 0 {
-		return false
-	}
-	switch name[0] {
-	case "int", "integer":
-		return t.Dialect != "sqlite" // which keeps 64 bits in every integer
-	case "mediumint", "middleint", "smallint", "tinyint", "int1", "int2", "int3", "int4", "serial", "serial2",
-		"serial4", "smallserial", "real", "float", "float4", "float8", "double", "bit", "bool", "boolean":
-		return true
-	case "decimal", "dec", "numeric", "fixed":
-		precision := 10 // MySQL's; others keep all digits
-		if m := numericColumn.FindStringSubmatch(string(column)); m != nil {
-			precision, _ = strconv.Atoi(m[1])
-			scale, _ := strconv.Atoi(m[2])
-			precision -= scale
-		} else if t.Dialect != "mysql" {
-			return false
-		}
-		return precision < t.digits()
-	}
-	return false
 }
 
 // direct reports whether f can be set with reflection's SetInt or SetUint. It must be of an integer kind of 64 bits, in

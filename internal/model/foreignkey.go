@@ -36,11 +36,19 @@ func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error
 
 // JoinErrors returns all errors of CheckForeignKeys, in the order of the associations.
 func JoinErrors(s *schema.Schema, bad map[*schema.Relationship]error) error {
-	var errs []error
+	return errors.Join(Distinct(s, bad, nil)...)
+}
+
+// Distinct appends the errors of CheckForeignKeys, in the order of the associations. It leaves out those that errs has:
+// a foreign key may belong to an association of each of its models.
+func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error) []error {
 	for _, r := range Relations(s) {
-		errs = append(errs, bad[r])
+		err := bad[r]
+		if err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // checkForeignKey returns an error if the foreign key fk cannot hold the ids of the uid field pk. It reads nothing of
@@ -51,25 +59,27 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 		return nil // creates of its model return the error
 	}
 	digits := t.digits()
-	fix, what := "int64 or uidplugin.ID", ""
+	fix, what := "make it int64 or uidplugin.ID", ""
 	if key.Text {
-		fix = fmt.Sprintf("a string of %d characters", digits)
+		fix = fmt.Sprintf("make it a string of %d characters", digits)
 	}
 	text := key.Text || fk.IndirectFieldType.Kind() == reflect.String
-	if size, err := strconv.Atoi(fk.TagSettings["SIZE"]); err == nil && t.Dialect != "sqlite" { // which ignores sizes
-		what = tooSmall(text, size, digits)
-	}
-	if got, err := key.copied(t.Largest, fk); what == "" && (err != nil || got != strconv.FormatInt(t.Largest, 10)) {
+	if got, err := key.copied(t.Largest, fk); err != nil || got != strconv.FormatInt(t.Largest, 10) {
 		article := "a"
 		if strings.HasPrefix(fk.FieldType.String(), "int") {
 			article = "an"
 		}
 		what = fmt.Sprintf("is %s %v", article, fk.FieldType)
+	} else if size, err := strconv.Atoi(fk.TagSettings["SIZE"]); err == nil {
+		what, fix = tooSmall(text, size, digits), "remove the size from its tag"
+		if text {
+			fix = fmt.Sprintf("make the size %d or more", digits)
+		}
 	}
 	if what == "" {
 		return nil
 	}
-	return fmt.Errorf("%w %s.%s %s and refers to %s.%s, whose ids have 64 bits: make it %s",
+	return fmt.Errorf("%w %s.%s %s and refers to %s.%s, whose ids have 64 bits: %s",
 		ErrField, fk.Schema.Name, fk.Name, what, pk.Schema.Name, pk.Name, fix)
 }
 

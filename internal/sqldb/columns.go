@@ -5,64 +5,217 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // A Column is a column of one of the application's tables.
 type Column struct {
-	Table, Name string
+	Table, Name string // the table as it was given to [DB.ColumnsOf], without an alias
 	Type        string // as the database writes it
 	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
 	Identity    bool   // by IDENTITY, in PostgreSQL
+
+	// MySQL only: what an ALTER TABLE ... MODIFY has to repeat, and whether the server changes values that do not fit.
+	Nullable         bool
+	Default, Comment string
+	Lenient          bool
 }
 
-// ColumnsOf returns the columns of those tables that exist. It knows MySQL and PostgreSQL, and returns nothing
-// elsewhere.
+// ColumnsOf returns the columns of those tables that exist. Tables are named as a statement names them. It knows MySQL,
+// PostgreSQL and SQLite, and returns nothing elsewhere. GORM does not log the query: an application may test with a mock
+// that does not expect it.
 func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column, err error) {
-	query := ""
-	switch d.Dialect() {
-	case "mysql":
-		query = `SELECT table_name, column_name, column_type, extra FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (`
-	case "postgres":
-		query = `SELECT table_name, column_name, data_type, CASE is_identity WHEN 'YES' THEN 'identity' ELSE COALESCE(column_default, '') END FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) AND table_name IN (`
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	var names []tableName
+	for _, t := range tables {
+		if n, ok := d.parseName(t); ok {
+			names = append(names, n)
+		}
 	}
-	if query == "" || len(tables) == 0 {
+	switch {
+	case len(names) == 0:
 		return nil, nil
+	case d.Dialect() == "mysql":
+		return d.columnsOfMySQL(ctx, names)
+	case d.Dialect() == "postgres":
+		return d.columnsOfPostgres(ctx, names)
+	case d.Dialect() == "sqlite":
+		return d.columnsOfSQLite(ctx, names)
 	}
-	args := make([]any, len(tables))
-	for i, t := range tables {
-		args[i] = t
+	return nil, nil
+}
+
+// A tableName is the name of a table. The schema may be empty.
+type tableName struct{ given, schema, name string }
+
+// quotedName is the name of a table at the beginning of what an INSERT has behind INTO.
+var quotedName = func() *regexp.Regexp {
+	const part = "(?:`([^`]+)`|\"([^\"]+)\"|([^\\s`\".()]+))"
+	return regexp.MustCompile(`^\s*(?:` + part + `\.)?` + part + `(?:\s|$)`)
+}()
+
+// parseName returns the schema and the name of a table.
+func (d *DB) parseName(given string) (t tableName, ok bool) {
+	m := quotedName.FindStringSubmatch(given)
+	if m == nil {
+		return t, false
 	}
-	err = d.Query(ctx, func(rows *sql.Rows) error {
+	fold := func(s string) string {
+		if d.Dialect() == "postgres" {
+			return strings.ToLower(s)
+		}
+		return s
+	}
+	return tableName{strings.TrimSpace(m[0]), m[1] + m[2] + fold(m[3]), m[4] + m[5] + fold(m[6])}, true
+}
+
+func (d *DB) columnsOfMySQL(ctx context.Context, names []tableName) (columns []Column, err error) {
+	where := make([]string, len(names))
+	var args []any
+	for i, n := range names {
+		if where[i] = "table_schema = DATABASE()"; n.schema != "" {
+			where[i] = "table_schema = ?"
+			args = append(args, n.schema)
+		}
+		where[i] += " AND table_name = ?"
+		args = append(args, n.name)
+	}
+	err = d.read(ctx, func(rows *sql.Rows) error {
 		var c Column
-		var extra string
-		if err := rows.Scan(&c.Table, &c.Name, &c.Type, &extra); err != nil {
+		var schema, extra, mode string
+		var current bool
+		if err := rows.Scan(&schema, &current, &c.Table, &c.Name, &c.Type, &extra, &c.Nullable, &c.Default, &c.Comment, &mode); err != nil {
 			return err
 		}
-		extra = strings.ToLower(extra)
-		c.Auto = strings.Contains(extra, "auto_increment") || strings.HasPrefix(extra, "nextval(") || extra == "identity"
-		c.Identity = extra == "identity"
+		c.Auto = strings.Contains(strings.ToLower(extra), "auto_increment")
+		c.Lenient = isLenient(mode)
+		for _, n := range names {
+			if strings.EqualFold(n.name, c.Table) && (strings.EqualFold(n.schema, schema) || n.schema == "" && current) {
+				c.Table = n.given
+				break
+			}
+		}
 		columns = append(columns, c)
 		return nil
-	}, query+`?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
+	}, "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, extra, is_nullable = 'YES',"+
+		" COALESCE(column_default, ''), column_comment, @@sql_mode FROM information_schema.columns WHERE "+
+		strings.Join(where, " OR "), args...)
+	return columns, err
+}
+
+func (d *DB) columnsOfPostgres(ctx context.Context, names []tableName) (columns []Column, err error) {
+	args := make([]any, len(names))
+	for i, n := range names {
+		args[i] = `"` + n.name + `"`
+		if n.schema != "" {
+			args[i] = `"` + n.schema + `"."` + n.name + `"`
+		}
+	}
+	err = d.read(ctx, func(rows *sql.Rows) error {
+		var c Column
+		var i int
+		var extra string
+		if err := rows.Scan(&i, &c.Name, &c.Type, &c.Identity, &extra); err != nil {
+			return err
+		}
+		c.Table = names[i-1].given
+		c.Auto = c.Identity || strings.HasPrefix(extra, "nextval(")
+		columns = append(columns, c)
+		return nil
+	}, "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod) ELSE format_type(a.atttypid, a.atttypmod) END,"+
+		" a.attidentity <> '', COALESCE(pg_get_expr(f.adbin, f.adrelid), '') FROM unnest(ARRAY[?"+strings.Repeat(", ?", len(args)-1)+"]::text[])"+
+		" WITH ORDINALITY AS n(name, i) JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped"+
+		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum", args...)
+	return columns, err
+}
+
+func (d *DB) columnsOfSQLite(ctx context.Context, names []tableName) (columns []Column, err error) {
+	var args []any
+	for _, n := range names {
+		args = append(args, n.name, sql.NullString{String: n.schema, Valid: n.schema != ""}, n.given)
+	}
+	err = d.read(ctx, func(rows *sql.Rows) error {
+		var c Column
+		err := rows.Scan(&c.Table, &c.Name, &c.Type)
+		columns = append(columns, c)
+		return err
+	}, "WITH n(name, s, given) AS (VALUES (?, ?, ?)"+strings.Repeat(", (?, ?, ?)", len(names)-1)+
+		") SELECT n.given, p.name, p.type FROM n JOIN pragma_table_info(n.name, n.s) AS p", args...)
 	return columns, err
 }
 
 // LastOf returns the last number of the sequence of a column in PostgreSQL; 0 if it has none, or this user may not read
-// it.
-func (d *DB) LastOf(ctx context.Context, c Column) (last int64, err error) {
+// it. The table is written as in a statement.
+func (d *DB) LastOf(ctx context.Context, table, column string) (last int64, err error) {
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, `SELECT COALESCE(MAX(pg_sequence_last_value(s.oid)), 0)`+
 		` FROM pg_attribute a JOIN pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum OR d.objid = (`+
 		`SELECT oid FROM pg_attrdef WHERE adrelid = a.attrelid AND adnum = a.attnum)`+
 		` JOIN pg_class s ON s.oid IN (d.objid, d.refobjid)`+
-		` WHERE a.attrelid = to_regclass(quote_ident(?)) AND a.attname = ? AND`+
-		` CASE s.relkind WHEN 'S' THEN has_sequence_privilege(s.oid, 'SELECT, USAGE') END`, c.Table, c.Name)
+		` WHERE a.attrelid = to_regclass(?) AND a.attname = ? AND`+
+		` CASE s.relkind WHEN 'S' THEN has_sequence_privilege(s.oid, 'SELECT, USAGE') END`, table, column)
 	return last, err
 }
 
-// Columns returns the names of the columns of a table as the table spells them.
-// An error most often means that there is no such table; it is not logged.
-func (d *DB) Columns(ctx context.Context, table string) (names []string, err error) {
+// ColumnsFor returns the columns of a table, among them those of the given names. It is for a transaction: MySQL takes
+// the snapshot of a transaction when its catalog is read. So the catalog is left alone if all those columns are BIGINT,
+// and then only these are returned.
+func (d *DB) ColumnsFor(ctx context.Context, table string, names []string) (columns []Column, err error) {
+	if d.Dialect() == "mysql" {
+		if columns, err = d.bigColumns(ctx, table, names); err == nil && len(columns) == len(names) {
+			return columns, nil
+		}
+	}
+	return d.ColumnsOf(ctx, table)
+}
+
+// bigColumns returns those of the named columns that are BIGINT, on MySQL.
+func (d *DB) bigColumns(ctx context.Context, table string, names []string) (columns []Column, err error) {
+	mode := ""
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	if err := d.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
+		return nil, err
+	}
+	types, err := d.types(ctx, table)
+	for _, t := range types {
+		if strings.HasSuffix(t.Type, "bigint") && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, t.Name) }) {
+			columns = append(columns, Column{Table: table, Name: t.Name, Type: t.Type, Lenient: isLenient(mode)})
+		}
+	}
+	return columns, err
+}
+
+// isLenient reports whether a sql_mode has MySQL change what does not fit.
+func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
+
+// read runs a query without a trace in GORM's log, and calls scan for each row.
+func (d *DB) read(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
+	rows, err := d.pool.QueryContext(ctx, d.Translate(query), args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// IsNarrow reports whether the driver calls a column by a type of MySQL or PostgreSQL that holds no 64-bit integers.
+func (d *DB) IsNarrow(driverType string) bool {
+	return (d.Dialect() == "mysql" || d.Dialect() == "postgres") && narrowType.MatchString(driverType)
+}
+
+var narrowType = regexp.MustCompile(`(?i)^((unsigned )?(tiny|small|medium)?int|int[24]|float[48]?|double)$`)
+
+// Columns returns the columns of a table: their names as the table spells them and, on a server, their types as the
+// driver calls them. An error most often means that there is no such table; it is not logged.
+func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if d.Dialect() == "sqlite" {
@@ -73,27 +226,33 @@ func (d *DB) Columns(ctx context.Context, table string) (names []string, err err
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
+			c := Column{Table: table}
+			if err := rows.Scan(&c.Name); err != nil {
 				return nil, err
 			}
-			names = append(names, name)
+			columns = append(columns, c)
 		}
-		if len(names) == 0 && rows.Err() == nil {
+		if len(columns) == 0 && rows.Err() == nil {
 			return nil, fmt.Errorf("no such table: %s", table)
 		}
-		return names, rows.Err()
+		return columns, rows.Err()
 	}
-	rows, err := d.pool.QueryContext(ctx, d.Translate(`SELECT * FROM "`+table+`" WHERE 1 = 0`))
+	return d.types(ctx, d.Translate(`"`+table+`"`))
+}
+
+// types returns the names of the columns of a table, and their types as the driver calls them, in lower case.
+func (d *DB) types(ctx context.Context, table string) (columns []Column, err error) {
+	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	names, err = rows.Columns()
-	for i, n := range names { // "table.column" with columnsWithAlias=true of the MySQL driver
-		names[i] = n[strings.LastIndexByte(n, '.')+1:]
+	types, err := rows.ColumnTypes()
+	for _, t := range types { // "table.column" with columnsWithAlias=true of the MySQL driver
+		name := t.Name()[strings.LastIndexByte(t.Name(), '.')+1:]
+		columns = append(columns, Column{Table: table, Name: name, Type: strings.ToLower(t.DatabaseTypeName())})
 	}
-	return names, err
+	return columns, err
 }
 
 // HasIndex reports whether an index that was created by a statement of its own is

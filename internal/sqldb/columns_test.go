@@ -3,6 +3,7 @@ package sqldb_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/DATA-DOG/go-sqlmock"
@@ -11,10 +12,14 @@ import (
 )
 
 const (
-	mysqlColumns = "SELECT table_name, column_name, column_type, extra FROM information_schema.columns" +
-		" WHERE table_schema = DATABASE() AND table_name IN (?, ?)"
-	postgresColumns = "SELECT table_name, column_name, data_type, CASE is_identity WHEN 'YES' THEN 'identity' ELSE COALESCE(column_default, '') END" +
-		" FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) AND table_name IN ($1, $2)"
+	mysqlColumns = "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, extra, is_nullable = 'YES'," +
+		" COALESCE(column_default, ''), column_comment, @@sql_mode FROM information_schema.columns" +
+		" WHERE table_schema = DATABASE() AND table_name = ? OR table_schema = ? AND table_name = ?"
+	postgresColumns = "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod)" +
+		" ELSE format_type(a.atttypid, a.atttypmod) END, a.attidentity <> '', COALESCE(pg_get_expr(f.adbin, f.adrelid), '')" +
+		" FROM unnest(ARRAY[$1, $2]::text[]) WITH ORDINALITY AS n(name, i)" +
+		" JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped" +
+		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum"
 )
 
 // A key that the database numbers is one that the application is warned of.
@@ -22,45 +27,51 @@ func TestDBColumnsOf_TellsWhichTheDatabaseNumbers(t *testing.T) {
 	t.Parallel()
 
 	mysql, mock := testkit.Mock(t, testkit.OnMySQL)
-	mock.ExpectQuery(mysqlColumns).WithArgs("a", "b").WillReturnRows(sqlmock.NewRows([]string{"t", "c", "d", "e"}).
-		AddRow("a", "id", "bigint unsigned", "AUTO_INCREMENT").AddRow("a", "at", "datetime", "DEFAULT_GENERATED"))
-	got, err := open(t, mysql).ColumnsOf(t.Context(), "a", "b")
+	mock.ExpectQuery(mysqlColumns).WithArgs("a", "shop", "b").WillReturnRows(sqlmock.NewRows(strings.Split("schema current t c type extra null default comment mode", " ")).
+		AddRow("here", true, "A", "id", "bigint unsigned", "AUTO_INCREMENT", false, "", "", "STRICT_TRANS_TABLES,ANSI_QUOTES").
+		AddRow("shop", false, "b", "at", "datetime", "DEFAULT_GENERATED", true, "now()", "when", "ANSI_QUOTES"))
+	got, err := open(t, mysql).ColumnsOf(t.Context(), "`a`", "`shop`.`b`")
 	must(t, err)
-	want := []sqldb.Column{{"a", "id", "bigint unsigned", true, false}, {"a", "at", "datetime", false, false}}
+	want := []sqldb.Column{{Table: "`a`", Name: "id", Type: "bigint unsigned", Auto: true},
+		{Table: "`shop`.`b`", Name: "at", Type: "datetime", Nullable: true, Default: "now()", Comment: "when", Lenient: true}}
 	if !slices.Equal(got, want) {
 		t.Errorf("MySQL: %+v", got)
 	}
 
 	postgres, mock := testkit.Mock(t, testkit.OnPostgres)
-	mock.ExpectQuery(postgresColumns).WithArgs("a", "b").WillReturnRows(sqlmock.NewRows([]string{"t", "c", "d", "e"}).
-		AddRow("b", "id", "bigint", "nextval('b_id_seq'::regclass)").
-		AddRow("b", "nr", "bigint", "identity").AddRow("b", "no", "bigint", "lastval()").AddRow("b", "x", "text", ""))
-	got, err = open(t, postgres).ColumnsOf(t.Context(), "a", "b")
+	mock.ExpectQuery(postgresColumns).WithArgs(`"a"`, `"s"."B c"`).WillReturnRows(sqlmock.NewRows([]string{"i", "c", "t", "d", "e"}).
+		AddRow(2, "id", "bigint", false, "nextval('b_id_seq'::regclass)").
+		AddRow(2, "nr", "bigint", true, "").AddRow(2, "no", "bigint", false, "lastval()").AddRow(1, "x", "text", false, ""))
+	got, err = open(t, postgres).ColumnsOf(t.Context(), "A AS x", `s."B c"`)
 	must(t, err)
-	want = []sqldb.Column{{"b", "id", "bigint", true, false}, {"b", "nr", "bigint", true, true}, {"b", "no", "bigint", false, false},
-		{"b", "x", "text", false, false}}
+	want = []sqldb.Column{{Table: `s."B c"`, Name: "id", Type: "bigint", Auto: true}, {Table: `s."B c"`, Name: "nr", Type: "bigint", Auto: true, Identity: true},
+		{Table: `s."B c"`, Name: "no", Type: "bigint"}, {Table: "A", Name: "x", Type: "text"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("PostgreSQL: %+v", got)
 	}
+
+	sqlite := testkit.SQLite{}.Open(t)
+	must(t, sqlite.Exec("CREATE TABLE a (id REAL)").Error)
+	got, err = open(t, sqlite).ColumnsOf(t.Context(), "`a`", `main."a"`, "`none`")
+	must(t, err)
+	if want = []sqldb.Column{{Table: "`a`", Name: "id", Type: "REAL"}, {Table: `main."a"`, Name: "id", Type: "REAL"}}; !slices.Equal(got, want) {
+		t.Errorf("SQLite: %+v", got)
+	}
 }
 
-// Without tables, and where it knows no catalog, it must send nothing: the mock expects no statement.
-func TestDBColumnsOf_AsksOnlyWhereItKnowsHow(t *testing.T) {
+// Without a table, or with what is no name, nothing is sent: the mock expects no statement.
+func TestDBColumnsOf_AsksOnlyForNames(t *testing.T) {
 	t.Parallel()
 
-	for _, d := range []*sqldb.DB{mocked(t, testkit.OnMySQL), open(t, tables(t))} {
-		tables := []string{"WORKER_NODE"}
-		if d.Dialect() == "mysql" {
-			tables = nil
-		}
-		if got, err := d.ColumnsOf(t.Context(), tables...); err != nil || got != nil {
-			t.Errorf("%s: %v, %v", d.Dialect(), got, err)
+	for _, names := range [][]string{nil, {""}, {"(SELECT 1) x"}, {"a.b.c.d"}} {
+		if got, err := mocked(t, testkit.OnMySQL).ColumnsOf(t.Context(), names...); err != nil || got != nil {
+			t.Errorf("%q: %v, %v", names, got, err)
 		}
 	}
 	broken := errors.New("broken")
 	db, mock := testkit.Mock(t, testkit.OnMySQL)
 	mock.ExpectQuery(mysqlColumns).WillReturnError(broken)
-	if got, err := open(t, db).ColumnsOf(t.Context(), "a", "b"); !errors.Is(err, broken) || got != nil {
+	if got, err := open(t, db).ColumnsOf(t.Context(), "a", "b.c"); !errors.Is(err, broken) || got != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -74,8 +85,8 @@ func TestDBColumns_AreWithoutTheirTable(t *testing.T) {
 		WillReturnRows(sqlmock.NewRows([]string{"WORKER_NODE.ID", "PORT"}))
 	got, err := open(t, db).Columns(t.Context(), "WORKER_NODE")
 	must(t, err)
-	if !slices.Equal(got, []string{"ID", "PORT"}) {
-		t.Errorf("columns %q", got)
+	if want := []sqldb.Column{{Table: "`WORKER_NODE`", Name: "ID"}, {Table: "`WORKER_NODE`", Name: "PORT"}}; !slices.Equal(got, want) {
+		t.Errorf("columns %+v", got)
 	}
 	_, err = open(t, testkit.SQLite{}.Open(t)).Columns(t.Context(), "NO_SUCH")
 	testkit.IsError(t, err, nil, "no such table: NO_SUCH")
@@ -114,9 +125,12 @@ func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	s := testkit.SQLite{Path: testkit.SQLitePath(t)}
 	first, second := s.Open(t), s.Open(t)
 	run(t, first, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER)`)
-	columns := func() []string {
-		names, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
+	columns := func() (names []string) {
+		all, err := open(t, first).Columns(t.Context(), "WORKER_NODE")
 		must(t, err)
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
 		return names
 	}
 	columns()

@@ -1,0 +1,65 @@
+package model_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// A statement that GORM is about to build has its values in clauses, in whatever form the application gave them.
+func TestLimitsCheck_FindsWhatDoesNotFitInEachClause(t *testing.T) {
+	t.Parallel()
+
+	type Page struct {
+		ID     int64
+		BookID int64
+		Number int
+	}
+	db, _ := testkit.Mock(t, testkit.OnMySQL)
+	limit := model.Limit{Range: model.RangeOf("int", "mysql"), Field: "Page.BookID", Name: "book_id", Type: "int", Fix: "ALTER TABLE"}
+	small := limit
+	small.Small = true
+	big := int64(1) << 40
+	book, excluded := clause.Column{Name: "book_id"}, clause.Column{Table: "excluded", Name: "book_id"}
+	check := func(l model.Limit, c clause.Interface) error {
+		stmt := &gorm.Statement{DB: db, Table: "pages", Schema: parse(t, &Page{}), Context: t.Context(), Clauses: map[string]clause.Clause{}}
+		stmt.AddClause(c)
+		return model.Limits{"book_id": l}.Check(stmt)
+	}
+	for name, tt := range map[string]struct {
+		clause    clause.Interface
+		ok, small bool // whether ids, and ids of segments, are let through
+	}{
+		"nothing":             {clause.Set{}, true, true},
+		"another column":      {clause.Set{{Column: clause.Column{Name: "number"}, Value: big}}, true, true},
+		"a number":            {clause.Values{Columns: []clause.Column{{Name: "id"}, book}, Values: [][]any{{big, 1}, {big, int64(2)}}}, true, true},
+		"a large one":         {clause.Values{Columns: []clause.Column{{Name: "id"}, book}, Values: [][]any{{1, 1}, {1, big}}}, false, false},
+		"a pointer":           {clause.Set{{Column: book, Value: &big}}, false, false},
+		"a nil pointer":       {clause.Set{{Column: book, Value: (*int64)(nil)}}, true, true},
+		"a Valuer":            {clause.Set{{Column: book, Value: sql.NullInt64{Int64: big, Valid: true}}}, false, false},
+		"NULL":                {clause.Set{{Column: book, Value: sql.NullInt64{Int64: big}}}, true, true},
+		"a text":              {clause.Set{{Column: clause.Column{Name: "pages.Book_ID"}, Value: "1099511627776"}}, false, false},
+		"bytes":               {clause.Set{{Column: book, Value: []byte("1099511627776")}}, false, false},
+		"the same column":     {clause.Set{{Column: book, Value: gorm.Expr("IF(book_id > ?, NULL, book_id)", 1)}}, true, true},
+		"an expression":       {clause.Set{{Column: book, Value: gorm.Expr("book_id + ?", big)}}, false, true},
+		"another as a value":  {clause.Set{{Column: book, Value: gorm.Expr("`id`")}}, false, true},
+		"a column as a value": {clause.Set{{Column: book, Value: clause.Column{Name: "id"}}}, false, true},
+		"a subquery":          {clause.Set{{Column: book, Value: []any{db.Table("books").Select("MAX(n)")}}}, false, true},
+		"DO UPDATE":           {clause.OnConflict{DoUpdates: clause.Set{{Column: book, Value: big}}}, false, false},
+		"excluded":            {clause.OnConflict{DoUpdates: clause.Set{{Column: book, Value: excluded}}}, true, true},
+	} {
+		for l, ok := range map[*model.Limit]bool{&limit: tt.ok, &small: tt.small} {
+			err := check(*l, tt.clause)
+			if (err == nil) != ok {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err != nil {
+				testkit.IsError(t, err, model.ErrField, "Page.BookID", "book_id", "ALTER TABLE")
+			}
+		}
+	}
+}
