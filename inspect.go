@@ -101,7 +101,7 @@ func (c *catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 			among = append(among, column)
 		case column.Auto:
 			numbered = append(numbered, column)
-		case c.noLonger(column):
+		case c.db.Dialector.Name() != "sqlite" && c.noLonger(column): // SQLite does not say what it numbers
 			c.Log.Info("uidplugin: the database no longer numbers this column: an INSERT without the key fails, also in old processes",
 				"table", column.Table, "column", column.Name)
 		}

@@ -211,10 +211,7 @@ func connections(sql func(string) string) []step {
 	if sql("?") != "?" {
 		return []step{settings(sql)}
 	}
-	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)},
-		{sql: `SELECT table_name, column_name, column_type, extra FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (?, ?, ?, ?)`,
-			rows: sqlmock.NewRows([]string{"table_name", "column_name", "column_type", "extra"}).
-				AddRow("WORKER_SLOT", "FENCE", "bigint(20)", "").AddRow("WORKER_SLOT", "REUSABLE", "int(11)", "")}}
+	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)}}
 }
 
 // settings is the question what the database may lose, which answers that it is

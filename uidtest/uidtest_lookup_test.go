@@ -100,6 +100,14 @@ var lookups = map[string]func(l lookedUp) (string, error){
 		rows, err := uidplugin.FindAs[ticket](l.ctx, l.db, l.id)
 		return fmt.Sprint(len(rows), seat(rows[0])), err
 	},
+	"FindPublicAs": func(l lookedUp) (string, error) {
+		row, err := uidplugin.FindPublicAs[ticket](l.ctx, l.db, l.text)
+		return seat(row), err
+	},
+	"ParsePublic": func(l lookedUp) (string, error) {
+		id, err := uidplugin.ParsePublic[ticket](l.text)
+		return fmt.Sprint(id == l.row.ID), err
+	},
 	"ParseID": func(l lookedUp) (string, error) {
 		id, err := uidplugin.ParseID(fmt.Sprint(int64(l.id)))
 		return fmt.Sprint(id == l.id), err

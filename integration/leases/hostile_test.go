@@ -84,7 +84,7 @@ func TestHostile_FenceThatIsNotKept(t *testing.T) {
 		switch {
 		case d.IsMySQL():
 			params = []string{"sql_mode=%27ANSI_QUOTES%27"} // without strict mode
-			hostile = []string{`ALTER TABLE WORKER_SLOT MODIFY FENCE INT NOT NULL`, `ALTER TABLE WORKER_NODE MODIFY TABLE_NAME VARCHAR(3)`,
+			hostile = []string{`ALTER TABLE WORKER_SLOT MODIFY FENCE INT NOT NULL`, `ALTER TABLE WORKER_NODE MODIFY START_TICK INT NOT NULL`,
 				`CREATE TRIGGER lower_it BEFORE UPDATE ON WORKER_SLOT FOR EACH ROW SET NEW.FENCE = OLD.FENCE`}
 		case d.Name == "postgres":
 			hostile = []string{`CREATE FUNCTION lower_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW."FENCE" := OLD."FENCE"; RETURN NEW; END $$;
