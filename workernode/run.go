@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -193,15 +192,14 @@ func (m *Manager) noteFailure(err error, s severity) {
 func (m *Manager) showError(err error) {
 	if m.stats.LastError == nil {
 		m.stats.Since = m.clock.now()
-		text := "uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up"
-		if m.stats.Sessions == 0 {
-			text = "uidplugin: this process cannot get a lease, so no ids can be made"
+		switch {
+		case errors.Is(err, ErrTable): // it stays until somebody does something
+			m.log.Error("uidplugin: the plugin's tables cannot be used, so this process is granted no more ids", "error", err)
+		case m.stats.Sessions == 0:
+			m.log.Warn("uidplugin: this process cannot get a lease, so no ids can be made", "error", err)
+		default:
+			m.log.Warn("uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up", "error", err)
 		}
-		level := slog.LevelWarn
-		if errors.Is(err, ErrTable) { // it stays until somebody does something
-			level = slog.LevelError
-		}
-		m.log.Log(m.ctx, level, text, "error", err)
 	}
 	m.stats.LastError = err
 }
