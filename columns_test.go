@@ -36,7 +36,7 @@ func TestColumns_OfTypeRealOnSQLite(t *testing.T) {
 			saysAll(t, err.Error(), "sample.Next", "1152921504606846977", "samples", "REAL", "again")
 		}
 	}
-	must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Model(&row).Update("next", 1<<53).Error }))
+	must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Model(&row).Update("next", int64(1)<<53).Error }))
 	if n := count(t, db, "samples"); n != 1 {
 		t.Errorf("%d rows", n)
 	}

@@ -332,11 +332,12 @@ func (l chaosLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// unguarded takes the protection of the lease protocol away, for the controls: a statement about a slot then takes
-// what belongs to another process.
+// unguarded takes protections of the lease protocol away, for the controls: a statement about a slot may then take what
+// belongs to another process.
 //
 //   - blind: it does not compare HOLDER, VERSION and FENCE
-//   - deaf: it compares them, and the answer says that the row was changed
+//   - deaf: it compares them, and the answer always reports a changed row. No id comes twice, because the transaction
+//     that begins a session reads back what it has written.
 func unguarded(how string) func(query string, args []driver.NamedValue, run testkit.Executor) (driver.Result, error) {
 	const begin, compare = "UPDATE `WORKER_SLOT` SET `FENCE` = ?", " AND `HOLDER` = ? AND `VERSION` = ? AND `FENCE` = ?"
 	return func(query string, args []driver.NamedValue, run testkit.Executor) (driver.Result, error) {

@@ -29,7 +29,7 @@ func TestStart_ManyStartsAtOnce(t *testing.T) {
 		case "sqlite":
 			n = 8 // one writes at a time
 		}
-		c := testkit.NewClock(time.Now())
+		c := testkit.NewRunningClock(time.Now(), 1) // a session that was begun too late begins again in the next tick
 		ledger := testkit.NewLedger(t)
 		tables := []any{&harness.T1{}, &harness.T2{}, &harness.T3{}, &harness.T4{}, &harness.T5{}}
 		var fresh, taken int64

@@ -10,7 +10,7 @@ import (
 func TestIs_KnowsWhatProgramsMakeOfAnID(t *testing.T) {
 	t.Parallel()
 
-	const id = 1176816959799427126
+	const id int64 = 1176816959799427126
 	for name, n := range map[string]int64{
 		"String(Number(id))":      1176816959799427000,
 		"BigInt(Number(id))":      1176816959799427072,
