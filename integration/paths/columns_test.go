@@ -287,7 +287,9 @@ func TestColumns_AreReadOnce(t *testing.T) {
 		harness.Use(t, db, uidplugin.WithModels(&Club{}))
 		var reads atomic.Int64
 		tap.Hook(func(query string, run func() error) error {
-			if strings.Contains(query, "information_schema.columns") || strings.Contains(query, "pg_attribute") || strings.Contains(query, "s` WHERE 1 = 0") {
+			switch {
+			case strings.Contains(query, "WORKER_"): // of the lease manager
+			case strings.Contains(query, "information_schema.columns"), strings.Contains(query, "pg_attribute"), strings.Contains(query, "s` WHERE 1 = 0"):
 				reads.Add(1)
 			}
 			return run()
