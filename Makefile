@@ -54,7 +54,7 @@ cross: export CGO_ENABLED := 0
 cross: ## vet and build for 32 bits, and test there what computes with bits
 	go vet ./...
 	go build ./...
-	go test ./generator/ ./ringbuffer/
+	go test ./generator/ ./internal/ringbuffer/
 
 # Installed, not "go run", which hides the exit code: 3 is a finding. Its database being out of reach says nothing
 # about this code; everything else that goes wrong does.
@@ -68,8 +68,8 @@ vuln: ## govulncheck
 	cat "$$bin/out"; exit $$code
 
 # COMPARE_FLAGS="-run order" measures one part; go run ./benchmarks -h lists all flags.
-compare: ## uidplugin against its peers, into docs and docs/zh, 45 min; with SHORT=1 into benchmarks/short, 3 min
+compare: ## uidplugin against its peers, into docs, 45 min; with SHORT=1 into benchmarks/short, 3 min
 	go run ./benchmarks $(if $(SHORT),-short) $(COMPARE_FLAGS)
 
 bench: ## the benchmarks
-	go test -run '^$$' -bench . -benchmem ./generator/ ./ringbuffer/ .
+	go test -run '^$$' -bench . -benchmem ./generator/ ./internal/ringbuffer/ .

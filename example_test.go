@@ -12,7 +12,6 @@ import (
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -80,7 +79,7 @@ func ExampleFrom() {
 func ExamplePlugin_Locate() {
 	db, done := openExample()
 	defer done()
-	host := workernode.Host{Name: "web-1", Port: "8080", Kind: workernode.Container}
+	host := uidplugin.Host{Name: "web-1", Port: "8080", Kind: uidplugin.Container}
 	if err := db.Use(uidplugin.New(uidplugin.WithHost(host), uidplugin.WithLogger(nil))); err != nil {
 		log.Fatal(err)
 	}
@@ -101,7 +100,7 @@ func ExamplePlugin_Locate() {
 	_, err = uidplugin.From(db).Locate(context.Background(), -7)
 	fmt.Println(err)
 	// Output:
-	// orders web-1 8080 CONTAINER 3
+	// orders web-1 8080 CONTAINER 1
 	// uidplugin: negative id: -7
 }
 

@@ -3,7 +3,7 @@ package uidplugin
 import "gorm.io/gorm"
 
 // Fill runs the callback that sets ids, and nothing else.
-func (p *Plugin) Fill(db *gorm.DB) { p.shared.callbacks().fill(db) }
+func (p *Plugin) Fill(db *gorm.DB) { p.shared.catalog.Fill(db) }
 
 // WithoutPublicKeys calls f in a process whose keys are not set.
 func WithoutPublicKeys(f func()) {
@@ -11,6 +11,3 @@ func WithoutPublicKeys(f func()) {
 	defer publicKeys.Store(keys)
 	f()
 }
-
-// ColumnsIn returns how many columns a CREATE TABLE of GORM has.
-var ColumnsIn = columnsIn

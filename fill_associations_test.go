@@ -1,7 +1,6 @@
 package uidplugin_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -181,20 +180,6 @@ func TestAssociations_AJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
 	links(t, db, "members", "team_id", "teams", 2)
 }
 
-func TestAssociations_EmptyAssociationsTakeNoWorkerIDs(t *testing.T) {
-	t.Parallel()
-
-	db := open(t)
-	must(t, db.SetupJoinTable(&person{}, "Teams", &member{}))
-	migrate(t, db, &person{}, &team{}, &member{})
-	must(t, db.Create(&[]person{{}, {Teams: []team{}}}).Error)
-	for _, s := range uidplugin.From(db).Stats().Tables {
-		if s.Table != "people" {
-			t.Errorf("%s has a worker id", s.Table)
-		}
-	}
-}
-
 // TestAssociations_AnEmbeddedPointerStaysNil: looking for associations behind it must not make
 // the struct, whose columns would then be zero and not NULL.
 func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
@@ -205,14 +190,6 @@ func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
 	uidplugin.From(db).Fill(statement(t, db, &rows))
 	if rows[0].Addressed != nil {
 		t.Errorf("%+v", rows[0].Addressed)
-	}
-	var tables []string
-	for _, s := range uidplugin.From(db).Stats().Tables {
-		tables = append(tables, s.Table)
-	}
-	slices.Sort(tables)
-	if !slices.Equal(tables, []string{"letters", "towns"}) {
-		t.Errorf("worker ids for %v", tables)
 	}
 }
 

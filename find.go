@@ -8,29 +8,29 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
-	"gorm.io/gorm/schema"
 )
 
-// Find loads the row whose primary key is id. It returns a pointer to a struct of the model that WithModels, Register
-// or AutoMigrate listed for the table.
+// Find loads the row whose primary key is id. It returns a pointer to the model that WithModels, Register or
+// AutoMigrate listed for the table.
 //
-// The handle given to [From] takes part in the query: conditions, scopes, Select, Omit, Preload, Joins, Unscoped,
-// locking and the like. Clauses that have no meaning there fail with [ErrClause]: Limit, Offset, Group, Having,
-// Distinct, Raw, DryRun, Select with an expression or without the key, and Table or Model of another table. For ids
-// that users send, see [OnlyModels] and [Scoped].
+// The query uses the handle given to [From]: its conditions, scopes, Select, Omit, Preload, Joins, Unscoped, locking
+// and so on. Find fails with [ErrClause] for Limit, Offset, Group, Having, Distinct, Raw and DryRun. It also fails for
+// Select with an expression or without the key, and for another Table or Model. For ids that users send, see
+// [OnlyModels] and [Scoped].
 //
-// The error is that of Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The last
-// one means that no row has the key, that the row is deleted, or that it does not meet the handle's conditions. Find
-// does not look at the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate
-// returns [ErrUnknownID].
+// The error is the same as for Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The
+// last one means that the row does not exist, is deleted, or does not meet the handle's conditions. Find does not check
+// the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate returns
+// [ErrUnknownID].
 //
-// On MySQL and PostgreSQL the database may have numbered the row of another program, and its number may have the worker
-// id of another table. So if there is no row, Find also looks in the table of the id that the number follows;
-// docs/from-auto-increment.md says for how many such rows that is right.
+// On MySQL and PostgreSQL the database may have numbered a row of another program, and its number may contain another
+// table's worker id. So if the row is missing, Find also tries the table of the id before the number;
+// docs/from-auto-increment.md describes the limits.
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
 	loc, f, err := p.startFind(options)
 	if err != nil {
@@ -39,7 +39,6 @@ func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, e
 	return f.find(ctx, loc, id)
 }
 
-// startFind returns the locator and the finder of a plugin that is in use.
 func (p *Plugin) startFind(options []FindOption) (*locator, *finder, error) {
 	loc, err := p.located()
 	if err != nil {
@@ -49,7 +48,6 @@ func (p *Plugin) startFind(options []FindOption) (*locator, *finder, error) {
 	return loc, f, err
 }
 
-// find does what [Plugin.Find] does.
 func (f *finder) find(ctx context.Context, loc *locator, id ID) (any, error) {
 	rows, err := f.findAll(ctx, loc, []ID{id})
 	if err != nil {
@@ -62,12 +60,12 @@ func (f *finder) find(ctx context.Context, loc *locator, id ID) (any, error) {
 	return row, nil
 }
 
-// FindAll loads the rows whose primary keys are ids, as Find does. It sends one query for each table and each 1,000 of
-// its ids. The clauses of the handle apply to each query. The map has each row that was found, even if other ids fail.
+// FindAll loads the rows whose primary keys are ids, as Find does. It sends one query per table and 1,000 ids. The
+// clauses of the handle apply to each query. The map holds all rows found, even if other ids fail.
 //
-// An id whose table is known, but which has no row there that meets the conditions, is in neither the map nor the
-// error. Each other id that fails has an [IDError], in the order of ids; the text of the error has the first 20. If a
-// query fails, the error has only the errors of queries. So callers for whom ids may be missing ignore errors that are
+// If a row is missing from a known table, or does not meet the conditions, its id is in neither the map nor the error.
+// All other failures have an [IDError], in the order of ids; the text of the error lists the first 20. If a query
+// fails, only errors of queries are returned. So callers that expect missing ids should ignore errors that are
 // [ErrNoSuchID].
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
 	loc, f, err := p.startFind(options)
@@ -77,7 +75,6 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 	return f.findAll(ctx, loc, ids)
 }
 
-// findAll does what [Plugin.FindAll] does.
 func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]any, error) {
 	byTable, future := map[string][]ID{}, map[ID]error{}
 	var elsewhere []error
@@ -98,7 +95,7 @@ func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]an
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	errs = f.findNumbered(ctx, loc, ids, found, errs)
-	if len(future) > 0 { // that explains more than other errors of these ids
+	if len(future) > 0 { // because it explains more than other errors of these ids
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*IDError); return ok && future[other.ID] != nil })
 		for id, err := range future {
 			if _, ok := found[id]; !ok {
@@ -109,11 +106,11 @@ func (f *finder) findAll(ctx context.Context, loc *locator, ids []ID) (map[ID]an
 	return found, joinErrors(errs, ids)
 }
 
-// findNumbered adds rows of other programs, which the database numbered and their numbers do not lead to: they are in the
-// table of the id that the number follows. It returns errs without those of ids that it has found.
+// findNumbered adds rows of other programs that the database numbered. It looks for each in the table of the id before
+// its number. It returns errs without the errors of ids that were found.
 func (f *finder) findNumbered(ctx context.Context, loc *locator, ids []ID, found map[ID]any, errs []error) []error {
 	if loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutIDs(errs)) > 0 {
-		return errs // ids have no gaps there; or a query has failed
+		return errs // ids do not have gaps there, or a query has failed
 	}
 	numbers := map[ID][]ID{}
 	for _, id := range ids {
@@ -129,13 +126,18 @@ func (f *finder) findNumbered(ctx context.Context, loc *locator, ids []ID, found
 	}
 	byTable := map[string][]ID{}
 	failed := loc.locate(ctx, loc.lookupOn(f.db), slices.Collect(maps.Keys(numbers)), func(l *Location, _ error) {
-		if p := f.plan(l.Table); p != nil && p.rowKey() != nil && !p.rowKey().Text && l.Database == loc.database {
+		p := f.plan(l.Table)
+		if p != nil && p.RowKey() != nil && !p.RowKey().Text && f.wants(p) && l.Database == loc.database {
 			byTable[l.Table] = append(byTable[l.Table], numbers[l.ID]...)
 		}
 	})
 	errs = append(errs, withoutIDs(failed)...)
+	// Look for the keys alone first, because the handle's conditions are usually not meant for these tables.
+	keys := &finder{db: f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true}).Unscoped(), shared: f.shared}
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
-		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
+		rows := map[ID]any{}
+		_ = keys.findIn(ctx, table, f.plan(table), byTable[table], rows)
+		errs = append(errs, f.findIn(ctx, table, f.plan(table), slices.Collect(maps.Keys(rows)), found)...)
 	}
 	return slices.DeleteFunc(errs, func(err error) bool {
 		of, ok := err.(*IDError)
@@ -143,30 +145,30 @@ func (f *finder) findNumbered(ctx context.Context, loc *locator, ids []ID, found
 	})
 }
 
-// FindAs loads the rows of T whose primary keys are ids. It returns one element for each id, in the order of ids: nil
-// for one that has no row. It reads the table of T and nothing else, with one query for each 1,000 ids. db needs the
-// plugin, and T need not be listed by [WithModels]. A row that two ids of the list name is loaded once.
+// FindAs loads the rows of T whose primary keys are ids. It returns one element per id, in the order of ids, and nil
+// for a missing row. It reads only the table of T, with one query per 1,000 ids. db needs the plugin, but T need not be
+// listed by [WithModels]. Repeated ids share one row.
 //
-// The clauses of db hold as they do for [Plugin.Find]. Order fails with [ErrClause] too.
+// The clauses of db apply as for [Plugin.Find], except Order, which fails with [ErrClause].
 //
-// The error has an [IDError] for each id without a row, which wraps [ErrNoSuchID], and [gorm.ErrRecordNotFound] or
-// [ErrNotKey]: the latter if several rows have the id in their key. So callers for whom rows may be missing ignore
-// errors that are ErrNoSuchID. No row has the id 0. With any other error there are no rows: it is the database's, or
-// wraps [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
+// The error has an [IDError] for each id without a row. It wraps [ErrNoSuchID], and either [gorm.ErrRecordNotFound] or,
+// if several rows have the id in their key, [ErrNotKey]. So callers that expect missing rows should ignore errors that
+// are ErrNoSuchID. The id 0 is always missing. Other errors return no rows. They come from the database, or wrap
+// [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	plugin := From(db)
 	s, err := plugin.initialized()
 	if err != nil {
 		return nil, err
 	}
-	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM takes pointers and slices for what they are of
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM would accept pointers and slices of structs
 		return nil, fmt.Errorf("%w: FindAs: %v is no struct; T is the struct of the model", ErrNoField, t)
 	}
-	p, _, err := s.catalog.keyOf(db, new(T))
+	p, _, err := s.catalog.KeyOf(db, new(T))
 	if err != nil {
 		return nil, err
 	}
-	if p.rowKey() == nil {
+	if p.RowKey() == nil {
 		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, p.Schema.Table)
 	}
 	f, found := &finder{db: db, shared: s, inOrder: true}, make(map[ID]any, len(ids))
@@ -174,7 +176,7 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	if others := withoutIDs(errs); len(others) > 0 {
 		return nil, joinIDErrors(others)
 	}
-	why := map[ID]error{} // several rows have the id
+	why := map[ID]error{}
 	for _, err := range errs {
 		why[err.(*IDError).ID] = err
 	}
@@ -193,8 +195,8 @@ func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	return rows, joinIDErrors(errs)
 }
 
-// findIn adds the rows of one table to found. plan is that of the model, or nil. It changes ids.
-func (f *finder) findIn(ctx context.Context, table string, p *plan, ids []ID, found map[ID]any) (errs []error) {
+// findIn adds the rows of one table to found. p is the plan of its model, or nil. findIn modifies ids.
+func (f *finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids []ID, found map[ID]any) (errs []error) {
 	if table == "" {
 		return errorForEach(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
 			ErrNoModel)
@@ -205,14 +207,14 @@ func (f *finder) findIn(ctx context.Context, table string, p *plan, ids []ID, fo
 	case p == nil:
 		return errorForEach(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
-	case p.rowKey() == nil:
+	case p.RowKey() == nil:
 		return errorForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
-	case f.prefix != "" && !p.hasPrefix(f.prefix):
+	case !f.wants(p):
 		return errorForEach(ids, "%w: the public ids of %s do not begin with %s_, as the text of %d does",
 			publicid.ErrInvalid, table, f.prefix)
 	}
-	ids = slices.DeleteFunc(ids, func(id ID) bool { return id == 0 }) // a row that came without its key would be that of 0
+	ids = slices.DeleteFunc(ids, func(id ID) bool { return id == 0 }) // because a row loaded without its key would match 0
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
 		for _, err := range f.load(ctx, p, chunk, found) {
@@ -225,15 +227,7 @@ func (f *finder) findIn(ctx context.Context, table string, p *plan, ids []ID, fo
 	return errs
 }
 
-// rowKey returns the uid field that is a primary key, which rows are looked up by; nil if the model has none.
-func (p *plan) rowKey() *field {
-	if f := p.key(); f != nil && f.PrimaryKey {
-		return f
-	}
-	return nil
-}
-
-// errorForEach returns an [IDError] for each of ids. The last verb of format is for the id.
+// errorForEach returns an [IDError] for each of ids. The last verb of format formats the id.
 func errorForEach(ids []ID, format string, args ...any) (errs []error) {
 	for _, id := range ids {
 		errs = append(errs, idErrorf(id, format, append(slices.Clip(args), id)...))
@@ -241,8 +235,8 @@ func errorForEach(ids []ID, format string, args ...any) (errs []error) {
 	return errs
 }
 
-// joinErrors joins errors of ids in the order of ids. If there are others, it joins only these: they may be why ids are
-// missing.
+// joinErrors joins errors of ids in the order of ids. If there are errors of queries it joins only those, because they
+// may explain missing ids.
 func joinErrors(errs []error, ids []ID) error {
 	if others := withoutIDs(errs); len(others) > 0 {
 		return joinIDErrors(others)
@@ -251,21 +245,19 @@ func joinErrors(errs []error, ids []ID) error {
 		return joinIDErrors(errs)
 	}
 	index := make(map[ID]int, len(ids))
-	for i, id := range slices.Backward(ids) { // so that the first of equal ids counts
+	for i, id := range slices.Backward(ids) { // backward, so the first of equal ids wins
 		index[id] = i
 	}
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(index[a.(*IDError).ID], index[b.(*IDError).ID]) })
 	return joinIDErrors(errs)
 }
 
-// withoutIDs returns those of errs that are not of one id.
 func withoutIDs(errs []error) []error {
 	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { _, ok := err.(*IDError); return ok })
 }
 
-// load adds the rows whose key is one of ids to found.
-func (f *finder) load(ctx context.Context, p *plan, ids []ID, found map[ID]any) (errs []error) {
-	rows, key := reflect.New(reflect.SliceOf(reflect.PointerTo(p.Schema.ModelType))), p.rowKey()
+func (f *finder) load(ctx context.Context, p *catalog.Plan, ids []ID, found map[ID]any) (errs []error) {
+	rows, key := reflect.New(reflect.SliceOf(reflect.PointerTo(p.Schema.ModelType))), p.RowKey()
 	if err := f.query(ctx, p, ids).Find(rows.Interface()).Error; err != nil {
 		return []error{err}
 	}
@@ -278,14 +270,14 @@ func (f *finder) load(ctx context.Context, p *plan, ids []ID, found map[ID]any) 
 		r := model.Row{Struct: loaded.Elem()}
 		id := ID(r.ID(ctx, key.Field))
 		if !wanted[id] {
-			// A text that the database takes for equal, because of spaces at its end, is another key.
+			// The database ignored spaces at the end of a text, so this is another key.
 			if _, zero := r.Value(ctx, key.Field.Field); key.Text && !zero {
 				continue
 			}
 			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
 				" %s.%s in", ErrClause, p.Schema.Table, key.DBName)}
 		}
-		if other, ok := found[id]; ok && !p.sameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
+		if other, ok := found[id]; ok && !p.SameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
 			ambiguous[id] = true
 			continue
 		}
@@ -298,16 +290,4 @@ func (f *finder) load(ctx context.Context, p *plan, ids []ID, found map[ID]any) 
 			p.Schema.Table, id))
 	}
 	return errs
-}
-
-// newRow returns a pointer to a zero struct of the model.
-func (p *plan) newRow() any { return reflect.New(p.Schema.ModelType).Interface() }
-
-// sameKey reports whether two rows have the same primary key. That is the case if a join returns one row twice.
-func (p *plan) sameKey(ctx context.Context, a, b model.Row) bool {
-	return !slices.ContainsFunc(p.Schema.PrimaryFields, func(f *schema.Field) bool {
-		x, _ := f.ValueOf(ctx, a.Struct)
-		y, _ := f.ValueOf(ctx, b.Struct)
-		return !reflect.DeepEqual(x, y)
-	})
 }

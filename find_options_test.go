@@ -126,6 +126,40 @@ func TestScoped_IsNotWidenedByAnOr(t *testing.T) {
 	}
 }
 
+// A waybill is for a crate, which has its tenant.
+type waybill struct {
+	ID      uidplugin.ID
+	CrateID int64
+	Crate   *crate
+}
+
+// GORM joins an association once. If the handle joined it, the condition in the scope's join was left out, and the rows of
+// all tenants were found. The LEFT JOIN of an association leaves all rows in, and counted as a condition.
+func TestScoped_HoldsIfItJoinsAnAssociation(t *testing.T) {
+	t.Parallel()
+
+	db, mine, theirs := crates(t)
+	must(t, uidplugin.From(db).AutoMigrate(&waybill{}))
+	a, b := waybill{CrateID: mine.ID}, waybill{CrateID: theirs.ID}
+	must(t, db.Create(&a).Error)
+	must(t, db.Create(&b).Error)
+	tenant := db.Where("tenant = 1")
+	inner := uidplugin.Scoped(func(tx *gorm.DB, _ any) *gorm.DB { return tx.InnerJoins("Crate", tenant) })
+	rows, err := uidplugin.From(db).FindAll(t.Context(), []uidplugin.ID{a.ID, b.ID}, inner)
+	if err != nil || len(rows) != 1 || rows[a.ID] == nil {
+		t.Errorf("%v, %v", rows, err)
+	}
+	for name, handle := range map[string]*gorm.DB{"the same": db.Joins("Crate"), "through it": db.Joins("Crate.Slips")} {
+		if row, err := uidplugin.From(handle).Find(t.Context(), b.ID, inner); row != nil || !errors.Is(err, uidplugin.ErrClause) {
+			t.Errorf("%s: %v, %v", name, row, err)
+		}
+	}
+	left := uidplugin.Scoped(func(tx *gorm.DB, _ any) *gorm.DB { return tx.Joins("Crate", tenant) })
+	if row, err := uidplugin.From(db).Find(t.Context(), b.ID, left); row != nil || !errors.Is(err, uidplugin.ErrClause) {
+		t.Errorf("a left join: %v, %v", row, err)
+	}
+}
+
 func TestScoped_RefusesScopesThatCannotHold(t *testing.T) {
 	t.Parallel()
 
@@ -140,6 +174,7 @@ func TestScoped_RefusesScopesThatCannotHold(t *testing.T) {
 		"deleted rows":   func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where("tenant = 1").Unscoped() },
 		"no condition":   func(tx *gorm.DB, _ any) *gorm.DB { return tx },
 		"a zero struct":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where(&crate{Tenant: 0}) },
+		"a left join":    func(tx *gorm.DB, _ any) *gorm.DB { return tx.Joins("LEFT JOIN slips ON slips.crate_id = crates.id") },
 	} {
 		if row, err := p.Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.Scoped(scope)); row != nil || !errors.Is(err, uidplugin.ErrClause) {
 			t.Errorf("%s: %v, %v", name, row, err)

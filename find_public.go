@@ -9,17 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/catalog"
 	"gorm.io/gorm"
 )
 
-// FindPublic loads the row whose [Public] key has the text, as [Plugin.Find] does for the id. A row whose key has another
-// prefix than the text is not found.
+// FindPublic loads the row whose [Public] key has the given text, like [Plugin.Find]. Rows of models with another
+// prefix are not found.
 //
-// Keys from before the plugin, and those of segments, do not say of which table they are, but their prefix does. Such a
-// row is found if exactly one model has the prefix: of [OnlyModels], or else of those that are listed. In an id space
-// of several databases ([WithRegistry], [WithDatabaseName]) it is not, as other databases may have the same key.
+// Keys from before the plugin, and ids of segments, do not contain their table, but the prefix identifies it. Such a
+// row is found if exactly one model of [OnlyModels], or by default of the listed models, has the prefix. It is never
+// found if several databases share the id space ([WithRegistry], [WithDatabaseName]), because others may have the same
+// key.
 //
-// Errors about the id wrap [ErrNoSuchID], and their text has the text and not the number. They are those of Find and of
+// Errors about the id wrap [ErrNoSuchID], and contain the text instead of the number. They are the errors of Find and
 // [ParsePublicID].
 func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
 	loc, f, err := p.startFind(options)
@@ -35,22 +37,23 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 	return row, withoutNumber(text, err)
 }
 
-// FindPublicAs loads the row of T whose [Public] key has the text, as [FindAs] does for an id: under the conditions of
-// db, with one query in the table of T. Each error about the text wraps [ErrNoSuchID], so a handler answers it with 404:
+// FindPublicAs loads the row of T whose [Public] key has the given text. Like [FindAs] it sends one query to the table
+// of T, under the conditions of db. All errors about the text wrap [ErrNoSuchID], so a handler should answer them with
+// 404:
 //
 //	order, err := uidplugin.FindPublicAs[Order](ctx, db.Where("tenant_id = ?", tenant), r.PathValue("id"))
 //
-// The error is that of [ParsePublic] or of FindAs, or wraps [ErrNotKey] if the key of T is not a Public[T].
+// The error comes from [ParsePublic] or FindAs, or wraps [ErrNotKey] if the key of T is not a Public[T].
 func FindPublicAs[T PublicType](ctx context.Context, db *gorm.DB, text string) (*T, error) {
 	s, err := From(db).initialized()
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := s.catalog.keyOf(db, new(T))
+	p, _, err := s.catalog.KeyOf(db, new(T))
 	if err != nil {
 		return nil, err
 	}
-	if key := p.rowKey(); key == nil || key.IndirectFieldType != reflect.TypeFor[Public[T]]() {
+	if key := p.RowKey(); key == nil || key.IndirectFieldType != reflect.TypeFor[Public[T]]() {
 		return nil, fmt.Errorf("%w: the primary key of %s is not a %v", ErrNotKey, p.Schema.Table, reflect.TypeFor[Public[T]]())
 	}
 	id, err := ParsePublic[T](text)
@@ -64,7 +67,7 @@ func FindPublicAs[T PublicType](ctx context.Context, db *gorm.DB, text string) (
 	return rows[0], nil
 }
 
-// findPublic loads the row with an id whose text has the prefix of the finder.
+// findPublic loads the row of id, whose text had the finder's prefix.
 func (f *finder) findPublic(ctx context.Context, loc *locator, id ID) (any, error) {
 	if _, err := loc.decode(id); !errors.Is(err, ErrNotDecodable) || loc.apart || loc.database != "" {
 		return f.find(ctx, loc, id)
@@ -84,26 +87,24 @@ func (f *finder) findPublic(ctx context.Context, loc *locator, id ID) (any, erro
 	return row, nil
 }
 
-// planOf returns the only model whose keys have a prefix; nil if none has it, or several have.
-func (f *finder) planOf(prefix string) *plan {
+// planOf returns the only model whose keys have the prefix, or nil.
+func (f *finder) planOf(prefix string) *catalog.Plan {
 	candidates := slices.Collect(maps.Values(f.only))
 	if f.only == nil {
-		candidates = f.shared.catalog.listedModels()
+		candidates = f.shared.catalog.Listed()
 	}
-	candidates = slices.DeleteFunc(candidates, func(p *plan) bool { return !p.hasPrefix(prefix) })
+	candidates = slices.DeleteFunc(candidates, func(p *catalog.Plan) bool { return !f.shared.catalog.HasPrefix(p, prefix) })
 	if len(candidates) != 1 {
 		return nil
 	}
 	return candidates[0]
 }
 
-// hasPrefix reports whether the texts of the model's keys have a prefix.
-func (p *plan) hasPrefix(prefix string) bool {
-	is, ok := p.publicPrefix()
-	return ok && is == prefix
+// wants reports whether keys of a model have the prefix of the text, if a text is looked up.
+func (f *finder) wants(p *catalog.Plan) bool {
+	return f.prefix == "" || f.shared.catalog.HasPrefix(p, f.prefix)
 }
 
-// withoutNumber returns an error with the text in place of the number, if it is about the id.
 func withoutNumber(text string, err error) error {
 	if errors.Is(err, ErrNoSuchID) {
 		return &publicError{text, err}
@@ -111,16 +112,14 @@ func withoutNumber(text string, err error) error {
 	return err
 }
 
-// A publicError is an error about an id, without the number.
+// A publicError is an error about an id that shows the text instead of the number.
 type publicError struct {
 	text string
 	err  error
 }
 
-// Error quotes the text.
 func (e *publicError) Error() string {
 	return fmt.Sprintf("uidplugin: find %.80q: %v", e.text, ErrNoSuchID)
 }
 
-// Unwrap returns the error of the id.
 func (e *publicError) Unwrap() error { return e.err }

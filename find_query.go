@@ -7,14 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
 
-// query returns the handle, with the scope of the caller, and with the condition that the key is one of ids.
-func (f *finder) query(ctx context.Context, p *plan, ids []ID) *gorm.DB {
-	key := p.rowKey()
+// query returns the handle with the caller's scope, restricted to rows with the given keys.
+func (f *finder) query(ctx context.Context, p *catalog.Plan, ids []ID) *gorm.DB {
+	key := p.RowKey()
 	values := make([]any, len(ids))
 	for i, id := range ids {
 		values[i] = key.Value(int64(id))
@@ -27,8 +28,8 @@ func (f *finder) query(ctx context.Context, p *plan, ids []ID) *gorm.DB {
 		}
 		return db
 	}
-	// Clauses without arguments begins a statement, as every method of GORM does. It leaves out what a session with
-	// NewDB dropped, such as the conditions of the statement that a hook is called for. The session copies the rest.
+	// Clauses without arguments begins a statement, like every method of GORM, so conditions dropped by a session with
+	// NewDB do not return. The session copies the rest.
 	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
 	if !scopesKnown {
 		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
@@ -38,8 +39,8 @@ func (f *finder) query(ctx context.Context, p *plan, ids []ID) *gorm.DB {
 	return db.Scopes(inTurn(append(f.scopes(p, &scope), restrict)...))
 }
 
-// inTurn returns a scope that runs others one after the other, each when no scope is pending: scopes may add scopes,
-// which GORM runs in another round.
+// inTurn returns a scope that runs scopes one after the other. Each waits until no scope is pending, because scopes may
+// add scopes, which GORM runs in another round.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		for i, scope := range scopes {
@@ -52,33 +53,32 @@ func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	}
 }
 
-// scopesField is where a statement has the scopes that have not run yet. GORM has no method for it.
+// scopesField is the private field that holds pending scopes. We need reflection because GORM does not export it.
 var scopesField, scopesKnown = reflect.TypeFor[gorm.Statement]().FieldByName("scopes")
 
-// hasScopes reports whether scopes have not run yet.
 func hasScopes(stmt *gorm.Statement) bool {
 	return reflect.ValueOf(stmt).Elem().FieldByIndex(scopesField.Index).Len() > 0
 }
 
-// restrict makes a statement read only rows that meet the conditions for the key and of the caller's scope, whatever
-// other conditions it has. It refuses clauses with which it could not.
-func (f *finder) restrict(p *plan, stmt *gorm.Statement, key, scope clause.Expression) error {
-	if err := p.refuse(stmt); err != nil {
+// restrict limits a statement to rows that meet the key and the caller's scope, whatever other conditions it has. It
+// refuses clauses that would prevent this.
+func (f *finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clause.Expression) error {
+	if err := refuse(p, stmt); err != nil {
 		return err
 	}
 	if order, _ := stmt.Clauses["ORDER BY"].Expression.(clause.OrderBy); f.inOrder && (len(order.Columns) > 0 || order.Expression != nil) {
 		return refused("Order", "the rows come in the order of the ids; leave it out")
 	}
-	stmt.Model = nil // the one of the rows, then
+	stmt.Model = nil // use the model of the rows instead
 	where := stmt.Clauses["WHERE"]
 	where.Name, where.Builder = "WHERE", restricted(key, scope)
 	stmt.Clauses["WHERE"] = where
 	return nil
 }
 
-// restricted returns what writes a WHERE clause with the conditions for the key and of a scope, which may be nil, added.
-// GORM calls it last, when types such as [gorm.DeletedAt] and other plugins have added theirs. So the handle's own
-// conditions are written as GORM would write them, in parentheses.
+// restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
+// calls it last, after types such as [gorm.DeletedAt] and other plugins have added conditions. So the handle's own
+// conditions are written as usual, in parentheses.
 func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	return func(where clause.Clause, b clause.Builder) {
 		all := []clause.Expression{where.Expression, scope, key}
@@ -90,8 +90,8 @@ func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	}
 }
 
-// withQueryClauses returns conditions with those that the types of the model's fields add to each query. A soft delete
-// also decides how an Or among them counts.
+// withQueryClauses adds the query clauses of the model's field types to conditions. We apply them here because a soft
+// delete changes how an Or counts.
 func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
 	clauses := stmt.Clauses
 	defer func() { stmt.Clauses = clauses }()
@@ -106,12 +106,12 @@ func refused(what, remedy string) error {
 	return fmt.Errorf("%w: %s of the handle given to From, FindAs or a scope: %s", ErrClause, what, remedy)
 }
 
-// refuse returns an error for the first thing in a statement that a query by key cannot have.
-func (p *plan) refuse(stmt *gorm.Statement) error {
+// refuse returns an error for the first part of a statement that a query by key does not allow.
+func refuse(p *catalog.Plan, stmt *gorm.Statement) error {
 	if stmt.SQL.Len() > 0 {
 		return refused("Raw", "it is a whole statement of its own; add conditions with Where")
 	}
-	if table := stmt.Table; !p.isTable(stmt) {
+	if table := stmt.Table; !isTable(p, stmt) {
 		return refused(fmt.Sprintf("Table(%q)", table), "rows are read from "+p.Schema.Table+
 			"; leave Table out, or query that table yourself")
 	}
@@ -131,15 +131,15 @@ func (p *plan) refuse(stmt *gorm.Statement) error {
 		return refused("a WHERE clause of another kind", "add conditions with Where")
 	}
 	for _, name := range [...]string{"SELECT", "FROM", "WHERE", "GROUP BY", "LIMIT"} {
-		if what, remedy := p.unusable(name, stmt.Clauses[name].Expression); what != "" {
+		if what, remedy := unusable(p, name, stmt.Clauses[name].Expression); what != "" {
 			return refused(what, remedy)
 		}
 	}
 	return nil
 }
 
-// isTable reports whether a statement is about the table of the plan: it names none, or this one without an alias.
-func (p *plan) isTable(stmt *gorm.Statement) bool {
+// isTable reports whether a statement names the plan's table without an alias, or no table.
+func isTable(p *catalog.Plan, stmt *gorm.Statement) bool {
 	table := p.Schema.Table
 	if stmt.TableExpr != nil {
 		return len(stmt.TableExpr.Vars) == 0 && stmt.TableExpr.SQL == stmt.Quote(table)
@@ -147,8 +147,8 @@ func (p *plan) isTable(stmt *gorm.Statement) bool {
 	return stmt.Table == "" || stmt.Table == table[strings.LastIndexByte(table, '.')+1:]
 }
 
-// unusable returns what a clause of a statement is called, and what to do instead, if a query by key cannot have it.
-func (p *plan) unusable(name string, expr clause.Expression) (what, remedy string) {
+// unusable returns the name of a clause and a remedy if a query by key cannot have it.
+func unusable(p *catalog.Plan, name string, expr clause.Expression) (what, remedy string) {
 	switch e := expr.(type) {
 	case nil:
 		return "", ""

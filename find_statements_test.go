@@ -10,7 +10,7 @@ import (
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -154,6 +154,41 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 	must(t, err)
 	if len(rows) != 3 || *rows[uidplugin.ID(a)].(*invoice) != (invoice{a, 1}) || *rows[uidplugin.ID(b)].(*invoice) != (invoice{b, 2}) || *rows[uidplugin.ID(c)].(*article) != (article{uidplugin.ID(c), "nail"}) {
 		t.Errorf("FindAll: %v", rows)
+	}
+}
+
+// The conditions for one table failed in the table of the id before, which is often another one: not found became an error
+// of SQL, and a transaction of PostgreSQL ended. A text was refused for the prefix of that table.
+func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
+	t.Parallel()
+
+	testKeys()
+	asks := process{sql: dialects[0].sql, slot: 7}
+	db, mock := mockedUse(t)
+	expect(mock, asks.adds(58, "articles", "invoices", "pass_notes")...)
+	must(t, uidplugin.From(db).Register(t.Context(), &invoice{}, &article{}, &passNote{}))
+	of, ctx := uidplugin.From(db.Where("name = ?", "nail")), t.Context()
+	id := atFew(t, 58, 2) // after an id with the worker id 56
+	first := []step{asks.looksUp(node(nodeRows(), 7, 58, "articles"), 58),
+		{sql: "SELECT * FROM `articles` WHERE (name = ?) AND `articles`.`id` = ?", args: []driver.Value{"nail", id}}}
+	before := asks.looksUp(node(nodeRows(), 7, 56, "invoices"), 56)
+	key := step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", args: []driver.Value{id}}
+
+	expect(mock, append(first, before, key)...)
+	if _, err := of.Find(ctx, uidplugin.ID(id)); !errors.Is(err, gorm.ErrRecordNotFound) {
+		t.Errorf("no row: %v", err)
+	}
+	key.err = errBroken
+	first[0], before = asks.looksUp(node(nodeRows(), 7, 58, "articles"), 58), asks.looksUp(node(nodeRows(), 7, 56, "invoices"), 56)
+	expect(mock, append(first, before, key)...)
+	if _, err := of.Find(ctx, uidplugin.ID(id)); !errors.Is(err, gorm.ErrRecordNotFound) {
+		t.Errorf("the other table cannot be read: %v", err)
+	}
+	expect(mock, asks.looksUp(node(nodeRows(), 7, 58, "pass_notes"), 58),
+		step{sql: "SELECT * FROM `pass_notes` WHERE `pass_notes`.`id` = ?", args: []driver.Value{id}},
+		asks.looksUp(node(nodeRows(), 7, 56, "invoices"), 56))
+	if _, err := uidplugin.From(db).FindPublic(ctx, uidplugin.Public[passNote](id).String()); !errors.Is(err, gorm.ErrRecordNotFound) {
+		t.Errorf("a text: %v", err)
 	}
 }
 

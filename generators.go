@@ -10,72 +10,69 @@ import (
 	"gorm.io/gorm"
 )
 
-// The generators that a tag can always name: gorm:"uid:cached". The name "default" means
-// Snowflake, which UidGenerator calls its DefaultUidGenerator.
+// The built-in generators, which tags can name: gorm:"uid:cached". "default" means Snowflake, because UidGenerator
+// calls it DefaultUidGenerator.
 const (
 	Cached    = "cached"    // [generator.Cached]
 	Snowflake = "snowflake" // [generator.Snowflake]
 	Paired    = "paired"    // [generator.Paired]
-	Segment   = "segment"   // ranges of a table, as Leaf's; see package segment
+	Segment   = "segment"   // ranges from a table, like Leaf; see package segment
 )
 
-// A GeneratorConfig is what a [Factory] makes a generator of.
+// A GeneratorConfig is the input of a [Factory].
 type GeneratorConfig struct {
-	Table  string // whose ids it makes; "*" if it serves all tables
+	Table  string // table of the ids; "*" for all tables
 	Layout generator.Layout
 
-	// Leases is what it may stamp, one for each lane. With OnLow, which is not nil if leases
-	// are renewed, others follow by Renew.
+	// Leases limit the ticks that the generator may stamp; each lane has one. If OnLow is not nil, later leases arrive
+	// by Renew.
 	Leases []generator.Lease
 	OnLow  func()
 
 	MaxBorrow time.Duration // how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]
 
-	Clock *generator.Clock // what the generators of the process share
-	Now   func() time.Time // the clock that it reads
+	Clock *generator.Clock // shared by the generators of the process
+	Now   func() time.Time // the time source of Clock
 }
 
-// Cached returns the configuration of the generator [Cached], for a [Factory] that changes some of it.
+// Cached returns the default configuration of [Cached], for a [Factory] to modify.
 func (c GeneratorConfig) Cached() generator.CachedConfig {
 	return supply.GeneratorConfig(c).Cached()
 }
 
-// Snowflake returns the configuration of the generator [Snowflake], for a [Factory] that changes some of it.
+// Snowflake returns the default configuration of [Snowflake], for a [Factory] to modify.
 func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
 	return supply.GeneratorConfig(c).Snowflake()
 }
 
-// Paired returns the configuration of the generator [Paired], for a [Factory] of that name that changes some of it.
-// Other generators get one lease at first, and Paired needs two.
+// Paired returns the default configuration of [Paired], for a [Factory] to modify. The factory must replace "paired",
+// because that name gets two leases and other generators start with one.
 func (c GeneratorConfig) Paired() generator.PairedConfig {
 	return supply.GeneratorConfig(c).Paired()
 }
 
-// A Factory makes the generator of a table, or of all with one worker id. The generator must stamp nothing that its
-// leases do not allow: uniqueness rests on that alone. Its Usage must count ids of the layout, all sequences of a tick.
-// Otherwise it gets more worker ids than it needs. A Factory is called while other tables wait, so it must not query a
-// database, nor create rows.
+// A Factory makes the generator of one table, or of all tables that share a worker id. The generator must stamp only
+// ticks that its leases allow, because uniqueness depends on nothing else. Its Usage should count all ids of the
+// layout, including every sequence of a tick; otherwise it gets too many worker ids. A Factory must not query a
+// database or create rows, because other tables wait for it.
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
-// An Opener makes the generator of a table whose ids are not those of the layout. It is responsible for ids that are
-// unique and fit the field. For the models of WithModels, db.Use calls it when the callbacks are registered, so it may
-// create rows. For other models Register, AutoMigrate or the first create calls it. They wait for it as long as
-// [WithTimeout] sets.
+// An Opener makes the generator of a table whose ids do not have the layout. You must ensure that these ids are unique
+// and fit the field. For models of WithModels, db.Use calls it after registering the callbacks, so it may create rows.
+// For other models Register, AutoMigrate or the first create calls it and waits for up to [WithTimeout].
 //
-// It gets a handle on the database that is in no transaction. It may query the database with ctx, which ends when it
-// returns. The table itself may not exist yet. The generator may keep the handle. The plugin's Close closes the
-// generator.
+// The handle db is not in a transaction, and the generator may keep it. The opener may query it with ctx, which ends
+// when the opener returns. The table may not exist yet. The plugin's Close closes the generator.
 //
-// After an error the opener is called again in the background, with pauses that grow from one second to five. Each
-// create that needs it calls it as well, until it succeeds. If the generator has a method Health() error,
-// [Plugin.Health] calls it.
+// After an error the opener is called again in the background, with pauses that grow from one to five seconds. Each
+// create that needs the generator also calls it. If the generator has a method Health() error, [Plugin.Health] calls
+// it.
 type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 
-// WithGenerator adds a generator of your own, which the tag gorm:"uid:NAME" and [WithDefaultGenerator] then name. It
-// makes ids of the layout, from worker ids that it gets, so they resolve to their rows. The name consists of letters,
-// digits, _ and -.
+// WithGenerator adds your own generator for the tag gorm:"uid:NAME" and [WithDefaultGenerator]. Its ids have the layout
+// and the plugin's worker ids, so they resolve to their rows. A name consists of letters, digits, _ and -.
 //
-// [Cached], [Snowflake] and [Paired] can be replaced by their names, to configure them:
+// To configure [Cached], [Snowflake] or [Paired], replace them by name:
 //
 //	uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 //		cached := c.Cached()
@@ -92,8 +89,8 @@ func WithGenerator(name string, f Factory) Option {
 	}
 }
 
-// WithSource adds a generator of your own whose ids are not those of the layout. They cannot be decoded or located. The
-// name is as for [WithGenerator].
+// WithSource adds your own generator whose ids do not have the layout, so they cannot be decoded or located. The same
+// names are valid as for [WithGenerator].
 func WithSource(name string, open Opener) Option {
 	return func(cfg *config.Config) {
 		cfg.AddGenerator("WithSource", name, supply.Spec{Open: open})

@@ -94,7 +94,7 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	if n := count(t, db, "WORKER_NODE", `"TABLE_NAME" = 'mines'`); n != 1 {
 		t.Errorf("%d worker ids", n)
 	}
-	if n := count(t, db, "WORKER_NODE"); n != 4 { // mines, parts and two spares
+	if n := count(t, db, "WORKER_NODE"); n != 2 { // mines and parts
 		t.Errorf("%d worker ids of all tables", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // twin has ids of a pair of worker ids.
@@ -23,7 +23,7 @@ func TestPaired_HasBothWorkerIDsFromTheStart(t *testing.T) {
 	t.Parallel()
 
 	for name, option := range map[string]uidplugin.Option{
-		"spares": nil, "no spares": withoutSpares(), "disposable": uidplugin.WithDisposable(),
+		"plain": nil, "disposable": uidplugin.WithDisposable(),
 		"fixed": uidplugin.WithWorkerID(3), "from db.Use": uidplugin.WithModels(&twin{}),
 		"one for all": uidplugin.WithOneWorkerID(),
 	} {
@@ -43,11 +43,11 @@ func TestPaired_HasBothWorkerIDsFromTheStart(t *testing.T) {
 	}
 }
 
-// The first create inside a transaction takes both worker ids from the spares.
+// A listed model has both worker ids before a transaction, which may have the only connection.
 func TestPaired_GetsBothWorkerIDsInsideATransaction(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
+	db := open(t, uidplugin.WithModels(&twin{}))
 	migrate(t, db, &twin{})
 	single(t, db)
 	tx := db.Begin()
@@ -134,7 +134,7 @@ func TestPaired_FifteenProcessesOfTheJSSafeLayout(t *testing.T) {
 		t.Cleanup(func() { _ = p.Close(context.Background()) })
 		id, err := p.NextID(t.Context(), &twin{})
 		if i == 15 {
-			testkit.IsError(t, err, workernode.ErrExhausted)
+			testkit.IsError(t, err, workernode.ErrExhausted, "no worker id for all tables")
 			continue
 		}
 		must(t, err)

@@ -61,7 +61,7 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	t.Parallel()
 
 	db := bare(t)
-	use(t, db, withoutSpares())
+	use(t, db)
 	migrate(t, db, &voucher{}, &part{})
 	single(t, db)
 	about := func(err, is error, says string) {
@@ -104,7 +104,8 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	p.passes()
 }
 
-// A configuration that cannot work was a warning in the log, and an error at the first create.
+// A configuration that cannot work was a warning in the log, and an error at the first create. Later db.Use returned the
+// error, and the log had it as well, with the words that it is tried again.
 func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 	t.Parallel()
 
@@ -127,7 +128,8 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 			must(t, db.Exec(tt.spoil).Error)
 
 			db = file(t, fileOf(t, db), &gorm.Config{})
-			p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&voucher{}, &part{}))
+			log := &journal{}
+			p := uidplugin.New(log.option(), uidplugin.WithModels(&voucher{}, &part{}))
 			err := db.Use(p)
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Fatalf("db.Use: %v", err)
@@ -139,6 +141,9 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 			must(t, db.Use(p))
 			must(t, db.Create(&voucher{}).Error)
 			must(t, p.Close(t.Context()))
+			if lines := log.Lines("cannot be opened"); len(lines) > 0 {
+				t.Errorf("the log has the error, too: %q", lines)
+			}
 		})
 	}
 }

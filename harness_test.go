@@ -31,7 +31,7 @@ func at(tb testing.TB, worker, sequence int64) int64 {
 // atFew returns the same id of the layout few.
 func atFew(tb testing.TB, worker, sequence int64) int64 {
 	tb.Helper()
-	return compose(tb, few(), worker, sequence)
+	return compose(tb, generator.DefaultLayout(), worker, sequence)
 }
 
 func compose(tb testing.TB, l generator.Layout, worker, sequence int64) int64 {
@@ -40,16 +40,6 @@ func compose(tb testing.TB, l generator.Layout, worker, sequence int64) int64 {
 	must(tb, err)
 	return id
 }
-
-// few is the default layout with fewer worker ids: so few that a process has no spares.
-func few() generator.Layout {
-	l := generator.DefaultLayout()
-	l.WorkerBits, l.SequenceBits = 15, 7
-	return l
-}
-
-// withoutSpares gives a plugin a layout without spares, so that worker ids are added when they are needed.
-func withoutSpares() uidplugin.Option { return uidplugin.WithLayout(few()) }
 
 // A tap is a connection pool that tells a test of each statement before it is sent. BEGIN and COMMIT count as
 // statements. If before returns an error, the statement fails with it.
@@ -215,3 +205,10 @@ type journal struct{ testkit.Log }
 
 // option makes a plugin log into the journal.
 func (j *journal) option() uidplugin.Option { return uidplugin.WithLogger(j.Logger()) }
+
+// otherLayout is a layout that differs from the default.
+func otherLayout() generator.Layout {
+	l := generator.DefaultLayout()
+	l.WorkerBits, l.SequenceBits = 15, 7
+	return l
+}

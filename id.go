@@ -14,15 +14,15 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// ID is a key of 64 bits that survives JavaScript: in JSON it is a string of
-// decimal digits, "302914527191040001", because a number there keeps 53 bits. It
-// reads strings and numbers.
+// ID is a 64-bit key that survives JavaScript. In JSON it is a string of decimal digits, such as "302914527191040001",
+// because numbers there keep only 53 bits. Strings and numbers are both read.
 //
-// In the database it is a BIGINT, and never AUTO_INCREMENT. A sole primary key of this type that is no foreign key
-// needs no tag uid; gorm:"uid:-" leaves it to the application. Write that also for a foreign key whose association is
-// declared in the other model only, such as the UserID of a profile that User has one of. A create that would insert a
-// primary key of this type, or a part of one, as 0 fails with [ErrZeroKey], unless its tag has a default. Handles
-// without the plugin do so too, except for Unscoped, with which GORM leaves out what types add to a create.
+// In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type needs no tag uid unless it
+// is a foreign key. With gorm:"uid:-" the application sets it. You should add that tag to a foreign key whose
+// association only the other model declares, such as UserID of a profile.
+//
+// A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless the tag has a
+// default. This also holds without the plugin, except with Unscoped, because GORM then skips the clauses of types.
 type ID int64
 
 var (
@@ -31,8 +31,8 @@ var (
 	_ interface{ Scan(src any) error } = (*ID)(nil)
 )
 
-// ParseID reads decimal digits as String writes them: without a plus sign, leading zeros or spaces, so that each id has
-// one text. The error wraps [strconv.ErrSyntax] or [strconv.ErrRange].
+// ParseID reads decimal digits as written by String. It refuses plus signs, leading zeros and spaces, so each id has
+// only one text. The error wraps [strconv.ErrSyntax] or [strconv.ErrRange].
 func ParseID(s string) (ID, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	var syntax *strconv.NumError
@@ -45,8 +45,8 @@ func ParseID(s string) (ID, error) {
 	return ID(n), nil
 }
 
-// IDs returns integer keys as ids, for [Plugin.FindAll]. A key of more than 63 bits becomes a negative number, which is
-// no id.
+// IDs converts integer keys to ids, for [Plugin.FindAll]. A key of more than 63 bits becomes negative, so it is never
+// an id.
 func IDs[T ~int64 | ~uint64 | ~int | ~uint](keys ...T) []ID {
 	ids := make([]ID, len(keys))
 	for i, key := range keys {
@@ -55,18 +55,18 @@ func IDs[T ~int64 | ~uint64 | ~int | ~uint](keys ...T) []ID {
 	return ids
 }
 
-// Int64 returns the id as a number.
+// Int64 returns the id as an int64.
 func (id ID) Int64() int64 { return int64(id) }
 
 // String returns the id in decimal digits.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// MarshalJSON returns the id as a string of digits, in quotes.
+// MarshalJSON returns the id as a quoted string of digits.
 func (id ID) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(make([]byte, 0, 22), id.String()), nil
 }
 
-// UnmarshalJSON reads digits, with or without quotes. null changes nothing.
+// UnmarshalJSON reads digits, quoted or not. null leaves the id unchanged.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	s := string(data)
 	if s == "null" {
@@ -78,8 +78,7 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 	return id.UnmarshalText([]byte(s))
 }
 
-// MarshalText returns the id in decimal digits. It makes ids fit for keys of JSON
-// objects, and for XML and YAML.
+// MarshalText returns the id in decimal digits, for keys of JSON objects, XML and YAML.
 func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
 
 // UnmarshalText reads decimal digits.
@@ -95,7 +94,8 @@ func (id *ID) UnmarshalText(text []byte) error {
 // Value implements [driver.Valuer].
 func (id ID) Value() (driver.Value, error) { return int64(id), nil }
 
-// Scan implements [database/sql.Scanner]. NULL becomes 0. Digits may have leading zeros, as columns with ZEROFILL have.
+// Scan implements [database/sql.Scanner]. NULL becomes 0. Leading zeros are allowed, because ZEROFILL columns have
+// them.
 func (id *ID) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -113,19 +113,18 @@ func (id *ID) Scan(src any) error {
 		if digits := strings.TrimLeft(v, "0"); digits != "" {
 			return id.UnmarshalText([]byte(digits))
 		}
-		return id.UnmarshalText([]byte(v[:min(len(v), 1)])) // zeros, or nothing
+		return id.UnmarshalText([]byte(v[:min(len(v), 1)])) // only zeros, or empty
 	default:
 		return fmt.Errorf("uidplugin: not an id: a %T", src)
 	}
 	return nil
 }
 
-// GormDataType makes GORM's schema call the type "bigint" instead of an integer,
-// which for a primary key would mean AUTO_INCREMENT.
+// GormDataType returns "bigint", because GORM makes a primary key of an integer type AUTO_INCREMENT.
 func (ID) GormDataType() string { return "bigint" }
 
-// GormDBDataType is the type of the column: that of GORM's tag type, or else a BIGINT. On SQLite "integer" makes a
-// primary key the row id of the table, which is what it stores rows by.
+// GormDBDataType returns the column type: the tag's type if set, otherwise BIGINT. On SQLite it returns "integer",
+// because the table is then stored by this key.
 func (ID) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 	if f != nil && f.TagSettings["TYPE"] != "" {
 		return f.TagSettings["TYPE"]
@@ -136,7 +135,7 @@ func (ID) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 	return "bigint"
 }
 
-// CreateClauses makes creates fail with [ErrZeroKey] that would insert a primary key of this type as 0.
+// CreateClauses makes a create fail with [ErrZeroKey] if it would insert 0 as a primary key of this type.
 func (ID) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }
 
 func noZeroKey(f *schema.Field) []clause.Interface {

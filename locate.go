@@ -14,25 +14,25 @@ import (
 	"github.com/uidplugin/uidplugin/internal/rounded"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
-// A Location says where an id came from. In JSON it has the names of its tags, and nothing that is not known.
+// A Location describes the origin of an id. In JSON, unknown fields are left out.
 type Location struct {
 	ID       ID        `json:"id"`
-	Time     time.Time `json:"time"`               // start of the tick that the id is stamped with
+	Time     time.Time `json:"time"`               // start of the id's tick
 	Database string    `json:"database,omitempty"` // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
 	Table    string    `json:"table,omitempty"`    // empty if the worker id serves all tables
 	WorkerID int64     `json:"worker_id"`
 	Sequence int64     `json:"sequence"`
 
-	// Session is the process that made the id. With WithWorkerID it is this process. It is zero if
-	// [workernode.DB.PruneSessions] has removed the session; then the id may also be one that nobody made.
+	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
+	// same worker id. It is also zero if "uid prune" removed the session; then nobody may have made the id.
 	Session Session `json:"session"`
 }
 
-// String returns a line for people, such as a log. It quotes what the tables say.
+// String returns a line for logs and people. It quotes texts from the tables.
 func (l Location) String() string {
 	table := "a table"
 	if l.Table != "" {
@@ -42,13 +42,13 @@ func (l Location) String() string {
 		table += " of the database " + strconv.Quote(l.Database)
 	}
 	if l.Session == (Session{}) {
-		return fmt.Sprintf("id %d of %s, made %s by a process that is no longer known", l.ID, table, supply.FormatTime(l.Time))
+		return fmt.Sprintf("id %d of %s, made %s by a process that is not known", l.ID, table, supply.FormatTime(l.Time))
 	}
 	return fmt.Sprintf("id %d of %s, made %s by %q on %q, port %q", l.ID, table, supply.FormatTime(l.Time),
 		l.Session.Application, l.Session.Host, l.Session.Port)
 }
 
-// A locator says where ids came from. It may be used concurrently.
+// A locator resolves ids to their origin. It is safe for concurrent use.
 type locator struct {
 	*config.Config
 	sql     *sqldb.DB           // nil with a fixed worker id
@@ -57,17 +57,15 @@ type locator struct {
 	supply  *supply.Supply      // nil before db.Use
 	time    func() time.Time    // the clock of the generators
 
-	apart    bool   // the registry has another pool than the tables
-	database string // of the tables, as WORKER_NODE names it
+	apart    bool   // the registry's pool is not the tables' pool
+	database string // of the tables, as named in WORKER_NODE
 }
 
-// Decode splits an id by the plugin's layout. It sends no statement, so it cannot tell whether the id was ever made.
+// Decode splits an id by the plugin's layout. It sends no statement, so it cannot check that the id was ever made.
 //
-// The error wraps [ErrNegativeID], [generator.ErrLayout] for a number with too many bits, or [ErrNotDecodable] for one
-// that is too small for the layout. With [WithWorkerID] a small number is an id of the first tick of the layout, unless
-// the plugin also hands out ids that are not of the layout.
-//
-// For ids of another layout, use [generator.Layout.Decompose].
+// The error wraps [ErrNegativeID], [generator.ErrLayout] for too many bits, or [ErrNotDecodable] for a number that is
+// too small. With [WithWorkerID] small numbers are ids of the layout's first tick, unless the plugin also uses a source
+// whose ids do not have the layout. For ids of another layout, use [generator.Layout.Decompose] instead.
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -87,7 +85,7 @@ func (loc *locator) decode(id ID) (generator.Parts, error) {
 		return generator.Parts{}, fmt.Errorf("%w: %d comes from %s, so it has no time, worker id or sequence",
 			ErrNotDecodable, id, loc.Test.Name)
 	}
-	// A leased worker id makes no ids in the first tick, as its ticks come after START_TICK.
+	// Leased worker ids make no ids in the first tick, because their ticks begin after START_TICK.
 	noFirstTick := loc.supply != nil && (!loc.Fixed || loc.Test != nil || loc.supply.AnyForeign())
 	if noFirstTick && id>>(loc.Layout.WorkerBits+loc.Layout.SequenceBits) == 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key from before the plugin, as of AUTO_INCREMENT, or of a segment or another source",
@@ -96,12 +94,12 @@ func (loc *locator) decode(id ID) (generator.Parts, error) {
 	return loc.Layout.Decompose(int64(id))
 }
 
-// Locate returns which table an id is a key of, which process made it, and when. It queries the database once.
+// Locate returns the table of an id, the process that made it, and its time. It queries the database once. With
+// [WithWorkerID] it sends no statement and knows only the time. Use Find to check that the row exists.
 //
-// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or [ErrOtherLayout], which tell why
-// a number is no id of this database. Otherwise it is the database's. Only Find can tell whether there is a row with
-// this id. A number that JavaScript or a spreadsheet has rounded can be an id of another table: use Find, or read ids as
-// text.
+// The error wraps [ErrNegativeID], [ErrFutureID], [ErrUnknownID], [ErrNotDecodable] or [ErrOtherLayout], or comes from
+// the database. A number that JavaScript or a spreadsheet has rounded may be an id of another table, so you should read
+// ids as text.
 func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	loc, err := p.located()
 	if err != nil {
@@ -123,13 +121,15 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	err = loc.place(&l, n)
 	switch {
 	case err != nil && !(stamped && l.Session.Slot != 0 && errors.Is(err, ErrFutureID)):
-		return Location{}, &IDError{id, err} // a clock that was ahead may have stamped what seems to be of the future
-	case loc.Fixed:
+		return Location{}, &IDError{id, err} // a stamped id may be in the future if a clock was ahead
+	case loc.Fixed && loc.Test == nil:
+		return l, nil // any process that has had the worker id may have made it
+	case loc.Fixed: // in a test only this process makes ids
 		host := loc.DetectHost()
 		l.Session.Application, l.Session.Host, l.Session.Port, l.Session.Kind = host.Application, host.Name, host.Port, host.Kind
 		return l, nil
 	case !stamped:
-		return Location{}, idErrorf(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d",
+		return Location{}, idErrorf(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d, or the database has lost the commits of that time",
 			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
 	}
 	if o.Pruned() {
@@ -140,8 +140,8 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	return l, nil
 }
 
-// lookupOn returns where to read worker nodes for a handle. A transaction may be on another database, as dbresolver can
-// begin one, and may be older than a worker id. So they are read outside of it, unless it has the last connection.
+// lookupOn returns the database to read worker nodes from. We avoid the handle's transaction, because it may be older
+// than a worker id, or on another database as with dbresolver. We use it only if it has the last connection.
 func (loc *locator) lookupOn(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if loc.wdb == nil || loc.apart || !sqldb.HoldsConnection(pool) || loc.free() {
@@ -150,7 +150,6 @@ func (loc *locator) lookupOn(db *gorm.DB) *workernode.DB {
 	return loc.wdb.On(pool)
 }
 
-// named names a database for a message.
 func named(database string) string {
 	if database == "" {
 		return "the database that has WORKER_NODE"
@@ -158,13 +157,12 @@ func named(database string) string {
 	return "the database " + strconv.Quote(database)
 }
 
-// free reports whether the pool has a connection left.
 func (loc *locator) free() bool {
 	stats, _ := loc.sql.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
 
-// split returns what an id itself says of its location.
+// split returns the parts of a location that the id contains.
 func (loc *locator) split(id ID) (Location, error) {
 	parts, err := loc.decode(id)
 	switch {
@@ -176,11 +174,9 @@ func (loc *locator) split(id ID) (Location, error) {
 	return Location{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}, nil
 }
 
-// locate calls found with the location of each of ids that has one, without the process, and returns an error for each
-// of the others. future is not nil for an id that seems to be of the future: a clock that was ahead may have made it all
-// the same.
-//
-// It reads worker nodes each time. One that was remembered could be wrong after the database has lost commits.
+// locate calls found for each id that has a location, without its session, and returns an error for each other id.
+// future is set if the id seems to be in the future; it may be valid, because a clock may have been ahead. locate reads
+// worker nodes each time, because remembered ones could be wrong after lost commits.
 func (loc *locator) locate(ctx context.Context, db *workernode.DB, ids []ID, found func(l *Location, future error)) (errs []error) {
 	nodes := map[int64]*workernode.Node{}
 	for _, id := range ids {
@@ -210,18 +206,17 @@ func (loc *locator) locate(ctx context.Context, db *workernode.DB, ids []ID, fou
 	return errs
 }
 
-// maxAhead is how far ahead of this process's clock an id may be stamped, and a minute for
-// clocks that differ.
+// maxAhead returns how far ahead of this process's clock an id may be stamped, plus a minute because clocks differ.
 func (loc *locator) maxAhead() time.Duration {
 	lead := loc.FixedLead()
 	if loc.manager != nil {
 		lead = time.Duration(loc.manager.Registry().LeadTicks) * loc.Layout.Tick
 	}
-	const century = 100 * 365 * 24 * time.Hour // more would overflow
+	const century = 100 * 365 * 24 * time.Hour // longer durations would overflow
 	return min(lead, century) + min(loc.Layout.Tick, century) + time.Minute
 }
 
-// place completes a location, except its session, by the node of its worker id; nil if there is none.
+// place completes a location, except its session, from the node of its worker id, or nil for an unknown worker id.
 func (loc *locator) place(l *Location, n *workernode.Node) error {
 	switch {
 	case loc.Test != nil:
@@ -255,27 +250,23 @@ func (loc *locator) place(l *Location, n *workernode.Node) error {
 		return fmt.Errorf("%w: %d is stamped %s, and its worker id %d was in use only from %s on",
 			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(loc.timeOf(n.Start+1)))
 	}
-	table := n.Table
-	if table.Name == "" {
-		table, _ = loc.manager.TableOf(l.WorkerID) // a spare whose table is not written yet
-	}
-	if table.Name == "" {
-		return fmt.Errorf("%w: %d has the worker id %d, whose table is not written: its process has not done so yet, or ended before", ErrUnknownID, l.ID, l.WorkerID)
+	if n.Table.Name == "" {
+		return fmt.Errorf("%w: %d has the worker id %d, whose row in %s has no table", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
 	}
 	l.Session.Slot = n.Slot
-	l.Database, l.Table = table.Database, table.Name
+	l.Database, l.Table = n.Table.Database, n.Table.Name
 	if l.Table == supply.AllTables {
-		l.Table = "" // the worker id is of the process, not of a table
+		l.Table = "" // because the worker id serves all tables
 	}
 	return future
 }
 
-// notYet returns an error if the id is stamped later than any id can be. The latest is ahead of the clock, or of the
-// tick start after which its worker began, by as much as a process may borrow.
+// notYet returns an error if the id is stamped later than a process may stamp now. The limit is maxAhead after the
+// clock, or after the first tick of the worker id if that is later.
 func (loc *locator) notYet(l *Location, start int64) error {
 	latest := loc.time()
 	if from := loc.timeOf(min(start, loc.Layout.MaxTick()) + 1); from.After(latest) {
-		latest = from // by FLOOR_TICK
+		latest = from // as FLOOR_TICK requires
 	}
 	latest = latest.Add(loc.maxAhead())
 	if l.Time.After(latest) {
@@ -285,13 +276,13 @@ func (loc *locator) notYet(l *Location, start int64) error {
 	return nil
 }
 
-// An IDError says why one id of several cannot be resolved.
+// An IDError is the reason why one id cannot be resolved.
 type IDError struct {
 	ID  ID
 	Err error
 }
 
-// Error returns the text of Err, which names the id. It adds a hint if a program may have rounded the id.
+// Error returns the text of Err, which contains the id. It adds a hint if the id looks rounded.
 func (e *IDError) Error() string {
 	if rounded.Looks(int64(e.ID)) {
 		return e.Err.Error() + "; JavaScript or a spreadsheet may have rounded the number, so read ids as text"
@@ -305,13 +296,11 @@ func (e *IDError) Unwrap() error { return e.Err }
 // Is reports whether target is [ErrNoSuchID], which every IDError wraps.
 func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
 
-// maxListed is how many errors the text of an idErrors has.
 const maxListed = 20
 
-// idErrors are the errors of many ids. The text has the first of them.
+// idErrors are errors of many ids. The text lists the first, one per line, and counts the rest.
 type idErrors []error
 
-// Error returns a line for each of the first errors, and how many there are.
 func (e idErrors) Error() string {
 	if len(e) <= maxListed {
 		return errors.Join(e...).Error()
@@ -319,10 +308,8 @@ func (e idErrors) Error() string {
 	return fmt.Sprintf("%v\nand %d more", errors.Join(e[:maxListed]...), len(e)-maxListed)
 }
 
-// Unwrap returns all of them.
 func (e idErrors) Unwrap() []error { return e }
 
-// joinIDErrors returns nil for none.
 func joinIDErrors(errs []error) error {
 	if len(errs) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // An id whose session was pruned has a table, a time and a row, and no process: neither an error nor a wrong one.
@@ -47,7 +47,7 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 	if l.Session != (uidplugin.Session{}) || l.Table != "looked_ups" || l.Time.IsZero() || l.WorkerID == 0 {
 		t.Errorf("%+v", l)
 	}
-	testkit.SaysAll(t, l.String(), "looked_ups", "by a process that is no longer known")
+	testkit.SaysAll(t, l.String(), "looked_ups", "by a process that is not known")
 	text, err := json.Marshal(l)
 	must(t, err)
 	testkit.SaysAll(t, string(text), `"session":{"application":"","host":"","port":""}`)

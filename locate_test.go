@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
@@ -171,7 +171,7 @@ func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 3, Table: "parts",
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 1, Table: "parts",
 		Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon, From: noon}}
 	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
@@ -186,7 +186,8 @@ func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
 	only(t, err, uidplugin.ErrNoModel, "elsewhere", "WithModels")
 }
 
-func TestPluginLocate_WithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
+// Locate named this process for each id with its number, also for ids of processes that had the number before.
+func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	t.Parallel()
 
 	db := open(t, uidplugin.WithWorkerID(7), uidplugin.WithClock(atNoon), uidplugin.WithHost(workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: 1}))
@@ -194,8 +195,7 @@ func TestPluginLocate_WithAFixedWorkerIDKnowsOnlyItsOwn(t *testing.T) {
 	r := part{}
 	must(t, db.Create(&r).Error)
 	p := uidplugin.From(db)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 7,
-		Session: uidplugin.Session{Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container}}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 7}
 	if got, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -411,7 +411,7 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	// A floor that is further ahead than ids are stamped is refused, and named.
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(noon.Add(time.Hour))).Error)
 	other := file(t, path, nil)
-	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(atNoon)))
+	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(atNoon), uidplugin.WithModels(&part{})))
 	if !errors.Is(err, workernode.ErrClock) {
 		t.Fatalf("db.Use: %v", err)
 	}

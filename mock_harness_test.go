@@ -12,9 +12,10 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -114,8 +115,8 @@ func mockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sql
 	return db, mock
 }
 
-// onMock are the options of a plugin on a mock. Without spares it takes no slot before it needs one.
-var onMock = []uidplugin.Option{uidplugin.WithClock(atNoon), withoutSpares(),
+// onMock are the options of a plugin on a mock.
+var onMock = []uidplugin.Option{uidplugin.WithClock(atNoon),
 	uidplugin.WithHost(workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container})}
 
 // The statements of the plugin, in the notation of package workernode.
@@ -129,10 +130,10 @@ const (
 	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
 	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
 	largestNode  = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
-	largestSlot  = `SELECT COALESCE((SELECT MAX("ID") FROM "WORKER_SLOT"), 0), COALESCE((SELECT MAX("SLOT") FROM "WORKER_NODE"), 0),` +
-		` COALESCE((SELECT MAX("SLOT") FROM "WORKER_SESSION"), 0)`
-	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, ?, 0)`
-	readBack      = `SELECT COALESCE("R"."FLOOR_TICK", 0) FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?` +
+	anySlot      = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION") OR EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL))` +
+		` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`
+	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, 1, 0)`
+	readBack      = `SELECT COALESCE("R"."FLOOR_TICK", 0), COALESCE("R"."ID_SPACE", '') FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?` +
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`
 	candidates = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
 		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)` +
@@ -154,8 +155,8 @@ const (
 
 // The layout and the ticks of mocks: noon, and the fence of a slot that is claimed then.
 var (
-	fewLayout = few().String()
-	noonTick  = few().TickAt(noon)
+	fewLayout = generator.DefaultLayout().String()
+	noonTick  = generator.DefaultLayout().TickAt(noon)
 	leadTicks = int64(10_000)
 	noonFence = noonTick + leadTicks
 )
@@ -236,13 +237,13 @@ type process struct {
 func (p *process) advances(counter string, first, n int64) []step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
-	args := []driver.Value{least, least, n, "default"}
+	args := []driver.Value{least, least, n, "default", "space"}
 	if p.sql("?") != "?" { // PostgreSQL
-		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? RETURNING "` + counter + `"`),
+		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? RETURNING "` + counter + `"`),
 			args: args, rows: columns(counter).AddRow(first + n)}}
 	}
 	return []step{
-		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = LAST_INSERT_ID(` + next + `) WHERE "NAME" = ?`), args: args, n: 1},
+		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = LAST_INSERT_ID(` + next + `) WHERE "NAME" = ? AND "ID_SPACE" = ?`), args: args, n: 1},
 		{sql: `SELECT LAST_INSERT_ID()`, rows: columns("n").AddRow(first + n)},
 	}
 }
@@ -252,14 +253,14 @@ func (p *process) writesSlot(fence int64) []step {
 	return []step{
 		{do: "exec", sql: p.sql(renewSlot), n: 1,
 			args: []driver.Value{noonFence, p.version, sqlmock.AnyArg(), noonTick, p.slot, sqlmock.AnyArg(), p.version - 1, fence}},
-		{sql: p.sql(readBack), args: []driver.Value{"default", p.slot, sqlmock.AnyArg(), p.version, noonFence}, rows: columns("FLOOR_TICK").AddRow(0)},
+		{sql: p.sql(readBack), args: []driver.Value{"default", p.slot, sqlmock.AnyArg(), p.version, noonFence}, rows: columns("FLOOR_TICK, ID_SPACE").AddRow(0, "space")},
 	}
 }
 
 // starts is the allocation of a slot, as none is free, and the first session.
 func (p *process) starts() []step {
-	settle := few().TickAt(noon.Add(-11*time.Second)) - 1
-	grace := few().TickAt(noon.Add(-time.Minute))
+	settle := generator.DefaultLayout().TickAt(noon.Add(-11*time.Second)) - 1
+	grace := generator.DefaultLayout().TickAt(noon.Add(-time.Minute))
 	p.version = 1
 	steps := append([]step{{sql: p.sql(candidates), args: []driver.Value{"shop", fewLayout, settle, grace, grace}}}, p.advances("NEXT_SLOT", p.slot, 1)...)
 	steps = append(steps, begin, step{do: "exec", sql: p.sql(insertSlot), n: 1,
@@ -280,6 +281,7 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 	n := int64(len(tables))
 	steps = append(append(steps, registry(p.sql, fewLayout)), p.advances("NEXT_ID", first, n)...)
 	list, args := "", []driver.Value{"web-1", "8080"}
+	inserted, workers := nodeRows(), []driver.Value{}
 	for i, table := range tables {
 		if i == 0 {
 			list = fmt.Sprintf(`SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, first)
@@ -287,6 +289,8 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 			list += fmt.Sprintf(` UNION ALL SELECT %d, ?, ?`, first+int64(i))
 		}
 		args = append(args, "", table)
+		workers = append(workers, first+int64(i))
+		inserted.AddRow(first+int64(i), p.slot, "", table, fewLayout, noonTick-1, "web-1", "8080", 1, noon)
 	}
 	p.version++
 	insert := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (%s) SELECT "N"."ID", ?, ?, 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
@@ -294,6 +298,7 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, nodeColumns, noonTick-1, list)
 	return append(append(append(steps, begin), p.writesSlot(noonFence)...),
 		step{do: "exec", sql: p.sql(insert), n: n, args: append(args, p.slot, sqlmock.AnyArg(), p.version)},
+		p.looksUp(inserted, workers...),
 		commit,
 	)
 }

@@ -87,12 +87,16 @@ func TestAutoIncrement_KeysThatArePlainAreNotWarnedOf(t *testing.T) {
 		ID    int64
 		Trace int64 `gorm:"uid"`
 	}
+	type ranged struct {
+		ID int64 `gorm:"primaryKey;uid:segment"`
+	}
 	j := &journal{}
 	for _, tt := range []struct {
 		name    string
 		model   any
 		prepare func(db *gorm.DB, model any) error
 	}{
+		{"a segment", &ranged{}, nil},
 		{"autoIncrement:false", &declared{}, nil},
 		{"uidplugin.ID", &article{}, nil},
 		{"uidplugin.Model", &public{}, nil},

@@ -8,126 +8,124 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
-// An Option changes what [New] creates. Options may come in any order. db.Use checks them together, and returns an
-// error that wraps [ErrOption] for a value out of range or options that exclude each other.
+// An Option configures the plugin that [New] creates. Options may come in any order, because db.Use checks them
+// together. Its error wraps [ErrOption] for values out of range and for options that exclude each other.
 type Option func(*config.Config)
 
-// WithLayout sets what ids look like. The default is [generator.DefaultLayout]; db.Use refuses a Layout
-// that is not valid, such as the zero one, with [generator.ErrLayout]. The first process pins the layout in the
-// database. A process with another layout is refused.
+// WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
+// as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
+// another layout are refused.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
-// WithModels lists models whose keys the plugin sets, as pointers to structs. The default is none. Several calls add
-// up.
+// WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
+// add to the list.
 //
-// db.Use gets worker ids for these models and for those that they are associated with, and the first ranges of their
-// segments. Then the first create needs no connection for them. If AutoMigrate comes later, it makes their keys plain
-// BIGINT instead of AUTO_INCREMENT.
+// db.Use gets worker ids, and first ranges of segments, for these models and their associations. So their first create
+// needs no connection for that. If AutoMigrate comes later, it creates their keys as plain BIGINT instead of
+// AUTO_INCREMENT.
 //
-// [Plugin.Find] loads rows of the models that WithModels, [Plugin.Register] or [Plugin.AutoMigrate] lists, and of no
-// others. A model that is only associated with a listed one is not listed itself.
+// [Plugin.Find] loads only rows of models that are listed by WithModels, [Plugin.Register] or [Plugin.AutoMigrate]. You
+// should list associated models as well, because listing a model does not list its associations.
 func WithModels(models ...any) Option {
 	return func(cfg *config.Config) { cfg.Models = append(cfg.Models, models...) }
 }
 
 // WithSegments configures the generator [Segment]; see [segment.Config] for units, ranges and defaults. The default is
-// the zero Config. Here a zero Now or Log means that of the plugin, and a zero MaxWait or Timeout means that of
+// the zero Config. A zero Now or Log means the plugin's, and a zero MaxWait or Timeout means the value of
 // [WithTimeout].
 //
-// The field's tag can name the tag of the row, its biz_tag: gorm:"uid:segment:order-service". A Leaf service may use the
-// same row. Otherwise it is the name of the table whose keys come from it. The name has no quotes. It has no
-// schema or database if that is the current one of the connection, so processes that insert into one table must connect
-// to the same schema or database. It is in lower case where the server ignores case: on SQLite, and on MySQL if its
-// lower_case_table_names is not 0. So all spellings of a table's name share one row. For a column that is no primary
-// key, a dot and the name of the column follow.
+// The row's tag, which Leaf calls biz_tag, may be set in the field's tag: gorm:"uid:segment:order-service". A Leaf
+// service may share the row. Otherwise the tag is the unquoted name of the table, followed by a dot and the column
+// unless that is a primary key.
 //
-// Ids begin above the largest value of the column, and at Start if that is more. A new tag of a column that has values
-// is refused with [segment.ErrRow], unless Start is above them: see Config.Used, which the plugin sets. If Start is an id
-// of the layout, ids look like ids of the layout, and Locate returns a wrong place for them.
+// The name includes the schema or database only if that is not the connection's current one. So all processes that
+// insert into a table should connect to the same schema or database. It is in lower case on SQLite, and on MySQL unless
+// lower_case_table_names is 0, so all spellings share one row.
+//
+// Ids begin above the largest value of the column, or at Start if that is larger. If the column has values, a new tag
+// is refused with [segment.ErrRow] unless Start is above them; see Config.Used, which the plugin sets. Start should not
+// be an id of the layout, because Locate would return a wrong place for such ids.
 func WithSegments(s segment.Config) Option { return func(cfg *config.Config) { cfg.Segments = s } }
 
-// WithDefaultGenerator sets the generator of fields whose tag names none: [Cached], [Snowflake], [Paired], [Segment],
-// or a name of [WithGenerator] or [WithSource]. The default is [Cached]; an empty name is not valid.
+// WithDefaultGenerator sets the generator of fields whose tag does not name one: [Cached], [Snowflake], [Paired],
+// [Segment], or a name added by [WithGenerator] or [WithSource]. The default is [Cached]. The name must not be empty.
 func WithDefaultGenerator(name string) Option {
 	return func(cfg *config.Config) { cfg.Generator = supply.NameOf(name) }
 }
 
-// WithLead sets how far ahead of the clock ids may be stamped, from 100 ms to an hour. It must be at least three
-// ticks of the layout, except with [WithWorkerID]. 0 means the default: [workernode.DefaultLead], 10 s, and on SQLite
-// [workernode.DefaultLeadSQLite], 10 min. With [WithWorkerID] the default is 1 s, or a tick if that is longer.
+// WithLead sets how far ahead of the clock ids may be stamped, from 100 ms to an hour. It must be at least three ticks
+// of the layout, except with [WithWorkerID]. 0 means the default: 10 s, or 10 min on SQLite. With [WithWorkerID] the
+// default is 1 s, or a tick if that is longer.
 //
 // Lead bounds three things:
 //
 //   - how long ids are made while the database is unreachable
 //   - how many ids one worker id makes in a burst: 160,000 in the default layout, with 10 s
-//   - how soon a database that has lost its latest commits may accept statements again without an id being made twice:
-//     Lead and two seconds after the last lost commit, if clocks differ by less than a second and ticks are no longer
+//   - how soon a database that lost its latest commits may accept statements again without duplicate ids: Lead plus two
+//     seconds after the last lost commit, if clocks differ by less than a second and ticks are not longer than that
 //
-// The first process pins Lead in the database. A process with another Lead logs a warning and uses the pinned one.
+// The first process pins Lead in the database. A process with another Lead logs a warning and uses the pinned value.
 func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Lead = d } }
 
 // WithWorkerID fixes the worker id of this process, from 0 to [generator.Layout.MaxWorkerID]. By default worker ids
-// come from the database. With this option the plugin needs no table of worker ids, and sends no statement for
-// them. For tests, see package uidtest. The option excludes [WithOneWorkerID], [WithDisposable] and [WithoutMigration].
+// come from the database; with this option the plugin needs neither tables nor statements for them. For tests, use
+// package uidtest instead. The option excludes [WithOneWorkerID], [WithDisposable] and [WithoutMigration].
 //
-// You guarantee that no two processes have the same worker id at the same time. You also guarantee that no process has
-// a worker id that a WORKER_NODE of the same id space gave out. With the generator [Paired] a process also has the
-// worker id [generator.Layout.BackupWorker], so only the lower half may be given out.
+// You must ensure that two processes never have the same worker id at the same time. Nor may a process have one that
+// WORKER_NODE of the same id space gave out. With the generator [Paired] a process also has the worker id
+// [generator.Layout.BackupWorker], so you should give out only the lower half.
 //
-// A process may follow another one with the same worker id at once, also after a crash, if both use the same clock. Ids
-// are stamped at most [WithLead] ahead of the clock, and a new process begins where the one before must have ended. So
-// its first id waits for the next tick to begin, and at first it makes ids no faster than the layout counts them.
-// [WithClock] voids this guarantee.
+// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock. Ids
+// are stamped at most [WithLead] ahead, and the new process begins where the previous one must have ended. So its first
+// id waits for the next tick, and at first it makes ids only as fast as the layout counts them. [WithClock] voids this
+// guarantee.
 //
-// All tables share the worker id and one generator, so ids resolve to the process but not to a table.
+// All tables share the worker id and one generator. So ids resolve to their time, but not to a table or a process.
 func WithWorkerID(n int64) Option {
 	return func(cfg *config.Config) { cfg.WorkerID, cfg.Fixed = n, true }
 }
 
-// WithOneWorkerID gives this process one worker id for all its tables, for layouts that have few. The default is one
-// for each table. Each generator that tags name has a worker id of its own. Ids resolve to their process, and not to a
-// table.
+// WithOneWorkerID gives this process one worker id for all its tables instead of one for each, for layouts that have
+// few. Each generator named by a tag gets its own. Ids then resolve to their process, but not to a table.
 func WithOneWorkerID() Option { return func(cfg *config.Config) { cfg.OneEach = true } }
 
-// WithDisposable gives each start of the process a new slot that no other process ever reclaims, as UidGenerator does.
-// By default slots are reclaimed. Each start uses up one worker id for each table, permanently. The slot is renewed
-// like any other.
+// WithDisposable gives each start of the process a new slot that no other process reclaims, as UidGenerator does. By
+// default slots are reclaimed. Each start permanently uses up one worker id per table. The slot is renewed as usual.
 func WithDisposable() Option { return func(cfg *config.Config) { cfg.Disposable = true } }
 
-// WithoutMigration keeps db.Use from creating and extending the four tables of package workernode; by default it does
-// both. Package migrations has the SQL to run manually. The table of segments is created all the same if it does not
-// exist; package segment has the SQL for a user without the right to create it.
+// WithoutMigration makes db.Use check its four tables, such as WORKER_NODE, instead of creating and extending them. Run
+// the SQL of package migrations yourself. The table of segments is still created if it does not exist; package segment
+// has the SQL for database users without that privilege.
 func WithoutMigration() Option { return func(cfg *config.Config) { cfg.NoMigration = true } }
 
-// WithLookupOnly makes a plugin that looks ids up and makes none, for tools and pages that only read: [Plugin.Decode],
-// [Plugin.Locate], [Plugin.Find], [Plugin.Nodes], [Plugin.Slots] and [Plugin.Sessions] work. It takes no slot and writes
-// nothing, so a database user with the right SELECT will do. A create that needs an id fails with an error that wraps
-// [ErrOption]. By default db.Use takes a slot.
+// WithLookupOnly makes a plugin that looks up ids and never makes any, for tools and pages that only read.
+// [Plugin.Decode], [Plugin.Locate], [Plugin.Find], [Plugin.Nodes], [Plugin.Slots] and [Plugin.Sessions] work. By
+// default db.Use takes a slot; with this option it takes none and writes nothing, so the SELECT privilege is enough. A
+// create that needs an id fails with an error that wraps [ErrOption].
 //
-// A process that makes ids must have begun the id space before. The option implies [WithoutMigration], and excludes
-// [WithWorkerID].
+// Another process that makes ids must have begun the id space before. The option implies [WithoutMigration], and
+// excludes [WithWorkerID].
 func WithLookupOnly() Option {
 	return func(cfg *config.Config) { cfg.LookupOnly, cfg.NoMigration = true, true }
 }
 
-// WithRegistry keeps worker ids, slots and sessions in another database than that of the plugin's handle. So several
-// databases share one id space: shards, a database for each service or tenant, SQLite files. No two of their rows have
-// one id, and [Plugin.Locate] returns the database too. The default is the handle's own database. The table of segments
-// is there as well, so tables of one name share a segment.
+// WithRegistry keeps worker ids, slots and sessions in the database of db instead of the plugin's own. Several
+// databases then share one id space: shards, databases of services or tenants, SQLite files. Their ids never collide,
+// and [Plugin.Locate] also returns the database. The segment table is in the registry too, so tables of the same name
+// share a segment.
 //
-// The plugins of a process that are given the same handle, or handles with one pool, share a slot. Their layout, lead,
-// host, WithClock and WithDisposable must be the same. Logger, timeout and WithoutMigration are those of the first. The
-// slot is released by Close of the last plugin. db is a connected handle, not a transaction. The caller closes its pool
-// after the plugins.
+// All plugins of a process with the same handle, or with handles on one pool, share a slot. They must have the same
+// layout, lead, host, WithClock and WithDisposable. Logger, timeout and WithoutMigration of the first plugin apply.
+// Close of the last plugin releases the slot. db must be a connected handle and not a transaction. The caller closes
+// its pool after the plugins.
 //
-// To add the option to a running system, stop all processes that use a database without it for at least Lead: they are
-// in another id space. A database must have one name in an id space, see [WithDatabaseName].
+// Processes without the option are in another id space. So before adding it to a running system, stop all of them that
+// use one of the databases, for at least Lead. A database must keep one name in an id space; see [WithDatabaseName].
 //
-// The first create of a table inside a transaction needs no other connection of the plugin's handle then. The option
+// The first create of a table inside a transaction then needs no other connection of the plugin's handle. The option
 // excludes [WithWorkerID].
 func WithRegistry(db *gorm.DB) Option {
 	return func(cfg *config.Config) {
@@ -142,24 +140,24 @@ func WithRegistry(db *gorm.DB) Option {
 	}
 }
 
-// WithDatabaseName sets by which name the registry knows the database of the plugin's handle, in WORKER_NODE and
-// [Location].Database: at most 128 characters. With [WithRegistry] the default is the current database of the handle:
-// on PostgreSQL with the schema if that is not public, on SQLite the name of the file without its folder. Without
-// WithRegistry the default is empty, which means the database of WORKER_NODE. Rows of a database keep their name: do
-// not change it later. The option excludes [WithWorkerID].
+// WithDatabaseName names the database of the plugin's handle in WORKER_NODE and [Location].Database, with at most 128
+// characters. With [WithRegistry] the default is the current database of the handle. On PostgreSQL the schema is added
+// if it is not public; on SQLite it is the file name without the folder. Without WithRegistry the default is empty,
+// which means the database of WORKER_NODE. Do not change the name later, because existing rows keep theirs. The option
+// excludes [WithWorkerID].
 func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cfg.Database = name } }
 
-// WithTimeout sets how long db.Use and the first insert into a table may take to get worker ids, or to open a segment
-// or another source. A create whose context has no deadline also waits that long for a range of a segment. The default
-// is 10 s; d must be longer than 0.
+// WithTimeout bounds how long db.Use and the first insert into a table wait for worker ids, or for a segment or other
+// source to open. A create whose context does not have a deadline waits as long for a range of a segment. The default
+// is 10 s; d must be positive.
 func WithTimeout(d time.Duration) Option { return func(cfg *config.Config) { cfg.Timeout = d } }
 
-// WithHost sets what the tables say about this process: name, port and application, of which the first 64 characters
-// are kept, and kind. For each zero field the default is that of [workernode.DetectHost]. A process reclaims only slots
-// of its own application while worker ids are left.
-func WithHost(h workernode.Host) Option { return func(cfg *config.Config) { cfg.Host = h } }
+// WithHost sets the name, port, application and kind of this process in the tables. Only 64 characters of each text are
+// kept. Zero fields have the defaults described at [Host]. While worker ids are left, a process reclaims only slots of
+// its own application.
+func WithHost(h Host) Option { return func(cfg *config.Config) { cfg.Host = h } }
 
-// WithLogger sets where changes of state are logged. The default is [slog.Default]; nil logs nothing.
+// WithLogger sets the logger for changes of state. The default is [slog.Default]; nil disables logging.
 func WithLogger(l *slog.Logger) Option {
 	return func(cfg *config.Config) {
 		if l == nil {
@@ -169,11 +167,11 @@ func WithLogger(l *slog.Logger) Option {
 	}
 }
 
-// WithClock sets where the plugin reads the time, for tests that move the clock. The default, also for nil, is
-// [time.Now]. Many goroutines may call now at once.
+// WithClock sets the function that reads the time, for tests that move the clock. The default, also for nil, is
+// [time.Now]. The function must be safe for concurrent use.
 //
-// With [WithWorkerID] a process begins at the present, and stamps ids far ahead of the clock unless [WithLead] bounds
-// that. A process that follows another one with the same worker id then makes its ids again.
+// With [WithWorkerID] a process begins at the present and stamps ids far ahead of the clock, unless [WithLead] bounds
+// that. You should not reuse the worker id in another process, because it could make the same ids again.
 func WithClock(now func() time.Time) Option {
 	return func(cfg *config.Config) {
 		if now != nil {

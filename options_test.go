@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -215,13 +215,13 @@ func TestOptions_TheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 func TestWithLead_IsPinnedByTheFirstProcess(t *testing.T) {
 	t.Parallel()
 
-	first := open(t, uidplugin.WithLead(time.Minute))
+	first := open(t, uidplugin.WithLead(time.Minute), uidplugin.WithModels(&part{}))
 	for _, tt := range []struct {
 		option   uidplugin.Option
 		warnings int
 	}{{uidplugin.WithLead(time.Minute), 0}, {uidplugin.WithLead(time.Second), 1}, {nil, 1}} {
 		j := &journal{}
-		p := use(t, file(t, fileOf(t, first), &gorm.Config{}), j.option(), tt.option)
+		p := use(t, file(t, fileOf(t, first), &gorm.Config{}), j.option(), tt.option, uidplugin.WithModels(&part{}))
 		lines := j.Lines("another lead")
 		if len(lines) != tt.warnings {
 			t.Errorf("warnings: %q", lines)
@@ -297,7 +297,7 @@ func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	t.Parallel()
 
 	j := &journal{}
-	db := open(t, j.option(), withoutSpares(), uidplugin.WithModels(&part{}))
+	db := open(t, j.option(), uidplugin.WithModels(&part{}))
 	migrate(t, db, &article{})
 	must(t, db.Create(&article{}).Error)
 	testkit.Eventually(t, "too few lines", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) >= 2 })

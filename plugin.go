@@ -1,6 +1,6 @@
-// Package uidplugin is a GORM plugin that gives rows their keys: 64-bit ids that are unique across all processes and
-// ascend in time. They are known before the INSERT, and cost what an increment costs. They resolve to their table,
-// their process and their row.
+// Package uidplugin is a GORM plugin that gives new rows 64-bit keys. The ids are unique across all processes and
+// ascend in time. They are known before the INSERT, and making one costs about as much as an increment. Each id
+// resolves to its table, its process and its row.
 //
 //	type Order struct {
 //		ID    uidplugin.ID `gorm:"primaryKey;uid"`
@@ -16,34 +16,36 @@
 //
 // # Keys
 //
-// A field with the tag uid gets an id when a row is created without one: an int64, a uint64, an [ID], a string, or a
-// type with Scan and Value. A sole key of type [ID] or [Public] needs no tag. [WithModels] lists the models of an
-// application. Without it, the first create of a table needs a worker id and so a second connection: inside a
-// transaction on a pool of one it fails with [ErrInTransaction].
+// A field tagged uid gets an id when a row is created without one. The field is an int64, a uint64, an [ID], a string,
+// or a type with Scan and Value. A sole key of type [ID] or [Public] needs no tag.
+//
+// You should list all models with [WithModels]. Otherwise the first create of a table needs a second connection to get
+// a worker id. Inside a transaction on a pool of one connection it fails with [ErrInTransaction].
 //
 // # Generators
 //
 // The tag can name a generator, as in gorm:"uid:segment":
 //
-//   - cached, the default: ids are made ahead of need, for the price of an increment
-//   - snowflake, or default: the clock is read for each id
-//   - paired: a second worker id for the time that the clock was set back
-//   - segment: small numbers from a counter in the database, as Leaf's
-//   - one of your own, by [WithGenerator] or [WithSource]
+//   - cached, the default: makes ids ahead of need, so each costs an increment
+//   - snowflake, or default: reads the clock for each id
+//   - paired: switches to a second worker id while the clock is set back
+//   - segment: small numbers from a counter in the database, like Leaf
+//   - your own, added by [WithGenerator] or [WithSource]
 //
-// # What an id resolves to
+// # Lookups
 //
-// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time, and
-// [Plugin.Find] its row; [FindAs] returns rows of one model. For ids that users send, [Public] is a key that is a text
-// outside, and [OnlyModels] and [Scoped] say which rows they may see. [Plugin.CreatedBetween] finds rows by the time in
-// their keys.
+// [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time. [Plugin.Find] loads its row, and
+// [FindAs] loads rows of one model. [Plugin.CreatedBetween] finds rows by the time in their keys.
+//
+// For ids that users send, use [Public] keys, which are texts outside the database. [OnlyModels] and [Scoped] restrict
+// the rows that users may see.
 //
 // # Processes
 //
-// What an id looks like is a [generator.Layout]. Each process has a slot, which owns worker ids, in four tables of the
-// same database; package workernode has the protocol. While the database is unreachable, ids are made for as long as
-// [WithLead] says. [Plugin.Health] says whether ids can be made, [Plugin.Stats] in which state the process is, and
-// [Plugin.Close] releases its slot.
+// A [generator.Layout] divides an id into time, worker id and sequence. Each process holds a slot, which owns worker
+// ids, in four tables of the same database; docs/how-it-works.md describes the protocol. While the database is
+// unreachable, a process continues to make ids for as long as [WithLead] allows. [Plugin.Health] reports whether ids
+// can be made, [Plugin.Stats] returns counters and the state of the slot, and [Plugin.Close] releases it.
 package uidplugin
 
 import (
@@ -54,52 +56,50 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
-// Name is the name under which GORM knows the plugin.
+// Name is the name under which GORM registers the plugin.
 const Name = "uidplugin"
 
-// A Plugin sets the fields of models that are tagged gorm:"uid" when rows are created, and resolves ids to where they
-// came from. [New] returns one for one database handle; [From] finds it again. Any number of goroutines may call all
-// methods except Initialize at once.
+// A Plugin sets fields tagged gorm:"uid" when rows are created, and resolves ids to their origin. [New] returns one for
+// one database handle, and [From] finds it again. All methods except Initialize are safe for concurrent use.
 type Plugin struct {
 	shared *shared
-	db     *gorm.DB // the handle that the methods act on
+	db     *gorm.DB // the methods use this handle
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
 
-// shared is what all handles on a plugin share.
+// shared is the part that all handles on one plugin share.
 type shared struct {
 	*config.Config
 
 	initialize sync.Mutex // held by Initialize
 	registered atomic.Bool
 
-	// Set by each attempt of Initialize, and not changed after registered is true.
+	// Set by each attempt of Initialize, and constant once registered is true.
 	space    *sharedSpace        // nil with a fixed worker id
 	manager  *workernode.Manager // of the id space
-	database string              // of the tables, as WORKER_NODE names it; empty for that of the registry
+	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
-	catalog  *catalog
-	locator  atomic.Pointer[locator] // Decode needs no Initialize
+	catalog  *catalog.Catalog
+	locator  atomic.Pointer[locator] // set from the start, because Decode works before Initialize
 }
 
-// New returns a plugin for db.Use. It does nothing yet; db.Use reports what is wrong with the options. Call db.Use
-// before AutoMigrate, and before the handle is shared between goroutines: GORM's registration of callbacks is not safe
-// for concurrent use.
+// New returns a plugin for db.Use. It does nothing yet; db.Use reports invalid options. Call db.Use before AutoMigrate
+// and before goroutines share the handle, because GORM's registration of callbacks is not safe for concurrent use.
 func New(options ...Option) *Plugin {
 	s := &shared{Config: newConfig(options)}
 	s.locator.Store(&locator{Config: s.Config, time: s.Now})
 	return &Plugin{shared: s}
 }
 
-// newConfig returns what options say.
 func newConfig(options []Option) *config.Config {
 	cfg := config.New()
 	for _, o := range options {
@@ -110,13 +110,11 @@ func newConfig(options []Option) *config.Config {
 	return cfg
 }
 
-// From returns the plugin of a database handle, for calls such as
-// From(db).Locate(ctx, id). Find and FindAll of the plugin that it returns query
-// db: inside a transaction they see what the transaction sees, and the conditions
-// of db hold for them.
+// From returns the plugin of a database handle, for calls such as From(db).Locate(ctx, id). Find and FindAll then query
+// db, so its conditions apply. Inside a transaction they read within it.
 //
-// It never returns nil. If db has no such plugin, every method returns
-// [ErrNotRegistered].
+// From never returns nil. If db does not have the plugin, all methods with an error return [ErrNotRegistered], except
+// Close.
 func From(db *gorm.DB) *Plugin {
 	if db != nil && db.Config != nil {
 		if p, ok := db.Config.Plugins[Name].(*Plugin); ok {
@@ -129,13 +127,12 @@ func From(db *gorm.DB) *Plugin {
 // Name implements [gorm.Plugin].
 func (p *Plugin) Name() string { return Name }
 
-// Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options. It creates or extends the four tables of
-// package workernode, but not with [WithoutMigration]. It compares the layout with the database's, gets worker ids for
-// the models of WithModels, and opens their segments and other sources. If it fails, nothing is registered, and it may
-// be tried again.
+// Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options and the database's layout, and creates or
+// extends its four tables unless [WithoutMigration] is given. It gets worker ids for the models of WithModels, and
+// opens their segments and other sources. If it fails, nothing is registered, and you can try again.
 //
-// It is no error if the database of a segment cannot be reached, or a source of WithSource fails. The log and Health
-// report it, and the segment or source is opened again.
+// Initialize succeeds even if the database of a segment is unreachable or a source of WithSource fails. The log and
+// Health report the failure, and the plugin tries again.
 func (p *Plugin) Initialize(db *gorm.DB) error {
 	if p.shared == nil {
 		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -145,9 +142,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	defer s.initialize.Unlock()
 	if s.registered.Load() {
 		if db.Config.Plugins[Name] == gorm.Plugin(p) {
-			// Opened with a copy of the configuration, as dbresolver opens its replicas.
+			// The handle has a copy of the configuration, such as a replica that dbresolver opens.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
-				return s.callbacks().register(db)
+				return s.catalog.RegisterCallbacks(db)
 			}
 			return nil
 		}
@@ -163,15 +160,15 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		s.abandon()
 		return err
 	}
-	if err := s.callbacks().register(db); err != nil {
+	if err := s.catalog.RegisterCallbacks(db); err != nil {
 		s.abandon()
 		return fmt.Errorf("uidplugin: register callbacks: %w", err)
 	}
 	p.db = db
 	s.registered.Store(true)
-	db.Config.Plugins[Name] = p // db.Use does it when this returns, but openers may call From(db)
-	s.catalog.started = true
-	s.supply.Start(s.catalog.later)
+	db.Config.Plugins[Name] = p // db.Use sets it after this returns, but openers may call From(db) before
+	s.catalog.Start()
+	s.supply.Start(s.catalog.Later())
 	if left := s.Layout.Expires().Sub(s.Now()); left < 365*24*time.Hour {
 		s.Log.Warn("uidplugin: the layout ends within a year; then no id can be made",
 			"layout", s.Layout.String(), "ends", s.Layout.Expires(), "days", int(left.Hours()/24))
@@ -179,27 +176,21 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	return nil
 }
 
-// isTransaction reports whether a handle is a transaction.
 func isTransaction(db *gorm.DB) bool {
 	_, ok := db.Statement.ConnPool.(gorm.TxCommitter)
 	return ok
 }
 
-// callbacks returns those of the plugin.
-func (s *shared) callbacks() *callbacks { return &callbacks{s.catalog} }
-
-// abandon releases what a failed Initialize has taken, and restores GORM's schemas. A program that continues without
-// the plugin must not insert rows without a key.
+// abandon releases everything that a failed Initialize has taken. It restores GORM's schemas, because a program that
+// continues without the plugin must not insert rows without a key.
 func (s *shared) abandon() {
 	if s.catalog != nil {
-		for _, undo := range s.catalog.undo {
-			undo()
-		}
+		s.catalog.Undo()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if s.supply != nil {
-		s.supply.Close(ctx) // openers may take their time
+		s.supply.Close(ctx) // may take long, because openers may still run
 	}
 	if s.space != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -209,12 +200,12 @@ func (s *shared) abandon() {
 	}
 }
 
-// open does what Initialize does before it registers callbacks.
+// open does the work of Initialize up to the registration of callbacks.
 func (s *shared) open(db *gorm.DB) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	s.supply, s.catalog = nil, nil // the last attempt may have been on another database
+	s.supply, s.catalog = nil, nil // the previous attempt may have used another database
 	loc := &locator{Config: s.Config, time: s.Now}
 	var statements *sqldb.DB
 	if !s.Fixed {
@@ -230,29 +221,23 @@ func (s *shared) open(db *gorm.DB) error {
 		}
 	}
 	s.supply = supply.New(s.supplyConfig(db, loc))
-	s.catalog = newCatalog(s.Config, db, statements, s.supply)
+	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
 	loc.supply = s.supply
 	s.locator.Store(loc)
 	ctx := context.Background()
-	if err := s.catalog.addModels(ctx, db, s.Models); err != nil {
+	if err := s.catalog.Add(ctx, db, s.Models); err != nil {
 		return err
 	}
 	if s.LookupOnly {
 		return nil
 	}
-	if s.manager != nil && s.Spares() > 0 {
-		if err := s.supply.TakeSpares(); err != nil {
-			return err
-		}
-	}
-	if err := s.supply.OpenSegments(s.catalog.later); err != nil {
+	if err := s.supply.OpenSegments(s.catalog.Later()); err != nil {
 		return err
 	}
-	s.catalog.inspect(ctx, db, s.Models)
+	s.catalog.Inspect(ctx, db, s.Models)
 	return nil
 }
 
-// supplyConfig returns what the Supply needs.
 func (s *shared) supplyConfig(db *gorm.DB, loc *locator) supply.Config {
 	config := supply.Config{
 		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
@@ -269,7 +254,7 @@ func (s *shared) supplyConfig(db *gorm.DB, loc *locator) supply.Config {
 	return config
 }
 
-// Layout returns what the plugin's ids look like.
+// Layout returns the layout of the plugin's ids. It is zero on a handle without the plugin.
 func (p *Plugin) Layout() generator.Layout {
 	if p == nil || p.shared == nil {
 		return generator.Layout{}
@@ -277,24 +262,24 @@ func (p *Plugin) Layout() generator.Layout {
 	return p.shared.Layout
 }
 
-// Close ends the making of ids: every create that needs one then fails with [ErrClosed], waiting ones included. It
-// waits for background work, and releases the slot. The next process gets the worker ids of the slot as soon as the
-// clock has passed what was granted, and Lead.
+// Close stops the making of ids and releases the slot. Creates that need an id, including those already waiting, then
+// fail with [ErrClosed]. Another process can use the slot's worker ids once its clock has passed the granted time and
+// Lead.
 //
-// On a handle without the plugin there is nothing to release, so Close returns nil.
+// Close waits for background work, but not beyond the end of ctx. An error means that the slot was not released; it
+// becomes free a minute later anyway. On a handle without the plugin Close returns nil.
 //
-// Close waits at most until ctx ends. An error means that the slot was not released: it is free a minute later all the
-// same. Close may be called more than once, and while the plugin is in use. Call it when the program ends, before the
-// pool is closed.
+// Call Close when the program ends, before closing the pool. You may call it more than once, and while the plugin is in
+// use.
 func (p *Plugin) Close(ctx context.Context) error {
 	s, err := p.initialized()
 	if err != nil {
 		return nil
 	}
-	ended := ctx.Err() // before anything could be done
+	ended := ctx.Err() // whether ctx had ended before
 	idle := s.supply.Close(ctx)
 	if s.space != nil {
-		err = s.space.leave(ctx, s) // if not idle as well: it renews no longer, and another process reclaims the slot
+		err = s.space.leave(ctx, s) // even if not idle: renewals stop, so another process reclaims the slot
 	}
 	const notReleased = "uidplugin: close: the slot of this process, with its worker ids, was not released"
 	switch {
@@ -311,7 +296,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	return nil
 }
 
-// initialized returns what is shared if db.Use has initialized it.
+// initialized returns the shared part if db.Use has initialized it.
 func (p *Plugin) initialized() (*shared, error) {
 	if p == nil || p.shared == nil || !p.shared.registered.Load() {
 		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, it has returned an error", ErrNotRegistered)

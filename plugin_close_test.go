@@ -90,7 +90,7 @@ func TestPluginClose_EndsTheWaitForAWorkerID(t *testing.T) {
 
 	db := bare(t)
 	g := gated(db)
-	p := use(t, db, withoutSpares())
+	p := use(t, db)
 	migrate(t, db, &part{})
 	done := make(chan error)
 	for range 3 {
@@ -116,7 +116,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	db := bare(t)
 	g := gated(db)
 	g.deaf = true
-	p := use(t, db, withoutSpares())
+	p := use(t, db)
 	migrate(t, db, &part{})
 	created := make(chan error)
 	go func() { created <- db.Create(&part{}).Error }()

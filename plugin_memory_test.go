@@ -7,7 +7,7 @@ import (
 
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -54,7 +54,6 @@ func TestPluginInitialize_TakesAMemoryDatabase(t *testing.T) {
 	}{
 		{"one connection", ":memory:", 1, nil},
 		{"one connection, models", ":memory:", 1, uidplugin.WithModels(&part{})},
-		{"one connection, no spares", ":memory:", 1, withoutSpares()},
 		{"shared", "file:shared?mode=memory&cache=shared", 0, nil},
 		{"shared, two connections", "file:two?mode=memory&cache=shared", 2, nil},
 		{"fixed worker id", ":memory:", 1, uidplugin.WithWorkerID(3)},

@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -44,9 +44,9 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 	}
 	return append(append(steps, connections(sql)...),
 		step{sql: reading(sql), args: []driver.Value{"default"}},
-		step{sql: sql(largestNode), args: []driver.Value{few().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
-		step{sql: sql(largestSlot), rows: sqlmock.NewRows([]string{"slot", "node", "session"}).AddRow(0, 0, 0)},
-		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1, 1}, n: 1},
+		step{sql: sql(anySlot), args: []driver.Value{"default"}, rows: columns("any").AddRow(false)},
+		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
+		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1}, n: 1},
 		registry(sql, fewLayout),
 	)
 }
@@ -243,7 +243,7 @@ func TestCreate_FailsWhereTheStatementsForAWorkerIDFail(t *testing.T) {
 	for n := 0; ; n++ {
 		db, f := bare(t), &faults{n: 1 << 30}
 		tapped(db, f.before)
-		use(t, db, withoutSpares())
+		use(t, db)
 		migrate(t, db, &part{})
 		f.mu.Lock()
 		f.n = n

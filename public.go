@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
@@ -16,9 +17,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Public is a key, or a foreign key, of rows of T. In the database it is a BIGINT, as [ID] is. In JSON and in URLs it
-// is a text of package publicid, such as ord_7bhznb3dzqhphb87gmm2kvym2c, which shows neither time nor neighbours and
-// cannot be guessed. The package says what that protects, and what not.
+// Public is a key, or a foreign key, of rows of T. In the database it is a BIGINT, like [ID]. In JSON and URLs it is a
+// text such as ord_7bhznb3dzqhphb87gmm2kvym2c. The text cannot be guessed, and hides the time and neighbouring ids.
+// Package publicid documents the limits of this protection.
 //
 //	type Order struct {
 //		ID       uidplugin.Public[Order]
@@ -27,18 +28,18 @@ import (
 //
 //	func (Order) PublicPrefix() string { return "ord" }
 //
-// [SetPublicKeys] must be called first: without it, writing and reading texts are errors. 0 is null in JSON and an
-// empty text elsewhere. An empty text is not read: a condition with 0 could select more rows than meant. Reading the
-// text of another type, or one that was not made with the keys, is [publicid.ErrInvalid].
+// Call [SetPublicKeys] first, because otherwise reading and writing texts fails. 0 is null in JSON and an empty text
+// elsewhere. Empty texts are not read, because a condition with 0 could select too many rows. Reading the text of
+// another type, or one made with other keys, fails with [publicid.ErrInvalid].
 //
-// A Public is a number in Go: compare it with ==, and convert it with ID(key). Only the verbs %v and %s of package fmt
-// write the text. For what else holds, see [ID].
+// In Go a Public is a number: compare it with ==, and convert it with ID(key). In package fmt only %v and %s write the
+// text. The other rules of [ID] also apply.
 type Public[T PublicType] int64
 
-// PublicType is a model whose rows have a [Public] key. The method needs a receiver that is no pointer.
+// PublicType is a model whose rows have a [Public] key. The method must not have a pointer receiver.
 type PublicType interface {
-	// PublicPrefix returns what texts of the type begin with: 1 to 32 characters from a to z, 0 to 9 and _, a letter
-	// first and no _ last. It must always return the same, and differ from the prefixes of other types.
+	// PublicPrefix returns the prefix of the type's texts: 1 to 32 characters from a to z, 0 to 9 and _. It begins with
+	// a letter and does not end with _. It must be constant and unique among types.
 	PublicPrefix() string
 }
 
@@ -52,18 +53,16 @@ type anyPublic struct{}
 
 func (anyPublic) PublicPrefix() string { return "" }
 
-// publicKeys are what SetPublicKeys was given.
 var publicKeys atomic.Pointer[publicCodecs]
 
-// publicCodecs are keys, and the codecs of types.
+// publicCodecs holds keys and the codecs of types.
 type publicCodecs struct {
 	keys    *publicid.Keys
 	byTypes sync.Map // prefix -> *publicid.Codec
 }
 
-// SetPublicKeys sets the keys that the texts of [Public] are made with, for the whole process. Call it once, at the
-// start of the program. Another call with the same keys does nothing; with other keys it is an error that wraps
-// [ErrOption].
+// SetPublicKeys sets the keys for texts of [Public], for the whole process. Call it once, when the program starts.
+// Calling it again with the same keys does nothing. Other keys, or none, fail with an error that wraps [ErrOption].
 func SetPublicKeys(keys *publicid.Keys) error {
 	if keys == nil || keys.Equal(&publicid.Keys{}) {
 		return fmt.Errorf("%w: SetPublicKeys: there are no keys; publicid.NewKeys makes some", ErrOption)
@@ -74,22 +73,20 @@ func SetPublicKeys(keys *publicid.Keys) error {
 	return nil
 }
 
-// errNoPublicKeys is what Public returns before SetPublicKeys.
 var errNoPublicKeys = fmt.Errorf("%w: SetPublicKeys was not called, so there are no public ids", ErrOption)
 
-// prefixOf returns the prefix of a type; an empty one, which is not valid, for an interface.
+// prefixOf returns the prefix of a type. For an interface it is empty, which is invalid.
 func prefixOf[T PublicType]() string {
 	var of T
 	switch t := reflect.TypeFor[T](); t.Kind() {
 	case reflect.Interface:
 		return ""
 	case reflect.Pointer:
-		of = reflect.New(t.Elem()).Interface().(T) // its method may have a receiver that is no pointer
+		of = reflect.New(t.Elem()).Interface().(T) // because the method may be declared on the value
 	}
 	return of.PublicPrefix()
 }
 
-// codecOf returns the codec of a type.
 func codecOf[T PublicType]() (*publicid.Codec, error) {
 	c := publicKeys.Load()
 	if c == nil {
@@ -106,8 +103,8 @@ func codecOf[T PublicType]() (*publicid.Codec, error) {
 	return codec, nil
 }
 
-// codec returns the codec of a prefix, and whether it is one of a type that was used before. It remembers none itself:
-// users send what they like.
+// codec returns the codec of a prefix, and whether a type has used it before. It does not remember codecs itself,
+// because users may send any prefix.
 func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, err error) {
 	if codec, ok := c.byTypes.Load(prefix); ok {
 		return codec.(*publicid.Codec), true, nil
@@ -116,14 +113,15 @@ func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, 
 	return codec, false, err
 }
 
-// ParsePublic reads the text of a [Public] key of T, such as a path or a cursor that a user sends. Use the result, and
-// never the text, in conditions: MySQL compares a text with a number as 0, so id > 'ord_...' holds for every row.
+// ParsePublic reads the text of a [Public] key of T, such as a path or cursor that a user sends. Use the result in
+// conditions instead of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
 //
 //	after, err := uidplugin.ParsePublic[Order](r.FormValue("after"))
 //	err = db.Where("id > ?", after).Order("id").Limit(50).Find(&orders).Error
 //
-// It refuses the text of another type, and decimal digits, which can be guessed. The error wraps [publicid.ErrInvalid]
-// and [ErrNoSuchID], or is that of [Public.UnmarshalText] before [SetPublicKeys] and for a type without a valid prefix.
+// It refuses texts of another type, and decimal digits because they can be guessed. The error wraps
+// [publicid.ErrInvalid] and [ErrNoSuchID]. Before [SetPublicKeys], or with an invalid prefix, it is the error of
+// [Public.UnmarshalText].
 func ParsePublic[T PublicType](text string) (id Public[T], err error) {
 	if err = id.UnmarshalText([]byte(text)); errors.Is(err, publicid.ErrInvalid) {
 		err = fmt.Errorf("%w: %w", ErrNoSuchID, err)
@@ -131,10 +129,10 @@ func ParsePublic[T PublicType](text string) (id Public[T], err error) {
 	return id, err
 }
 
-// ParsePublicID reads the text of a [Public] of any type, for [Plugin.Find] and the like. The number may be an id of
-// another type than the text says, if something made the text of the wrong type. So use [ParsePublic] or
-// [Plugin.FindPublic] where they can be used, or compare the row's type. It reads no decimal digits, which can be
-// guessed. The error wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
+// ParsePublicID reads the text of a [Public] key of any type, for methods such as [Plugin.Find]. The number may be an
+// id of another type if the text was made with the wrong one. So you should prefer [ParsePublic] or
+// [Plugin.FindPublic], or check the row's type. Decimal digits are refused, because they can be guessed. The error
+// wraps [publicid.ErrInvalid] and [ErrNoSuchID], or [ErrOption] before [SetPublicKeys].
 func ParsePublicID(text string) (ID, error) {
 	c := publicKeys.Load()
 	if c == nil {
@@ -150,51 +148,22 @@ func ParsePublicID(text string) (ID, error) {
 	return 0, fmt.Errorf("%w: %w", ErrNoSuchID, publicid.ErrInvalid)
 }
 
-// publicPrefix returns the prefix of the keys of a model, and whether they are [Public].
-func (p *plan) publicPrefix() (prefix string, ok bool) {
-	key := p.rowKey()
-	if key == nil {
-		return "", false
-	}
-	public, ok := reflect.New(key.IndirectFieldType).Interface().(interface{ publicPrefix() string })
-	if !ok {
-		return "", false
-	}
-	return public.publicPrefix(), true
+// catalogPublic gives the catalog access to Public.
+var catalogPublic = catalog.Public{
+	Prefix: func(key reflect.Type) (prefix string, ok bool) {
+		public, ok := reflect.New(key).Interface().(interface{ publicPrefix() string })
+		if !ok {
+			return "", false
+		}
+		return public.publicPrefix(), true
+	},
+	IsText:  isPublicText,
+	KeysSet: func() bool { return publicKeys.Load() != nil },
 }
 
 func (Public[T]) publicPrefix() string { return prefixOf[T]() }
 
-// prefixChecker has a codec for each prefix that can be used.
-var prefixChecker = sync.OnceValue(func() *publicid.Keys {
-	keys, err := publicid.NewKeys([]byte("this key only checks the prefix."))
-	if err != nil {
-		panic(err)
-	}
-	return keys
-})
-
-// checkPrefix returns an error if the texts of a model could not be written, or could be taken for those of another one
-// of listed.
-func (p *plan) checkPrefix(listed map[string]*plan) error {
-	prefix, ok := p.publicPrefix()
-	if !ok {
-		return nil
-	}
-	key := p.rowKey()
-	if _, err := prefixChecker().Codec(prefix); err != nil {
-		return fmt.Errorf("%w %s.%s: %w; PublicPrefix returns it", ErrField, p.Schema.Name, key.Name, err)
-	}
-	for _, other := range listed {
-		if same, ok := other.publicPrefix(); ok && same == prefix && other.rowKey().IndirectFieldType != key.IndirectFieldType {
-			return fmt.Errorf("%w %s.%s: its prefix %q is also that of %s: the texts of one would be read as ids of the other; let PublicPrefix return another one",
-				ErrField, p.Schema.Name, key.Name, prefix, other.Schema.Name)
-		}
-	}
-	return nil
-}
-
-// String returns the text; for 0 an empty one. Before [SetPublicKeys] it returns no text of an id.
+// String returns the text, which is empty for 0. Before [SetPublicKeys] it returns an error message in parentheses.
 func (id Public[T]) String() string {
 	text, err := id.MarshalText()
 	if err != nil {
@@ -203,7 +172,7 @@ func (id Public[T]) String() string {
 	return string(text)
 }
 
-// MarshalText returns the text; for 0 an empty one.
+// MarshalText returns the text, which is empty for 0.
 func (id Public[T]) MarshalText() ([]byte, error) {
 	if id == 0 {
 		return nil, nil
@@ -229,7 +198,7 @@ func (id *Public[T]) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the text in quotes; for 0 null.
+// MarshalJSON returns the quoted text, or null for 0.
 func (id Public[T]) MarshalJSON() ([]byte, error) {
 	if id == 0 {
 		return []byte("null"), nil
@@ -239,16 +208,15 @@ func (id Public[T]) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	quoted := append(make([]byte, 0, codec.Len()+2), '"')
-	return append(codec.Append(quoted, int64(id)), '"'), nil // no character needs an escape
+	return append(codec.Append(quoted, int64(id)), '"'), nil // the text does not need escapes
 }
 
-// UnmarshalJSON reads a text of the type in quotes. null changes nothing.
+// UnmarshalJSON reads a quoted text of the type. null leaves the key unchanged.
 func (id *Public[T]) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
-	// Package encoding/json removes the quotes itself if the field has the option string, which keys of numbers often
-	// have.
+	// Also accept the text without quotes, because encoding/json removes them for fields with the option string.
 	if n := len(data); n >= 2 && data[0] == '"' && data[n-1] == '"' {
 		data = data[1 : n-1]
 	}
@@ -258,30 +226,35 @@ func (id *Public[T]) UnmarshalJSON(data []byte) error {
 // Value implements [driver.Valuer].
 func (id Public[T]) Value() (driver.Value, error) { return int64(id), nil }
 
-// Scan implements [database/sql.Scanner]. It reads numbers, for that is what the database has. NULL becomes 0.
+// Scan implements [database/sql.Scanner]. It reads numbers, because the database stores them. NULL becomes 0.
 func (id *Public[T]) Scan(src any) error { return (*ID)(id).Scan(src) }
 
-// GormDataType is that of [ID].
+// GormDataType is the same as for [ID].
 func (Public[T]) GormDataType() string { return ID(0).GormDataType() }
 
-// GormDBDataType is that of [ID].
+// GormDBDataType is the same as for [ID].
 func (Public[T]) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 	return ID(0).GormDBDataType(db, f)
 }
 
-// CreateClauses is that of [ID].
+// CreateClauses is the same as for [ID].
 func (Public[T]) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }
 
-// QueryClauses make queries fail with [publicid.ErrInvalid] that compare the column with a text that is not a number, in
-// Where, Or or Not. MySQL and SQLite would compare it all the same, and return wrong rows. Use [ParsePublic].
+// QueryClauses makes queries fail with [publicid.ErrInvalid] if a condition on the column contains a public id or
+// compares it with another text that is not a number, because MySQL would treat the text as 0. Use [ParsePublic]
+// instead.
 func (Public[T]) QueryClauses(f *schema.Field) []clause.Interface {
-	return []clause.Interface{model.NoTextCondition{
-		Column: f, Err: publicid.ErrInvalid, Remedy: fmt.Sprintf("read it with uidplugin.ParsePublic[%v] first", reflect.TypeFor[T]()),
-	}}
+	return []clause.Interface{model.NewNoTextCondition(f, isPublicText, publicid.ErrInvalid,
+		fmt.Sprintf("read it with uidplugin.ParsePublic[%v] first", reflect.TypeFor[T]()))}
 }
 
-// UpdateClauses does for updates what QueryClauses does for queries.
+func isPublicText(text string) bool {
+	_, err := ParsePublicID(text)
+	return err == nil
+}
+
+// UpdateClauses applies the checks of QueryClauses to updates.
 func (id Public[T]) UpdateClauses(f *schema.Field) []clause.Interface { return id.QueryClauses(f) }
 
-// DeleteClauses does for deletes what QueryClauses does for queries.
+// DeleteClauses applies the checks of QueryClauses to deletes.
 func (id Public[T]) DeleteClauses(f *schema.Field) []clause.Interface { return id.QueryClauses(f) }

@@ -2,6 +2,7 @@ package uidplugin_test
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -280,6 +281,21 @@ func TestPublic_RefusesConditionsWithTexts(t *testing.T) {
 		"what a user sent": db.Where("id > ?", "x"),
 		"nothing":          db.Where("id > ?", ""),
 		"unscoped":         db.Unscoped().Where("id > ?", text),
+		"another case":     db.Where("`Passes`.`ID` <> ?", "x"),
+		"parentheses":      db.Where("(passes.id) <> ?", "x"),
+		"the value first":  db.Where("? <> id", "x"),
+		"an upper limit":   db.Where("id NOT BETWEEN 9 AND ?", "x"),
+		"bytes":            db.Where("id > ?", []byte("x")),
+		"a tuple":          db.Where("(id, parent) > (?, ?)", text, 7),
+		"a function":       db.Where("ABS(passes.ID) > ?", text),
+		"another table":    db.Joins("JOIN pass_notes n ON n.pass_id = passes.id").Where("n.id <> ?", text),
+		"a join":           db.Joins("JOIN pass_notes n ON n.pass_id = passes.id AND passes.id > ?", text),
+		"an association":   db.Joins("Notes", db.Where("passes.id > ?", text)),
+		"its column":       db.Joins("Notes", db.Where("pass_id > ?", text)), // no column of passes is called so
+		"having":           db.Group("id").Having("MAX(id) > ?", text),
+		"a named argument": db.Where("ABS(id) > @after", sql.Named("after", sql.NullString{String: text, Valid: true})),
+		"a field":          db.Where("ABS(id) > @After", struct{ After json.Number }{json.Number(text)}),
+		"a subquery":       db.Where("id IN (?)", db.Model(&passNote{}).Select("pass_id").Where("id > ?", text)),
 	} {
 		var n int64
 		for kind, err := range map[string]error{
@@ -296,9 +312,12 @@ func TestPublic_RefusesConditionsWithTexts(t *testing.T) {
 		"the key":           db.Where("id = ?", row.ID),
 		"digits":            db.Where("id = ?", uidplugin.ID(row.ID).String()),
 		"another column":    db.Where("parent_text = ? OR 'text' = ?", text, text).Select("id, '' AS parent_text"),
-		"another table":     db.Joins("JOIN pass_notes n ON n.pass_id = passes.id").Where("n.id <> ?", text),
-		"an expression":     db.Where("CAST(passes.id AS CHAR) <> ?", text),
-		"a question mark":   db.Where("id <> 1 AND '?' <> ?", 7, text),
+		"its own condition": db.Where("id > ?", row.ID).Where("parent_text = ?", text).Select("id, '' AS parent_text"),
+		"a struct":          db.Where(&struct{ ID, ParentText string }{"7", text}),
+		"another table":     db.Joins("JOIN pass_notes n ON n.pass_id = passes.id").Where("n.id <> ?", "x"),
+		"an expression":     db.Where("CAST(passes.id AS CHAR) <> ?", "x"),
+		"a tuple":           db.Where("(name, id) > (?, ?)", "x", row.ID).Where("(id, name) > (?, ?)", row.ID, "x"),
+		"a question mark":   db.Where("id <> 1 AND '?' <> ?", 7, "x"),
 		"without arguments": db.Where("id > 0"),
 	} {
 		if err := handle.Session(&gorm.Session{DryRun: true}).Find(&[]pass{}).Error; err != nil {

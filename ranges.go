@@ -11,15 +11,14 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Range returns the smallest and the largest id of the layout that carries a time from from on and before to. With it a
-// query finds rows by the time of their creation, using the index of their key. Both times are rounded down to the
-// start of their tick, because an id carries the start of its tick. So a row that is created right after from is found.
-// Adjacent spans do not overlap. The error is that of [generator.Layout.Range]; a span within one tick is empty.
+// Range returns the smallest and largest id of the layout with a time at or after from and before to. Queries can use
+// it to find rows by creation time with the index of their key. Both times are rounded down to the start of their tick,
+// because ids contain only ticks, so a row created right after from is found. Adjacent spans do not overlap. The error
+// is the same as for [generator.Layout.Range], also for a span within one tick, because no id has a time in it.
 //
-// An id carries the tick that it was stamped with. That is the time when it was made, to some milliseconds, or later:
-// an id may be stamped up to Lead ahead, 10 s by default. So the ids of new rows can be above last if to is the
-// present. The tick is earlier in two cases only. A lease may have run out with ids left, as after an outage, or the
-// clocks of processes differ.
+// An id's tick is usually its creation time to within milliseconds. It can be up to Lead later, 10 s by default, so if
+// to is the present, new rows may have ids above last. The tick is earlier only if a lease ran out with ids left, as
+// after an outage, or if the clocks of processes differ.
 func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	if p == nil || p.shared == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -27,7 +26,6 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	return p.shared.locator.Load().idsBetween(from, to)
 }
 
-// idsBetween is Range.
 func (loc *locator) idsBetween(from, to time.Time) (first, last ID, err error) {
 	l := loc.Layout
 	tick := l.TickAt(from)
@@ -39,7 +37,7 @@ func (loc *locator) idsBetween(from, to time.Time) (first, last ID, err error) {
 	return ID(low), ID(high), err
 }
 
-// tickStart returns the start of the tick of t, or t if it is outside of the layout.
+// tickStart returns the start of t's tick, or t itself if it is outside the layout.
 func tickStart(l generator.Layout, t time.Time) time.Time {
 	if tick := l.TickAt(t); tick >= 0 && tick <= l.MaxTick() {
 		return l.TimeOf(tick)
@@ -47,21 +45,22 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 	return t
 }
 
-// CreatedBetween returns a scope for queries. It selects rows whose key carries a time from from on and before to, both
-// rounded down to the start of their tick, as Range says. If the key is no uid field, the first uid field counts.
+// CreatedBetween returns a scope for queries that selects rows whose key has a time at or after from and before to.
+// Both are rounded down to the start of their tick, as for Range. If the key is not a uid field, the first uid field is
+// used. A span within one tick selects nothing.
 //
 //	db.Scopes(uidplugin.From(db).CreatedBetween(from, to)).Find(&orders)
 //
-// If to is the present or later when the query runs, the scope has no upper bound. The reason is that an id may be
-// stamped up to Lead ahead, 10 s by default. So CreatedBetween(hourAgo, now) finds a row that was created a millisecond
-// ago. The present begins a second before the clock of the generators, or a tick if that is longer. A span that follows
-// finds a row again that is stamped ahead. A span within one tick has no rows.
+// If to is the present or later when the query runs, the scope does not have an upper bound. The reason is Lead: ids
+// may be stamped that far ahead, 10 s by default. So CreatedBetween(hourAgo, now) finds a row created a millisecond
+// ago, and the next span may find the row again. The present includes the last second of the generators' clock, or the
+// last tick if that is longer.
 //
-// A span that ends in the past misses rows that were created in it and stamped after it. Where that matters, let it end
+// A span that ends in the past misses rows that were created in it and stamped after it. If that matters, end the span
 // Lead later, and compare a column of the row.
 //
-// The error of the query wraps [ErrNoField], [ErrNotDecodable] for ids that are not of the layout, or [ErrField] for a
-// key that is text. Otherwise it is that of Range.
+// The query's error wraps [ErrNoField], [ErrNotDecodable] for ids that do not have the layout, or [ErrField] for text
+// keys. Otherwise it is the error of Range.
 func (p *Plugin) CreatedBetween(from, to time.Time) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		if err := p.between(db, from, to); err != nil {
@@ -81,8 +80,8 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	if model == nil {
 		model = db.Statement.Dest
 	}
-	plan, f, err := s.catalog.keyOf(p.db, model)
-	if errors.Is(err, schema.ErrUnsupportedDataType) { // GORM's error has the address of model
+	plan, f, err := s.catalog.KeyOf(p.db, model)
+	if errors.Is(err, schema.ErrUnsupportedDataType) { // because GORM's error shows the address of model
 		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
 			schema.ErrUnsupportedDataType, model)
 	}
@@ -90,8 +89,8 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 		return err
 	}
 	switch {
-	case f.source.Foreign:
-		maker := "the generator " + f.source.Generator
+	case f.Source.Foreign:
+		maker := "the generator " + f.Source.Generator
 		if loc.Test != nil && loc.Test.Table == nil {
 			maker = loc.Test.Name
 		}
@@ -101,7 +100,7 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", ErrField, plan.Schema.Name, f.Name)
 	}
 	if tick := loc.Layout.TickAt(from); tick >= 0 && tick <= loc.Layout.MaxTick() && tick == loc.Layout.TickAt(to) && !to.Round(0).Before(from.Round(0)) {
-		db.Where("1 = 0") // no id has a time of the span
+		db.Where("1 = 0") // no id carries a time in the span
 		return nil
 	}
 	past := loc.isPast(to)
@@ -121,9 +120,9 @@ func (p *Plugin) between(db *gorm.DB, from, to time.Time) error {
 	return nil
 }
 
-// isPast reports whether t is before the present, which lasts a second, or a tick: a caller
-// takes the time before its query runs. Of the clock of the generators and that of the
-// process, which may have been set back, the earlier one counts.
+// isPast reports whether t is before the present. The present spans a second, or a tick if that is longer, because
+// callers take the time before their query runs. We use the earlier of the generators' clock and the process's, which
+// may have been set back.
 func (loc *locator) isPast(t time.Time) bool {
 	now := loc.time()
 	if wall := loc.Now(); wall.Before(now) {

@@ -13,44 +13,42 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
-// An idSpace is what this process has open of an id space: handles on its tables, and the lease manager, which holds a
-// slot.
+// An idSpace holds the open handles of an id space: its tables, and the lease manager, which holds a slot.
 type idSpace struct {
 	sql     *sqldb.DB
-	wdb     *workernode.DB // its WORKER tables
+	wdb     *workernode.DB // the WORKER tables
 	manager *workernode.Manager
-	clock   *generator.Clock // what the generators share
+	clock   *generator.Clock // shared by the generators
 }
 
-// A sharedSpace is the id space of a plugin, or of all plugins of this process with one handle of WithRegistry.
+// A sharedSpace is the id space of one plugin, or of all plugins in this process with the same handle of WithRegistry.
 type sharedSpace struct {
-	pool  any                        // nil if no other plugin can find it
-	users map[*shared]tablesDatabase // the plugins that use it; guarded by the mutex of sharedSpaces
+	pool  any                        // nil if not shared
+	users map[*shared]tablesDatabase // plugins that use it; guarded by the mutex of sharedSpaces
 
-	mu      sync.Mutex // held while it is opened
-	idSpace *idSpace   // nil until it is open
+	mu      sync.Mutex // held while opening
+	idSpace *idSpace   // nil until open
 	options *config.Config
 }
 
-// A tablesDatabase is the database of the tables of a plugin.
 type tablesDatabase struct {
-	name string // as WORKER_NODE names it; empty for that of the registry
+	name string // as in WORKER_NODE; empty for the registry's own
 	pool any
 }
 
-// sharedSpaces are those of WithRegistry that are in use, or being opened, by the pool of their handle.
+// sharedSpaces holds the id spaces of WithRegistry in use or being opened, by pool.
 var sharedSpaces = struct {
 	mu     sync.Mutex
 	byPool map[any]*sharedSpace
 }{byPool: map[any]*sharedSpace{}}
 
-// join opens the id space, or joins the plugins that share it. It sets what the plugin and loc, its next locator, have
-// of it. statements are those of db.
+// join opens the id space, or joins plugins that share it. It sets the corresponding fields of s and of loc, the next
+// locator. statements must belong to db.
 func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
@@ -80,8 +78,8 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
 	return nil
 }
 
-// joinSpace returns the id space of a plugin on db. Plugins with one handle of WithRegistry share one; the first of
-// them opens it.
+// joinSpace returns the id space of a plugin on db. The first plugin with a handle of WithRegistry opens it, and others
+// share it.
 func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error) {
 	sp := &sharedSpace{users: map[*shared]tablesDatabase{s: {}}}
 	if s.Registry != nil {
@@ -91,13 +89,13 @@ func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		_ = sp.leave(ctx, s) // others may have left meanwhile, and this one is the last
+		_ = sp.leave(ctx, s) // closes the space if the others have left meanwhile
 		return nil, err
 	}
 	return sp, nil
 }
 
-// openFor opens the id space on db for a plugin, or checks that the plugin can share it.
+// openFor opens the id space on db, or checks that the plugin can share it.
 func (sp *sharedSpace) openFor(ctx context.Context, cfg *config.Config, db *gorm.DB) (err error) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -110,8 +108,8 @@ func (sp *sharedSpace) openFor(ctx context.Context, cfg *config.Config, db *gorm
 	return err
 }
 
-// findSpace returns the id space of a plugin with WithRegistry, which may not be open yet, with the plugin among its
-// users.
+// findSpace returns the id space of a plugin with WithRegistry, and adds the plugin to its users. The space may not be
+// open yet.
 func findSpace(s *shared) *sharedSpace {
 	pool := poolOf(s.Registry)
 	sharedSpaces.mu.Lock()
@@ -125,7 +123,7 @@ func findSpace(s *shared) *sharedSpace {
 	return sp
 }
 
-// poolOf returns the pool of a handle, without what GORM wraps around it.
+// poolOf returns the pool of a handle, without GORM's wrappers.
 func poolOf(db *gorm.DB) any {
 	if pool, err := db.DB(); err == nil && pool != nil {
 		return pool
@@ -136,7 +134,7 @@ func poolOf(db *gorm.DB) any {
 	return db.Config
 }
 
-// nameDatabase notes the database of a plugin, and reports whether another pool has one of the same name.
+// nameDatabase notes a plugin's database, and reports whether another pool already has that name.
 func (sp *sharedSpace) nameDatabase(s *shared, b tablesDatabase) (taken bool) {
 	sharedSpaces.mu.Lock()
 	defer sharedSpaces.mu.Unlock()
@@ -149,8 +147,8 @@ func (sp *sharedSpace) nameDatabase(s *shared, b tablesDatabase) (taken bool) {
 	return false
 }
 
-// leave ends the use by a plugin. The last one closes the lease manager, which releases the slot; later plugins open
-// a new one. It may be called more than once, and tries again what failed before.
+// leave removes a plugin. The last one closes the lease manager, which releases the slot; later plugins open a new one.
+// If closing fails, call leave again.
 func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 	sharedSpaces.mu.Lock()
 	delete(sp.users, s)
@@ -168,7 +166,7 @@ func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 	return space.manager.Close(ctx)
 }
 
-// conflict returns an error if a plugin cannot share the id space of another one because their options differ.
+// conflict returns an error if the options of two plugins differ, so they cannot share an id space.
 func conflict(first, cfg *config.Config) error {
 	differ := func(option string, one, other any) error {
 		return fmt.Errorf("%w: %s: another plugin of this process uses the same handle of WithRegistry with %v, and this one has %v;"+
@@ -189,19 +187,20 @@ func conflict(first, cfg *config.Config) error {
 	return nil
 }
 
-// closeTimeout is how long a db.Use that has failed waits for the release of the slot.
+// closeTimeout is for a failed db.Use, which releases its slot.
 const closeTimeout = time.Second
 
-// warnOfOwnSpace warns if processes still make ids in an id space of the database itself: ids of both can be equal.
+// warnOfOwnSpace warns if processes still make ids in the database's own id space, because both could make the same
+// ids.
 func warnOfOwnSpace(ctx context.Context, cfg *config.Config, db *gorm.DB, statements *sqldb.DB) {
 	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
-		return // it has none
+		return // the database does not have its own id space
 	}
 	nodes, err := workernode.Open(db, cfg.Timeout)
 	if err != nil {
 		return
 	}
-	slots, err := nodes.Slots(ctx, 0, 1000) // the first thousand, which live processes reuse
+	slots, err := nodes.Slots(ctx, 0, 1000) // 1,000 are enough, because live processes reuse the first slots
 	if err != nil {
 		return
 	}
@@ -212,8 +211,7 @@ func warnOfOwnSpace(ctx context.Context, cfg *config.Config, db *gorm.DB, statem
 	}
 }
 
-// openSpace creates or checks the tables on db, looks at the settings of the database, and creates the lease
-// manager.
+// openSpace creates or checks the tables on db, checks the database's settings, and creates the lease manager.
 func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idSpace, err error) {
 	space = &idSpace{}
 	if space.sql, err = sqldb.Open(db, cfg.Timeout); err != nil {
@@ -242,11 +240,11 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 	}
 	if cfg.LookupOnly {
 		if _, err := space.wdb.Registry(ctx); err != nil {
-			return nil, err // NewManager would begin an id space
+			return nil, err // because NewManager would begin an id space
 		}
 	}
 	space.manager, err = workernode.NewManager(ctx, space.wdb, cfg.Layout, cfg.DetectHost(), workernode.Config{
-		Lead: cfg.Lead, Disposable: cfg.Disposable, Spares: cfg.Spares(), MaxSkew: cfg.Skew(), Now: cfg.Now, Log: cfg.Log,
+		Lead: cfg.Lead, Disposable: cfg.Disposable, MaxSkew: cfg.Skew(), Now: cfg.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -147,7 +147,7 @@ func TestWithRegistry_ConflictingOptionsAreAnError(t *testing.T) {
 	registry := testkit.SQLite{}.Open(t)
 	use(t, bare(t), uidplugin.WithRegistry(registry))
 	for option, o := range map[string]uidplugin.Option{
-		"WithDisposable": uidplugin.WithDisposable(), "WithLayout": withoutSpares(), "WithClock": uidplugin.WithClock(atNoon),
+		"WithDisposable": uidplugin.WithDisposable(), "WithLayout": uidplugin.WithLayout(otherLayout()), "WithClock": uidplugin.WithClock(atNoon),
 	} {
 		err := bare(t).Use(uidplugin.New(uidplugin.WithRegistry(registry), o, uidplugin.WithLogger(nil)))
 		testkit.IsError(t, err, uidplugin.ErrOption, option, "WithRegistry")

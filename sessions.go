@@ -7,37 +7,36 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A Session is a time in which one process held a slot: it stamped the ids of the slot's
-// worker ids from From on, until the next session of the slot began.
+// A Session is the time during which one process held a slot. Only this process used the slot's worker ids between From
+// and the slot's next session.
 type Session struct {
-	Slot        int64           `json:"slot,omitempty"`
-	Application string          `json:"application"` // name of the executable, or Host.Application
-	Host        string          `json:"host"`
-	Port        string          `json:"port"`
-	Kind        workernode.Kind `json:"kind,omitempty"`
-	Launched    time.Time       `json:"launched,omitzero"` // start of the process, by its clock
-	From        time.Time       `json:"from,omitzero"`     // no id of the session has an earlier time
-	Until       time.Time       `json:"until,omitzero"`    // start of the next session of the slot; zero if no session followed
-	Last        time.Time       `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
+	Slot        int64     `json:"slot,omitempty"`
+	Application string    `json:"application"` // name of the executable, or Host.Application
+	Host        string    `json:"host"`
+	Port        string    `json:"port"`
+	Kind        Kind      `json:"kind,omitempty"`
+	Launched    time.Time `json:"launched,omitzero"` // start of the process, by its clock
+	From        time.Time `json:"from,omitzero"`     // no id of the session has an earlier time
+	Until       time.Time `json:"until,omitzero"`    // start of the slot's next session; zero if none followed
+	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
 }
 
-// Pruned reports whether nothing is known of the process, because [workernode.DB.PruneSessions] has removed it. In a list
-// the session stands for all that were removed.
+// Pruned reports whether "uid prune" removed the session, so the process is unknown. In a list it represents all
+// removed sessions.
 func (s Session) Pruned() bool {
 	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
 }
 
-// A Slot is a reusable process identity. It permanently owns worker ids, and one process at a
-// time holds it.
+// A Slot is a reusable process identity. It owns worker ids permanently, and at most one process holds it at a time.
 type Slot struct {
 	ID       int64
-	Held     bool      // a process has it, or ended without releasing it
-	Reusable bool      // false for one of WithDisposable, which no other process ever gets
-	Fence    time.Time // no process has stamped a later time with a worker id of the slot
-	Seen     time.Time // clock of the last holder at its last statement
+	Held     bool      // by a process that runs, or ended without releasing it
+	Reusable bool      // false with WithDisposable, because other processes never reclaim it
+	Fence    time.Time // no process has stamped a later time with the slot
+	Seen     time.Time // the last holder's clock at its last statement
 
 	// The last holder.
 	Application string
@@ -45,23 +44,24 @@ type Slot struct {
 	Port        string
 }
 
-// State returns the state of a slot at a time, which should be the present:
+// State returns the state of a slot at now, which should be the present:
 //
 //   - live: a process holds it and may stamp ids
-//   - idle: a process holds it, and has made no ids for minutes
-//   - overdue: its process should have renewed it and has not; it has ended, is paused, or cannot reach the database
-//   - expired: the same for more than a minute, so another process may reclaim it
-//   - free: it was released
-//   - retired: it is one of [WithDisposable], and nobody will use it again
+//   - idle: a process holds it and has made no ids for minutes
+//   - overdue: a renewal is missing, because the process ended, is paused, cannot reach the database, or its clock is
+//     behind
+//   - expired: overdue for more than a minute, so another process may reclaim it
+//   - free: released
+//   - retired: from [WithDisposable], and never used again
 //
-// A process that ends without [Plugin.Close] is live until its fence has passed or two renewals are missing: up to 10 s
-// with the default [WithLead].
+// After a process ends without [Plugin.Close], its slot stays live until the fence has passed or two renewals are
+// missing: up to 10 s with the default [WithLead].
 func (s Slot) State(now time.Time) string {
 	const (
-		missing = 45 * time.Second // a process that makes no ids sends a statement every 30 s
-		grace   = time.Minute      // as in package workernode
+		missing = 45 * time.Second // because an idle process sends a statement every 30 s
+		grace   = time.Minute      // same as in package workernode
 	)
-	granted := s.Fence.Sub(s.Seen) // by the last statement; an idle process is granted nothing, so its FENCE is behind
+	granted := s.Fence.Sub(s.Seen) // granted by the last statement; negative once the FENCE of an idle process is behind
 	silent := now.Sub(s.Seen)
 	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
 	case s.Held && !overdue && s.Fence.After(now):
@@ -78,9 +78,9 @@ func (s Slot) State(now time.Time) string {
 	return "free"
 }
 
-// Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending order: every worker id, and
-// its table and slot. With [WithWorkerID] it returns nil.
-func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*workernode.Node, error) {
+// Nodes returns up to limit rows of WORKER_NODE with worker ids above after, in ascending order. With [WithWorkerID] it
+// returns nil.
+func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*Node, error) {
 	loc, err := p.located()
 	if err != nil || loc.Fixed {
 		return nil, err
@@ -108,8 +108,8 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 	return slots, nil
 }
 
-// Sessions returns up to limit sessions that began before an instant, the latest first; a zero instant means all. A
-// slot of 0 means the sessions of all slots; the database sorts them, and Until and Last are zero. With [WithWorkerID] it
+// Sessions returns up to limit sessions that began before the given time, latest first; the zero time means all. If
+// slot is 0 it returns sessions of all slots, sorted by the database, without Until and Last. With [WithWorkerID] it
 // returns nil.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
 	loc, err := p.located()
@@ -120,7 +120,7 @@ func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, lim
 	if !before.IsZero() {
 		latest = loc.Layout.TickAt(before)
 		if !loc.timeOf(latest).Before(before) {
-			latest-- // a session has its first tick after START_TICK
+			latest-- // because a session begins after START_TICK
 		}
 	}
 	rows, err := loc.wdb.Sessions(ctx, slot, latest, limit)
@@ -137,7 +137,6 @@ func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, lim
 	return sessions, nil
 }
 
-// located returns the locator of a plugin that is in use.
 func (p *Plugin) located() (*locator, error) {
 	shared, err := p.initialized()
 	if err != nil {
@@ -146,7 +145,6 @@ func (p *Plugin) located() (*locator, error) {
 	return shared.locator.Load(), nil
 }
 
-// session returns a session as the package shows it.
 func (loc *locator) session(o workernode.Origin) Session {
 	s := Session{Slot: o.Slot, From: loc.timeOf(o.Start + 1)}
 	if !o.Pruned() {
@@ -158,20 +156,21 @@ func (loc *locator) session(o workernode.Origin) Session {
 	return s
 }
 
-// timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
+// timeOf returns the start of a tick read from a table, limited to times that JSON can represent.
 func (loc *locator) timeOf(tick int64) time.Time {
 	return workernode.TimeOf(loc.Layout, tick)
 }
 
-// placeTest is place for a plugin of package uidtest. Its process holds the only slot.
+// placeTest implements place for package uidtest, whose process holds the only slot.
 func (loc *locator) placeTest(l *Location) error {
 	table, ok := loc.Test.Table(int64(l.ID))
 	if !ok {
 		if err := loc.notYet(l, 0); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d is the id of no table that this plugin of %s knows; list the model with WithModels, or create the row with this plugin",
-			ErrUnknownID, l.ID, loc.Test.Name)
+		return fmt.Errorf("%w: %d has the worker id %d, which says no table to this plugin of %s; list the model with WithModels, "+
+			"or create the row with this plugin if two tables share the worker id",
+			ErrUnknownID, l.ID, l.WorkerID, loc.Test.Name)
 	}
 	l.Session.Slot = 1
 	if table != supply.AllTables {

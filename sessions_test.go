@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // Processes with slots of their own write at the same time. One worker id serves one table of one process.
@@ -59,7 +59,7 @@ func TestPluginSlots_ListsTheProcessesThatRun(t *testing.T) {
 func TestPluginLocate_NodesListsWhoWasGivenAWorkerID(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, withoutSpares(), uidplugin.WithModels(&part{}, &article{}, &invoice{}))
+	db := open(t, uidplugin.WithModels(&part{}, &article{}, &invoice{}))
 	p := uidplugin.From(db)
 	var tables []string
 	for after := int64(0); ; {

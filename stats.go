@@ -10,67 +10,65 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
-// Stats is the state of a plugin at one moment. In JSON it has the names of its tags; durations and errors are texts.
+// Stats is the state of a plugin at one moment. In JSON, durations and errors are texts.
 type Stats struct {
 	Layout  generator.Layout `json:"-"`
-	Time    time.Time        `json:"time,omitzero"`      // when this was so, by the clock that ids are made with
-	Expires time.Time        `json:"expires,omitzero"`   // when the layout ends; the end of 9999 if it is later
-	Space   string           `json:"id_space,omitempty"` // ID_SPACE: names the id space; empty with WithWorkerID
+	Time    time.Time        `json:"time,omitzero"`      // by the clock of the generators
+	Expires time.Time        `json:"expires,omitzero"`   // end of the layout, or of the year 9999 if that is earlier
+	Space   string           `json:"id_space,omitempty"` // ID_SPACE, the name of the id space; empty with WithWorkerID
 	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
 	Tables  []TableStats     `json:"tables"`
 }
 
-// SlotStats is the state of the slot that this process holds, and what has happened since its
-// start. What it counts never goes back. Plugins with one handle of [WithRegistry] share a slot,
-// so each of them returns the same.
+// SlotStats is the state of this process's slot, with counters since its start. Counters never decrease. Plugins with
+// one handle of [WithRegistry] share a slot, so they return the same values.
 type SlotStats struct {
-	ID        int64     `json:"id"`             // 0 if it has no slot now
-	From      time.Time `json:"from,omitzero"`  // since when this process may stamp ids, in this session
-	Until     time.Time `json:"until,omitzero"` // until when, unless the slot is renewed
-	WorkerIDs int       `json:"worker_ids"`     // of the slot, spares included
-	Spares    int       `json:"spares"`         // worker ids without a table
-	Given     int64     `json:"given"`          // largest worker id that is given out, of those that this process knows of
+	ID        int64     `json:"id"`             // 0 without a slot
+	From      time.Time `json:"from,omitzero"`  // start of the time that this process may stamp, in this session
+	Until     time.Time `json:"until,omitzero"` // end of that time, unless the slot is renewed
+	WorkerIDs int       `json:"worker_ids"`     // number of worker ids of the slot
+	Given     int64     `json:"given"`          // largest worker id given out, as far as this process knows
 
 	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
-	Failures    int64 `json:"failures"`     // attempts to renew the slot, or to do anything else with it, that failed
-	Sessions    int64 `json:"sessions"`     // that were begun
-	Reclaimed   int64 `json:"reclaimed"`    // slots of former processes that were reclaimed
-	Allocated   int64 `json:"allocated"`    // slots that were inserted
-	Lost        int64 `json:"lost"`         // slots that another process has reclaimed
+	Failures    int64 `json:"failures"`     // failed renewals and other failed statements about the slot
+	Sessions    int64 `json:"sessions"`     // sessions begun
+	Reclaimed   int64 `json:"reclaimed"`    // slots reclaimed from former processes
+	Allocated   int64 `json:"allocated"`    // slots inserted
+	Lost        int64 `json:"lost"`         // slots reclaimed by another process
 	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
 
-	LastError error     `json:"-"`              // why the last statement failed; nil if it did not
-	Since     time.Time `json:"since,omitzero"` // since when all have failed
+	LastError error     `json:"-"`              // error of the last statement; nil on success
+	Since     time.Time `json:"since,omitzero"` // start of the current failures
 }
 
-// TableStats is the state of the ids of one table, or of all with WithWorkerID.
+// TableStats is the state of one table's ids, or of all tables with WithWorkerID.
 type TableStats struct {
-	// Table is "*" with WithWorkerID and WithOneWorkerID. For a segment of a column that is no primary key it is
+	// Table is "*" with WithWorkerID and WithOneWorkerID. For a segment of a column that is not a primary key it is
 	// table.column.
 	Table     string        `json:"table"`
-	Generator string        `json:"generator"`            // its name, such as [Cached]
-	WorkerIDs []int64       `json:"worker_ids,omitempty"` // in ascending order; several with lanes, none if its ids are not of the layout
-	From      time.Time     `json:"from,omitzero"`        // since when this process may stamp ids with the worker ids
-	Until     time.Time     `json:"until,omitzero"`       // until when, unless they are renewed
-	Lead      time.Duration `json:"-"`                    // how far the next id is ahead of the clock, if the generator has a method Lead
+	Generator string        `json:"generator"`            // name, such as [Cached]
+	WorkerIDs []int64       `json:"worker_ids,omitempty"` // ascending; several with lanes, empty for foreign ids
+	From      time.Time     `json:"from,omitzero"`        // start of the time that the worker ids may stamp
+	Until     time.Time     `json:"until,omitzero"`       // end of that time, unless renewed
+	Lead      time.Duration `json:"-"`                    // how far the next id is ahead of the clock; 0 if unknown
 
-	// Made is how many ids were handed out since the start of the process, or a few more. Those that no row got count,
-	// such as ids of a create that failed. Ids that were passed over because the clock moved on do not, nor do those that
-	// make the gaps of an AUTO_INCREMENT key. While ids are made it may be some milliseconds old. It is 0 if the generator
-	// has no method Made() int64, as one of [WithSource] may. Made and Waits of the plugin's own generators never go back.
+	// Made counts ids handed out since the process started, and sometimes a few more. It includes ids without a row,
+	// such as after a failed create. It excludes ids skipped because the clock moved on, and the gaps for
+	// AUTO_INCREMENT rows. It may be some milliseconds old. Made is 0 if the generator does not have a method Made()
+	// int64, as with [WithSource]. Made and Waits of built-in generators never decrease.
 	Made int64 `json:"made"`
 
-	// Waits is how many calls of the generator have waited: for the clock, for the lease to be renewed, for a range of a
-	// segment, or behind another call. The first create of a table, which waits for a worker id, does not count. It is 0
-	// if the generator has no method Waits() int64.
+	// Waits counts calls of the generator that waited for the clock, a lease renewal, a range of a segment, or another
+	// call. It excludes the first create's wait for a worker id. It is 0 if the generator does not have a method
+	// Waits() int64.
 	Waits int64 `json:"waits"`
 }
 
-// MarshalJSON writes the layout as the text that WORKER_REGISTRY has.
+// MarshalJSON writes the layout as in WORKER_REGISTRY.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	type plain Stats
 	if s.Tables == nil {
-		s.Tables = []TableStats{} // a list in JSON, too
+		s.Tables = []TableStats{} // so JSON has an empty list instead of null
 	}
 	layout := ""
 	if s.Layout != (generator.Layout{}) {
@@ -82,7 +80,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	}{layout, plain(s)})
 }
 
-// MarshalJSON writes the last error as its text.
+// MarshalJSON writes the last error as text.
 func (s SlotStats) MarshalJSON() ([]byte, error) {
 	type plain SlotStats
 	text := ""
@@ -95,7 +93,7 @@ func (s SlotStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
-// MarshalJSON writes durations as texts, such as "1.5s".
+// MarshalJSON writes durations as text, such as "1.5s".
 func (s TableStats) MarshalJSON() ([]byte, error) {
 	type plain TableStats
 	text := ""
@@ -108,8 +106,8 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
-// Stats returns the state of the plugin: the tables that have a generator, in alphabetical order. It sends no
-// statement. Before db.Use it is zero. After Close it has no slot.
+// Stats returns the state of the plugin, with the tables that have a generator in alphabetical order. It sends no
+// statement. It is zero before db.Use, and after Close it has no slot.
 func (p *Plugin) Stats() Stats {
 	s, err := p.initialized()
 	if err != nil {
@@ -133,11 +131,10 @@ func (p *Plugin) Stats() Stats {
 	return stats
 }
 
-// slotStats returns the state of the slot.
 func (s *shared) slotStats() SlotStats {
 	slot := s.manager.Stats()
 	stats := SlotStats{
-		ID: slot.Slot, WorkerIDs: slot.WorkerIDs, Spares: slot.Spares, Given: slot.Given,
+		ID: slot.Slot, WorkerIDs: slot.WorkerIDs, Given: slot.Given,
 		Renewals: slot.Renewals, Failures: slot.Failures, Sessions: slot.Sessions, Reclaimed: slot.Reclaimed, Allocated: slot.Allocated,
 		Lost: slot.Lost, LostCommits: slot.LostCommits, LastError: slot.LastError, Since: slot.Since,
 	}
@@ -147,17 +144,17 @@ func (s *shared) slotStats() SlotStats {
 	return stats
 }
 
-// Health returns nil if ids can be made now, and later. Otherwise the error wraps [ErrNotRegistered] or [ErrClosed], or
-// says since when, and why,
+// Health returns nil if ids can be made now and later. Otherwise the error wraps [ErrNotRegistered] or [ErrClosed], or
+// reports the time and reason of each failure:
 //
-//   - the lease of this process could not be renewed: ids are made until what was granted is used up;
-//   - a table has no ids: it got no worker id, or its generator could not be opened;
-//   - a segment could not fetch a range: ids are made until those in memory are used up;
-//   - a generator of WithSource reports an error by its method Health() error.
+//   - the lease of this process could not be renewed: ids are made until the granted time is used up
+//   - a table cannot get ids, because it did not get a worker id or its generator could not be opened
+//   - a segment could not fetch a range: ids are made until the ranges in memory are used up
+//   - the method Health() error of a generator of WithSource returned an error
 //
-// It wraps the database's own error. It is nil again when the plugin has recovered. It sends no statement. With
-// [WithLookupOnly] it returns nil, also while the database is unreachable: the plugin makes no ids, and sends statements
-// only for lookups, which return their errors.
+// It wraps the database's error. It returns nil again after the plugin has recovered. It sends no statement. With
+// [WithLookupOnly] it returns nil even if the database is unreachable, because only lookups send statements and they
+// return their own errors.
 func (p *Plugin) Health() error {
 	s, err := p.initialized()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator/foreign"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // What people publish of a process must be readable without this package: no number for a kind or a duration, no year 1,
@@ -26,7 +26,7 @@ func TestStats_JSON(t *testing.T) {
 			`{"table":"orders","generator":"cached","worker_ids":[7],"from":"2026-01-02T03:04:05Z","until":"2026-01-02T03:04:05Z","made":9,"waits":1,"lead":"1.5s"}`},
 		{uidplugin.TableStats{Table: "*", Generator: "segment"}, `{"table":"*","generator":"segment","made":0,"waits":0}`},
 		{uidplugin.SlotStats{ID: 1, Renewals: 2, LastError: errors.New("no \"way\""), Since: at},
-			`{"id":1,"worker_ids":0,"spares":0,"given":0,"renewals":2,"failures":0,"sessions":0,"reclaimed":0,"allocated":0,"lost":0,"lost_commits":0,"since":"2026-01-02T03:04:05Z","last_error":"no \"way\""}`},
+			`{"id":1,"worker_ids":0,"given":0,"renewals":2,"failures":0,"sessions":0,"reclaimed":0,"allocated":0,"lost":0,"lost_commits":0,"since":"2026-01-02T03:04:05Z","last_error":"no \"way\""}`},
 		{uidplugin.Location{ID: 7, Time: at, Table: "orders", WorkerID: 3, Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "a", Port: "80", Kind: workernode.Container, From: at}},
 			`{"id":"7","time":"2026-01-02T03:04:05Z","table":"orders","worker_id":3,"sequence":0,"session":{"slot":1,"application":"shop","host":"a","port":"80","kind":"container","from":"2026-01-02T03:04:05Z"}}`},
 	} {
@@ -56,7 +56,7 @@ func TestStats_JSON(t *testing.T) {
 func TestStats_JSONOfALayoutThatEndsAfter9999(t *testing.T) {
 	t.Parallel()
 
-	stats := uidplugin.From(open(t, uidplugin.WithLayout(foreign.YitterLayout()))).Stats()
+	stats := uidplugin.From(open(t, uidplugin.WithLayout(generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond, Epoch: time.UnixMilli(1582136402000)}))).Stats()
 	if text, err := json.Marshal(stats); err != nil || stats.Expires.Year() != 9999 {
 		t.Errorf("%s, %v", text, err)
 	}

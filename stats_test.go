@@ -13,7 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
@@ -26,8 +26,8 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 		t.Errorf("Health: %v", err)
 	}
 	s := p.Stats()
-	if l := s.Slot; l.ID != 1 || l.WorkerIDs != 4 || l.Spares != 2 || l.Allocated != 1 || l.Reclaimed != 0 ||
-		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.Given != 4 || l.Failures != 0 ||
+	if l := s.Slot; l.ID != 1 || l.WorkerIDs != 2 || l.Allocated != 1 || l.Reclaimed != 0 ||
+		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.Given != 2 || l.Failures != 0 ||
 		l.LastError != nil || !l.Since.IsZero() {
 		t.Errorf("%+v", l)
 	}
@@ -105,7 +105,7 @@ func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	t.Parallel()
 
 	db, broken := breaking(t, "INSERT INTO `WORKER_NODE`")
-	p := use(t, db, withoutSpares(), uidplugin.WithModels(&article{}))
+	p := use(t, db, uidplugin.WithModels(&article{}))
 	migrate(t, db, &part{}, &article{})
 	broken.Store(true)
 	for range 2 {

@@ -1,36 +1,36 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"golang.org/x/sync/errgroup"
 	"gorm.io/gorm"
 )
 
-// renewal is how often a process of the plugin renews: between 7/24 and 8/24 of a lead of 10 s.
+// renewal is the interval of the plugin's renewals: between 7/24 and 8/24 of a lead of 10 s.
 const renewal = 3300 * time.Millisecond
 
-// Coordinating is what the coordination of processes costs a database.
-type Coordinating struct {
-	Engine, Version string
-	Missing         string
-	For, Interval   time.Duration
-	Costs           []CoordinationCost
-}
-
-// CoordinationCost is what one way costs with so many processes and tables.
-type CoordinationCost struct {
+// Coordinated is the cost of one way to coordinate.
+type Coordinated struct {
+	Engine            string
 	Policy            string
 	Processes, Tables int
 	Second            Counters // a second, once all have started
-	Start             Counters // for all of them to start, together
-	StartTook         time.Duration
-	Due               float64 // renewals due a second; 0 for the plugin, which is measured
-	Late              float64 // the part of them that was not done
+	Interval          float64  // rows that each process changes in an interval
+	Start             Counters // of the start of all of them, together
+	StartTook         float64  // ms
+	Late              float64  // the part of the renewals that the server did not manage
 }
 
 // The ways to coordinate.
@@ -40,22 +40,20 @@ const (
 	policyPerTable   = "a row for each process and table"
 )
 
-// A joiner starts a process, and returns what ends it, or nil.
-type joiner func(p *participant) (end func() error, err error)
-
-// policies are what is compared.
+// policies are the ways to coordinate, each with a function that starts a process and returns its work until ctx ends.
 var policies = []struct {
 	name string
-	join joiner
+	join func(p *participant) (work func(ctx context.Context) error, err error)
 }{
 	{policyUID, joinWithPlugin}, {policyDisposable, joinDisposable}, {policyPerTable, joinPerTable},
 }
 
-// leaseTables are the tables of the other ways than the plugin's.
-var leaseTables = []string{
-	"CREATE TABLE disposable (id BIGINT PRIMARY KEY, host_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL)",
-	"CREATE TABLE leases (id BIGINT PRIMARY KEY, table_name VARCHAR(64) NOT NULL, holder VARCHAR(64) NOT NULL," +
-		" seen BIGINT NOT NULL)",
+// A leaseRow is a row of the ways without the plugin.
+type leaseRow struct {
+	ID        int64  `gorm:"primaryKey;autoIncrement:false"`
+	TableNo   string `gorm:"size:64"`
+	Holder    string `gorm:"size:64"`
+	RenewedAt int64
 }
 
 // A participant stands for a process: it has a pool of its own.
@@ -64,161 +62,208 @@ type participant struct {
 	number   int
 	tables   int
 	interval time.Duration
-	stop     <-chan struct{}
-	renewed  func(rows int)
-	failed   func(error)
-	group    *sync.WaitGroup
+	renewed  *atomic.Int64
 }
 
-// measureCoordinating measures all ways on a server with a binary log.
-func measureCoordinating(ctx context.Context, l *Lab) (*Coordinating, error) {
-	all := &Coordinating{For: l.CostFor, Interval: l.Interval, Engine: "mariadb"}
-	if !l.Has("mariadb") && len(l.Engines) > 0 {
-		all.Engine = l.Engines[0]
+// measureCoordination measures all ways on the first server, MariaDB, with a binary log.
+func measureCoordination(ctx context.Context, l *Lab) (all []Coordinated, err error) {
+	options := func(string) []string {
+		return []string{"--log-bin=binlog", "--binlog-format=ROW", "--server-id=1", "--sync-binlog=0", "--max-connections=1000"}
 	}
-	var options []string
-	if all.Engine == "mariadb" {
-		options = []string{"--log-bin=binlog", "--binlog-format=ROW", "--server-id=1", "--sync-binlog=0",
-			"--max-connections=1000"}
-	}
-	s, err := l.Serve(ctx, all.Engine, "", options...)
-	if err != nil {
-		l.Say("coordination: no %s: %v", all.Engine, err)
-		all.Missing = reason(err)
-		return all, ctx.Err()
-	}
-	defer s.Remove()
-	all.Version = s.Version
-	for _, processes := range l.Processes {
-		for _, tables := range l.Tables {
-			for _, policy := range policies {
-				l.Say("coordination: %d processes, %d tables, %s", processes, tables, policy.name)
-				c := CoordinationCost{Policy: policy.name, Processes: processes, Tables: tables}
-				if err := cost(ctx, l, s, &c, policy.join); err != nil {
-					return nil, fmt.Errorf("%s, %d processes, %d tables: %w", policy.name, processes, tables, err)
+	first := *l
+	first.Engines = l.Engines[:min(1, len(l.Engines))]
+	return all, first.eachServer(ctx, "coordination", "", options, func(s *Server) error {
+		for _, processes := range l.Processes {
+			for _, tables := range l.Tables {
+				for _, policy := range policies {
+					l.Say("coordination: %d processes, %d tables, %s", processes, tables, policy.name)
+					c := Coordinated{Engine: s.Title, Policy: policy.name, Processes: processes, Tables: tables}
+					err := s.with(func(d *testkit.Database, db *gorm.DB) error {
+						return c.measure(ctx, l, s, d, db, policy.join)
+					})
+					if err != nil {
+						return fmt.Errorf("%s, %d processes, %d tables: %w", policy.name, processes, tables, err)
+					}
+					all = append(all, c)
 				}
-				all.Costs = append(all.Costs, c)
 			}
 		}
-	}
-	return all, nil
+		return nil
+	})
 }
 
-// cost measures one way. Its processes are pools in this one.
-func cost(ctx context.Context, l *Lab, s *Server, c *CoordinationCost, join joiner) (err error) {
-	d, drop, err := s.Database()
-	if err != nil {
+// measure measures one way. Its processes are pools in this one.
+func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB,
+	join func(p *participant) (func(context.Context) error, error)) (err error) {
+	if err := db.AutoMigrate(&leaseRow{}); err != nil {
 		return err
 	}
-	defer drop()
-	db, err := connect(d)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, testkit.Close(db)) }()
-	for _, statement := range leaseTables {
-		if err := db.Exec(statement).Error; err != nil {
-			return err
+	working, stop := context.WithCancel(ctx)
+	var group errgroup.Group
+	var renewed atomic.Int64
+	var pools []*gorm.DB
+	defer func() {
+		stop()
+		err = errors.Join(err, group.Wait())
+		for _, pool := range pools {
+			err = errors.Join(err, testkit.Close(pool))
 		}
-	}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	var failed error
-	renewed := 0
-	stop := make(chan struct{})
-	template := participant{tables: c.Tables, interval: l.Interval, stop: stop, group: &group,
-		renewed: func(rows int) { mu.Lock(); renewed += rows; mu.Unlock() },
-		failed:  func(err error) { mu.Lock(); failed = errors.Join(failed, err); mu.Unlock() }}
+	}()
 	before, err := s.counters(db)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	ends, err := joinAll(ctx, l, d, template, c.Processes, join)
-	defer func() {
-		close(stop)
-		group.Wait()
-		for _, end := range ends {
-			err = errors.Join(err, end())
+	for i := range c.Processes {
+		p := &participant{number: i, tables: c.Tables, interval: l.Interval, renewed: &renewed}
+		if p.db, err = d.Connect(nil); err != nil {
+			return err
 		}
-		err = errors.Join(err, failed)
-	}()
-	if err != nil {
-		return err
+		pools = append(pools, p.db)
+		pool, err := p.db.DB()
+		if err != nil {
+			return err
+		}
+		pool.SetMaxOpenConns(2)
+		pool.SetMaxIdleConns(1)
+		work, err := join(p)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return work(working) })
+		l.Tick("coordination: %d of %d started", i+1, c.Processes)
 	}
-	c.StartTook = time.Since(begin)
-	if err := sleep(ctx, min(time.Second, l.CostFor)); err != nil { // until what starting has left behind is done
+	c.StartTook = float64(time.Since(begin).Microseconds()) / 1000
+	if err := sleep(ctx, min(time.Second, l.CostFor)); err != nil { // because the work of the start should be done
 		return err
 	}
 	settled, err := s.counters(db)
 	if err != nil {
 		return err
 	}
-	done := func() float64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return float64(renewed)
-	}
-	return c.watch(ctx, l, s, db, before, settled, done)
-}
-
-// watch measures what coordination costs once all have started.
-func (c *CoordinationCost) watch(ctx context.Context, l *Lab, s *Server, db *gorm.DB, before, settled Counters,
-	renewed func() float64) error {
-	done, begin := renewed(), time.Now()
+	done, begin := renewed.Load(), time.Now()
 	if err := sleep(ctx, l.CostFor); err != nil {
 		return err
 	}
 	after, err := s.counters(db)
-	if err != nil {
-		return err
-	}
 	took := time.Since(begin).Seconds()
-	c.Start, c.Second = settled.since(before), after.since(settled).over(took)
+	c.Start, c.Second = settled.since(before, 1), after.since(settled, took)
+	c.Interval = c.Second.Changed * l.Interval.Seconds() / float64(c.Processes)
 	if c.Policy == policyPerTable {
-		c.Due = float64(c.Processes*c.Tables) / l.Interval.Seconds()
-		c.Late = max(0, 1-(renewed()-done)/took/c.Due)
+		due := float64(c.Processes*c.Tables) / l.Interval.Seconds()
+		c.Late = max(0, 1-float64(renewed.Load()-done)/took/due)
 	}
-	return nil
+	return err
 }
 
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
+// joinWithPlugin is a process with the plugin. It takes an id of each table from time to time, because an idle process
+// does not renew.
+func joinWithPlugin(p *participant) (func(context.Context) error, error) {
+	models := tables(p.tables)
+	plugin, err := use(p.db, uidplugin.WithModels(models...), uidplugin.WithTimeout(time.Minute),
+		uidplugin.WithHost(workernode.Host{Port: fmt.Sprint("bench", p.number)}))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		for sleep(ctx, p.interval/4) == nil {
+			for _, model := range models {
+				if _, err := plugin.NextID(context.Background(), model); err != nil {
+					return errors.Join(err, closePlugin(plugin))
+				}
+			}
+		}
+		return closePlugin(plugin)
+	}, nil
+}
+
+// rows returns the rows of a process, one for each table.
+func (p *participant) rows() (all []leaseRow) {
+	for i := range p.tables {
+		all = append(all, leaseRow{ID: int64(p.number*p.tables + i + 1), TableNo: fmt.Sprint("table", i),
+			Holder: fmt.Sprint("bench", p.number)})
+	}
+	return all
+}
+
+// joinDisposable is a process that only inserts a row for each table when it starts, as with UidGenerator. Its worker
+// ids are never used again.
+func joinDisposable(p *participant) (func(context.Context) error, error) {
+	for _, row := range p.rows() {
+		err := p.db.Exec("INSERT INTO lease_rows (id, table_no, holder, renewed_at) VALUES (?, ?, ?, 0)", row.ID, row.TableNo,
+			row.Holder).Error
+		if err != nil {
+			return nil, err
+		}
+	}
+	return func(context.Context) error { return nil }, nil
+}
+
+// joinPerTable is a process that leases a row for each table, and renews each as often as the plugin renews.
+func joinPerTable(p *participant) (func(context.Context) error, error) {
+	rows := p.rows()
+	return func(ctx context.Context) error {
+		wait := rand.N(p.interval) // processes do not renew in step
+		for next := time.Now().Add(wait); sleep(ctx, time.Until(next)) == nil; next = next.Add(p.interval) {
+			for _, row := range rows {
+				err := p.db.Exec("UPDATE lease_rows SET renewed_at = ? WHERE id = ? AND holder = ?", time.Now().UnixMilli(),
+					row.ID, row.Holder).Error
+				if err != nil {
+					return err
+				}
+				p.renewed.Add(1)
+				if ctx.Err() != nil {
+					return nil
+				}
+			}
+		}
 		return nil
-	}
+	}, p.db.Create(&rows).Error
 }
 
-// joinAll starts n processes, one after the other.
-func joinAll(ctx context.Context, l *Lab, d *testkit.Database, template participant, n int,
-	join joiner) (ends []func() error, err error) {
-	for i := range n {
-		if err := ctx.Err(); err != nil {
-			return ends, err
+// goalRows is the most rows that a process may change in an interval: one, and a bit because intervals vary.
+const goalRows = 1.2
+
+func coordinationTables(all []Coordinated) string {
+	t := table{{"processes x tables", "", "statements/s", "rows/s", "rows of a process in an interval", "redo, B/s",
+		"binary log, B/s", "rows while starting", "started in, ms", "late"}}
+	most := 0.0
+	for _, c := range all {
+		late := "–"
+		if c.Policy == policyPerTable {
+			late = fmt.Sprintf("%.0f %%", 100*c.Late)
 		}
-		p := template
-		p.number = i
-		if p.db, err = connect(d); err != nil {
-			return ends, err
+		if c.Policy == policyUID && c.Processes >= 10 { // the rows of one process are too few
+			most = max(most, c.Interval)
 		}
-		ends = append(ends, func() error { return testkit.Close(p.db) })
-		pool, err := p.db.DB()
-		if err != nil {
-			return ends, err
-		}
-		pool.SetMaxOpenConns(2)
-		pool.SetMaxIdleConns(1)
-		end, err := join(&p)
-		if err != nil {
-			return ends, err
-		}
-		if end != nil {
-			ends = append([]func() error{end}, ends...)
-		}
-		l.Tick("coordination: %d of %d started", i+1, n)
+		t.add(fmt.Sprintf("%d x %d", c.Processes, c.Tables), c.Policy, number(c.Second.Statements),
+			number(c.Second.Changed), number(c.Interval), number(c.Second.Log), number(c.Second.Binlog),
+			number(c.Start.Changed), number(c.StartTook), late)
 	}
-	return ends, nil
+	verdict := "met"
+	if most > goalRows {
+		verdict = "missed"
+	}
+	goal := table{{"10 or more processes with uidplugin", "at most", "goal", ""}}
+	goal.add("rows of a process in an interval", number(most), number(goalRows), verdict)
+	return goal.String() + "\n" + t.String()
+}
+
+func drawCoordination(all []Coordinated, folder string) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(c Coordinated) bool { return c.Policy == policyDisposable })
+	slices.SortStableFunc(all, func(a, b Coordinated) int {
+		return cmp.Or(cmp.Compare(b.Policy, a.Policy), cmp.Compare(a.Tables, b.Tables))
+	})
+	var lines []series
+	names := groups(all, func(c Coordinated) string { return fmt.Sprintf("%s, tables: %d", c.Policy, c.Tables) })
+	for i, group := range names {
+		line := series{name: fmt.Sprintf("%s, tables: %d", group[0].Policy, group[0].Tables),
+			dash: group[0].Policy == policyPerTable, colour: i % (len(names) / 2)}
+		for _, c := range group {
+			line.x, line.y = append(line.x, float64(c.Processes)), append(line.y, c.Second.Changed)
+		}
+		lines = append(lines, line)
+	}
+	return curves(filepath.Join(folder, "coordination.svg"), "Rows changed to keep worker ids", "processes",
+		"rows a second", true, lines...)
 }

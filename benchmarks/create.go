@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"log/slog"
+	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/bwmarrin/snowflake"
@@ -23,18 +24,11 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// Creating is what a whole db.Create costs, on a pool that does nothing.
-type Creating struct {
-	Ways []CreatedWay
-}
-
-// CreatedWay is what it costs with one kind of key.
-type CreatedWay struct {
-	Name                string
-	One, Many           Figure // us for a create of one row, and of manyRows
-	OneAllocs           float64
-	ManyAllocs          float64
-	OneBytes, ManyBytes float64
+// Created is the cost of a whole db.Create with one kind of key, on a pool that does nothing.
+type Created struct {
+	Name                  string
+	One, Many             Figure // us for a create of one row, and of manyRows
+	OneAllocs, ManyAllocs float64
 }
 
 const manyRows = 1000
@@ -42,7 +36,7 @@ const manyRows = 1000
 // nothing is a pool that accepts every statement and does nothing.
 type nothing struct{}
 
-// done is what its statements return.
+// done is the result of its statements.
 type done struct{}
 
 func (done) LastInsertId() (int64, error) { return 1, nil }
@@ -57,7 +51,7 @@ func (nothing) QueryContext(context.Context, string, ...any) (*sql.Rows, error) 
 }
 func (nothing) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
-// Content is what the rows have next to their keys.
+// Content is the other columns of the rows.
 type Content struct {
 	OrderID int64
 	Status  int
@@ -82,106 +76,49 @@ type (
 		ID int64 `gorm:"primaryKey;autoIncrement:false"`
 		Content
 	}
-	// hookParcel has a key that a hook sets, as people do with a generator of their choice.
-	hookParcel[K any, M maker[K]] struct {
+	// hookParcel has a key that a hook sets, as applications do with a generator of their choice.
+	hookParcel[K any] struct {
 		ID K `gorm:"primaryKey;autoIncrement:false"`
 		Content
+		make func() K
 	}
 )
 
-// A maker makes keys of type K. Its zero value is ready.
-type maker[K any] interface{ make() K }
-
-// TableName implements GORM's Tabler.
-func (hookParcel[K, M]) TableName() string { return "parcels" }
+// TableName implements GORM's Tabler, because the name of the type would make a long statement.
+func (hookParcel[K]) TableName() string { return "parcels" }
 
 // BeforeCreate is GORM's hook.
-func (p *hookParcel[K, M]) BeforeCreate(*gorm.DB) error {
-	var m M
-	p.ID = m.make()
+func (p *hookParcel[K]) BeforeCreate(*gorm.DB) error {
+	p.ID = p.make()
 	return nil
 }
-
-// Generators for the hooks.
-var (
-	node, _  = snowflake.NewNode(1)
-	flake, _ = sonyflake.New(sonyflake.Settings{
-		// As wide as it may be, so that no create waits for the next tick.
-		BitsSequence: 15, BitsMachineID: 8, TimeUnit: time.Millisecond,
-		MachineID: func() (int, error) { return 1, nil },
-	})
-	drift = func() *idgen.DefaultIdGenerator {
-		o := idgen.NewIdGeneratorOptions(1)
-		o.SeqBitLength = 14 // for the same reason
-		return idgen.NewDefaultIdGenerator(o)
-	}()
-)
-
-type (
-	byNode     struct{}
-	bySony     struct{}
-	byYitter   struct{}
-	byGoogleV4 struct{}
-	byGoogleV7 struct{}
-	byGofrs    struct{}
-	byULID     struct{}
-	byXID      struct{}
-	byKSUID    struct{}
-	bySno      struct{}
-)
-
-func (byNode) make() int64         { return node.Generate().Int64() }
-func (bySony) make() int64         { id, _ := flake.NextID(); return id }
-func (byYitter) make() int64       { return drift.NewLong() }
-func (byGoogleV4) make() uuid.UUID { return uuid.New() }
-func (byGoogleV7) make() uuid.UUID { id, _ := uuid.NewV7(); return id }
-func (byGofrs) make() gofrs.UUID   { id, _ := gofrs.NewV7(); return id }
-func (byULID) make() ulid.ULID     { return ulid.Make() }
-func (byXID) make() xid.ID         { return xid.New() }
-func (byKSUID) make() ksuid.KSUID  { return ksuid.New() }
-func (bySno) make() sno.ID         { return sno.New(0) }
-
-// The names of the ways that the document compares.
-const (
-	wayAuto   = "AUTO_INCREMENT"
-	wayPreset = "a key set before"
-	wayUID    = "uidplugin"
-)
 
 // A way creates rows with one kind of key.
 type way struct {
 	name      string
-	one, many func(n int) error // n creates
+	one, many func() error // a create of one row, and of manyRows
 }
 
 // wayOf returns a way whose rows have the model T. Reset makes a row as if it had never been created.
 func wayOf[T any](name string, db *gorm.DB, reset func(*T)) way {
 	row, rows := new(T), make([]T, manyRows)
-	return way{name: name, one: func(n int) error {
-		for range n {
-			reset(row)
-			if err := db.Create(row).Error; err != nil {
-				return err
-			}
+	return way{name: name, one: func() error {
+		reset(row)
+		return db.Create(row).Error
+	}, many: func() error {
+		for i := range rows {
+			reset(&rows[i])
 		}
-		return nil
-	}, many: func(n int) error {
-		for range n {
-			for i := range rows {
-				reset(&rows[i])
-			}
-			if err := db.Create(&rows).Error; err != nil {
-				return err
-			}
-		}
-		return nil
+		return db.Create(&rows).Error
 	}}
 }
 
 // hooked is wayOf for a generator in a hook.
-func hooked[K any, M maker[K]](name string, db *gorm.DB) way {
-	var zero K
-	return wayOf(name, db, func(p *hookParcel[K, M]) { p.ID = zero })
+func hooked[K any](name string, db *gorm.DB, make func() K) way {
+	return wayOf(name, db, func(p *hookParcel[K]) {
+		var zero K
+		p.ID, p.make = zero, make
+	})
 }
 
 // nowhere returns a handle on a pool that does nothing.
@@ -190,7 +127,7 @@ func nowhere() (*gorm.DB, error) {
 		&gorm.Config{SkipDefaultTransaction: true, Logger: logger.Discard})
 }
 
-// ways returns what is compared.
+// ways returns all ways.
 func ways() ([]way, error) {
 	db, err := nowhere()
 	if err != nil {
@@ -200,45 +137,51 @@ func ways() ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	// So many ids a second that no create waits, as the database would never take that many.
+	// No create may wait, because no database would take that many rows. So sequences are as wide as they may be.
 	layout := generator.DefaultLayout()
 	layout.WorkerBits, layout.SequenceBits = 2, 20
-	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout),
-		uidplugin.WithLogger(slog.New(slog.DiscardHandler))))
+	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout), uidplugin.WithLogger(nil)))
+	if err != nil {
+		return nil, err
+	}
+	node, err := snowflake.NewNode(1)
+	if err != nil {
+		return nil, err
+	}
+	flake, err := sonyflake.New(sonyflake.Settings{BitsSequence: 15, BitsMachineID: 8, TimeUnit: time.Millisecond,
+		MachineID: func() (int, error) { return 1, nil }})
+	if err != nil {
+		return nil, err
+	}
+	drifting := idgen.NewIdGeneratorOptions(1)
+	drifting.SeqBitLength = 14
+	drift := idgen.NewDefaultIdGenerator(drifting)
 	return []way{
-		wayOf(wayPreset, db, func(p *presetParcel) { p.ID = 1 }),
-		wayOf(wayAuto, db, func(p *autoParcel) { p.ID = 0 }),
-		wayOf(wayUID, with, func(p *uidParcel) { p.ID = 0 }),
-		hooked[int64, byNode]("bwmarrin/snowflake", db),
-		hooked[int64, bySony]("sony/sonyflake v2", db),
-		hooked[int64, byYitter]("yitter/idgenerator", db),
-		hooked[uuid.UUID, byGoogleV4]("google/uuid v4", db),
-		hooked[uuid.UUID, byGoogleV7]("google/uuid v7", db),
-		hooked[gofrs.UUID, byGofrs]("gofrs/uuid v7", db),
-		hooked[ulid.ULID, byULID]("oklog/ulid", db),
-		hooked[xid.ID, byXID]("rs/xid", db),
-		hooked[ksuid.KSUID, byKSUID]("segmentio/ksuid", db),
-		hooked[sno.ID, bySno]("muyo/sno", db),
-	}, err
+		wayOf("a key set before", db, func(p *presetParcel) { p.ID = 1 }),
+		wayOf("AUTO_INCREMENT", db, func(p *autoParcel) { p.ID = 0 }),
+		wayOf("uidplugin", with, func(p *uidParcel) { p.ID = 0 }),
+		hooked("bwmarrin/snowflake", db, func() int64 { return node.Generate().Int64() }),
+		hooked("sony/sonyflake v2", db, func() int64 { id, _ := flake.NextID(); return id }),
+		hooked("yitter/idgenerator", db, drift.NewLong),
+		hooked("google/uuid v4", db, uuid.New),
+		hooked("google/uuid v7", db, func() uuid.UUID { id, _ := uuid.NewV7(); return id }),
+		hooked("gofrs/uuid v7", db, func() gofrs.UUID { id, _ := gofrs.NewV7(); return id }),
+		hooked("oklog/ulid", db, ulid.Make),
+		hooked("rs/xid", db, xid.New),
+		hooked("segmentio/ksuid", db, ksuid.New),
+		hooked("muyo/sno", db, func() sno.ID { return sno.New(0) }),
+	}, nil
 }
 
 // measureCreating measures all ways, interleaved.
-func measureCreating(ctx context.Context, l *Lab) (*Creating, error) {
+func measureCreating(ctx context.Context, l *Lab) (created []Created, err error) {
 	all, err := ways()
 	if err != nil {
 		return nil, err
 	}
-	var contestants []func() (sample, error)
-	timed := func(n int, f func(int) error) func() (sample, error) {
-		return func() (sample, error) {
-			before, begin := preempted(), time.Now()
-			err := f(n)
-			return sample{float64(time.Since(begin).Nanoseconds()) / 1000 / float64(n), preempted() != before}, err
-		}
-	}
-	ones := min(40, 2*l.Rounds) // creates of one row in a slice
+	var contestants []contestant
 	for _, w := range all {
-		contestants = append(contestants, timed(ones, w.one), timed(1, w.many))
+		contestants = append(contestants, watched(timed(min(40, 2*l.Rounds), w.one)), watched(timed(1, w.many)))
 	}
 	rounds := max(3, l.Rounds/2)
 	l.Say("create: %d ways, %d rounds", len(all), rounds)
@@ -248,12 +191,37 @@ func measureCreating(ctx context.Context, l *Lab) (*Creating, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Creating{}
-	for i, w := range all {
-		made := CreatedWay{Name: w.name, One: figures[2*i], Many: figures[2*i+1]}
-		made.OneAllocs, made.OneBytes = allocations(min(100, l.Rounds), func(n int) { _ = w.one(n) })
-		made.ManyAllocs, made.ManyBytes = allocations(min(3, max(1, l.Rounds/10)), func(n int) { _ = w.many(n) })
-		c.Ways = append(c.Ways, made)
+	allocs := func(n int, create func() error) float64 {
+		times, _ := allocations(n, func(n int) {
+			for range n {
+				err = errors.Join(err, create())
+			}
+		})
+		return times
 	}
-	return c, nil
+	for i, w := range all {
+		created = append(created, Created{w.name, figures[2*i], figures[2*i+1], allocs(min(100, l.Rounds), w.one),
+			allocs(min(3, max(1, l.Rounds/10)), w.many)})
+	}
+	return created, err
+}
+
+func createTable(all []Created) string {
+	t := table{{"", "1 row, µs", "allocations", "1,000 rows, µs", "allocations"}}
+	for _, c := range all {
+		t.add(c.Name, c.One.String(), number(c.OneAllocs), c.Many.String(), number(c.ManyAllocs))
+	}
+	return t.String()
+}
+
+func drawCreate(all []Created, folder string) error {
+	var names []string
+	one, many := series{name: "1 row"}, series{name: "1,000 rows, divided by 1,000"}
+	for _, c := range all {
+		names = append(names, c.Name)
+		one.add(c.One)
+		many.add(Figure{Median: c.Many.Median / manyRows, Low: c.Many.Low / manyRows, High: c.Many.High / manyRows})
+	}
+	return dots(filepath.Join(folder, "create.svg"), "db.Create on a pool that does nothing", "µs for a row", names, one,
+		many)
 }

@@ -1,23 +1,23 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 )
 
-// Sizes say how much is measured.
+// Sizes are the amounts of measuring.
 type Sizes struct {
 	Name string // whole, short, or tiny for the tests
 
 	Rounds     int           // of making ids, and of creates
 	Slice      time.Duration // of one contestant in a round
 	Sustained  time.Duration // of a contestant at its limit
-	Generators int           // made to see what one of them needs
+	Generators int           // made to see the memory of one
 
 	Rows        int // inserted into each table
-	Chunk       int // rows of one table before it is the next one's turn
+	Chunk       int // rows of one table before the next table's turn
 	Lookups     int
 	Joins       int
 	PoolMB      int           // of a server's memory for pages
@@ -33,7 +33,7 @@ type Sizes struct {
 	StartRounds int
 }
 
-// Whole is what docs/benchmarks.md reports.
+// Whole is the size of docs/benchmarks.md.
 func Whole() Sizes {
 	return Sizes{
 		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
@@ -66,30 +66,36 @@ func Tiny() Sizes {
 	return s
 }
 
-// A Lab is where things are measured.
+// A Lab is the place of a run.
 type Lab struct {
 	Sizes
-	Engines []string  // database servers to measure, if they can be had
-	Running bool      // use the servers that UID_TEST_MARIADB and so on name, with the settings that they have
-	Data    string    // folder for the data of servers that shall read and write a disk
+	Engines []string
+	Running bool      // use the servers of UID_TEST_MARIADB and so on, with their own settings
 	Log     io.Writer // progress
 	Begun   time.Time
 
-	told time.Time
+	reported time.Time
 }
 
 // Say reports progress.
 func (l *Lab) Say(format string, args ...any) {
-	l.told = time.Now()
+	l.reported = time.Now()
 	fmt.Fprintf(l.Log, "%6s  %s\n", time.Since(l.Begun).Round(time.Second), fmt.Sprintf(format, args...))
 }
 
-// Tick is Say for what happens often: it reports every five seconds.
+// Tick is Say at most once in five seconds.
 func (l *Lab) Tick(format string, args ...any) {
-	if time.Since(l.told) > 5*time.Second {
+	if time.Since(l.reported) > 5*time.Second {
 		l.Say(format, args...)
 	}
 }
 
-// Has reports whether an engine is to be measured.
-func (l *Lab) Has(engine string) bool { return slices.Contains(l.Engines, engine) }
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

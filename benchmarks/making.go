@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -9,88 +11,85 @@ import (
 	"time"
 )
 
-// Making is what making ids costs.
-type Making struct {
-	CPUs  int
-	Peers []MadePeer
-}
-
-// MadePeer is what one peer costs.
-type MadePeer struct {
+// Made is the cost of a peer's ids.
+type Made struct {
 	Name       string
-	Bytes      int    // of an id
-	One, All   Figure // ns for an id, made by one thread, and by all CPUs from one generator
-	Sustained  Figure // ids a second of one thread that never pauses, in the peer's usual settings
+	Bytes      int // of an id
+	Threads    int
+	One, All   Figure // ns for an id, made by one thread, and by all threads from one generator
+	Sustained  Figure // ids a second of one thread without a pause, in the peer's usual settings
+	Usual      string `json:",omitempty"` // those settings, if they decide
 	Allocated  float64
 	Allocs     float64
-	Shared     bool // the process has one generator
+	Shared     bool `json:",omitempty"` // the process has one generator
 	Memory     float64
 	Goroutines float64
 }
 
 // measureMaking measures all peers, interleaved.
-func measureMaking(ctx context.Context, l *Lab) (*Making, error) {
-	m := &Making{CPUs: runtime.GOMAXPROCS(0)}
-	all := peers()
+func measureMaking(ctx context.Context, l *Lab) (all []Made, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var contestants []func() (sample, error)
-	loops := make([]func(int), len(all))
-	for i, p := range all {
+	threads := runtime.GOMAXPROCS(0)
+	var contestants, limited []contestant
+	var loops []func(int)
+	for _, p := range peers() {
 		loop, err := p.open()
 		if err != nil {
 			return nil, err
 		}
-		loops[i] = loop
+		loops = append(loops, loop)
 		n := calibrate(l.Slice, loop)
 		contestants = append(contestants,
-			func() (sample, error) { return slice(1, n, loop), nil },
-			func() (sample, error) { return slice(m.CPUs, max(1, n/m.CPUs), loop), nil })
+			watched(func() (sample, error) { return alone(n, loop), nil }),
+			func() (sample, error) { return together(threads, max(1, n/threads), loop), nil })
+		limited = append(limited, sustained(l, p))
 	}
-	l.Say("making: %d peers, %d rounds", len(all), l.Rounds)
+	l.Say("making: %d peers, %d rounds", len(loops), l.Rounds)
 	figures, err := interleave(ctx, l.Rounds, contestants, func(round int) {
 		l.Tick("making: round %d of %d", round, l.Rounds)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range all {
-		made := MadePeer{Name: p.name, Bytes: p.bytes, One: figures[2*i], All: figures[2*i+1], Shared: p.shared}
-		made.Allocs, made.Allocated = allocations(1000, loops[i])
-		if made.Memory, made.Goroutines, err = perGenerator(l.Generators, p); err != nil {
+	for i, p := range peers() {
+		m := Made{Name: p.name, Bytes: p.bytes, Threads: threads, One: figures[2*i], All: figures[2*i+1], Shared: p.shared,
+			Usual: p.usually}
+		m.Allocs, m.Allocated = allocations(1000, loops[i])
+		if m.Memory, m.Goroutines, err = perGenerator(l.Generators, p); err != nil {
 			return nil, err
 		}
-		m.Peers = append(m.Peers, made)
+		all = append(all, m)
 	}
-	rates, err := sustained(ctx, l, all)
+	rates, err := interleave(ctx, min(3, max(1, l.Rounds/100)), limited, func(round int) {
+		l.Say("making: sustained rates, round %d", round)
+	})
 	for i := range rates {
-		m.Peers[i].Sustained = rates[i]
+		all[i].Sustained = rates[i]
 	}
-	return m, err
+	return all, err
 }
 
 // calibrate returns how many ids take about d.
 func calibrate(d time.Duration, loop func(int)) int {
-	n := 50
-	for {
+	for n := 50; ; n *= 2 {
 		begin := time.Now()
 		loop(n)
-		took := time.Since(begin)
-		if took > d/4 {
+		if took := time.Since(begin); took > d/4 {
 			return max(1, int(float64(n)*float64(d)/float64(took)))
 		}
-		n *= 2
 	}
 }
 
-// slice has threads make n ids each from one generator, at the same time, and returns the ns for an id.
-func slice(threads, n int, loop func(int)) sample {
-	if threads == 1 {
-		before, begin := preempted(), time.Now()
-		loop(n)
-		took := time.Since(begin)
-		return sample{float64(took.Nanoseconds()) / float64(n), preempted() != before}
-	}
+// alone has this thread make n ids, and returns the ns for an id.
+func alone(n int, loop func(int)) sample {
+	begin := time.Now()
+	loop(n)
+	return sample{value: float64(time.Since(begin).Nanoseconds()) / float64(n)}
+}
+
+// together has threads make n ids each from one generator, at the same time, and returns the ns for an id.
+func together(threads, n int, loop func(int)) sample {
 	var ready atomic.Int64
 	var disturbed atomic.Bool
 	var group sync.WaitGroup
@@ -99,7 +98,7 @@ func slice(threads, n int, loop func(int)) sample {
 		group.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			for ready.Add(1); ready.Load() < int64(threads); { // spins, as threads that wake up do not begin together
+			for ready.Add(1); ready.Load() < int64(threads); { // spins, because threads that wake up begin at different times
 			}
 			before := preempted()
 			begins[i] = time.Now()
@@ -117,7 +116,7 @@ func slice(threads, n int, loop func(int)) sample {
 	return sample{float64(took.Nanoseconds()) / float64(n*threads), disturbed.Load() || apart}
 }
 
-// allocations returns what one of n ids allocates: how often, and how many bytes.
+// allocations returns the allocations for each of n ids, and their bytes.
 func allocations(n int, loop func(int)) (times, bytes float64) {
 	var before, after runtime.MemStats
 	loop(n)
@@ -128,7 +127,7 @@ func allocations(n int, loop func(int)) (times, bytes float64) {
 	return float64(mallocs / uint64(n)), float64(total / uint64(n))
 }
 
-// perGenerator returns the live heap and the goroutines of one out of n generators that have made an id.
+// perGenerator returns the live heap and the goroutines of one out of n generators, each of which has made an id.
 func perGenerator(n int, p peer) (bytes, goroutines float64, err error) {
 	if p.shared {
 		return 0, 0, nil
@@ -136,7 +135,7 @@ func perGenerator(n int, p peer) (bytes, goroutines float64, err error) {
 	live := func() (heap, count float64) {
 		var m runtime.MemStats
 		runtime.GC()
-		runtime.GC() // what the first one found to be finalized
+		runtime.GC() // because the first one only finalizes some objects
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc), float64(runtime.NumGoroutine())
 	}
@@ -153,45 +152,67 @@ func perGenerator(n int, p peer) (bytes, goroutines float64, err error) {
 	return max(0, (heapAfter-heap)/float64(n)), max(0, (countAfter-count)/float64(n)), nil
 }
 
-// sustained measures how many ids a second one thread gets that never pauses.
-func sustained(ctx context.Context, l *Lab, all []peer) ([]Figure, error) {
-	rounds := min(3, max(1, l.Rounds/100))
-	l.Say("making: sustained rates, %d rounds", rounds)
-	contestants := make([]func() (sample, error), len(all))
-	for i, p := range all {
-		loop, drain, err := sustainable(p)
+// sustained returns a contestant that measures the ids a second of one thread without a pause, in usual settings.
+func sustained(l *Lab, p peer) contestant {
+	window := l.Sustained
+	if l.Name != "tiny" {
+		window = max(window, 2*p.stall)
+	}
+	open := p.usual
+	if open == nil {
+		open = p.open
+	}
+	return func() (sample, error) {
+		loop, err := open()
 		if err != nil {
-			return nil, err
+			return sample{}, err
 		}
-		window := l.Sustained
-		if l.Name != "tiny" {
-			window = max(window, 2*p.stall)
+		const few = 64 // because a call that waits should not be much longer than the window
+		made, begin := 0, time.Now()
+		for time.Since(begin) < window {
+			loop(few)
+			made += few
 		}
-		contestants[i] = func() (sample, error) {
-			drain()
-			return sample{value: rate(window, loop)}, nil
-		}
+		return sample{value: float64(made) / time.Since(begin).Seconds()}, nil
 	}
-	return interleave(ctx, rounds, contestants, func(round int) {
-		l.Say("making: sustained rates, round %d of %d", round, rounds)
-	})
 }
 
-// sustainable opens a peer with the limits that it usually has, and a function that uses up what it has in reserve.
-func sustainable(p peer) (loop func(int), drain func(), err error) {
-	if p.limited != nil {
-		return p.limited()
+func makingTable(all []Made) string {
+	t := table{{"", "bytes", "1 thread, ns", fmt.Sprintf("%d threads, ns", all[0].Threads), "allocated, B", "allocations",
+		"ids/s, sustained", "a generator, B", "its goroutines"}}
+	for _, m := range all {
+		memory, goroutines, rate := number(m.Memory), number(m.Goroutines), number(m.Sustained.Median)
+		if m.Shared {
+			memory, goroutines = "–", "–"
+		}
+		if m.Usual != "" {
+			rate += " (" + m.Usual + ")"
+		}
+		t.add(m.Name, fmt.Sprint(m.Bytes), m.One.String(), m.All.String(), number(m.Allocated), number(m.Allocs), rate,
+			memory, goroutines)
 	}
-	return never(p.open)()
+	return t.String()
 }
 
-// rate returns the ids a second of one thread.
-func rate(window time.Duration, loop func(int)) float64 {
-	const few = 64 // a call of those that wait makes no more than so many before the clock is read
-	made, begin := 0, time.Now()
-	for time.Since(begin) < window {
-		loop(few)
-		made += few
+func drawMaking(all []Made, folder string) error {
+	var names, rated []string
+	one, threads := series{name: "one thread"}, series{name: fmt.Sprintf("%d threads, one generator", all[0].Threads)}
+	rates := series{}
+	for _, m := range all {
+		names = append(names, m.Name)
+		one.add(m.One)
+		threads.add(m.All)
+		if m.Name != peerAdd {
+			rated = append(rated, m.Name)
+			if m.Usual != "" {
+				rated[len(rated)-1] = "uidplugin, " + m.Usual
+			}
+			rates.add(m.Sustained)
+		}
 	}
-	return float64(made) / time.Since(begin).Seconds()
+	if err := dots(filepath.Join(folder, "making.svg"), "An id", "ns", names, one, threads); err != nil {
+		return err
+	}
+	return dots(filepath.Join(folder, "sustained.svg"), "Ids of one thread that never pauses", "ids a second", rated,
+		rates)
 }

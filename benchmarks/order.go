@@ -1,50 +1,46 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	gofrs "github.com/gofrs/uuid/v5"
+	"github.com/google/uuid"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
-// Ordering is how far the order of keys is from the order in which rows become visible.
-type Ordering struct {
-	For  time.Duration
-	Runs []OrderedRun
-}
-
-// OrderedRun is one server with so many processes that insert.
-type OrderedRun struct {
-	Engine, Version string
-	Missing         string
-	Writers         int
-	Kinds           []OrderedKind
-}
-
-// OrderedKind is one kind of key.
-type OrderedKind struct {
-	Name      string
+// Ordered compares the order of one kind of key with the order in which rows became visible.
+type Ordered struct {
+	Engine    string
+	Writers   int // processes that insert
+	Kind      string
 	Rows      int
 	Missed    int   // rows that a poller never sees
-	Backwards int   // rows whose key is below that of the row before, in the order of commit
-	Distances []int // rows by how far ORDER BY id is from the order of commit, see distances
+	Backwards int   // rows with a key below the key of the row before, in the order of commit
+	Distances []int // rows by the distance between ORDER BY id and the order of commit, see distances
 	Most      int   // the largest distance
-	Restarts  int
 }
 
-// distances are the upper bounds of the classes of OrderedKind.Distances; the last class has no bound.
+// distances are the upper bounds of the classes of Ordered.Distances; the last class has no bound.
 var distances = []int{0, 1, 2, 4, 8, 16}
 
-// pace is the time from one row of a kind to the next one, on average, of all processes together.
+// pace is the average time from one row of a kind to the next one, of all processes together.
 const pace = 2500 * time.Microsecond
 
 // The kinds of keys whose order is measured.
@@ -56,12 +52,6 @@ const (
 	orderRolling = "uidplugin in a rolling restart"
 )
 
-// orderKinds are the kinds, each with a table.
-var orderKinds = []struct{ name, table string }{
-	{orderUID, "order_uid"}, {orderAuto, "order_auto"}, {orderV7, "order_v7"}, {orderGofrs, "order_gofrs"},
-	{orderRolling, "order_rolling"},
-}
-
 type (
 	orderedAuto struct {
 		ID int64 `gorm:"primaryKey"`
@@ -69,127 +59,109 @@ type (
 	orderedV7 struct {
 		ID string `gorm:"primaryKey;size:36"`
 	}
-	orderedGofrs struct {
-		ID string `gorm:"primaryKey;size:36"`
-	}
-	orderedUID struct {
-		ID uidplugin.ID
-	}
-	orderedRolling struct {
-		ID uidplugin.ID
-	}
+	orderedGofrs   orderedV7
+	orderedUID     struct{ ID uidplugin.ID }
+	orderedRolling orderedUID
 )
 
-func (orderedUID) TableName() string     { return orderKinds[0].table }
-func (orderedAuto) TableName() string    { return orderKinds[1].table }
-func (orderedV7) TableName() string      { return orderKinds[2].table }
-func (orderedGofrs) TableName() string   { return orderKinds[3].table }
-func (orderedRolling) TableName() string { return orderKinds[4].table }
-
-// orderModels are the models of orderKinds.
-func orderModels() []any {
-	return []any{&orderedAuto{}, &orderedV7{}, &orderedGofrs{}, &orderedUID{}, &orderedRolling{}}
+// An orderKind is a kind of key, with a table.
+type orderKind struct {
+	name  string
+	model any
+	key   func() string // nil: the plugin or the database makes the key
 }
 
-// A commit is a row, and when its process had the answer to the INSERT.
+var orderKinds = []orderKind{
+	{orderUID, &orderedUID{}, nil},
+	{orderAuto, &orderedAuto{}, nil},
+	{orderV7, &orderedV7{}, func() string { return uuid.Must(uuid.NewV7()).String() }},
+	{orderGofrs, &orderedGofrs{}, func() string { return gofrs.Must(gofrs.NewV7()).String() }},
+	{orderRolling, &orderedRolling{}, nil},
+}
+
+// insert creates a row, and returns its key.
+func (k orderKind) insert(db *gorm.DB) (string, error) {
+	row := reflect.New(reflect.TypeOf(k.model).Elem())
+	id := row.Elem().Field(0)
+	if k.key != nil {
+		id.SetString(k.key())
+	}
+	err := db.Create(row.Interface()).Error
+	return fmt.Sprint(id.Interface()), err
+}
+
+// A commit is a row, and the time at which its process had the answer to the INSERT, because no database shows the time
+// of a commit.
 type commit struct {
 	ID string // of equal length in a table, so that texts sort like keys
 	At int64  // ns
 }
 
-// measureOrdering measures all engines, with all numbers of processes.
-func measureOrdering(ctx context.Context, l *Lab) (*Ordering, error) {
-	all := &Ordering{For: l.OrderFor}
-	for _, engine := range l.Engines {
-		s, err := l.Serve(ctx, engine, "")
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			l.Say("order: no %s: %v", engine, err)
-			all.Runs = append(all.Runs, OrderedRun{Engine: engine, Missing: reason(err)})
-			continue
-		}
+// measureOrder measures all engines, with all numbers of processes.
+func measureOrder(ctx context.Context, l *Lab) (all []Ordered, err error) {
+	options := func(string) []string { return nil }
+	return all, l.eachServer(ctx, "order", "", options, func(s *Server) error {
 		for _, writers := range l.Writers {
-			l.Say("order: %s, %d processes, %v", engine, writers, l.OrderFor)
-			kinds, err := ordered(ctx, l, s, writers)
-			if err != nil {
-				s.Remove()
-				return nil, fmt.Errorf("%s, %d processes: %w", engine, writers, err)
+			l.Say("order: %s, %d processes, %v", s.Title, writers, l.OrderFor)
+			if err := s.with(func(d *testkit.Database, db *gorm.DB) error {
+				kinds, err := ordered(ctx, l, d, db, writers)
+				for _, k := range kinds {
+					k.Engine, k.Writers = s.Title, writers
+					all = append(all, k)
+				}
+				return err
+			}); err != nil {
+				return fmt.Errorf("%d processes: %w", writers, err)
 			}
-			all.Runs = append(all.Runs, OrderedRun{Engine: engine, Version: s.Version, Writers: writers, Kinds: kinds})
 		}
-		s.Remove()
-	}
-	return all, nil
+		return nil
+	})
 }
 
-// ordered has processes insert rows of all kinds at the same time, so that all find the same machine, and a poller for
-// each kind read them.
-func ordered(ctx context.Context, l *Lab, s *Server, writers int) ([]OrderedKind, error) {
-	d, drop, err := s.Database()
-	if err != nil {
-		return nil, err
-	}
-	defer drop()
-	db, err := connect(d)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = testkit.Close(db) }()
-	if err := db.AutoMigrate(orderModels()...); err != nil {
-		return nil, err
-	}
+// ordered has processes insert rows of all kinds at the same time, because all kinds should find the same machine. A
+// poller for each kind reads them.
+func ordered(ctx context.Context, l *Lab, d *testkit.Database, db *gorm.DB, writers int) (all []Ordered, err error) {
 	stop := make(chan struct{})
 	pollers := make([]*poller, len(orderKinds))
 	var polling sync.WaitGroup
 	for i, k := range orderKinds {
-		reader, err := connect(d)
+		if err := db.AutoMigrate(k.model); err != nil {
+			return nil, err
+		}
+		reader, err := d.Connect(nil)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = testkit.Close(reader) }()
-		pollers[i] = &poller{db: reader, table: k.table, last: first(k.name), seen: map[string]bool{}}
-		polling.Go(func() { pollers[i].run(stop) })
+		pollers[i] = &poller{db: reader, kind: k, seen: map[string]bool{}}
 	}
-	commits, restarts, err := writeRows(ctx, l, d, writers)
+	for _, p := range pollers {
+		polling.Go(func() { p.run(stop) })
+	}
+	rows, err := writeRows(ctx, l, d, writers)
 	close(stop)
 	polling.Wait()
-	if err != nil {
-		return nil, err
-	}
-	kinds := make([]OrderedKind, len(orderKinds))
 	for i, k := range orderKinds {
-		if pollers[i].err != nil {
-			return nil, pollers[i].err
-		}
-		kinds[i] = judge(k.name, commits[k.name], pollers[i].seen)
-		if k.name == orderRolling {
-			kinds[i].Restarts = restarts
-		}
+		err = errors.Join(err, pollers[i].err)
+		all = append(all, judge(k.name, rows[k.name], pollers[i].seen))
 	}
-	return kinds, nil
+	return all, err
 }
 
-// first returns a value below all keys of a kind.
-func first(kind string) any {
-	if kind == orderV7 || kind == orderGofrs {
-		return ""
-	}
-	return 0
-}
-
-// A poller reads what is behind the last row that it has seen, as many applications do.
+// A poller reads the rows behind the last row that it has seen, as many applications do.
 type poller struct {
-	db    *gorm.DB
-	table string
-	last  any
-	seen  map[string]bool
-	err   error
+	db   *gorm.DB
+	kind orderKind
+	seen map[string]bool
+	err  error
 }
 
 // run polls until stop is closed, and once more.
 func (p *poller) run(stop <-chan struct{}) {
+	var last any = 0
+	if p.kind.key != nil {
+		last = ""
+	}
 	for ended := false; !ended && p.err == nil; time.Sleep(2 * time.Millisecond) {
 		select {
 		case <-stop:
@@ -197,19 +169,18 @@ func (p *poller) run(stop <-chan struct{}) {
 		default:
 		}
 		var ids []string
-		p.err = p.db.Table(p.table).Where("id > ?", p.last).Order("id").Pluck("id", &ids).Error
+		p.err = p.db.Model(p.kind.model).Where("id > ?", last).Order("id").Pluck("id", &ids).Error
 		for _, id := range ids {
 			p.seen[padded(id)] = true
+			last = id
 			if n, err := strconv.ParseInt(id, 10, 64); err == nil {
-				p.last = n
-			} else {
-				p.last = id
+				last = n
 			}
 		}
 	}
 }
 
-// padded returns a number with as many digits as an int64 can have, and any other text as it is.
+// padded returns a number with as many digits as an int64 can have, and any other text unchanged.
 func padded(id string) string {
 	if n, err := strconv.ParseInt(id, 10, 64); err == nil {
 		return fmt.Sprintf("%019d", n)
@@ -218,8 +189,8 @@ func padded(id string) string {
 }
 
 // judge compares the order of keys with the order of commit.
-func judge(name string, commits []commit, seen map[string]bool) OrderedKind {
-	k := OrderedKind{Name: name, Rows: len(commits), Distances: make([]int, len(distances)+1)}
+func judge(kind string, commits []commit, seen map[string]bool) Ordered {
+	k := Ordered{Kind: kind, Rows: len(commits), Distances: make([]int, len(distances)+1)}
 	slices.SortFunc(commits, func(a, b commit) int { return cmp.Compare(a.At, b.At) })
 	byKey := make([]int, len(commits)) // by key, the places in the order of commit
 	for i, c := range commits {
@@ -241,89 +212,202 @@ func judge(name string, commits []commit, seen map[string]bool) OrderedKind {
 	return k
 }
 
-// A writing is processes that insert rows.
-type writing struct {
-	ctx      context.Context
-	database *testkit.Database
-	pause    time.Duration
-	rows     map[string][]commit // by kind
-	restarts int
-}
-
-// writeRows starts so many processes for each kind. Those of the rolling restart end one after the other, and others
-// take their places. It returns the rows by kind.
-func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (map[string][]commit, int, error) {
-	w := &writing{ctx: ctx, database: d, pause: time.Duration(writers) * pace, rows: map[string][]commit{}}
-	var steady, rolling []*child
-	for range writers {
-		for _, k := range orderKinds {
-			c, err := w.begin(k.name)
-			if err != nil {
-				return nil, 0, err
-			}
-			if k.name == orderRolling {
-				rolling = append(rolling, c)
-			} else {
-				steady = append(steady, c)
-			}
+// writeRows starts the processes of each kind, and returns their rows by kind. Processes of the rolling restart end one
+// after the other, and new ones take their places.
+func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (map[string][]commit, error) {
+	rows := map[string][]commit{}
+	begin := func(kind int) (c *child, err error) {
+		var ready bool
+		if c, err = launch(ctx, "insert", insertTask{d, kind, time.Duration(writers) * pace}); err == nil {
+			err = c.read(&ready)
 		}
+		return c, err
 	}
-	for _, c := range slices.Concat(steady, rolling) {
-		if err := c.send("go"); err != nil {
-			return nil, 0, err
-		}
-	}
-	err := w.restart(l, rolling)
-	for _, c := range slices.Concat(steady, rolling) {
-		err = errors.Join(err, w.collect(c))
-	}
-	return w.rows, w.restarts, errors.Join(err, ctx.Err())
-}
-
-// begin starts a process of a kind, and waits until it is connected.
-func (w *writing) begin(kind string) (*child, error) {
-	c, err := launch(w.ctx, "insert", insertTask{Database: w.database, Kind: kind, Pause: w.pause})
-	if err == nil {
-		_, err = c.read()
-	}
-	return c, err
-}
-
-// collect ends a process and adds its rows.
-func (w *writing) collect(c *child) error {
-	_ = c.input.Close()
-	line, err := c.read()
-	if err != nil {
+	collect := func(c *child, kind int) error {
+		var own []commit
+		err := errors.Join(c.End(), c.read(&own), c.Wait())
+		rows[orderKinds[kind].name] = append(rows[orderKinds[kind].name], own...)
 		return err
 	}
-	var own insertedRows
-	if err := json.Unmarshal([]byte(line), &own); err != nil {
-		return err
+	all := make([]*child, writers*len(orderKinds))
+	for i := range all {
+		c, err := begin(i % len(orderKinds))
+		if err != nil {
+			return nil, err
+		}
+		defer c.Kill()
+		all[i] = c
 	}
-	w.rows[own.Kind] = append(w.rows[own.Kind], own.Commits...)
-	return c.stop()
-}
-
-// restart restarts one process after the other until the time is over.
-func (w *writing) restart(l *Lab, all []*child) (err error) {
-	const pause = 2 * time.Second // between two restarts
-	for end := time.Now().Add(l.OrderFor); time.Now().Before(end) && w.ctx.Err() == nil; {
-		time.Sleep(min(pause, l.OrderFor/3))
+	for _, c := range all {
+		if err := c.Send("go"); err != nil {
+			return nil, err
+		}
+	}
+	rolling := len(orderKinds) - 1
+	end := time.Now().Add(l.OrderFor)
+	for i := rolling; ; i = (i + len(orderKinds)) % len(all) {
+		if err := sleep(ctx, min(2*time.Second, l.OrderFor/3)); err != nil {
+			return nil, err
+		}
 		if time.Now().After(end) {
 			break
 		}
-		at := w.restarts % len(all)
-		if err := w.collect(all[at]); err != nil {
-			return err
+		err := collect(all[i], rolling)
+		if err == nil {
+			all[i], err = begin(rolling)
 		}
-		if all[at], err = w.begin(orderRolling); err != nil {
-			return err
+		if err == nil {
+			err = all[i].Send("go")
 		}
-		if err := all[at].send("go"); err != nil {
-			return err
+		if err != nil {
+			return nil, err
 		}
-		w.restarts++
-		l.Tick("order: %d restarts", w.restarts)
+		defer all[i].Kill()
 	}
-	return nil
+	var err error
+	for i, c := range all {
+		err = errors.Join(err, collect(c, i%len(orderKinds)))
+	}
+	return rows, err
+}
+
+// An insertTask is the task of a process that inserts.
+type insertTask struct {
+	Database *testkit.Database
+	Kind     int           // of orderKinds
+	Pause    time.Duration // from one row to the next one, on average
+}
+
+// insertRows is the role of a process that inserts rows one by one. It prints a line when it is ready, waits for one,
+// inserts until its input ends, and prints all rows as one line.
+func insertRows(task insertTask) (err error) {
+	kind := orderKinds[task.Kind]
+	db, err := task.Database.Connect(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, testkit.Close(db)) }()
+	if kind.name == orderUID || kind.name == orderRolling {
+		p, err := use(db, uidplugin.WithModels(kind.model))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closePlugin(p)) }()
+	}
+	fmt.Println("true")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	stop := testkit.InputEnded()
+	var rows []commit
+	for ended := false; !ended; {
+		id, err := kind.insert(db)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, commit{padded(id), time.Now().UnixNano()})
+		select {
+		case <-stop:
+			ended = true
+		case <-time.After(rand.N(2 * task.Pause)):
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(rows)
+}
+
+// goalPoints is the most points by which a poller may miss more rows than with UUIDv7.
+const goalPoints = 0.2
+
+// missed returns the rows that a poller misses, in percent.
+func (o Ordered) missed() float64 { return 100 * float64(o.Missed) / float64(max(1, o.Rows)) }
+
+// more returns the points by which a poller misses more rows with one kind than with another, with the 95 % confidence
+// interval, and whether the goal is met.
+func more(kind, than Ordered) (points, verdict string) {
+	a, b := kind.missed(), than.missed()
+	chance := 1.96 * math.Sqrt(a*(100-a)/float64(max(1, kind.Rows))+b*(100-b)/float64(max(1, than.Rows)))
+	switch {
+	case a-b+chance <= goalPoints:
+		verdict = "met"
+	case a-b-chance > goalPoints:
+		verdict = "missed"
+	default:
+		verdict = "undecided"
+	}
+	return fmt.Sprintf("%+.2f ± %.2f", a-b, chance), verdict
+}
+
+func orderTables(all []Ordered) string {
+	t := table{{"", "rows", "missed", "below the row before", "in place", "1 or 2 places off", "3 or more", "at most"}}
+	sums := map[string]Ordered{}
+	for _, run := range orderRuns(all) {
+		t.add(fmt.Sprintf("**%s with %d processes**", run[0].Engine, run[0].Writers))
+		for _, k := range run {
+			sum := sums[k.Kind]
+			sums[k.Kind] = Ordered{Rows: sum.Rows + k.Rows, Missed: sum.Missed + k.Missed}
+			far := k.Rows - k.Distances[0] - k.Distances[1] - k.Distances[2]
+			t.add(k.Kind, number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows),
+				percent(k.Distances[0], k.Rows), percent(k.Distances[1]+k.Distances[2], k.Rows), percent(far, k.Rows),
+				fmt.Sprint(k.Most))
+		}
+	}
+	goals := table{{"all runs", "missed", "points more than google/uuid", "goal", "points more than gofrs/uuid", "goal"}}
+	for _, k := range orderKinds {
+		sum := sums[k.name]
+		row := []string{k.name, percent(sum.Missed, sum.Rows)}
+		if k.name == orderUID || k.name == orderRolling {
+			for _, than := range []string{orderV7, orderGofrs} {
+				points, verdict := more(sum, sums[than])
+				row = append(row, points, verdict)
+			}
+		}
+		goals.add(row...)
+	}
+	return goals.String() + "\n" + t.String()
+}
+
+// orderRuns returns the kinds of each engine and number of processes.
+func orderRuns(all []Ordered) [][]Ordered {
+	type run struct {
+		engine  string
+		writers int
+	}
+	return groups(all, func(o Ordered) run { return run{o.Engine, o.Writers} })
+}
+
+func drawOrder(all []Ordered, folder string) error {
+	var titles, classes []string
+	missed, places := make([]series, len(orderKinds)), make([]series, len(orderKinds))
+	runs := orderRuns(all)
+	histogramOf := runs[0] // of the first engine, with most processes
+	for _, run := range runs {
+		engine, _, _ := strings.Cut(run[0].Engine, " ")
+		titles = append(titles, fmt.Sprintf("%s\n%d", engine, run[0].Writers))
+		if run[0].Engine == histogramOf[0].Engine {
+			histogramOf = run
+		}
+		for i, k := range run {
+			missed[i].name, missed[i].y = k.Kind, append(missed[i].y, k.missed())
+		}
+	}
+	for i, k := range histogramOf {
+		places[i].name = k.Kind
+		for _, n := range k.Distances {
+			places[i].y = append(places[i].y, 100*float64(n)/float64(max(1, k.Rows)))
+		}
+	}
+	low := 0
+	for _, high := range distances {
+		class := fmt.Sprintf("%d–%d", low, high)
+		if low == high {
+			class = fmt.Sprint(high)
+		}
+		classes, low = append(classes, class), high+1
+	}
+	classes = append(classes, fmt.Sprintf("%d…", low))
+	err := histogram(filepath.Join(folder, "missed.svg"), "Rows that a poller never sees", "processes", "% of the rows",
+		titles, missed...)
+	return errors.Join(err, histogram(filepath.Join(folder, "order.svg"),
+		fmt.Sprintf("%s with %d processes", histogramOf[0].Engine, histogramOf[0].Writers),
+		"places between ORDER BY id and the order of commit", "% of the rows", classes, places...))
 }

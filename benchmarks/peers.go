@@ -20,31 +20,32 @@ import (
 	"github.com/yitter/idgenerator-go/idgen"
 )
 
-// A peer makes ids, or is what ids could cost at least. Its functions make n ids in a loop of their own, as a call
-// through a function would add to the fastest ones what it hardly adds to others.
+// A peer makes ids, or is a lower bound of their cost. Its functions make n ids in a loop of their own, because a call
+// through a function would be a large part of the fastest ones.
 type peer struct {
 	name   string
 	bytes  int  // of an id
-	shared bool // one generator for the whole process: there is none for each table
+	shared bool // one generator for the whole process
 
-	// stall is how long it waits at most when it has to; 0: not so long that it matters.
+	// stall is the longest wait of usual. If it is set, rates are measured longer, because a wait should be a small part.
 	stall time.Duration
 
-	// open makes a generator that never waits: with a sequence so wide, or as far ahead of the clock, as it takes.
+	// open makes a generator that never waits: its sequence is wide, or it may run ahead of the clock.
 	open func() (func(n int), error)
 
-	// limited, if set, makes one in its usual settings, in which it may have to wait. Its second function uses up what
-	// it may make ahead, and is called before a measurement.
-	limited func() (loop func(n int), drain func(), err error)
+	// usual, if set, makes one in its usual settings, in which it may have to wait. Its reserve is used up.
+	usual func() (func(n int), error)
+
+	usually string // the setting of usual, if the rate depends on it
 }
 
-// peers returns what is compared.
+// peers returns all peers.
 func peers() []peer { return slices.Concat(counters(), snowflakes(), wideIDs()) }
 
-// counters returns what is an atomic add at heart: uidplugin, and the add alone.
+// counters returns uidplugin, and the atomic add that is its core.
 func counters() []peer {
 	return []peer{
-		{name: peerAdd, bytes: 8, open: func() (func(int), error) {
+		{name: peerAdd, bytes: 8, shared: true, open: func() (func(int), error) {
 			x := new(struct {
 				_ [64]byte
 				n atomic.Uint64
@@ -56,14 +57,14 @@ func counters() []peer {
 				}
 			}, nil
 		}},
-		{name: uidNext, bytes: 8, open: func() (func(int), error) {
+		{name: "uidplugin Next", bytes: 8, open: func() (func(int), error) {
 			g, err := cached(math.MaxInt64, 1)
 			return nexts(g), err
-		}, limited: func() (func(int), func(), error) { return limited(1) }},
-		{name: uidFill, bytes: 8, open: func() (func(int), error) {
+		}, usual: func() (func(int), error) { return limited(1) }, usually: "one worker id"},
+		{name: "uidplugin Fill", bytes: 8, open: func() (func(int), error) {
 			g, err := cached(math.MaxInt64, 1)
 			return fills(g), err
-		}, limited: func() (func(int), func(), error) { return limited(generator.MaxLanes) }},
+		}, usual: func() (func(int), error) { return limited(generator.MaxLanes) }, usually: "16 worker ids"},
 	}
 }
 
@@ -75,65 +76,53 @@ func snowflakes() []peer {
 			defer func() { snowflake.NodeBits, snowflake.StepBits = nodes, steps }()
 			snowflake.NodeBits, snowflake.StepBits = 1, 21
 			return bwmarrin()
-		}, limited: never(bwmarrin)},
+		}, usual: bwmarrin},
 		{name: "sony/sonyflake v2", bytes: 8, open: func() (func(int), error) {
 			return sony(sonyflake.Settings{BitsSequence: 22, BitsMachineID: 2, TimeUnit: time.Millisecond})
-		}, limited: never(func() (func(int), error) { return sony(sonyflake.Settings{}) })},
+		}, usual: func() (func(int), error) { return sony(sonyflake.Settings{}) }},
 		{name: "yitter/idgenerator", bytes: 8, stall: 2 * time.Second, open: func() (func(int), error) {
 			o := idgen.NewIdGeneratorOptions(1)
 			o.WorkerIdBitLength, o.SeqBitLength = 1, 21
 			return yitter(o)
-		}, limited: never(func() (func(int), error) { return yitter(idgen.NewIdGeneratorOptions(1)) })},
+		}, usual: func() (func(int), error) { return yitter(idgen.NewIdGeneratorOptions(1)) }},
 	}
 }
 
-// wideIDs returns those with more bits.
+// wideIDs returns peers with more bits.
 func wideIDs() []peer {
 	return []peer{
-		{name: "google/uuid v4", bytes: 16, shared: true, open: func() (func(int), error) {
-			return func(n int) {
-				for range n {
-					runtime.KeepAlive(uuid.New())
-				}
-			}, nil
-		}},
-		{name: "google/uuid v7", bytes: 16, shared: true, open: func() (func(int), error) {
-			return func(n int) {
-				for range n {
-					id, _ := uuid.NewV7()
-					runtime.KeepAlive(id)
-				}
-			}, nil
-		}},
-		{name: "gofrs/uuid v7", bytes: 16, shared: true, open: func() (func(int), error) {
-			return func(n int) {
-				for range n {
-					id, _ := gofrs.NewV7()
-					runtime.KeepAlive(id)
-				}
-			}, nil
-		}},
-		{name: "oklog/ulid", bytes: 16, shared: true, open: func() (func(int), error) {
-			return func(n int) {
-				for range n {
-					runtime.KeepAlive(ulid.Make())
-				}
-			}, nil
-		}},
-		{name: "rs/xid", bytes: 12, shared: true, open: func() (func(int), error) {
-			return func(n int) {
-				for range n {
-					runtime.KeepAlive(xid.New())
-				}
-			}, nil
-		}},
-		{name: "segmentio/ksuid", bytes: 20, shared: true, open: func() (func(int), error) {
-			return func(n int) {
-				for range n {
-					runtime.KeepAlive(ksuid.New())
-				}
-			}, nil
-		}},
+		{name: "google/uuid v4", bytes: 16, shared: true, open: ready(func(n int) {
+			for range n {
+				runtime.KeepAlive(uuid.New())
+			}
+		})},
+		{name: "google/uuid v7", bytes: 16, shared: true, open: ready(func(n int) {
+			for range n {
+				id, _ := uuid.NewV7()
+				runtime.KeepAlive(id)
+			}
+		})},
+		{name: "gofrs/uuid v7", bytes: 16, shared: true, open: ready(func(n int) {
+			for range n {
+				id, _ := gofrs.NewV7()
+				runtime.KeepAlive(id)
+			}
+		})},
+		{name: "oklog/ulid", bytes: 16, shared: true, open: ready(func(n int) {
+			for range n {
+				runtime.KeepAlive(ulid.Make())
+			}
+		})},
+		{name: "rs/xid", bytes: 12, shared: true, open: ready(func(n int) {
+			for range n {
+				runtime.KeepAlive(xid.New())
+			}
+		})},
+		{name: "segmentio/ksuid", bytes: 20, shared: true, open: ready(func(n int) {
+			for range n {
+				runtime.KeepAlive(ksuid.New())
+			}
+		})},
 		{name: "muyo/sno", bytes: 10, open: func() (func(int), error) {
 			g, err := sno.NewGenerator(nil, nil)
 			return func(n int) {
@@ -143,6 +132,11 @@ func wideIDs() []peer {
 			}, err
 		}},
 	}
+}
+
+// ready returns an open that returns a loop.
+func ready(loop func(int)) func() (func(int), error) {
+	return func() (func(int), error) { return loop, nil }
 }
 
 // bwmarrin returns a loop of a node with the bits that are set.
@@ -177,25 +171,13 @@ func yitter(o *idgen.IdGeneratorOptions) (func(int), error) {
 	}, nil
 }
 
-// never returns what opens a generator that makes nothing ahead, which there would be to use up.
-func never(open func() (func(int), error)) func() (func(int), func(), error) {
-	return func() (func(int), func(), error) {
-		loop, err := open()
-		return loop, func() {}, err
-	}
-}
+// peerAdd is the name of the lower bound among the peers.
+const peerAdd = "one atomic add"
 
-// The names of uidplugin among the peers.
-const (
-	peerAdd = "one atomic add"
-	uidNext = "uidplugin Next"
-	uidFill = "uidplugin Fill"
-)
-
-// fillSize is how many ids one Fill makes.
+// fillSize is the number of ids of one Fill.
 const fillSize = 1000
 
-// clock is the one that all generators of a process share, as with the plugin.
+// clock is shared by all generators of a process, as with the plugin.
 var clock = generator.NewClock(nil)
 
 // cached returns the plugin's default generator, in its default layout, with lanes.
@@ -239,19 +221,17 @@ func fills(g *generator.Cached) func(int) {
 	}
 }
 
-// limited returns a generator that may be as far ahead of the clock as the plugin lets it, and a function that takes
-// ids until it is.
-func limited(lanes int) (loop func(int), drain func(), err error) {
+// limited returns a generator that may be as far ahead of the clock as with the plugin, and already is.
+func limited(lanes int) (func(int), error) {
 	const lead = 10 * time.Second // workernode.DefaultLead
 	g, err := cached(lead, lanes)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	fill := fills(g)
-	return nexts(g), func() {
-		for g.Lead() < lead-100*time.Millisecond {
-			fill(fillSize)
-		}
-		fill(2 * fillSize * lanes) // more than what 100 ms make, so that the last of them wait
-	}, nil
+	for g.Lead() < lead-100*time.Millisecond {
+		fill(fillSize)
+	}
+	fill(2 * fillSize * lanes) // more than it makes in 100 ms, so that the last of them wait
+	return nexts(g), nil
 }

@@ -1,124 +1,124 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 )
 
-// A Report is the figures of one part, and where they are from.
-type Report[T any] struct {
-	Size    string // whole, short or tiny
+// A part can be measured alone, because all parts take 45 minutes. Its results are a file of JSON: a Run, and then a
+// line for each measurement.
+type part struct {
+	name    string
+	measure func(ctx context.Context, l *Lab, to place) error
+	render  func(to place) (run *Run, tables string, err error) // without results, run is nil
+}
+
+// parts are in the order of the page.
+var parts = []part{
+	newPart("making", measureMaking, makingTable, drawMaking),
+	newPart("create", measureCreating, createTable, drawCreate),
+	newPart("rows", measureRows, rowsTable, drawRows),
+	newPart("order", measureOrder, orderTables, drawOrder),
+	newPart("coordination", measureCoordination, coordinationTables, drawCoordination),
+	newPart("starting", measureStarting, startingTable, drawStarting),
+}
+
+// names returns the names of all parts.
+func names() (all []string) {
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+// A Run is the origin of a part's results.
+type Run struct {
+	Size    string
 	Date    time.Time
-	Took    time.Duration
-	Load    string // of the last minute before the part, by /proc/loadavg
-	Machine Machine
-	Figures *T
+	Took    string
+	Load    string // of the last minute before the run, by /proc/loadavg
+	Commit  string
+	Machine string
 }
 
-// A Machine is where figures were measured.
-type Machine struct {
-	CPU      string
-	CPUs     int
-	MemoryGB int
-	Kernel   string
-	Go       string
-	Commit   string            // of uidplugin
-	Peers    map[string]string // versions
+// newPart returns a part whose measurements are Ts.
+func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error), table func([]T) string,
+	draw func(all []T, folder string) error) part {
+	return part{name, func(ctx context.Context, l *Lab, to place) error {
+		load, _, _ := strings.Cut(read("/proc/loadavg"), " ")
+		begin := time.Now()
+		all, err := measure(ctx, l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		err = e.Encode(Run{l.Name, begin.UTC().Truncate(time.Second), time.Since(begin).Round(time.Second).String(), load,
+			checkedOut(), machine()})
+		for _, one := range all {
+			err = errors.Join(err, e.Encode(one))
+		}
+		return errors.Join(err, os.WriteFile(filepath.Join(to.results, name+".json"), b.Bytes(), 0o666))
+	}, func(to place) (*Run, string, error) {
+		run, all, err := load[T](filepath.Join(to.results, name+".json"))
+		if err != nil || len(all) == 0 {
+			return nil, "Not measured.\n", err
+		}
+		return run, table(all), draw(all, to.charts)
+	}}
 }
 
-// here describes this machine and program.
-func here() Machine {
-	m := Machine{CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
-		Peers: map[string]string{}}
-	for line := range strings.Lines(read("/proc/cpuinfo")) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			m.CPU = strings.TrimSpace(value)
+// load reads the results of a part. Without a file it returns nothing.
+func load[T any](file string) (run *Run, all []T, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	for err = d.Decode(&run); err == nil; {
+		var one T
+		if err = d.Decode(&one); err == nil {
+			all = append(all, one)
 		}
 	}
+	if !errors.Is(err, io.EOF) {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return run, all, nil
+}
+
+// checkedOut returns the commit that is checked out.
+func checkedOut() string {
+	out, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	return strings.TrimSpace(string(out))
+}
+
+// machine describes this machine.
+func machine() string {
+	_, cpu, _ := strings.Cut(read("/proc/cpuinfo"), "model name")
+	cpu, _, _ = strings.Cut(strings.TrimLeft(cpu, "\t :"), "\n")
 	var kb int
 	_, _ = fmt.Sscanf(read("/proc/meminfo"), "MemTotal: %d kB", &kb)
-	m.MemoryGB = (kb + 1<<19) >> 20
-	m.Kernel = strings.TrimSpace(read("/proc/sys/kernel/osrelease"))
-	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
-		m.Commit = strings.TrimSpace(string(out))
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range info.Deps {
-			for _, peer := range []string{"bwmarrin", "sony/", "yitter", "google/uuid", "gofrs/uuid", "oklog",
-				"rs/xid", "segmentio", "muyo", "gorm.io/gorm"} {
-				if strings.Contains(d.Path, peer) {
-					m.Peers[d.Path] = d.Version
-				}
-			}
-		}
-	}
-	return m
+	return fmt.Sprintf("%s, %d CPUs, %d GB of memory, Linux %s, %s %s/%s", cpu, runtime.GOMAXPROCS(0), (kb+1<<19)>>20,
+		strings.TrimSpace(read("/proc/sys/kernel/osrelease")), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // read returns the text of a file, or "".
 func read(name string) string {
 	text, _ := os.ReadFile(name)
 	return string(text)
-}
-
-// A part can be measured by itself.
-type part struct {
-	name string
-	run  func(ctx context.Context, l *Lab, folder string) error
-}
-
-// parts are all of them, in the order of the document.
-var parts = []part{
-	{"making", reported("making", measureMaking)},
-	{"create", reported("create", measureCreating)},
-	{"rows", reported("rows", measureInserting)},
-	{"order", reported("order", measureOrdering)},
-	{"coordination", reported("coordination", measureCoordinating)},
-	{"starting", reported("starting", measureStarting)},
-}
-
-// reported returns a function that measures a part and writes its report to a folder.
-func reported[T any](name string, measure func(context.Context, *Lab) (*T, error)) func(context.Context, *Lab,
-	string) error {
-	return func(ctx context.Context, l *Lab, folder string) error {
-		load, _, _ := strings.Cut(read("/proc/loadavg"), " ")
-		begin := time.Now()
-		figures, err := measure(ctx, l)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		r := Report[T]{l.Name, begin.UTC().Truncate(time.Second), time.Since(begin).Round(time.Second), load, here(),
-			figures}
-		text, err := json.MarshalIndent(r, "", "\t")
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		return os.WriteFile(filepath.Join(folder, name+".json"), append(text, '\n'), 0o666)
-	}
-}
-
-// load reads the report of a part; it returns nil if there is none.
-func load[T any](folder, name string) (*Report[T], error) {
-	text, err := os.ReadFile(filepath.Join(folder, name+".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	r := &Report[T]{}
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s.json: %w", name, err)
-	}
-	return r, nil
 }

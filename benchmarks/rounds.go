@@ -5,24 +5,25 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
-// A Figure is what several measurements of one thing say: their median, and the quartiles as their spread. The zero
-// value is no measurement.
+// A Figure is the median of several measurements, with the quartiles as their spread.
 type Figure struct {
 	Median, Low, High float64
-	Samples           int
-	Disturbed         int  // measurements that were left out, because the machine did something else meanwhile
-	Noisy             bool // hardly any others were left, so that these are of disturbed ones, too
+	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, and count too
 }
 
-// A sample is one measurement. It is disturbed if something else ran on the measuring CPU.
+// A sample is one measurement. It is disturbed if the kernel took the CPU from its thread.
 type sample struct {
 	value     float64
 	disturbed bool
 }
 
-// figure returns the median and the quartiles of samples. Disturbed ones count only if hardly any others are left.
+// A contestant makes one measurement.
+type contestant func() (sample, error)
+
+// figure returns the median and the quartiles of samples. It leaves out disturbed ones, unless nearly all are.
 func figure(samples []sample) Figure {
 	var calm, all []float64
 	for _, s := range samples {
@@ -31,25 +32,21 @@ func figure(samples []sample) Figure {
 			calm = append(calm, s.value)
 		}
 	}
-	f := Figure{Noisy: len(calm) < max(1, len(all)/30)}
-	if f.Noisy {
+	noisy := len(calm) < max(1, len(all)/30)
+	if noisy {
 		calm = all
 	}
-	f.Samples, f.Disturbed = len(calm), len(all)-len(calm)
-	f.Low, f.Median, f.High = quantile(calm, 0.25), quantile(calm, 0.5), quantile(calm, 0.75)
+	f := figureOf(calm)
+	f.Noisy = noisy
 	return f
 }
 
-// figureOf is figure for plain values.
+// figureOf is figure for undisturbed values.
 func figureOf(values []float64) Figure {
-	samples := make([]sample, len(values))
-	for i, v := range values {
-		samples[i].value = v
-	}
-	return figure(samples)
+	return Figure{Low: quantile(values, 0.25), Median: quantile(values, 0.5), High: quantile(values, 0.75)}
 }
 
-// quantile returns the value below which a part of the values lies, and 0 if there are none.
+// quantile returns a quantile of values, and 0 without any.
 func quantile(values []float64, part float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -60,16 +57,38 @@ func quantile(values []float64, part float64) float64 {
 	return low + (high-low)*(at-math.Floor(at))
 }
 
-// turns returns an order of n contestants for each round. It is random, so that none always follows the same one and
-// pays for what that has left behind, and the same in each run.
+// timed returns a contestant that calls f n times, and measures the us of a call.
+func timed(n int, f func() error) contestant {
+	return func() (sample, error) {
+		begin := time.Now()
+		for range n {
+			if err := f(); err != nil {
+				return sample{}, err
+			}
+		}
+		return sample{value: float64(time.Since(begin).Nanoseconds()) / 1000 / float64(n)}, nil
+	}
+}
+
+// watched returns a contestant of which disturbed samples are known. It must not wait for a server.
+func watched(c contestant) contestant {
+	return func() (sample, error) {
+		before := preempted()
+		s, err := c()
+		s.disturbed = preempted() != before
+		return s, err
+	}
+}
+
+// turns returns an order of n contestants for each round. It is random, because in a rotation each one would always
+// follow the same one and pay for its garbage. It is the same in each run.
 func turns(n int) func() []int {
 	random := rand.New(rand.NewPCG(1, 2))
 	return func() []int { return random.Perm(n) }
 }
 
-// interleave measures all contestants once in each round. A machine that becomes slower thus does so for all.
-func interleave(ctx context.Context, rounds int, contestants []func() (sample, error), each func(round int)) ([]Figure,
-	error) {
+// interleave measures all contestants once in each round. So a machine that becomes slower does so for all of them.
+func interleave(ctx context.Context, rounds int, contestants []contestant, each func(round int)) ([]Figure, error) {
 	samples := make([][]sample, len(contestants))
 	next := turns(len(contestants))
 	for round := range rounds {
@@ -83,9 +102,7 @@ func interleave(ctx context.Context, rounds int, contestants []func() (sample, e
 			}
 			samples[i] = append(samples[i], s)
 		}
-		if each != nil {
-			each(round + 1)
-		}
+		each(round + 1)
 	}
 	figures := make([]Figure, len(contestants))
 	for i := range samples {

@@ -2,32 +2,30 @@ package main
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
 )
 
-// Inserting is what rows cost in real databases, by the kind of their keys.
-type Inserting struct {
-	Rows, Chunk, PoolMB int
-	Engines             []InsertedEngine
-}
-
-// InsertedEngine is one database server.
-type InsertedEngine struct {
-	Engine, Version string
-	Missing         string // why nothing was measured
-	Rows            int    // in each table
-	Stopped         bool   // before all were inserted, as the time was over
-	Kinds           []InsertedKind
-}
-
-// InsertedKind is one table.
-type InsertedKind struct {
-	Name      string
+// Inserted is the cost of the rows of one table in a real database.
+type Inserted struct {
+	Engine    string
+	Kind      string // of key
+	Rows      int    // fewer than wanted if the time was over
+	Chunk     int
 	Curve     []float64 // rows a second, chunk by chunk
 	Rate      float64   // of all rows
 	LastRate  Figure    // of the last quarter of the chunks
@@ -39,100 +37,75 @@ type InsertedKind struct {
 	Join      Figure    // us for the rows of a customer, joined with their parents
 }
 
-// A keyed is a table to be measured.
-type keyed interface {
-	name() string
-	open(l *Lab, d *testkit.Database) error
-	insert(n int) error  // n rows, in batches
-	lookup() error       // one row, at random
-	join(rows int) error // the rows of one customer, at random
-	table() string
-	close() error
-}
-
-// measureInserting measures all engines, one after the other.
-func measureInserting(ctx context.Context, l *Lab) (*Inserting, error) {
-	all := &Inserting{Rows: l.Rows, Chunk: l.Chunk, PoolMB: l.PoolMB}
-	for _, engine := range l.Engines {
-		e := InsertedEngine{Engine: engine}
-		s, err := l.Serve(ctx, engine, l.Data, smallPool(engine, l.PoolMB)...)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			e.Missing = reason(err)
-			l.Say("rows: no %s: %v", engine, err)
-			all.Engines = append(all.Engines, e)
-			continue
+// measureRows measures all engines, with little memory for pages, and a redo log of usual size.
+func measureRows(ctx context.Context, l *Lab) (all []Inserted, err error) {
+	options := func(engine string) []string {
+		pool := fmt.Sprintf("--innodb-buffer-pool-size=%dM", l.PoolMB)
+		switch engine {
+		case "mariadb":
+			return []string{pool, "--innodb-log-file-size=96M", "--innodb-flush-method=O_DIRECT"}
+		case "mysql":
+			return []string{pool, "--innodb-redo-log-capacity=100M", "--innodb-flush-method=O_DIRECT"}
 		}
-		e.Version = s.Version
-		err = insertInto(ctx, l, s, &e)
-		s.Remove()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", engine, err)
-		}
-		all.Engines = append(all.Engines, e)
+		return []string{"-c", fmt.Sprintf("shared_buffers=%dMB", l.PoolMB), "-c", "max_wal_size=1GB"}
 	}
-	return all, nil
-}
-
-// smallPool returns the options of a server with so little memory for pages, and a redo log of usual size.
-func smallPool(engine string, mb int) []string {
-	pool := fmt.Sprintf("--innodb-buffer-pool-size=%dM", mb)
-	switch engine {
-	case "mariadb":
-		return []string{pool, "--innodb-log-file-size=96M", "--innodb-flush-method=O_DIRECT"}
-	case "mysql":
-		return []string{pool, "--innodb-redo-log-capacity=100M", "--innodb-flush-method=O_DIRECT"}
-	}
-	return []string{"-c", fmt.Sprintf("shared_buffers=%dMB", mb), "-c", "max_wal_size=1GB"}
+	return all, l.eachServer(ctx, "rows", os.TempDir(), options, func(s *Server) error {
+		return s.with(func(d *testkit.Database, db *gorm.DB) error {
+			kinds, err := insertInto(ctx, l, s, d, db)
+			all = append(all, kinds...)
+			return err
+		})
+	})
 }
 
 // insertInto measures one server: rows, chunk by chunk, each chunk into the next table. Then sizes, lookups and joins.
-func insertInto(ctx context.Context, l *Lab, s *Server, e *InsertedEngine) (err error) {
-	d, drop, err := s.Database()
-	if err != nil {
-		return err
+func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB) (all []Inserted, err error) {
+	v7 := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	tables := []*keyed{
+		newKeyed[uidplugin.ID, uid](l, d, "uidplugin", nil),
+		newKeyed[int64, auto](l, d, "AUTO_INCREMENT", nil),
+		newKeyed[binaryKey, v7Binary](l, d, "UUIDv7 in 16 bytes", func() binaryKey { return binaryKey(v7()) }),
+		newKeyed[binaryKey, v4Binary](l, d, "UUIDv4 in 16 bytes", func() binaryKey { return binaryKey(uuid.New()) }),
+		newKeyed[textKey, v7Text](l, d, "UUIDv7 as text", func() textKey { return textKey(v7().String()) }),
+		newKeyed[textKey, v4Text](l, d, "UUIDv4 as text", func() textKey { return textKey(uuid.NewString()) }),
 	}
-	defer drop()
-	db, err := connect(d)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, testkit.Close(db)) }()
-	tables := keyedTables()
 	for _, t := range tables {
 		defer func() { err = errors.Join(err, t.close()) }()
-		if err := t.open(l, d); err != nil {
-			return fmt.Errorf("%s: %w", t.name(), err)
+		all = append(all, Inserted{Engine: s.Title, Kind: t.kind, Chunk: l.Chunk})
+		if t.err != nil {
+			return nil, fmt.Errorf("%s: %w", t.kind, t.err)
 		}
-		e.Kinds = append(e.Kinds, InsertedKind{Name: t.name()})
 	}
-	if err := insertChunks(ctx, l, s, db, tables, e); err != nil {
-		return err
+	if err := insertChunks(ctx, l, s, db, tables, all); err != nil {
+		return nil, err
 	}
+	const rounds = 10
+	var contestants []contestant
 	for i, t := range tables {
-		k := &e.Kinds[i]
+		k := &all[i]
 		k.LastRate = figureOf(k.Curve[len(k.Curve)*3/4:])
-		if k.TableMB, k.IndexMB, err = s.sizes(db, t.table()); err != nil {
-			return fmt.Errorf("%s: %w", t.name(), err)
+		if k.TableMB, k.IndexMB, err = s.sizes(db, t.table); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.kind, err)
+		}
+		contestants = append(contestants, timed(max(1, l.Lookups/rounds), t.lookup), timed(max(1, l.Joins/rounds), t.join))
+	}
+	figures, err := interleave(ctx, rounds, contestants, func(int) { l.Tick("rows: %s, lookups and joins", s.Title) })
+	for i := range figures {
+		if k := &all[i/2]; i%2 == 0 {
+			k.Lookup = figures[i]
+		} else {
+			k.Join = figures[i]
 		}
 	}
-	l.Say("rows: %s, lookups and joins", s.Name)
-	return readRows(ctx, l, tables, e)
+	return all, err
 }
 
-// insertChunks inserts all rows and notes how fast. It inserts fewer if the time is over.
-func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []keyed, e *InsertedEngine) error {
-	chunks := l.Rows / l.Chunk
-	seconds, logged, pages := make([]float64, len(tables)), make([]float64, len(tables)), make([]float64, len(tables))
+// insertChunks inserts all rows, and fewer if the time is over. The tables take turns, because a server becomes slower
+// while they grow.
+func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []*keyed, all []Inserted) error {
+	seconds, done := make([]float64, len(tables)), make([]Counters, len(tables))
 	begun, next := time.Now(), turns(len(tables))
-	for chunk := range chunks {
-		if time.Since(begun) > l.RowsFor {
-			l.Say("rows: %s, the time is over after %d of %d rows", s.Name, e.Rows, l.Rows)
-			e.Stopped = true
-			break
-		}
+	for rows := 0; rows < l.Rows && time.Since(begun) < l.RowsFor; rows += l.Chunk {
 		for _, i := range next() {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -143,53 +116,27 @@ func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []
 			}
 			begin := time.Now()
 			if err := tables[i].insert(l.Chunk); err != nil {
-				return fmt.Errorf("%s: %w", tables[i].name(), err)
+				return fmt.Errorf("%s: %w", tables[i].kind, err)
 			}
 			took := time.Since(begin).Seconds()
 			after, err := s.counters(db)
 			if err != nil {
 				return err
 			}
-			done := after.since(before)
-			seconds[i], logged[i], pages[i] = seconds[i]+took, logged[i]+done.Log, pages[i]+done.PagesRead
-			e.Kinds[i].Curve = append(e.Kinds[i].Curve, float64(l.Chunk)/took)
-			l.Tick("rows: %s %s, %d of %d rows in each table", s.Name, s.Version, chunk*l.Chunk, l.Rows)
+			after = after.since(before, 1)
+			seconds[i] += took
+			done[i].Log += after.Log
+			done[i].PagesRead += after.PagesRead
+			all[i].Rows += l.Chunk
+			all[i].Curve = append(all[i].Curve, math.Round(float64(l.Chunk)/took))
+			l.Tick("rows: %s, %d of %d rows in each table", s.Title, rows, l.Rows)
 		}
-		e.Rows += l.Chunk
 	}
-	for i := range e.Kinds {
-		k, rows := &e.Kinds[i], float64(e.Rows)
-		k.Rate, k.Log, k.PagesRead = rows/seconds[i], logged[i]/rows, pages[i]/rows*1000
+	for i := range all {
+		k, rows := &all[i], float64(all[i].Rows)
+		k.Rate, k.Log, k.PagesRead = rows/seconds[i], done[i].Log/rows, done[i].PagesRead/rows*1000
 	}
 	return nil
-}
-
-// readRows measures lookups and joins, interleaved, a few at a time.
-func readRows(ctx context.Context, l *Lab, tables []keyed, e *InsertedEngine) error {
-	const rounds = 10
-	var contestants []func() (sample, error)
-	timed := func(n int, f func() error) func() (sample, error) {
-		return func() (sample, error) {
-			begin := time.Now()
-			for range n {
-				if err := f(); err != nil {
-					return sample{}, err
-				}
-			}
-			return sample{value: float64(time.Since(begin).Microseconds()) / float64(n)}, nil
-		}
-	}
-	for _, t := range tables {
-		contestants = append(contestants, timed(max(1, l.Lookups/rounds), t.lookup),
-			timed(max(1, l.Joins/rounds), func() error { return t.join(e.Rows) }))
-	}
-	figures, err := interleave(ctx, rounds, contestants, nil)
-	for i := range e.Kinds {
-		if err == nil {
-			e.Kinds[i].Lookup, e.Kinds[i].Join = figures[2*i], figures[2*i+1]
-		}
-	}
-	return err
 }
 
 // sizes returns the megabytes of a table and of its secondary indexes.
@@ -213,4 +160,181 @@ func (s *Server) sizes(db *gorm.DB, table string) (data, index float64, err erro
 			" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?", table).Row().Scan(&data, &index)
 	}
 	return data / mb, index / mb, err
+}
+
+// A binaryKey is a UUID in 16 bytes: binary(16), or PostgreSQL's uuid.
+type binaryKey uuid.UUID
+
+// GormDBDataType implements GORM's GormDBDataTypeInterface.
+func (binaryKey) GormDBDataType(db *gorm.DB, _ *schema.Field) string {
+	switch db.Name() {
+	case "postgres":
+		return "uuid"
+	case "sqlite":
+		return "blob"
+	}
+	return "binary(16)"
+}
+
+// Value implements driver.Valuer.
+func (k binaryKey) Value() (driver.Value, error) { return k[:], nil }
+
+// Scan implements sql.Scanner.
+func (k *binaryKey) Scan(from any) error { return (*uuid.UUID)(k).Scan(from) }
+
+// A textKey is a UUID as text.
+type textKey string
+
+// GormDataType implements GORM's GormDataTypeInterface.
+func (textKey) GormDataType() string { return "char(36)" }
+
+// The names of these types are the names of tables.
+type (
+	auto     struct{}
+	uid      struct{}
+	v7Binary struct{}
+	v4Binary struct{}
+	v7Text   struct{}
+	v4Text   struct{}
+)
+
+// A shipment is a row of a table T. ParentID is the key of an earlier row.
+type shipment[K comparable, T any] struct {
+	ID         K     `gorm:"primaryKey"`
+	CustomerID int64 `gorm:"index"`
+	ParentID   K     `gorm:"index"`
+	Status     int
+	Weight     int64
+	Street     string `gorm:"size:64"`
+	City       string `gorm:"size:64"`
+	CreatedAt  time.Time
+}
+
+// TableName implements GORM's Tabler.
+func (shipment[K, T]) TableName() string {
+	return "rows_" + strings.ToLower(reflect.TypeFor[T]().Name())
+}
+
+// A keyed is a table with one kind of key.
+type keyed struct {
+	kind, table string
+	insert      func(n int) error // n rows, in batches
+	lookup      func() error      // one row, at random
+	join        func() error      // the rows of one customer, at random
+	close       func() error
+	err         error // why it cannot be used
+}
+
+const (
+	batchSize   = 1000
+	perCustomer = 30
+)
+
+// newKeyed creates a table T with keys of type K. Without key, the plugin or the database makes the keys.
+func newKeyed[K comparable, T any](l *Lab, d *testkit.Database, kind string, key func() K) *keyed {
+	t := &keyed{kind: kind, table: shipment[K, T]{}.TableName(), close: func() error { return nil }}
+	db, err := d.Connect(nil)
+	if err != nil {
+		t.err = err
+		return t
+	}
+	t.close = func() error { return testkit.Close(db) }
+	if kind == "uidplugin" {
+		plugin, err := use(db, uidplugin.WithModels(new(shipment[K, T])))
+		t.close = func() error { return errors.Join(closePlugin(plugin), testkit.Close(db)) }
+		t.err = err
+	}
+	t.err = errors.Join(t.err, db.AutoMigrate(new(shipment[K, T])))
+	random := rand.New(rand.NewPCG(1, 2))
+	batch := make([]shipment[K, T], min(batchSize, l.Chunk))
+	rows := 0
+	var known, last []K // keys of rows, each with the same probability; keys of the last batch
+	t.insert = func(n int) error {
+		cities := []string{"Ely", "Lincoln", "York", "Salisbury", "Truro"}
+		for ; n > 0; n -= len(batch) {
+			for i := range batch {
+				row := shipment[K, T]{
+					CustomerID: random.Int64N(int64(rows/perCustomer + 100)), Status: i % 5, Weight: random.Int64N(5000),
+					Street: fmt.Sprintf("%d Long Lane, building %d", random.IntN(500), i%9), City: cities[i%len(cities)],
+				}
+				if key != nil {
+					row.ID = key()
+				}
+				row.ParentID = row.ID
+				if len(last) > 0 {
+					row.ParentID = last[random.IntN(len(last))]
+				}
+				batch[i] = row
+			}
+			if err := db.Create(&batch).Error; err != nil {
+				return err
+			}
+			last = last[:0]
+			for i, row := range batch {
+				last = append(last, row.ID)
+				if i%50 == 0 {
+					known = append(known, row.ID)
+				}
+			}
+			rows += len(batch)
+		}
+		return nil
+	}
+	t.lookup = func() error {
+		var row shipment[K, T]
+		key := known[random.IntN(len(known))]
+		err := db.Where("id = ?", key).Take(&row).Error
+		if err == nil && row.ID != key {
+			err = fmt.Errorf("the row of %v has the key %v", key, row.ID)
+		}
+		return err
+	}
+	t.join = func() error {
+		var count, weight int64
+		return db.Raw("SELECT COUNT(*), COALESCE(SUM(p.weight), 0) FROM "+t.table+" c JOIN "+t.table+
+			" p ON p.id = c.parent_id WHERE c.customer_id = ?", random.IntN(max(1, rows/perCustomer))).
+			Row().Scan(&count, &weight)
+	}
+	return t
+}
+
+func rowsTable(all []Inserted) string {
+	t := table{{"", "rows", "rows/s, all", "rows/s, last quarter", "log, B a row", "table, MB", "indexes, MB",
+		"lookup, µs", "join, µs", "pages read for 1,000 rows"}}
+	for _, engine := range groups(all, func(i Inserted) string { return i.Engine }) {
+		t.add("**" + engine[0].Engine + "**")
+		for _, k := range engine {
+			pages := "–"
+			if k.PagesRead > 0 {
+				pages = number(k.PagesRead)
+			}
+			t.add(k.Kind, number(float64(k.Rows)), number(k.Rate), k.LastRate.String(), number(k.Log), number(k.TableMB),
+				number(k.IndexMB), k.Lookup.String(), k.Join.String(), pages)
+		}
+	}
+	return t.String()
+}
+
+func drawRows(all []Inserted, folder string) error {
+	for _, engine := range groups(all, func(i Inserted) string { return i.Engine }) {
+		var lines []series
+		for i, k := range engine {
+			s := series{name: k.Kind, colour: i, dash: i >= 4}
+			if s.dash {
+				s.colour -= 2 // texts have the colours of the same UUIDs in 16 bytes
+			}
+			for i := range k.Curve {
+				// The median of three chunks, because a checkpoint of the server slows down any chunk.
+				near := k.Curve[max(0, i-1):min(len(k.Curve), i+2)]
+				s.x, s.y = append(s.x, float64((i+1)*k.Chunk)), append(s.y, quantile(near, 0.5))
+			}
+			lines = append(lines, s)
+		}
+		name, _, _ := strings.Cut(strings.ToLower(engine[0].Engine), " ")
+		if err := curves(filepath.Join(folder, "rows_"+name+".svg"), engine[0].Engine, "rows in the table",
+			"rows a second", false, lines...); err != nil {
+			return err
+		}
+	}
+	return nil
 }

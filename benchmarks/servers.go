@@ -2,168 +2,154 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"sync/atomic"
+	"regexp"
+	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 )
 
-// A Server is a database server, or a folder of SQLite files.
+// A Server is a database server, or SQLite.
 type Server struct {
 	testkit.Engine
-	Version string
-	folder  string // of SQLite's files; of servers.sh for others, or empty if the server is not ours
-	script  string
+	Title string          // with the version
+	own   *testkit.Server // nil: it is not ours
+	dir   string          // of SQLite's files
 }
 
-// serial numbers variables of the environment and databases.
-var serial atomic.Int64
+// engineNames are the names of engines in texts.
+var engineNames = map[string]string{"mariadb": "MariaDB", "mysql": "MySQL", "postgres": "PostgreSQL",
+	"sqlite": "SQLite"}
 
-// serversScript starts and removes servers.
-const serversScript = "integration/servers.sh"
+// eachServer measures all engines, one after the other. It leaves out servers that do not start, because
+// not every machine can install all of them.
+func (l *Lab) eachServer(ctx context.Context, part, dir string, options func(engine string) []string,
+	measure func(s *Server) error) error {
+	for _, engine := range l.Engines {
+		s, err := l.serve(engine, dir, options(engine))
+		if err != nil {
+			l.Say("%s: %s left out: %v", part, engine, err)
+		} else if err := errors.Join(ctx.Err(), measure(s)); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", s.Title, err), s.remove())
+		}
+		if err := errors.Join(ctx.Err(), s.remove()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// Serve brings up a server with options of its command line. The caller removes it. A folder other than "" is where
-// its data goes, which is in memory otherwise.
-func (l *Lab) Serve(ctx context.Context, engine, folder string, options ...string) (s *Server, err error) {
-	e := testkit.Engine{Name: engine, Variable: "UID_TEST_" + strings.ToUpper(engine)}
+// serve brings up a server with options of its command line. Its data is in dir, or in memory if dir is empty. The
+// caller calls remove, also after an error.
+func (l *Lab) serve(engine, dir string, options []string) (s *Server, err error) {
+	s = &Server{}
+	for _, e := range testkit.Engines() {
+		if e.Name == engine {
+			s.Engine = e
+		}
+	}
+	version := regexp.MustCompile(`[\d.]+`)
+	query := "SELECT VERSION()"
 	switch {
 	case engine == "sqlite":
-		s = &Server{Engine: testkit.Engine{Name: engine}}
-		if s.folder, err = os.MkdirTemp("", "uidplugin-benchmarks."); err != nil {
-			return nil, err
-		}
-	case l.Running:
-		if !e.Available() {
-			return nil, fmt.Errorf("%s is not set", e.Variable)
-		}
-		s = &Server{Engine: e}
-	default:
-		if s, err = start(ctx, engine, folder, options); err != nil {
-			return nil, err
-		}
-	}
-	query := "SELECT VERSION()"
-	switch engine {
-	case "sqlite":
 		query = "SELECT sqlite_version()"
-	case "postgres":
+		if s.dir, err = os.MkdirTemp("", "uidplugin-benchmarks."); err != nil {
+			return s, err
+		}
+	case !l.Running:
+		if dir != "" {
+			dir = fmt.Sprintf("%s/uidplugin-%s.%d", dir, engine, os.Getpid())
+		}
+		if s.own, err = s.Up(dir, options...); err != nil {
+			return s, err
+		}
+		s.Engine = s.own.Engine
+	case !s.Available():
+		return s, fmt.Errorf("%s is not set", s.Variable)
+	}
+	if engine == "postgres" {
 		query = "SHOW server_version"
 	}
-	db, err := s.connect("")
+	return s, s.with(func(_ *testkit.Database, db *gorm.DB) error {
+		var text string
+		err := db.Raw(query).Row().Scan(&text)
+		s.Title = engineNames[engine] + " " + version.FindString(text)
+		return err
+	})
+}
+
+// remove ends a server of ours and deletes its data.
+func (s *Server) remove() error {
+	if s.own != nil {
+		return s.own.Down()
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// with calls f with a new database and a handle on it.
+func (s *Server) with(f func(d *testkit.Database, db *gorm.DB) error) error {
+	d, drop, err := s.Create(s.dir)
+	if err != nil {
+		return err
+	}
+	db, err := d.Connect(nil)
 	if err == nil {
-		err = errors.Join(db.Raw(query).Row().Scan(&s.Version), testkit.Close(db))
+		err = errors.Join(f(d, db), testkit.Close(db))
 	}
-	if err != nil {
-		s.Remove()
-		return nil, fmt.Errorf("%s: %w", engine, err)
-	}
-	return s, nil
+	return errors.Join(err, drop())
 }
 
-// start runs servers.sh, which installs the engine if it is missing and can be had.
-func start(ctx context.Context, engine, folder string, options []string) (*Server, error) {
-	if folder != "" {
-		folder = filepath.Join(folder, fmt.Sprintf("uidplugin-%s.%d.%d", engine, os.Getpid(), serial.Add(1)))
-	}
-	c := exec.CommandContext(ctx, serversScript, append([]string{"up", engine, folder}, options...)...)
-	var told strings.Builder
-	c.Stderr = &told
-	// An interrupt of the terminal goes to all of its group, and so also here; the script then cleans up.
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	out, err := c.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s up %s: %w\n%s", serversScript, engine, err, told.String())
-	}
-	s := &Server{script: serversScript}
-	for line := range strings.Lines(string(out)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		value = strings.Trim(value, "'")
-		if strings.HasSuffix(key, "_DIR") {
-			s.folder = value
-			continue
-		}
-		key = fmt.Sprintf("%s_OWN_%d", key, serial.Add(1)) // child processes read it, too
-		s.Engine = testkit.Engine{Name: engine, Variable: key}
-		if err := os.Setenv(key, value); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+// use registers a plugin that logs nothing.
+func use(db *gorm.DB, options ...uidplugin.Option) (*uidplugin.Plugin, error) {
+	p := uidplugin.New(append(options, uidplugin.WithLogger(nil))...)
+	return p, db.Use(p)
 }
 
-// reason returns the line of an error that says why a server cannot be had.
-func reason(err error) string {
-	all := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	for _, line := range all[1:] {
-		if strings.HasPrefix(line, "servers.sh:") {
-			all[0] = line // the last of them
-		}
-	}
-	return all[0]
+// closePlugin closes a plugin. It waits at most 10 s.
+func closePlugin(p *uidplugin.Plugin) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return p.Close(ctx)
 }
 
-// Remove ends a server and deletes its data, unless it is not ours.
-func (s *Server) Remove() {
-	switch {
-	case s.script != "":
-		if out, err := exec.Command(s.script, "down", s.folder).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%s down %s: %v\n%s", s.script, s.folder, err, out)
-		}
-	case s.folder != "":
-		_ = os.RemoveAll(s.folder)
+// A child is a child process.
+type child struct {
+	*testkit.Process
+	lines chan string
+}
+
+// launch starts a child process with a role. It is killed when ctx ends.
+func launch(ctx context.Context, role string, task any) (*child, error) {
+	c := &child{lines: make(chan string, 10)}
+	var err error
+	if c.Process, err = testkit.Launch(role, task, func(line string) { c.lines <- line }); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, c.Kill)
+	return c, nil
+}
+
+// read reads a line of JSON from the process.
+func (c *child) read(value any) error {
+	select {
+	case line := <-c.lines:
+		return json.Unmarshal([]byte(line), value)
+	case <-c.Done():
+	}
+	select { // the last line before its end
+	case line := <-c.lines:
+		return json.Unmarshal([]byte(line), value)
+	default:
+		return errors.Join(errors.New("a child process ended early"), c.Wait())
 	}
 }
 
-// connect returns a handle on a database of the server; schema may be empty for none.
-func (s *Server) connect(schema string) (*gorm.DB, error) {
-	if s.Name == "sqlite" && schema == "" {
-		schema = filepath.Join(s.folder, "none.db")
-	}
-	return connect(&testkit.Database{Engine: s.Engine, Schema: schema})
-}
-
-// connect returns a handle of which GORM logs nothing.
-func connect(d *testkit.Database) (*gorm.DB, error) {
-	return d.Connect(&gorm.Config{Logger: logger.Discard})
-}
-
-// Database creates an empty database. The function drops it.
-func (s *Server) Database() (*testkit.Database, func(), error) {
-	d := &testkit.Database{Engine: s.Engine, Schema: fmt.Sprintf("bench_%d_%d", os.Getpid(), serial.Add(1))}
-	create, drop := "CREATE DATABASE "+d.Schema, "DROP DATABASE "+d.Schema
-	switch s.Name {
-	case "sqlite":
-		d.Schema = filepath.Join(s.folder, d.Schema+".db")
-		create, drop = "PRAGMA user_version = 1", "PRAGMA user_version = 2"
-	case "postgres":
-		create, drop = "CREATE SCHEMA "+d.Schema, "DROP SCHEMA "+d.Schema+" CASCADE"
-	}
-	admin := ""
-	if s.Name == "sqlite" {
-		admin = d.Schema // the file becomes one with a write-ahead log before several processes open it
-	}
-	db, err := s.connect(admin)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := db.Exec(create).Error; err != nil {
-		return nil, nil, errors.Join(err, testkit.Close(db))
-	}
-	return d, func() {
-		if err := errors.Join(db.Exec(drop).Error, testkit.Close(db)); err != nil {
-			fmt.Fprintln(os.Stderr, "drop", d.Schema, "failed:", err)
-		}
-	}, nil
-}
-
-// Counters are what a server has done since its start. A counter that an engine does not have is 0.
+// Counters count since a server's start. A counter that an engine does not have is 0.
 type Counters struct {
 	Statements float64 // Questions
 	Changed    float64 // rows inserted, updated and deleted
@@ -180,20 +166,15 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 	case "postgres":
 		return c, db.Raw("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8").Row().Scan(&c.Log)
 	}
-	rows, err := db.Raw("SHOW GLOBAL STATUS").Rows()
-	if err != nil {
+	var status []struct{ VariableName, Value string }
+	if err := db.Raw("SHOW GLOBAL STATUS").Scan(&status).Error; err != nil {
 		return c, err
 	}
-	defer rows.Close()
 	written := 0.0
-	for rows.Next() {
-		var name, text string
-		if err := rows.Scan(&name, &text); err != nil {
-			return c, err
-		}
+	for _, v := range status {
 		var value float64
-		_, _ = fmt.Sscan(text, &value) // others are words
-		switch name {
+		_, _ = fmt.Sscan(v.Value, &value) // others are words
+		switch v.VariableName {
 		case "Questions":
 			c.Statements = value
 		case "Handler_write", "Handler_update", "Handler_delete":
@@ -208,19 +189,14 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 			c.PagesRead = value
 		}
 	}
-	if c.Log == 0 { // MySQL; its position in the log is not updated often enough
+	if c.Log == 0 { // because MySQL updates its position in the log too rarely
 		c.Log = written
 	}
-	return c, rows.Err()
+	return c, nil
 }
 
-// since returns what has been done since before.
-func (c Counters) since(before Counters) Counters {
-	return Counters{c.Statements - before.Statements, c.Changed - before.Changed, c.Log - before.Log,
-		c.Binlog - before.Binlog, c.PagesRead - before.PagesRead}
-}
-
-// over returns the counters divided by n.
-func (c Counters) over(n float64) Counters {
-	return Counters{c.Statements / n, c.Changed / n, c.Log / n, c.Binlog / n, c.PagesRead / n}
+// since returns the difference to before, divided by n.
+func (c Counters) since(before Counters, n float64) Counters {
+	return Counters{(c.Statements - before.Statements) / n, (c.Changed - before.Changed) / n, (c.Log - before.Log) / n,
+		(c.Binlog - before.Binlog) / n, (c.PagesRead - before.PagesRead) / n}
 }

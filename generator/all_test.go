@@ -40,11 +40,10 @@ var kinds = []kind{
 		return generator.NewPaired(generator.PairedConfig{Layout: l, Main: lease, Backup: backup, Clock: generator.NewClock(now)})
 	}},
 	{"Buffered", true, true, 1, func(l generator.Layout, lease generator.Lease, now func() time.Time) (generator.Generator, error) {
-		source, err := generator.TickSource(generator.TickConfig{Layout: l, Lease: lease, Now: now})
-		if err != nil {
-			return nil, err
+		if now == nil {
+			now = time.Now
 		}
-		return generator.NewBuffered(generator.BufferedConfig{Source: source, Size: 4 * (l.MaxSequence() + 1)})
+		return generator.NewBuffered(generator.BufferedConfig{Source: tickSource(l, lease, now), Size: 4 * (l.MaxSequence() + 1)})
 	}},
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/uidplugin/uidplugin/ringbuffer"
+	"github.com/uidplugin/uidplugin/internal/ringbuffer"
 )
 
 // A Run is consecutive ids: First, First+1 and so on, N of them.
@@ -18,18 +18,9 @@ type Run struct {
 	N     int64
 }
 
-// A Policy says what to do when a [Buffered] generator is empty, or full. With nil the generator looks again, at once;
-// with an error it gives up. For one caller the policy is called with 1, 2 and so on. It may wait as long as ctx lasts.
-type Policy func(ctx context.Context, try int) error
-
-// Refuse is the policy that gives up at once.
-func Refuse(context.Context, int) error { return ErrEmpty }
-
 const (
-	// DefaultBufferSize is the default of BufferedConfig.Size: the size of UidGenerator's ring.
-	DefaultBufferSize = 65_536
-	// DefaultRefillBelow is the default of BufferedConfig.RefillBelow, in percent: that of UidGenerator.
-	DefaultRefillBelow = 50
+	defaultBufferSize  = 65_536 // as UidGenerator's ring has
+	defaultRefillBelow = 50     // percent, as in UidGenerator
 
 	// bufferedRuns is how many runs are held at most.
 	bufferedRuns = 1024
@@ -40,7 +31,7 @@ const (
 // BufferedConfig configures [NewBuffered]. The names of UidGenerator's CachedUidGenerator for the settings are in
 // brackets.
 type BufferedConfig struct {
-	// Source makes or fetches the next ids: a run of at least one, all larger than those of all runs before. want is
+	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before. want is
 	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, never that
 	// of a caller. ctx ends with Close. Required. [its BufferedUidProvider]
 	//
@@ -49,27 +40,24 @@ type BufferedConfig struct {
 	Source func(ctx context.Context, want int64) (Run, error)
 
 	// Size is how many ids are held, from 1 on, in at most 1,024 runs; 0 means
-	// [DefaultBufferSize]. [boostPower: (maxSequence+1) << boostPower]
+	// 65,536. [boostPower: (maxSequence+1) << boostPower]
 	Size int64
 
 	// RefillBelow is the percentage of Size below which Source is called, from 1 to 100; 0
-	// means [DefaultRefillBelow]. [paddingFactor]
+	// means 50. [paddingFactor]
 	RefillBelow int
 
-	// Every is how often the buffer is filled up on a schedule. Then ids do not get old in a buffer that is full
-	// enough. 0 means never. [scheduleInterval]
+	// Every is how often the buffer is filled up on a schedule. Use it if ids should not get old in a buffer that is
+	// full enough. 0 means never. [scheduleInterval]
 	Every time.Duration
 
-	// Empty says what a caller does that finds no id. nil waits until there are ids, or Source fails.
-	// [rejectedTakeBufferHandler, which could not try again]
-	Empty Policy
-
-	// Full says what to do with a run that does not fit. nil keeps it for the next refill, so no id is lost. If the
-	// policy gives up, the run is lost. The goroutine that calls Source calls Full, too. [rejectedPutBufferHandler]
-	Full Policy
+	// Empty is called for a caller that finds no id, with try 1, 2 and so on. It may wait as long as ctx lasts. After
+	// nil the caller looks again, at once; an error, such as [ErrEmpty], is the caller's. Without Empty the caller
+	// waits until there are ids, or Source fails. [rejectedTakeBufferHandler, which could not try again]
+	Empty func(ctx context.Context, try int) error
 }
 
-// Buffered hands out ids that were made or fetched before: what a source returns, in its order. It is the ring buffer
+// Buffered hands out ids that a source has made or fetched before, in the order of the source. It is the ring buffer
 // of UidGenerator's CachedUidGenerator, but for ids of any kind. It is filled at the start, when few ids are left, and
 // on a schedule. For ids of a layout, [Cached] is cheaper, because it computes them.
 //
@@ -89,15 +77,15 @@ type Buffered struct {
 	fills  sync.WaitGroup
 	timer  *time.Timer // of Every
 
-	mu      sync.Mutex // never held while Source or a policy runs
+	mu      sync.Mutex // never held while Source or Empty runs
 	changed chan struct{}
 	waiting int // callers
 	waits   int64
 	filled  int64 // ids that were put into the ring
-	made    int64 // what Made has returned last
+	made    int64 // the latest result of Made
 	state   BufferedState
 
-	// What follows belongs to the goroutine that fills.
+	// The goroutine that fills owns the fields below.
 	rest    Run   // came from Source and is not in the ring yet
 	last    int64 // id of Source
 	backoff time.Duration
@@ -108,8 +96,7 @@ type BufferedState struct {
 	Left    int64 // ids in the buffer
 	Refills int64 // successful calls of Source
 	Failed  int64 // others
-	Dropped int64 // ids that there was no room for
-	// LastError is that of the last call of Source; nil if it did not fail.
+	// LastError is the error of the last call of Source, or nil.
 	LastError error
 }
 
@@ -118,7 +105,7 @@ var _ Generator = (*Buffered)(nil)
 // NewBuffered returns a generator, which begins to fill its buffer, or an error that
 // wraps [ErrConfig].
 func NewBuffered(c BufferedConfig) (*Buffered, error) {
-	c.Size, c.RefillBelow = cmp.Or(c.Size, DefaultBufferSize), cmp.Or(c.RefillBelow, DefaultRefillBelow)
+	c.Size, c.RefillBelow = cmp.Or(c.Size, defaultBufferSize), cmp.Or(c.RefillBelow, defaultRefillBelow)
 	switch {
 	case c.Source == nil:
 		return nil, fmt.Errorf("%w: no Source is set", ErrConfig)
@@ -331,28 +318,16 @@ func (g *Buffered) fill() {
 // fillUp calls Source until the buffer is full.
 func (g *Buffered) fillUp() error {
 	for g.ctx.Err() == nil {
-		for try := 1; g.rest.N > 0 && g.ctx.Err() == nil; {
+		for g.rest.N > 0 {
 			n := min(g.rest.N, ringbuffer.MaxRun)
-			switch {
-			case g.ring.Put(g.rest.First, int(n)):
-				g.rest.First, g.rest.N = g.rest.First+n, g.rest.N-n
-				g.mu.Lock()
-				g.filled += n
-				g.broadcast()
-				g.mu.Unlock()
-				try = 1
-				continue
-			case g.config.Full == nil:
-				return nil
+			if !g.ring.Put(g.rest.First, int(n)) {
+				return nil // no id is lost, because the next refill continues
 			}
-			if err := g.full(try); err != nil {
-				g.mu.Lock()
-				g.state.Dropped += g.rest.N
-				g.mu.Unlock()
-				g.rest = Run{}
-				return nil
-			}
-			try++
+			g.rest.First, g.rest.N = g.rest.First+n, g.rest.N-n
+			g.mu.Lock()
+			g.filled += n
+			g.broadcast()
+			g.mu.Unlock()
 		}
 		want := g.config.Size - g.ring.Len()
 		if want <= 0 || g.ring.Free() == 0 {
@@ -379,16 +354,6 @@ func (g *Buffered) fillUp() error {
 	return nil
 }
 
-// full calls Full once.
-func (g *Buffered) full(try int) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: the policy of a full buffer panicked: %v", ErrSource, p)
-		}
-	}()
-	return g.config.Full(g.ctx, try)
-}
-
 // fetch calls Source once.
 func (g *Buffered) fetch(want int64) (run Run, err error) {
 	defer func() {
@@ -400,7 +365,7 @@ func (g *Buffered) fetch(want int64) (run Run, err error) {
 		return run, fmt.Errorf("%w: %w", ErrSource, err)
 	}
 	if run.N < 1 || run.First <= g.last || run.First > math.MaxInt64-run.N+1 {
-		// What does not ascend may have been handed out before.
+		// An id that does not ascend may have been handed out before.
 		return run, fmt.Errorf("%w: it returned %d ids from %d on after the id %d", ErrSource, run.N, run.First, g.last)
 	}
 	return run, nil

@@ -115,7 +115,7 @@ func TestBuffered_IsFilledOnSchedule(t *testing.T) {
 func TestBuffered_FollowsThePolicyOfAnEmptyBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, takes: time.Second}
-		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10, Empty: generator.Refuse})
+		g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 10, Empty: refuse})
 		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrEmpty) {
 			t.Errorf("refuse: %v", err)
 		}
@@ -145,39 +145,20 @@ func TestBuffered_FollowsThePolicyOfAnEmptyBuffer(t *testing.T) {
 	})
 }
 
-// A run for which there is no room is kept or tried again without a gap; only Refuse may drop it.
-func TestBuffered_FollowsThePolicyOfAFullBuffer(t *testing.T) {
+// TestBuffered_KeepsARunThatDoesNotFit: three slots of ids do not fit into two. The rest follows without a gap.
+func TestBuffered_KeepsARunThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		// Three runs at once do not fit two slots: kept, dropped, or tried again.
-		big := int64(3 << 24) // longer than a slot holds
-		for name, tt := range map[string]struct {
-			policy  generator.Policy
-			dropped bool
-		}{
-			"kept": {nil, false}, "dropped": {generator.Refuse, true},
-			"again": {func(_ context.Context, try int) error {
-				time.Sleep(time.Second)
-				return nil
-			}, false},
-		} {
-			c := &counter{n: big}
-			g := buffered(t, generator.BufferedConfig{Source: c.fetch, Size: 2, RefillBelow: 100, Full: tt.policy})
-			time.Sleep(10 * time.Second)
-			var got int64
-			ids := make([]int64, 1<<20)
-			for last := int64(0); got < 2*big; got += int64(len(ids)) {
-				if err := g.Fill(t.Context(), ids); err != nil {
-					t.Fatal(name, err)
-				}
-				if gap := ids[0] != last+1; gap && !tt.dropped {
-					t.Fatalf("%s: %d after %d", name, ids[0], last)
-				}
-				last = ids[len(ids)-1]
+		g := buffered(t, generator.BufferedConfig{Source: (&counter{n: 3 << 24}).fetch, Size: 2, RefillBelow: 100})
+		time.Sleep(10 * time.Second)
+		ids := make([]int64, 1<<20)
+		for last, got := int64(0), 0; got < 6<<24; got += len(ids) {
+			if err := g.Fill(t.Context(), ids); err != nil {
+				t.Fatal(err)
 			}
-			if s := g.State(); (s.Dropped > 0) != tt.dropped {
-				t.Errorf("%s: %+v", name, s)
+			if ids[0] != last+1 {
+				t.Fatalf("%d after %d", ids[0], last)
 			}
-			g.Close()
+			last = ids[len(ids)-1]
 		}
 	})
 }
@@ -191,16 +172,6 @@ func TestNewBuffered_RefusesBadSettings(t *testing.T) {
 		{Source: good, RefillBelow: 101}, {Source: good, Every: -1},
 	} {
 		if _, err := generator.NewBuffered(c); !errors.Is(err, generator.ErrConfig) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-	l := ticks(time.Second, 4)
-	for _, c := range []generator.TickConfig{
-		{}, {Layout: l}, {Layout: l, Lease: generator.Lease{WorkerID: 1, From: 5, Until: 4}},
-		{Layout: l, Lease: generator.Lease{WorkerID: 1, Until: 4}, MaxBorrow: time.Millisecond},
-	} {
-		c.Now = func() time.Time { return date(2020, 1, 1) }
-		if _, err := generator.TickSource(c); (err == nil) != (c.Layout == l && c.MaxBorrow == 0 && c.Lease.Until == 0) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -293,32 +264,8 @@ func BenchmarkBufferedNext(b *testing.B) {
 	each("atomic add", func() error { add.Add(1); return nil })
 }
 
-// A Full policy that tries again and again must not keep Close from returning.
-func TestBufferedClose_EndsWithAFullBuffer(t *testing.T) {
-	next := int64(0)
-	g, err := generator.NewBuffered(generator.BufferedConfig{Size: 2,
-		Source: func(context.Context, int64) (generator.Run, error) {
-			next += 100_000_000
-			return generator.Run{First: next, N: 3 << 24}, nil // a tick's, more than there is room for
-		},
-		Full: func(ctx context.Context, try int) error { time.Sleep(time.Millisecond); return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(50 * time.Millisecond)
-	closes(t, g)
-}
-
-func closes(t *testing.T, g generator.Generator) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { g.Close(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(3 * time.Second):
-		t.Fatal("Close has not returned after 3 s")
-	}
-}
+// refuse is an Empty that gives up at once.
+func refuse(context.Context, int) error { return generator.ErrEmpty }
 
 // An Empty that looks again at once.
 func TestBufferedNext_EndsWithItsContext(t *testing.T) {

@@ -11,9 +11,6 @@ import (
 // most. In the default layout and one lane that is 57.6 million ids at once.
 const DefaultMaxBorrow = time.Hour
 
-// maxSleep bounds how long a waiting caller goes without looking up.
-const maxSleep = 20 * time.Millisecond
-
 // CachedConfig configures [NewCached].
 type CachedConfig struct {
 	Layout Layout // required
@@ -39,7 +36,7 @@ type CachedConfig struct {
 	// unless the generator is suspended.
 	//
 	// Any goroutine may call OnLow, several at once. It is called again and again while the condition holds and the
-	// generator is in use, but never for a lease up to the last tick of the layout. Callers wait while it runs. So it
+	// generator is in use, but never for a lease up to the last tick of the layout. Callers wait while it runs, so it
 	// must not block, and may call only Renew, Suspend and Usage of this package.
 	OnLow func()
 
@@ -61,60 +58,26 @@ type CachedConfig struct {
 // past, are handed out.
 //
 // The clock may jump in both directions. When it is set forward, the ids follow it. When it is set back, the ids
-// continue from where they are, as fast as before. They are then ahead of the clock by that amount in addition to what
-// they borrow.
+// continue from where they are, as fast as before, because an id never repeats. They are then ahead of the clock by
+// that amount, and by the ticks that they borrow.
 //
 // Create a Cached with [NewCached].
 type Cached struct {
-	// window is the ring that callers take from. It is never nil. The holder of the semaphore replaces it: it closes
-	// the old window, moves next above all that the old one handed out, and begins the new one at next or above. So
-	// each position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
+	// window is the ring that callers take from. It is never nil. The holder of mu replaces it: it closes the old
+	// window, moves next above all that the old one handed out, and begins the new one at next or above. So each
+	// position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
 	// earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
-	// grant is what Renew handed over and nobody has accepted yet, or nil. Only the holder of the semaphore takes it
-	// out. After releasing the semaphore the holder looks for a grant again, so none remains while the semaphore is
-	// free.
-	grant atomic.Pointer[grant]
-
-	// wake is the channel of the caller that holds the semaphore and waits, or nil. That caller sets wake before it
-	// looks at grant, suspended and closed. The others read wake after they wrote these, so the caller misses none of
-	// them.
-	wake atomic.Pointer[chan struct{}]
-
-	made  atomic.Int64 // ids handed out, up to next of the window; written under the semaphore
-	waits atomic.Int64 // calls that waited
-
-	suspended atomic.Pointer[error] // why, or nil if not suspended
-	closed    atomic.Bool           // by Close
-
-	// waiting says that the caller that holds the semaphore waits for Renew. Only that caller writes it.
-	waiting atomic.Bool
-
-	// used means that ids were taken since Usage was called. It is set, under the semaphore, with made.
-	used atomic.Bool
-
-	open    bool  // window has not been closed; guarded by sem
-	visited bool  // the clock visits this generator; guarded by sem
-	idle    uint8 // visits in a row that found hardly any id taken; guarded by sem
-	quick   uint8 // readings of the clock in a row that came soon after the last, at most hurried; guarded by sem
-
-	// sem is the semaphore for all slow work; a value in it means that it is held. It is a channel for two reasons, in
-	// contrast to a mutex: waiting callers are served in the order of their arrival, and a context can end the wait. It
-	// guards what follows, and the four fields above, which are there because they fill the word of used.
-	sem chan struct{}
+	gate
 
 	// The borrowing limit is anchor and what the clock has gained since anchor was set. It never shrinks, and is raised
-	// when the wall clock has run ahead of it. anchor is at most the top of the scale.
+	// when the wall clock has run ahead of it. anchor is at most the top of the scale. mu guards it.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
 
-	from      int64         // the lease's first tick
-	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
-
-	*settings        // immutable
-	onLow     func() // of the configuration; immutable
+	*settings // immutable
 }
 
 var _ Renewable = (*Cached)(nil)
@@ -140,12 +103,9 @@ func NewCached(c CachedConfig) (*Cached, error) {
 			ErrConfig, c.MaxBorrow, c.Layout.Tick)
 	}
 	g := &Cached{
-		sem:       make(chan struct{}, 1),
-		last:      now.Sub(c.Clock.base),
-		from:      c.Lease.From,
-		leaseWait: leaseWait,
-		settings:  c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
-		onLow:     c.OnLow,
+		gate:     gate{turn: make(chan struct{}, 1), low: c.OnLow, from: c.Lease.From, leaseWait: leaseWait},
+		last:     now.Sub(c.Clock.base),
+		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
@@ -175,7 +135,7 @@ func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 	return g.fill(ctx, ids, waitForRenewal)
 }
 
-// onExpiry is what a caller wants when the lease is used up.
+// onExpiry is the caller's choice for a lease that is used up.
 type onExpiry uint8
 
 const (
@@ -183,7 +143,7 @@ const (
 	failAtOnce
 )
 
-// fill is Fill, with what happens at the end of the lease.
+// fill is Fill with a choice for the end of the lease.
 func (g *Cached) fill(ctx context.Context, ids []int64, expiry onExpiry) error {
 	for len(ids) > 0 {
 		want := uint64(len(ids))
@@ -206,15 +166,17 @@ func (g *Cached) fill(ctx context.Context, ids []int64, expiry onExpiry) error {
 
 // Close implements [Generator].
 func (g *Cached) Close() {
-	g.closed.Store(true)
-	g.awake() // ends the wait of a caller that holds the semaphore
-	g.sem <- struct{}{}
-	defer g.release()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
 	g.closeWindow()
+	g.wake()
 }
 
 // Lead returns how far the next id is ahead of the clock; 0 if it is not ahead.
 func (g *Cached) Lead() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	w := g.window.Load()
 	s := g.scale(w)
 	next, now := w.reached(), s.at(g.clock.now())
@@ -224,167 +186,74 @@ func (g *Cached) Lead() time.Duration {
 	return s.duration(next - now)
 }
 
-// scale returns what the positions of w are.
+// scale returns the scale of the positions of w.
 func (g *Cached) scale(w *window) scale { return scale{&g.layout, w.laneBits} }
 
 // end returns the first position that the lease of w does not allow.
-func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until.Load() + 1) }
-
-// try takes the semaphore if it is free.
-func (g *Cached) try() bool {
-	select {
-	case g.sem <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// release gives the semaphore back, and accepts a grant that arrived meanwhile.
-func (g *Cached) release() {
-	if g.wake.Load() != nil { // the caller has waited
-		g.wake.Store(nil)
-		g.waiting.Store(false)
-	}
-	<-g.sem
-	g.acceptIfFree()
-}
-
-// acceptIfFree accepts a grant if the semaphore is free. Otherwise the holder accepts it, at the latest after its
-// release.
-func (g *Cached) acceptIfFree() {
-	for g.grant.Load() != nil && g.try() {
-		g.accept()
-		<-g.sem
-	}
-}
-
-// awake ends the sleep of the caller that waits, if one does.
-func (g *Cached) awake() {
-	if wake := g.wake.Load(); wake != nil {
-		select {
-		case *wake <- struct{}{}:
-		default: // it is being woken
-		}
-	}
-}
+func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until + 1) }
 
 // slow claims 1 to want positions when the window had none. It is where callers wait at the borrowing limit and for a
 // lease, where all errors arise, and where the next window is opened.
 func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *window, position, got uint64, err error) {
-	if err := ctx.Err(); err != nil {
+	err = g.take(ctx, func() (o outcome, err error) {
+		if g.closed {
+			return o, ErrClosed
+		}
+		w = g.window.Load()
+		if g.open && w.ring.Has(want) { // another caller has opened it
+			if position, got = w.ring.Take(want); got > 0 {
+				return o, nil
+			}
+		}
+		g.closeWindow()
+		m := g.advanceTo(w, want)
+		m.patient = expiry == waitForRenewal && g.renewable(w)
+		o.low = g.lasts(&g.layout, w.until)
+		switch m.decide() {
+		case handOut:
+			position, got, o.low = g.hand(w, m)
+		case waitForClock: // the next position is due when the limit has moved by one
+			o.low, o.wait = false, max(min(g.scale(w).duration(m.next+1-m.limit), maxSleep), 1)
+		case waitForNewer:
+			o.lease, o.wait = true, min(g.leaseWait, maxSleep)
+		case waitForLease:
+			o.lease, o.wait = true, maxSleep
+		case refuseLease:
+			return o, exhausted(&g.layout, w.worker(), w.until, g.cause)
+		case refuseBorrowing:
+			return outcome{}, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
+				ErrBorrowLimit, want, m.free(), g.borrow)
+		}
+		return o, nil
+	})
+	if err != nil {
 		return nil, 0, 0, err
 	}
-	waited := g.wake.Load() != nil // behind a caller that waits
-	if waited {
-		g.waits.Add(1)
-	}
-	select {
-	case g.sem <- struct{}{}:
-	case <-ctx.Done():
-		return nil, 0, 0, ctx.Err()
-	}
-	defer g.release()
-
-	g.accept()
-	w = g.window.Load()
-	if g.open && w.ring.Has(want) { // opened by a caller that we waited for
-		if position, got = w.ring.Take(want); got > 0 {
-			return w, position, got, nil
-		}
-	}
-	g.closeWindow()
-	var wake <-chan struct{}
-	for {
-		if g.closed.Load() {
-			return nil, 0, 0, ErrClosed
-		}
-		g.accept()
-		w = g.window.Load()
-		m := g.advanceTo(w, want)
-		cause := g.cause()
-		m.patient = expiry == waitForRenewal && g.renewable(w, cause)
-		move := m.decide()
-		if move == handOut {
-			position, got = g.hand(w, m)
-			return w, position, got, nil
-		}
-		if move != waitForClock && move != refuseBorrowing {
-			g.requestRenewal(w)
-		}
-		switch {
-		case move == refuseLease:
-			return nil, 0, 0, exhausted(&g.layout, w.worker(), w.until.Load(), cause)
-		case move == refuseBorrowing:
-			return nil, 0, 0, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
-				ErrBorrowLimit, want, m.free(), g.borrow)
-		case wake == nil:
-			wake = g.arm() // and look again, for what has changed before
-			continue
-		case !waited:
-			waited = true
-			g.waits.Add(1)
-		}
-		if err := g.pause(ctx, move, g.nap(w, m, move), wake); err != nil {
-			return nil, 0, 0, err
-		}
-	}
+	return w, position, got, nil
 }
 
-// advanceTo moves the generator on to the present, and returns what a decision depends on: the borrowing limit follows
-// the clock, and positions of the past are skipped. The caller has the semaphore.
+// advanceTo moves the generator on to the present, and returns the moment to decide on: the borrowing limit follows
+// the clock, and positions of the past are skipped. The window w is closed.
 func (g *Cached) advanceTo(w *window, want uint64) moment {
 	s, end, now := g.scale(w), g.end(w), g.clock.now()
 	limit, at := g.limit(w, now), s.at(now)
 	if at < end {
 		w.raise(at)
 	}
-	return moment{want: want, next: w.next.Load(), at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
+	return moment{want: want, next: w.next, at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
 }
 
-// hand takes the positions that m grants from w, which is closed. It requests a renewal if few are left in the lease,
-// and opens the next window if callers come fast.
-func (g *Cached) hand(w *window, m moment) (position, got uint64) {
+// hand takes the positions that m grants from w, which is closed. It reports whether few are left in the lease, and
+// opens the next window if callers come fast.
+func (g *Cached) hand(w *window, m moment) (position, got uint64, low bool) {
 	got = min(m.want, m.free())
 	w.raise(m.next + got)
-	g.made.Add(int64(got))
-	g.used.Store(true)
+	g.made += int64(got)
+	g.used = true
 	s := g.scale(w)
-	if scarce(s.start(g.from), m.end, m.next+got, m.at) {
-		g.requestRenewal(w)
-	}
+	low = g.lasts(&g.layout, w.until) && scarce(s.start(g.from), m.end, m.next+got, m.at)
 	if g.quick >= hurried && m.free()-got >= g.reopenAt(s) {
 		g.openWindow(w, m.limit)
 	}
-	return m.next, got
-}
-
-// nap returns how long to wait before the next look.
-func (g *Cached) nap(w *window, m moment, move move) time.Duration {
-	switch move {
-	case waitForClock: // the next position is due when the limit has moved by one
-		return min(g.scale(w).duration(m.next+1-m.limit), maxSleep)
-	case waitForNewer:
-		return min(g.leaseWait, maxSleep)
-	}
-	return maxSleep
-}
-
-// arm returns the channel that ends the sleeps of the caller, which holds the semaphore.
-func (g *Cached) arm() <-chan struct{} {
-	wake := make(chan struct{}, 1)
-	g.wake.Store(&wake)
-	return wake
-}
-
-// pause makes a move that waits: for d, or until awake is called.
-func (g *Cached) pause(ctx context.Context, move move, d time.Duration, wake <-chan struct{}) error {
-	g.waiting.Store(move != waitForClock)
-	if move == waitForClock {
-		return sleep(ctx, d, wake)
-	}
-	start := time.Now()
-	err := sleep(ctx, d, wake)
-	g.leaseWait -= time.Since(start) // renewed with the lease, when the lease is used up
-	return err
+	return m.next, got, low
 }

@@ -8,8 +8,8 @@ import (
 // How far a Cached may stamp: the borrowing limit, which follows the clock, and the end of the lease.
 
 // reopenAt is how many positions must be free for a window to be worth opening:
-// a tick's, or half of what may be borrowed. With less, callers are served one
-// at a time, which keeps the queue at the limit fair.
+// a tick's, or half of those that may be borrowed. With less, callers are served one
+// at a time instead, because that keeps the queue at the limit fair.
 func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
@@ -21,8 +21,8 @@ func (g *Cached) limit(w *window, now time.Time) uint64 {
 }
 
 // advance brings the borrowing limit up to now and returns it. now must have been
-// read under the semaphore, so that readings come in their order: a stale one would
-// make the time since then count twice.
+// read under mu, because a stale reading would make the
+// time since then count twice.
 func (g *Cached) advance(s scale, now time.Time) uint64 {
 	// With a monotonic reading, as time.Now has it, Sub does not see the wall
 	// clock being set. Without one a step back must not count.

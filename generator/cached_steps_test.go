@@ -269,20 +269,3 @@ func TestCachedMaxBorrow_CountsFromTheClock(t *testing.T) {
 		}
 	})
 }
-
-// The same goes for a TickSource.
-func TestTickSource_MaxBorrowCountsFromTheClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 6)
-		now := lease(l, 1)
-		source, err := generator.TickSource(generator.TickConfig{Layout: l, MaxBorrow: 3 * time.Second,
-			Lease: generator.Lease{WorkerID: 9, From: now.From + 10, Until: now.From + 99}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		if run, err := source(t.Context(), 1); err != nil || tickOf(l, run.First) != now.From+10 || time.Since(start) < 7*time.Second {
-			t.Errorf("after %v: %+v, %v", time.Since(start), run, err)
-		}
-	})
-}

@@ -1,11 +1,11 @@
 package generator
 
-// How the window of a Cached is opened and closed, and what the clock does when it visits.
+// How the window of a Cached is opened and closed, and visited by the clock.
 
 // openWindow opens a window from the next position of w, which is closed, up to limit.
 func (g *Cached) openWindow(w *window, limit uint64) {
-	next := w.next.Load()
-	w = newWindow(w.mapping, next, w.until.Load())
+	next := w.next
+	w = newWindow(w.mapping, next, w.until)
 	w.ring.Open(next, limit)
 	g.window.Store(w)
 	g.open, g.idle = true, 0
@@ -26,51 +26,43 @@ func (g *Cached) closeWindow() {
 
 // note accounts for the positions of the open window w below taken.
 func (g *Cached) note(w *window, taken uint64) {
-	if next := w.next.Load(); taken > next {
-		if taken-next >= hardlyAny {
+	if taken > w.next {
+		if taken-w.next >= hardlyAny {
 			g.idle = 0
 		}
-		w.raise(taken)
-		g.made.Add(int64(taken - next))
-		g.used.Store(true)
+		g.made += int64(taken - w.next)
+		w.next = taken
+		g.used = true
 	}
 }
 
-// account accounts for the positions of the open window that were handed out so far. It does nothing while another
-// goroutine has the semaphore.
+// account accounts for the positions of the open window that were handed out so far.
 func (g *Cached) account() {
-	if g.try() {
-		if g.open {
-			w := g.window.Load()
-			g.note(w, w.ring.Taken())
-		}
-		g.release()
+	if g.open {
+		w := g.window.Load()
+		g.note(w, w.ring.Taken())
 	}
 }
 
 // Made returns how many ids were handed out, from 0. Ids that a Fill got before it failed count. Ids that were passed
-// over because the clock moved on do not. While others use the generator it may be some milliseconds old. After Close
-// nothing is missing. It never goes back, and never waits.
+// over because the clock moved on do not. After Close nothing is missing. It never goes back, and never waits.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
 // one. Those that it claimed in vain may count, too.
 func (g *Cached) Made() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.account()
-	return g.made.Load()
+	return g.made
 }
-
-// Waits returns how many calls have waited, from 0: for the clock, at the borrowing limit, or for the lease to be
-// renewed. Calls behind one that waits have waited, too. A call counts once, also if its context has ended. It never
-// goes back, and never waits.
-func (g *Cached) Waits() int64 { return g.waits.Load() }
 
 // visit brings the window up to the present and reports whether the generator
 // is still in use; if not, it closes the window. It never waits.
 func (g *Cached) visit() bool {
-	if !g.try() {
-		return true // a caller is in the slow path, which does the same
+	if !g.mu.TryLock() {
+		return true // because a caller is in the slow path, which does the same
 	}
-	defer g.release()
+	low := false
 	g.idle++
 	if g.open { // else callers are served without a window, or none comes
 		w, now := g.window.Load(), g.clock.now()
@@ -83,16 +75,19 @@ func (g *Cached) visit() bool {
 		} else {
 			g.note(w, w.ring.Taken())
 		}
-		if scarce(s.start(g.from), end, w.ring.Taken(), at) {
-			g.requestRenewal(w)
-		}
-		if at >= end && g.leaseWait > 0 && g.renewable(w, g.cause()) {
+		low = g.lasts(&g.layout, w.until) && scarce(s.start(g.from), end, w.ring.Taken(), at)
+		if at >= end && g.leaseWait > 0 && g.renewable(w) {
 			g.closeWindow() // so that the next caller waits for a lease
 		}
 	}
-	if g.closed.Load() || g.idle >= clockIdle {
+	if g.closed || g.idle >= clockIdle {
 		g.closeWindow()
 		g.visited = false
 	}
-	return g.visited
+	visited := g.visited
+	g.mu.Unlock()
+	if low {
+		g.low()
+	}
+	return visited
 }

@@ -15,7 +15,7 @@ const (
 	secondsPerDay = 24 * 60 * 60
 )
 
-// A Demand is what a layout is to carry, for [Plan]. The zero Demand is one process
+// A Demand is the load that a layout should carry, for [Plan]. The zero Demand is one process
 // that makes ids for one table and never ends.
 type Demand struct {
 	Processes int // that run at once, at most, without those that a deployment runs next to others; 0 means 1
@@ -23,7 +23,7 @@ type Demand struct {
 	// Tables is for how many tables each process makes ids; 0 means 1. Under the leased
 	// policy those count for which any process of the application ever made ids, because a
 	// slot keeps the worker ids of all its holders. Applications with other tables have
-	// slots of their own: plan each, and add up what is Held.
+	// slots of their own: plan each, and add up Held.
 	Tables int
 
 	// RestartsPerDay is how often a day each process is started, deployments and
@@ -34,10 +34,6 @@ type Demand struct {
 	// Lanes is how many worker ids a slot owns for each table under the leased policy,
 	// from 1 to [MaxLanes]; 0 means 1.
 	Lanes int
-
-	// Spares is how many more worker ids each slot owns under the leased policy; 0
-	// means none.
-	Spares int
 
 	// Reserved is how many slots the leased policy needs beyond one for each of
 	// Processes. A process that starts cannot have the slot of the one that it replaces
@@ -78,7 +74,7 @@ type Forecast struct {
 }
 
 // A DisposableForecast is the forecast for the disposable policy. Each start of a process takes a new worker id for
-// each of its tables, which is never given out again. The policy has neither lanes nor spares.
+// each of its tables, which is never given out again. The policy has no lanes.
 type DisposableForecast struct {
 	PerDay    float64 // worker ids that are used up in a day
 	PerSecond float64 // ids a second that all worker ids in use carry together
@@ -93,7 +89,7 @@ type DisposableForecast struct {
 }
 
 // A LeasedForecast is of the policy by which each process holds one slot. A slot owns
-// Tables x Lanes + Spares worker ids. It is used again 21 s after its process was closed,
+// Tables x Lanes worker ids. It is used again 21 s after its process was closed,
 // or, after a crash, when Grace has passed. The policy lasts as long as the time bits do,
 // if it Fits.
 type LeasedForecast struct {
@@ -113,9 +109,9 @@ type LeasedForecast struct {
 	Processes int64
 }
 
-// Plan tells how long l lasts and what it carries under the demand d. Too few worker ids are an answer, not an error.
-// An error wraps [ErrLayout] if l is not valid. It wraps [ErrConfig] if a field of d is out of its range. It also wraps
-// [ErrConfig] if d asks for more than 2^62 worker ids at once, which cannot be counted.
+// Plan returns how long l lasts and how much it carries under the demand d. Too few worker ids are an answer, not an
+// error. An error wraps [ErrLayout] if l is not valid. It wraps [ErrConfig] if a field of d is out of its range. It
+// also wraps [ErrConfig] if d asks for more than 2^62 worker ids at once, because they cannot be counted.
 func Plan(l Layout, d Demand) (Forecast, error) {
 	if err := l.Validate(); err != nil {
 		return Forecast{}, err
@@ -125,15 +121,14 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 		return Forecast{}, err
 	}
 	var many uncountable
-	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // one of each process
-	tables := many.times(uint64(d.Tables), uint64(d.Lanes))
-	slot := many.plus(tables, uint64(d.Spares))
+	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // each process once
+	slot := many.times(uint64(d.Tables), uint64(d.Lanes))
 	each := many.times(slot, 1+d.ghosts()) // of one process and its crashed predecessors
 	slots := many.plus(many.times(uint64(d.Processes), 1+d.ghosts()), uint64(d.Reserved))
 	held := many.times(slots, slot)
 	if many {
-		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes, %d spares and %d reserved slots are more than 2^62 worker ids at once",
-			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Spares, d.Reserved)
+		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes and %d reserved slots are more than 2^62 worker ids at once",
+			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Reserved)
 	}
 
 	f := Forecast{Layout: l, Demand: d, WorkerIDs: l.MaxWorkerID()}
@@ -156,7 +151,7 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 	f.Leased = LeasedForecast{
 		Slots:     int64(slots),
 		Held:      int64(held),
-		PerSecond: float64(d.Processes) * float64(tables) * f.PerWorker,
+		PerSecond: float64(d.Processes) * float64(slot) * f.PerWorker,
 		Fits:      held <= uint64(f.WorkerIDs),
 		Processes: int64((max(uint64(f.WorkerIDs), reserved) - reserved) / each),
 	}
@@ -177,9 +172,9 @@ func (d Demand) withDefaults() Demand {
 
 func (d Demand) validate() error {
 	switch {
-	case d.Processes < 0 || d.Tables < 0 || d.Spares < 0 || d.Reserved < 0 || d.Grace < 0:
-		return fmt.Errorf("%w: %d processes, %d tables, %d spares, %d reserved slots and a grace of %v must not be negative",
-			ErrConfig, d.Processes, d.Tables, d.Spares, d.Reserved, d.Grace)
+	case d.Processes < 0 || d.Tables < 0 || d.Reserved < 0 || d.Grace < 0:
+		return fmt.Errorf("%w: %d processes, %d tables, %d reserved slots and a grace of %v must not be negative",
+			ErrConfig, d.Processes, d.Tables, d.Reserved, d.Grace)
 	case d.Lanes < 0 || d.Lanes > MaxLanes:
 		return fmt.Errorf("%w: %d lanes are outside 1 to %d", ErrConfig, d.Lanes, MaxLanes)
 	case !(d.RestartsPerDay >= 0 && d.RestartsPerDay <= secondsPerDay): // NaN, too
@@ -222,7 +217,7 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //	disposable  16,800 a day  15.6 days   0          22,400,000
 //	leased      1,400 held    69.7 years  5,242      22,400,000
 //
-// If the leased policy does not fit, one more paragraph names the [Forecast.Carrier].
+// If the leased policy does not fit, one more paragraph names a layout that fits.
 //
 // The processes are the most that there may be, for the disposable policy those
 // whose worker ids last as long as the layout.
@@ -235,9 +230,6 @@ func (f Forecast) String() string {
 	fmt.Fprintf(&out, "demand    %s x %s", several(d.Processes, "process", "processes"), several(d.Tables, "table", "tables"))
 	if d.Lanes > 1 {
 		fmt.Fprintf(&out, " x %s", several(d.Lanes, "lane", "lanes"))
-	}
-	if d.Spares > 0 {
-		fmt.Fprintf(&out, ", %s each", several(d.Spares, "spare", "spares"))
 	}
 	if d.Reserved > 0 {
 		fmt.Fprintf(&out, ", %s reserved", several(d.Reserved, "slot", "slots"))
@@ -265,9 +257,9 @@ func (f Forecast) String() string {
 	return out.String()
 }
 
-// advice is what String says if the leased policy does not fit.
+// advice names a layout with enough worker ids, because the leased policy does not fit.
 func (f Forecast) advice() string {
-	l, ok := f.Carrier()
+	l, ok := f.carrier()
 	if !ok {
 		return "carrier   none that lasts as long: use fewer years, or several id spaces\n"
 	}
@@ -275,12 +267,12 @@ func (f Forecast) advice() string {
 		l, number(float64(l.MaxWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))
 }
 
-// Carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds: f.Layout
-// itself if it Fits. It has the epoch of f.Layout and lasts as long. The further worker bits are those that f.Layout
-// leaves free, then sequence bits, then time bits with coarser ticks, up to a second. The last two halve what a worker
-// id makes with each bit. The layout stays safe for JavaScript if it was. Carrier reports false if too few bits are left.
-// It is of use before a database is begun: later the layout is pinned.
-func (f Forecast) Carrier() (Layout, bool) {
+// carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds:
+// f.Layout itself if it Fits. It has the epoch of f.Layout and lasts as long. The further worker bits are those that
+// f.Layout leaves free, then sequence bits, then time bits with coarser ticks, up to a second. Each bit of the last two
+// halves the rate of a worker id. The layout stays safe for JavaScript if it was. carrier reports false if too few bits
+// are left. Use it before a database is begun, because later the layout is pinned.
+func (f Forecast) carrier() (Layout, bool) {
 	l := f.Layout
 	most := 63
 	if l.JSSafe() {

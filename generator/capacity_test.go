@@ -102,7 +102,7 @@ func TestPlan_CountsDisposableWorkerIDs(t *testing.T) {
 	}
 }
 
-// A forecast that forgets crashed processes, lanes or spares promises worker ids that are held by others.
+// A forecast that forgets crashed processes or lanes promises worker ids that are held by others.
 func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 	t.Parallel()
 
@@ -117,9 +117,8 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 		{"restarts in good order", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 5242, 1000 * 16000},
 		{"crashes with the default grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 2000, 2621, 1000 * 16000},
 		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 16}, 16000, 327, 16000 * 16000},
-		{"spares make no ids of tables", generator.Demand{Processes: 20, Tables: 50, Spares: 2}, 1040, 5041, 1000 * 16000},
-		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, Spares: 2, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2080, 2520, 1000 * 16000},
-		{"a rolling deployment of 2 at a time", generator.Demand{Processes: 20, Tables: 50, Spares: 2, Reserved: 4}, 1248, 5037, 1000 * 16000},
+		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2000, 2621, 1000 * 16000},
+		{"a rolling deployment of 2 at a time", generator.Demand{Processes: 20, Tables: 50, Reserved: 4}, 1200, 5238, 1000 * 16000},
 		{"all restarted at once", generator.Demand{Processes: 20, Tables: 50, Reserved: 20, Lanes: 2}, 4000, 2601, 2000 * 16000},
 		{"more reserved than there are", generator.Demand{Processes: 20, Tables: 50, Reserved: 5243}, 263150, 0, 1000 * 16000},
 		{"reserved, and all crash", generator.Demand{Processes: 20, Tables: 50, Reserved: 5, RestartsPerDay: 1, CrashesPerDay: 1}, 2250, 2618, 1000 * 16000},
@@ -132,7 +131,7 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 			t.Parallel()
 
 			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
-			perSlot := int64(max(tt.demand.Tables, 1)*max(tt.demand.Lanes, 1) + tt.demand.Spares)
+			perSlot := int64(max(tt.demand.Tables, 1) * max(tt.demand.Lanes, 1))
 			want := generator.LeasedForecast{Slots: tt.held / perSlot, Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 262143, Processes: tt.processes}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
@@ -170,13 +169,13 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 		t.Errorf("the zero Layout: %v", err)
 	}
 	for _, d := range []generator.Demand{
-		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Spares: -1}, {Reserved: -1}, {Grace: -1},
+		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Reserved: -1}, {Grace: -1},
 		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
 		{CrashesPerDay: 1}, {RestartsPerDay: 1, CrashesPerDay: 2}, {RestartsPerDay: 1, CrashesPerDay: -1},
 		{RestartsPerDay: 1, CrashesPerDay: math.NaN()},
 		{Processes: math.MaxInt32, Tables: math.MaxInt32, Lanes: 16},
 		{Reserved: math.MaxInt32, Tables: math.MaxInt32, Lanes: 16},
-		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 16, Spares: math.MaxInt, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
+		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 16, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
 	} {
 		if f, err := generator.Plan(generator.DefaultLayout(), d); !errors.Is(err, generator.ErrConfig) || f != (generator.Forecast{}) {
 			t.Errorf("Plan(%+v) = %+v, %v; want ErrConfig", d, f, err)
@@ -188,12 +187,12 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 // the processes it allows are allowed, and one more is not.
 func FuzzPlan(f *testing.F) {
 	for _, l := range layouts {
-		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 2, 6, 12., 1., int64(time.Hour))
-		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 16, 0, 0, 1e-300, 1e-300, int64(math.MaxInt64))
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 6, 12., 1., int64(time.Hour))
+		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 16, 0, 1e-300, 1e-300, int64(math.MaxInt64))
 	}
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, spares, reserved int, restarts, crashes float64, grace int64) {
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, reserved int, restarts, crashes float64, grace int64) {
 		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, 0, 0)
-		d := generator.Demand{Processes: processes, Tables: tables, Lanes: lanes, Spares: spares, Reserved: reserved,
+		d := generator.Demand{Processes: processes, Tables: tables, Lanes: lanes, Reserved: reserved,
 			RestartsPerDay: restarts, CrashesPerDay: crashes, Grace: time.Duration(grace)}
 		f, err := generator.Plan(l, d)
 		if err != nil {
@@ -245,9 +244,9 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 		demand generator.Demand
 		want   generator.Layout // the zero Layout: none
 	}{
-		{"it fits", large, generator.Demand{Processes: 1000, Tables: 200, Spares: 2}, large},
-		{"10,000 x 200", large, generator.Demand{Processes: 10_000, Tables: 200, Spares: 2}, shifted(large, 3, -3)},
-		{"10,000 x 200, deployed", large, generator.Demand{Processes: 10_000, Tables: 200, Spares: 2, Reserved: 2000}, coarser},
+		{"it fits", large, generator.Demand{Processes: 1000, Tables: 200}, large},
+		{"10,000 x 200", large, generator.Demand{Processes: 10_000, Tables: 200}, shifted(large, 3, -3)},
+		{"10,000 x 200, deployed", large, generator.Demand{Processes: 10_000, Tables: 200, Reserved: 2000}, coarser},
 		{"too many for ticks of a second", seconds(41, 18, 4), generator.Demand{Processes: 10_500, Tables: 200}, generator.Layout{}},
 		{"safe for JavaScript", tables, generator.Demand{Processes: 200, Tables: 50}, shifted(tables, 1, -1)},
 		{"free bits go first", seconds(30, 8, 4), generator.Demand{Processes: 100, Tables: 50}, shifted(seconds(30, 8, 4), 5, 0)},
@@ -279,17 +278,17 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 func TestForecastString_SaysOnlyWhatThereIs(t *testing.T) {
 	t.Parallel()
 
-	d := generator.Demand{Tables: 3, Lanes: 4, Spares: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
+	d := generator.Demand{Tables: 3, Lanes: 4, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
 	l := seconds(12, 4, 4)
 	l.Tick = time.Minute
 	want := `layout    44-12-4-4/1m0s@1767225600
 lasts     2.84 days, until 2026-01-03 20:16:00 UTC
 carries   0.267 ids a second for each of 15 worker ids
-demand    1 process x 3 tables x 4 lanes, 1 spare each, 0.143 restarts a day, of them 0.01 crashes, grace 1m20s
+demand    1 process x 3 tables x 4 lanes, 0.143 restarts a day, of them 0.01 crashes, grace 1m20s
 
 policy      worker ids   lasts      processes  ids a second
 disposable  0.429 a day  2.84 days  5          0.8
-leased      26 held      too few    0          3.2
+leased      24 held      too few    0          3.2
 
 carrier   43-12-5-4/1m0s@1767225600 has 31 worker ids, each for 0.267 ids a second
 `

@@ -29,17 +29,17 @@ const (
 // Create a Clock with [NewClock]. Any number of generators and goroutines may use it at once.
 type Clock struct {
 	now  func() time.Time
-	base time.Time // what durations are counted from
+	base time.Time // durations are counted from here
 
-	// A generator takes mu while it holds its own semaphore. A visit holds mu, and only tries to take the semaphore. So
-	// the two cannot deadlock.
+	// A generator takes mu while it holds its own mutex. A visit holds mu, and only tries to take the generator's
+	// mutex. Otherwise the two could deadlock.
 	mu      sync.Mutex
 	inUse   []*Cached
 	ticking bool // a timer is pending, or its function runs
 	latest  *settings
 }
 
-// settings are what generators with the same configuration share. They never change, so such generators use one copy.
+// settings are shared by the generators with the same configuration, because they never change.
 type settings struct {
 	layout Layout
 	borrow time.Duration // MaxBorrow

@@ -1,10 +1,10 @@
 package generator
 
-// A move is what a [Cached] does next for a caller.
+// A move is the next step of a [Cached] for a caller.
 type move int
 
 const (
-	handOut         move = iota // hand out what is free
+	handOut         move = iota // hand out free positions
 	waitForNewer                // for a newer lease, although this one has positions: the clock has passed its end
 	waitForLease                // for a lease that has positions
 	waitForClock                // until the borrowing limit has moved on
@@ -12,7 +12,7 @@ const (
 	refuseBorrowing             // the borrowing limit is reached, and the generator does not wait
 )
 
-// A moment is what a move depends on. All but want are positions of one window.
+// A moment has everything that decides the next move. The positions are those in one window.
 type moment struct {
 	want  uint64 // how many positions the caller wants, at least 1
 	next  uint64 // the first that was not handed out

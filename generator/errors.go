@@ -2,7 +2,7 @@ package generator
 
 import "errors"
 
-// Errors that a caller can act on. Every error of this package wraps one of them, or is the error of a context.
+// Errors that a caller can act on. Every error of this package wraps one of them, or is a context's.
 var (
 	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun. It also reports a value that does
 	// not fit the layout. The constructors, Plan and the methods of [Layout] return it.
@@ -20,13 +20,13 @@ var (
 	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
 
 	// ErrLeaseExpired reports that the lease is used up, and is not renewed or the generator must not wait for that.
-	// Next and Fill of all renewable generators return it, and the source of [TickSource].
+	// Next and Fill of all renewable generators return it.
 	ErrLeaseExpired = errors.New("generator: lease expired")
 
 	// ErrTimeExhausted reports that the time bits of the layout are used up. Next and Fill return it.
 	ErrTimeExhausted = errors.New("generator: time bits exhausted")
 
-	// ErrEmpty reports a buffer that has no id, and a policy that does not wait for one. Next and Fill of [Buffered]
+	// ErrEmpty reports a buffer that has no id, and an Empty that does not wait for one. Next and Fill of [Buffered]
 	// return it.
 	ErrEmpty = errors.New("generator: no ids in the buffer")
 

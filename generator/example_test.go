@@ -74,24 +74,58 @@ func ExampleNewPaired() {
 	// false true
 }
 
-// With TickSource a Buffered generator is UidGenerator's CachedUidGenerator: it stores all ids of a tick at a time.
-func ExampleTickSource() {
-	now := exampleNoon()
+// tickSource makes all ids of a tick at a time, as UidGenerator does, up to an hour ahead of the clock.
+func tickSource(l generator.Layout, lease generator.Lease, now func() time.Time) func(context.Context, int64) (generator.Run, error) {
+	next := lease.From
+	return func(ctx context.Context, _ int64) (generator.Run, error) {
+		for l.TimeOf(next).After(now().Add(time.Hour)) {
+			select {
+			case <-ctx.Done():
+				return generator.Run{}, ctx.Err()
+			case <-time.After(time.Millisecond):
+			}
+		}
+		next = max(next, min(l.TickAt(now()), lease.Until))
+		if next > lease.Until {
+			return generator.Run{}, generator.ErrLeaseExpired
+		}
+		first := (next<<l.WorkerBits | lease.WorkerID) << l.SequenceBits
+		next++
+		return generator.Run{First: first, N: l.MaxSequence() + 1}, nil
+	}
+}
+
+// With such a source a Buffered generator is UidGenerator's CachedUidGenerator.
+func ExampleBuffered() {
 	layout := generator.DefaultLayout()
-	source, err := generator.TickSource(generator.TickConfig{
-		Layout: layout, Lease: layout.FullLease(7, now), Now: func() time.Time { return now },
-	})
+	g, err := generator.NewBuffered(generator.BufferedConfig{
+		Source: tickSource(layout, layout.FullLease(7, exampleNoon()), exampleNoon), Size: 64})
 	if err != nil {
 		panic(err)
 	}
-	run, err := source(context.Background(), 1)
-	if err != nil {
+	defer g.Close()
+	ids := make([]int64, 17)
+	if err := g.Fill(context.Background(), ids); err != nil {
 		panic(err)
 	}
-	parts, err := layout.Decompose(run.First)
-	if err != nil {
-		panic(err)
+	for _, id := range ids[15:] {
+		parts, err := layout.Decompose(id)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(parts.Time.Format(time.TimeOnly+".000"), parts.WorkerID, parts.Sequence)
 	}
-	fmt.Println(run.N, parts.WorkerID, parts.Sequence)
-	// Output: 16 7 0
+	// Output:
+	// 12:00:00.000 7 15
+	// 12:00:00.001 7 0
+}
+
+// JavaScript has doubles for numbers, so it rounds ids of most layouts to another id.
+func ExampleLayout_JSSafe() {
+	for _, l := range []generator.Layout{generator.DefaultLayout(), generator.JSSafeTablesLayout()} {
+		fmt.Printf("%d %.0f %t\n", l.MaxID(), float64(l.MaxID()), l.JSSafe())
+	}
+	// Output:
+	// 9223372036854775807 9223372036854775808 false
+	// 9007199254740991 9007199254740991 true
 }

@@ -36,29 +36,31 @@ func (s Scale) ID(position uint64, workers ...int64) int64 {
 
 // Open reports whether g has an open window.
 func (g *Cached) Open() bool {
-	g.sem <- struct{}{}
-	defer g.release()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.open
 }
 
 // Park closes the window of g, as a visit does when hardly any id is taken from it.
 func (g *Cached) Park() {
-	g.sem <- struct{}{}
-	defer g.release()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.closeWindow()
 }
 
 // Visit is a visit that finds g in use.
 func (g *Cached) Visit() {
-	g.sem <- struct{}{}
+	g.mu.Lock()
 	g.idle = 0
-	g.release()
+	g.mu.Unlock()
 	g.visit()
 }
 
-// Hold takes the semaphore, as a caller in the slow path does, and returns what
-// gives it back.
+// Hold takes the turn, as a caller that waits does, and returns what gives it back.
 func (g *Cached) Hold() (release func()) {
-	g.sem <- struct{}{}
-	return g.release
+	g.turn <- struct{}{}
+	return func() { <-g.turn }
 }
+
+// Carrier is the layout that String advises.
+func (f Forecast) Carrier() (Layout, bool) { return f.carrier() }

@@ -13,7 +13,7 @@ import (
 // Any number of goroutines may call its methods at once.
 type Generator interface {
 	// Next returns one id, never negative. It may wait until ctx ends, as its generator documents; the error is then
-	// that of ctx. With an error the id is 0 and means nothing.
+	// ctx's own. With an error the id is 0 and means nothing.
 	Next(ctx context.Context) (int64, error)
 
 	// Fill sets every element of ids to an id of its own, in ascending order. Ids of other callers may come between
@@ -25,7 +25,7 @@ type Generator interface {
 	Close()
 }
 
-// A Lease says what a generator may stamp: one worker id, and the ticks from From to Until, both included. The granter
+// A Lease is the right to stamp one worker id, with the ticks from From to Until, both included. The granter
 // of a lease guarantees that no other generator ever holds the same worker id for any of these ticks.
 type Lease struct {
 	WorkerID int64
@@ -38,7 +38,7 @@ type Lease struct {
 type Renewable interface {
 	Generator
 
-	// Renew replaces what the generator may stamp by leases. Each lease makes a lane. Their number is a power of two,
+	// Renew replaces the generator's leases. Each lease makes a lane. Their number is a power of two,
 	// at most [MaxLanes] and the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The
 	// worker ids differ; From and Until are the same for all. Within a tick the lanes are used up one after the other,
 	// in the order of their worker ids, not of leases. Then the next tick begins.
@@ -47,25 +47,25 @@ type Renewable interface {
 	// before:
 	//
 	//   - With the same worker ids, a generator continues from where it is, or at From if that is later. Neither From
-	//     nor Until goes down. A call with earlier ticks, which others may have overtaken, leaves the later ones
-	//     unchanged.
+	//     nor Until goes down. A call with earlier ticks leaves the later ones unchanged, because calls
+	//     may overtake one another.
 	//   - With other worker ids, or more or fewer of them, the next id begins a tick: the first one from From on that
 	//     the generator has not begun. Until may be earlier than before. Calls that change worker ids must come in
 	//     their order.
 	//
-	// The documentation of each generator says what it does with a lease that begins ahead of the clock.
+	// Generators differ in a lease that begins ahead of the clock: see [Cached] and [Snowflake].
 	//
-	// Renew lifts a suspension. It never waits for a caller. A waiting caller is woken and accepts the leases, those of
-	// the latest call if there were several. After Close it returns [ErrClosed]. Any other error wraps [ErrConfig], or
-	// [ErrLayout] for a lease that does not fit the layout, and changes nothing.
+	// Renew lifts a suspension, and wakes the callers that wait. It never waits for one. After Close it returns
+	// [ErrClosed]. Any other error wraps [ErrConfig], or [ErrLayout] for a lease that does not fit the layout, and
+	// changes nothing.
 	Renew(leases ...Lease) error
 
 	// Suspend makes callers that find the lease used up fail at once instead of waiting for Renew. Callers that already
-	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. What the lease has left is handed out as before.
-	// Renew ends the suspension, and so does Suspend with nil.
+	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that the lease has left are handed out as
+	// before. Renew ends the suspension, and so does Suspend with nil.
 	Suspend(cause error)
 
-	// Usage tells how far the lease is used up. It never waits.
+	// Usage returns how far the lease is used up. It never waits.
 	Usage() Usage
 }
 
@@ -81,16 +81,15 @@ type Usage struct {
 	// sequences, for each lane, even for a generator that uses fewer.
 	Left uint64
 
-	// Waiting says that a caller waits for the lease to be renewed.
+	// Waiting is true while a caller waits for the lease to be renewed.
 	Waiting bool
 
-	// Used says that ids were taken since the previous call of Usage, or ever if this is the first call. Ids taken at
+	// Used is true if ids were taken since the previous call of Usage, or ever if this is the first call. Ids taken at
 	// about the time of a call count for this call or the next.
 	Used bool
 
-	// Lanes is the number of leases, from 1. MinLanes is how many the generator wants at
-	// least, 0 means one, and MaxLanes how many Renew takes at most; 0 means [MaxLanes].
-	Lanes, MinLanes, MaxLanes int
+	// Lanes is the number of leases, from 1. MaxLanes is how many Renew takes at most; 0 means [MaxLanes].
+	Lanes, MaxLanes int
 }
 
 // FullLease returns the lease of worker for all ticks of the layout from the one
@@ -112,11 +111,6 @@ func (l Lease) validate(layout Layout) error {
 	}
 	return nil
 }
-
-// leaseWait is how long callers wait for the renewal of a lease that has run out with ids left: for each lease, at
-// most, all of them together. It is short because a caller may hold, in its transaction, the only connection with which
-// the lease can be renewed.
-const leaseWait = 100 * time.Millisecond
 
 // workers returns the worker ids of leases in ascending order, or an error that
 // wraps [ErrConfig] or [ErrLayout] if one generator cannot hold them all.
@@ -147,7 +141,7 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 }
 
 // exhausted is the error of a generator that has used up the last tick of its lease, until. worker is the first of its
-// worker ids. cause says why no other lease is available, or is nil.
+// worker ids. cause is the reason for which no other lease is available, or nil.
 func exhausted(layout *Layout, worker, until int64, cause error) error {
 	if until == layout.MaxTick() {
 		return fmt.Errorf("%w: no id is left of the %d bits of %v since %s, which end at %s",

@@ -55,7 +55,7 @@ func TestHammer_WindowsOpenAndClose(t *testing.T) {
 		for _, ordered := range []bool{true, false} {
 			l := wideLayout()
 			h := hammer{
-				g: cached(t, generator.CachedConfig{Layout: l}), layout: l, ids: scaled(5_000_000), most: 10, ordered: ordered,
+				g: cached(t, generator.CachedConfig{Layout: l}), layout: l, ids: scaled(2_000_000), most: 10, ordered: ordered,
 				meanwhile: []func(*hammer){parking, visiting, looking},
 			}
 			h.run(t)
@@ -131,7 +131,7 @@ func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 func TestHammer_CloseEndsAllCalls(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
-			for round := range 24 {
+			for round := range 12 {
 				l := wideLayout()
 				if round%2 == 0 {
 					l = millis(8)
@@ -143,7 +143,7 @@ func TestHammer_CloseEndsAllCalls(t *testing.T) {
 				h := hammer{
 					g: g, layout: l, ids: 300_000, most: 20, end: generator.ErrClosed,
 					meanwhile: []func(*hammer){func(h *hammer) {
-						h.wait(int64(150 * round))
+						h.wait(int64(300 * round))
 						var closing sync.WaitGroup
 						for range 3 {
 							closing.Go(func() {
@@ -216,7 +216,7 @@ func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 						h := hammer{
 							g: g, layout: l, ids: 1_000_000, most: 10, ordered: true,
 							retry:     []error{generator.ErrClockBackwards, generator.ErrTimeExhausted},
-							meanwhile: []func(*hammer){stepping(c, max(scaled(60), 20))},
+							meanwhile: []func(*hammer){stepping(c, max(scaled(30), 20))},
 						}
 						if e.name == "Cached" {
 							h.g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 10 * time.Millisecond, Clock: generator.NewClock(c.now)})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A renewer gives a generator leases of all kinds while it is hammered, and keeps
@@ -170,9 +169,6 @@ func TestHammer_RenewKeepsToTheLeases(t *testing.T) {
 			for _, ordered := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/ordered=%v", tt.name, ordered), func(t *testing.T) {
 					before := runtime.NumGoroutine()
-					if !testkit.Race && !testing.Short() {
-						tt.ids *= 2
-					}
 					a := newRenewer(millis(tt.bits))
 					a.wild = tt.wild
 					h := hammer{

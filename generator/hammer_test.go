@@ -261,7 +261,7 @@ func TestHammer_MakesNoIDTwice(t *testing.T) {
 			for _, ordered := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/ordered=%v", e.name, ordered), func(t *testing.T) {
 					l := wideLayout()
-					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(6_000_000), most: 10, ordered: ordered}
+					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(2_000_000), most: 10, ordered: ordered}
 					if got := h.run(t); got.ids != h.ids/hammerers*hammerers && !t.Failed() {
 						t.Errorf("%d ids were made, want %d", got.ids, h.ids)
 					}
@@ -276,7 +276,7 @@ func TestHammer_NextMakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := wideLayout()
-			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(2_000_000)}
+			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(1_000_000)}
 			h.run(t)
 		}
 	})

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// A Layout says how the 64 bits of an id are divided. From the highest bit down:
+// A Layout divides the 64 bits of an id. From the highest bit down:
 //
 //	+------+--------------+--------------+--------------+
 //	| sign |     time     |  worker id   |   sequence   |
 //	+------+--------------+--------------+--------------+
 //	   1       TimeBits      WorkerBits    SequenceBits
 //
-// The sign bit is always 0, so ids are never negative and, for one worker, sort by time. Bits that the three widths
-// leave over are 0, between the sign and the time. The time field counts whole ticks since Epoch.
+// Ids are never negative because the sign bit is always 0, and for one worker they sort by time. Bits that the three
+// widths leave over are 0, between the sign and the time. The time field counts whole ticks since Epoch.
 //
-// A Layout is a plain value. Once ids exist it must never change, because nothing in an id says which layout made it.
+// A Layout is a plain value. Once ids exist it must never change, because an id does not show which layout made it.
 // The zero Layout is not usable; see [Layout.Validate].
 type Layout struct {
 	TimeBits     uint8 // at least 1
@@ -66,7 +66,7 @@ func JSSafeLayout() Layout {
 // JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids without loss. It has enough worker
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
-// Its 8,191 worker ids are for the leased policy. With 50 tables and no spares they are enough for 163 processes at
+// Its 8,191 worker ids are for the leased policy. With 50 tables they are enough for 163 processes at
 // once. If each of these may also have crashed once within the grace, they are enough for 81. [JSSafeLayout] has 31
 // worker ids, too few for one such process. Disposable worker ids would not last: 20 processes that restart 12 times a
 // day use up all of them in 16 hours.
@@ -77,8 +77,8 @@ func JSSafeTablesLayout() Layout {
 		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// maxSeconds bounds how far from its epoch a layout may reach, 285 million
-// years, so that no instant of a valid layout overflows.
+// maxSeconds bounds how far from its epoch a layout may reach, 285 million years, because instants further away
+// overflow.
 const maxSeconds = 1 << 53
 
 // Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It looks
@@ -214,7 +214,7 @@ func (l Layout) TimeOf(tick int64) time.Time { return l.timeOf(uint64(tick)) }
 // split returns the tick of t and the nanoseconds that have passed in it.
 func (l Layout) split(t time.Time) (tick int64, rest uint64) {
 	epoch := l.Epoch.Unix()
-	switch { // the difference of what a Time can hold may overflow
+	switch { // the difference of two such Times may overflow
 	case t.Unix() < epoch:
 		return -1, 0
 	case t.Unix() > epoch+maxSeconds:

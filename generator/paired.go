@@ -35,7 +35,7 @@ type PairedConfig struct {
 // So callers wait only when both lanes are used up, in the order of their arrival. The published code of the variant
 // stops there, after three ticks of ids.
 //
-// Ids of each lane strictly ascend. While the backup lane is ahead of the clock, those of both lanes together do not,
+// Ids of each lane strictly ascend. While the backup lane is ahead of the clock, ids of both lanes together do not,
 // except within a call of Fill. If they must ascend, use a [Cached] with two lanes: the same idea with an order, and
 // cheaper.
 //
@@ -45,7 +45,7 @@ type Paired struct {
 	main   *Snowflake
 	backup *Cached
 
-	mu      sync.Mutex // held by Renew; guards what follows
+	mu      sync.Mutex // held by Renew; guards workers
 	workers [2]int64   // worker ids of main and backup
 }
 
@@ -109,16 +109,16 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 
 // part sets some of ids, of one lane, and returns how many. It is where callers wait.
 func (g *Paired) part(ctx context.Context, ids []int64) (n int, err error) {
-	c, err := g.main.claim(ids)
-	if errors.Is(err, ErrClosed) || c.n > 0 {
-		return c.n, err
+	n, o, err := g.main.claim(ids)
+	if errors.Is(err, ErrClosed) || n > 0 {
+		return n, err
 	}
 	// No more than the ids of a tick, because the main lane may have more by then.
 	ids = ids[:min(g.tick, len(ids))]
-	if err != nil || c.lease {
+	if err != nil || o.lease {
 		return len(ids), g.backup.Fill(ctx, ids)
 	}
-	// The main lane has ticks left, which come in their time, so no caller waits for a lease of the backup lane.
+	// No caller should wait for a lease of the backup lane, because the main lane has ticks left, which come in time.
 	lease := g.backup.fill(ctx, ids, failAtOnce)
 	if !errors.Is(lease, ErrLeaseExpired) {
 		return len(ids), lease
@@ -186,7 +186,6 @@ func (g *Paired) Usage() Usage {
 		Waiting:  m.Waiting || b.Waiting,
 		Used:     m.Used || b.Used,
 		Lanes:    2,
-		MinLanes: 2,
 		MaxLanes: 2,
 	}
 }

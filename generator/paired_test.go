@@ -172,7 +172,7 @@ func TestPairedRenew_MovesBothLanes(t *testing.T) {
 		}
 		asked := 0
 		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 5), Backup: lease(7, 5), OnLow: func() { asked++ }})
-		if u := g.Usage(); u.Lanes != 2 || u.MinLanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
+		if u := g.Usage(); u.Lanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
 			t.Errorf("%+v", u)
 		}
 		workers := func(n int) map[int64]int {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// pictureWidth is the most columns a picture has: those of a plain terminal.
+// pictureWidth is the most columns of a picture, because a plain terminal has as many.
 const pictureWidth = 80
 
 // Picture draws id as l splits it. It returns lines of plain ASCII, each with a newline and at most 80 columns wide.
-// They show the bits of each field, and below them its width and its value. The last line says which instant the time
-// field stands for: the start of its tick.
+// They show the bits of each field, and below them its width and its value. The last line has the instant that the
+// time field stands for: the start of its tick.
 //
 //	id     1113799104921619749
 //	field  sign time                                      worker id          seq
@@ -22,7 +22,7 @@ const pictureWidth = 80
 //	time   2018-01-01 00:00:00 UTC + 265550400000 x 1ms = 2026-06-01 12:00:00 UTC
 //
 // Bits that the layout does not use are a field of their own, between sign and time. A name that is too long for its
-// field is shortened, if necessary to its first letter. The error is that of [Layout.Decompose].
+// field is shortened, if necessary to its first letter. Errors are as in [Layout.Decompose].
 func (l Layout) Picture(id int64) (string, error) {
 	p, err := l.Decompose(id)
 	if err != nil {

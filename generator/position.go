@@ -11,7 +11,7 @@ import (
 // the tick, k bits of the lane, and s bits of the sequence. So a position also stands for an instant, finer than a
 // tick: 62.5 us in the default layout and one lane.
 //
-// There are no more lanes than worker ids, so a position has at most 63 bits.
+// A position has at most 63 bits, because there are no more lanes than worker ids.
 type scale struct {
 	layout   *Layout
 	laneBits uint8 // k

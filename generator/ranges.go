@@ -8,8 +8,8 @@ import (
 // maxJSSafe is JavaScript's Number.MAX_SAFE_INTEGER.
 const maxJSSafe = 1<<53 - 1
 
-// MaxID returns the largest id that l can make, which is that of its last tick,
-// worker id and sequence; the smallest one is 0. l must be valid.
+// MaxID returns the largest id that l can make, which has its last tick, worker
+// id and sequence; the smallest one is 0. l must be valid.
 func (l Layout) MaxID() int64 {
 	return 1<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
 }
@@ -23,16 +23,16 @@ func (l Layout) tickBits() uint8 { return l.WorkerBits + l.SequenceBits }
 
 // Range returns the smallest and the largest id that can carry a time from from, included, to to, excluded. Worker id
 // and sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it,
-// is in the span. So the ranges of adjacent spans do not overlap and leave no id out.
+// is in the span. The ranges of adjacent spans do not overlap and leave no id out.
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
 // the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made either:
-// ids may carry a time ahead of it, by as much as a generator may borrow. Where that matters, widen the span, or
-// compare a column of the row.
+// ids may carry a time ahead of it, by as much as a generator may borrow. Where that matters, you should widen the
+// span, or compare a column of the row.
 //
-// Range cuts off what is outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id can carry a
-// time in the span. That is so if to is not after from, if the layout ends before the span or begins after it, or if no
-// tick begins in it.
+// Range cuts off the part of the span outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id
+// can carry a time in the span. That is so if to is not after from, if the layout ends before the span or begins after
+// it, or if no tick begins in it.
 func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	if err := l.Validate(); err != nil {
 		return 0, 0, err
@@ -65,9 +65,9 @@ func (l Layout) tickFrom(t time.Time) int64 {
 // Above returns nil if every id of l stamped with the tick of now or a later one is larger than largest. largest may be
 // the largest key of a table that ids of l are to continue. It may be any number; every id is above a negative one.
 //
-// Otherwise the error wraps [ErrLayout] and says from when on ids would be larger. The error also wraps [ErrLayout] if
-// l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is behind stamps less:
-// let now be as far behind the present as a clock may be.
+// Otherwise the error wraps [ErrLayout] and has the time from which on ids would be larger. The error also wraps
+// [ErrLayout] if l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is
+// behind stamps less: let now be as far behind the present as a clock may be.
 func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (l Layout) Above(largest int64, now time.Time) error {
 	if largest < 0 || l.TickAt(now) > largest>>l.tickBits() {
 		return nil
 	}
-	// The tick in largest has an id that is not above it: that of worker id 0.
+	// The tick in largest is too early, because worker id 0 has an id in it that is not above largest.
 	tick := largest>>l.tickBits() + 1
 	if tick > l.MaxTick() {
 		return fmt.Errorf("%w: no id of the layout %v is ever above %d; its last tick begins with %d",

@@ -1,117 +1,61 @@
 package generator
 
-// A grant is what Renew hands over.
-type grant struct {
-	mapping
-	from, until int64
-}
-
 // Renew implements [Renewable].
 func (g *Cached) Renew(leases ...Lease) error {
 	ids, err := workers(g.layout, leases)
 	if err != nil {
 		return err
 	}
-	if g.closed.Load() {
-		return ErrClosed
-	}
-	latest := &grant{newMapping(g.layout, ids...), leases[0].From, leases[0].Until}
-	for {
-		old := g.grant.Load()
-		if old != nil && old.same(&latest.mapping) {
-			latest.from, latest.until = max(latest.from, old.from), max(latest.until, old.until)
-		}
-		if g.grant.CompareAndSwap(old, latest) {
-			break
-		}
-	}
-	g.suspended.Store(nil)
-	g.awake()
-	g.acceptIfFree()
-	return nil
+	return g.renew(ids, func(ids []int64) { g.accept(newMapping(g.layout, ids...), leases[0].From, leases[0].Until) })
 }
 
-// accept makes the latest grant, if one has arrived, what the generator stamps. It needs the semaphore. It opens no
-// window: the next caller does.
-func (g *Cached) accept() {
-	n := g.grant.Swap(nil)
-	if n == nil {
-		return
-	}
+// accept replaces the lease by the ticks from from to until with the worker ids of m. It leaves the window closed,
+// because the next caller opens one if callers come fast.
+func (g *Cached) accept(m mapping, from, until int64) {
 	w := g.window.Load()
 	s := g.scale(w)
-	if w.same(&n.mapping) {
-		if n.until > w.until.Load() {
-			w.until.Store(n.until)
-			g.leaseWait = leaseWait
+	if w.same(&m) {
+		if until > w.until {
+			w.until = until
+			g.begin()
 		}
-		g.from = max(g.from, n.from)
-		if n.from <= s.tick(w.reached()) {
+		g.from = max(g.from, from)
+		if from <= s.tick(w.reached()) {
 			return
 		}
-		// A claim in progress may reach from the old lease across the gap into the new one. So extending the window is
-		// not enough.
+		// Extending the window is not enough, because a claim in progress may reach from the old lease across the gap
+		// into the new one.
 		g.closeWindow()
-		w.raise(s.start(n.from))
-	} else {
-		g.closeWindow()
-		tick := max(s.ceil(w.next.Load()), n.from)
-		old := s
-		s.laneBits = n.laneBits
-		g.anchor = s.convert(g.anchor, old)
-		g.window.Store(newWindow(n.mapping, s.start(tick), n.until))
-		g.from, g.leaseWait = n.from, leaseWait
+		w.raise(s.start(from))
+		return
 	}
+	g.closeWindow()
+	tick := max(s.ceil(w.next), from)
+	old := s
+	s.laneBits = m.laneBits
+	g.anchor = s.convert(g.anchor, old)
+	g.window.Store(newWindow(m, s.start(tick), until))
+	g.from = from
+	g.begin()
 }
 
-// Suspend implements [Renewable].
-func (g *Cached) Suspend(cause error) {
-	if cause == nil {
-		g.suspended.Store(nil)
-	} else {
-		g.suspended.Store(&cause)
-	}
-	g.awake()
-}
-
-// cause returns why the generator is suspended; nil if it is not.
-func (g *Cached) cause() error {
-	if cause := g.suspended.Load(); cause != nil {
-		return *cause
-	}
-	return nil
-}
-
-// renewable reports whether a caller may wait for the lease of w to be renewed. cause
-// is why the generator is suspended, or nil.
-func (g *Cached) renewable(w *window, cause error) bool {
-	return g.onLow != nil && !g.noWait && w.until.Load() < g.layout.MaxTick() && cause == nil
-}
-
-// requestRenewal asks for a renewal of the lease of w, unless it is the last possible one.
-func (g *Cached) requestRenewal(w *window) {
-	if g.onLow != nil && w.until.Load() < g.layout.MaxTick() {
-		g.onLow()
-	}
+// renewable reports whether a caller may wait for the lease of w to be renewed.
+func (g *Cached) renewable(w *window) bool {
+	return g.lasts(&g.layout, w.until) && !g.noWait && g.cause == nil
 }
 
 // Usage implements [Renewable].
 func (g *Cached) Usage() Usage {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.account()
 	w := g.window.Load()
 	s, end, next := g.scale(w), g.end(w), w.ring.Taken()
 	if next == 0 { // the window is closed, and the next one begins at the present
-		next = w.next.Load()
+		next = w.next
 		if at := s.at(g.clock.now()); at < end {
 			next = max(next, at)
 		}
 	}
-	next = min(next, end)
-	return Usage{
-		Tick:    s.tick(next),
-		Left:    end - next,
-		Waiting: g.waiting.Load(),
-		Used:    g.used.Swap(false),
-		Lanes:   1 << w.laneBits,
-	}
+	return g.usage(s, next, end)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -25,17 +23,7 @@ type SnowflakeConfig struct {
 	// on average, of the ids of a tick, and may not exceed the ids of a tick.
 	RandomStart int64
 
-	// OnLow is called when the lease should be renewed:
-	//
-	//   - fewer ids are left than half of those from the present, or the lease's beginning if that is later, to its end
-	//   - the end of the lease has passed
-	//   - the lease is used up
-	//
-	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up or its end has
-	// passed. Otherwise they wait, unless the generator is suspended.
-	//
-	// Callers call OnLow, several at once, again and again while the condition holds, but never for a lease up to the
-	// last tick of the layout. It must not block.
+	// OnLow is as in [CachedConfig], except that only callers call it.
 	OnLow func()
 
 	// Now reads the clock; nil means [time.Now]. Anything else is for tests.
@@ -52,36 +40,25 @@ type SnowflakeConfig struct {
 //     handed out, after callers have waited for Renew for 100 ms at most, all callers of that lease together.
 //
 // When the sequence of a tick is used up, callers wait for the next tick. When the lease is used up, they wait for
-// Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except those of waiting callers.
+// Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except for waiting callers.
 // Create it with [NewSnowflake].
 type Snowflake struct {
+	gate
+
 	layout    Layout
 	tolerance time.Duration
 	random    int64
-	low       func()
 	now       func() time.Time
 
-	// turn is held, by a value in it, by the caller that waits for the lease. A channel serves the callers behind it in
-	// the order of their arrival.
-	turn chan struct{}
-
-	waits atomic.Int64 // calls that waited
-
-	mu       sync.Mutex // never held by a waiting caller; guards what follows
-	lease    Lease
+	// mu guards the fields below.
+	worker   int64 // of the lease
+	until    int64 // last tick of the lease
 	tick     int64 // of the latest id; every id of an earlier tick is history
 	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
 
-	// lead is by how many ticks ids may be ahead of the clock: what the lease was
-	// when it came. It is 0 again when the clock has reached the next id, within the lease.
-	lead      int64
-	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
-	cause     error         // why it is suspended, or nil
-	waiting   bool          // the caller that has the turn waits for Renew
-	used      bool          // since Usage was called
-	made      int64         // ids, ever
-	closed    bool
-	changed   chan struct{} // closed, and replaced, to end what waits there are
+	// lead is by how many ticks ids may be ahead of the clock: as many as the lease was when it came. It is 0 again
+	// when the clock has reached the next id, within the lease.
+	lead int64
 }
 
 var _ Renewable = (*Snowflake)(nil)
@@ -110,16 +87,14 @@ func NewSnowflake(c SnowflakeConfig) (*Snowflake, error) {
 		return nil, err
 	}
 	g := &Snowflake{
+		gate:      gate{turn: make(chan struct{}, 1), low: c.OnLow},
 		layout:    c.Layout,
 		tolerance: c.MaxClockBackwards,
 		random:    c.RandomStart,
-		low:       c.OnLow,
 		now:       c.Now,
-		turn:      make(chan struct{}, 1),
-		lease:     Lease{WorkerID: -1}, // no lease yet
+		worker:    -1, // no lease yet
 		tick:      -1,
 		sequence:  c.Layout.MaxSequence() + 1,
-		changed:   make(chan struct{}),
 	}
 	g.accept(c.Lease)
 	return g, nil
@@ -134,54 +109,21 @@ func (g *Snowflake) Next(ctx context.Context) (int64, error) {
 
 // Fill implements [Generator].
 func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
-	c, err := g.claim(ids)
-	if err == nil && c.n < len(ids) {
-		err = g.wait(ctx, ids, c)
+	n, _, err := g.claim(ids)
+	if rest := ids[n:]; err == nil && len(rest) > 0 {
+		err = g.take(ctx, func() (o outcome, err error) {
+			for low := false; err == nil && len(rest) > 0 && o.wait == 0; low = o.low {
+				n, o, err = g.attempt(rest)
+				rest = rest[n:]
+				o.low = o.low || low
+			}
+			return o, err
+		})
 	}
 	if err != nil {
 		clear(ids)
 	}
 	return err
-}
-
-// wait sets what the claim c has left of ids. It is where callers wait.
-func (g *Snowflake) wait(ctx context.Context, ids []int64, c claim) (err error) {
-	first, waited := false, false // first holds turn
-	defer func() {
-		if first {
-			g.leave()
-		}
-	}()
-	for {
-		ids = ids[c.n:]
-		if len(ids) == 0 {
-			return nil
-		}
-		if c.n == 0 && !waited {
-			waited = true
-			g.waits.Add(1)
-		}
-		switch {
-		case c.n > 0: // there may be more
-		case c.lease && !first:
-			select {
-			case g.turn <- struct{}{}:
-				first = true
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		case c.lease:
-			err = g.pause(ctx, c)
-		default:
-			err = sleep(ctx, c.wait, c.changed)
-		}
-		if err != nil {
-			return err
-		}
-		if c, err = g.claim(ids); err != nil {
-			return err
-		}
-	}
 }
 
 // Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. It never goes back.
@@ -191,99 +133,47 @@ func (g *Snowflake) Made() int64 {
 	return g.made
 }
 
-// Waits returns how many calls have waited, from 0: for the next tick, for a clock that went back, or for the lease to
-// be renewed. A call counts once, also if its context has ended. It never goes back.
-func (g *Snowflake) Waits() int64 { return g.waits.Load() }
-
-// pause waits for Renew, as long as c says.
-func (g *Snowflake) pause(ctx context.Context, c claim) error {
-	g.mu.Lock()
-	g.waiting = true
-	lease := g.lease
-	g.mu.Unlock()
-	start := time.Now()
-	err := sleep(ctx, c.wait, c.changed)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lease == lease { // else it belongs to another
-		g.leaseWait -= time.Since(start)
-	}
-	return err
-}
-
-// leave gives the turn to the next caller that waits for Renew.
-func (g *Snowflake) leave() {
-	g.mu.Lock()
-	g.waiting = false
-	g.mu.Unlock()
-	<-g.turn
-}
-
 // Close implements [Generator].
 func (g *Snowflake) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.closed {
-		g.closed = true
-		close(g.changed)
-	}
+	g.closed = true
+	g.wake()
 }
 
 // Renew implements [Renewable] for one lease.
 func (g *Snowflake) Renew(leases ...Lease) error {
-	if _, err := workers(g.layout, leases); err != nil {
+	ids, err := workers(g.layout, leases)
+	if err != nil {
 		return err
 	}
 	if len(leases) > 1 {
 		return fmt.Errorf("%w: %d leases; this generator has one lane", ErrConfig, len(leases))
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return ErrClosed
-	}
-	g.accept(leases[0])
-	g.suspend(nil)
-	return nil
-}
-
-// Suspend implements [Renewable].
-func (g *Snowflake) Suspend(cause error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.suspend(cause)
-	}
-}
-
-// suspend notes why no other lease is available, or nil, and makes waiting callers look again.
-func (g *Snowflake) suspend(cause error) {
-	g.cause, g.waiting = cause, false
-	close(g.changed)
-	g.changed = make(chan struct{})
+	return g.renew(ids, func([]int64) { g.accept(leases[0]) })
 }
 
 // accept makes l the lease.
 func (g *Snowflake) accept(l Lease) {
-	same := l.WorkerID == g.lease.WorkerID
+	same := l.WorkerID == g.worker
 	if !same {
 		g.sequence = g.layout.MaxSequence() + 1 // the larger worker id may have been the old one
 	}
 	if l.From > g.tick {
-		// Treat the tick before the lease as used up. Then a clock that goes back behind the lease counts as a clock
-		// that went back.
+		// Treat the tick before the lease as used up, because a clock that goes back behind the lease should count as
+		// one that went back.
 		g.tick, g.sequence = l.From-1, g.layout.MaxSequence()+1
 		if present := g.layout.TickAt(g.now()); present >= 0 {
 			g.lead = max(g.lead, l.From-present)
 		}
 	}
+	if !same || l.Until > g.until {
+		g.begin()
+	}
 	if same {
-		l.From, l.Until = max(l.From, g.lease.From), max(l.Until, g.lease.Until)
+		l.From, l.Until = max(l.From, g.from), max(l.Until, g.until)
 	}
-	if !same || l.Until > g.lease.Until {
-		g.leaseWait = leaseWait
-	}
-	g.lease = l
+	g.worker, g.from, g.until = l.WorkerID, l.From, l.Until
 }
 
 // Usage implements [Renewable].
@@ -291,84 +181,68 @@ func (g *Snowflake) Usage() Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := scale{layout: &g.layout}
-	end, next := s.start(g.lease.Until+1), g.position()
-	if present := g.layout.TickAt(g.now()); present <= g.lease.Until && present >= 0 {
+	next := g.position()
+	if present := g.layout.TickAt(g.now()); present <= g.until && present >= 0 {
 		next = max(next, s.start(present))
 	}
-	next = min(next, end)
-	used := g.used
-	g.used = false
-	return Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: used, Lanes: 1, MaxLanes: 1}
+	u := g.usage(s, next, s.start(g.until+1))
+	u.MaxLanes = 1
+	return u
 }
 
-// position returns that of the next id, if it were taken now and the clock were not
+// position returns the position of the next id, if it were taken now and the clock were not
 // beyond its tick.
 func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }
 
-// renewable reports whether a caller may wait for the lease to be renewed.
-func (g *Snowflake) renewable() bool {
-	return g.low != nil && g.lease.Until < g.layout.MaxTick() && g.cause == nil
-}
-
-// A claim is what became of an attempt to set ids.
-type claim struct {
-	n       int             // how many were set, the first ones
-	wait    time.Duration   // if none: how long, until it is worth trying again
-	lease   bool            // what is waited for is another lease
-	changed <-chan struct{} // what ends the wait early
-}
-
-// claim sets as many of ids as the present tick has left, and asks for a renewal of the lease if one is due.
-func (g *Snowflake) claim(ids []int64) (claim, error) {
-	c, low, err := g.attempt(ids)
-	if low {
+// claim sets as many of ids as the present tick has left, and returns how many. It asks for a renewal of the lease if
+// one is due.
+func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
+	g.mu.Lock()
+	n, o, err = g.attempt(ids)
+	g.mu.Unlock()
+	if o.low {
 		g.low()
 	}
-	return c, err
+	return n, o, err
 }
 
-// attempt is claim, but only says whether the lease should be renewed.
-func (g *Snowflake) attempt(ids []int64) (c claim, low bool, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// attempt is claim for a caller that has mu. It does not ask for a renewal.
+func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if g.closed {
-		return c, false, ErrClosed
+		return 0, o, ErrClosed
 	}
-	c.changed = g.changed
 	now := g.now()
 	present, next := g.layout.TickAt(now), g.tick
 	if g.sequence > g.layout.MaxSequence() {
 		next++
 	}
-	until := g.lease.Until
-	over := present > until
+	over := present > g.until
 	if present >= next && !over {
 		g.lead = 0
 	}
 	// For a lease from the epoch on, the tick before the lease is -1. The clock must not be there either.
 	if present < 0 || present < g.tick-g.lead {
-		c.wait, err = g.backwards(now)
-		return c, false, err
+		o.alone = true
+		o.wait, err = g.backwards(now)
+		return 0, o, err
 	}
-	low = g.low != nil && until < g.layout.MaxTick() // so far, if it should be renewed
+	low := g.lasts(&g.layout, g.until)
+	renewable := low && g.cause == nil
 	tick := max(present, next)
 	if over && low {
 		tick = next // the past has ids left, perhaps
 	}
 	switch {
-	case tick > until && !g.renewable():
-		return c, low, exhausted(&g.layout, g.lease.WorkerID, until, g.cause)
-	case tick > until:
-		c.wait, c.lease = maxSleep, true
-		return c, low, nil
-	case over && g.leaseWait > 0 && g.renewable():
-		c.wait, c.lease = min(g.leaseWait, maxSleep), true
-		return c, low, nil
+	case tick > g.until && !renewable:
+		return 0, outcome{low: low}, exhausted(&g.layout, g.worker, g.until, g.cause)
+	case tick > g.until:
+		return 0, outcome{wait: maxSleep, lease: true, low: low}, nil
+	case over && g.leaseWait > 0 && renewable:
+		return 0, outcome{wait: min(g.leaseWait, maxSleep), lease: true, low: low}, nil
 	case tick-g.lead > present:
-		c.wait = g.layout.TimeOf(tick - g.lead).Sub(now)
-		return c, false, nil
+		return 0, outcome{wait: g.layout.TimeOf(tick - g.lead).Sub(now), alone: true}, nil
 	}
 	if tick > g.tick {
 		g.tick, g.sequence = tick, 0
@@ -376,19 +250,19 @@ func (g *Snowflake) attempt(ids []int64) (c claim, low bool, err error) {
 			g.sequence = rand.Int64N(g.random)
 		}
 	}
-	id := tick<<(g.layout.WorkerBits+g.layout.SequenceBits) | g.lease.WorkerID<<g.layout.SequenceBits
-	for c.n < len(ids) && g.sequence <= g.layout.MaxSequence() {
-		ids[c.n] = id | g.sequence
+	id := tick<<(g.layout.WorkerBits+g.layout.SequenceBits) | g.worker<<g.layout.SequenceBits
+	for n < len(ids) && g.sequence <= g.layout.MaxSequence() {
+		ids[n] = id | g.sequence
 		g.sequence++
-		c.n++
+		n++
 	}
-	g.used = g.used || c.n > 0
-	g.made += int64(c.n)
+	g.used = g.used || n > 0
+	g.made += int64(n)
 	if low {
 		s := scale{layout: &g.layout}
-		low = scarce(s.start(g.lease.From), s.start(until+1), g.position(), s.start(min(present, until+1)))
+		o.low = scarce(s.start(g.from), s.start(g.until+1), g.position(), s.start(min(present, g.until+1)))
 	}
-	return c, low, nil
+	return n, o, nil
 }
 
 // backwards returns how long to wait for a clock that shows now to catch up, or

@@ -1,23 +1,19 @@
 package generator
 
-import (
-	"sync/atomic"
-
-	"github.com/uidplugin/uidplugin/ringbuffer"
-)
+import "github.com/uidplugin/uidplugin/internal/ringbuffer"
 
 // MaxLanes is how many leases a generator can hold at once, at most.
 const MaxLanes = 16
 
-// A mapping says how positions become ids. Both have the same order: within a
+// A mapping turns positions into ids. Both have the same order: within a
 // tick the lanes follow one another, in the order of their worker ids.
 type mapping struct {
 	sequenceMask uint64 // the sequence bits of a position
 	tickMask     uint64 // its tick bits; those between are the lane
 	base         uint64 // the worker id of the first lane, in its place
 
-	// bases has the worker ids of several lanes, repeated until it is full, so
-	// that any number below MaxLanes is an index. It is nil for one lane.
+	// bases has the worker ids of several lanes, repeated until it is full, because any number below MaxLanes should be
+	// an index. It is nil for one lane.
 	bases *[MaxLanes]uint64
 
 	shift        uint8 // by how much the tick of a position moves up
@@ -43,8 +39,7 @@ func newMapping(l Layout, workers ...int64) mapping {
 	return m
 }
 
-// id returns the id of a position. It checks nothing: positions end where the
-// lease ends.
+// id returns the id of a position. It checks nothing, because positions end where the lease ends.
 func (m *mapping) id(position uint64) int64 { return m.idIn(m.bases, position) }
 
 // idIn is id for a caller that has loaded bases.
@@ -93,41 +88,35 @@ func (m *mapping) same(n *mapping) bool {
 	return *m.bases == *n.bases
 }
 
-// window is a ring, how its positions become ids, and what a lease makes of them. The window also defines how many
-// positions a tick has. So a caller that loads the window sees values that belong together. The ring's cursor has a
+// window is a ring, the mapping of its positions to ids, and the end of the lease. The mapping also defines how many
+// positions a tick has, so a caller that loads the window sees values that belong together. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
-// A window is open or closed, as Cached.open says. From an open one every caller takes, out of the ring. From a closed
+// A window is open or closed, as gate.open shows. From an open one every caller takes, out of the ring. From a closed
 // one only the slow path takes, by raising next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
 
 	// next is a position, in the scale of this window, below which all is accounted for: it was handed out, or passed
-	// over. It only grows, and is written under the semaphore. While the ring is open it follows the ring's cursor, a
+	// over. It only grows, and is guarded by mu. While the ring is open it follows the ring's cursor, a
 	// visit behind. Otherwise the next id begins there, or later.
-	next atomic.Uint64
+	next uint64
 
-	// until is the last tick of the lease. It only grows, and is written under the
-	// semaphore. No position beyond it is ever given.
-	until atomic.Int64
+	// until is the last tick of the lease. It only grows, and is guarded by mu. No position beyond it is ever given.
+	until int64
 }
 
 // newWindow returns a closed window. Opening its ring opens it.
 func newWindow(m mapping, next uint64, until int64) *window {
-	w := &window{mapping: m}
-	w.next.Store(next)
-	w.until.Store(until)
-	return w
+	return &window{mapping: m, next: next, until: until}
 }
 
 // raise moves next up to at least position.
-func (w *window) raise(position uint64) {
-	w.next.Store(max(w.next.Load(), position))
-}
+func (w *window) raise(position uint64) { w.next = max(w.next, position) }
 
 // reached returns the first position that no caller has got.
-func (w *window) reached() uint64 { return max(w.next.Load(), w.ring.Taken()) }
+func (w *window) reached() uint64 { return max(w.next, w.ring.Taken()) }
 
 // worker returns the worker id of the first lane.
 func (w *window) worker() int64 { return int64(w.base >> w.sequenceBits) }

@@ -7,37 +7,38 @@ import (
 	"net/http"
 )
 
-// An answer is what a page says, before it is written as HTML or JSON.
+// An answer is the content of a page, before it becomes HTML or JSON.
 type answer struct {
-	template string   // of templates, without .html; empty for a page of the problem only
-	title    string   // of the page
-	typed    string   // what the form for an id shows
-	data     any      // nil if there is none
-	problem  *problem // nil if all is well
-	cause    error    // of the database; it is logged
+	template string // without .html; empty for a page with only a problem
+	title    string // of the page
+	typed    string // content of the id form
+	data     any
+	problem  *problem // nil if the page is complete
+	cause    error    // database error, logged once per outage
+	ofRow    bool     // the error concerns one row, so only the log has the cause
 }
 
-// A problem says why a page cannot show what it was asked for.
+// A problem explains why a page is incomplete.
 type problem struct {
-	Status  int    `json:"status"`           // of HTTP
-	Message string `json:"message"`          // a sentence
-	Detail  string `json:"detail,omitempty"` // the text of an error
+	Status  int    `json:"status"` // HTTP status
+	Message string `json:"message"`
+	Detail  string `json:"detail,omitempty"` // error text
 }
 
 func newProblem(status int, message string, err error) *problem {
 	p := &problem{Status: status, Message: message}
 	if err != nil {
-		p.Detail = fmt.Sprintf("%.*s", maxText, err.Error()) // it may have a text of the query
+		p.Detail = fmt.Sprintf("%.*s", maxText, err.Error()) // may contain text from the query
 	}
 	return p
 }
 
-// refused returns a page that has nothing but a problem.
+// refused returns a page with only a problem.
 func refused(status int, message string, err error) answer {
 	return answer{title: http.StatusText(status), problem: newProblem(status, message, err)}
 }
 
-// unreadable returns the problem of an error of the database.
+// unreadable returns the problem for a database error.
 func (h *handler) unreadable(ctx context.Context, err error) *problem {
 	message := "The database cannot be read."
 	switch {
@@ -50,7 +51,7 @@ func (h *handler) unreadable(ctx context.Context, err error) *problem {
 	return newProblem(http.StatusServiceUnavailable, message, err)
 }
 
-// failed adds an error of the database to a page.
+// failed adds a database error to a page.
 func (h *handler) failed(ctx context.Context, a answer, err error) answer {
 	a.problem, a.cause, a.data = h.unreadable(ctx, err), err, nil
 	return a

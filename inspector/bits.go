@@ -7,22 +7,22 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A field is one of those that a layout divides ids into.
+// A field is a field of the layout, such as the worker id.
 type field struct {
 	Name  string `json:"name"` // sign, unused, time, worker id or sequence
 	Width int    `json:"width"`
-	First int    `json:"first_bit"`       // its highest bit: 63 is the first one of an id
-	Bits  string `json:"bits,omitempty"`  // digits 0 and 1, the highest first; empty without an id
-	Value string `json:"value,omitempty"` // in decimal digits; empty without an id
+	First int    `json:"first_bit"`       // highest bit, from 63
+	Bits  string `json:"bits,omitempty"`  // 0 and 1, the highest first; empty without an id
+	Value string `json:"value,omitempty"` // decimal; empty without an id
 }
 
 // Last returns the lowest bit of the field.
 func (f field) Last() int { return f.First - f.Width + 1 }
 
-// Cells returns the bits, each as a text.
+// Cells returns the bits as texts.
 func (f field) Cells() []string { return strings.Split(f.Bits, "") }
 
-// Class returns the name of the field in the style sheet.
+// Class returns the CSS class of the field.
 func (f field) Class() string {
 	name, _, _ := strings.Cut(f.Name, " ")
 	return name

@@ -10,12 +10,11 @@ import (
 	"gorm.io/gorm"
 )
 
-// HealthHandler returns a handler for probes of readiness: status 200 if [uidplugin.Plugin.Health] is nil, 503
-// otherwise. It sends no statement. It does not say why: probes are often asked without authentication. The page says
-// why, and so does the log of the plugin.
+// HealthHandler returns a handler for readiness probes: status 200 if [uidplugin.Plugin.Health] is nil, otherwise 503.
+// It does not send statements. It hides the reason because probes are often unauthenticated; see the page or the
+// plugin's log.
 //
-// Do not use it for liveness: a process that cannot reach its database recovers by itself, and one that is started
-// again does not help.
+// Do not use it for liveness: a process that cannot reach its database recovers by itself, and a restart does not help.
 func HealthHandler(db *gorm.DB) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		status, text := http.StatusOK, "ok\n"
@@ -25,22 +24,22 @@ func HealthHandler(db *gorm.DB) http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, text) // the caller has gone if it fails
+		_, _ = io.WriteString(w, text) // fails if the client has gone
 	})
 }
 
-// A health is the state of this process, in words for people who are on call.
+// A health describes the state of this process for operators.
 type health struct {
-	OK      bool   `json:"ok"`      // as [uidplugin.Plugin.Health] is nil
-	Summary string `json:"summary"` // a few words, in the header of each page
-	Advice  string `json:"advice"`  // what it means for creates, and what to do
+	OK      bool   `json:"ok"`      // [uidplugin.Plugin.Health] returned nil
+	Summary string `json:"summary"` // for the header of each page
+	Advice  string `json:"advice"`  // consequence for creates, and the remedy
 	Reason  string `json:"reason,omitempty"`
-	Class   string `json:"-"` // of Summary
+	Class   string `json:"-"` // CSS class of Summary
 }
 
-// healthOf describes what the plugin says of itself. unreadable reports whether this page could not read the database.
+// healthOf describes the plugin's state. unreadable reports whether this page could not read the database.
 func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) health {
-	makes := stats.Slot.ID != 0 || stats.Space == "" // a fixed worker id needs no slot
+	makes := stats.Slot.ID != 0 || stats.Space == "" // a fixed worker id does not need a slot
 	switch {
 	case err == nil && unreadable:
 		return health{
@@ -68,7 +67,7 @@ func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) 
 		}
 		h.Advice = "The lease of this process could not be renewed since " + clock(stats.Slot.Since) + ", " +
 			since(stats.Slot.Since, now) + ". " + when + " Rows are safe, and no id comes twice. " +
-			"The process recovers by itself as soon as the database answers: do not restart it."
+			"The process recovers by itself as soon as the database accepts its statements again: do not restart it."
 	}
 	return h
 }

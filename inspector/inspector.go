@@ -1,12 +1,11 @@
-// Package inspector is a page for the people who operate an application: where an id came from, who holds which slot,
-// and which worker ids the tables have. It is an [http.Handler] that the application mounts behind its own
-// authentication.
+// Package inspector is a web page for operators. It shows the origin of an id, the holders of slots, and the worker ids
+// of tables. Mount this [http.Handler] behind the application's authentication.
 //
 //	page, err := inspector.New(db, inspector.WithPrefix("/admin/uid"), inspector.WithModels(&Order{}))
 //	mux.Handle("/admin/uid/", onlyAdmins(page))
 //
-// The page only reads, and answers GET and HEAD. It has no script. Each page is also JSON, under the same path: with
-// format=json in the query, or with a header Accept that names application/json and not text/html.
+// The page only reads, answers GET and HEAD, and does not use scripts. For JSON, add format=json to the query, or send
+// an Accept header with application/json and without text/html.
 //
 // # Pages
 //
@@ -16,11 +15,11 @@
 //	slots         slots, their holders and how far ahead they are;  after=SLOT
 //	sessions      which process held which slot when;  slot=SLOT, after=SLOT, before=TIME, span=DURATION
 //
-// With refresh=10 in the query the browser loads a page again every ten seconds.
+// Add refresh=10 to the query to reload a page every ten seconds.
 //
 // At most three pages read the database at once; others wait for up to ten seconds. All statements of a page together
-// get five seconds. If the database cannot be read, the page says why, with status 503: it is for operators. The reason is
-// also logged. That of a row is only logged, as it may have values of the row.
+// get five seconds. If the database cannot be read, the page shows the reason with status 503, because it is for
+// operators, and logs it once per outage. Errors of a row are only logged, because they may contain values of the row.
 package inspector
 
 import (
@@ -31,37 +30,39 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
 const (
-	timeout  = 5 * time.Second // for all statements of a page together; it waits twice as long for its turn
-	maxPages = 3               // that read the database at once: each takes a connection of the application's pool
+	timeout  = 5 * time.Second // for all statements of a page; it waits twice as long for its turn
+	maxPages = 3               // reading at once, because each takes a connection of the application's pool
 )
 
-// A handler is the page. It may be used concurrently.
+// A handler serves the pages. It is safe for concurrent use.
 type handler struct {
 	config
 	db     *gorm.DB
 	plugin *uidplugin.Plugin
 	layout generator.Layout
 	now    func() time.Time
-	limit  time.Duration // of the statements of a page
-	turns  chan struct{} // a place for each page that reads the database
+	limit  time.Duration // for the statements of a page
+	turns  chan struct{} // limits the pages that read at once
 	meter  *meter
+	outage atomic.Bool // the last attempt to read the database failed
 }
 
-// New returns the page for a handle that has the plugin. It sends no statement. The conditions of db hold for the rows
-// that the page shows, as they do for [uidplugin.Plugin.Find]: with db.Unscoped() it shows deleted rows, too. The
-// handler may be used concurrently.
+// New returns the page for a handle that has the plugin. It does not send statements. The conditions of db also apply
+// to rows that the page shows, as in [uidplugin.Plugin.Find]: pass db.Unscoped() to show deleted rows. The handler is
+// safe for concurrent use.
 //
 // The error wraps [uidplugin.ErrNotRegistered] for a handle without the plugin, or [uidplugin.ErrOption]. For the
-// models of [WithModels] it is that of [uidplugin.OnlyModels].
+// models of [WithModels] it is the error of [uidplugin.OnlyModels].
 func New(db *gorm.DB, options ...Option) (http.Handler, error) {
 	return newHandler(db, options...)
 }
@@ -84,18 +85,17 @@ func newHandler(db *gorm.DB, options ...Option) (*handler, error) {
 		return nil, err
 	}
 	if _, err := plugin.FindAll(context.Background(), nil, uidplugin.OnlyModels(c.models...)); err != nil {
-		return nil, err // of a model: without ids, nothing is sent
+		return nil, err // an invalid model; nothing is sent without ids
 	}
 	h := &handler{config: c, db: db, plugin: plugin, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{},
 		turns: make(chan struct{}, maxPages)}
-	h.meter.tables(plugin.Stats()) // so that the first look has a rate
+	h.meter.tables(plugin.Stats()) // for the rates of the first page
 	return h, nil
 }
 
-// A reader reads what a page shows.
+// A reader reads the content of a page.
 type reader func(h *handler, ctx context.Context, query url.Values) answer
 
-// pages are those that there are, by path.
 var pages = map[string]reader{
 	"/":         (*handler).overview,
 	"/id":       (*handler).lookup,
@@ -124,16 +124,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// errBusy is why a page reads nothing that did not get its turn.
+// errBusy is the reason of a page that did not get its turn.
 var errBusy = errors.New("other pages are reading the database")
 
-// inTurn reads a page when fewer than maxPages others are read. After a while without a turn the page shows what needs
-// no database: the context of its statements has ended because of errBusy.
+// inTurn reads a page while fewer than maxPages others are read. If its turn does not come, the page shows only content
+// that does not need the database, because its context has ended with errBusy.
 func (h *handler) inTurn(read reader, r *http.Request) answer {
 	wait, cancel := context.WithTimeoutCause(r.Context(), 2*h.limit, errBusy)
 	defer cancel()
 	select {
-	case h.turns <- struct{}{}: // also if the wait is over already
+	case h.turns <- struct{}{}: // even if the wait is over
 	default:
 		select {
 		case h.turns <- struct{}{}:
@@ -147,7 +147,7 @@ func (h *handler) inTurn(read reader, r *http.Request) answer {
 	return read(h, ctx, r.URL.Query())
 }
 
-// below returns a path below the prefix. Behind [http.StripPrefix] the path has none.
+// below returns a path below the prefix. [http.StripPrefix] has already removed it.
 func (h *handler) below(path string) string {
 	if rest, ok := strings.CutPrefix(path, h.prefix); ok && (rest == "" || rest[0] == '/') {
 		return rest
@@ -155,8 +155,8 @@ func (h *handler) below(path string) string {
 	return path
 }
 
-// redirectToSlash adds the slash without which the links of the page, which are relative, would lead elsewhere. The
-// target is relative, too, so that a proxy may have changed the path.
+// redirectToSlash adds a trailing slash, because the links of the page are relative. So is the target, because a proxy
+// may have changed the path.
 func redirectToSlash(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	if path == "" { // behind http.StripPrefix
@@ -170,7 +170,6 @@ func redirectToSlash(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusPermanentRedirect)
 }
 
-// setHeaders sets the headers of all answers.
 func setHeaders(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "+
 		"frame-ancestors 'none'; base-uri 'none'")
@@ -180,7 +179,7 @@ func setHeaders(header http.Header) {
 	header.Set("Vary", "Accept")
 }
 
-// timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
+// timeOf returns the start of a tick, limited to times that JSON can express.
 func (h *handler) timeOf(tick int64) time.Time {
 	return workernode.TimeOf(h.layout, tick)
 }

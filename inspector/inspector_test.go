@@ -322,12 +322,32 @@ func TestHandler_SaysThatTheDatabaseIsOutOfReach(t *testing.T) {
 		}
 		testkit.SaysAll(t, words(body), "database unreachable", "The database cannot be read.", "database is closed")
 	}
-	testkit.SaysAll(t, log.String(), "inspector: the database cannot be read", "path=/slots", "database is closed")
+	testkit.SaysAll(t, log.String(), "inspector: the database cannot be read", "path=/ ", "database is closed")
 	if _, body := get(t, s.handler, "/id?id="+a.ID.String()); !strings.Contains(words(body), "Bits") {
 		t.Error("the bits of an id need no database")
 	}
 	_, body := get(t, s.handler, "/")
 	testkit.SaysAll(t, words(body), "The slots cannot be read now.", "Lease until", "Id space")
+}
+
+// Each load of a page in an outage logged the same, every 10 s for each page that refreshes itself.
+func TestHandlerWrite_LogsAnOutageOnce(t *testing.T) {
+	t.Parallel()
+	var log testkit.Log
+	s := open(t, WithLogger(log.Logger()))
+	for n := 1; n <= 2; n++ {
+		s.handler.limit = time.Nanosecond
+		for _, target := range []string{"/", "/slots", "/nowhere", "/slots"} {
+			get(t, s.handler, target)
+		}
+		if got := strings.Count(log.String(), "cannot be read"); got != n {
+			t.Errorf("%d lines after %d outages", got, n)
+		}
+		s.handler.limit = timeout
+		if status, _ := get(t, s.handler, "/slots"); status != http.StatusOK {
+			t.Fatalf("after the outage: %d", status)
+		}
+	}
 }
 
 func TestHandler_BoundsItsStatements(t *testing.T) {
@@ -339,29 +359,4 @@ func TestHandler_BoundsItsStatements(t *testing.T) {
 	if status != http.StatusServiceUnavailable || problem == nil || problem.Message != message {
 		t.Errorf("%d, %+v", status, problem)
 	}
-}
-
-func TestHandler_HasHealthRefreshAndJSONOnEveryPage(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	for _, page := range []string{"/", "/id?id=42", "/slots?after=1", "/tables", "/sessions?span=1h", "/nowhere"} {
-		_, body := get(t, s.handler, page)
-		_, query, _ := strings.Cut(page, "?")
-		if query != "" {
-			query += "&amp;"
-		}
-		json, again := `href="?`+query+`format=json"`, `href="?`+query+`refresh=10"`
-		if page == "/id?id=42" || strings.Contains(query, "span") { // the query is sorted
-			json = `href="?format=json&amp;` + strings.TrimSuffix(query, "&amp;") + `"`
-		}
-		if strings.Contains(query, "span") {
-			again = `href="?refresh=10&amp;span=1h"`
-		}
-		testkit.SaysAll(t, body, `<a class="state good" href="./">healthy</a>`, json, again)
-		if strings.Contains(body, `http-equiv="refresh"`) {
-			t.Errorf("%s is loaded again although nobody asked for it", page)
-		}
-	}
-	_, body := get(t, s.handler, "/slots?after=1&refresh=10")
-	testkit.SaysAll(t, body, `<meta http-equiv="refresh" content="10">`, `<a href="?after=1">Stop</a>`)
 }

@@ -18,23 +18,23 @@ import (
 	"gorm.io/gorm"
 )
 
-// A found is what there is to say of one number.
+// A found describes a number.
 type found struct {
 	ID       uidplugin.ID        `json:"id"`
-	Parts    *parts              `json:"parts,omitempty"`    // nil if the number cannot be split
-	Fields   []field             `json:"fields"`             // the bits of the number
+	Parts    *parts              `json:"parts,omitempty"` // nil if the number cannot be split
+	Fields   []field             `json:"fields"`
 	Location *uidplugin.Location `json:"location,omitempty"` // nil if no process can have made the id
-	Row      *row                `json:"row,omitempty"`      // nil without a location
+	Row      *row                `json:"row,omitempty"`      // without a location only if the database numbered it
 }
 
-// parts are those of [generator.Parts].
+// parts is [generator.Parts] for JSON.
 type parts struct {
 	Time     time.Time `json:"time"`
 	WorkerID int64     `json:"worker_id"`
 	Sequence int64     `json:"sequence"`
 }
 
-// MarshalJSON writes years after 9999 as well, in which the ids of some layouts are.
+// MarshalJSON also writes years after 9999, because some layouts reach them.
 func (p parts) MarshalJSON() ([]byte, error) {
 	type plain parts
 	return json.Marshal(struct {
@@ -43,7 +43,7 @@ func (p parts) MarshalJSON() ([]byte, error) {
 	}{iso(p.Time), plain(p)})
 }
 
-// lookup reads what there is to say of the number in the query.
+// lookup describes the number in the query.
 func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	typed := query.Get("id")
 	a := answer{template: "id", title: "Id", typed: typed}
@@ -60,6 +60,11 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	location, err := h.plugin.Locate(ctx, id)
 	switch {
 	case errors.Is(err, uidplugin.ErrNoSuchID):
+		r, _ := h.row(ctx, uidplugin.Location{ID: id}, public)
+		if r != nil && r.Reason == "" && !errors.Is(err, uidplugin.ErrNotDecodable) {
+			f.Row = r // numbered by the database
+			break
+		}
 		a.problem = newProblem(statusOf(err), sentence(err)+h.rounded(ctx, id), err)
 	case err != nil:
 		a.problem, a.cause = h.unreadable(ctx, err), err
@@ -67,7 +72,7 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 		f.Location = &location
 		f.Row, err = h.row(ctx, location, public)
 		if err != nil {
-			a.problem, a.cause = h.unreadable(ctx, err), err
+			a.problem, a.cause, a.ofRow = h.unreadable(ctx, err), err, true
 			a.problem.Detail = "The row cannot be read. The log says why: the error may have values that this page masks."
 		}
 	}
@@ -75,11 +80,11 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// named is an id with its name before it, as in a log or in JSON.
+// named matches the name before an id, as in a log or in JSON.
 var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
 
-// parse reads an id as people paste it: with its name before it, and quotes, spaces, brackets or a comma around it. It
-// also reads the text of a public id, which it returns next to the number.
+// parse reads an id as people paste it: with its name, quotes, spaces, brackets or a comma around it. For a public id
+// it also returns the text.
 func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff"
 	text := strings.Trim(typed, around)
@@ -105,7 +110,7 @@ func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	return id, text, nil
 }
 
-// statusOf returns the status of an error that says why a number is no id.
+// statusOf returns the HTTP status for a number that is not an id.
 func statusOf(err error) int {
 	if errors.Is(err, uidplugin.ErrNegativeID) {
 		return http.StatusBadRequest
@@ -113,7 +118,7 @@ func statusOf(err error) int {
 	return http.StatusNotFound
 }
 
-// sentence says for people why a number is no id.
+// sentence explains why a number is not an id.
 func sentence(err error) string {
 	switch {
 	case errors.Is(err, uidplugin.ErrFutureID):
@@ -125,11 +130,10 @@ func sentence(err error) string {
 	case errors.Is(err, generator.ErrLayout):
 		return "This number has more bits than an id of this layout."
 	}
-	return "No process can have made this number."
+	return "No process can have made this number, or the database has lost the commits of that time."
 }
 
-// rowProblem says for people why the page, which may show rows of so many models, cannot show that of an id; "" for an
-// error of the database.
+// rowProblem explains why the page cannot show the row of an id; "" for a database error.
 func rowProblem(models int, table string, err error) string {
 	switch {
 	case errors.Is(err, publicid.ErrInvalid):

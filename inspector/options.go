@@ -11,7 +11,7 @@ import (
 // An Option of [New]. [WithPrefix], [WithModels], [WithMask], [WithPageSize] and [WithLogger] return one.
 type Option func(*config) error
 
-// A config is what the options say.
+// A config holds the options.
 type config struct {
 	prefix   string
 	models   []any
@@ -25,9 +25,8 @@ const (
 	maxPageSize     = 1000
 )
 
-// WithPrefix sets the path below which the page is mounted, such as "/admin/uid". A slash at its end does not count.
-// The default is the root. Behind [http.StripPrefix] the option is not needed, and does no harm: all links are
-// relative.
+// WithPrefix sets the path below which the page is mounted, such as "/admin/uid". A trailing slash is ignored. The
+// default is the root. Behind [http.StripPrefix] you can leave it out, because all links are relative.
 func WithPrefix(prefix string) Option {
 	return func(c *config) error {
 		if prefix != "" && prefix[0] != '/' {
@@ -38,9 +37,9 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithModels lets the page show rows of these models. Models are pointers to structs, as for [uidplugin.OnlyModels].
-// The default is none. A field tagged json:"-", or in an embedded struct that is, is never shown; for the others see
-// [WithMask].
+// WithModels lets the page show rows of these models, which are pointers to structs, as for [uidplugin.OnlyModels]. The
+// default is none. Fields tagged json:"-", or in an embedded struct with this tag, are never shown. Use [WithMask] to
+// hide others.
 func WithModels(models ...any) Option {
 	return func(c *config) error {
 		c.models = append(c.models, models...)
@@ -48,9 +47,9 @@ func WithModels(models ...any) Option {
 	}
 }
 
-// WithMask sets a function that says what the page shows of a column. It gets the value of the field, or of the column
-// for a field with a serializer. It returns that value, a part of it, or a text in its place. It is called for each
-// column of each row that is shown, by several goroutines at once. The default shows the value.
+// WithMask sets a function that masks values. It gets the value of the field, or of the column if the field has a
+// serializer. It should return the value, a part of it, or a replacement. Several goroutines call it at once, for each
+// column of each row shown. By default values are shown.
 func WithMask(mask func(table, column string, value any) any) Option {
 	return func(c *config) error {
 		if mask == nil {
@@ -61,7 +60,7 @@ func WithMask(mask func(table, column string, value any) any) Option {
 	}
 }
 
-// WithPageSize sets how many slots, worker ids or sessions a page lists: 1 to 1,000. The default is 50.
+// WithPageSize sets the number of slots, worker ids or sessions on a page, from 1 to 1,000. The default is 50.
 func WithPageSize(n int) Option {
 	return func(c *config) error {
 		if n < 1 || n > maxPageSize {
@@ -72,7 +71,7 @@ func WithPageSize(n int) Option {
 	}
 }
 
-// WithLogger sets where errors of the database are logged. The default is [slog.Default] at the time of New.
+// WithLogger sets the logger for database errors. The default is [slog.Default] at the time of New.
 func WithLogger(log *slog.Logger) Option {
 	return func(c *config) error {
 		if log == nil {

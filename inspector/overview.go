@@ -8,30 +8,30 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// An overview is the state of the fleet, of this process and of the id space.
+// An overview is the state of all slots, this process and the id space.
 type overview struct {
-	Fleet   *fleet          `json:"fleet,omitempty"` // nil if the database cannot be read, and with WithWorkerID
-	Process uidplugin.Stats `json:"process"`         // as Stats writes it
-	Rates   []rate          `json:"rates"`           // since the page was looked at before
+	Fleet   *fleet          `json:"fleet,omitempty"` // nil if the database cannot be read, or with WithWorkerID
+	Process uidplugin.Stats `json:"process"`
+	Rates   []rate          `json:"rates"` // since an earlier page
 	Space   space           `json:"space"`
-	Tables  []table         `json:"-"` // of Process, with their rates
-	Ahead   time.Duration   `json:"-"` // of the slot's lease
+	Tables  []table         `json:"-"` // of Process, with rates
+	Ahead   time.Duration   `json:"-"` // of the lease
 }
 
 // A fleet is the state of the slots of all processes.
 type fleet struct {
 	Slots  int            `json:"slots"`
-	More   bool           `json:"more,omitempty"` // there are more slots than the page counts
+	More   bool           `json:"more,omitempty"` // not all slots are counted
 	States map[string]int `json:"states"`
-	Late   []slot         `json:"late,omitempty"` // the first ones whose process is overdue or has expired
+	Late   []slot         `json:"late,omitempty"` // overdue or expired, up to maxLate
 }
 
 const (
-	maxCounted = 1000 // slots that the first page reads
-	maxLate    = 10   // that it lists
+	maxCounted = 1000 // slots read
+	maxLate    = 10   // slots listed
 )
 
-// fleet reads the first slots, which processes use before others. It returns nil without slots.
+// fleet reads the first slots, because processes use these first. It returns nil without slots.
 func (h *handler) fleet(ctx context.Context) (*fleet, error) {
 	rows, err := h.plugin.Slots(ctx, 0, maxCounted+1)
 	if err != nil || rows == nil {
@@ -50,7 +50,7 @@ func (h *handler) fleet(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// A space is what the layout says of all ids.
+// A space describes the layout.
 type space struct {
 	Name      string    `json:"id_space,omitempty"` // empty with WithWorkerID
 	Layout    string    `json:"layout"`
@@ -58,14 +58,13 @@ type space struct {
 	Epoch     time.Time `json:"epoch"`
 	Tick      string    `json:"tick"`
 	Ends      time.Time `json:"ends"`
-	Used      float64   `json:"used_percent"` // of the ticks
+	Used      float64   `json:"used_percent"` // percentage of ticks
 	TicksUsed int64     `json:"ticks_used"`
 	Ticks     int64     `json:"ticks"`
-	WorkerIDs int64     `json:"worker_ids"`   // that there is room for, from 1 on
-	PerTick   int64     `json:"ids_per_tick"` // of one worker id
+	WorkerIDs int64     `json:"worker_ids"`   // usable worker ids
+	PerTick   int64     `json:"ids_per_tick"` // per worker id
 }
 
-// space describes the layout, and how much of its time is used.
 func (h *handler) space() space {
 	l := h.layout
 	stats := h.plugin.Stats()
@@ -78,7 +77,7 @@ func (h *handler) space() space {
 	return s
 }
 
-// overview reads the first page. It says what it knows of this process also while the database cannot be read.
+// overview reads the first page. It shows this process even if the database cannot be read.
 func (h *handler) overview(ctx context.Context, _ url.Values) answer {
 	a := answer{template: "overview", title: "Overview"}
 	fleet, err := h.fleet(ctx)

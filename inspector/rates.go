@@ -10,46 +10,48 @@ import (
 // A table is the state of the ids of one table in this process.
 type table struct {
 	uidplugin.TableStats
-	Rate *float64 // ids a second since an earlier look, 10 s ago or more; nil if there was none
+	Rate  *float64      // ids per second since an earlier page at least 10 s ago; nil if unknown
+	Since time.Duration // age of that page
 }
 
-// A rate is how many ids a second one table gets in this process.
+// A rate is the number of ids per second of a table in this process.
 type rate struct {
 	Table     string  `json:"table"`
 	Generator string  `json:"generator"`
 	PerSecond float64 `json:"ids_per_second"`
+	Seconds   float64 `json:"of_seconds"`
 }
 
-// ratesOf returns the rates that are known.
+// ratesOf returns the known rates.
 func ratesOf(tables []table) []rate {
 	rates := []rate{}
 	for _, t := range tables {
 		if t.Rate != nil {
-			rates = append(rates, rate{t.Table, t.Generator, *t.Rate})
+			rates = append(rates, rate{t.Table, t.Generator, *t.Rate, t.Since.Seconds()})
 		}
 	}
 	return rates
 }
 
-// A meter remembers how many ids were made, to say how many there are a second. It may be used concurrently.
+// A meter remembers counts of ids, to calculate rates. It is safe for concurrent use.
 type meter struct {
 	mu             sync.Mutex
 	earlier, later counts
 }
 
-// counts are how many ids were made until a time.
+// counts are the ids made until a time.
 type counts struct {
 	at   time.Time
 	made map[source]int64
 }
 
-// A source is what ids are counted of.
+// A source identifies a count.
 type source struct{ table, generator string }
 
-// apart is how far two looks must be apart for their difference to be a rate.
+// apart is the minimum time between two counts of a rate.
 const apart = 10 * time.Second
 
-// tables returns the tables of stats with their rates.
+// tables returns the tables of stats with rates.
 func (m *meter) tables(stats uidplugin.Stats) []table {
 	now := counts{at: stats.Time, made: map[source]int64{}}
 	for _, t := range stats.Tables {
@@ -58,7 +60,7 @@ func (m *meter) tables(stats uidplugin.Stats) []table {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.later.made == nil, now.at.Before(m.later.at): // the first look, or the clock was set back
+	case m.later.made == nil, now.at.Before(m.later.at): // the first page, or the clock was set back
 		m.earlier, m.later = now, now
 	case now.at.Sub(m.later.at) >= apart:
 		m.earlier, m.later = m.later, now
@@ -68,7 +70,7 @@ func (m *meter) tables(stats uidplugin.Stats) []table {
 		tables[i].TableStats = t
 		if seconds := now.at.Sub(m.earlier.at).Seconds(); seconds >= apart.Seconds() {
 			rate := float64(t.Made-m.earlier.made[source{t.Table, t.Generator}]) / seconds
-			tables[i].Rate = &rate
+			tables[i].Rate, tables[i].Since = &rate, now.at.Sub(m.earlier.at)
 		}
 	}
 	return tables

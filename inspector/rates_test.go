@@ -27,7 +27,11 @@ func TestMeter_CountsIDsASecond(t *testing.T) {
 		{-time.Hour + 10*time.Second, 1600, 10},
 	} {
 		stats := uidplugin.Stats{Time: start.Add(tt.after), Tables: []uidplugin.TableStats{{Table: "orders", Made: tt.made}}}
-		got := m.tables(stats)[0].Rate
+		table := m.tables(stats)[0]
+		got := table.Rate
+		if got != nil && table.Since < apart {
+			t.Errorf("after %v: a rate of %v", tt.after, table.Since)
+		}
 		if (got == nil) != (tt.want < 0) || got != nil && *got != tt.want {
 			t.Errorf("after %v: %v, want %v", tt.after, got, tt.want)
 		}

@@ -20,12 +20,12 @@ var templateFiles embed.FS
 //go:embed static/style.css static/icon.svg
 var staticFiles embed.FS
 
-// assets are the files that pages refer to, with their types.
+// assets are static files with their types.
 var assets = map[string]string{"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
 
 func isAsset(path string) bool { return assets[path] != "" }
 
-// templates are the pages by name. "" is a page of a problem.
+// templates are the templates by page; "" is a page with only a problem.
 var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
@@ -38,22 +38,22 @@ func parseTemplates() map[string]*template.Template {
 	return all
 }
 
-// A frame is what every page shows.
+// A frame is the data of all pages.
 type frame struct {
 	Title   string
-	Page    string // name of the page, for the navigation
-	Root    string // leads from the page to the first one
+	Page    string // for the navigation
+	Root    string // relative address of the first page
 	Typed   string
 	Health  health
 	Now     time.Time
-	Refresh int    // seconds until the browser asks again; 0: it does not
+	Refresh int    // seconds until a reload; 0 for none
 	Again   string // the same page with or without Refresh
 	JSON    string // the same page as JSON
 	Problem *problem
 	Data    any
 }
 
-// A document is the JSON of a page.
+// A document is a page as JSON.
 type document struct {
 	Time   time.Time `json:"time"` // clock of this process
 	Health health    `json:"health"`
@@ -61,14 +61,16 @@ type document struct {
 	Error  *problem  `json:"error,omitempty"`
 }
 
-// write writes an answer as HTML or JSON. Nothing is written before all of it is there, so an error never leaves half a
-// page.
+// write writes an answer as HTML or JSON. It renders the whole page first, so an error never leaves half a page.
 func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 	status := http.StatusOK
 	if a.problem != nil {
 		status = a.problem.Status
 	}
-	if a.cause != nil && r.Context().Err() == nil {
+	switch {
+	case a.problem == nil:
+		h.outage.Store(false)
+	case a.cause != nil && r.Context().Err() == nil && (a.ofRow || !h.outage.Swap(true)):
 		h.log.Warn("inspector: the database cannot be read", "path", r.URL.Path, "error", a.cause)
 	}
 	var body bytes.Buffer
@@ -95,11 +97,11 @@ func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 	send(w, status, kind, body.Bytes())
 }
 
-// refresh is how many seconds a page that refreshes itself is shown.
+// refresh is the interval of reloads in seconds.
 const refresh = 10
 
-// writeJSON writes two-space indented JSON, for people with curl. Characters that a terminal obeys, or that turn the
-// direction of a line, are escapes.
+// writeJSON writes indented JSON, for people with curl. It escapes characters that control a terminal or change the
+// direction of text.
 func writeJSON(body *bytes.Buffer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -120,23 +122,23 @@ func writeJSON(body *bytes.Buffer, value any) error {
 	return nil
 }
 
-// send writes a body. net/http leaves it out of the answer to HEAD.
+// send writes a body. net/http drops it for HEAD.
 func send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the caller has gone if it fails
+	_, _ = w.Write(body) // fails if the client has gone
 }
 
 func writeAsset(w http.ResponseWriter, _ *http.Request, path string) {
 	body, err := staticFiles.ReadFile("static" + path)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // impossible: the file is embedded
 	}
 	send(w, http.StatusOK, assets[path], body)
 }
 
-// wantsJSON reports whether a request is for JSON. A browser accepts text/html, and */* means HTML as well.
+// wantsJSON reports whether a request is for JSON. Browsers accept text/html, and */* also means HTML.
 func wantsJSON(r *http.Request) bool {
 	if format := r.URL.Query().Get("format"); format != "" {
 		return format == "json"
@@ -145,7 +147,7 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
 
-// rootFrom leads from a path below the prefix to the first page.
+// rootFrom returns the relative address of the first page.
 func rootFrom(path string) string {
 	return "./" + strings.Repeat("../", max(strings.Count(path, "/")-1, 0))
 }

@@ -20,23 +20,22 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A row is the row of an id, or why there is none to show.
+// A row is the row of an id, or the reason why it is not shown.
 type row struct {
-	Reason  string   `json:"reason,omitempty"` // why there is none
-	Table   string   `json:"table,omitempty"`  // of the row, if the database has numbered it so that the number locates to another
+	Reason  string   `json:"reason,omitempty"`
+	Table   string   `json:"table,omitempty"` // of the row, if the database numbered it and the number locates to another table
 	Columns []column `json:"columns,omitempty"`
 }
 
 // A column is a value of a row.
 type column struct {
 	Name   string  `json:"name"`
-	Value  *string `json:"value"` // nil for NULL and for what is hidden
+	Value  *string `json:"value"` // nil for NULL and for hidden values
 	Hidden bool    `json:"hidden,omitempty"`
 	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
 }
 
-// row reads the row of an id, which was given as a public text or, if that is empty, as a number. The error is the
-// database's.
+// row reads the row of an id. public is the text of the id if it was given as one. The error is the database's.
 func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
 	var loaded any
 	var err error
@@ -72,7 +71,7 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 	return found, nil
 }
 
-// rounded says which rows a number may have been rounded from; "" if it does not look rounded.
+// rounded names the rows from whose ids a number may have been rounded; "" if it does not look rounded.
 func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	if !rounded.Looks(int64(id)) {
 		return ""
@@ -84,15 +83,14 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 			near = append(near, uidplugin.ID(n))
 		}
 	}
-	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most are no ids
+	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most are not ids
 	if len(found) == 0 {
 		return " JavaScript or a spreadsheet may have rounded the number."
 	}
-	text := fmt.Sprintf(" JavaScript or a spreadsheet has rounded the number: it becomes this of %d rows, such as ", len(found))
-	return text + slices.Min(slices.Collect(maps.Keys(found))).String() + "."
+	return " JavaScript or a spreadsheet has rounded the number: it may have been " + slices.Min(slices.Collect(maps.Keys(found))).String() + "."
 }
 
-// isHidden reports whether a field is tagged json:"-", or is in an embedded struct that is.
+// isHidden reports whether a field, or a struct that embeds it, is tagged json:"-".
 func isHidden(f *schema.Field) bool {
 	t := f.Schema.ModelType
 	for _, name := range f.BindNames {
@@ -108,7 +106,7 @@ func isHidden(f *schema.Field) bool {
 	return false
 }
 
-// column returns what the page shows of a field.
+// column returns a field as the page shows it.
 func (h *handler) column(ctx context.Context, table string, f *schema.Field, row reflect.Value) column {
 	c := column{Name: f.DBName}
 	if isHidden(f) {
@@ -117,7 +115,7 @@ func (h *handler) column(ctx context.Context, table string, f *schema.Field, row
 	}
 	value, _ := f.ValueOf(ctx, row)
 	if valuer, ok := value.(driver.Valuer); ok && f.Serializer != nil {
-		text, null := valueText(valuer) // as the column has it: the value is GORM's own type
+		text, null := valueText(valuer) // as stored, because the value is of GORM's own type
 		if value = text; null {
 			value = nil
 		}
@@ -137,7 +135,7 @@ func (h *handler) column(ctx context.Context, table string, f *schema.Field, row
 	return c
 }
 
-// valueText writes a value as the database has it, and reports whether it is NULL.
+// valueText formats a value as stored, and reports whether it is NULL.
 func valueText(value any) (text string, null bool) {
 	if valuer, ok := value.(driver.Valuer); ok {
 		if v := reflect.ValueOf(value); v.Kind() == reflect.Pointer && v.IsNil() {
@@ -184,7 +182,7 @@ func valueText(value any) (text string, null bool) {
 	return fmt.Sprint(v.Interface()), false
 }
 
-// bytesText writes bytes as a text if they are one, and reports whether they are NULL.
+// bytesText formats bytes, as text if possible, and reports whether they are NULL.
 func bytesText(value []byte) (text string, null bool) {
 	switch {
 	case value == nil:

@@ -10,41 +10,41 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// A sessionsPage has the sessions of one slot, or the latest ones of several.
+// A sessionsPage contains the sessions of one slot, or the latest ones of several.
 type sessionsPage struct {
 	Slots    []holding     `json:"slots"`
 	Timeline *timeline     `json:"-"` // nil without sessions
 	Slot     int64         `json:"slot,omitempty"`
 	After    int64         `json:"-"`
 	Before   time.Time     `json:"before,omitzero"`
-	Next     string        `json:"next,omitempty"` // relative address of the next page; empty after the last one
-	Spans    []link        `json:"-"`              // pages with other times in the timeline
-	span     time.Duration // that the timeline shows; 0 for all of it
+	Next     string        `json:"next,omitempty"` // relative address; empty on the last page
+	Spans    []link        `json:"-"`              // links to other time spans
+	span     time.Duration // shown time; 0 for all
 }
 
-// A holding is who held a slot, the latest session first.
+// A holding contains the sessions of a slot, the latest first.
 type holding struct {
 	Slot     int64     `json:"slot"`
 	Sessions []session `json:"sessions"`
-	Earlier  int       `json:"earlier,omitempty"` // sessions before these, up to maxEarlier
-	More     string    `json:"next,omitempty"`    // relative address of the page that has them
+	Earlier  int       `json:"earlier,omitempty"` // older sessions, up to maxEarlier
+	More     string    `json:"next,omitempty"`    // relative address of older sessions
 }
 
 // A session is a time in which one process held a slot.
 type session struct {
 	uidplugin.Session
 	State string `json:"state,omitempty"` // of the slot, in its latest session
-	Same  bool   `json:"same,omitempty"`  // the process is that of the session before: it has lost its lease meanwhile
+	Same  bool   `json:"same,omitempty"`  // same process as the session before, which lost its lease
 }
 
 const (
-	maxLanes    = 30 // slots of a page
-	minSessions = 5  // of each of several slots
-	maxEarlier  = 50 // earlier sessions that are counted; a page says that there are more
+	maxLanes    = 30 // slots per page
+	minSessions = 5  // per slot, if there are several
+	maxEarlier  = 50 // limit of counted sessions
 )
 
-// sessions reads the sessions of a slot or, without one, the latest of the slots above after. It reads by the primary
-// key only, so it takes as long for a million sessions as for a hundred.
+// sessions reads the sessions of a slot, or the latest of the slots above after. It uses only the primary key, so a
+// million sessions take no longer than a hundred.
 func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	a := answer{template: "sessions", title: "Sessions"}
 	p, problem := h.sessionsOf(query)
@@ -75,7 +75,7 @@ func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// sessionsOf reads what the query asks for.
+// sessionsOf parses the query.
 func (h *handler) sessionsOf(query url.Values) (p sessionsPage, failed *problem) {
 	p.Slots = []holding{}
 	for name, n := range map[string]*int64{"slot": &p.Slot, "after": &p.After} {
@@ -108,7 +108,7 @@ func (h *handler) sessionsOf(query url.Values) (p sessionsPage, failed *problem)
 	return p, nil
 }
 
-// slotsOf reads the slots of a page, and sets its Next. A slot without a row may have sessions all the same.
+// slotsOf reads the slots of a page, and sets Next. A slot without a row may still have sessions.
 func (h *handler) slotsOf(ctx context.Context, p *sessionsPage, query url.Values) ([]uidplugin.Slot, error) {
 	if p.Slot != 0 {
 		rows, err := h.plugin.Slots(ctx, p.Slot-1, 1)
@@ -126,7 +126,7 @@ func (h *handler) slotsOf(ctx context.Context, p *sessionsPage, query url.Values
 	return rows, err
 }
 
-// holdingOf describes the sessions of a slot, of which a page shows up to limit.
+// holdingOf describes up to limit sessions of a slot.
 func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query url.Values, now time.Time) holding {
 	v := holding{Slot: row.ID}
 	for i, s := range list[:min(len(list), limit)] {
@@ -135,7 +135,7 @@ func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query ur
 			d.State = row.State(now)
 		}
 		if d.State == "free" && row.Seen.Before(s.Last) {
-			d.Last = row.Seen // its process released it then
+			d.Last = row.Seen // when its process released it
 		}
 		d.Same = i+1 < len(list) && sameProcess(s, list[i+1])
 		v.Sessions = append(v.Sessions, d)
@@ -153,7 +153,7 @@ func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query ur
 	return v
 }
 
-// sameProcess reports whether two sessions are of one start of a process.
+// sameProcess reports whether two sessions belong to one process.
 func sameProcess(a, b uidplugin.Session) bool {
 	return !a.Pruned() && a.Application == b.Application && a.Host == b.Host && a.Port == b.Port && a.Launched.Equal(b.Launched)
 }

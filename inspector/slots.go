@@ -13,15 +13,15 @@ import (
 // A slotsPage is one page of slots.
 type slotsPage struct {
 	Slots []slot `json:"slots"`
-	Own   int64  `json:"own,omitempty"` // the slot of this process
+	Own   int64  `json:"own,omitempty"` // slot of this process
 	After int64  `json:"-"`
-	Next  string `json:"next,omitempty"` // relative address of the next page; empty after the last one
+	Next  string `json:"next,omitempty"` // relative address; empty on the last page
 }
 
 // A slot is a row of WORKER_SLOT.
 type slot struct {
 	ID          int64         `json:"id"`
-	State       string        `json:"state"`           // of Slot.State
+	State       string        `json:"state"`
 	Ahead       time.Duration `json:"-"`               // from now to Fence; 0 unless live
 	AheadText   string        `json:"ahead,omitempty"` // such as "9.8s"
 	Fence       time.Time     `json:"fence"`           // no process has stamped a later time
@@ -32,10 +32,10 @@ type slot struct {
 	Reusable    bool          `json:"reusable"`
 }
 
-// A slotList is what a table of slots shows.
+// A slotList is the data of a table of slots.
 type slotList struct {
 	Slots []slot
-	Own   int64 // the slot of this process
+	Own   int64 // slot of this process
 	Now   time.Time
 }
 
@@ -64,7 +64,6 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// slotAt describes a slot at a time.
 func slotAt(s uidplugin.Slot, now time.Time) slot {
 	v := slot{
 		ID: s.ID, State: s.State(now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
@@ -77,7 +76,7 @@ func slotAt(s uidplugin.Slot, now time.Time) slot {
 	return v
 }
 
-// number reads a number of the query; 0 if it has none.
+// number parses a number of the query; 0 if it is missing.
 func number(query url.Values, name string) (int64, *problem) {
 	text := query.Get(name)
 	if text == "" {
@@ -90,8 +89,8 @@ func number(query url.Values, name string) (int64, *problem) {
 	return n, nil
 }
 
-// next returns the relative address of a page, or for "" of the same one, with one value of its query changed. "" removes
-// it. Values that are longer than any that is of use are left out.
+// next returns the relative address of a page with one value of the query changed, or removed if it is "". An empty
+// page means the same page. Overlong values are dropped.
 func next(page string, query url.Values, name, value string) string {
 	changed := url.Values{}
 	for _, keep := range []string{"id", "slot", "after", "before", "span", "format"} {
@@ -108,13 +107,13 @@ func next(page string, query url.Values, name, value string) string {
 	return page + "?" + changed.Encode()
 }
 
-// A link is a page, or the one that is shown if it has no address.
+// A link is a page, or the present one if it has no address.
 type link struct{ Address, Text string }
 
 // Pager returns the links to other pages.
 func (p slotsPage) Pager() pager { return pagerAfter("slots", p.After, p.Next) }
 
-// A pager has the links to other pages of a list; empty if there is no such page.
+// A pager links to other pages of a list. Empty links are not shown.
 type pager struct{ First, Next string }
 
 func pagerAfter(page string, after int64, next string) pager {

@@ -7,27 +7,27 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A tablesPage has the tables of this process, and one page of all worker ids.
+// A tablesPage contains the tables of this process, and a page of all worker ids.
 type tablesPage struct {
 	Process []uidplugin.TableStats `json:"process"`
-	Rates   []rate                 `json:"rates"`      // of Process, since the page was looked at before
-	Tables  []table                `json:"-"`          // Process with its rates
+	Rates   []rate                 `json:"rates"`      // of Process
+	Tables  []table                `json:"-"`          // Process with rates
 	Workers []worker               `json:"worker_ids"` // of all processes
 	After   int64                  `json:"-"`
-	Next    string                 `json:"next,omitempty"` // relative address of the next page; empty after the last one
+	Next    string                 `json:"next,omitempty"` // relative address; empty on the last page
 }
 
 // A worker is a row of WORKER_NODE.
 type worker struct {
 	ID       int64     `json:"worker_id"`
-	State    string    `json:"state"` // assigned (to a table), spare, another layout, or another program
+	State    string    `json:"state"` // assigned (to a table), another layout, or another program
 	Database string    `json:"database,omitempty"`
 	Table    string    `json:"table,omitempty"`
 	Slot     int64     `json:"slot,omitempty"`
-	From     time.Time `json:"from,omitzero"` // no id with this worker id has an earlier time
+	From     time.Time `json:"from,omitzero"` // no id with this worker id is older
 	Layout   string    `json:"layout,omitempty"`
 }
 
@@ -60,7 +60,6 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// worker describes a row of WORKER_NODE.
 func (h *handler) worker(n *workernode.Node) worker {
 	w := worker{
 		ID: n.WorkerID, State: "assigned", Database: n.Table.Database, Table: n.Table.Name, Slot: n.Slot, Layout: n.Layout,
@@ -73,7 +72,7 @@ func (h *handler) worker(n *workernode.Node) worker {
 		w.State = "another layout"
 		return w
 	case n.Table.Name == "":
-		w.State = "spare"
+		w.State = "no table"
 	}
 	w.From = h.timeOf(max(n.Start, -1) + 1).UTC()
 	return w

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// functions are those of the templates.
+// functions are the template functions.
 var functions = template.FuncMap{
 	"state": stateOf, "states": func() []state { return states },
 	"slotList": func(slots []slot, own int64, now time.Time) slotList { return slotList{slots, own, now} },
@@ -24,11 +24,11 @@ var functions = template.FuncMap{
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
 }
 
-// maxText is how many characters of a text a page shows.
+// maxText is the maximum length of a text on a page.
 const maxText = 1000
 
-// printable returns a text as a page shows it: what has no form of its own, such as control characters or those that
-// turn the direction of a line, becomes an escape. Tables may hold anything.
+// printable escapes characters that cannot be printed, such as control characters, or that change the direction of
+// text, because tables may contain anything.
 func printable(text string) string {
 	var out strings.Builder
 	n := 0
@@ -48,7 +48,7 @@ func printable(text string) string {
 	return out.String()
 }
 
-// grouped writes a number with a comma for each three digits.
+// grouped formats a number with thousands separators.
 func grouped(n any) string {
 	digits := fmt.Sprint(n)
 	sign := ""
@@ -61,16 +61,16 @@ func grouped(n any) string {
 	return sign + digits
 }
 
-// clock writes a time for people, in UTC, with milliseconds.
+// clock formats a time in UTC, with milliseconds.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
 
-// minute writes a time for people, in UTC, without seconds.
+// minute formats a time in UTC, without seconds.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-// iso writes a time for programs.
+// iso formats a time for programs.
 func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// since says how long before or after now a time is.
+// since describes a time relative to now.
 func since(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case d < 0:
@@ -87,7 +87,7 @@ const (
 	year = 8766 * time.Hour // 365.25 days
 )
 
-// span writes a duration with its two largest units.
+// span formats a duration with its two largest units.
 func span(d time.Duration) string {
 	two := func(large, small time.Duration, names string) string {
 		return fmt.Sprintf(names, d/large, d%large/small)

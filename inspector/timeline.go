@@ -6,38 +6,37 @@ import (
 	"time"
 )
 
-// A timeline is the picture of sessions: a lane for each slot, and time from left to right. All positions are
-// percentages of the width.
+// A timeline is the picture of sessions: one lane per slot, time from left to right. Positions are percentages of the
+// width.
 type timeline struct {
 	From, To time.Time
 	Marks    []mark
 	Lanes    []lane
 }
 
-// A mark is a time on the axis.
 type mark struct {
 	X     string
 	Label string
 }
 
-// A lane has the sessions of one slot.
+// A lane shows the sessions of one slot.
 type lane struct {
 	Slot        int64
-	State       string // of the slot now; empty if it is not known
+	State       string // current state of the slot; empty if unknown
 	Application string // of its latest session
 	Host, Port  string
 	Bars        []bar
 }
 
-// A bar is a time in which a process could stamp ids or, thin, in which it lived and could not.
+// A bar is a time in which a process could make ids. If it is thin, the process lived and could not.
 type bar struct {
 	X, Width string
-	Class    string // good, late, ended or thin
+	Class    string // good, late, ended, pruned or thin
 	Label    string
 }
 
-// draw returns the timeline of sessions; nil if there are none. before is the end of the time shown; zero means now. span
-// is how much time is shown; 0 means all.
+// draw returns the timeline of sessions; nil if there are none. It shows the time span before before; a zero before
+// means now, and a zero span means all.
 func draw(slots []holding, before time.Time, span time.Duration, now time.Time) *timeline {
 	if len(slots) == 0 {
 		return nil
@@ -51,7 +50,7 @@ func draw(slots []holding, before time.Time, span time.Duration, now time.Time) 
 			t.From = oldest
 		}
 	}
-	t.From = t.From.Add(-t.To.Sub(t.From) / 50) // room to the left of the first
+	t.From = t.From.Add(-t.To.Sub(t.From) / 50) // margin on the left
 	if span > 0 {
 		t.From = t.To.Add(-span)
 	}
@@ -61,7 +60,7 @@ func draw(slots []holding, before time.Time, span time.Duration, now time.Time) 
 	for _, v := range slots {
 		s := v.Sessions[0]
 		l := lane{Slot: v.Slot, State: s.State, Application: s.Application, Host: s.Host, Port: s.Port}
-		for i, s := range slices.Backward(v.Sessions) { // in the order in which they are read
+		for i, s := range slices.Backward(v.Sessions) { // oldest first
 			following := t.To
 			if i > 0 {
 				following = v.Sessions[i-1].From
@@ -74,7 +73,7 @@ func draw(slots []holding, before time.Time, span time.Duration, now time.Time) 
 	return t
 }
 
-// bars returns the bar of a session and, if its process lives on, that of the time until the following one.
+// bars returns the bar of a session, and the thin bar until the following one if its process lives on.
 func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []bar) {
 	end, class, ended := s.Last, "ended", "no id after "+clock(s.Last)
 	switch s.State {
@@ -89,13 +88,13 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 	}
 	who := fmt.Sprintf("%s on %s, port %s", s.Application, s.Host, s.Port)
 	if s.Pruned() {
-		who = "processes that are no longer known"
+		who, class = "processes that are no longer known", "pruned"
 	}
 	add := func(from, to time.Time, class, label string) {
 		if to.Before(t.From) || from.After(t.To) && from != s.From {
 			return
 		}
-		const least = 0.3 // so that it is seen
+		const least = 0.3 // minimum visible width
 		x, end := t.percent(from), t.percent(to)
 		if end-x < least {
 			x = min(x, 100-least)
@@ -103,7 +102,7 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 		}
 		bars = append(bars, bar{percent(x), percent(end - x), class, printable(label)})
 	}
-	if end.Before(s.From) { // it made no id, or its end is not known
+	if end.Before(s.From) { // without ids, or with an unknown end
 		end = s.From
 	}
 	add(s.From, end, class, fmt.Sprintf("%s, from %s, %s", who, clock(s.From), ended))
@@ -113,14 +112,14 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 	return bars
 }
 
-// percent returns where a time is: 0 to 100.
+// percent returns the position of a time, 0 to 100.
 func (t *timeline) percent(at time.Time) float64 {
 	return min(max(100*float64(at.Sub(t.From))/float64(t.To.Sub(t.From)), 0), 100)
 }
 
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }
 
-// steps are the distances between marks.
+// steps are the possible distances of marks.
 var steps = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
@@ -128,7 +127,7 @@ var steps = []time.Duration{
 	day, 2 * day, 4 * day, 7 * day, 14 * day, 28 * day, 56 * day, 91 * day, 182 * day, 365 * day,
 }
 
-// marksOf returns at most five marks of round times between two times.
+// marksOf returns at most five marks at round times.
 func marksOf(from, to time.Time) (marks []mark) {
 	width := to.Sub(from)
 	step := steps[len(steps)-1]
@@ -152,7 +151,7 @@ func marksOf(from, to time.Time) (marks []mark) {
 	}
 	t := timeline{From: from, To: to}
 	for at := from.UTC().Truncate(step).Add(step); at.Before(to) && len(marks) < 6; at = at.Add(step) {
-		if x := t.percent(at); x > 6 && x < 94 { // with room for the label
+		if x := t.percent(at); x > 6 && x < 94 { // leave room for the label
 			marks = append(marks, mark{percent(x), at.Format(format)})
 		}
 	}

@@ -126,21 +126,6 @@ func TestDraw_StaysInside(t *testing.T) {
 	}
 }
 
-func TestMarksOf_AreFewAndRound(t *testing.T) {
-	t.Parallel()
-	for _, width := range []time.Duration{
-		time.Minute, time.Hour, 7 * time.Hour, 26 * time.Hour, 40 * day, 9000 * time.Hour, math.MaxInt64,
-	} {
-		marks := marksOf(noon.Add(-width), noon)
-		if len(marks) < 2 || len(marks) > 6 {
-			t.Errorf("%v: %+v", width, marks)
-		}
-	}
-	if marks := marksOf(noon.Add(-time.Hour), noon); marks[0] != (mark{"25.00%", "11:15"}) {
-		t.Errorf("%+v", marks)
-	}
-}
-
 func TestPrintable_HasNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -151,21 +136,5 @@ func TestPrintable_HasNoControlCharacters(t *testing.T) {
 		if got := printable(text); got != want {
 			t.Errorf("%q: %q", text, got)
 		}
-	}
-}
-
-func TestSpan_HasTwoUnits(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0 ms", 250 * time.Millisecond: "250 ms", 1500 * time.Millisecond: "1.5 s", 61 * time.Second: "1 min 1 s",
-		3*time.Hour + 12*time.Minute: "3 h 12 min", 50 * time.Hour: "2 d 2 h", 8766 * 2 * time.Hour: "2 y 0 d",
-		-time.Second: "-1.0 s", math.MinInt64: "-292 y 98 d",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("%d: %s, want %s", d, got, want)
-		}
-	}
-	if grouped(int64(math.MinInt64)) != "-9,223,372,036,854,775,808" || grouped(999) != "999" || grouped(1000) != "1,000" {
-		t.Error(grouped(int64(math.MinInt64)), grouped(999), grouped(1000))
 	}
 }

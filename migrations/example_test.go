@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 

@@ -8,38 +8,37 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// formulas writes what the functions calculate as expressions of SQL, with "quoted" names. They are those of a layout
-// in a dialect.
+// formulas writes the calculations of the functions as SQL expressions with "quoted" names, for a layout and a dialect.
 type formulas struct {
 	generator.Layout
 	dialect string
 }
 
-// timeShift is how far the time is from the lowest bit.
+// timeShift returns the position of the lowest bit of the time.
 func (f *formulas) timeShift() uint8 { return f.WorkerBits + f.SequenceBits }
 
-// idsOf returns the condition that an id has a tick in a range of them.
+// idsOf returns the condition that the tick of an id is in a range.
 func (f *formulas) idsOf(id string, first, last int64) string {
 	return fmt.Sprintf("%s BETWEEN %d AND %d", id, first<<f.timeShift(), last<<f.timeShift()|(1<<f.timeShift()-1))
 }
 
-// workerOfID returns the worker id of an id; NULL if no id of the layout is such a number. No id has the tick 0.
+// workerOfID returns the worker id of an id; NULL if the layout does not have such an id. No id has the tick 0.
 func (f *formulas) workerOfID(id string) string {
 	return fmt.Sprintf("CASE WHEN %s THEN %s END", f.idsOf(id, 1, f.MaxTick()), f.workerOf(id))
 }
 
-// workerOf returns the bits of the worker id.
+// workerOf extracts the worker id.
 func (f *formulas) workerOf(id string) string {
 	return f.signed(fmt.Sprintf("(%s >> %d) & %d", id, f.SequenceBits, f.MaxWorkerID()))
 }
 
-// tickOf returns the bits of the time.
+// tickOf extracts the tick.
 func (f *formulas) tickOf(id string) string {
 	return f.signed(fmt.Sprintf("%s >> %d", id, f.timeShift()))
 }
 
-// timeOfID returns the time of an id, in UTC; NULL if no id of the layout is such a number, or if the time is not in
-// the years 1 to 9999.
+// timeOfID returns the time of an id in UTC. It is NULL if the layout does not have such an id, or if the time is
+// outside of the years 1 to 9999.
 func (f *formulas) timeOfID(id string) string {
 	first, last := f.ticks()
 	first, last = max(first, 1), min(last, f.MaxTick())
@@ -49,7 +48,7 @@ func (f *formulas) timeOfID(id string) string {
 	return fmt.Sprintf("CASE WHEN %s THEN %s END", f.idsOf(id, first, last), f.timeOf(f.tickOf(id)))
 }
 
-// timeOfTick returns the start of a tick, in UTC; NULL if it is not in the years 1 to 9999.
+// timeOfTick returns the start of a tick in UTC; NULL outside of the years 1 to 9999.
 func (f *formulas) timeOfTick(tick string) string {
 	first, last := f.ticks()
 	if first > last {
@@ -58,8 +57,8 @@ func (f *formulas) timeOfTick(tick string) string {
 	return fmt.Sprintf("CASE WHEN %s BETWEEN %d AND %d THEN %s END", tick, first, last, f.timeOf(tick))
 }
 
-// ticks returns the first and the last tick in the years 1 to 9999, which all dialects can calculate with. The tick
-// after the last of the layout may be one of them. If there is none, the first is above the last.
+// ticks returns the first and the last tick in the years 1 to 9999, because all dialects can calculate with these. The
+// last may be one more than the layout's last tick. If there are none, first is above last.
 func (f *formulas) ticks() (first, last int64) {
 	begin, end := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC)
 	if first = f.TickAt(begin.Add(-1)); first > f.MaxTick() {
@@ -68,8 +67,8 @@ func (f *formulas) ticks() (first, last int64) {
 	return first + 1, min(f.TickAt(end), f.MaxTick()+1)
 }
 
-// timeOf returns the start of a tick of the years 1 to 9999. It counts microseconds from the first of them, so nothing
-// overflows.
+// timeOf returns the start of a tick of the years 1 to 9999. It counts microseconds from the first such tick, so
+// nothing overflows.
 func (f *formulas) timeOf(tick string) string {
 	first, _ := f.ticks()
 	base := f.TimeOf(first)
@@ -84,7 +83,7 @@ func (f *formulas) timeOf(tick string) string {
 	switch f.dialect {
 	case "mysql":
 		return fmt.Sprintf("TIMESTAMP'%s' + INTERVAL %s MICROSECOND", start, n)
-	case "postgres": // days and the rest of them: the product of an interval is one of floating point
+	case "postgres": // days plus the rest, because PostgreSQL multiplies intervals in floating point
 		return fmt.Sprintf("(TIMESTAMP '%s' + (%s) / 86400000000 * INTERVAL '1 day'"+
 			" + (%s) %% 86400000000 * INTERVAL '1 microsecond') AT TIME ZONE 'UTC'", start, n, n)
 	default:
@@ -93,7 +92,7 @@ func (f *formulas) timeOf(tick string) string {
 	}
 }
 
-// digits returns how many digits of a second times have.
+// digits returns the number of fractional digits of times.
 func (f *formulas) digits() int {
 	if f.Tick%time.Millisecond == 0 && f.Epoch.Nanosecond()%1e6 == 0 {
 		return 3
@@ -101,9 +100,7 @@ func (f *formulas) digits() int {
 	return 6
 }
 
-// The words that dialects have of their own.
-
-// signed makes a number of bits one with a sign: on MySQL bits have none.
+// signed makes bits a signed number, because MySQL's bit operators return unsigned ones.
 func (f *formulas) signed(bits string) string {
 	if f.dialect == "mysql" {
 		return "CAST(" + bits + " AS SIGNED)"
@@ -119,7 +116,7 @@ func (f *formulas) divided(n string, by int) string {
 	return fmt.Sprintf("%s / %d", n, by)
 }
 
-// least returns the least of some numbers. None may be NULL: PostgreSQL ignores those.
+// least returns the smallest number. None should be NULL, because PostgreSQL skips NULL.
 func (f *formulas) least(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "min(" + strings.Join(n, ", ") + ")"
@@ -127,7 +124,7 @@ func (f *formulas) least(n ...string) string {
 	return "LEAST(" + strings.Join(n, ", ") + ")"
 }
 
-// greatest returns the greatest of some numbers. None may be NULL.
+// greatest returns the largest number. None should be NULL.
 func (f *formulas) greatest(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "max(" + strings.Join(n, ", ") + ")"

@@ -10,21 +10,20 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
-// CreateFunctions creates what people at a SQL prompt read ids with: the view uid_origin and, but for SQLite, the
-// functions uid_time, uid_worker and uid_table. It replaces earlier ones, so call it again for a new id space. Up never
-// calls it.
+// CreateFunctions creates the view uid_origin and, except on SQLite, the functions uid_time, uid_worker and uid_table.
+// It replaces earlier ones, so call it again for a new id space. Up never calls it.
 //
-// The layout is that of WORKER_REGISTRY. With the option WithRegistry, give the handle of the registry.
+// The layout is read from WORKER_REGISTRY. With the option WithRegistry, pass the handle of the registry.
 //
-// Statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction. Each may take a minute at
-// most. Do not call it in two processes at once: on MySQL one of them may fail.
+// Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
+// minute. Do not call it from two processes at once, because on MySQL one of them may fail.
 //
-// The error wraps [workernode.ErrTable] if there is no registry to read. Otherwise it has the database's reason. The
-// view comes first, so a user that may not create functions still gets it.
+// The error wraps uidplugin.ErrTable if the registry cannot be read. All other errors are the database's. The view is
+// created first, so a user that may not create functions still gets it.
 func CreateFunctions(ctx context.Context, db *gorm.DB) error {
 	d, list, err := functions(ctx, db)
 	if err != nil {
@@ -41,9 +40,9 @@ func CreateFunctions(ctx context.Context, db *gorm.DB) error {
 	return nil
 }
 
-// FunctionStatements returns the statements of [CreateFunctions] as a text, for somebody who has the rights. Each ends
-// with a semicolon. On MySQL, run them in the database of the registry. It only reads, and its errors are those of
-// CreateFunctions for reading.
+// FunctionStatements returns the statements of [CreateFunctions] as a script for an administrator. Each ends with a
+// semicolon. On MySQL, run them in the database of the registry. FunctionStatements only reads, and returns the same
+// errors as CreateFunctions for that.
 func FunctionStatements(ctx context.Context, db *gorm.DB) (string, error) {
 	_, list, err := functions(ctx, db)
 	if err != nil {
@@ -52,10 +51,10 @@ func FunctionStatements(ctx context.Context, db *gorm.DB) (string, error) {
 	return textOf(list), nil
 }
 
-// FunctionStatementsFor returns what [FunctionStatements] returns, for a database that is not at hand: with the name of
-// GORM's dialect, mysql, postgres or sqlite, and the layout of the registry. schema is where the tables are on PostgreSQL,
-// without quotes; empty means public. Elsewhere it has no effect. The error wraps [errors.ErrUnsupported] for another
-// dialect, and [generator.ErrLayout] for a layout that is not valid.
+// FunctionStatementsFor returns the script of [FunctionStatements] without a database. Pass the name of GORM's dialect
+// (mysql, postgres or sqlite) and the layout of the registry. schema is the unquoted schema of the tables on
+// PostgreSQL; empty means public. Other dialects ignore it. The error wraps [errors.ErrUnsupported] for another
+// dialect, and [generator.ErrLayout] for an invalid layout.
 func FunctionStatementsFor(dialect, schema string, l generator.Layout) (string, error) {
 	if err := l.Validate(); err != nil {
 		return "", fmt.Errorf("migrations: %w", err)
@@ -67,7 +66,7 @@ func FunctionStatementsFor(dialect, schema string, l generator.Layout) (string, 
 	return textOf(list), err
 }
 
-// textOf returns the statements of objects.
+// textOf joins the statements of objects.
 func textOf(list []object) string {
 	var text strings.Builder
 	for _, o := range list {
@@ -78,7 +77,7 @@ func textOf(list []object) string {
 	return text.String()
 }
 
-// rights says for each dialect what the user needs.
+// rights names the privileges that the user needs, by dialect.
 var rights = map[string]string{
 	"mysql": "the user needs the rights CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE and DROP;" +
 		" if the server writes a binary log, it also wants SUPER for functions, or log_bin_trust_function_creators = 1",
@@ -89,10 +88,10 @@ var rights = map[string]string{
 // An object is a view or a function.
 type object struct {
 	name       string
-	statements []string // in the words of the dialect
+	statements []string // in the dialect
 }
 
-// functions returns what is to be created for the layout of the registry.
+// functions returns the objects to create for the layout of the registry.
 func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
@@ -124,7 +123,7 @@ func errNoFunctions(dialect string) error {
 	return fmt.Errorf("migrations: there are no functions for the dialect %q: %w", dialect, errors.ErrUnsupported)
 }
 
-// objects returns what is to be created. schema is quoted; only PostgreSQL needs it.
+// objects returns the objects to create. schema is quoted, and only used on PostgreSQL.
 func objects(dialect, schema string, l generator.Layout) ([]object, error) {
 	switch f := (&formulas{l, dialect}); dialect {
 	case "mysql":
@@ -139,7 +138,7 @@ func objects(dialect, schema string, l generator.Layout) ([]object, error) {
 
 var quotedName = regexp.MustCompile(`"([A-Z_]+)"`)
 
-// translate puts names into the quotes of the dialect.
+// translate quotes names for the dialect.
 func (f *formulas) translate(statement string) string {
 	if f.dialect == "mysql" {
 		return quotedName.ReplaceAllString(statement, "`$1`")
@@ -147,7 +146,7 @@ func (f *formulas) translate(statement string) string {
 	return statement
 }
 
-// readLayout reads the layout of the registry.
+// readLayout reads the layout from the registry.
 func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	found := false
 	err = d.Query(ctx, func(rows *sql.Rows) error { found = true; return rows.Scan(&text) },
@@ -165,8 +164,8 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	return text, nil
 }
 
-// schemaOf returns the schema of the tables on PostgreSQL, quoted. The functions are in it, and name it, so that they
-// do not depend on the search_path of who calls them.
+// schemaOf returns the quoted schema of the tables on PostgreSQL. The functions are created there and use qualified
+// names, so they do not depend on the caller's search_path.
 func schemaOf(ctx context.Context, d *sqldb.DB) (schema string, err error) {
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&schema) },
 		`SELECT quote_ident(n.nspname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`+
@@ -210,7 +209,7 @@ func (f *formulas) postgres(schema string) []object {
 	}
 }
 
-// dollarQuoted puts a text into dollar quotes that the text does not have: the name of a schema may be anything.
+// dollarQuoted puts a text into dollar quotes that it does not contain, because the name of a schema may contain any.
 func dollarQuoted(text string) string {
 	tag := "$$"
 	for n := 1; strings.Contains(text, tag); n++ {
@@ -219,7 +218,8 @@ func dollarQuoted(text string) string {
 	return tag + text + tag
 }
 
-// sqlite returns the view only: SQLite has no functions. The text of the view, which SQLite keeps, has the formulas.
+// sqlite returns only the view, because SQLite does not have stored functions. SQLite keeps the text of the view, so we
+// add the formulas as a comment.
 func (f *formulas) sqlite() []object {
 	create := "CREATE VIEW uid_origin AS\n" +
 		"/* The time of an id is\n   " + f.timeOfID("id") + "\n   and its worker id\n   " + f.workerOfID("id") + " */\n" +

@@ -1,20 +1,21 @@
-// Package migrations creates and extends the tables of package workernode: WORKER_NODE, WORKER_SLOT, WORKER_SESSION and
-// WORKER_REGISTRY. It only ever adds. Package segment creates its own table, leaf_alloc.
+// Package migrations creates and extends the tables of the lease protocol: WORKER_NODE, WORKER_SLOT, WORKER_SESSION and
+// WORKER_REGISTRY. It never changes or drops anything. Package segment creates its own table, leaf_alloc.
 //
 // # Who runs them
 //
-// By default db.Use calls [Up]. With the option WithoutMigration the plugin needs no right to create tables, and calls
-// [Check]. Then call Up in a job that has the right, or run the statements with a migration tool.
+// By default db.Use calls [Up]. With the option WithoutMigration it calls [Check] instead, so the plugin does not need
+// the right to create tables. In that case, call Up in a job that has this right, or run the statements with a
+// migration tool.
 //
 // # The statements
 //
-// [Files] has them: mysql.sql, also for MariaDB and TiDB, postgres.sql, sqlite.sql, and mysql_uidgenerator.sql for a
-// WORKER_NODE that UidGenerator created.
+// [Files] contains mysql.sql (also for MariaDB and TiDB), postgres.sql, sqlite.sql, and mysql_uidgenerator.sql, which
+// extends UidGenerator's WORKER_NODE.
 //
 // # From a SQL prompt
 //
-// [CreateFunctions] creates functions and a view that say from SQL where an id came from: uid_time, uid_worker,
-// uid_table and uid_origin. docs/sql.md describes them. Neither Up nor db.Use creates them.
+// [CreateFunctions] creates functions and a view that decode and locate ids in SQL: uid_time, uid_worker, uid_table and
+// uid_origin. docs/sql.md describes them. Neither Up nor db.Use creates them.
 package migrations
 
 import (
@@ -28,18 +29,18 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
-// Files holds mysql.sql, postgres.sql and sqlite.sql, which create the tables,
-// and mysql_uidgenerator.sql, which extends a table that UidGenerator made.
+// Files contains mysql.sql, postgres.sql and sqlite.sql, which create the tables, and mysql_uidgenerator.sql, which
+// extends UidGenerator's WORKER_NODE.
 //
 //go:embed *.sql
 var Files embed.FS
 
-// essential are the columns without which a table is another program's: of WORKER_NODE those
-// of UidGenerator.
+// essential lists columns that mark a table as ours; for WORKER_NODE, UidGenerator's. A table without them belongs to
+// another program.
 var essential = map[string][]string{
 	workernode.NodeTable:     {"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"},
 	workernode.SlotTable:     {"ID", "FENCE", "VERSION", "HOLDER"},
@@ -47,14 +48,14 @@ var essential = map[string][]string{
 	workernode.RegistryTable: {"NAME", "LAYOUT", "NEXT_ID"},
 }
 
-// outdated are columns that only unreleased versions of uidplugin had. Their tables cannot be extended, because they do
-// not say about worker ids what is needed.
+// outdated lists columns that only unreleased versions of uidplugin had. These tables cannot be extended because they
+// lack facts about worker ids.
 var outdated = map[string]string{
 	workernode.NodeTable:     "START_SECOND",
 	workernode.RegistryTable: "FLOOR_SECOND",
 }
 
-// refuseOutdated returns an error if a table is one of an unreleased version.
+// refuseOutdated returns an error for a table of an unreleased version.
 func refuseOutdated(table string, have []string) error {
 	column := outdated[table]
 	if column == "" || len(missing([]string{column}, have)) > 0 {
@@ -64,25 +65,23 @@ func refuseOutdated(table string, have []string) error {
 		" start with a database of its own, or, if no row has such an id, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
 }
 
-// A table is what a CREATE TABLE statement of the files says.
+// A table is a parsed CREATE TABLE statement.
 type table struct {
 	name    string
 	create  string
 	columns []string
-	define  map[string]string // a column's definition, as ADD COLUMN takes it
-	index   string            // a further CREATE INDEX, where CREATE TABLE cannot hold it
-	key     string            // an index as ALTER TABLE ADD takes it, where it can
+	define  map[string]string // definitions of columns, as in ADD COLUMN
+	index   string            // a CREATE INDEX statement, for dialects whose CREATE TABLE cannot contain it
+	key     string            // the index as in ALTER TABLE ADD, for the others
 }
 
-// Up creates the tables that are missing, and adds the columns that a table of
-// UidGenerator's lacks. It changes nothing if there is nothing to add, and then
-// needs no right but to read. Any number of processes may run it at once.
+// Up creates missing tables, and adds missing columns to UidGenerator's. If there is nothing to add, it only reads. Any
+// number of processes may run it at once.
 //
-// Statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction. Each
-// may take a minute at most.
+// Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
+// minute.
 //
-// It returns an error that wraps [workernode.ErrTable] if WORKER_NODE is a table
-// of another kind.
+// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program.
 func Up(ctx context.Context, db *gorm.DB) error {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
@@ -100,14 +99,13 @@ func Up(ctx context.Context, db *gorm.DB) error {
 	return nil
 }
 
-// Check returns an error that wraps [workernode.ErrTable] if a table is missing
-// or lacks a column. It changes nothing.
+// Check returns an error that wraps uidplugin.ErrTable if a table or a column is missing. It only reads.
 func Check(ctx context.Context, db *gorm.DB) error {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	tables, err := parse("sqlite") // the columns are the same in all dialects
+	tables, err := parse("sqlite") // all dialects have the same columns
 	if err != nil {
 		return err
 	}
@@ -139,9 +137,9 @@ func Check(ctx context.Context, db *gorm.DB) error {
 	return nil
 }
 
-// refuseNarrow returns an error if a column does not hold what the files define as BIGINT: MySQL without strict mode
-// would store another number, such as an earlier FENCE. The column ID of UidGenerator's table may be narrower, because
-// worker ids have few bits.
+// refuseNarrow returns an error if a column should be BIGINT but is narrower, because MySQL without strict mode would
+// store another number, such as an earlier FENCE. UidGenerator's column ID may be narrower because worker ids have few
+// bits.
 func (t *table) refuseNarrow(d *sqldb.DB, columns []sqldb.Column) error {
 	for _, c := range columns {
 		name := strings.ToUpper(c.Name)
@@ -160,7 +158,7 @@ func namesOf(columns []sqldb.Column) (names []string) {
 	return names
 }
 
-// fileOf returns the name of the file for a dialect; for a dialect without a file, the plainest.
+// fileOf returns the name of the file for a dialect; sqlite, which is the simplest, for unknown ones.
 func fileOf(db *sqldb.DB) string {
 	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
 		return "sqlite"
@@ -168,11 +166,11 @@ func fileOf(db *sqldb.DB) string {
 	return db.Dialect()
 }
 
-// timeout bounds a statement whose context does not end before.
+// timeout limits a statement whose context does not end earlier.
 const timeout = time.Minute
 
-// attempts bounds how often a failed change is looked at again. Processes that migrate at once get in each other's way,
-// but each time one of them makes progress.
+// attempts limits how often a failed change is retried. Processes that migrate at once make each other fail, but each
+// time one of them makes progress.
 const attempts = 10
 
 func (t *table) up(ctx context.Context, db *sqldb.DB) error {
@@ -210,13 +208,13 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 		if err := t.extend(ctx, db, lacks); err != nil {
 			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w",
 				workernode.ErrTable, strings.Join(lacks, ", "), err)
-			continue // perhaps another process has just added them
+			continue // another process may have just added them
 		}
 	}
 	return failed
 }
 
-// ensureIndex creates the index that a CREATE TABLE cannot hold, if an earlier attempt failed before that.
+// ensureIndex creates the separate index if an earlier attempt failed before it.
 func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	if t.index == "" {
 		return nil
@@ -228,7 +226,7 @@ func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	return t.run(ctx, db, t.index)
 }
 
-// extend adds columns, in one statement where the dialect can: SQLite cannot.
+// extend adds columns, in one statement except on SQLite, which cannot.
 func (t *table) extend(ctx context.Context, db *sqldb.DB, columns []string) error {
 	var adds []string
 	for _, c := range columns {
@@ -249,7 +247,7 @@ func (t *table) extend(ctx context.Context, db *sqldb.DB, columns []string) erro
 	return t.run(ctx, db, t.index)
 }
 
-// run executes statements. Another process may execute them at the same moment.
+// run executes statements, and skips empty ones.
 func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) error {
 	for _, s := range statements {
 		if s == "" {
@@ -262,8 +260,8 @@ func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) err
 	return nil
 }
 
-// missing returns the names of want that are not in have. It ignores the case of column names, as MySQL and SQLite do.
-// PostgreSQL distinguishes it, but no table has both.
+// missing returns the names in want that are not in have. It ignores case, as MySQL and SQLite do. PostgreSQL does not,
+// but no table has names that differ only in case.
 func missing(want, have []string) (lacks []string) {
 	for _, w := range want {
 		if !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, w) }) {
@@ -278,11 +276,11 @@ var (
 	name       = regexp.MustCompile("[`\"][A-Z_]+[`\"]")
 )
 
-// quoted returns the first name in a statement, with its quotes.
+// quoted returns the first quoted name of a statement.
 func quoted(statement string) string { return name.FindString(statement) }
 
-// parse reads the file of a dialect: statements end with ";" at the end of a
-// line, and a CREATE TABLE has one column a line.
+// parse parses the file of a dialect. Each statement ends with ";" at the end of a line, and CREATE TABLE has one
+// column per line.
 func parse(dialect string) ([]*table, error) {
 	text, err := Files.ReadFile(dialect + ".sql")
 	if err != nil {

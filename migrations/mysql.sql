@@ -1,8 +1,8 @@
--- The tables of uidplugin on MySQL, MariaDB, TiDB and others that speak their
--- dialect. uidplugin runs this by itself unless it is told WithoutMigration().
+-- The tables of uidplugin on MySQL, MariaDB, TiDB and compatible databases. uidplugin creates them unless
+-- WithoutMigration() is set.
 --
--- WORKER_NODE is UidGenerator's table (the first seven columns). If UidGenerator
--- made it, run mysql_uidgenerator.sql and, from here, all statements but the first.
+-- The first seven columns of WORKER_NODE are UidGenerator's. If UidGenerator created it, run
+-- mysql_uidgenerator.sql instead of the first statement.
 CREATE TABLE IF NOT EXISTS `WORKER_NODE` (
   `ID` BIGINT NOT NULL COMMENT 'the worker id',
   `HOST_NAME` VARCHAR(64) NOT NULL COMMENT 'host of the process that inserted the row, for people',
@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS `WORKER_NODE` (
   `CREATED` TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
   `SLOT` BIGINT NULL COMMENT 'the slot that owns the worker id; NULL in a row of UidGenerator',
   `DATABASE_NAME` VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'where the table is; empty for the database of this table',
-  `TABLE_NAME` VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'ids with this worker id are keys of this table; * for all tables, empty for a spare; never changes once set',
+  `TABLE_NAME` VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'ids with this worker id are keys of this table; * for all tables, empty for none; never changes once set',
   `LAYOUT` VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'layout of these ids; never changes',
   `START_TICK` BIGINT NOT NULL DEFAULT 0 COMMENT 'no id of the table has this worker id and this tick or an earlier one',
   PRIMARY KEY (`ID`),

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// tableOfID returns the SELECT of the table of an id. It goes by what Plugin.Locate goes by: the layout, the table and
-// START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. in is the schema of the
-// tables with a dot, or empty.
+// tableOfID returns the SELECT for the table of an id. It follows the rules of Plugin.Locate: the layout, the table and
+// START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. in is the schema with a dot,
+// or empty.
 func (f *formulas) tableOfID(in, id string) string {
 	return strings.NewReplacer("{in}", in, "{tick}", f.tickOf(id)).Replace(
 		`SELECT CASE WHEN "N"."DATABASE_NAME" = '' THEN "N"."TABLE_NAME"
@@ -24,18 +24,18 @@ WHERE ` + f.idsOf(id, 1, f.MaxTick()) + `
     WHERE "X"."SLOT" = "S"."ID" AND "X"."START_TICK" >= {tick} AND "X"."BEFORE_TICK" < {tick})`)
 }
 
-// located returns the condition that ids of a worker id can be located. The layout is empty in a row of UidGenerator,
-// and the table in that of a spare.
+// located returns the condition that ids of a worker id can be located. Rows of UidGenerator have an empty LAYOUT, and
+// rows that an older version of the plugin reserved have an empty TABLE_NAME.
 func (f *formulas) located() string {
 	return fmt.Sprintf(`"N"."LAYOUT" = '%s' AND "N"."SLOT" <> 0 AND "N"."TABLE_NAME" <> ''`, f.Layout)
 }
 
-// origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that the
-// process of the session may have made. It has the same rules as tableOfID.
+// origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that this
+// process may have made. It follows the same rules as tableOfID.
 //
-// Of the sessions that followed, it looks at the next one only. BEFORE_TICK ascends with START_TICK: it is the FENCE of
-// the slot that was reclaimed, or the last tick that its holder was granted, and both only move up. A least value of
-// all that followed would take MariaDB quadratic time.
+// It should look only at the next session, because the minimum over all later ones takes quadratic time on MariaDB. The
+// next is enough: BEFORE_TICK ascends with START_TICK. It is the FENCE of the reclaimed slot, or the last tick granted
+// to its holder, and both only grow.
 func (f *formulas) origin(in string) string {
 	last := strconv.FormatInt(f.MaxTick(), 10)
 	from := "(" + f.least(f.greatest(`"N"."START_TICK"`, `"X"."START_TICK"`, "0"), last) + " + 1)"

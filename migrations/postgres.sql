@@ -1,5 +1,5 @@
--- The tables of uidplugin on PostgreSQL. uidplugin runs this by itself unless it is
--- told WithoutMigration(). The columns are explained in mysql.sql.
+-- The tables of uidplugin on PostgreSQL. uidplugin creates them unless WithoutMigration() is set. mysql.sql explains
+-- the columns.
 CREATE TABLE IF NOT EXISTS "WORKER_NODE" (
   "ID" BIGINT NOT NULL,
   "HOST_NAME" VARCHAR(64) NOT NULL,

@@ -5,32 +5,32 @@
 //	text := orders.Encode(id)
 //	id, err := orders.Decode(text)
 //
-// # What a text says
+// # What it protects
 //
-// A 64-bit id that is made of a time and a sequence tells everybody who sees it when its row was created and how many
-// rows are created, and its neighbours can be guessed. The text tells only its type, the prefix. Without a key
-// nobody can find the id, the text of another id, or a text that Decode accepts. Of 2^64 random texts, Decode accepts
-// one for each of its keys.
+// A 64-bit id made of a time and a sequence reveals when its row was created and how fast rows are created, and its
+// neighbours can be guessed. A text reveals only its type, the prefix. Without a key nobody can find the id, the text
+// of another id, or a text that Decode accepts. Of 2^64 random texts, Decode accepts one for each of its keys.
 //
-// # What it does not protect
+// # Limits
 //
-//   - Equal ids have equal texts. A text that is seen twice shows that it is the same row.
-//   - A text is no permission. It can leak through a log, a referrer or a screenshot. Check who asks.
-//   - A key that leaks lets anybody decode and make all texts. A key that is lost cannot be replaced: texts that were
-//     given out can no longer be decoded. Texts are not stored in the database, so its rows are not lost.
+//   - Equal ids have equal texts, so a text that appears twice names the same row.
+//   - A text does not grant access, because it can leak through a log, a referrer or a screenshot. You should still
+//     check the caller's permission.
+//   - With a leaked key, anybody can decode and make texts. A lost key cannot be replaced, so its texts can no longer
+//     be decoded. Rows are not lost, because the database stores ids instead of texts.
 //
 // # Keys
 //
-// Give the newest key first. Encode uses that one, Decode tries all, so texts of older keys stay valid as long as their
-// key is given. To rotate, first give the new key last to all processes, then first. An id has another text with each
-// key: a rotation changes the texts that are given out, not those that are accepted.
+// Pass the newest key first. Encode uses the first key, and Decode tries all of them, so texts of an older key stay
+// valid as long as you pass it. To rotate, deploy the new key to all processes as the last one, and then as the first.
+// Each key gives an id another text. So a rotation changes new texts, and old ones remain accepted.
 //
 // # Format
 //
-// A text is the prefix, an underscore and 26 characters: Crockford's base32 in lower case, most significant bits first,
-// of one block of AES-256. The block is the id, 8 bytes, big-endian, and 8 bytes that depend on the key and the prefix.
-// Decode demands that these come back. So the format is an encryption with redundancy (Bellare and Rogaway,
-// "Encode-then-encipher encryption", ASIACRYPT 2000), with a block as the whole message.
+// A text consists of the prefix, an underscore and 26 characters. These are one block of AES-256 in lower-case
+// Crockford base32, most significant bits first. The block contains the id (8 bytes, big-endian) and 8 bytes derived
+// from the key and the prefix, which Decode verifies. This is encryption with redundancy (Bellare and Rogaway,
+// "Encode-then-encipher encryption", ASIACRYPT 2000) for a message of a single block.
 package publicid
 
 import (
@@ -46,33 +46,34 @@ import (
 	"slices"
 )
 
-// ErrInvalid is the only error of [Codec.Decode]: the text has another prefix or another length, a character that does
-// not belong there, was made with another key, or was changed. It does not say which, so that nobody learns from it.
+// ErrInvalid is the only error of [Codec.Decode]. The text has the wrong prefix, length or characters, was changed, or
+// was made with another key. The error does not distinguish these, because an attacker could learn from it.
 var ErrInvalid = errors.New("publicid: invalid id")
 
-// ErrConfig reports a key or a prefix that cannot be used. [NewKeys] and [Keys.Codec] return it.
+// ErrConfig reports an invalid key or prefix. [NewKeys] and [Keys.Codec] return it.
 var ErrConfig = errors.New("publicid: configuration")
 
-// KeySize is how many bytes a key has.
+// KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// maxPrefix is how many characters a prefix may have.
+// maxPrefix is the maximum length of a prefix.
 const maxPrefix = 32
 
-// blockChars is how many characters a block of 128 bits has.
+// blockChars is the length of an encoded block of 128 bits.
 const blockChars = 26
 
-// Keys are the secrets of an application, the newest first. They may be used concurrently, and are not changed. The
-// zero Keys have no key, and no codec. Formatting them, as a log does, shows how many there are and no secret.
+// Keys are the secrets of an application, the newest first. They are immutable and safe for concurrent use. The zero
+// Keys is empty, so it cannot make a codec. Formatting writes only the number of keys, so logs do not leak them.
 type Keys struct {
-	// A function, because package fmt calls no methods of unexported fields of others, and looks into no functions.
+	// We hide the secrets in a function because package fmt prints unexported fields of other structs without calling
+	// their methods.
 	secrets func() [][KeySize]byte
 }
 
-// Format implements [fmt.Formatter]: no verb writes the secrets.
+// Format implements [fmt.Formatter]. It never writes the secrets.
 func (k Keys) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Keys(%d hidden)", len(k.list())) }
 
-// list returns the secrets; nil for the zero Keys.
+// list returns the secrets, or nil for the zero Keys.
 func (k Keys) list() [][KeySize]byte {
 	if k.secrets == nil {
 		return nil
@@ -80,7 +81,7 @@ func (k Keys) list() [][KeySize]byte {
 	return k.secrets()
 }
 
-// NewKeys returns keys, the newest first: at least one, each of [KeySize] random bytes, as crypto/rand makes them. The
+// NewKeys returns keys, the newest first. It needs at least one, each of [KeySize] random bytes from crypto/rand. The
 // error wraps [ErrConfig].
 func NewKeys(keys ...[]byte) (*Keys, error) {
 	if len(keys) == 0 {
@@ -105,11 +106,11 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	return &Keys{func() [][KeySize]byte { return secrets }}, nil
 }
 
-// Equal reports whether other are the same keys in the same order.
+// Equal reports whether both have the same keys in the same order.
 func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.list(), other.list()) }
 
-// Codec returns the codec of one type of ids. The prefix has 1 to 32 characters from a to z, 0 to 9 and _. It
-// begins with a letter and does not end with _. The error wraps [ErrConfig].
+// Codec returns the codec of one type of ids. The prefix must have 1 to 32 characters from a to z, 0 to 9 and _, start
+// with a letter, and not end with _. The error wraps [ErrConfig].
 func (k *Keys) Codec(prefix string) (*Codec, error) {
 	if len(k.list()) == 0 {
 		return nil, fmt.Errorf("%w: there are no keys; NewKeys makes some", ErrConfig)
@@ -118,15 +119,15 @@ func (k *Keys) Codec(prefix string) (*Codec, error) {
 		return nil, fmt.Errorf("%w: the prefix %.40q needs 1 to %d characters from a to z, 0 to 9 and _, a letter first, and no _ last",
 			ErrConfig, prefix, maxPrefix)
 	}
-	c := &Codec{prefix: prefix + "_"}
+	var keys []codecKey
 	for _, secret := range k.list() {
 		block, err := aes.NewCipher(derive(secret, "publicid v1 encryption", ""))
 		if err != nil {
 			return nil, fmt.Errorf("publicid: %w", err)
 		}
-		c.keys = append(c.keys, codecKey{block, [8]byte(derive(secret, "publicid v1 prefix", prefix))})
+		keys = append(keys, codecKey{block, [8]byte(derive(secret, "publicid v1 prefix", prefix))})
 	}
-	return c, nil
+	return &Codec{prefix + "_", func() []codecKey { return keys }}, nil
 }
 
 func validPrefix(prefix string) bool {
@@ -141,7 +142,7 @@ func validPrefix(prefix string) bool {
 	return true
 }
 
-// derive returns 32 bytes that depend on a key, on what they are for, and on a text.
+// derive derives 32 bytes from a key, a purpose and a text.
 func derive(secret [KeySize]byte, purpose, text string) []byte {
 	h := hmac.New(sha256.New, secret[:])
 	h.Write([]byte(purpose))
@@ -150,39 +151,39 @@ func derive(secret [KeySize]byte, purpose, text string) []byte {
 	return h.Sum(nil)
 }
 
-// A Codec encodes and decodes the ids of one type; [Keys.Codec] returns one. It may be used concurrently.
+// A Codec encodes and decodes the ids of one type. Create one with [Keys.Codec]. It is safe for concurrent use.
 type Codec struct {
-	prefix string // with the underscore
-	keys   []codecKey
+	prefix string            // includes the underscore
+	keys   func() []codecKey // a function, for the same reason as in Keys
 }
 
-// Format implements [fmt.Formatter]: it writes the prefix, and nothing that is made of a key.
+// Format implements [fmt.Formatter]. It writes the prefix and never a key.
 func (c Codec) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Codec(%s)", c.prefix) }
 
 type codecKey struct {
 	block cipher.Block
-	check [8]byte // of the prefix
+	check [8]byte // derived from the prefix
 }
 
 // Prefix returns the prefix, without the underscore.
 func (c *Codec) Prefix() string { return c.prefix[:len(c.prefix)-1] }
 
-// Len returns how many bytes a text has.
+// Len returns the length of a text in bytes.
 func (c *Codec) Len() int { return len(c.prefix) + blockChars }
 
-// Encode returns the text of an id, with the newest key.
+// Encode returns the text of an id. It uses the newest key.
 func (c *Codec) Encode(id int64) string {
 	return string(c.Append(make([]byte, 0, maxPrefix+1+blockChars), id))
 }
 
-// Append appends the text of an id to dst and returns the longer slice. It does not allocate if dst has room for
+// Append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for
 // [Codec.Len] bytes.
 func (c *Codec) Append(dst []byte, id int64) []byte {
-	k := c.keys[0]
+	k := c.keys()[0]
 	dst = append(dst, c.prefix...)
 	at := len(dst)
 	dst = append(dst, "00000000000000000000000000"...)
-	block := dst[at : at+aes.BlockSize] // not an array here, which would escape to the heap
+	block := dst[at : at+aes.BlockSize] // an array would escape to the heap
 	binary.BigEndian.PutUint64(block[:8], uint64(id))
 	copy(block[8:], k.check[:])
 	k.block.Encrypt(block, block)
@@ -190,7 +191,7 @@ func (c *Codec) Append(dst []byte, id int64) []byte {
 	return dst
 }
 
-// Decode returns the id of a text. The error is [ErrInvalid].
+// Decode returns the id of a text, or [ErrInvalid].
 func (c *Codec) Decode(text string) (int64, error) {
 	if len(text) != c.Len() || text[:len(c.prefix)] != c.prefix {
 		return 0, ErrInvalid
@@ -203,7 +204,7 @@ func (c *Codec) Decode(text string) (int64, error) {
 	binary.BigEndian.PutUint64(sent[:8], hi)
 	binary.BigEndian.PutUint64(sent[8:], lo)
 	id, found := int64(0), 0
-	for _, k := range c.keys { // all of them, so that the time does not tell which key it was
+	for _, k := range c.keys() { // try all, so that the duration does not reveal the key
 		k.block.Decrypt(block[:], sent[:])
 		if subtle.ConstantTimeCompare(block[8:], k.check[:]) == 1 {
 			id, found = int64(binary.BigEndian.Uint64(block[:8])), 1
@@ -215,10 +216,10 @@ func (c *Codec) Decode(text string) (int64, error) {
 	return id, nil
 }
 
-// alphabet is Crockford's base32 in lower case: without i, l, o and u.
+// alphabet is Crockford's base32 in lower case, without i, l, o and u.
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// writeBase32 writes 128 bits as 26 characters, of which the first has 3 bits.
+// writeBase32 writes 128 bits as 26 characters; the first has only 3 bits.
 func writeBase32(text []byte, hi, lo uint64) {
 	for i := range blockChars {
 		text[blockChars-1-i] = alphabet[lo&31]
@@ -226,7 +227,7 @@ func writeBase32(text []byte, hi, lo uint64) {
 	}
 }
 
-// values are the numbers of the characters; 255 for those that are not in the alphabet.
+// values maps characters to numbers, and others to 255.
 var values = func() (v [256]byte) {
 	for i := range v {
 		v[i] = 255
@@ -237,9 +238,9 @@ var values = func() (v [256]byte) {
 	return v
 }()
 
-// parseBase32 is the inverse of writeBase32. It refuses what that never writes.
+// parseBase32 is the inverse of writeBase32. It accepts only texts that writeBase32 can write.
 func parseBase32(text string) (hi, lo uint64, ok bool) {
-	if values[text[0]] > 7 { // 130 bits
+	if values[text[0]] > 7 { // more than 128 bits
 		return 0, 0, false
 	}
 	for _, c := range []byte(text) {

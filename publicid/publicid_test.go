@@ -128,9 +128,10 @@ func TestKeys_AreNotPrinted(t *testing.T) {
 		own   publicid.Keys
 		keys  *publicid.Keys
 		codec *publicid.Codec
+		value publicid.Codec // package fmt does not call the Format of an unexported field
 	}
 	var out bytes.Buffer
-	c := config{keys, *keys, *keys, keys, codec}
+	c := config{keys, *keys, *keys, keys, codec, *codec}
 	for _, v := range []any{keys, *keys, c, &c, []config{c}, codec, *codec, map[string]any{"keys": keys}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q", "%X"} {
 			fmt.Fprintf(&out, verb+"\n", v)
@@ -143,7 +144,7 @@ func TestKeys_AreNotPrinted(t *testing.T) {
 		}
 		out.Write(text)
 	}
-	for _, secret := range []string{"secret-", "hush", "115 101 99", "0x73, 0x65", "736563", "0x68", "104 117", "687573"} {
+	for _, secret := range []string{"secret-", "hush", "115 101 99", "0x73, 0x65", "736563", "0x68", "104 117", "687573", "check:"} {
 		if strings.Contains(strings.ToLower(out.String()), secret) {
 			t.Errorf("%q is in the output", secret)
 		}

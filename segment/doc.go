@@ -1,9 +1,9 @@
-// Package segment makes ids from a counter in the database, a range at a time. This is the segment mode of Meituan's
-// Leaf, on Leaf's table. Ids are small, begin where the operator wants, and depend on no clock. In return a process
-// that cannot reach the database makes no ids once it has used up its ranges.
+// Package segment makes ids from a counter in the database, a range at a time. It implements the segment mode of
+// Meituan's Leaf on Leaf's table. Ids are small, start where the operator wants, and do not depend on a clock. In
+// return, a process that cannot reach the database stops making ids once its ranges are used up.
 //
-// With the plugin, the tag gorm:"uid:segment" takes ids from here, and the option WithSegments configures it. [Open] is
-// for use without the plugin. Both create the table leaf_alloc if it is missing.
+// With the plugin, use the tag gorm:"uid:segment", and configure it with the option WithSegments. Without the plugin,
+// call [Open]. Both create the table leaf_alloc if it is missing.
 //
 //	leaf_alloc                     buffer of this process
 //	biz_tag  max_id  step          present range    next range
@@ -17,37 +17,40 @@
 //
 //	UPDATE leaf_alloc SET max_id = m+n WHERE biz_tag = ? AND max_id = m
 //
-// If that changes one row, the ids from m to m+n-1 are its own. If it changes none, another process was faster, and the
-// process reads again. So each statement is a transaction of its own, and no lock is held between them. This is
-// exact after a stale read and on clusters, where locks are not. The statement always changes the row, so it does
-// not matter whether the driver counts changed rows or found ones. If its answer is lost, no process has the range: a
-// hole.
+// If that changes one row, the process owns the ids from m to m+n-1. If it changes none, another process was faster, so
+// the process reads again. Each statement is a transaction of its own, and no lock is held between them. This is exact
+// even after a stale read, and on clusters, where we should not rely on locks. The statement always changes the row, so
+// it does not matter whether the driver counts changed or matched rows. If the answer is lost, nobody uses the range,
+// which leaves a gap.
 //
-// The ids from max_id on are free, as in Leaf's code, in spite of the column's name. Therefore processes with this
-// package and a Leaf service can use one row at once. Two rows for one column would make ids twice. So Open refuses a new
-// row for a column that has numbers, unless Config.Start says where to begin: see Config.Used.
+// The process then reads max_id again on the same connection, because a trigger or a narrow column may have stored a
+// smaller number. Otherwise the next process would fetch the same range. A range that was not stored is discarded, and
+// the error wraps uidplugin.ErrTable.
 //
-// # What it promises
+// As in Leaf's code, max_id itself is still free, in spite of its name. So processes with this package and a Leaf
+// service can share one row. Because two rows for one column would make duplicate ids, Open refuses a row whose max_id
+// is not above the numbers of the column: see Config.Used.
 //
-//   - No id is made twice, as long as max_id never goes back. The database must not lose what it has acknowledged, as a
-//     restored backup does, or a server that writes lazily and crashes. A process that notices it continues above its
-//     own ids, and logs it.
-//   - The ids of one process ascend strictly. Those of all processes do not: each has a range of its own, so a row that
-//     was created later may have the smaller id.
-//   - Ids are lost: at most two ranges by each process that ends, and one by each answer that is lost.
+// # Guarantees
+//
+//   - Ids are unique as long as max_id never goes back. The database must not lose acknowledged commits, as after
+//     restoring a backup, or after the crash of a server that writes lazily. A process that notices this logs it, and
+//     continues above its own ids.
+//   - The ids of one process strictly ascend. Ids of several processes do not, because each has its own range: a row
+//     created later may have the smaller id.
+//   - A process that ends loses at most two ranges, and each lost answer loses one.
 //   - When Open returns, the first range is in memory.
-//   - Callers that find no id wait for the fetch; they do not fail at once, as Leaf's do. They get the database's error
-//     if the fetch fails. No caller waits longer than its context allows, or than Config.MaxWait if the context has no
-//     deadline.
-//   - A fetch that failed is sent again, even if no caller waits. Health says since when fetches fail, and why, until
-//     one succeeds.
+//   - A caller that finds no id waits for the fetch, whereas Leaf's callers fail at once. It gets the database's error
+//     if the fetch fails. It waits until its context ends, or for Config.MaxWait without a deadline.
+//   - A failed fetch is repeated even if no caller waits. Until one succeeds, Health returns the reason and the time of
+//     the first failure.
 //
-// # How large a range is
+// # Sizes of ranges
 //
-// Ranges begin with the step of the row. If one lasted less than 15 minutes, the next is twice as large, up to
-// Config.MaxStep. If it lasted 30 or more, the next is half as large, down to the step of the row. So most processes
-// fetch every quarter of an hour, and have ids for about as long while the database is unreachable. A step that an
-// operator writes into the row counts from the next fetch on, in every process.
+// Ranges start with the step of the row. If a range lasted less than 15 minutes, the next one is twice as large, up to
+// Config.MaxStep. If it lasted 30 minutes or more, the next one is half as large, down to the step of the row. So most
+// processes fetch every quarter of an hour, and still have ids for about as long while the database is unreachable. If
+// an operator changes the step of the row, all processes use it from their next fetch on.
 //
-// Nothing in an id says which process made it, or when: it cannot be decoded.
+// Ids cannot be decoded, because they contain neither a process nor a time.
 package segment

@@ -39,5 +39,17 @@ func ExampleOpen() {
 		panic(err)
 	}
 	fmt.Println(one, batch[0], batch[2499])
-	// Output: 5001 5002 7501
+
+	// Another process has ranges of its own, so the ids of both together do not ascend. A process that ends leaves a
+	// hole: the rest of its ranges.
+	other, err := segment.Open(ctx, db, "orders", segment.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	defer other.Close()
+	theirs, err := other.Next(ctx)
+	fmt.Println(theirs > 7501, err)
+	// Output:
+	// 5001 5002 7501
+	// true <nil>
 }

@@ -11,30 +11,30 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// Ranges grow if they last less, and shrink if they last as long: Leaf's figures.
+// A range that lasts less than growBelow doubles the next one, and one that lasts shrinkFrom halves it: Leaf's figures.
 const (
 	growBelow  = 15 * time.Minute
 	shrinkFrom = 30 * time.Minute
 )
 
-// fetching is the state of the goroutine that fetches. [generator.Buffered] takes a panic of it for a failure. After a
-// panic a range that was not returned must still be due, so due and the mark are set last.
+// fetching is the state of the goroutine that fetches. [generator.Buffered] treats its panic as a failure. The range
+// must still be due then, so due and the mark are set last.
 type fetching struct {
-	due    bool          // a range is needed, and was not fetched yet
+	due    bool          // a range is needed, and not fetched yet
 	since  time.Time     // when it became due
-	lasted time.Duration // how long the one before it was enough
-	ranges int64         // fetched
+	lasted time.Duration // how long the previous range lasted
+	ranges int64         // fetched ranges
 
 	base  int64 // step of the row
 	step  int64 // of the last range
-	floor int64 // no id below it is handed out: above all that was, and Start
+	floor int64 // no smaller id is handed out: above Start and all previous ids
 
-	first generator.Run // fetched by Open, and not in the buffer yet
+	first generator.Run // fetched by Open, not in the buffer yet
 
-	failing bool // so the log says
+	failing bool // the failure is logged
 }
 
-// source is the source of the buffer. It waits until a range is due, and fetches it.
+// source feeds the buffer. It waits until a range is due, and fetches it.
 func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) {
 	if run := g.first; run.N > 0 {
 		g.first = generator.Run{}
@@ -61,14 +61,13 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	if err != nil {
 		return generator.Run{}, err
 	}
-	// No caller has an id of the range yet, so no caller sees the mark before it is set. All ids that were handed out
-	// are below it.
+	// No caller can reach the mark before it is set: the buffer does not have the range yet, and older ids are smaller.
 	g.due = false
 	g.mark.Store(run.First + run.N/10)
 	return run, nil
 }
 
-// fetch fetches a range. After an error that may pass it tries again until retryLimit has passed.
+// fetch fetches a range. It retries transient errors until retryLimit has passed.
 func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	var last error
 	for try, begin := 0, time.Now(); ; try++ {
@@ -99,17 +98,19 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	}
 }
 
-// errConflict reports a fetch that lost against another process.
+// errConflict reports that another process fetched first.
 var errConflict = errors.New("segment: other processes were always faster")
 
-// try tries to fetch a range. It is empty if another process was faster.
+// try makes one attempt to fetch a range. The range is empty if another process was faster.
 func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
-	r, ok, err := g.table.read(ctx)
+	held, giveBack := g.table.hold() // on clusters, the node that wrote must also read back
+	defer giveBack()
+	r, ok, err := held.read(ctx, "")
 	switch {
 	case err != nil:
 		return run, err
 	case !ok:
-		// Begun again, it would make the same ids again.
+		// A new row would start again with the same ids.
 		return run, fmt.Errorf("%w: the tag %q is gone from %s: insert it again, with a max_id above all of its ids", ErrRow, g.table.tag, g.table)
 	case r.step < 1:
 		return run, fmt.Errorf("%w: the step of the tag %q of %s is %d, not 1 or more", ErrRow, g.table.tag, g.table, r.step)
@@ -120,10 +121,10 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	}
 	step := g.size(r.step)
 	n := min(step, math.MaxInt64-first)
-	if moved, err := g.table.move(ctx, r.maxID, first+n); err != nil || !moved {
+	if moved, err := held.move(ctx, r.maxID, first+n); err != nil || !moved {
 		return run, err
 	}
-	back := g.ranges > 0 && r.maxID < g.floor // and not merely read late, as it was compared
+	back := g.ranges > 0 && r.maxID < g.floor // not a stale read, because move has compared it
 	g.base, g.step, g.floor = r.step, step, first+n
 	g.ranges++
 	g.mu.Lock()
@@ -137,10 +138,10 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	return generator.Run{First: first, N: n}, nil
 }
 
-// size returns how many ids the next range has if the step of the row is base.
+// size returns the size of the next range for a row with the step base.
 func (g *Generator) size(base int64) int64 {
 	switch {
-	case base != g.base || g.ranges < 2: // how long one lasted is known from the second range on
+	case base != g.base || g.ranges < 2: // the second range is the first to have a duration
 		return base
 	case g.lasted < 0: // the clock was set back
 		return g.step
@@ -152,7 +153,7 @@ func (g *Generator) size(base int64) int64 {
 	return g.step
 }
 
-// tell writes to the log that fetches fail, or work again.
+// tell logs that fetches fail, or succeed again.
 func (g *Generator) tell(ctx context.Context, err error) {
 	switch {
 	case err != nil && !g.failing && ctx.Err() == nil:

@@ -1,5 +1,4 @@
--- The table of package segment on MySQL, MariaDB and others that speak their dialect:
--- Leaf's. Package segment runs this by itself if there is none.
+-- Leaf's table on MySQL, MariaDB and compatible databases. Package segment creates it if it is missing.
 CREATE TABLE IF NOT EXISTS `leaf_alloc` (
   `biz_tag` VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '' COMMENT 'whose ids these are',
   `max_id` BIGINT NOT NULL DEFAULT 1 COMMENT 'the first id that nobody has fetched yet',

@@ -1,5 +1,4 @@
--- The table of package segment on PostgreSQL: Leaf's. Package segment runs this by
--- itself if there is none. The columns are explained in mysql.sql.
+-- Leaf's table on PostgreSQL. Package segment creates it if it is missing; mysql.sql explains the columns.
 CREATE TABLE IF NOT EXISTS "leaf_alloc" (
   "biz_tag" VARCHAR(128) NOT NULL DEFAULT '',
   "max_id" BIGINT NOT NULL DEFAULT 1,

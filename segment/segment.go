@@ -18,132 +18,133 @@ import (
 )
 
 const (
-	// DefaultStep is the default of Config.Step: that of Leaf's example.
+	// DefaultStep is the default of Config.Step, taken from Leaf's example.
 	DefaultStep = 2000
 
-	// DefaultMaxStep is the default of Config.MaxStep, the size up to which ranges grow: Leaf's.
+	// DefaultMaxStep is the default of Config.MaxStep, the same as Leaf's.
 	DefaultMaxStep = 1_000_000
 
-	// DefaultMaxWait is the default of Config.MaxWait: how long a caller without a deadline waits.
+	// DefaultMaxWait is the default of Config.MaxWait.
 	DefaultMaxWait = 10 * time.Second
 
-	// DefaultTimeout is the default of Config.Timeout: how long a statement may take.
+	// DefaultTimeout is the default of Config.Timeout.
 	DefaultTimeout = 10 * time.Second
 
-	// retryEvery is how often a fetch that failed is sent again while no caller waits.
+	// retryEvery is the pause after a failed fetch while no caller waits.
 	retryEvery = 5 * time.Second
 )
 
 // Config configures [Open]. Its zero value works.
 type Config struct {
-	// Table is the name of the table: letters, digits, _ and $. It may follow the name of another schema and a dot. ""
-	// means [DefaultTable].
+	// Table is the name of the table: letters, digits, _ and $, optionally after a schema and a dot. "" means
+	// [DefaultTable].
 	Table string
 
-	// Step is the step that Open inserts, from 1 to 2^31-1, if the tag has no row yet; 0 means [DefaultStep]. The step
-	// of an existing row takes precedence.
+	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means [DefaultStep]. The
+	// step of an existing row takes precedence.
 	Step int64
 
-	// MaxStep is the size up to which ranges are doubled, from 1 to 2^31-1 ids; 0 means [DefaultMaxStep]. With at most
-	// the step of the row they are never doubled.
+	// MaxStep limits how far ranges grow, from 1 to 2^31-1 ids; 0 means [DefaultMaxStep]. They never grow if it is at
+	// most the step of the row.
 	MaxStep int64
 
-	// Start is the least id, from 1 on; 0 means 1. A row with a smaller max_id is lifted to
-	// it with the next fetch.
+	// Start is the smallest id, at least 1; 0 means 1. The next fetch raises a smaller max_id to it.
 	Start int64
 
-	// Used is the largest number that the column has already; 0 if it has none. Ids begin above it. Open refuses a new
-	// tag for such a column, with [ErrRow], unless Start is above Used: another program has made the numbers, and if it
-	// is a Leaf service with another tag, it holds higher ones. A tag is new if it has no row, or a max_id of 1, so that
-	// nobody has fetched from it. Read Used before Open is called.
+	// Used is the largest number of the column, 0 for an empty one. Ids begin above it. Read it before calling Open. If
+	// max_id is not above Used, another program has made these numbers. It may hold higher ones in memory, as a Leaf
+	// service with another tag does. So Open refuses the tag with [ErrRow], unless it is new and Start is above Used. A
+	// tag is new if its row is missing, or if its max_id is 1 or less, because then nobody has fetched from it.
 	Used int64
 
-	// Description is for people: what a row says that Open inserts, up to 256 characters.
+	// Lift allows ids of an existing tag to begin above Used, with a warning. Set it only if all programs that number
+	// the column use this package and this tag. The plugin sets it only for tags that no model names.
+	Lift bool
+
+	// Description is stored in a row that Open inserts, for people. It has at most 256 characters.
 	Description string
 
-	// MaxWait bounds how long a caller waits for one id if its context has no deadline; 0
-	// means [DefaultMaxWait]. A context with a deadline is the caller's own bound.
+	// MaxWait limits how long a call without a deadline waits for one id; 0 means [DefaultMaxWait].
 	MaxWait time.Duration
 
-	// Timeout bounds how long a statement may take; 0 means [DefaultTimeout].
+	// Timeout limits the time of one statement; 0 means [DefaultTimeout].
 	Timeout time.Duration
 
-	// Now returns the time by which the sizes of ranges change; nil means [time.Now]. One goroutine at a time calls it.
+	// Now is the clock for the sizes of ranges; nil means [time.Now]. It is never called concurrently.
 	Now func() time.Time
 
-	// Log gets changes of state: an inserted row, fetches that fail or work again, and a max_id that went back. nil
-	// means [slog.Default].
+	// Log gets changes of state: an inserted row, the first failed fetch and the next success, and a max_id that went
+	// back. nil means [slog.Default].
 	Log *slog.Logger
 }
 
-// Generator hands out the ids of one tag, for the price of one compare-and-swap each. It fetches the next range when a
-// tenth of the present one is used up.
+// Generator hands out the ids of one tag; each costs one compare-and-swap. It fetches the next range when a tenth of
+// the present one is used up.
 //
-// It has one goroutine, which sleeps until then. Callers that find no id wait for the fetch, in the order of their
-// arrival, until their context ends. A context without a deadline waits for Config.MaxWait at most. If the fetch fails
-// they get its error, which wraps [generator.ErrSource], and perhaps [ErrRow] or [ErrExhausted]. A failed fetch is sent
-// again with pauses of up to a second while callers wait, and every 5 s otherwise.
+// Its only goroutine sleeps until then. Callers that find no id wait for the fetch, first come, first served, until
+// their context ends, or for at most Config.MaxWait without a deadline. If the fetch fails, their error wraps
+// [generator.ErrSource], and [ErrRow] or [ErrExhausted] where these apply. A failed fetch is repeated with pauses of up
+// to a second while callers wait, otherwise every 5 s.
 //
-// A caller that waits inside a transaction keeps its connection. If the pool has no other, the fetch fails after the
-// time that its statements have. The same happens on SQLite in a transaction that has written.
+// Note that a caller inside a transaction keeps its connection while it waits. Without another one, the fetch fails
+// with a timeout. The same happens on SQLite if the transaction has written, because only one connection can write.
 //
-// Create a Generator with [Open]. Any number of goroutines may use it at once.
+// Create a Generator with [Open]. It is safe for concurrent use.
 type Generator struct {
 	buffered *generator.Buffered
 	table    *table
 	config   Config
 
-	// mark is the id from which on the next range should be fetched, or unfetched while one is being fetched. A caller
-	// that takes such an id replaces the mark and then sends to wake. So each mark causes one signal, and sending never
-	// waits.
+	// mark is the id at which the next range should be fetched, or unfetched during a fetch. The caller that takes this
+	// id, or a later one, replaces the mark and sends to wake. So each mark causes one signal, and the send never
+	// blocks.
 	mark atomic.Int64
 	wake chan struct{}
 
-	mu     sync.Mutex // guards what follows; never held during a statement
+	mu     sync.Mutex // guards the fields below; never held during a statement
 	state  State
-	began  time.Time // when the first of the attempts began that have not succeeded yet; zero after a success
-	reason error     // why the last attempt failed; nil after a success
+	began  time.Time // start of the first attempt since the last success; zero after a success
+	reason error     // error of the last attempt; nil after a success
 
-	fetching // belongs to the goroutine that fetches
+	fetching // only for the goroutine that fetches
 }
 
 var _ generator.Generator = (*Generator)(nil)
 
-// unfetched is the mark while a range is being fetched. It is never handed out.
+// unfetched is the mark during a fetch. No id reaches it.
 const unfetched = math.MaxInt64
 
-// State is the state of a generator at one moment.
+// State is a snapshot of a generator.
 type State struct {
 	Tag  string
 	Left int64 // ids in the buffer
 
-	// First and Last are those of the range that was fetched last, 0 before there was one.
-	// There may be ids left of the one before.
+	// First and Last are the bounds of the latest range, 0 before the first fetch. Ids of the previous range may be
+	// left.
 	First, Last int64
 
-	Step    int64 // what ranges have grown to
-	MinStep int64 // the step of the row, as last read
+	Step    int64 // current size of a range
+	MinStep int64 // step of the row, as last read
 
-	Ranges    int64 // fetched
-	Conflicts int64 // with other processes, and errors that passed
-	Failed    int64 // fetches that failed
+	Ranges    int64 // fetched ranges
+	Conflicts int64 // lost races and transient errors
+	Failed    int64 // failed fetches
 
-	// LastError is that of the last fetch; nil if it did not fail.
+	// LastError is the error of the last fetch; nil if it succeeded.
 	LastError error
 
-	// FailingSince is when the first fetch began of those that have failed since the last
-	// success; zero while LastError is nil.
+	// FailingSince is the start of the first failed fetch since the last success; zero while LastError is nil.
 	FailingSince time.Time
 }
 
-// Open returns a generator for a tag of 1 to 128 characters: any name, such as that of the table whose rows get the
-// ids. It creates the table if it does not exist, and inserts the row of the tag if it is missing. It fetches the first
-// range, so the first ids need no connection. Any number of processes may call it at once, for one tag too.
+// Open returns a generator for a tag of 1 to 128 characters, such as the name of the table whose rows get the ids. It
+// creates the table and inserts the row of the tag if they are missing. It also fetches the first range, so the first
+// ids need no connection. Any number of processes may call it at once, even for the same tag.
 //
-// Its statements are sent on the pool of db, past GORM's callbacks; db must not be a transaction.
+// Statements use the pool of db, and bypass GORM's callbacks; db must not be a transaction.
 //
-// It waits for the database as long as ctx and Config.Timeout allow. The error wraps [ErrConfig], [ErrRow],
-// [ErrExhausted] or [workernode.ErrTable], or is the database's.
+// Open waits for the database as long as ctx and Config.Timeout allow. The error wraps [ErrConfig], [ErrRow],
+// [ErrExhausted] or uidplugin.ErrTable, or is the database's.
 func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -175,6 +176,8 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	switch {
 	case inserted:
 		c.Log.Info("segment: tag inserted", "table", t.String(), "tag", tag, "max_id", c.Start, "step", c.Step)
+	case r.maxID > 1 && r.maxID <= c.Used && !c.Lift:
+		return nil, t.isBehind(ctx, r.maxID, c.Used)
 	case r.maxID <= c.Used:
 		c.Log.Warn("segment: the column has larger numbers than max_id, so another program makes some, or max_id went back; ids begin above them",
 			"table", t.String(), "tag", tag, "max_id", r.maxID, "largest", c.Used)
@@ -187,7 +190,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	if g.first, err = g.fetch(ctx); err != nil {
 		return nil, err
 	}
-	// Source returns a range when it is due and not before, so the buffer is never full.
+	// The source waits until a range is due, so the buffer is never full.
 	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{
 		Source: g.source, Size: math.MaxInt32, RefillBelow: 100, Every: retryEvery,
 	})
@@ -217,7 +220,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// text reports whether every database takes s for text.
+// text reports whether every database accepts s as text.
 func text(s string) bool {
 	for _, r := range s {
 		if r == 0 {
@@ -241,14 +244,14 @@ func (g *Generator) Next(ctx context.Context) (int64, error) {
 	return id, nil
 }
 
-// ended is the context of a caller that does not wait.
+// ended is a canceled context, for calls that must not wait.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// wait is Next for a caller that has found no id.
+// wait waits for an id on behalf of Next.
 func (g *Generator) wait(ctx context.Context) (int64, error) {
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok {
@@ -275,11 +278,10 @@ func (g *Generator) wait(ctx context.Context) (int64, error) {
 	return 0, fmt.Errorf("segment: waiting for an id of the tag %q: %w; the last fetch failed: %w", g.table.tag, err, reason)
 }
 
-// Fill implements [generator.Generator]. It may be larger than any range: then it waits
-// for several, for each as long as Next. It does not allocate unless it waits.
+// Fill implements [generator.Generator]. If ids is longer than a range, Fill waits for several ranges, for each as long
+// as Next. It does not allocate unless it waits.
 func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
-	// One by one: each id may be the one at which the next range is fetched, and a batch may have to wait for that
-	// range.
+	// One by one, because each id may trigger the next fetch, and a batch may have to wait for it.
 	for i := range ids {
 		if ids[i], err = g.Next(ctx); err != nil {
 			return err
@@ -288,9 +290,8 @@ func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
 	return nil
 }
 
-// Close implements [generator.Generator]. It ends a fetch in progress. It waits as long as the driver takes to give up
-// a statement whose context has ended: SQLite's driver waits for a lock as long as its busy_timeout. The ids that are
-// left are lost.
+// Close implements [generator.Generator]. It cancels a running fetch, and waits for the driver to return: SQLite's
+// driver waits up to its busy_timeout for a lock. The remaining ids are lost.
 func (g *Generator) Close() { g.buffered.Close() }
 
 // State returns the state of the generator. It never waits for the database.
@@ -306,18 +307,18 @@ func (g *Generator) State() State {
 	return s
 }
 
-// Made returns how many ids were handed out, from 0. It never goes back.
+// Made returns the number of ids handed out. It never decreases.
 func (g *Generator) Made() int64 { return g.buffered.Made() }
 
-// Waits returns how many times a call has waited for a range, from 0. It never goes back.
+// Waits returns the number of calls that waited for a range. It never decreases.
 func (g *Generator) Waits() int64 { return g.buffered.Waits() }
 
-// Health returns nil unless the last fetch failed. The error says since when ids cannot be fetched, how many are left,
-// and why: it wraps the database's own. It is nil again after the next successful fetch, which happens without a
-// caller. Health never waits for the database.
+// Health returns nil unless the last fetch failed. The error contains the start of the outage and the number of
+// remaining ids, and wraps the database's error. Health recovers with the next fetch, which needs no caller. It never
+// waits for the database.
 func (g *Generator) Health() error {
 	s := g.State()
-	if s.LastError == nil || s.FailingSince.IsZero() { // it has just succeeded
+	if s.LastError == nil || s.FailingSince.IsZero() { // a fetch has just succeeded
 		return nil
 	}
 	return fmt.Errorf("segment: ids of the tag %q could not be fetched from %s since %s; %d are left: %w",

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -188,19 +188,42 @@ func TestOpen_RefusesANewTagOfAColumnWithNumbers(t *testing.T) {
 	}
 }
 
-// A row that somebody has fetched from is lifted above numbers that came from elsewhere, such as one that an operator
-// inserted. The log says so.
-func TestOpen_BeginsAboveWhatIsUsed(t *testing.T) {
+// A named tag with a max_id below the column's numbers began above the largest of them. That is a range which a Leaf
+// service may hold in memory, because it numbers the column by another tag, or leaf_alloc was restored.
+func TestOpen_RefusesATagThatIsBehindTheColumn(t *testing.T) {
+	t.Parallel()
+
+	const used = 70_000
+	db := handle(t, file(t))
+	leaf(t, db, used, 500)
+	for _, c := range []segment.Config{{Used: used, Log: quiet}, {Used: used, Start: used + 1, Log: quiet}} {
+		_, err := segment.Open(t.Context(), db, tag, c)
+		testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc has max_id 70000`, "numbers up to 70000", "not the tag", "restored", "stop all programs")
+		if maxID, _ := stored(t, db); maxID != used {
+			t.Errorf("the refused row has max_id %d", maxID)
+		}
+	}
+	_, err := segment.Open(t.Context(), db, tag, segment.Config{Used: used, Log: quiet})
+	_, statement, _ := strings.Cut(err.Error(), "then run ")
+	run(t, db, statement)
+	if id := next(t, open(t, db, segment.Config{Used: used})); id != used+1 {
+		t.Errorf("after %s the first id is %d", statement, id)
+	}
+}
+
+// With Lift a row that somebody has fetched from is lifted above numbers that came from elsewhere, such as one that an
+// operator inserted. The log says so.
+func TestOpen_LiftsATagAboveTheColumn(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
 	leaf(t, db, 5, 10)
 	log := &testkit.Log{}
-	g := open(t, db, segment.Config{Used: 300, Log: log.Logger()})
+	g := open(t, db, segment.Config{Used: 300, Lift: true, Log: log.Logger()})
 	if id := next(t, g); id != 301 || len(log.Lines("larger numbers than max_id")) != 1 {
 		t.Errorf("id %d, log %q", id, log.Lines(""))
 	}
-	if id := next(t, open(t, db, segment.Config{Used: 301, Log: log.Logger()})); id != 311 || len(log.Lines("larger")) != 1 {
+	if id := next(t, open(t, db, segment.Config{Used: 301, Lift: true, Log: log.Logger()})); id != 311 || len(log.Lines("larger")) != 1 {
 		t.Errorf("id %d, log %q", id, log.Lines(""))
 	}
 }

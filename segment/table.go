@@ -11,41 +11,38 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// Files holds mysql.sql, postgres.sql and sqlite.sql, which create the table under its
-// default name.
+// Files contains mysql.sql, postgres.sql and sqlite.sql, which create the table under its default name.
 //
 //go:embed *.sql
 var Files embed.FS
 
-// DefaultTable is the default of Config.Table: Leaf's, in lower case, because MySQL on Linux distinguishes it from
+// DefaultTable is the default of Config.Table: Leaf's name in lower case. On Linux, MySQL distinguishes it from
 // LEAF_ALLOC.
 const DefaultTable = "leaf_alloc"
 
-// retryLimit bounds how long statements are sent again after errors that pass, and after conflicts with other
-// processes, before the error is reported.
+// retryLimit limits how long transient errors and lost races are retried before the error is returned.
 const retryLimit = 10 * time.Second
 
 // A table sends the statements for one tag. Each is a transaction of its own.
 //
-// Names of columns are without quotes: they are no reserved words, and PostgreSQL makes them lower case, as they are in
-// the table.
+// Column names are unquoted: they are not reserved words, and PostgreSQL folds them to lower case, as in the table.
 type table struct {
 	db           *sqldb.DB
-	schema, name string // schema may be empty
+	schema, name string // schema may be ""
 	tag          string
 }
 
-// A row is what the table says of the tag.
+// A row is the row of the tag.
 type row struct {
 	maxID, step int64
 }
 
 var tableName = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_$]{0,63})\.)?([A-Za-z_][A-Za-z0-9_$]{0,63})$`)
 
-// newTable returns a table, or nil if name is not a valid name.
+// newTable returns nil if the name is invalid.
 func newTable(db *sqldb.DB, name, tag string) *table {
 	m := tableName.FindStringSubmatch(name)
 	if m == nil {
@@ -54,7 +51,7 @@ func newTable(db *sqldb.DB, name, tag string) *table {
 	return &table{db: db, schema: m[1], name: m[2], tag: tag}
 }
 
-// quoted returns the name for a statement.
+// quoted returns the quoted name.
 func (t *table) quoted() string {
 	q := `"`
 	if t.db.Dialect() == "mysql" {
@@ -67,8 +64,7 @@ func (t *table) quoted() string {
 	return name
 }
 
-// prepare creates the table if it does not exist. In a dialect in which it cannot look for or create the table, the
-// table must exist.
+// prepare creates the table if it does not exist. With an unknown dialect it does nothing, so the table must exist.
 func (t *table) prepare(ctx context.Context) error {
 	for try := 0; ; try++ {
 		has, err := t.exists(ctx)
@@ -83,7 +79,7 @@ func (t *table) prepare(ctx context.Context) error {
 				return nil
 			}
 		}
-		// Processes that create the table at once get in each other's way.
+		// Processes that create the table at the same time make each other fail, so try again.
 		if try == 10 || pause(ctx, try) != nil {
 			return fmt.Errorf("segment: %w: there is no %s, and it cannot be created (if the user lacks the right to, create it manually with segment/%s.sql): %w",
 				workernode.ErrTable, t, t.db.Dialect(), err)
@@ -91,7 +87,7 @@ func (t *table) prepare(ctx context.Context) error {
 	}
 }
 
-// exists looks into the catalogue, because GORM would log a statement that fails.
+// exists queries the catalogue instead of the table, because GORM would log the failing statement.
 func (t *table) exists(ctx context.Context) (has bool, err error) {
 	query, args := "", []any{t.name}
 	switch t.db.Dialect() {
@@ -134,22 +130,22 @@ var (
 	named   = regexp.MustCompile("[`\"]" + DefaultTable + "[`\"]")
 )
 
-// join inserts the row of the tag if it is missing, and reports whether it has inserted it. Otherwise it returns the
-// row that exists. It refuses a new tag whose ids would not begin above used without r.maxID.
+// join inserts the row of the tag if it is missing; otherwise it returns the existing one. It refuses a new tag unless
+// r.maxID is above used.
 func (t *table) join(ctx context.Context, r row, used int64, description string) (existing row, inserted bool, err error) {
-	var refused error // why it could not be inserted
+	var refused error // error of the last insert
 	for try, begin := 0, time.Now(); ; try++ {
-		existing, ok, err := t.read(ctx)
+		existing, ok, err := t.read(ctx, "")
 		switch {
 		case err == nil && used >= r.maxID && (!ok || existing.maxID <= 1):
-			return existing, false, t.isNew(ok, used, r.step)
+			return existing, false, t.isNew(ctx, ok, used, r.step)
 		case ok:
 			return existing, false, nil
 		case err == nil && (refused == nil || sqldb.IsTransient(refused)):
 			if refused = t.insert(ctx, r, description); refused == nil {
 				return r, true, nil
 			}
-			err = refused // perhaps another process has just inserted it
+			err = refused // another process may have just inserted it
 		case err == nil:
 			return r, false, refused
 		case !sqldb.IsTransient(err):
@@ -161,17 +157,46 @@ func (t *table) join(ctx context.Context, r row, used int64, description string)
 	}
 }
 
-// isNew says what to do about a new tag whose column has numbers up to used.
-func (t *table) isNew(exists bool, used, step int64) error {
-	tag := "'" + strings.ReplaceAll(t.tag, "'", "''") + "'"
-	statement := fmt.Sprintf("INSERT INTO %s (biz_tag, max_id, step) VALUES (%s, %d, %d)", t.quoted(), tag, used+1, step)
+// isNew returns the error for a new tag whose column has numbers up to used.
+func (t *table) isNew(ctx context.Context, exists bool, used, step int64) error {
+	statement := fmt.Sprintf("INSERT INTO %s (biz_tag, max_id, step) VALUES (%s, %d, %d)", t.quoted(), t.literal(), used+1, step)
 	if exists {
-		statement = fmt.Sprintf("UPDATE %s SET max_id = %d WHERE biz_tag = %s", t.quoted(), used+1, tag)
+		statement = t.lift(used)
 	}
 	return fmt.Errorf("%w: the tag %q of %s is new, but another program has given the column numbers up to %d."+
-		" If that is a Leaf service, use its table and tag, as in gorm:\"uid:segment:TAG\", because it may hold higher numbers in memory."+
+		" If that is a Leaf service, use its tag, as in gorm:\"uid:segment:TAG\", and its table, because it may hold higher numbers in memory."+
+		" This table is in %s; segment.Config{Table: \"leaf.%s\"} names one in the database leaf."+
 		" Otherwise stop all other programs that number this column, then set Start above %d, or run %s",
-		ErrRow, t.tag, t, used, used, statement)
+		ErrRow, t.tag, t, used, t.database(ctx), t.name, used, statement)
+}
+
+// isBehind returns the error for a row whose max_id is not above used, the largest number of its column.
+func (t *table) isBehind(ctx context.Context, maxID, used int64) error {
+	return fmt.Errorf("%w: the tag %q of %s has max_id %d, but the column has numbers up to %d, so another program may hold the next ones in memory."+
+		" Either this is not the tag of the column, or %s, which is in %s, was restored from a backup."+
+		" Correct the tag, or stop all programs that number this column, Leaf too, then run %s",
+		ErrRow, t.tag, t, maxID, used, t, t.database(ctx), t.lift(used))
+}
+
+// lift returns the statement that raises max_id above used.
+func (t *table) lift(used int64) string {
+	return fmt.Sprintf("UPDATE %s SET max_id = %d WHERE biz_tag = %s", t.quoted(), used+1, t.literal())
+}
+
+// literal returns the tag as an SQL literal.
+func (t *table) literal() string { return "'" + strings.ReplaceAll(t.tag, "'", "''") + "'" }
+
+// database names the table's database for an error.
+func (t *table) database(ctx context.Context) string {
+	name := ""
+	query := map[string]string{"mysql": `SELECT DATABASE()`, "postgres": `SELECT current_database()`}[t.db.Dialect()]
+	switch {
+	case t.schema != "" && t.db.Dialect() == "mysql":
+		name = t.schema
+	case query == "" || t.db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&name) }, query) != nil:
+		return "the database of this connection"
+	}
+	return fmt.Sprintf("the database %q", name)
 }
 
 func (t *table) insert(ctx context.Context, r row, description string) error {
@@ -183,8 +208,8 @@ func (t *table) insert(ctx context.Context, r row, description string) error {
 	return nil
 }
 
-// read reads the row, and reports whether one exists.
-func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
+// read reads the row, and reports whether it exists. locking is appended to the statement.
+func (t *table) read(ctx context.Context, locking string) (r row, ok bool, err error) {
 	columns, into, autocommit, n := `max_id, step`, []any{&r.maxID, &r.step}, true, 0
 	if t.db.Dialect() == "mysql" {
 		columns, into = columns+`, @@autocommit`, append(into, &autocommit)
@@ -196,16 +221,16 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 			narrow = types[0].DatabaseTypeName()
 		}
 		return rows.Scan(into...)
-	}, `SELECT `+columns+` FROM `+t.quoted()+` WHERE biz_tag = ?`, t.tag)
+	}, `SELECT `+columns+` FROM `+t.quoted()+` WHERE biz_tag = ?`+locking, t.tag)
 	switch {
 	case err != nil:
 		return r, false, fmt.Errorf("segment: read the tag %q in %s: %w", t.tag, t, err)
 	case !autocommit:
-		// The process would use a range while its row waits for a COMMIT that never comes. When the connection closes,
-		// another process fetches the range again.
+		// The row would wait for a COMMIT that never comes while the process uses the range. When the connection
+		// closes, another process would fetch the same range.
 		return r, false, fmt.Errorf("%w: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)", ErrConfig)
 	case narrow != "":
-		// MySQL without strict mode stores the largest number that fits, and processes fetch ranges that overlap.
+		// MySQL without strict mode would store the largest number that fits, so ranges would overlap.
 		return r, false, fmt.Errorf("%w: the column max_id of %s is of type %s, which is too narrow: make it BIGINT", workernode.ErrTable, t, narrow)
 	case n > 1:
 		return r, false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, n)
@@ -213,7 +238,9 @@ func (t *table) read(ctx context.Context) (r row, ok bool, err error) {
 	return r, n == 1, nil
 }
 
-// move moves max_id from one number to another, and reports whether it has.
+// move changes max_id from one number to another, and reports whether it did. It reads max_id back, because with a
+// smaller number ranges would overlap. It locks the row, so MySQL and PostgreSQL return the newest version, and proxies
+// ask the primary.
 func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
 	changed, err := t.db.Exec(ctx, `UPDATE `+t.quoted()+` SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id = ?`,
 		to, t.tag, from)
@@ -223,11 +250,30 @@ func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
 	if changed < 0 || changed > 1 {
 		return false, fmt.Errorf("%w: the tag %q is in %s %d times: make biz_tag its primary key", ErrRow, t.tag, t, changed)
 	}
+	locking := ""
+	if d := t.db.Dialect(); d == "mysql" || d == "postgres" {
+		locking = ` FOR UPDATE`
+	}
+	switch now, ok, err := t.read(ctx, locking); {
+	case err != nil || !ok:
+		return false, err
+	case changed == 1 && now.maxID < to, changed == 0 && now.maxID == from:
+		return false, fmt.Errorf("%w: the database did not keep max_id = %d of the tag %q in %s although it reported no error, but %d, so two processes could make the same ids:"+
+			" a trigger changes it, or the column is too narrow; remove the trigger, or make max_id BIGINT", workernode.ErrTable, to, t.tag, t, now.maxID)
+	}
 	return changed == 1, nil
 }
 
-// pause waits before attempt try+1: a random time of up to 4 ms, and later up to 64 ms,
-// so that processes that meet do not meet again.
+// hold returns a table whose statements share one connection, and a function that releases it.
+func (t *table) hold() (*table, func()) {
+	held, giveBack := t.db.Hold()
+	other := *t
+	other.db = held
+	return &other, giveBack
+}
+
+// pause waits a random time before attempt try+1, so that competing processes drift apart: up to 4 ms at first, later
+// up to 64 ms.
 func pause(ctx context.Context, try int) error {
 	timer := time.NewTimer(rand.N(4 * time.Millisecond << min(try, 4)))
 	defer timer.Stop()
@@ -239,5 +285,5 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// String returns the name as the configuration has it.
+// String returns the configured name.
 func (t *table) String() string { return strings.TrimPrefix(t.schema+"."+t.name, ".") }

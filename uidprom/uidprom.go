@@ -1,12 +1,12 @@
-// Package uidprom shows the state of a uidplugin.Plugin as Prometheus metrics.
+// Package uidprom exports the state of a uidplugin.Plugin as Prometheus metrics.
 //
 //	p := uidplugin.New(uidplugin.WithModels(&Order{}))
 //	if err := db.Use(p); err != nil { ... }
 //	prometheus.MustRegister(uidprom.NewCollector(p, nil))
 //
-// It is a module of its own, so that users of uidplugin do not need Prometheus. In its folder, alerts.yml has alerting
-// rules, and dashboard.json a dashboard for Grafana. With OpenTelemetry, the bridge
-// go.opentelemetry.io/contrib/bridges/prometheus passes the same metrics on.
+// It is a separate module, so users of uidplugin do not need Prometheus. Its folder contains alerting rules
+// (alerts.yml) and a Grafana dashboard (dashboard.json). With OpenTelemetry, use the bridge
+// go.opentelemetry.io/contrib/bridges/prometheus.
 //
 // # Metrics
 //
@@ -17,36 +17,35 @@
 //
 // Of the slot of the process, but not with uidplugin.WithWorkerID:
 //
-//	uidplugin_slot_id                     0 if the process has none now
-//	uidplugin_slot_age_seconds            since this session of the slot began; not without a slot
-//	uidplugin_lease_remaining_seconds     until the lease of the slot ends unless it is renewed; not without a slot
+//	uidplugin_slot_id                     0 without a slot
+//	uidplugin_slot_age_seconds            since this session of the slot began; absent without a slot
+//	uidplugin_lease_remaining_seconds     until the lease ends unless it is renewed; absent without a slot
 //	uidplugin_slot_renewals_total         statements that moved the end of the lease
-//	uidplugin_slot_failures_total         attempts to renew the slot, or to do anything else with it, that failed
-//	uidplugin_slot_failing_seconds        for how long all attempts have failed; 0 if the last one did not
-//	uidplugin_slot_worker_ids             worker ids of the slot, spares included
-//	uidplugin_slot_spare_worker_ids       those without a table
-//	uidplugin_sessions_total              sessions that were begun
-//	uidplugin_slots_allocated_total       slots that were inserted
-//	uidplugin_slots_reclaimed_total       slots of former processes that were reclaimed
-//	uidplugin_slots_lost_total            slots that another process has reclaimed
+//	uidplugin_slot_failures_total         failed attempts to renew the slot, or to do anything else with it
+//	uidplugin_slot_failing_seconds        since the first of consecutive failures; 0 if the last attempt succeeded
+//	uidplugin_slot_worker_ids             worker ids of the slot
+//	uidplugin_sessions_total              sessions begun
+//	uidplugin_slots_allocated_total       slots inserted
+//	uidplugin_slots_reclaimed_total       slots reclaimed from former processes
+//	uidplugin_slots_lost_total            slots reclaimed by another process
 //	uidplugin_lost_commits_total          slots given up because the database lost commits
-//	uidplugin_worker_ids_given            largest worker id that is given out, of those that the process knows of
+//	uidplugin_worker_ids_given            largest worker id given out, as far as the process knows
 //	uidplugin_worker_ids_max              largest worker id of the layout
 //
 // Of each table and generator, by the labels table and generator:
 //
-//	uidplugin_ids_made_total              ids that were handed out, also to creates that failed afterwards
+//	uidplugin_ids_made_total              ids handed out, also to creates that failed afterwards
 //	uidplugin_waits_total                 calls that waited; see uidplugin.TableStats.Waits
 //	uidplugin_lead_seconds                how far the next id is ahead of the clock
-//	uidplugin_lanes                       worker ids that are used together; 0 if the ids are not of the layout
+//	uidplugin_lanes                       worker ids used together; 0 if the ids are not of the layout
 //
-// A create that fails has used up its ids, and the next try of the application takes new ones if it sends new structs.
-// So in an outage uidplugin_ids_made_total grows while no row is inserted. Numbers that are left free for rows of others,
-// as the gaps of an AUTO_INCREMENT key, do not count.
+// A failed create has used up its ids, and a retry with new structs takes new ones. So during an outage
+// uidplugin_ids_made_total grows although no rows are inserted. It does not count numbers left free for other programs,
+// such as the gaps of an AUTO_INCREMENT key.
 //
-// The lease of an idle process ends, so its remaining seconds become negative. That is no fault while
-// uidplugin_slot_failing_seconds is 0. Remaining seconds are by the clock that the plugin makes ids with, and not by
-// that of the server: a lease lasts for seconds, and the clocks of two machines may differ by as many.
+// The lease of an idle process ends, so its remaining seconds become negative. This is normal while
+// uidplugin_slot_failing_seconds is 0. We measure remaining seconds by the plugin's clock instead of the server's,
+// because a lease lasts for seconds, and the two clocks may differ by as many.
 package uidprom
 
 import (
@@ -59,18 +58,17 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// NewCollector returns a collector of the metrics of a plugin, which have the given labels too; nil means none. Labels
-// named table or generator, or with a name that Prometheus refuses, make the collector one that cannot be registered.
+// NewCollector returns a collector of the metrics of a plugin. labels are added to each metric; nil means none. If a
+// label is named table or generator, or Prometheus refuses its name, the collector cannot be registered.
 //
-// Several plugins in one process, such as those of shards or tenants, each need a collector, and labels that differ, as
-// here or of [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot: each shows
-// it, so take the maximum of its metrics, not the sum.
+// Several plugins in one process, for example one per shard or tenant, each need a collector with different labels.
+// Pass them here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot,
+// and each reports it, so you should take the maximum of its metrics instead of the sum.
 //
-// A scrape sends no statement and waits for none, unless a generator of uidplugin.WithSource does. Any number of
-// goroutines may collect at once, while the plugin is in use. The plugin may be one that is not in use yet, or nil:
-// then only uidplugin_healthy is there, and 0. It may be closed: then its counters stay as they are, and
-// uidplugin_healthy is 0. Unregister the collector of a plugin that is closed for good while the process continues.
-// There are 17 series, and 4 for each table and generator.
+// A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
+// is safe for concurrent use. If the plugin is nil or not in use yet, the only metric is uidplugin_healthy, 0. After
+// Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed permanently
+// while the process continues. There are 16 series, and 4 for each table and generator.
 func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{plugin: plugin, descs: map[string]*prometheus.Desc{}}
 	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)
@@ -83,15 +81,14 @@ func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus
 	return c
 }
 
-// healthy is the metric that is always there.
+// healthy is the metric that always exists.
 const healthy = "healthy"
 
-// describe returns the description of a metric.
 func describe(name, help string, variable []string, labels prometheus.Labels) *prometheus.Desc {
 	return prometheus.NewDesc("uidplugin_"+name, help, variable, labels)
 }
 
-// A metric is a number of T.
+// A metric reads one number from a T.
 type metric[T any] struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -104,13 +101,13 @@ const (
 )
 
 var (
-	// ofLayout is there if the plugin is in use.
+	// ofLayout exists if the plugin is in use.
 	ofLayout = []metric[uidplugin.Stats]{
 		{"layout_remaining_seconds", "Time until the layout ends; then no id can be made.", gauge,
 			func(s *uidplugin.Stats) float64 { return s.Expires.Sub(s.Time).Seconds() }},
 	}
 
-	// ofSlot is there if, in addition, the worker ids are those of a slot.
+	// ofSlot exists if the worker ids belong to a slot.
 	ofSlot = []metric[uidplugin.Stats]{
 		{"slot_id", "ID of the slot of this process; 0 if it has none now.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.ID) }},
@@ -120,10 +117,8 @@ var (
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Failures) }},
 		{"slot_failing_seconds", "Time for which all attempts to renew the slot have failed; 0 if the last one did not.", gauge,
 			failing},
-		{"slot_worker_ids", "Worker ids of the slot, spares included.", gauge,
+		{"slot_worker_ids", "Worker ids of the slot.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.WorkerIDs) }},
-		{"slot_spare_worker_ids", "Worker ids of the slot without a table.", gauge,
-			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Spares) }},
 		{"sessions_total", "Sessions of slots that were begun.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Sessions) }},
 		{"slots_allocated_total", "Slots that were inserted.", counter,
@@ -140,7 +135,7 @@ var (
 			func(s *uidplugin.Stats) float64 { return float64(s.Layout.MaxWorkerID()) }},
 	}
 
-	// ofLease is there if, in addition, the process has a slot.
+	// ofLease exists while the process has a slot.
 	ofLease = []metric[uidplugin.Stats]{
 		{"slot_age_seconds", "Time since this session of the slot began.", gauge,
 			func(s *uidplugin.Stats) float64 { return s.Time.Sub(s.Slot.From).Seconds() }},
@@ -160,7 +155,7 @@ var (
 	}
 )
 
-// failing returns for how long all attempts have failed.
+// failing returns the seconds since the first of consecutive failures.
 func failing(s *uidplugin.Stats) float64 {
 	if s.Slot.LastError == nil {
 		return 0
@@ -171,7 +166,7 @@ func failing(s *uidplugin.Stats) float64 {
 // A collector implements [prometheus.Collector].
 type collector struct {
 	plugin *uidplugin.Plugin
-	descs  map[string]*prometheus.Desc // by the names of metrics; immutable
+	descs  map[string]*prometheus.Desc // by metric name; immutable
 }
 
 // Describe implements [prometheus.Collector].
@@ -204,8 +199,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// valid returns a name for a label, which must be UTF-8. Bytes that are not become escapes, so that names that differ
-// stay so: two series with equal labels would make every scrape of the process fail.
+// valid returns a name as a valid label, which must be UTF-8. It escapes invalid bytes, so that different names stay
+// different: two series with equal labels would make every scrape of the process fail.
 func valid(name string) string {
 	if utf8.ValidString(name) {
 		return name
@@ -221,7 +216,6 @@ func valid(name string) string {
 	return out.String()
 }
 
-// send collects metrics of a value.
 func send[T any](c *collector, to chan<- prometheus.Metric, metrics []metric[T], of *T, labels ...string) {
 	for _, m := range metrics {
 		to <- prometheus.MustNewConstMetric(c.descs[m.name], m.kind, m.value(of), labels...)

@@ -1,48 +1,47 @@
-// Package uidtest makes ids for the tests of an application: [Sequential] 1, 2, 3 in each table, as suites expect that
-// were written for AUTO_INCREMENT, and [Fixed] ids of the layout that are the same in each run.
+// Package uidtest makes ids for the tests of an application. [Sequential] ids are 1, 2, 3 in each table, as test suites
+// for AUTO_INCREMENT expect. [Fixed] ids have the layout, and are the same in each run.
 //
 //	if err := db.Use(uidtest.Sequential()); err != nil { ... }
 //
-// Both register the real plugin, which [uidplugin.From] returns: only the numbers differ. Tags, associations, batches,
+// Both register the real plugin, which [uidplugin.From] returns, with other numbers. Tags, associations, batches,
 // upserts, hooks and AutoMigrate work as in production.
 //
-// The plugin has no tables, no worker ids and no background work, and sends no statement, neither in db.Use nor in
-// Close. So it suits a mock of the database, such as sqlmock.
+// The plugin does not use tables, worker ids or background work, and db.Use and Close do not send statements. So it
+// works with a mock of the database, such as sqlmock.
 //
 // # Options
 //
-// The options are those of the application. Those that say where ids come from have no effect: WithWorkerID,
-// WithOneWorkerID, WithDisposable, WithRegistry, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator,
-// WithSource, WithSegments and WithDefaultGenerator. A tag may still name each of the generators. Without WithLogger nothing is
-// logged.
+// Pass the options of the application. Options for the source of ids are ignored: WithWorkerID, WithOneWorkerID,
+// WithDisposable, WithRegistry, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator, WithSource,
+// WithSegments and WithDefaultGenerator. Tags may still name each generator. Nothing is logged without WithLogger.
 //
 // # Tables, plugins and tests
 //
-// Each plugin counts for itself: its first id in a table is the first one of a new database. Within a plugin each table
-// has its own count, so ids do not depend on creates of other tables. If tags of one table name several generators,
-// each of these has its own count. The columns of one generator share it.
+// Each plugin and each table counts separately, so ids do not depend on creates in other tables or tests. A new plugin
+// starts with the first id again. If tags of one table name several generators, each generator has its own count.
+// Columns of one generator share it.
 //
 // An id is used up even if its row is not inserted, as with AUTO_INCREMENT on MySQL and PostgreSQL. Any number of
-// goroutines may create rows. Each row gets an id of its own then, but which of them gets which depends on their order.
-// Tests that run in parallel, each with a database and a plugin of its own, do not affect each other.
+// goroutines may create rows, but the order of the goroutines decides which row gets which id. Parallel tests do not
+// affect each other if each has its own database and plugin.
 //
-// Like AUTO_INCREMENT, Sequential continues above a key that the application sets itself. Above the largest int64
-// creates fail with [generator.ErrTimeExhausted]. It sends no query. So it knows only the rows that GORM creates on its
-// handle. If a row comes from raw SQL, another handle or an earlier run, a create can fail with a duplicate key.
+// Like AUTO_INCREMENT, Sequential continues above keys that the application sets. Above the largest int64, creates fail
+// with [generator.ErrTimeExhausted]. Sequential does not send queries, so it knows only the rows that GORM creates on
+// its handle. A create can fail with a duplicate key if a row comes from raw SQL, another handle or an earlier run.
 //
 // # Looking ids up
 //
 // With Fixed, [uidplugin.Plugin.Decode], Locate, Find, FindAll, FindPublic, CreatedBetween and the page of package
-// inspector work as in production, without a WORKER_NODE table. The process that Locate returns is this one. With the
-// options WithOneWorkerID and WithWorkerID the ids do not resolve to a table, as in production. The plugin knows the
-// tables of the models that it lists and of those that it has created rows of. Keys with the tag uid:segment are 1, 2, 3
-// and so on, and have no time in production either.
+// inspector work as in production, without a WORKER_NODE table. Locate returns this process. With the options
+// WithOneWorkerID and WithWorkerID the ids do not resolve to a table, as in production. The plugin knows the tables of
+// its models, and tables in which it has created rows. Keys with the tag uid:segment are 1, 2, 3 and so on, and do not
+// contain a time, as in production.
 //
-// The ids of Sequential have no time and no worker id, because each table has the same ones. So Decode, Locate, Find,
-// FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. What needs the table or the prefix of
-// a public id and no time works as in production: [uidplugin.FindAs], FindPublic, NextID and Range.
+// Sequential ids do not contain a time or a worker id, because all tables have the same ids. So Decode, Locate, Find,
+// FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], FindPublic,
+// NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
-// Nodes, Slots and Sessions return nil with both plugins, as with WithWorkerID.
+// Nodes, Slots and Sessions return nil, as with WithWorkerID.
 package uidtest
 
 import (
@@ -73,38 +72,40 @@ func Sequential(options ...uidplugin.Option) gorm.Plugin {
 	return s
 }
 
-// Fixed returns a plugin for db.Use whose ids are those of a process that starts at the instant at, and whose clock
-// stands still. The ids of a table are the same in each run. So a test can compare them with numbers in a file.
+// Fixed returns a plugin for db.Use that makes ids as a process does that starts at the instant at, with a clock that
+// stands still. The ids of a table are the same in each run, so a test can compare them with numbers in a file.
 //
-// The ids are of the layout, as in production, and ascend within their table. The first ones are stamped with the tick
-// of at, those that no longer fit into it with the next ticks. The worker id is derived from the name of the table. Two
-// tables whose names have one worker id share their count, so that no two of their rows have one id. Their ids then
-// depend on the order of their creates. Of 50 tables, two share a worker id with a probability of 0.5 % in the default
-// layout. Layouts with few worker ids make it likely.
+// The ids have the layout and ascend within their table. The first ones have the tick of at, and further ones the next
+// ticks. The worker id is derived from the name of the table. Two tables with the same worker id share a count, so that
+// their ids differ. Their ids then depend on the order of creates. Among 50 tables, two share a worker id with a
+// probability of 0.5 % in the default layout. Layouts with few worker ids make it likely.
 //
-// The plugin reads no other clock: WithClock has no effect. Times that GORM sets, such as CreatedAt, are those of
-// NowFunc in gorm.Config. db.Use returns an error that wraps [generator.ErrLayout] if at is outside of the layout.
+// To create a row at another time, use a second handle on the same database with Fixed at that time. Lookups of the
+// first handle find the row, unless two tables share its worker id.
+//
+// WithClock is ignored. Times that GORM sets, such as CreatedAt, come from NowFunc in gorm.Config. db.Use returns an
+// error that wraps [generator.ErrLayout] if at is outside of the layout.
 func Fixed(at time.Time, options ...uidplugin.Option) gorm.Plugin {
 	options = append(slices.Clip(options), uidplugin.WithClock(func() time.Time { return at }))
 	return newPlugin(options, "uidtest.Fixed", func(c *config.Config) opener {
-		first := max(c.Layout.TickAt(at), 1) // no id has the first tick of the layout
+		first := max(c.Layout.TickAt(at), 1) // ids never use the first tick of the layout
 		f := &fixed{layout: c.Layout, first: first, noTable: c.Fixed || c.OneEach, counters: map[int64]*counter{}}
 		c.Test.Table = f.table
 		return f.counter
 	})
 }
 
-// A fixed has the counters of Fixed.
+// A fixed holds the counters of Fixed.
 type fixed struct {
 	layout  generator.Layout
 	first   int64 // tick of the first ids
-	noTable bool  // in production the ids do not resolve to a table
+	noTable bool  // as in production, ids do not resolve to a table
 
 	mu       sync.Mutex
 	counters map[int64]*counter // by worker id
 }
 
-// counter returns the counter of a table, which it may share with others.
+// counter returns the counter of a table, which may be shared.
 func (f *fixed) counter(k key) *counter {
 	if k.generator == uidplugin.Segment {
 		return &counter{number: following(k)}
@@ -120,7 +121,7 @@ func (f *fixed) counter(k key) *counter {
 	return c
 }
 
-// stamps returns the ids of the layout with a worker id.
+// stamps returns a function that makes the ids of a worker id.
 func (f *fixed) stamps(worker int64, table string) func(n int64) (int64, error) {
 	l := f.layout
 	return func(n int64) (int64, error) {
@@ -133,14 +134,14 @@ func (f *fixed) stamps(worker int64, table string) func(n int64) (int64, error) 
 	}
 }
 
-// table returns the table of an id, as [config.Test] says.
+// table returns the table of an id. It implements Table of [config.Test].
 func (f *fixed) table(id int64) (table string, ok bool) {
 	parts, err := f.layout.Decompose(id)
 	tick := f.layout.TickAt(parts.Time)
 	f.mu.Lock()
 	c := f.counters[parts.WorkerID]
 	f.mu.Unlock()
-	if err != nil || c == nil || tick < f.first {
+	if err != nil || c == nil {
 		return "", false
 	}
 	table, ok = c.owner((tick-f.first)<<f.layout.SequenceBits + parts.Sequence)
@@ -150,10 +151,10 @@ func (f *fixed) table(id int64) (table string, ok bool) {
 	return table, ok
 }
 
-// noWorker is the worker id of the plugins of this package. No id has it.
+// noWorker is the worker id of the plugin itself. Ids never contain it.
 const noWorker = 0
 
-// workerOf returns a worker id for the ids of a counter, from noWorker+1 on.
+// workerOf derives the worker id of a counter, at least noWorker+1.
 func workerOf(l generator.Layout, k key) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(k.table + " " + k.generator))
@@ -163,8 +164,8 @@ func workerOf(l generator.Layout, k key) int64 {
 // An opener returns the counter of a table.
 type opener func(key) *counter
 
-// newPlugin returns a plugin with the options of an application, but for those that say where ids come from. counters
-// gets what the options say, and returns what opens the generator of a table.
+// newPlugin returns a plugin with the options of an application, except options for the source of ids. counters gets
+// the resulting configuration, and returns the opener of generators.
 func newPlugin(options []uidplugin.Option, name string, counters func(*config.Config) opener) *uidplugin.Plugin {
 	before := []uidplugin.Option{uidplugin.WithLogger(nil)}
 	after := []uidplugin.Option{func(c *config.Config) {
@@ -182,20 +183,20 @@ func newPlugin(options []uidplugin.Option, name string, counters func(*config.Co
 	return uidplugin.New(slices.Concat(before, options, after)...)
 }
 
-// A sequence is the plugin of Sequential. It watches which keys the application sets itself.
+// A sequence is the plugin of Sequential. It watches for keys set by the application.
 type sequence struct {
 	ids   *uidplugin.Plugin
-	usual string // the generator of a tag that names none
+	usual string // generator of tags that do not name one
 
 	mu       sync.Mutex
 	counters map[key]*counter
 }
 
-// Name implements [gorm.Plugin]. The name of ids is that of the real plugin.
+// Name implements [gorm.Plugin]. It must differ from the real plugin's, because ids is registered too.
 func (s *sequence) Name() string { return "uidtest" }
 
-// Initialize implements [gorm.Plugin]. It registers watch after the callbacks of ids, so that watch comes before them.
-// GORM calls it again for a copy of the configuration, as dbresolver makes one.
+// Initialize implements [gorm.Plugin]. It registers watch after the callbacks of ids, so that watch runs before them.
+// GORM calls it again for copies of the configuration, for example with dbresolver.
 func (s *sequence) Initialize(db *gorm.DB) error {
 	register := db.Use
 	if db.Plugins[uidplugin.Name] == gorm.Plugin(s.ids) {
@@ -210,10 +211,9 @@ func (s *sequence) Initialize(db *gorm.DB) error {
 	return db.Callback().Create().Before("*").Register(watching, s.watch)
 }
 
-// watching is the name of the callback.
 const watching = "uidtest:watch"
 
-// counter returns the generator of a table, which counts from 1.
+// counter returns the counter of a table. It starts at 1.
 func (s *sequence) counter(k key) *counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *sequence) counter(k key) *counter {
 	return c
 }
 
-// following returns the numbers from 1 on.
+// following returns the numbers from 1.
 func following(k key) func(n int64) (int64, error) {
 	return func(n int64) (int64, error) {
 		if n == math.MaxInt64 {
@@ -236,7 +236,7 @@ func following(k key) func(n int64) (int64, error) {
 	}
 }
 
-// watch lets the ids of a table continue above the keys that the rows of a create have already.
+// watch moves the counter of a table above the keys that rows of a create already have.
 func (s *sequence) watch(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
@@ -254,21 +254,21 @@ func (s *sequence) watch(db *gorm.DB) {
 	}
 }
 
-// A key names a counter: a table, and a generator that its tags name.
+// A key identifies a counter.
 type key struct{ table, generator string }
 
-// A counter has the ids of a table, or of several tables that share a worker id.
+// A counter holds the ids of a table, or of several tables that share a worker id.
 type counter struct {
-	number func(n int64) (int64, error) // the id at a position, from 0 on
+	number func(n int64) (int64, error) // id at a position, from 0
 
 	mu     sync.Mutex
-	tables []string // that take their ids from it
-	runs   []run    // who has taken which positions
-	next   int64    // position
+	tables []string // that use this counter
+	runs   []run    // positions taken, by table
+	next   int64    // next position
 	closed bool
 }
 
-// A run is the positions from one on that were taken for one table.
+// A run contains the positions taken for one table, up to the next run.
 type run struct {
 	from  int64
 	table string
@@ -284,8 +284,8 @@ func (c *counter) of(table string) generator.Generator {
 	return tableCounter{c, table}
 }
 
-// owner returns the table that a position was taken for. It reports false for a position that was not taken, unless only
-// one table can take it: a test may insert rows whose ids it has from an earlier run.
+// owner returns the table for which a position was taken. If only one table uses the counter, it also owns positions
+// not taken yet, because a test may insert rows with ids of an earlier run.
 func (c *counter) owner(position int64) (table string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +300,7 @@ func (c *counter) owner(position int64) (table string, ok bool) {
 	return "", false
 }
 
-// skip leaves out the first n positions.
+// skip skips the first n positions.
 func (c *counter) skip(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/inspector"
@@ -275,7 +276,6 @@ func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 		t.Errorf("the row with an id of an earlier run is %v, %v", row, err)
 	}
 	for id, want := range map[uidplugin.ID]error{
-		l.id - 1<<22: uidplugin.ErrUnknownID, // before the process began
 		l.id + 16:    uidplugin.ErrUnknownID, // of another worker id
 		l.id + 1<<40: uidplugin.ErrFutureID,
 		42:           uidplugin.ErrNotDecodable,
@@ -285,6 +285,30 @@ func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 		testkit.IsError(t, err, want)
 		if !errors.Is(err, uidplugin.ErrNoSuchID) {
 			t.Errorf("%v is not ErrNoSuchID", err)
+		}
+	}
+}
+
+// A test that needs a row of yesterday and one of today got ErrUnknownID for the former.
+func TestFixed_FindsRowsOfAnotherTime(t *testing.T) {
+	t.Parallel()
+
+	models := uidplugin.WithModels(&ticket{}, &guest{})
+	today := openLookedUp(t, uidtest.Fixed(noon, models), noon)
+	pool, err := today.db.DB()
+	testkit.Must(t, err)
+	earlier, err := gorm.Open(&sqlite.Dialector{Conn: pool}, &gorm.Config{})
+	testkit.Must(t, err)
+	yesterday := noon.AddDate(0, 0, -1)
+	testkit.Must(t, earlier.Use(uidtest.Fixed(yesterday, models)))
+	row := ticket{Seat: "12F", Guest: guest{Name: "Ada"}}
+	testkit.Must(t, earlier.Create(&row).Error)
+	before := lookedUp{today.Plugin, t.Context(), today.db, yesterday, row, uidplugin.ID(row.ID), row.ID.String()}
+	for name, lookup := range lookups {
+		want, err := lookup(today)
+		testkit.Must(t, err)
+		if got, err := lookup(before); err != nil || got != want {
+			t.Errorf("%s of the row of yesterday: %s, %v; want %s", name, got, err, want)
 		}
 	}
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The exit codes.
+// Exit codes.
 const (
-	exitOK     = 0 // done, and nothing is wrong
-	exitWrong  = 1 // an answer is that something is wrong: an id that nobody made, a finding of the doctor
-	exitFailed = 2 // there is no answer: a wrong flag, a database that cannot be reached or read
+	exitOK     = 0 // done, nothing is wrong
+	exitWrong  = 1 // the answer is bad: an id that nobody made, a finding of the doctor
+	exitFailed = 2 // no answer: an invalid flag, an unreachable or unreadable database
 )
 
-// errWrong says that something is wrong, and that the command has said what.
+// errWrong reports a bad answer that the command has already printed.
 var errWrong = errors.New("something is wrong")
 
-// errUndone says that a check could not look, and that the command has said why.
+// errUndone reports a check that could not run. The command has already printed the reason.
 var errUndone = errors.New("a check was not done")
 
 // An app is one run of the program.
@@ -36,14 +36,13 @@ type app struct {
 	out io.Writer
 	err io.Writer
 	env func(name string) string
-	now func() time.Time // the clock of this machine
+	now func() time.Time // clock of this machine
 
-	// Flags of all commands.
 	dsn     string
 	json    bool
-	timeout time.Duration // of a statement
+	timeout time.Duration // per statement
 
-	sources []string // data source names that were used, which no output has
+	sources []string // data source names in use, hidden from output
 }
 
 // run executes the command that args name, and returns the exit code.
@@ -58,7 +57,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.Is(err, errWrong):
 		return exitWrong
-	case errors.Is(err, errUndone), errors.Is(err, syscall.EPIPE): // who closed the pipe has read enough
+	case errors.Is(err, errUndone), errors.Is(err, syscall.EPIPE): // the reader of the pipe has left
 		return exitFailed
 	default:
 		a.complain(err)
@@ -75,7 +74,7 @@ func (a *app) complain(err error) {
 	fmt.Fprintln(a.err, a.paint(a.err, red, "uid:"), oneLine(text))
 }
 
-// redact returns a text without data source names and their passwords.
+// redact removes data source names and their passwords from a text.
 func (a *app) redact(text string) string {
 	for _, dsn := range append(a.sources, a.source()) {
 		text = redact(text, dsn)
@@ -83,7 +82,7 @@ func (a *app) redact(text string) string {
 	return text
 }
 
-// afterFlags returns arguments with negative numbers at the end, after "--": an id that is one is no flag.
+// afterFlags moves negative numbers to the end, after "--", so that cobra does not take them for flags.
 func afterFlags(args []string) []string {
 	if !slices.Contains(args, "decode") && !slices.Contains(args, "where") || slices.Contains(args, "--") {
 		return args
@@ -104,7 +103,7 @@ func afterFlags(args []string) []string {
 
 var negativeNumber = regexp.MustCompile(`^-\d+$`)
 
-// source returns the data source name that was given, or an empty text.
+// source returns the given data source name, or "".
 func (a *app) source() string {
 	if a.dsn != "" {
 		return a.dsn
@@ -112,7 +111,7 @@ func (a *app) source() string {
 	return a.env("UID_DSN")
 }
 
-// command returns the root command with all others.
+// command returns the root command.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "uid",
@@ -144,8 +143,8 @@ Exit codes:
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.dsn, "dsn", "", "the database; UID_DSN in the environment is the default")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line")
-	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "how long a statement may take")
-	// Ids, tables and most flags are no files; the database may be one.
+	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "how long a statement may take, and connecting up to 10s")
+	// Do not complete file names, because only the database may be a file.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -153,7 +152,7 @@ Exit codes:
 		if !errors.As(err, &no) || len(no.GetSpecifiedName()) < 2 {
 			return err
 		}
-		names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names of commands
+		names := &cobra.Command{SuggestionsMinimumDistance: 2} // compares names of commands
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			names.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
 		})
@@ -167,7 +166,7 @@ Exit codes:
 	return root
 }
 
-// onlyCommands returns an error for an argument of a command that has only commands below it.
+// onlyCommands rejects an argument of a command that only groups others.
 func onlyCommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -176,7 +175,7 @@ func onlyCommands(c *cobra.Command, args []string) error {
 	return unknown("command", args[0], c.CommandPath(), c.SuggestionsFor(args[0]))
 }
 
-// unknown returns an error about a name that does not exist, with those that are like it.
+// unknown returns an error about an unknown name, with similar ones.
 func unknown(kind, name, of string, like []string) error {
 	err := fmt.Errorf("unknown %s %q for %q", kind, name, of)
 	if len(like) > 0 {
@@ -185,7 +184,7 @@ func unknown(kind, name, of string, like []string) error {
 	return fmt.Errorf("%w; %s --help lists them", err, of)
 }
 
-// versionCommand prints what --version does, and what it was built with.
+// versionCommand prints the version and the build settings.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
@@ -204,7 +203,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// version returns the version of the module, or of the revision that was built.
+// version returns the module's version, or the revision of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

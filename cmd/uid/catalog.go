@@ -11,10 +11,10 @@ import (
 // A column is a column of a table of the application.
 type column struct {
 	name     string
-	kind     string // its type, as the database writes it
-	key      bool   // of the primary key
-	auto     bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
-	identity bool   // by IDENTITY, in PostgreSQL
+	kind     string // as the database writes it
+	key      bool   // in the primary key
+	auto     bool   // numbered by the database: AUTO_INCREMENT, a sequence, or IDENTITY
+	identity bool   // numbered by IDENTITY, on PostgreSQL
 }
 
 var (
@@ -26,20 +26,20 @@ var (
 func (c column) isInteger() bool { return integerType.MatchString(c.kind) }
 func (c column) isText() bool    { return textType.MatchString(c.kind) }
 
-// isNarrow reports whether an integer column cannot hold all ids. SQLite's integers all have 64 bits.
+// isNarrow reports whether an integer column cannot hold all ids. SQLite's integers always have 64 bits.
 func (c column) isNarrow(d dialect) bool {
 	return d != sqliteDialect && c.isInteger() && !wideType.MatchString(c.kind)
 }
 
 // A table is a table of the application.
 type table struct {
-	name    string // as in WORKER_NODE: without quotes
-	quoted  string // as in a statement
+	name    string // unquoted, as in WORKER_NODE
+	quoted  string // for statements
 	columns []column
 }
 
-// table returns a table with its columns in their order; none if there is no such table, or this user may not see it.
-// A dot in the name is part of it, or it separates a schema or a database from the table: WORKER_NODE does not tell.
+// table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
+// A dot either belongs to the name or separates a schema or database: WORKER_NODE does not distinguish these.
 func (d *database) table(ctx context.Context, name string) (t table, err error) {
 	t = table{name: name, quoted: d.identifier(name)}
 	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
@@ -58,7 +58,7 @@ func (d *database) table(ctx context.Context, name string) (t table, err error) 
 	return t, nil
 }
 
-// identifier returns one name in the quotes of the dialect, whatever characters it has.
+// identifier quotes one name.
 func (d *database) identifier(name string) string {
 	quote := "`"
 	if d.dialect == postgresDialect {
@@ -67,7 +67,7 @@ func (d *database) identifier(name string) string {
 	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote
 }
 
-// columns returns the columns of a table of a schema, or of the current one for an empty text.
+// columns returns the columns of a table. schema "" means the current one.
 func (d *database) columns(ctx context.Context, schema, table string) (list []column, err error) {
 	query, args := "", []any{table}
 	switch d.dialect {
@@ -87,7 +87,7 @@ func (d *database) columns(ctx context.Context, schema, table string) (list []co
 			args = []any{d.identifier(schema) + "." + d.identifier(table)}
 		}
 	default:
-		if schema != "" { // of a file that only the application has attached
+		if schema != "" { // a file attached only by the application
 			return nil, nil
 		}
 		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`
@@ -110,7 +110,7 @@ func (d *database) columns(ctx context.Context, schema, table string) (list []co
 	return list, nil
 }
 
-// keyOf returns the only column of the primary key if it can hold ids: an integer, or a text of digits.
+// keyOf returns the primary key if it is a single column that can hold ids: an integer, or a text of digits.
 func keyOf(columns []column) (key column, ok bool) {
 	n := 0
 	for _, c := range columns {

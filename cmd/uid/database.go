@@ -5,31 +5,33 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
 
-// A database is an open database with the tables of an id space.
+// A database is an open database with an id space.
 type database struct {
 	db      *gorm.DB
 	pool    *sql.DB
 	nodes   *workernode.DB
 	dialect dialect
-	timeout time.Duration // of a statement
+	timeout time.Duration // per statement
 
 	registry workernode.Registry
-	layout   generator.Layout // of the registry
+	layout   generator.Layout
 
-	others map[string]*database // databases other than the registry's that were opened, by their names in WORKER_NODE
+	others map[string]*database // other open databases, by their names in WORKER_NODE
 }
 
-// open opens the database of --dsn or UID_DSN, and reads its registry. The caller closes it.
+// open opens the database of --dsn or UID_DSN, and reads its registry. The caller should close it.
 func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	d, err := a.connect(ctx, a.source(), use)
 	if err != nil {
@@ -41,14 +43,14 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	return d, nil
 }
 
-// connect is open for a data source name, without the registry.
+// connect is open for a data source name, without reading the registry.
 func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, error) {
 	a.sources = append(a.sources, dsn)
 	s, err := parseSource(dsn)
 	if err != nil {
 		return nil, err
 	}
-	dialector, err := s.dialector(use, a.timeout)
+	dialector, err := s.dialector(ctx, use, a.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -66,17 +68,42 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 	return d, nil
 }
 
-// readRegistry reads the registry and its layout.
+// noTable matches errors about missing tables.
+var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
+
+// maxConnect limits the time of a connect, unless --timeout or the data source name sets a shorter one.
+const maxConnect = 10 * time.Second
+
+// reach returns an error if connecting takes too long. GORM would connect without a context.
+func reach(ctx context.Context, pool *sql.DB, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	begin := time.Now()
+	err := pool.PingContext(ctx)
+	if err == nil {
+		return nil
+	}
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		if ctx.Err() == nil { // the driver's own limit was shorter
+			limit = time.Since(begin).Round(time.Second / 10)
+		}
+		err = fmt.Errorf("no answer within %v: %w", limit, err)
+	}
+	return errors.Join(fmt.Errorf("the database cannot be opened: %w", err), pool.Close())
+}
+
 func (d *database) readRegistry(ctx context.Context) (err error) {
 	if d.registry, err = d.nodes.Registry(ctx); err != nil {
-		return fmt.Errorf("this database has no id space that can be read; with WithRegistry, give the data source "+
-			"name of the registry: %w", err)
+		if noTable.MatchString(err.Error()) {
+			err = fmt.Errorf("this database has no id space; with WithRegistry, give the data source name of the registry: %w", err)
+		}
+		return err
 	}
 	d.layout, err = generator.ParseLayout(d.registry.Layout)
 	return err
 }
 
-// plugin registers a plugin that only looks ids up.
+// plugin registers a plugin for lookups only.
 func (d *database) plugin(a *app) (*uidplugin.Plugin, error) {
 	p := uidplugin.New(
 		uidplugin.WithLookupOnly(), uidplugin.WithLayout(d.layout), uidplugin.WithLogger(nil),
@@ -88,7 +115,6 @@ func (d *database) plugin(a *app) (*uidplugin.Plugin, error) {
 	return uidplugin.From(d.db), nil
 }
 
-// close closes the connections.
 func (d *database) close() error {
 	err := d.pool.Close()
 	for _, other := range d.others {
@@ -97,7 +123,7 @@ func (d *database) close() error {
 	return err
 }
 
-// now returns the time of the database's clock, or of this machine's if the database has none.
+// now returns the time of the database, or of this machine if the database does not have a clock.
 func (d *database) now(ctx context.Context, a *app) (time.Time, error) {
 	now, ok, err := d.nodes.Clock(ctx)
 	if err != nil || !ok {
@@ -106,12 +132,12 @@ func (d *database) now(ctx context.Context, a *app) (time.Time, error) {
 	return now, nil
 }
 
-// timeOf returns the start of a tick that was read from a table, as far as JSON can say it.
+// timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *database) timeOf(tick int64) time.Time {
 	return workernode.TimeOf(d.layout, tick)
 }
 
-// query runs a statement with ? for values, and calls scan for each row. It gets as long as every other statement.
+// query runs a statement with ? for values, and calls scan for each row. The timeout applies.
 func (d *database) query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -133,7 +159,7 @@ func (d *database) query(ctx context.Context, scan func(*sql.Rows) error, query 
 	return rows.Err()
 }
 
-// list is query for a statement that has names in double quotes.
+// list is query for a statement with names in double quotes.
 func (d *database) list(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
 	if d.dialect == mysqlDialect {
 		query = strings.ReplaceAll(query, `"`, "`")
@@ -141,9 +167,9 @@ func (d *database) list(ctx context.Context, scan func(*sql.Rows) error, query s
 	return d.query(ctx, scan, query, args...)
 }
 
-// quote returns a name in the quotes of the dialect. A dot separates a schema or a database from a table.
+// quote quotes a name. A dot separates a schema or a database from a table.
 func (d *database) quote(name string) string { return d.db.Statement.Quote(name) }
 
-// errURL is about a URL that cannot be read. The reason would have a part of the password.
+// errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
 var errURL = errors.New("the URL of the database cannot be read: write special characters of the password as %40 " +
 	"and the like")

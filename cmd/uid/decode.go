@@ -11,17 +11,17 @@ import (
 	"github.com/uidplugin/uidplugin/generator/foreign"
 )
 
-// decoding is what the flags of decode say.
+// decoding holds the flags of decode.
 type decoding struct {
 	system system
-	all    bool          // of all systems
-	made   time.Time     // when the rows were created; zero if that is not known
-	within time.Duration // how exactly that is known
+	all    bool
+	made   time.Time     // when the rows were created; zero if unknown
+	within time.Duration // precision of made
 	now    time.Time
 	ids    idReader
 }
 
-// A decoded is an id as one system reads it.
+// A decoded is an id as decoded for one system.
 type decoded struct {
 	ID       int64   `json:"id,string"`
 	System   string  `json:"system"`
@@ -35,9 +35,9 @@ type decoded struct {
 	picture string
 }
 
-// A wrongID is an id without an answer.
+// A wrongID is an id that cannot be decoded.
 type wrongID struct {
-	ID    string `json:"id"` // as it was given
+	ID    string `json:"id"` // as given
 	Error string `json:"error"`
 	Code  string `json:"code"`
 }
@@ -80,7 +80,7 @@ not stop the others; the exit code is 1 then.`,
 	return c
 }
 
-// readDecoding sets what flags and the database say.
+// readDecoding sets the fields from the flags and the database.
 func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string) (err error) {
 	d.now = a.now()
 	switch {
@@ -103,7 +103,6 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 	return err
 }
 
-// databaseLayout returns the layout of the registry.
 func (a *app) databaseLayout(ctx context.Context) (l generator.Layout, err error) {
 	db, err := a.open(ctx, reads)
 	if err != nil {
@@ -112,7 +111,6 @@ func (a *app) databaseLayout(ctx context.Context) (l generator.Layout, err error
 	return db.layout, db.close()
 }
 
-// decode writes what ids mean.
 func (a *app) decode(d decoding, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(text string) error {
@@ -130,7 +128,6 @@ func (a *app) decode(d decoding, args []string) error {
 	return cond(err, wrong)
 }
 
-// cond returns err, or errWrong if something is wrong.
 func cond(err error, wrong bool) error {
 	if err == nil && wrong {
 		return errWrong
@@ -138,7 +135,7 @@ func cond(err error, wrong bool) error {
 	return err
 }
 
-// writeWrong writes why an id has no answer: to standard error, or as JSON with the others.
+// writeWrong explains why an id cannot be decoded, on standard error or as JSON.
 func (a *app) writeWrong(text string, err error) error {
 	if a.json {
 		return writeJSON(a.out, wrongID{ID: text, Error: err.Error(), Code: codeOf(err)})
@@ -147,10 +144,10 @@ func (a *app) writeWrong(text string, err error) error {
 	return nil
 }
 
-// errSystem reports an id that no system can have made.
+// errSystem reports an id that cannot come from any known system.
 var errSystem = errors.New("id of no known system")
 
-// decode returns what an id means, by each of the systems that are asked for.
+// decode decodes an id for each requested system.
 func (d decoding) decode(text string) ([]decoded, error) {
 	id, err := d.ids.id(text)
 	if err != nil {
@@ -181,7 +178,7 @@ func (d decoding) decode(text string) ([]decoded, error) {
 	return list, nil
 }
 
-// by decodes an id of one system.
+// by decodes an id for one system.
 func (d decoding) by(s system, id int64) (decoded, error) {
 	l := s.Layout
 	p, err := s.Decode(id)
@@ -212,10 +209,10 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 	return one, nil
 }
 
-// ahead is how far in the future the time of an id can be: Lead is an hour at most.
+// ahead limits how far in the future the time of an id may be, because Lead is an hour at most.
 const ahead = time.Hour
 
-// writeDecoded writes what an id means: a picture, or a line for each of several systems.
+// writeDecoded writes a picture of an id, or a line for each of several systems.
 func (a *app) writeDecoded(list []decoded, several bool) error {
 	if a.json {
 		for _, one := range list {
@@ -237,7 +234,6 @@ func (a *app) writeDecoded(list []decoded, several bool) error {
 	return g.flush()
 }
 
-// write writes a decoded id as a picture.
 func (o decoded) write(a *app) {
 	if o.picture == "" {
 		fmt.Fprintf(a.out, "id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time.Time), o.WorkerID, o.Sequence)

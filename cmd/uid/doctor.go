@@ -9,17 +9,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A finding is something that is wrong with a database.
+// A finding is a problem of a database.
 type finding struct {
 	Code   string `json:"code"`             // stable
-	Text   string `json:"text"`             // what is wrong, and why that matters
-	Fix    string `json:"fix,omitempty"`    // the statement that fixes it
-	Advice string `json:"advice,omitempty"` // what to do, or to mind before the statement
+	Text   string `json:"text"`             // the problem and its consequence
+	Fix    string `json:"fix,omitempty"`    // statement that fixes it
+	Advice string `json:"advice,omitempty"` // the remedy, or a precaution before the statement
 }
 
-// The codes of findings. docs/command.md explains them.
+// Codes of findings. docs/command.md explains them.
 const (
 	codeClock             = "clock"
+	codeReadOnly          = "read-only"
+	codeNoSlotLive        = "no-slot-live"
 	codeInnoDBFlush       = "innodb-flush"
 	codeSyncBinlog        = "sync-binlog"
 	codeFsync             = "fsync"
@@ -32,51 +34,50 @@ const (
 	codeLayoutEnd         = "layout-end"
 	codeWorkerIDs         = "worker-ids"
 	codeSlotUnheld        = "slot-unheld"
+	codeSessionDeleted    = "session-deleted"
 	codeNodeForeign       = "node-foreign"
 	codeNodeOutside       = "node-outside"
 	codeNodeLayout        = "node-layout"
 	codeNodeSlot          = "node-slot"
 )
 
-// findingCodes returns the codes of all findings.
 func findingCodes() []string {
 	return []string{
-		codeClock, codeInnoDBFlush, codeSyncBinlog, codeFsync, codeSynchronousCommit, codeAsyncReplicas, codeSplitBrain,
+		codeClock, codeReadOnly, codeNoSlotLive, codeInnoDBFlush, codeSyncBinlog, codeFsync, codeSynchronousCommit, codeAsyncReplicas, codeSplitBrain,
 		codeKeyNumbered, codeKeyNarrow, codeKeyAhead, codeLayoutEnd, codeWorkerIDs, codeSlotUnheld,
-		codeNodeForeign, codeNodeOutside, codeNodeLayout, codeNodeSlot,
+		codeSessionDeleted, codeNodeForeign, codeNodeOutside, codeNodeLayout, codeNodeSlot,
 	}
 }
 
-// An undone is a check that could not look.
+// An undone is a check that could not run.
 type undone struct {
 	Check string `json:"check"`
 	Error string `json:"error"`
 }
 
-// A report is what the doctor says of a database.
+// A report is the result of the doctor.
 type report struct {
 	findings []finding
 	undone   []undone
 	checks   int
 }
 
-// A doctor looks at a database.
+// A doctor checks a database.
 type doctor struct {
 	*database
 	app *app
 }
 
-// A check looks for findings of some codes. What it has found before an error counts.
+// A check looks for findings of some codes. Findings before an error count.
 type check struct {
 	name string
 	look func(ctx context.Context) ([]finding, error)
 }
 
-// checks returns all checks.
 func (d doctor) checks() []check {
 	return []check{
-		{"clock", d.checkClock}, {"durability", d.checkDurability}, {"replication", d.checkReplication},
-		{"keys", d.checkKeys}, {"layout", d.checkLayout}, {"slots", d.checkSlots}, {"worker nodes", d.checkNodes},
+		{"clock", d.checkClock}, {"writes", d.checkWrites}, {"durability", d.checkDurability}, {"replication", d.checkReplication},
+		{"keys", d.checkKeys}, {"layout", d.checkLayout}, {"slots", d.checkSlots}, {"sessions", d.checkSessions}, {"worker nodes", d.checkNodes},
 	}
 }
 
@@ -85,7 +86,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with a database",
-		Long: `doctor looks at clocks, settings, replication, keys, the layout, slots and worker ids. Each finding has a
+		Long: `doctor looks at clocks, whether the server takes writes, settings, replication, keys, the layout, slots and worker ids. Each finding has a
 code, a sentence, and the statement that fixes it or what to do. It changes nothing.
 
 The exit code is 1 if there is a finding, and 2 if there is none but a check could not look, for example
@@ -121,7 +122,7 @@ server is this one, or if --database says where they are. Others are named as no
 	return c
 }
 
-// examine does all checks.
+// examine runs all checks.
 func (d doctor) examine(ctx context.Context, ignore []string) (r report) {
 	for _, c := range d.checks() {
 		r.checks++
@@ -138,7 +139,7 @@ func (d doctor) examine(ctx context.Context, ignore []string) (r report) {
 	return r
 }
 
-// writeReport writes a report, and returns the error of its exit code.
+// writeReport writes a report, and returns the error for its exit code.
 func (a *app) writeReport(r report) error {
 	if !a.json {
 		a.writeFindings(r.findings)
@@ -171,7 +172,6 @@ func (a *app) writeReport(r report) error {
 	return nil
 }
 
-// writeFindings writes findings for people.
 func (a *app) writeFindings(list []finding) {
 	for _, f := range list {
 		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, red, f.Code), clean(f.Text))

@@ -14,10 +14,10 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// checkKeys looks at the keys of the tables that WORKER_NODE names. The error names the databases that it cannot see.
+// checkKeys checks the keys of the tables in WORKER_NODE. The error names the databases that it could not read.
 func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
 	tables, err := d.tableNames(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
 	}
 	failed := 0
 	var first error
-	unseen := map[string]int{} // tables, by their database
+	unseen := map[string]int{} // number of tables by database
 	for _, of := range tables {
 		on, t, err := d.tableOf(ctx, of)
 		if err == nil && of.Database != "" && len(t.columns) == 0 && d.others[of.Database] == nil {
@@ -51,7 +51,7 @@ func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
 	return list, errors.Join(first, unseenError(unseen))
 }
 
-// unseenError says which databases could not be looked at, and how they can.
+// unseenError names the databases that could not be read, and the remedy.
 func unseenError(unseen map[string]int) error {
 	if len(unseen) == 0 {
 		return nil
@@ -67,7 +67,6 @@ func unseenError(unseen map[string]int) error {
 		strings.Join(each, ", "))
 }
 
-// checkKey looks at the key of a table.
 func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (list []finding, err error) {
 	name := of.String()
 	key, ok := keyOf(t.columns)
@@ -78,11 +77,13 @@ func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (lis
 	if elsewhere, failed := d.idsElsewhere(ctx, of, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
-	if key.isNarrow(d.dialect) { // before the numbering, which this statement keeps
+	if key.isNarrow(d.dialect) { // first, because this statement keeps the numbering
 		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(t, key),
 			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.name, key.kind),
 			Advice: "Foreign keys to it need the same; docs/from-auto-increment.md has the statements."})
 	}
+	references, failed := d.checkReferences(ctx, t, key)
+	list, err = append(list, references...), errors.Join(err, failed)
 	if key.auto {
 		strays, failed := d.strays(ctx, t, key)
 		err = errors.Join(err, failed)
@@ -95,8 +96,35 @@ func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (lis
 	return append(list, d.checkLargest(name, largest)...), err
 }
 
-// strays says how many of the newest rows of a table have a number among the ids whose worker id is not of the table,
-// because the database numbered them; "" if none has.
+// checkReferences checks columns with a foreign key to a key, on PostgreSQL, because MySQL requires the same type on
+// both sides.
+func (d doctor) checkReferences(ctx context.Context, t table, key column) (list []finding, err error) {
+	if d.dialect != postgresDialect {
+		return nil, nil
+	}
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var c column
+		var of table
+		if err := rows.Scan(&of.quoted, &c.name, &c.kind); err != nil || !c.isNarrow(d.dialect) {
+			return err
+		}
+		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(of, c),
+			Text: fmt.Sprintf("%s.%s is %s, which is too narrow for the ids of %s.%s that it refers to: creates fail",
+				of.quoted, c.name, c.kind, t.name, key.name)})
+		return nil
+	}, `SELECT c.conrelid::regclass::text, a.attname, format_type(a.atttypid, a.atttypmod)
+		FROM pg_constraint c CROSS JOIN LATERAL unnest(c.conkey, c.confkey) u (col, refers)
+		JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = u.col
+		JOIN pg_attribute k ON k.attrelid = c.confrelid AND k.attnum = u.refers
+		WHERE c.contype = 'f' AND c.conparentid = 0 AND c.confrelid = to_regclass(?) AND k.attname = ?`, t.quoted, key.name)
+	if err != nil {
+		return list, fmt.Errorf("read the foreign keys that refer to %s: %w", t.name, err)
+	}
+	return list, nil
+}
+
+// strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because the
+// database numbered them; "" without such rows.
 func (d doctor) strays(ctx context.Context, t table, key column) (text string, err error) {
 	const newest = 10_000
 	var n int64
@@ -115,7 +143,7 @@ func (d doctor) strays(ctx context.Context, t table, key column) (text string, e
 	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing", newest, n), nil
 }
 
-// largest returns the largest key of a table; none if there is no row.
+// largest returns the largest key of a table; NULL without rows.
 func (d *database) largest(ctx context.Context, t table, key column) (largest sql.NullInt64, err error) {
 	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
 		"SELECT MAX("+d.identifier(key.name)+") FROM "+t.quoted)
@@ -126,7 +154,7 @@ func (d *database) largest(ctx context.Context, t table, key column) (largest sq
 }
 
 // idsElsewhere reports whether a table has its ids in another column than the key: the largest key is too small for an
-// id, and its row has an id of the table in another column.
+// id, and another column of its row contains an id of the table.
 func (d doctor) idsElsewhere(
 	ctx context.Context,
 	of workernode.Table,
@@ -158,9 +186,9 @@ func (d doctor) idsElsewhere(
 	return false, err
 }
 
-// checkLargest compares the largest key of a table with the ids that are made now.
+// checkLargest compares the largest key of a table with present ids.
 func (d doctor) checkLargest(table string, largest sql.NullInt64) []finding {
-	// An id may be stamped up to Lead ahead, by a clock that is a little ahead itself.
+	// Ids may be up to Lead ahead of a clock that is itself a little ahead.
 	now := d.app.now().Add(time.Duration(d.registry.LeadTicks)*d.layout.Tick + time.Minute)
 	above := d.layout.Above(largest.Int64, now)
 	if !largest.Valid || above == nil {
@@ -178,7 +206,7 @@ func (d doctor) checkLargest(table string, largest sql.NullInt64) []finding {
 	}
 }
 
-// plainStatement returns the statement after which the database no longer numbers a column.
+// plainStatement returns the statement that stops the database from numbering a column.
 func (d doctor) plainStatement(t table, key column) string {
 	alter := "ALTER TABLE " + t.quoted
 	switch {
@@ -190,7 +218,7 @@ func (d doctor) plainStatement(t table, key column) string {
 	return alter + " MODIFY " + d.identifier(key.name) + " BIGINT" + unsigned(key) + " NOT NULL"
 }
 
-// wideStatement returns the statement after which a column can hold ids. It leaves the numbering as it is.
+// wideStatement returns the statement that widens a column for ids. It keeps the numbering.
 func (d doctor) wideStatement(t table, key column) string {
 	alter := "ALTER TABLE " + t.quoted
 	if d.dialect == postgresDialect {

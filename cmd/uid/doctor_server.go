@@ -5,19 +5,20 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// maxDifference is how far clocks may differ. The protocol assumes a second, and the database's clock is read in
+// maxDifference limits the difference of clocks. The protocol assumes a second, and the database's clock is read in
 // seconds.
 const maxDifference = 2 * time.Second
 
-// checkClock compares the clock of this machine with the database's.
+// checkClock compares this machine's clock with the database's.
 func (d doctor) checkClock(ctx context.Context) ([]finding, error) {
 	err := d.nodes.CheckClock(ctx, d.app.now, maxDifference)
 	if !errors.Is(err, workernode.ErrClock) {
@@ -34,10 +35,45 @@ func (d doctor) checkClock(ctx context.Context) ([]finding, error) {
 	}}, err
 }
 
-// settings are variables of a server, with names in lower case.
+// writable queries the settings that make a server read-only.
+var writable = map[dialect]string{
+	mysqlDialect: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+		('read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only')`,
+	postgresDialect: `SELECT name, setting FROM pg_settings
+		WHERE name = 'default_transaction_read_only' AND source <> 'client'
+		UNION ALL SELECT 'hot standby', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END`,
+}
+
+// checkWrites looks for read-only settings, with which processes cannot renew slots, and creates fail.
+func (d doctor) checkWrites(ctx context.Context) (list []finding, err error) {
+	query := writable[d.dialect]
+	if query == "" {
+		return nil, nil
+	}
+	s, err := d.read(ctx, query)
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		f := finding{Code: codeReadOnly, Text: name + " is " + s[name] + ", so the server takes no writes of the " +
+			"application: processes cannot renew their slots, and creates fail",
+			Advice: "If it is a replica, let the application and this command connect to the primary."}
+		switch {
+		case s[name] == "" || s[name] == "0" || strings.EqualFold(s[name], "off"):
+			continue
+		case strings.HasPrefix(name, "default_"):
+			f.Advice = "It may be set for the server, the database or the user: ALTER SYSTEM, ALTER DATABASE or ALTER ROLE."
+		case name == "tx_read_only" && s["transaction_read_only"] != "":
+			continue // older name of the same setting
+		case name != "innodb_read_only" && d.dialect == mysqlDialect:
+			f.Fix = "SET GLOBAL " + name + " = OFF"
+		}
+		list = append(list, f)
+	}
+	return list, err
+}
+
+// settings are server variables, with lower-case names.
 type settings map[string]string
 
-// durability are the settings that say whether a crash loses commits.
+// durability queries the settings that decide whether a crash loses commits.
 var durability = map[dialect]string{
 	mysqlDialect: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
@@ -47,7 +83,7 @@ var durability = map[dialect]string{
 		UNION ALL SELECT 'user', quote_ident(session_user)`,
 }
 
-// read runs a statement whose rows are names and values.
+// read runs a statement that returns names and values.
 func (d doctor) read(ctx context.Context, query string) (settings, error) {
 	s := settings{}
 	err := d.query(ctx, func(rows *sql.Rows) error {
@@ -64,7 +100,7 @@ func (d doctor) read(ctx context.Context, query string) (settings, error) {
 func (d doctor) checkDurability(ctx context.Context) ([]finding, error) {
 	query := durability[d.dialect]
 	if query == "" {
-		return nil, nil // SQLite's settings belong to the connections of the application
+		return nil, nil // SQLite's settings belong to the application's connections
 	}
 	s, err := d.read(ctx, query)
 	if err != nil {
@@ -73,7 +109,7 @@ func (d doctor) checkDurability(ctx context.Context) ([]finding, error) {
 	return durabilityFindings(s), nil
 }
 
-// durabilityFindings returns what is wrong with the settings of a server.
+// durabilityFindings returns the findings for settings.
 func durabilityFindings(s settings) (list []finding) {
 	const lost = ": a lost commit may be the one that says who may make which ids, and two rows could get one id"
 	switch s["innodb_flush_log_at_trx_commit"] {
@@ -107,7 +143,8 @@ func durabilityFindings(s settings) (list []finding) {
 	return list
 }
 
-// synchronousCommitFix returns what sets synchronous_commit on, by where it is off. fix is empty if no statement does.
+// synchronousCommitFix returns the statement that turns synchronous_commit on, depending on where it is off; "" if no
+// statement can.
 func synchronousCommitFix(s settings) (fix, advice string) {
 	const open = " Connections that are open keep it off: start the processes again."
 	switch s["source"] {
@@ -127,17 +164,18 @@ func synchronousCommitFix(s settings) (fix, advice string) {
 		reload + " It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
 }
 
-// reload is what ALTER SYSTEM needs. It is no part of the statement, as PostgreSQL refuses ALTER SYSTEM among others.
+// reload is advice for ALTER SYSTEM. It cannot be part of the statement, because PostgreSQL rejects ALTER SYSTEM among
+// others.
 const reload = "It takes effect with SELECT pg_reload_conf()."
 
 func isOn(value string) bool {
 	return strings.EqualFold(value, "ON") || value == "1"
 }
 
-// A replication is what the server says of its replicas.
+// A replication describes the server's replicas.
 type replication struct {
-	replicas int // that are connected
-	waiting  int // of them, those that commits wait for
+	replicas int // connected replicas
+	waiting  int // replicas that commits wait for
 	provider string
 	galera   bool
 }
@@ -156,7 +194,7 @@ func (d doctor) checkReplication(ctx context.Context) ([]finding, error) {
 	return found, err
 }
 
-// findings returns what is wrong with the replication. lead is that of the registry.
+// findings returns the findings for the replication. lead is the registry's.
 func (r replication) findings(lead time.Duration, dialect dialect) (list []finding) {
 	if r.replicas > 0 && r.waiting == 0 {
 		f := finding{Code: codeAsyncReplicas,
@@ -177,7 +215,7 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 		name, value, _ := strings.Cut(option, "=")
 		options[strings.TrimSpace(name)] = strings.ToLower(strings.TrimSpace(value))
 	}
-	yes := []string{"true", "yes", "y", "on", "1"} // what Galera takes for it, and then shows as it was given
+	yes := []string{"true", "yes", "y", "on", "1"} // Galera's values for true, which it shows as given
 	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
 		if v := options[name]; r.galera && slices.Contains(yes, v) {
 			list = append(list, finding{Code: codeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
@@ -200,7 +238,7 @@ func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error)
 	r.galera = isOn(vars["wsrep_on"]) && vars["wsrep_provider"] != "" && vars["wsrep_provider"] != "none"
 	r.provider = vars["wsrep_provider_options"]
 	if !isOn(vars["log_bin"]) {
-		return r, nil // no replica can connect
+		return r, nil // replicas cannot connect
 	}
 	status, err := d.read(
 		ctx,
@@ -234,7 +272,7 @@ func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error)
 	return r, err
 }
 
-// maySeeProcesses reports whether this user sees the connections of others on MySQL.
+// maySeeProcesses reports whether this user sees other users' connections on MySQL.
 func (d doctor) maySeeProcesses(ctx context.Context) (may bool, err error) {
 	err = d.query(ctx, func(rows *sql.Rows) error {
 		var grant string

@@ -41,6 +41,7 @@ func globally(statements ...string) func(*testing.T, *patient) {
 
 // mysqlSettings are those of MariaDB and MySQL.
 var mysqlSettings = []setting{
+	{code: codeReadOnly, spoil: globally("SET GLOBAL read_only = ON"), words: []string{"read_only is ON", "primary"}},
 	{
 		code:  codeInnoDBFlush,
 		spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 2"),
@@ -99,6 +100,12 @@ var serverKinds = []serverKind{
 			return []string{"-c", "primary_conninfo=" + strings.Join(primary, " ")}
 		},
 		settings: []setting{
+			{
+				code:  codeReadOnly,
+				spoil: globally("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"),
+				cure:  globally("ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"),
+				words: []string{"default_transaction_read_only is on", "ALTER ROLE"},
+			},
 			{
 				code:  codeFsync,
 				spoil: globally("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"),
@@ -268,6 +275,9 @@ func TestDoctor_FindsEachSettingOfAServer(t *testing.T) {
 				s.spoil(t, p)
 				f := p.diagnosed(t, s.code)[0]
 				testkit.SaysAll(t, f.Text+f.Advice+f.Fix, s.words...)
+				if s.code == codeReadOnly { // an outage in which each statement that reads has its answer
+					p.doctor.run("status").want(t, exitWrong, codeReadOnly)
+				}
 				if s.cure == nil {
 					must(t, p.db.Exec(f.Fix).Error)
 					if strings.Contains(f.Advice, reload) {

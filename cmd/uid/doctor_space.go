@@ -8,18 +8,18 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 const (
-	// endSoon is how long before its end a layout is a finding.
+	// endSoon is the remaining time below which a layout is a finding.
 	endSoon = 365 * 24 * time.Hour
 
-	// unheld is how long nobody has held a slot that is a finding.
+	// unheld is the time after which a slot without a holder is a finding.
 	unheld = 7 * 24 * time.Hour
 )
 
-// checkLayout looks at how long the layout lasts, and how many worker ids are left.
+// checkLayout checks the remaining time and worker ids of the layout.
 func (d doctor) checkLayout(context.Context) (list []finding, err error) {
 	if left := d.layout.Expires().Sub(d.app.now()); left < endSoon {
 		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: then no id can be "+
@@ -49,12 +49,33 @@ func (d doctor) checkLayout(context.Context) (list []finding, err error) {
 	return list, nil
 }
 
-// checkSlots looks for slots that nobody has held for a long time, of applications that hold no other.
+// standstill returns a finding if all held slots are late. states counts slots by state.
+func standstill(states map[string]int64) []finding {
+	late := states["overdue"] + states["expired"]
+	if late == 0 || states["live"]+states["idle"] > 0 {
+		return nil
+	}
+	return []finding{{
+		Code: codeNoSlotLive,
+		Text: fmt.Sprintf("processes hold %s and renew none (%d overdue, %d expired): they cannot write to the "+
+			"database, or all have ended without Close", count(late, "slot", "slots"), states["overdue"], states["expired"]),
+		Advice: `If they run, their logs have the reason, and creates fail until the database accepts their statements ` +
+			`again. "uid slots" has their last statements.`,
+	}}
+}
+
+// checkSlots looks for a standstill of all processes, and for slots without a holder for a long time whose applications
+// hold no others.
 func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 	now, err := d.now(ctx, d.app)
 	if err != nil {
 		return nil, err
 	}
+	states, err := d.slotStates(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	list = standstill(states)
 	tick := max(d.layout.TickAt(now.Add(-unheld)), 0)
 	q := d.quote
 	application, idle := q("S.APPLICATION"), q("S.FENCE")+" < ? AND ("+q("S.HOLDER")+" = '' OR "+q("S.SEEN_TICK")+" < ?)"
@@ -85,7 +106,25 @@ func (d doctor) checkSlots(ctx context.Context) (list []finding, err error) {
 	return list, err
 }
 
-// literal returns a text as SQL writes it. It is for people, who run the statement.
+// checkSessions looks for held slots without a session.
+func (d doctor) checkSessions(ctx context.Context) (list []finding, err error) {
+	q := d.quote
+	err = d.query(ctx, func(rows *sql.Rows) error {
+		var slot int64
+		err := rows.Scan(&slot)
+		list = append(list, finding{
+			Code:   codeSessionDeleted,
+			Text:   fmt.Sprintf("the session of the process that holds the slot %d was deleted from WORKER_SESSION: its ids resolve to another process, or to none", slot),
+			Advice: `Restore the row from a backup. Only "uid sessions prune" may remove sessions. A restart of the process begins a new one.`,
+		})
+		return err
+	}, fmt.Sprintf(`SELECT %s FROM %s %s LEFT JOIN %s %s ON %[6]s = %[1]s AND %[7]s = %[8]s WHERE %[8]s <> '' AND %[6]s IS NULL
+		ORDER BY %[1]s LIMIT 100`, q("S.ID"), q(workernode.SlotTable), q("S"), q(workernode.SessionTable), q("X"),
+		q("X.SLOT"), q("X.HOLDER"), q("S.HOLDER")))
+	return list, err
+}
+
+// literal returns an SQL literal for a statement that people run.
 func (d doctor) literal(text string) string {
 	text = strings.ReplaceAll(text, "'", "''")
 	if d.dialect == mysqlDialect {
@@ -123,7 +162,7 @@ func (d doctor) checkNodes(ctx context.Context) (list []finding, err error) {
 			ours + " AND " + inside + " AND " + q("X") + " IS NULL"},
 	} {
 		from := node
-		if kind.Code == codeNodeSlot { // a join, as NOT EXISTS takes MariaDB ten times as long
+		if kind.Code == codeNodeSlot { // a join, because NOT EXISTS takes ten times as long on MariaDB
 			from += fmt.Sprintf(" LEFT JOIN (SELECT %s AS %s FROM %s) %s ON %[2]s = %[5]s", q("ID"), q("X"),
 				q(workernode.SlotTable), q("S"), q("SLOT"))
 		}

@@ -4,7 +4,7 @@ package main
 
 import "fmt"
 
-// errLeftOut says that a driver was not built in.
+// errLeftOut reports a driver that was not built in.
 func errLeftOut(tag string) error {
 	return fmt.Errorf("this uid was built with the tag %s, without the driver of the database", tag)
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -15,20 +16,21 @@ import (
 	"gorm.io/gorm"
 )
 
-// readMargin is how much longer than a statement the driver waits for the server. Then the error is the statement's.
+// readMargin is how much longer than a statement the driver waits for the server, so that the statement's error comes
+// first.
 const readMargin = 2 * time.Second
 
-// openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC, unless the
-// data source name says otherwise. GORM opens a connection without a context. So the driver must not wait forever for a
-// server that accepts connections and is silent: it waits a little longer than timeout, which is that of a statement.
-func openMySQL(dsn string, timeout time.Duration) (gorm.Dialector, error) {
+// openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC unless the
+// name sets a zone. GORM asks for the version without a context, so the driver needs its own limit for a silent server:
+// a little more than timeout, the limit of a statement.
+func openMySQL(ctx context.Context, dsn string, timeout time.Duration) (gorm.Dialector, error) {
 	config, err := mysqlConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
 	config.Logger = &mysql.NopLogger{} // errors are returned as well
 	if config.Timeout == 0 {
-		config.Timeout = 10 * time.Second
+		config.Timeout = maxConnect
 	}
 	if config.ReadTimeout == 0 {
 		config.ReadTimeout = timeout + readMargin
@@ -39,12 +41,13 @@ func openMySQL(dsn string, timeout time.Duration) (gorm.Dialector, error) {
 		}
 		config.Params["time_zone"] = "'+00:00'"
 	}
-	config.ParseTime = false // rows are shown as the database writes them
+	config.ParseTime = false // show values as the database writes them
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("the data source name of MySQL: %w", err)
 	}
-	return gormmysql.New(gormmysql.Config{Conn: sql.OpenDB(connector)}), nil
+	pool := sql.OpenDB(connector)
+	return gormmysql.New(gormmysql.Config{Conn: pool}), reach(ctx, pool, min(timeout, config.Timeout))
 }
 
 func mysqlConfig(dsn string) (*mysql.Config, error) {
@@ -53,7 +56,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 		if err == nil {
 			return config, nil
 		}
-		// The driver's reason may have a part of the password, unless it is about the parameters.
+		// The driver's reason may contain a part of the password, unless it is about the parameters.
 		rest, _, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
 		if _, failed := mysql.ParseDSN(dsn[:strings.LastIndexByte(dsn, '/')+1] + rest); failed != nil {
 			err = errors.New("it has the form user:password@tcp(host:3306)/shop")
@@ -64,7 +67,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The driver reads the parameters.
+	// Let the driver read the parameters.
 	config, err := mysql.ParseDSN("/?" + u.RawQuery)
 	if err != nil {
 		return nil, fmt.Errorf("the parameters of the URL cannot be read: %w", err)

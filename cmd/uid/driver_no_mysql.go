@@ -3,9 +3,12 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"gorm.io/gorm"
 )
 
-func openMySQL(string, time.Duration) (gorm.Dialector, error) { return nil, errLeftOut("no_mysql") }
+func openMySQL(context.Context, string, time.Duration) (gorm.Dialector, error) {
+	return nil, errLeftOut("no_mysql")
+}

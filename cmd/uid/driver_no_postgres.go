@@ -2,6 +2,13 @@
 
 package main
 
-import "gorm.io/gorm"
+import (
+	"context"
+	"time"
 
-func openPostgres(string) (gorm.Dialector, error) { return nil, errLeftOut("no_postgres") }
+	"gorm.io/gorm"
+)
+
+func openPostgres(context.Context, string, time.Duration) (gorm.Dialector, error) {
+	return nil, errLeftOut("no_postgres")
+}

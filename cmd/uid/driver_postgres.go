@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"strings"
@@ -14,12 +15,12 @@ import (
 	"gorm.io/gorm"
 )
 
-// quotedDSN is how an error of the driver begins. The driver hides passwords, but not one with an escaped space.
+// quotedDSN matches the start of the driver's parse errors, because the driver does not hide a password with an escaped
+// space.
 var quotedDSN = regexp.MustCompile("(?s)^cannot parse `.*`: ")
 
-// openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC, unless the data source name
-// says otherwise.
-func openPostgres(dsn string) (gorm.Dialector, error) {
+// openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC unless the name sets a zone.
+func openPostgres(ctx context.Context, dsn string, timeout time.Duration) (gorm.Dialector, error) {
 	if strings.HasPrefix(dsn, "postgres://") {
 		if _, err := parseURL(dsn); err != nil {
 			return nil, err
@@ -30,12 +31,13 @@ func openPostgres(dsn string) (gorm.Dialector, error) {
 		return nil, errors.New("the data source name of PostgreSQL cannot be read: " + quotedDSN.ReplaceAllString(err.Error(), ""))
 	}
 	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = 10 * time.Second
+		config.ConnectTimeout = maxConnect
 	}
 	for name, value := range map[string]string{"timezone": "UTC", "application_name": "uid"} {
 		if config.RuntimeParams[name] == "" && !(name == "timezone" && config.RuntimeParams["TimeZone"] != "") {
 			config.RuntimeParams[name] = value
 		}
 	}
-	return postgres.New(postgres.Config{Conn: stdlib.OpenDB(*config)}), nil
+	pool := stdlib.OpenDB(*config)
+	return postgres.New(postgres.Config{Conn: pool}), reach(ctx, pool, timeout) // the timeout may be longer than the driver's for one of several hosts
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A dialect is one of the databases that uid knows, by GORM's name.
+// A dialect is GORM's name of a supported database.
 type dialect string
 
 const (
@@ -22,7 +23,7 @@ const (
 	sqliteDialect   dialect = "sqlite"
 )
 
-// A source is a data source name, in the form that the driver takes.
+// A source is a parsed data source name, in the driver's form.
 type source struct {
 	dialect dialect
 	dsn     string // for MySQL a URL or the driver's form, for SQLite a path or a URI
@@ -33,7 +34,7 @@ var (
 	keywordForm = regexp.MustCompile(`(^|\s)(host|hostaddr|dbname|user|service)\s*=`)
 )
 
-// parseSource says which database a data source name means. The error does not contain it.
+// parseSource detects the database of a data source name. The error does not contain the name.
 func parseSource(dsn string) (source, error) {
 	scheme, rest, hasScheme := strings.Cut(dsn, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -66,14 +67,14 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// dialector returns GORM's dialector of the source. timeout is that of a statement. Where use only reads, SQLite refuses
-// every change.
-func (s source) dialector(use usage, timeout time.Duration) (gorm.Dialector, error) {
+// dialector returns GORM's dialector after connecting. timeout is per statement. SQLite rejects changes if use only
+// reads.
+func (s source) dialector(ctx context.Context, use usage, timeout time.Duration) (gorm.Dialector, error) {
 	switch s.dialect {
 	case mysqlDialect:
-		return openMySQL(s.dsn, timeout)
+		return openMySQL(ctx, s.dsn, timeout)
 	case postgresDialect:
-		return openPostgres(s.dsn)
+		return openPostgres(ctx, s.dsn, timeout)
 	}
 	dsn, err := sqliteURI(s.dsn, use)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s source) dialector(use usage, timeout time.Duration) (gorm.Dialector, err
 	return openSQLite(dsn)
 }
 
-// A usage says what a command does with the database.
+// A usage is how a command uses the database.
 type usage int
 
 const (
@@ -90,11 +91,11 @@ const (
 	writes
 )
 
-// fileName is a text that is the name of a file, and of nothing with a password: it has an extension.
+// fileName matches names of files, with an extension, which cannot contain a password.
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
-// sqliteURI returns the URI of a file that exists: SQLite would create it. Where a command only reads, SQLite refuses
-// changes.
+// sqliteURI returns the URI of an existing file, because SQLite would create a missing one. SQLite rejects changes if
+// use only reads.
 func sqliteURI(path string, use usage) (string, error) {
 	path = strings.TrimPrefix(path, "file:")
 	path, query, _ := strings.Cut(path, "?")
@@ -108,7 +109,7 @@ func sqliteURI(path string, use usage) (string, error) {
 			"such as mysql://user:password@host/shop", path)
 	case errors.Is(err, fs.ErrPermission) && fileName.MatchString(path):
 		return "", fmt.Errorf("the file %q cannot be read: permission denied", path)
-	case err != nil: // the text may be the name of a server, with its password
+	case err != nil: // the text may be a server's, with its password
 		return "", errors.New("the data source name is none of a server, and names no file; a server needs one such as " +
 			"mysql://user:password@host/shop")
 	case info.IsDir():
@@ -124,7 +125,7 @@ func sqliteURI(path string, use usage) (string, error) {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(params, "&"), nil
 }
 
-// parseURL reads the URL of a server. The error does not contain it.
+// parseURL parses the URL of a server. The error does not contain it.
 func parseURL(dsn string) (*url.URL, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.User == nil && strayAt.MatchString(u.Path+u.RawQuery+u.Fragment) {
@@ -134,7 +135,7 @@ func parseURL(dsn string) (*url.URL, error) {
 }
 
 var (
-	// strayAt is an @ where a URL has none: a password with a special character ends its host early.
+	// strayAt matches an @ in the wrong place, because a special character in a password ends the host early.
 	strayAt = regexp.MustCompile(`^[^=]*@`)
 
 	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)
@@ -142,8 +143,7 @@ var (
 	keywordPassword = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)
 )
 
-// redact returns a text without the data source name and its password. Drivers hide it, but errors about what they
-// cannot read may not.
+// redact removes the data source name and its password from a text, because some errors of drivers contain them.
 func redact(text, dsn string) string {
 	if dsn == "" {
 		return text

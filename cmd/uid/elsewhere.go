@@ -9,16 +9,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// databaseFlag adds the flag --database to a command that reads tables of databases other than the registry's.
+// databaseFlag adds the flag --database to a command that reads tables of other databases than the registry's.
 func databaseFlag(c *cobra.Command, named *[]string) {
 	c.Flags().StringArrayVar(named, "database", nil, "NAME=DSN: where tables of another database are; NAME as in "+
 		`"uid tables --json"; repeatable`)
 }
 
-// openOthers opens the databases of the flag --database: names and data source names.
+// openOthers opens the databases of --database: names and data source names.
 func (a *app) openOthers(ctx context.Context, d *database, named []string) error {
 	d.others = map[string]*database{}
 	for _, text := range named {
@@ -43,7 +43,7 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string) error
 	return err
 }
 
-// tableNames returns the tables that WORKER_NODE has, in the order of their names.
+// tableNames returns the tables in WORKER_NODE, sorted by name.
 func (d *database) tableNames(ctx context.Context) (list []workernode.Table, err error) {
 	err = d.list(ctx, func(rows *sql.Rows) error {
 		var t workernode.Table
@@ -60,8 +60,8 @@ func (d *database) tableNames(ctx context.Context) (list []workernode.Table, err
 	return list, nil
 }
 
-// tableOf returns a table of any database, and the database to read it in: the one of --database, or this one, where
-// the server has the other database under its name. The table has no columns if there is none that this user may see.
+// tableOf returns a table and the database to read it in: one of --database, or this one if the server has the other
+// database under its name. The table has no columns if it does not exist or this user may not see it.
 func (d *database) tableOf(ctx context.Context, of workernode.Table) (on *database, t table, err error) {
 	if other := d.others[of.Database]; other != nil {
 		t, err = other.table(ctx, of.Name)
@@ -82,7 +82,7 @@ func (d *database) tableOf(ctx context.Context, of workernode.Table) (on *databa
 	return d, t, err
 }
 
-// schemaOf returns the schema that WithRegistry names, if it is of the same database of PostgreSQL; else an empty text.
+// schemaOf returns the schema named with WithRegistry if it is in the same PostgreSQL database; otherwise "".
 func (d *database) schemaOf(ctx context.Context, name string) (schema string, err error) {
 	catalog := ""
 	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&catalog) }, `SELECT current_database()`)

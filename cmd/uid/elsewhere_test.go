@@ -69,7 +69,10 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		r := runner{t: t, dsn: dsn(d)}
 		ignore := strings.Join(ofServers, ",")
 		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")
-		r.run("where", "--row", s.id.String()).want(t, exitOK, "elsewhere")
+		// Another server may have a database of this name, and the row was looked for in the wrong one without a word.
+		r.run("where", "--row", s.id.String()).want(t, exitOK, "row, of the database "+s.name+" on this server", "elsewhere")
+		must(t, s.db.Exec("DELETE FROM orders").Error)
+		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, give --database "+s.name+"=DSN")
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
 		r.run("doctor", "--ignore", ignore).want(t, exitWrong, codeKeyAhead, "largest key of "+s.name+".orders")
 	}, "mariadb", "mysql", "postgres")

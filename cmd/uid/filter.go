@@ -10,22 +10,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A filter says what a list has: rows of a time, and of a table.
+// A filter limits a list to a time and a table.
 type filter struct {
 	since, until string
-	table        string // as "uid tables" writes it
+	table        string // as in "uid tables"
 
-	from, to time.Time // zero: no bound
+	from, to time.Time // zero: unbounded
 }
 
-// filterFlags adds the flags of a filter to a command. of says which time of a row counts.
+// filterFlags adds the flags of a filter to a command. of names the time that counts.
 func filterFlags(c *cobra.Command, f *filter, of string) {
 	c.Flags().StringVar(&f.since, "since", "", "only "+of+" at or after this time, such as 24h for a day ago")
 	c.Flags().StringVar(&f.until, "until", "", "only "+of+" before this time")
 	c.Flags().StringVar(&f.table, "table", "", `only those of this table, as "uid tables" writes it`)
 }
 
-// read reads the times.
 func (f *filter) read(a *app) (err error) {
 	if f.since != "" {
 		f.from, err = a.time(f.since)
@@ -33,13 +32,16 @@ func (f *filter) read(a *app) (err error) {
 	if err == nil && f.until != "" {
 		f.to, err = a.time(f.until)
 	}
+	if f.until != "" && f.to.IsZero() {
+		f.to = f.to.Add(1) // the zero time means unbounded
+	}
 	if err == nil && f.since != "" && f.until != "" && !f.from.Before(f.to) {
 		err = fmt.Errorf("--since %s is not before --until %s", f.since, f.until)
 	}
 	return err
 }
 
-// args returns the flags of the filter, for the command of the next page.
+// args returns the flags of the filter for the command of the next page.
 func (f *filter) args(names ...string) (text string) {
 	values := map[string]string{"since": f.since, "until": f.until, "table": f.table}
 	for _, name := range names {
@@ -50,14 +52,14 @@ func (f *filter) args(names ...string) (text string) {
 	return text
 }
 
-// ofTable returns a condition for rows of WORKER_NODE of the table, of any database if the text names none.
+// ofTable returns a condition for the table's rows of WORKER_NODE, of any database if the text does not name one.
 func (f *filter) ofTable() (condition string, args []any) {
 	if f.table == "" {
 		return "1 = 1", nil
 	}
 	condition, args = `("TABLE_NAME" = ?`, []any{f.table}
 	for i, r := range f.table {
-		if r == '.' { // WORKER_NODE may have a dot in the name of the table, or in that of the database
+		if r == '.' { // the names of the table and the database may contain dots
 			condition += ` OR "DATABASE_NAME" = ? AND "TABLE_NAME" = ?`
 			args = append(args, f.table[:i], f.table[i+1:])
 		}
@@ -65,7 +67,7 @@ func (f *filter) ofTable() (condition string, args []any) {
 	return condition + ")", args
 }
 
-// time reads an instant, or how long ago it was: 30d, 12h.
+// time parses an instant or an age: 30d, 12h.
 func (a *app) time(text string) (time.Time, error) {
 	if ago, err := parseDuration(text); err == nil {
 		return a.now().Add(-ago), nil
@@ -73,10 +75,10 @@ func (a *app) time(text string) (time.Time, error) {
 	return parseTime(text)
 }
 
-// days are the days or weeks that a duration begins with.
+// days matches leading days or weeks of a duration.
 var days = regexp.MustCompile(`^(\d{1,5})([dw])`)
 
-// parseDuration reads a duration as Go does, which may begin with days or weeks: 30d, 1d12h, 2w.
+// parseDuration parses a Go duration, optionally after days or weeks: 30d, 1d12h, 2w.
 func parseDuration(text string) (time.Duration, error) {
 	var d time.Duration
 	rest := text
@@ -100,7 +102,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d + more, nil
 }
 
-// A durationFlag is a flag with a duration that may have days.
+// A durationFlag is a duration flag that accepts days.
 type durationFlag struct{ value *time.Duration }
 
 func (f durationFlag) String() string {
@@ -118,7 +120,7 @@ func (f durationFlag) Set(text string) (err error) {
 // Type implements [pflag.Value].
 func (durationFlag) Type() string { return "duration" }
 
-// durationVar returns a flag that sets a duration, which has a value already.
+// durationVar returns a flag for value, with a default.
 func durationVar(value *time.Duration, initial time.Duration) durationFlag {
 	*value = initial
 	return durationFlag{value}

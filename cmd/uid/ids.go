@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/mattn/go-isatty"
@@ -18,16 +19,16 @@ import (
 	"github.com/uidplugin/uidplugin/publicid"
 )
 
-// An idReader reads ids as people write them.
+// An idReader parses ids as people write them.
 type idReader struct {
-	keys *publicid.Keys // of public ids; nil if none were given
+	keys *publicid.Keys   // for public ids; nil without keys
+	now  func() time.Time // clock of this machine
 }
 
-// errID reports a text that is no id.
+// errID reports a text that is not an id.
 var errID = errors.New("no id")
 
-// id reads a decimal number or the text of a public id. Quotes, commas and the like around it, and a name before it, as
-// in a log or a list, are ignored.
+// id parses a decimal number or a public id. It ignores a preceding name, quotes, commas and similar characters.
 func (r idReader) id(text string) (int64, error) {
 	text = valueOf(text)
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -59,38 +60,62 @@ func (r idReader) id(text string) (int64, error) {
 	return id, nil
 }
 
-// scientific is a number as a spreadsheet writes it.
+// scientific matches a number as a spreadsheet writes it.
 var scientific = regexp.MustCompile(`^[0-9](\.[0-9]+)?[eE]\+?[0-9]+$`)
 
-// named is an id with its name before it, as in a log or in JSON.
+// named matches the name before an id, as in a log or in JSON.
 var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
 
-// valueOf returns a text without what a log, a list or JSON puts around it: its name, quotes, commas and brackets.
+// valueOf removes the name, quotes, commas and brackets that logs, lists and JSON put around a value.
 func valueOf(text string) string {
-	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff" // the last three come with pasting, and with files
+	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff" // the last three come from pasting and from files
 	text = strings.Trim(text, around)
 	return strings.Trim(text[len(named.FindString(text)):], around)
 }
 
-// isNoWord reports whether a character is none of a public id.
+// isNoWord reports whether a character cannot be part of a public id.
 func isNoWord(r rune) bool {
 	return r != '_' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
 }
 
-// inText are numbers and public ids in a line of a log.
+// inText matches numbers and public ids in a line of a log.
 var inText = regexp.MustCompile(`\b(\d{15,19}|[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*_[0-9A-Za-z]{26})\b`)
 
-// candidates returns the texts of a line of a log that may be ids, or the whole text if it is one, or has none.
-func (r idReader) candidates(text string) []string {
-	if _, err := r.id(text); err != nil {
-		if found := inText.FindAllString(text, -1); len(found) > 0 {
-			return found
-		}
+// before matches a decimal point or a name before a number.
+var before = regexp.MustCompile(`\d(\.)$|([A-Za-z][A-Za-z0-9_]*)["']?\s*[=:]\s*["']?$`)
+
+// timeName matches the name of a time.
+var timeName = regexp.MustCompile(`(?i)time|^ts$`)
+
+// candidates returns the parts of a line that may be ids. It returns the whole text if it is an id, or if there are
+// none. It skips digits after a decimal point, and Unix times unless they have a name that is not a time's.
+func (r idReader) candidates(text string) (found []string) {
+	if _, err := r.id(text); err == nil {
+		return []string{text}
 	}
-	return []string{text}
+	for _, at := range inText.FindAllStringIndex(text, -1) {
+		one := text[at[0]:at[1]]
+		m := before.FindStringSubmatch(text[max(at[0]-80, 0):at[0]])
+		fraction, name := m != nil && m[1] != "", m != nil && m[2] != "" && !timeName.MatchString(m[2])
+		if n, err := strconv.ParseInt(one, 10, 64); err == nil && (fraction || !name && r.isUnixTime(n)) {
+			continue
+		}
+		found = append(found, one)
+	}
+	if len(found) == 0 {
+		return []string{text}
+	}
+	return found
 }
 
-// shorten returns a text of at most n characters, with "..." for what it leaves out.
+// isUnixTime reports whether a number is a time within a year of now, in microseconds or nanoseconds.
+func (r idReader) isUnixTime(n int64) bool {
+	const year = 365 * 24 * time.Hour
+	now := r.now()
+	return now.Sub(time.UnixMicro(n)).Abs() < year || now.Sub(time.Unix(0, n)).Abs() < year
+}
+
+// shorten truncates a text to n characters, with "...".
 func shorten(text string, n int) string {
 	if runes := []rune(text); len(runes) > n {
 		return string(runes[:n]) + "..."
@@ -98,7 +123,7 @@ func shorten(text string, n int) string {
 	return text
 }
 
-// parseKeys reads the keys of public ids, the newest first, with commas between them: 32 bytes each, in hexadecimal or
+// parseKeys parses the keys of public ids, the newest first, separated by commas: 32 bytes each, in hexadecimal or
 // base64. The error does not contain them.
 func parseKeys(text string) (*publicid.Keys, error) {
 	if text == "" {
@@ -124,19 +149,19 @@ func parseKeys(text string) (*publicid.Keys, error) {
 	return publicid.NewKeys(keys...)
 }
 
-// publicKeyFlag adds the flag --public-key to a command. The function that it returns reads the flag or UID_PUBLIC_KEY.
+// publicKeyFlag adds the flag --public-key to a command. The returned function reads the flag or UID_PUBLIC_KEY.
 func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
 	var text string
 	c.Flags().StringVar(&text, "public-key", "",
 		"the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
 	return func() (idReader, error) {
 		keys, err := parseKeys(or(text, a.env("UID_PUBLIC_KEY")))
-		return idReader{keys}, err
+		return idReader{keys, a.now}, err
 	}
 }
 
-// eachID calls f for each argument or, without arguments or for "-", for each line of standard input that is not empty.
-// It ends at an error of f.
+// eachID calls f for each argument. Without arguments, or for "-", it calls f for each line of standard input that is
+// not empty. It stops at the first error of f.
 func (a *app) eachID(args []string, f func(text string) error) error {
 	if len(args) == 0 {
 		if file, ok := a.in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
@@ -159,19 +184,19 @@ func (a *app) eachID(args []string, f func(text string) error) error {
 }
 
 func eachLine(in io.Reader, f func(text string) error) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 16<<20) // lines of a log may be long
-	for lines.Scan() {
-		text := strings.TrimSpace(lines.Text())
-		if text == "" {
-			continue
+	lines := bufio.NewReader(in)
+	for {
+		text, failed := lines.ReadString('\n') // log lines may have any length
+		if text = strings.TrimSpace(text); text != "" {
+			if err := f(text); err != nil {
+				return err
+			}
 		}
-		if err := f(text); err != nil {
-			return err
+		switch {
+		case errors.Is(failed, io.EOF):
+			return nil
+		case failed != nil:
+			return fmt.Errorf("standard input: %w", failed)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("standard input: %w", err)
-	}
-	return nil
 }

@@ -12,10 +12,10 @@ import (
 // A system is a layout with a name.
 type system struct {
 	foreign.System
-	short string // what --layout takes; empty for a layout that is no preset
+	short string // for --layout; empty if not a preset
 }
 
-// presets returns the layouts that have a name: those of this library, and those of other systems.
+// presets returns the named layouts of this library and of other systems.
 func presets() []system {
 	list := []system{
 		{foreign.System{Name: "uidplugin", Layout: generator.DefaultLayout()}, "default"},
@@ -33,7 +33,7 @@ func presets() []system {
 	return list
 }
 
-// presetNames returns what --layout takes.
+// presetNames returns the values of --layout.
 func presetNames() []string {
 	var names []string
 	for _, s := range presets() {
@@ -42,7 +42,7 @@ func presetNames() []string {
 	return names
 }
 
-// parseSystem reads a layout: the name of a preset, or its text in WORKER_REGISTRY.
+// parseSystem parses a layout: the name of a preset, or the text in WORKER_REGISTRY.
 func parseSystem(text string) (system, error) {
 	list := presets()
 	if i := slices.IndexFunc(list, func(s system) bool { return strings.EqualFold(s.short, text) }); i >= 0 {

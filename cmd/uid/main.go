@@ -1,6 +1,5 @@
-// Uid answers questions about ids of uidplugin on the command line: what a number means, which table, process and row
-// it belongs to, which processes hold which slots, and what is wrong with a database. It also makes ids for seeds and
-// raw SQL.
+// Uid answers questions about ids of uidplugin on the command line. It decodes numbers, finds their table, process and
+// row, lists slots and sessions, and checks databases. It also makes ids for seeds and raw SQL.
 //
 //	go install github.com/uidplugin/uidplugin/cmd/uid@latest
 //	uid help
@@ -21,9 +20,8 @@ func main() {
 	os.Exit(a.run(context.Background(), os.Args[1:]))
 }
 
-// untilSignal returns a context that ends with the first signal to end the program; a second one ends the program at
-// once. It is for what leaves something behind. Everything else a signal ends at once, also while it waits for input or
-// for a server.
+// untilSignal returns a context that ends with the first signal; a second signal ends the program at once. Use it for
+// commands that should clean up. A signal ends all others at once, even while they wait for input or a server.
 func untilSignal(ctx context.Context) (until context.Context, stop context.CancelFunc) {
 	until, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(until, stop)

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// maxNext bounds how many ids one run makes.
+// maxNext limits the ids of one run.
 const maxNext = 1_000_000
 
 func (a *app) nextCommand() *cobra.Command {
@@ -62,7 +62,7 @@ exists. A table whose keys come from segments is refused, because the ids would 
 	return c
 }
 
-// nextTable returns the table that the arguments name. where is --database: a name, with or without a data source name.
+// nextTable returns the table named by the arguments. where is --database: a name, with or without a data source name.
 func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t workernode.Table, err error) {
 	t.Database, _, _ = strings.Cut(where, "=")
 	if strings.Contains(where, "=") {
@@ -82,15 +82,15 @@ func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t
 		return t, err
 	}
 	for _, other := range known {
-		if other.Database != "" && other.String() == name { // as uid tables writes it
+		if other.Database != "" && other.String() == name { // as in uid tables
 			return other, nil
 		}
 	}
 	return t, nil
 }
 
-// checkTable returns an error if there is no such table, or if its keys are no ids of WORKER_NODE. It warns of a key that
-// the database numbers. Of a table that cannot be seen it believes WORKER_NODE.
+// checkTable returns an error if the table does not exist, or if its keys are not ids of WORKER_NODE. It warns if the
+// database numbers the key. If it cannot see the table, it trusts WORKER_NODE.
 func (a *app) checkTable(ctx context.Context, d *database, of workernode.Table) error {
 	known, err := d.databasesOf(ctx, of.Name)
 	if err != nil {
@@ -126,8 +126,9 @@ func (a *app) checkTable(ctx context.Context, d *database, of workernode.Table) 
 	return nil
 }
 
-// checkSegment returns an error if the keys of a table come from segments: it has no large keys, and there is a tag for
-// them or, as a tag may have any name, there are small keys and no process has made ids for the table.
+// checkSegment returns an error if the keys of a table come from segments: the largest key is too small for an id, and a
+// tag has the table's name. Because tags may have any name, small keys are enough if no process has made ids for the
+// table.
 func (d *database) checkSegment(
 	ctx context.Context,
 	on *database,
@@ -169,8 +170,7 @@ func (d *database) checkSegment(
 	return nil
 }
 
-// databasesOf returns the databases of which WORKER_NODE has a table, in the order of their names; an empty name is the
-// database of the registry.
+// databasesOf returns the databases with this table in WORKER_NODE, sorted by name; "" is the registry's.
 func (d *database) databasesOf(ctx context.Context, table string) (names []string, err error) {
 	q := d.quote
 	err = d.query(ctx, func(rows *sql.Rows) error {
@@ -183,9 +183,9 @@ func (d *database) databasesOf(ctx context.Context, table string) (names []strin
 	return names, err
 }
 
-// next writes n ids of a table. It releases its slot also if nobody reads the ids any more.
+// next writes n ids of a table. It releases its slot even if the reader of the ids has left.
 func (a *app) next(ctx context.Context, d *database, table workernode.Table, n int) (err error) {
-	signal.Ignore(syscall.SIGPIPE) // the write reports it
+	signal.Ignore(syscall.SIGPIPE) // the write returns the error
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	host := workernode.DetectHost()
@@ -199,7 +199,7 @@ func (a *app) next(ctx context.Context, d *database, table workernode.Table, n i
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 		defer cancel()
-		if failed := m.Close(ending); err == nil && failed != nil { // the ids are there, and are good
+		if failed := m.Close(ending); err == nil && failed != nil { // the ids are valid anyway
 			a.complain(fmt.Errorf("warning: the slot was not released, and others get it some time after its lease: %w", failed))
 		}
 	}()

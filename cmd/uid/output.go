@@ -23,7 +23,7 @@ const (
 	bold  = "1"
 )
 
-// paint returns text in a colour if w is a terminal and NO_COLOR is not set; else the text.
+// paint colours a text if w is a terminal and NO_COLOR is not set.
 func (a *app) paint(w io.Writer, colour, text string) string {
 	file, ok := w.(*os.File)
 	if !ok || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" || !isatty.IsTerminal(file.Fd()) {
@@ -32,9 +32,8 @@ func (a *app) paint(w io.Writer, colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// clean returns a text from elsewhere without what a terminal would act on or a reader could be misled by: it escapes
-// every character that is not printable, as Go does, and bytes that are no UTF-8. It keeps what is printable in any
-// script.
+// clean escapes all characters that are not printable, as Go does, and invalid UTF-8, because these could control a
+// terminal or mislead a reader. Printable characters of any script remain.
 func clean(text string) string {
 	if !strings.ContainsFunc(text, isHostile) && utf8.ValidString(text) {
 		return text
@@ -55,10 +54,9 @@ func clean(text string) string {
 	return out.String()
 }
 
-// isHostile reports whether a character is not printable: a control character, a mark of direction and the like.
+// isHostile reports whether a character is not printable, such as a control character or a direction mark.
 func isHostile(r rune) bool { return !unicode.IsPrint(r) }
 
-// oneLine returns a text for one line.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -69,7 +67,7 @@ func oneLine(text string) string {
 	return clean(strings.Join(lines, "; "))
 }
 
-// writeJSON writes v as one line. Characters that are not printable are escaped, because the line may go to a terminal.
+// writeJSON writes v as one line. It escapes characters that are not printable, because the line may go to a terminal.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -91,14 +89,14 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// maxCell is how many characters of a cell are shown: all cells of a column are as wide as the widest. It has room for a
-// value of maxText with a note about its length.
+// maxCell limits the characters of a cell, because all cells of a column get the width of the widest. A value of
+// maxText fits with a note about its length.
 const maxCell = maxText + 40
 
-// A grid writes rows with columns below each other. The cells are cleaned, and long ones are cut off.
+// A grid writes rows with aligned columns. It cleans cells, and truncates long ones.
 type grid struct{ out *tabwriter.Writer }
 
-// newGrid returns a grid with the names of its columns.
+// newGrid returns a grid with column names.
 func newGrid(w io.Writer, columns ...string) *grid {
 	g := &grid{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	if len(columns) > 0 {
@@ -107,7 +105,6 @@ func newGrid(w io.Writer, columns ...string) *grid {
 	return g
 }
 
-// add adds a row.
 func (g *grid) add(cells ...string) {
 	for i, c := range cells {
 		cells[i] = clean(shorten(c, maxCell))
@@ -115,13 +112,12 @@ func (g *grid) add(cells ...string) {
 	fmt.Fprintln(g.out, strings.TrimRight(strings.Join(cells, "\t"), "\t "))
 }
 
-// flush writes all rows.
 func (g *grid) flush() error { return g.out.Flush() }
 
-// timeFormat is how times are written, in UTC.
+// timeFormat is the format of times, in UTC.
 const timeFormat = "2006-01-02 15:04:05.000"
 
-// at writes an instant; a zero one as "-".
+// at formats an instant; zero as "-".
 func at(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -129,20 +125,20 @@ func at(t time.Time) string {
 	return t.UTC().Format(timeFormat)
 }
 
-// An instant is a time in JSON. The ids of some layouts are of years after 9999, which a [time.Time] does not write.
+// An instant is a time in JSON. It supports years after 9999, which some layouts reach and [time.Time] rejects.
 type instant struct{ time.Time }
 
 func (i instant) MarshalJSON() ([]byte, error) {
 	return []byte(i.UTC().Format(`"` + time.RFC3339Nano + `"`)), nil
 }
 
-// parseTime reads an instant, in UTC unless the text has another zone.
+// parseTime parses an instant, in UTC unless the text has another zone.
 func parseTime(text string) (time.Time, error) {
-	plain := strings.TrimSuffix(text, " UTC") // as the program writes times itself
+	plain := strings.TrimSuffix(text, " UTC") // as this program writes times
 	for _, format := range []string{
 		time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04:05", time.RFC3339,
 	} {
-		if t, err := time.Parse(format, plain); err == nil { // fractions of a second are read as well
+		if t, err := time.Parse(format, plain); err == nil { // also accepts fractions of a second
 			return t, nil
 		}
 	}
@@ -152,7 +148,7 @@ func parseTime(text string) (time.Time, error) {
 	)
 }
 
-// or returns text, or what stands for an empty one.
+// or returns text, or a replacement if it is empty.
 func or(text, empty string) string {
 	if text == "" {
 		return empty
@@ -160,7 +156,7 @@ func or(text, empty string) string {
 	return text
 }
 
-// count writes how many there are of something.
+// count formats a number with its noun.
 func count(n int64, one, more string) string {
 	if n == 1 {
 		return "1 " + one

@@ -21,7 +21,7 @@ The policy is leased, unless the application has WithDisposable. For deployments
 new processes run side by side, and a slot is free 21 s after its process was closed. The exit code is 1 if the layout
 has too few worker ids for the leased policy.`,
 		Example: `  uid plan --processes 200 --tables 80 --restarts 10 --reserved 100
-  uid plan --processes 28 --tables 50 --spares 2 --restarts 12
+  uid plan --processes 28 --tables 50 --restarts 12
   uid plan --layout jssafetables --processes 20 --tables 30`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -53,8 +53,6 @@ has too few worker ids for the leased policy.`,
 	flags.Float64Var(&demand.CrashesPerDay, "crashes", 0, "how many of these starts follow a crash")
 	flags.IntVar(&demand.Lanes, "lanes", 1, "worker ids of each table and process, for tables that need more ids a "+
 		"second")
-	flags.IntVar(&demand.Spares, "spares", 2, "worker ids that each process has in reserve; the plugin has 2 with "+
-		"16 worker bits or more, else 0")
 	flags.IntVar(&demand.Reserved, "reserved", 0, "slots beyond one for each process; a rolling deployment takes two for "+
 		"each process that it starts at a time, and one of all at once takes --processes")
 	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "how long the slot of a crashed process is kept")

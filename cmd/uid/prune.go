@@ -11,15 +11,15 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A pruning is what uid sessions prune removes, or has removed.
+// A pruning is the result of uid sessions prune.
 type pruning struct {
 	Before   time.Time `json:"before"`
 	Slots    int64     `json:"slots"`
 	Sessions int64     `json:"sessions"`
-	Done     bool      `json:"done"` // false: it was only counted
+	Done     bool      `json:"done"` // false: only counted
 }
 
 func (a *app) pruneCommand() *cobra.Command {
@@ -70,7 +70,7 @@ SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`
 	return c
 }
 
-// prune removes what began before a time, after it has said what and asked.
+// prune removes sessions that began before a time, after asking for confirmation.
 func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) error {
 	tick := d.tickFrom(p.Before)
 	would, err := d.nodes.Prunable(ctx, tick)
@@ -87,7 +87,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 			return err
 		}
 	}
-	ctx, stop := untilSignal(ctx) // so that it says what was removed
+	ctx, stop := untilSignal(ctx) // so that it can report the removed sessions
 	defer stop()
 	did, err := d.nodes.PruneSessions(ctx, tick)
 	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
@@ -100,8 +100,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// tickFrom returns the START_TICK from which on no session began before an instant: a session has its first tick after
-// START_TICK.
+// tickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
 func (d *database) tickFrom(before time.Time) int64 {
 	tick := d.layout.TickAt(before)
 	if tick >= 0 && !d.timeOf(tick).Before(before) {
@@ -110,7 +109,7 @@ func (d *database) tickFrom(before time.Time) int64 {
 	return max(tick, 0)
 }
 
-// confirm asks a question at a terminal, and returns an error unless the answer is yes.
+// confirm asks a question at a terminal. It returns an error unless the answer is yes.
 func (a *app) confirm(question string) error {
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {
@@ -143,7 +142,6 @@ func (a *app) writePruning(p pruning) error {
 	return err
 }
 
-// sessions counts the sessions in words.
 func (p pruning) sessions() string {
 	return count(p.Sessions, "session", "sessions") + " of " + count(p.Slots, "slot", "slots")
 }

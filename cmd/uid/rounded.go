@@ -8,11 +8,11 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/rounded"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// checkRounded adds to the error of a number without a row which rows it may have been rounded from. The error is
-// unchanged if it is about something else, or if the number does not look rounded.
+// checkRounded adds to the error of a number without a row an id from which it may have been rounded. All other errors
+// stay unchanged.
 func (f *finder) checkRounded(ctx context.Context, id int64, err error) error {
 	if f.rows == nil || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
 		return err
@@ -22,13 +22,16 @@ func (f *finder) checkRounded(ctx context.Context, id int64, err error) error {
 	case failed != nil:
 		return fmt.Errorf("%w; whether it was rounded is not known: %w", err, failed)
 	case n > 0:
-		return fmt.Errorf("%w; the number was rounded: it becomes this of %d rows, such as that of %d; read ids as text",
-			err, n, original)
+		if of := (*uidplugin.IDError)(nil); errors.As(err, &of) {
+			err = of.Err // drop its advice
+		}
+		return fmt.Errorf("%w; the number was rounded: it may be of %s, such as that of %d; read ids as text",
+			err, count(int64(n), "row", "rows"), original)
 	}
 	return err
 }
 
-// original returns the smallest id of a row that programs round to id, and how many there are.
+// original returns the smallest id of a row that programs round to id, and the number of such ids.
 func (r *rowReader) original(ctx context.Context, p *uidplugin.Plugin, id int64) (smallest int64, n int, err error) {
 	workers := map[int64]bool{}
 	low, high := rounded.Near(id)

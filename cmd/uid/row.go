@@ -15,35 +15,36 @@ import (
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 var (
 	// errNoRow reports an id without a row.
 	errNoRow = errors.New("no row")
 
-	// errRow reports an id whose row cannot be read.
+	// errRow reports an unreadable row.
 	errRow = errors.New("row not readable")
 )
 
-// A rowReader reads the rows of ids, as the database has them.
+// A rowReader reads the rows of ids.
 type rowReader struct {
 	*database
-	column string // of the ids; empty for the primary key
+	column string // column of the ids; empty for the primary key
 
 	known map[workernode.Table]keyed
 }
 
-// A keyed is a table and the column of its ids.
+// A keyed is a table with the column of its ids.
 type keyed struct {
 	table
 	key column
-	on  *database // where the table is
+	on  *database
 }
 
 // A row is a row of any table.
 type row struct {
-	key   string // the column of the id
+	key   string // column of the id
+	of    string // database by whose name the row was found; empty for the registry's
 	cells []cell
 }
 
@@ -51,11 +52,10 @@ type row struct {
 type cell struct {
 	name string
 	null bool
-	text string // bytes are in hexadecimal, after 0x
-	size int    // how many bytes, for bytes; -1 for a text
+	text string // bytes are hexadecimal, after 0x
+	size int    // number of bytes; -1 for a text
 }
 
-// read reads the row of an id.
 func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error) {
 	if l.Table == "" {
 		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the "+
@@ -65,6 +65,10 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 	if err != nil {
 		return nil, err
 	}
+	of, elsewhere := "", ""
+	if t.on == r.database && l.Database != "" {
+		of, elsewhere = l.Database, fmt.Sprintf("; if %s is on another server, give --database %[1]s=DSN", l.Database)
+	}
 	found, err := t.on.rows(ctx, l.ID, t.table, t.key)
 	switch {
 	case ctx.Err() != nil:
@@ -73,14 +77,15 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 		return nil, fmt.Errorf("%w: %s: %w", errRow, l.Table, err)
 	case len(found) == 0:
 		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never inserted, or the database "+
-			"numbered a row of another table so (docs/from-auto-increment.md)", errNoRow, l.Table, t.key.name, l.ID)
+			"numbered a row of another table so (docs/from-auto-increment.md)%s", errNoRow, l.Table, t.key.name, l.ID, elsewhere)
 	case len(found) > 1:
 		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, t.key.name, l.ID)
 	}
+	found[0].of = of
 	return found[0], nil
 }
 
-// keyed returns a table and the column of its ids.
+// keyed returns a table with the column of its ids.
 func (r *rowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
 	if known, ok := r.known[name]; ok {
 		return known, nil
@@ -145,7 +150,7 @@ func (d *database) rows(ctx context.Context, of uidplugin.ID, t table, key colum
 
 var binaryType = regexp.MustCompile(`(?i)blob|binary|bytea|bit|geometry`)
 
-// cellOf returns a value that a driver has read.
+// cellOf converts a value from a driver.
 func cellOf(name, kind string, value any) cell {
 	c := cell{name: name, size: -1}
 	switch v := value.(type) {
@@ -170,13 +175,13 @@ func cellOf(name, kind string, value any) cell {
 	return c
 }
 
-// The most of a value that is shown to people: characters of a text, and digits of bytes.
+// Limits for values shown to people: characters of a text, and digits of bytes.
 const (
 	maxText  = 200
 	maxBytes = 66
 )
 
-// String returns the value for people: long ones are cut off.
+// String returns the value for people, truncated.
 func (c cell) String() string {
 	switch {
 	case c.null:
@@ -192,7 +197,6 @@ func (c cell) String() string {
 	return c.text
 }
 
-// write writes a line for each column.
 func (r *row) write(w io.Writer) error {
 	g := newGrid(w)
 	for _, c := range r.cells {
@@ -201,8 +205,7 @@ func (r *row) write(w io.Writer) error {
 	return g.flush()
 }
 
-// MarshalJSON writes an object with the columns in their order. The values are texts, as numbers would lose digits, or
-// null.
+// MarshalJSON writes an object with the columns in order. Values are texts or null, because numbers would lose digits.
 func (r *row) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')

@@ -54,10 +54,9 @@ It answers requests for localhost and for the address at which it listens. Anoth
 	return c
 }
 
-// maxConnections is how many connections the page has at most. Requests that find none free wait for one.
+// maxConnections limits the connections of the page. Other requests wait.
 const maxConnections = 4
 
-// page returns the page of the database.
 func (d *database) page(a *app, prefix string) (http.Handler, error) {
 	d.pool.SetMaxOpenConns(maxConnections)
 	if _, err := d.plugin(a); err != nil {
@@ -66,9 +65,9 @@ func (d *database) page(a *app, prefix string) (http.Handler, error) {
 	return inspector.New(d.db, inspector.WithPrefix(prefix))
 }
 
-// onlyHosts returns a handler that refuses requests for hosts other than the loopback interface, the address that the
-// request came to, and the given ones. Otherwise any web site could read the answers: its script may ask for the site's
-// own name after that name has got an address of this machine (DNS rebinding).
+// onlyHosts returns a handler that accepts only requests for the loopback interface, the address of the connection, and
+// the given hosts. Otherwise any web site could read the answers with DNS rebinding: its script would request the
+// site's own name, resolved to this machine.
 func onlyHosts(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
@@ -85,7 +84,7 @@ func onlyHosts(hosts []string, next http.Handler) http.Handler {
 	})
 }
 
-// hostOf returns the name or address of a host, without a port, the brackets of IPv6, and a dot at the end.
+// hostOf returns a host without port, IPv6 brackets and trailing dot.
 func hostOf(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

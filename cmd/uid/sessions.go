@@ -66,8 +66,8 @@ A session without a process stands for those that "uid sessions prune" has remov
 	return c
 }
 
-// sessions returns up to limit sessions, and whether there are more. All that began at one instant are on one page, which
-// may be longer for that.
+// sessions returns up to limit sessions, and whether there are more. A page may be longer, because sessions that began
+// at the same instant stay together.
 func (d *database) sessions(
 	ctx context.Context,
 	p *uidplugin.Plugin,
@@ -77,7 +77,7 @@ func (d *database) sessions(
 ) (list []uidplugin.Session, more bool, err error) {
 	of, size := map[int64]bool{}, limit
 	if f.table != "" {
-		size = maxPage // many sessions may be of other tables
+		size = maxPage // many sessions may belong to other tables
 		where, args := f.ofTable()
 		err := d.list(ctx, func(rows *sql.Rows) error {
 			var slot int64
@@ -115,8 +115,8 @@ func (d *database) sessions(
 	return list[:end], more || end < len(list), nil
 }
 
-// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. The page has all
-// that began at the instant of its last one.
+// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It adds all
+// that began at the same instant as the last one.
 func sessionsBefore(
 	ctx context.Context,
 	p *uidplugin.Plugin,
@@ -138,7 +138,7 @@ func sessionsBefore(
 	}
 }
 
-// processCells are the cells of a process in a list.
+// processCells returns the cells of a process in a list.
 func processCells(s uidplugin.Session) []string {
 	if s.Pruned() {
 		return []string{"(pruned)", "-", "-", "-", "-"}
@@ -149,7 +149,7 @@ func processCells(s uidplugin.Session) []string {
 func (a *app) writeSessions(list []uidplugin.Session, slot int64, f filter, more bool) error {
 	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
 	if slot == 0 {
-		columns = slices.Delete(columns, 2, 3) // it is not known
+		columns = slices.Delete(columns, 2, 3) // unknown
 	}
 	g := newGrid(a.out, columns...)
 	for _, s := range list {

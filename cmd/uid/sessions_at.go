@@ -12,7 +12,7 @@ import (
 // A presence is a session that may have made ids at a time.
 type presence struct {
 	uidplugin.Session
-	Last time.Time `json:"last"` // no id of the session has a later time
+	Last time.Time `json:"last"` // no id of the session is newer
 }
 
 // present lists the processes that may have made ids at a time.

@@ -105,6 +105,18 @@ func TestLists_ComeInPages(t *testing.T) {
 	}
 }
 
+// Year 1 is Go's zero time, and counted as no bound.
+func TestFilter_BoundsAtYearOne(t *testing.T) {
+	t.Parallel()
+	r, _ := crowd(t)
+	for _, command := range []string{"slots", "sessions", "tables"} {
+		got := r.run(command, "--json", "--until", "0001-01-01")
+		if got.want(t, exitOK); got.out != "" {
+			t.Errorf("%s: %s", command, got.out)
+		}
+	}
+}
+
 // On SQLite other programs may have written anything. A date that is none is left out. Of a number that is none, the
 // error names table, row and column, and commands that do not need it go on.
 func TestLists_NameARowThatCannotBeRead(t *testing.T) {

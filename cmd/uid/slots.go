@@ -12,22 +12,22 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// states are those of [uidplugin.Slot.State].
+// states lists the states of [uidplugin.Slot.State].
 var states = []string{"live", "idle", "overdue", "expired", "free", "retired"}
 
-// A slotUse is a slot, and who has it.
+// A slotUse is a slot with its last holder.
 type slotUse struct {
 	Slot        int64     `json:"slot"`
 	State       string    `json:"state"`
-	Application string    `json:"application"` // of the last holder
+	Application string    `json:"application"`
 	Host        string    `json:"host"`
 	Port        string    `json:"port"`
 	WorkerIDs   int64     `json:"worker_ids"`
 	Since       time.Time `json:"since,omitzero"` // when the last holder got it
-	Fence       time.Time `json:"fence"`          // nobody has stamped a later time with a worker id of the slot
+	Fence       time.Time `json:"fence"`          // no id of the slot has a later time
 	Seen        time.Time `json:"seen"`           // clock of the last holder at its last statement
 }
 
@@ -43,8 +43,8 @@ func (a *app) slotsCommand() *cobra.Command {
 
   live      a process holds it and may stamp ids
   idle      a process holds it, and has made no ids for minutes
-  overdue   its process should have renewed it and has not: it has ended, is paused, or cannot
-            reach the database; SEEN is its last statement
+  overdue   its process should have renewed it and has not: it has ended, is paused, cannot
+            reach the database, or its clock is behind; SEEN is its last statement
   expired   the same for more than a minute, so another process may reclaim it
   free      its process released it
   retired   it is one of WithDisposable, and nobody will use it again`,
@@ -82,7 +82,7 @@ func (a *app) slotsCommand() *cobra.Command {
 	return c
 }
 
-// slots returns up to limit slots after one, of a state or, for an empty text, of all.
+// slots returns up to limit slots above a slot. An empty state means all.
 func (a *app) slots(
 	ctx context.Context,
 	d *database,
@@ -128,11 +128,11 @@ func (a *app) slots(
 	return list, d.complete(ctx, list)
 }
 
-// recently is longer than Lead, and than a process goes without a statement: a slot that is held, and has had no
-// statement and no lease for as long, is expired.
+// recently is longer than Lead, and longer than a process goes without a statement. So a held slot without a statement
+// and a lease for as long is expired.
 const recently = 25 * time.Hour
 
-// maybe returns a condition that all slots of a state meet, so that few others are read. [uidplugin.Slot.State] decides.
+// maybe returns a necessary condition for a state, so that few other slots are read. [uidplugin.Slot.State] decides.
 func (d *database) maybe(state string, now time.Time) (condition string, args []any) {
 	switch state {
 	case "":
@@ -148,7 +148,7 @@ func (d *database) maybe(state string, now time.Time) (condition string, args []
 	return `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
 }
 
-// eachSlot calls f for each slot that meets a condition.
+// eachSlot calls f for each matching slot.
 func (d *database) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where string, args ...any) error {
 	err := d.list(ctx, func(rows *sql.Rows) error {
 		var s uidplugin.Slot
@@ -169,7 +169,7 @@ func (d *database) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where
 	return nil
 }
 
-// complete sets how many worker ids slots have, and since when they are held.
+// complete sets the number of worker ids of slots, and when they were acquired.
 func (d *database) complete(ctx context.Context, list []slotUse) error {
 	if len(list) == 0 {
 		return nil
@@ -205,7 +205,7 @@ func (d *database) complete(ctx context.Context, list []slotUse) error {
 	return nil
 }
 
-// writeSlots writes a page. The last slot of list shows that there are more.
+// writeSlots writes a page. An extra slot at the end of list means that there are more.
 func (a *app) writeSlots(list []slotUse, state string, f filter, limit int) error {
 	more := len(list) > limit
 	list = list[:min(len(list), limit)]

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A script is what uid sql prints.
+// A script is the output of uid sql.
 type script struct {
 	dialect dialect
 	schema  string
@@ -93,7 +93,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 		return fmt.Errorf("--dialect %q is none of mysql, postgres and sqlite", name)
 	}
 	if s.only == "tables" || s.only == "uidgenerator" {
-		return nil // they are the same for all layouts
+		return nil // the same for all layouts
 	}
 	s.layout, err = a.layout(ctx, layout)
 	if err != nil && layout == "" && (name != "" || errors.Is(err, workernode.ErrTable)) {
@@ -103,7 +103,6 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	return err
 }
 
-// text returns the statements.
 func (s script) text() (string, error) {
 	file := string(s.dialect) + ".sql"
 	switch s.only {

@@ -12,16 +12,16 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// A status is the state of an id space in a few numbers.
+// A status summarizes an id space.
 type status struct {
 	Layout    string           `json:"layout"`
 	Until     instant          `json:"until"` // end of the layout
 	Given     int64            `json:"worker_ids_given"`
 	All       int64            `json:"worker_ids"`
-	PerDay    float64          `json:"worker_ids_per_day"` // given in the last week
-	UsedUp    *instant         `json:"used_up,omitempty"`  // when no worker id is left at that rate; nil if the layout ends before
+	PerDay    float64          `json:"worker_ids_per_day"` // average of the last week
+	UsedUp    *instant         `json:"used_up,omitempty"`  // when worker ids run out at this rate; nil if the layout ends earlier
 	Slots     map[string]int64 `json:"slots"`              // by state
-	Databases []string         `json:"databases"`          // others than the registry's
+	Databases []string         `json:"databases"`          // other than the registry's
 	Findings  []finding        `json:"findings"`
 }
 
@@ -30,8 +30,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Say in a few lines how an id space is",
 		Long: `status says when the layout ends, how many worker ids were given out and how many a day, how many slots
-there are in each state, and whether something is wrong with the clock, the layout or the worker ids. It
-is quick enough for a probe; "uid doctor" looks at everything.
+there are in each state, and whether something is wrong with the clock, the layout or the worker ids, the
+server takes no writes, or no process renews its slot. It is quick enough for a probe; "uid doctor" looks
+at everything.
 
 The exit code is 1 if something is wrong.`,
 		Args: cobra.NoArgs,
@@ -50,7 +51,6 @@ The exit code is 1 if something is wrong.`,
 	}
 }
 
-// status reads the state of an id space.
 func (a *app) status(ctx context.Context, d *database) (s status, err error) {
 	now, err := d.now(ctx, a)
 	if err != nil {
@@ -63,6 +63,7 @@ func (a *app) status(ctx context.Context, d *database) (s status, err error) {
 	if s.Slots, err = d.slotStates(ctx, now); err != nil {
 		return s, err
 	}
+	s.Findings = append(s.Findings, standstill(s.Slots)...)
 	const week = 7 * 24 * time.Hour
 	err = d.list(ctx, func(rows *sql.Rows) error { return rows.Scan(&s.PerDay) },
 		`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "START_TICK" >= ?`, max(d.layout.TickAt(now.Add(-week)), 0))
@@ -80,7 +81,7 @@ func (a *app) status(ctx context.Context, d *database) (s status, err error) {
 		}
 	}
 	doctor := doctor{d, a}
-	for _, look := range []func(context.Context) ([]finding, error){doctor.checkClock, doctor.checkLayout} {
+	for _, look := range []func(context.Context) ([]finding, error){doctor.checkClock, doctor.checkWrites, doctor.checkLayout} {
 		if err == nil {
 			var found []finding
 			found, err = look(ctx)
@@ -90,7 +91,7 @@ func (a *app) status(ctx context.Context, d *database) (s status, err error) {
 	return s, err
 }
 
-// slotStates counts the slots of each state. The database counts those whose state does not depend on the present.
+// slotStates counts slots by state. The database counts those whose state does not depend on the present time.
 func (d *database) slotStates(ctx context.Context, now time.Time) (map[string]int64, error) {
 	n := map[string]int64{}
 	recent, ticks := d.maybe("live", now)
@@ -140,7 +141,7 @@ func (a *app) writeStatus(s status) error {
 		g.add("databases", "this one, "+strings.Join(s.Databases, ", "))
 	}
 	if len(s.Findings) == 0 {
-		g.add("health", `nothing is wrong with the clock, the layout and the worker ids; "uid doctor" looks at more`)
+		g.add("health", `nothing is wrong with the clock, writes, the layout, worker ids and slots; "uid doctor" looks at more`)
 	}
 	if err := g.flush(); err != nil || len(s.Findings) == 0 {
 		return err

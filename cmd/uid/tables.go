@@ -12,22 +12,22 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A tableUse is what worker ids there are of a table.
+// A tableUse describes the worker ids of a table.
 type tableUse struct {
-	Database  string    `json:"database,omitempty"` // empty for the database of WORKER_NODE
-	Table     string    `json:"table"`              // "*" for all tables; empty for spares
+	Database  string    `json:"database,omitempty"` // empty for the registry's
+	Table     string    `json:"table"`              // "*" for all tables; empty in a row of another program
 	WorkerIDs int64     `json:"worker_ids"`
 	Slots     int64     `json:"slots"`
-	Held      int64     `json:"held"`             // slots that a process holds, or ended without releasing
+	Held      int64     `json:"held"`             // slots that a process holds, or has not released
 	Since     time.Time `json:"since,omitzero"`   // no id of the table is older
-	Until     time.Time `json:"until,omitzero"`   // no id of the table is newer; zero for a row without a slot
+	Until     time.Time `json:"until,omitzero"`   // no id of the table is newer; zero without a slot
 	Foreign   bool      `json:"foreign,omitzero"` // rows of another program, such as UidGenerator
 }
 
-// A tablePage says which tables are listed: the first ones, or those after a name.
+// A tablePage selects tables: the first ones, or those after a name.
 type tablePage struct {
 	after           bool
 	database, table string
@@ -79,8 +79,8 @@ many slots, how many of these a process holds, and between which times ids of th
 	return c
 }
 
-// tables returns a page of tables, and one table more if there are more. It reads all worker ids and counts here: to
-// count the distinct slots of a million worker ids takes MariaDB a minute, in temporary files.
+// tables returns a page of tables, and one more if there are more. It reads all worker ids and counts here, because
+// MariaDB takes a minute, and temporary files, to count the distinct slots of a million worker ids.
 func (d *database) tables(ctx context.Context, p tablePage) ([]tableUse, error) {
 	type key struct {
 		of   *tableUse
@@ -137,7 +137,7 @@ func (d *database) tables(ctx context.Context, p tablePage) ([]tableUse, error) 
 	return list[:min(len(list), p.limit+1)], nil
 }
 
-// otherNodes returns the rows of another program, if there are any: they have no table.
+// otherNodes returns the rows of other programs, which do not have a table.
 func (d *database) otherNodes(ctx context.Context) ([]tableUse, error) {
 	t := tableUse{Foreign: true}
 	err := d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&t.WorkerIDs) },
@@ -148,7 +148,6 @@ func (d *database) otherNodes(ctx context.Context) ([]tableUse, error) {
 	return []tableUse{t}, nil
 }
 
-// writeTables writes a page.
 func (a *app) writeTables(list []tableUse, f filter, more bool) error {
 	g := newGrid(a.out, "TABLE", "WORKER IDS", "SLOTS", "HELD", "SINCE", "UNTIL")
 	for _, t := range list {
@@ -175,13 +174,12 @@ func (a *app) writeTables(list []tableUse, f filter, more bool) error {
 	return g.flush()
 }
 
-// name returns the name of the table for people.
 func (t tableUse) name() string {
 	switch {
 	case t.Foreign:
 		return "(another program)"
 	case t.Table == "":
-		return "(spare)"
+		return "(no table)"
 	case t.Table == workernode.AllTables:
 		return "(all tables)"
 	}

@@ -10,15 +10,18 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/rounded"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A place is where an id came from, and its row.
+// A place is the origin of an id, and its row.
 type place struct {
 	uidplugin.Location
-	Row *row `json:"row,omitempty"` // nil unless it is asked for
+	Row     *row         `json:"row,omitempty"`     // nil unless requested
+	Follows uidplugin.ID `json:"follows,omitempty"` // for a number of the database, the id before it; the other fields describe that id
 
-	MayBeRounded bool `json:"may_be_rounded,omitempty"` // then it may be an id of another table; never with a row
+	Prefix       string `json:"prefix,omitempty"`         // of the given public id
+	MayBeRounded bool   `json:"may_be_rounded,omitempty"` // it may be rounded from an id of another table; false with a row
 }
 
 func (a *app) whereCommand() *cobra.Command {
@@ -32,7 +35,8 @@ func (a *app) whereCommand() *cobra.Command {
 
 It reads arguments or, without any, standard input: one id a line, or a line of a log. Quotes, commas and
 brackets around an id are ignored, and so is a name before it, as in order_id=1176816959799427126. Of a line
-with other text it takes the numbers of 15 to 19 digits, and the public ids, that are ids. It needs the right SELECT on the four
+with other text it takes the numbers of 15 to 19 digits, and the public ids, that are ids. It leaves out
+digits after a decimal point, and Unix times without a name. It needs the right SELECT on the four
 tables of uidplugin, and for --row on the table of the id. An id that nobody made does not stop the
 others; the exit code is 1 then.`,
 		Example: `  uid where 1176816959799427126
@@ -72,11 +76,11 @@ others; the exit code is 1 then.`,
 	return c
 }
 
-// where writes where ids came from.
+// where writes the origins of ids.
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
-		found, why, of := false, error(nil), line // why there is no place, of the first text of the line
+		found, why, of := false, error(nil), line // error of the first candidate of the line
 		for _, text := range f.ids.candidates(line) {
 			p, err := f.find(ctx, text)
 			switch {
@@ -95,7 +99,7 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 			if failed := a.writePlace(p); failed != nil {
 				return failed
 			}
-			if err != nil { // of its row
+			if err != nil { // error of its row
 				wrong = true
 				if failed := a.writeWrong(text, err); failed != nil {
 					return failed
@@ -103,7 +107,7 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 			}
 		}
 		if found {
-			return nil // other numbers of the line are no ids
+			return nil // other numbers of the line are not ids
 		}
 		wrong = true
 		return a.writeWrong(of, why)
@@ -111,14 +115,14 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	return cond(err, wrong)
 }
 
-// A finder finds where ids came from.
+// A finder locates ids.
 type finder struct {
 	plugin *uidplugin.Plugin
 	ids    idReader
-	rows   *rowReader // nil if rows are not wanted
+	rows   *rowReader // nil if rows are not requested
 }
 
-// find returns where an id came from. If only its row cannot be read, it returns both the place and an error.
+// find locates an id. If only its row cannot be read, it returns both the place and an error.
 func (f *finder) find(ctx context.Context, text string) (p place, err error) {
 	id, err := f.ids.id(text)
 	if err != nil {
@@ -127,8 +131,34 @@ func (f *finder) find(ctx context.Context, text string) (p place, err error) {
 	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(id)); err == nil && f.rows != nil {
 		p.Row, err = f.rows.read(ctx, p.Location)
 	}
+	if text = valueOf(text); strings.Contains(text, "_") {
+		p.Prefix = text[:strings.LastIndexByte(text, '_')]
+	}
+	if f.rows != nil && isWrongID(err) {
+		if numbered, failed := f.numbered(ctx, id); failed == nil {
+			numbered.Prefix = p.Prefix
+			return numbered, nil
+		} else if !isWrongID(failed) {
+			return p, failed
+		}
+	}
 	p.MayBeRounded = p.Row == nil && rounded.Looks(id)
 	return p, f.checkRounded(ctx, id, err)
+}
+
+// numbered returns the row of a number that the database assigned for another program, as [uidplugin.Plugin.Find] does:
+// its table is the table of the id that the number follows.
+func (f *finder) numbered(ctx context.Context, id int64) (p place, err error) {
+	before, ok := supply.Before(f.plugin.Layout(), id)
+	if !ok || f.rows.dialect == sqliteDialect {
+		return p, errNoRow
+	}
+	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(before)); err != nil {
+		return p, err
+	}
+	p.ID, p.Follows = uidplugin.ID(id), p.ID
+	p.Row, err = f.rows.read(ctx, p.Location)
+	return p, err
 }
 
 func (a *app) writePlace(p place) error {
@@ -139,6 +169,12 @@ func (a *app) writePlace(p place) error {
 	g := newGrid(a.out)
 	g.add("id", fmt.Sprint(p.ID))
 	g.add("table", or(p.Table, "(the worker id serves all tables)"))
+	if p.Prefix != "" {
+		g.add("prefix", p.Prefix)
+	}
+	if !abbreviates(p.Prefix, p.Table) {
+		g.add("but", "the prefix does not look like one of this table: if it is another table's, the text was made with the wrong type")
+	}
 	if p.Database != "" {
 		g.add("database", p.Database)
 	}
@@ -155,20 +191,41 @@ func (a *app) writePlace(p place) error {
 		g.add("session", fmt.Sprintf("slot %d, from %s UTC; %s", s.Slot, at(s.From), next))
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
+	if p.Follows != 0 {
+		g.add("but", fmt.Sprintf("the database has numbered the row; time, process and worker id are of %d, the id before it", p.Follows))
+	}
 	if p.MayBeRounded {
 		g.add("but", "JavaScript or a spreadsheet may have rounded the number; then it is not this id: check with --row")
 	}
 	if err := g.flush(); err != nil || p.Row == nil {
 		return err
 	}
-	fmt.Fprintln(a.out, "row")
+	title := "row"
+	if p.Row.of != "" {
+		title = fmt.Sprintf("row, of the database %s on this server", clean(p.Row.of))
+	}
+	fmt.Fprintln(a.out, title)
 	return p.Row.write(a.out)
 }
 
-// kind names where a process runs, as JSON does.
+// abbreviates reports whether a table's name contains the letters of a prefix in order, as orders contains ord. It is
+// true without a table. This is a guess, because the database does not store prefixes.
+func abbreviates(prefix, table string) bool {
+	rest := strings.ToLower(table)
+	for _, letter := range strings.ReplaceAll(prefix, "_", "") {
+		_, after, found := strings.Cut(rest, string(letter))
+		if !found && table != "" {
+			return false
+		}
+		rest = after
+	}
+	return true
+}
+
+// kind returns the name of a kind, as in JSON.
 func kind(k workernode.Kind) string { return strings.ToLower(k.String()) }
 
-// codes are the names of what can be wrong with an id, in JSON.
+// codes maps errors of ids to their names in JSON.
 var codes = []struct {
 	err  error
 	name string
@@ -179,7 +236,7 @@ var codes = []struct {
 	{errSystem, "unknown_system"}, {generator.ErrLayout, "not_decodable"},
 }
 
-// codeOf returns the name of what is wrong with an id; empty if that is another error.
+// codeOf returns the code of an error of an id; empty for other errors.
 func codeOf(err error) string {
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
@@ -189,5 +246,5 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isWrongID reports whether an error is about the id, and not about the database.
+// isWrongID reports whether an error is about the id instead of the database.
 func isWrongID(err error) bool { return errors.Is(err, uidplugin.ErrNoSuchID) || codeOf(err) != "" }

@@ -113,7 +113,11 @@ func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
 		for _, id := range ids {
 			for _, n := range []uidplugin.ID{uidplugin.ID(float64(id)), id / 10_000 * 10_000} {
 				if n != id {
-					r.run("where", "--row", n.String()).want(t, exitWrong, "the number was rounded")
+					got := r.run("where", "--row", n.String())
+					got.want(t, exitWrong, "the number was rounded")
+					if text := got.out + got.err; strings.Count(text, "read ids as text") != 1 || strings.Contains(text, " 1 rows") {
+						t.Errorf("%s", text)
+					}
 				}
 			}
 			got := r.run("where", "--row", id.String())
@@ -126,6 +130,32 @@ func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
 			t.Errorf("without the row: %+v", got)
 		}
 	}, "sqlite", "mariadb", "postgres")
+}
+
+// Find looked for a row that the database had numbered in the table of the id before the number, and where did not.
+func TestWhere_FindsRowsThatFindFinds(t *testing.T) {
+	t.Parallel()
+
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		must(t, db.Exec("CREATE TABLE orders (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, text TEXT, data BLOB, total INT)").Error)
+		must(t, db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&order{}))))
+		p := uidplugin.From(db)
+		o := order{Text: "with"}
+		must(t, db.Create(&o).Error)
+		must(t, p.Close(t.Context()))
+		must(t, db.Exec("INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 59)).Error)
+		r := runner{t: t, dsn: dsn(d)}
+		for _, n := range []uidplugin.ID{1, 15, 16, 40, 60} {
+			if _, err := p.Find(t.Context(), o.ID+n); err != nil {
+				t.Errorf("Find: %v", err)
+			}
+			r.run("where", "--row", (o.ID+n).String()).want(t, exitOK, (o.ID + n).String(), "orders", "old")
+		}
+		r.run("where", "--row", (o.ID+40).String()).want(t, exitOK, "numbered the row", o.ID.String())
+		r.run("where", "--row", "--json", (o.ID+40).String()).want(t, exitOK, `"follows":"`+o.ID.String()+`"`, `"text":"old"`)
+		r.run("where", "--row", (o.ID+61).String()).want(t, exitWrong)
+	}, "mariadb", "mysql")
 }
 
 // Ids come from arguments, from standard input, and as public ids.
@@ -164,7 +194,16 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 			}
 		}
 	}
-	r := runner{t: t, dsn: dsn(d)}
+	// The text of another type may have the number of an order.
+	r := runner{t: t, dsn: dsn(d), env: map[string]string{"UID_PUBLIC_KEY": hex}}
+	if got := r.run("where", text); !strings.Contains(got.out, "ord\n") || strings.Contains(got.out, "wrong type") {
+		t.Errorf("%+v", got)
+	}
+	codec, err = keys.Codec("cus")
+	must(t, err)
+	r.run("where", codec.Encode(id.Int64())).want(t, exitOK, "cus\n", "wrong type")
+	r.run("where", "--json", codec.Encode(id.Int64())).want(t, exitOK, `"prefix":"cus"`)
+	r = runner{t: t, dsn: dsn(d)}
 	r.run("where", "order_id="+strings.Repeat("x", 100)).want(t, exitWrong, `"`+strings.Repeat("x", 60)+`..."`)
 	r.run("where", "made order_id 4").want(t, exitWrong, `"made order_id 4" is neither`, "give the id")
 	r.run("where", "order_id: 1.17705913759118E+18").want(t, exitWrong, `"1.17705913759118E+18" was rounded`, "as text")

@@ -10,10 +10,10 @@ import (
 	"gorm.io/gorm"
 )
 
-// listed are the models that the handlers show. Whatever else has an id does not exist for callers.
+// listed are the models that callers may see. Other ids do not exist for them.
 var listed = uidplugin.OnlyModels(&Customer{}, &Order{}, &Item{})
 
-// ofTenant lets a caller see the rows of its tenant.
+// ofTenant limits lookups to the rows of a tenant.
 func ofTenant(tenant string) uidplugin.FindOption {
 	return uidplugin.Scoped(func(db *gorm.DB, model any) *gorm.DB {
 		if _, ok := model.(*Item); ok { // an item has the tenant of its order
@@ -36,7 +36,7 @@ func handler(db *gorm.DB) http.Handler {
 		}
 		answer(w, http.StatusOK, row)
 	})
-	// The list has an element for each id, in the order of the ids: null for one that does not exist for the caller.
+	// The list follows the order of the ids, with null for each id that does not exist for the caller.
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, r *http.Request) {
 		texts := r.URL.Query()["id"]
 		if len(texts) > 100 {
@@ -50,7 +50,7 @@ func handler(db *gorm.DB) http.Handler {
 				failed(w, err)
 				return
 			}
-			ids[i] = id // 0 for a text that is none
+			ids[i] = id // 0 if the text is not an id
 		}
 		found, err := plugin.FindAll(r.Context(), ids, listed, ofTenant(tenantOf(r)))
 		if err != nil && !errors.Is(err, uidplugin.ErrNoSuchID) {
@@ -69,8 +69,8 @@ func handler(db *gorm.DB) http.Handler {
 	return mux
 }
 
-// isNamed reports whether a row is the one that a text names. FindAll knows the number only, which a text of another
-// type may have as well.
+// isNamed reports whether the text is the row's id. FindAll compares only numbers, and a text of another type may have
+// the same number.
 func isNamed(row any, text string) bool {
 	switch row := row.(type) {
 	case *Customer:
@@ -88,7 +88,8 @@ func names[T uidplugin.PublicType](text string, id uidplugin.Public[T]) bool {
 	return err == nil && parsed == id
 }
 
-// orders serves the orders of a tenant: a list with a cursor, an update and a delete. No text reaches a condition.
+// orders serves the orders of a tenant: a list with a cursor, an update and a delete. Texts are parsed first, so none
+// reaches a condition.
 func orders(mux *http.ServeMux, db *gorm.DB) {
 	of := func(r *http.Request) *gorm.DB {
 		return db.WithContext(r.Context()).Where("tenant = ?", tenantOf(r))
@@ -112,18 +113,21 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 	})
 	mux.HandleFunc("PATCH /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		var change struct {
-			Customer uidplugin.Public[Customer] `json:"customer"` // reads no text of another type
+			Customer uidplugin.Public[Customer] `json:"customer"` // rejects texts of other types
 		}
 		if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
 			answer(w, http.StatusBadRequest, map[string]string{"error": "not a change of an order"})
 			return
 		}
 		order, err := uidplugin.FindPublicAs[Order](r.Context(), of(r), r.PathValue("id"))
-		if err == nil { // the customer must be the tenant's, too
+		if err == nil { // the customer must belong to the tenant, too
 			err = of(r).Take(&Customer{}, change.Customer).Error
 		}
 		if err == nil {
-			err = db.WithContext(r.Context()).Model(order).Update("customer_id", change.Customer).Error
+			changed := of(r).Model(order).Update("customer_id", change.Customer)
+			if err = changed.Error; err == nil && changed.RowsAffected == 0 { // on MySQL this needs clientFoundRows=true
+				err = gorm.ErrRecordNotFound // it was deleted meanwhile
+			}
 		}
 		if err != nil {
 			failed(w, err)
@@ -147,17 +151,17 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 	})
 }
 
-// failed answers an error: the same 404 for all that a caller may not see.
+// failed answers with the same 404 for everything that the caller may not see.
 func failed(w http.ResponseWriter, err error) {
 	if errors.Is(err, uidplugin.ErrNoSuchID) || errors.Is(err, gorm.ErrRecordNotFound) {
 		answer(w, http.StatusNotFound, map[string]string{"error": "not found"})
 		return
 	}
 	slog.Error("node", "error", err)
-	answer(w, http.StatusInternalServerError, map[string]string{"error": "try again later"}) // and not what went wrong
+	answer(w, http.StatusInternalServerError, map[string]string{"error": "try again later"}) // the log has the details
 }
 
-// tenantOf stands for authentication, which every application has in its own way.
+// tenantOf stands for the application's authentication.
 func tenantOf(r *http.Request) string { return r.Header.Get("X-Tenant") }
 
 func answer(w http.ResponseWriter, status int, body any) {

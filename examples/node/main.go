@@ -1,5 +1,5 @@
-// Node serves rows of three tables by one kind of public id. A caller gets what belongs to its tenant, and the same 404
-// for everything else. It needs nothing but Go:
+// Node serves rows of three tables by their public ids. A caller gets the rows of its tenant, and the same 404 for
+// everything else. It needs only Go:
 //
 //	go run ./examples/node                          # shows some requests
 //	go run ./examples/node -listen 127.0.0.1:8080   # serves
@@ -26,7 +26,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// The models. A key needs no tag, because its type says what it is.
+// The keys do not need tags, because their type marks them.
 type (
 	// Customer is a row of a tenant.
 	Customer struct {
@@ -41,13 +41,13 @@ type (
 		CustomerID uidplugin.Public[Customer] `json:"customer"`
 		Items      []Item                     `json:"-"`
 	}
-	// Item belongs to an order, and with it to a tenant.
+	// Item has the tenant of its order.
 	Item struct {
 		ID      uidplugin.Public[Item]  `json:"id"`
 		OrderID uidplugin.Public[Order] `json:"order"`
 		Article string                  `json:"article"`
 	}
-	// Session must not be shown to a caller: the handlers do not list it.
+	// Session is secret, so the handlers do not list it.
 	Session struct {
 		ID     uidplugin.Public[Session]
 		Tenant string
@@ -68,7 +68,7 @@ func (Item) PublicPrefix() string { return "itm" }
 func (Session) PublicPrefix() string { return "ses" }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // not that worker ids were assigned
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids
 	listen := flag.String("listen", "", "serve on this address, such as 127.0.0.1:8080, instead of showing some requests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -80,7 +80,7 @@ func main() {
 	}
 }
 
-// run returns instead of exiting, so that what is open gets closed.
+// run returns errors instead of exiting, so that deferred calls run.
 func run(ctx context.Context, out io.Writer, listen string) (err error) {
 	dir, err := os.MkdirTemp("", "uidplugin-node")
 	if err != nil {
@@ -122,9 +122,9 @@ func run(ctx context.Context, out io.Writer, listen string) (err error) {
 	return errors.Join(err, server.Shutdown(stop))
 }
 
-// open returns a handle with the plugin on a SQLite file, with the tables.
+// open opens a SQLite file with the plugin, and creates the tables.
 func open(path string) (*gorm.DB, error) {
-	// An application reads its keys from where it keeps its secrets, at least 32 random bytes each.
+	// An application should load its keys, 32 random bytes each, from its secret store.
 	keys, err := publicid.NewKeys([]byte("an example's key of just 32 bytes"[:publicid.KeySize]))
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func open(path string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// fill creates rows of two tenants, and returns the texts of their ids: of an order and its item, of the other tenant's
-// customer, and of a session.
+// fill creates rows of two tenants. It returns the public ids of an order, its item, the other tenant's customer, and a
+// session.
 func fill(db *gorm.DB) ([]string, error) {
 	red, blue := Customer{Tenant: "red", Name: "Ada"}, Customer{Tenant: "blue", Name: "Bob"}
 	session := Session{Tenant: "red", Secret: "swordfish"}
@@ -162,7 +162,7 @@ func fill(db *gorm.DB) ([]string, error) {
 	return []string{order.ID.String(), order.Items[0].ID.String(), blue.ID.String(), session.ID.String()}, nil
 }
 
-// show sends requests of the tenant red, and prints them with their answers.
+// show sends requests as the tenant red, and prints the answers.
 func show(ctx context.Context, out io.Writer, url string, ids []string) error {
 	get := func(path string) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
@@ -183,7 +183,7 @@ func show(ctx context.Context, out io.Writer, url string, ids []string) error {
 		get("/node/"+ids[0]), get("/node/"+ids[1]),
 		get("/nodes?id="+ids[1]+"&id="+ids[2]+"&id="+ids[0]),
 		get("/node/"+ids[2]), // of another tenant
-		get("/node/"+ids[3]), // of a model that is not listed
+		get("/node/"+ids[3]), // not a listed model
 		get("/node/7"), get("/node/ord_00000000000000000000000000"),
 	)
 }

@@ -2,14 +2,14 @@ package main
 
 import "github.com/uidplugin/uidplugin"
 
-// Customer has the fields of gorm.Model, with a key that the plugin sets.
+// Customer has the fields of gorm.Model, with a key set by the plugin.
 type Customer struct {
 	uidplugin.Model
 	Name   string
 	Orders []Order
 }
 
-// Order has an integer for a key, and its customer's key in CustomerID.
+// Order has an integer key. CustomerID is set from its customer's key.
 type Order struct {
 	ID         int64        `gorm:"primaryKey;uid"`
 	CustomerID uidplugin.ID `gorm:"index"`
@@ -17,8 +17,7 @@ type Order struct {
 	Items      []Item
 }
 
-// Item has a uidplugin.ID for a key: in JSON a string of digits, which JavaScript
-// does not round.
+// Item has a uidplugin.ID as key. JSON contains it as a string of digits, because JavaScript would round the number.
 type Item struct {
 	ID        uidplugin.ID `gorm:"primaryKey;uid"`
 	OrderID   int64        `gorm:"index"`
@@ -27,15 +26,14 @@ type Item struct {
 	Quantity  int
 }
 
-// Product and Category have many of each other. GORM keeps the pairs in a table of
-// their keys.
+// Product has many categories, and a category many products. GORM keeps the pairs in a join table.
 type Product struct {
 	ID         uidplugin.ID `gorm:"primaryKey;uid"`
 	Name       string
 	Categories []Category `gorm:"many2many:product_categories"`
 }
 
-// Category is what a product is one of.
+// Category groups products.
 type Category struct {
 	ID   uidplugin.ID `gorm:"primaryKey;uid"`
 	Name string
@@ -43,7 +41,7 @@ type Category struct {
 
 var models = []any{&Customer{}, &Order{}, &Item{}, &Product{}, &Category{}}
 
-// newCustomer returns a customer and all that she ordered. Nothing has an id yet.
+// newCustomer returns a customer with orders. Nothing has an id yet.
 func newCustomer() *Customer {
 	tea := Product{Name: "tea", Categories: []Category{{Name: "drinks"}, {Name: "hot"}}}
 	cake := Product{Name: "cake", Categories: []Category{{Name: "sweets"}}}

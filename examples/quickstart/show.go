@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +13,13 @@ import (
 	"gorm.io/gorm"
 )
 
-// A tour shows one thing after the other.
+// A tour prints the steps of the example.
 type tour struct {
 	out    io.Writer
 	db     *gorm.DB
 	plugin *uidplugin.Plugin
 
-	before   []int64   // the largest ids of earlier runs, in the order of models
+	before   []int64   // largest ids of earlier runs, in the order of models
 	customer *Customer // of this run
 	last     int64     // id of the last order of this run
 }
@@ -128,7 +127,7 @@ func (t *tour) find(ctx context.Context) error {
 	t.printf("Find(%d) returned a %T.\n", t.last, row)
 	item := t.customer.Orders[0].Items[0]
 	ids := []uidplugin.ID{item.ProductID, uidplugin.ID(t.last), t.customer.ID, item.ID, 42, uidplugin.ID(item.OrderID)}
-	found, notFound := t.plugin.FindAll(ctx, ids) // the rows that there are, and an error for the others
+	found, notFound := t.plugin.FindAll(ctx, ids) // the rows found, and an error for the other ids
 	t.printf("FindAll took a mixed list, with one query for each table:\n\n")
 	rows := [][]any{{"ID", "ROW"}}
 	for _, id := range ids {
@@ -137,7 +136,7 @@ func (t *tour) find(ctx context.Context) error {
 	if err := t.table(rows...); err != nil {
 		return err
 	}
-	t.printf("\nIts error names those that cannot be resolved:\n%s", wrap(notFound))
+	t.printf("\nIts error names those that cannot be resolved:\n    %v\n", notFound)
 	return nil
 }
 
@@ -165,14 +164,14 @@ func (t *tour) nowhere(ctx context.Context) error {
 		if !errors.Is(err, n.want) {
 			return fmt.Errorf("Find(%d) returned the error %v", n.id, err)
 		}
-		t.printf("\n%d, %s\n  %s\n%s", n.id, n.what, n.means, wrap(err))
+		t.printf("\n%d, %s\n  %s\n    %v\n", n.id, n.what, n.means, err)
 	}
 	return nil
 }
 
 func (t *tour) workers(ctx context.Context) error {
 	slot := t.plugin.Stats().Slot
-	t.printf("This process holds slot %d, which owns a worker id for each table, and spares:\n\n", slot.ID)
+	t.printf("This process holds slot %d, which owns a worker id for each table:\n\n", slot.ID)
 	rows := [][]any{{"ID", "TABLE_NAME"}}
 	for after := int64(0); ; {
 		nodes, err := t.plugin.Nodes(ctx, after, 100)
@@ -182,7 +181,7 @@ func (t *tour) workers(ctx context.Context) error {
 		for _, n := range nodes {
 			after = n.WorkerID
 			if n.Slot == slot.ID {
-				rows = append(rows, []any{n.WorkerID, cmp.Or(n.Table.Name, "(spare)")})
+				rows = append(rows, []any{n.WorkerID, n.Table.Name})
 			}
 		}
 		if len(nodes) == 0 {
@@ -215,8 +214,8 @@ func (t *tour) stats(context.Context) error {
 }
 
 func (t *tour) restart(ctx context.Context) error {
-	// A process that starts while ids are ahead of the clock can begin below the last of them. The ids are unique all
-	// the same. Waiting here is for the table that the next run prints.
+	// A process that starts while ids are ahead of the clock may begin with smaller ids, which are still unique. We
+	// wait so that the next run can print larger ones.
 	for _, s := range t.plugin.Stats().Tables {
 		time.Sleep(s.Lead)
 	}
@@ -254,17 +253,5 @@ func (t *tour) table(rows ...[]any) error {
 
 func clock(t time.Time) string { return t.UTC().Format(time.DateTime) }
 
-// short keeps long names from making a table too wide.
+// short truncates a long name for a table.
 func short(name string) string { return fmt.Sprintf("%.19s", name) }
-
-// wrap breaks the text of an error into indented lines.
-func wrap(err error) string {
-	out, line := "", "   "
-	for _, word := range strings.Fields(fmt.Sprint(err)) {
-		if len(line)+1+len(word) > 78 {
-			out, line = out+line+"\n", "   "
-		}
-		line += " " + word
-	}
-	return out + line + "\n"
-}

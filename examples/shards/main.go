@@ -1,5 +1,5 @@
-// Shards spreads customers over four databases whose rows share an id space. It needs nothing but Go, as the databases
-// are SQLite files:
+// Shards distributes customers over four databases that share an id space. It needs only Go, because the databases are
+// SQLite files:
 //
 //	go run ./examples/shards
 package main
@@ -20,14 +20,14 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// Customer is a row of one of the shards.
+// Customer is a row of a shard.
 type Customer struct {
 	uidplugin.Model
 	Name string
 }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // not that worker ids were assigned: it is shown below
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids, because the example prints the slot
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Stdout)
 	stop()
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// run returns instead of exiting, so that what is open gets closed.
+// run returns errors instead of exiting, so that deferred calls run.
 func run(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "uidplugin-shards")
 	if err != nil {
@@ -57,17 +57,17 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// A shop has its customers in several databases.
+// A shop stores its customers in several databases.
 type shop struct {
 	ctx      context.Context
 	out      io.Writer
 	registry *gorm.DB
-	names    []string // of the shards
+	names    []string // names of the shards
 	shards   map[string]*gorm.DB
 	ids      []uidplugin.ID
 }
 
-// open opens the registry, and a plugin on each shard.
+// open opens the registry and the shards, each with a plugin.
 func (s *shop) open(dir string) (err error) {
 	if s.registry, err = database(filepath.Join(dir, "registry.db")); err != nil {
 		return err
@@ -95,7 +95,7 @@ func database(path string) (*gorm.DB, error) {
 		&gorm.Config{Logger: logger.Discard}) // errors are returned as well
 }
 
-// close closes the plugins, which releases the slot, and then the pools.
+// close closes the plugins first, because that releases the slot, and then the pools.
 func (s *shop) close() (err error) {
 	all := append([]*gorm.DB{}, s.registry)
 	for _, db := range s.shards {
@@ -115,7 +115,7 @@ func (s *shop) close() (err error) {
 	return err
 }
 
-// create gives each shard a few customers.
+// create creates customers on all shards.
 func (s *shop) create() error {
 	fmt.Fprint(s.out, "1. Rows of all shards have different ids\n\n")
 	for i, name := range []string{"Ada", "Bob", "Cem", "Dot", "Eve", "Fay"} {
@@ -132,7 +132,7 @@ func (s *shop) create() error {
 	return nil
 }
 
-// find goes from an id to its row: any plugin knows the shard.
+// find finds the rows of ids. Any plugin can locate the shard.
 func (s *shop) find() error {
 	fmt.Fprint(s.out, "\n2. An id leads to its shard, and there to its row\n\n")
 	any := uidplugin.From(s.shards[s.names[0]])

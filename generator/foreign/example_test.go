@@ -19,17 +19,3 @@ func ExampleIdentify() {
 	}
 	// Output: Twitter snowflake, Leaf 2022-11-14 352
 }
-
-// A worker id of Twitter's layout has two parts.
-func ExampleWorkerOf() {
-	worker, err := foreign.WorkerOf(3, 9)
-	if err != nil {
-		panic(err)
-	}
-	datacenter, machine, err := foreign.DatacenterMachine(worker)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(worker, datacenter, machine)
-	// Output: 105 3 9
-}

@@ -8,12 +8,11 @@
 //
 // # To continue above the keys of a system
 //
-// Functions such as [UidGeneratorLayout] return the layout of a system; those of the others are in [System.Layout]. Use
-// it for [generator.Layout.Above], and for new ids with the same bits.
+// Functions such as [UidGeneratorLayout] return the layout of a system; the other systems have theirs in
+// [System.Layout]. Use it for [generator.Layout.Above], and for new ids with the same bits.
 package foreign
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -23,8 +22,8 @@ import (
 // 2016-05-20 in China (+08:00) until 2024-11-20. For new ids use [generator.DefaultLayout], or this layout with a later
 // Epoch.
 //
-// A configured epoch begins at midnight in the time zone of the Java process. So ids made outside China need another
-// Epoch.
+// Ids made outside China need another Epoch, because a configured epoch begins at midnight in the time zone of the Java
+// process.
 func UidGeneratorLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 5, 19, 16, 0, 0, 0, time.UTC)}
@@ -38,32 +37,6 @@ func UidGeneratorSampleLayout() generator.Layout {
 		Epoch: time.Date(2016, 9, 19, 16, 0, 0, 0, time.UTC)}
 }
 
-// DiscordLayout is Discord's, 41/10/12 bits and ticks of a millisecond since
-// 2015-01-01, until 2084-09-06. From then on Discord uses a 42nd bit, which is the
-// sign of an int64. Of the worker id, the upper 5 bits are Discord's worker and the
-// lower 5 its process; see [DatacenterMachine].
-func DiscordLayout() generator.Layout {
-	return generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
-		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
-}
-
-// InstagramLayout is Instagram's, 40/13/10 bits and ticks of a millisecond since
-// 1314220021721 ms (2011-08-24), until 2046-06-27. From then on Instagram uses a
-// 41st bit, which is the sign of an int64. The worker id is the number of a shard.
-func InstagramLayout() generator.Layout {
-	return generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
-		Epoch: time.UnixMilli(1314220021721).UTC()}
-}
-
-// YitterLayout is the one that yitter's IdGenerator has if nothing but the worker id
-// is configured: 6 bits for it, 6 for the sequence, and ticks of a millisecond since
-// 1582136402000 ms (2020-02-19 18:20:02 UTC). The time has all the other bits, for
-// 71,000 years; ids need more than 53 bits from 2089-10-26 on.
-func YitterLayout() generator.Layout {
-	return generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
-		Epoch: time.UnixMilli(1582136402000).UTC()}
-}
-
 // A System describes the ids of another system, to read them. It has the default settings of the system. An
 // installation may have other settings: compare with rows whose age is known, as [Identify] does.
 type System struct {
@@ -74,8 +47,8 @@ type System struct {
 	// and their time, such as Range, Above and Expires, is as the system has it.
 	Layout generator.Layout
 
-	// SequenceFirst says that the sequence is above the worker id. Then Decompose and Compose of Layout mix the two up,
-	// and Decode returns them right.
+	// SequenceFirst is true if the sequence is above the worker id. Then Decompose and Compose of Layout mix the two
+	// up, and Decode returns them right.
 	SequenceFirst bool
 }
 
@@ -85,19 +58,28 @@ func Systems() []System {
 		Epoch: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
 	first := sonyflake
 	first.Epoch = time.Date(2014, 9, 1, 0, 0, 0, 0, time.UTC)
+	// From 2084-09-06 on Discord uses a 42nd bit, and from 2046-06-27 on Instagram a 41st. That is the sign of an
+	// int64.
+	discord := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
+		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
+	instagram := generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
+		Epoch: time.UnixMilli(1314220021721).UTC()}
+	// Ids need more than 53 bits only from 2089-10-26 on, because the time has all bits that yitter leaves.
+	yitter := generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
+		Epoch: time.UnixMilli(1582136402000).UTC()}
 	return []System{
 		{"Twitter snowflake, Leaf", "https://github.com/twitter-archive/snowflake/releases/tag/snowflake-2010", generator.SnowflakeLayout(), false},
 		{"UidGenerator", "https://github.com/baidu/uid-generator", UidGeneratorLayout(), false},
 		{"UidGenerator, sample configuration", "https://github.com/baidu/uid-generator#step-3-spring-configuration", UidGeneratorSampleLayout(), false},
-		{"Discord", "https://discord.com/developers/docs/reference#snowflakes", DiscordLayout(), false},
-		{"Instagram", "https://instagram-engineering.com/sharding-ids-at-instagram-1cf5a71e5a5c", InstagramLayout(), false},
-		{"yitter IdGenerator", "https://github.com/yitter/IdGenerator", YitterLayout(), false},
+		{"Discord", "https://discord.com/developers/docs/reference#snowflakes", discord, false},
+		{"Instagram", "https://instagram-engineering.com/sharding-ids-at-instagram-1cf5a71e5a5c", instagram, false},
+		{"yitter IdGenerator", "https://github.com/yitter/IdGenerator", yitter, false},
 		{"sonyflake v2", "https://pkg.go.dev/github.com/sony/sonyflake/v2", sonyflake, true},
 		{"sonyflake v1", "https://pkg.go.dev/github.com/sony/sonyflake", first, true},
 	}
 }
 
-// Decode splits an id of the system into its parts. The error is that of
+// Decode splits an id of the system into its parts. Errors are as in
 // [generator.Layout.Decompose].
 func (f System) Decode(id int64) (generator.Parts, error) {
 	p, err := f.Layout.Decompose(id)
@@ -109,9 +91,9 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 }
 
 // Identify returns the [Systems] that may have made id: those by which it carries the time made, give or take within.
-// made is when its row was created. Identify returns none if within is negative. A single id can match by accident; try
-// several of different ages. It assumes the epochs of Systems, so it does not find ids of a UidGenerator whose Java
-// process has another time zone than +08:00.
+// made is when its row was created. Identify returns none if within is negative. A single id can match by accident, so
+// you should try several of different ages. It assumes the epochs of Systems, so it does not find ids of a UidGenerator
+// whose Java process has another time zone than +08:00.
 func Identify(id int64, made time.Time, within time.Duration) []System {
 	var could []System
 	for _, f := range Systems() {
@@ -120,29 +102,4 @@ func Identify(id int64, made time.Time, within time.Duration) []System {
 		}
 	}
 	return could
-}
-
-// machineBits is how many of the 10 bits of a worker id name the machine.
-const machineBits = 5
-
-// DatacenterMachine splits a worker id of 10 bits, of a [generator.SnowflakeLayout], as Twitter
-// does: the upper 5 bits are the datacenter, the lower 5 the machine, each from 0 to
-// 31. Discord calls them worker and process. [WorkerOf] is the inverse. The error
-// wraps [generator.ErrLayout] if worker is not from 0 to 1023.
-func DatacenterMachine(worker int64) (datacenter, machine int64, err error) {
-	if worker < 0 || worker >= 1<<(2*machineBits) {
-		return 0, 0, fmt.Errorf("%w: worker id %d is outside 0 to %d", generator.ErrLayout, worker, 1<<(2*machineBits)-1)
-	}
-	return worker >> machineBits, worker & (1<<machineBits - 1), nil
-}
-
-// WorkerOf returns the worker id, from 0 to 1023, of a machine in a datacenter; see
-// [DatacenterMachine]. The error wraps [generator.ErrLayout] if one of the two is not from 0
-// to 31.
-func WorkerOf(datacenter, machine int64) (worker int64, err error) {
-	const most = 1<<machineBits - 1
-	if datacenter < 0 || datacenter > most || machine < 0 || machine > most {
-		return 0, fmt.Errorf("%w: datacenter %d or machine %d is outside 0 to %d", generator.ErrLayout, datacenter, machine, most)
-	}
-	return datacenter<<machineBits | machine, nil
 }

@@ -219,33 +219,6 @@ func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 	}
 }
 
-// The two halves of a worker id give it back, for all 1,024 of them; others are refused.
-func TestDatacenterMachine_IsUndoneByWorkerOf(t *testing.T) {
-	t.Parallel()
-
-	for worker := range int64(1024) {
-		datacenter, machine, err := foreign.DatacenterMachine(worker)
-		if err != nil || datacenter != worker/32 || machine != worker%32 {
-			t.Fatalf("DatacenterMachine(%d) = %d, %d, %v", worker, datacenter, machine, err)
-		}
-		if back, err := foreign.WorkerOf(datacenter, machine); back != worker || err != nil {
-			t.Fatalf("WorkerOf(%d, %d) = %d, %v", datacenter, machine, back, err)
-		}
-	}
-	for _, worker := range []int64{-1, 1024, math.MinInt64, math.MaxInt64} {
-		if d, m, err := foreign.DatacenterMachine(worker); d != 0 || m != 0 || !errors.Is(err, generator.ErrLayout) {
-			t.Errorf("DatacenterMachine(%d) = %d, %d, %v", worker, d, m, err)
-		}
-	}
-	for _, bad := range []int64{-1, 32, math.MinInt64, math.MaxInt64} {
-		for _, pair := range [][2]int64{{bad, 0}, {0, bad}, {bad, bad}} {
-			if worker, err := foreign.WorkerOf(pair[0], pair[1]); worker != 0 || !errors.Is(err, generator.ErrLayout) {
-				t.Errorf("WorkerOf(%d, %d) = %d, %v", pair[0], pair[1], worker, err)
-			}
-		}
-	}
-}
-
 // TestSystems_HaveTheNumbersOfMigrating checks the numbers of docs/migrating.md.
 func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	t.Parallel()
@@ -276,7 +249,7 @@ func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	}
 
 	// Discord and Instagram: the widths and epochs of docs/migrating.md.
-	discord, instagram := generator.DefaultLayout(), foreign.InstagramLayout()
+	discord, instagram := generator.DefaultLayout(), system(t, "Instagram").Layout
 	discord.Epoch = system(t, "Discord").Layout.Epoch.AddDate(0, -1, 0)
 	instagram.WorkerBits, instagram.SequenceBits, instagram.Epoch = 19, 4, instagram.Epoch.AddDate(0, -1, 0)
 	for at := date(2026, 1, 1); at.Year() < 2046; at = at.AddDate(0, 1, 0) {
@@ -303,7 +276,7 @@ func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	if err := own.Above(newest(foreign.UidGeneratorLayout(), date(2024, 11, 20)), date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2087-09-03") {
 		t.Errorf("UidGenerator's default on its last day: %v", err)
 	}
-	if _, last, err := foreign.YitterLayout().Range(date(2021, 1, 1), date(2089, 10, 26)); err != nil || last > 1<<53 {
+	if _, last, err := system(t, "yitter IdGenerator").Layout.Range(date(2021, 1, 1), date(2089, 10, 26)); err != nil || last > 1<<53 {
 		t.Errorf("yitter's ids have 53 bits until %d, %v", last, err)
 	}
 }

@@ -129,9 +129,24 @@ func TestRows_OfOldProcessesAreFound(t *testing.T) {
 		}
 		page, err := inspector.New(r.with[0], inspector.WithModels(shop...))
 		testkit.Must(t, err)
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/id?id="+all[30].String(), nil))
-		testkit.SaysAll(t, w.Body.String(), "This is a row of <strong>refunds</strong>")
+		shows := func(id uidplugin.ID, table string) {
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/id?id="+id.String(), nil))
+			testkit.SaysAll(t, w.Body.String(), "This is a row of <strong>"+table+"</strong>")
+		}
+		shows(all[30], "refunds")
+		// The page had no row for a number that has the worker id of no table.
+		var of string
+		var unknown uidplugin.ID
+		for _, table := range r.tables {
+			testkit.Must(t, r.old.Table(table).Pluck("id", &all).Error)
+			for _, id := range all {
+				if _, err := r.plugin.Locate(t.Context(), id); errors.Is(err, uidplugin.ErrUnknownID) {
+					of, unknown = table, id
+				}
+			}
+		}
+		shows(unknown, of)
 	}, "mariadb", "mysql")
 }
 

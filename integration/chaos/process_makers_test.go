@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
@@ -86,7 +86,7 @@ func (c *chaosProcess) openManager(ctx context.Context, db *gorm.DB) (chaosMaker
 	layout := generator.DefaultLayout()
 	host := workernode.DetectHost()
 	host.Port = filepath.Base(c.Files)
-	k, err := workernode.NewManager(ctx, wdb, layout, host, workernode.Config{Lead: chaosLead, Spares: 1, MaxSkew: c.Skew,
+	k, err := workernode.NewManager(ctx, wdb, layout, host, workernode.Config{Lead: chaosLead, MaxSkew: c.Skew,
 		Now: c.now, Log: c.logger()})
 	if err != nil {
 		return nil, err

@@ -5,8 +5,6 @@ package chaos_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -41,8 +39,8 @@ func (c *chaos) report(ran time.Duration) *chaosReport {
 	}
 	line("running time", "%v, seed %d", ran.Round(time.Second), c.seed)
 	line("ids", "%d, written down as %d ranges", r.ids, c.count.ranges)
-	line("**duplicates**", "**%d**", r.duplicates)
-	line("**ids that resolve to another table or process, or to none**", "**%d**", len(c.count.faults))
+	line("duplicates", "%d", r.duplicates)
+	line("ids that resolve to another table or process, or to none", "%d", len(c.count.faults))
 	line("worker ids", "%d", r.workers)
 	line("processes started, killed by SIGKILL", "%d, %d", c.starts, c.kills)
 	line("stopped by SIGSTOP and resumed, closed in the middle", "%d, %d", c.stops, c.closes)
@@ -67,44 +65,7 @@ func (c *chaos) report(ran time.Duration) *chaosReport {
 func (r *chaosReport) text() string {
 	var b strings.Builder
 	for _, line := range r.lines {
-		fmt.Fprintf(&b, "%-112s %s  %s\n", strings.Trim(line[0], "*"), strings.Trim(line[1], "*"), line[2])
+		fmt.Fprintf(&b, "%-112s %s  %s\n", line[0], line[1], line[2])
 	}
 	return b.String()
-}
-
-// markdown returns docs/chaos.md.
-func (r *chaosReport) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Chaos
-
-Everything fails at once in `+"`TestChaos`"+`. This page says what came out of a long run: how much failed, and how many ids
-were made twice.
-
-`+"`TestChaos`"+` (integration/chaos/run_test.go) lets %d processes make ids of %d tables on a MariaDB server of its own.
-Everything happens to them that is counted below. A third of the processes uses the plugin, the others use package
-workernode. All have a lead of %v. Each process writes down what it has made before it goes on. In the end all ids are
-counted, and resolved to their table and process.
-
-%s`, chaosProcesses, len(chaosTables), chaosLead, "`TestChaosControl`"+` does the same without the comparison of HOLDER, VERSION and FENCE, and finds duplicates.
-`+"`make test`"+` runs a short form of both.
-
-`)
-	fmt.Fprintf(&b, "The long form, on %s, on a machine of %d cores:\n\n```sh\n%s\n```\n\n| | |\n|---|---|\n",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), r.command())
-	for _, line := range r.lines {
-		fmt.Fprintf(&b, "| %s | %s |\n", line[0], line[1])
-	}
-	return b.String()
-}
-
-// command returns what was typed.
-func (r *chaosReport) command() string {
-	command := "go test -run 'TestChaos$' -v -timeout 0 ./integration/chaos/ -chaos.for " + chaosFor.String()
-	if *chaosDelay > 0 {
-		command += " -chaos.delay " + chaosDelay.String()
-	}
-	if *chaosIDs > 0 {
-		command += " -chaos.ids " + strconv.FormatInt(*chaosIDs, 10)
-	}
-	return command + " -update"
 }

@@ -17,20 +17,18 @@ import (
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
 
 var (
-	chaosFor = flag.Duration("chaos.for", 0,
-		"how long TestChaos makes ids: its long form; with -update it writes docs/chaos.md")
+	chaosFor   = flag.Duration("chaos.for", 0, "how long TestChaos makes ids: its long form")
 	chaosIDs   = flag.Int64("chaos.ids", 0, "how many ids TestChaos aims at: 400,000 a second in the long form")
 	chaosDelay = flag.Duration("chaos.delay", 0,
 		"how long each answer of the server takes in TestChaos; 20ms in one of its long forms")
-	update    = flag.Bool("update", false, "the long form of TestChaos writes docs/chaos.md")
 	chaosSeed = flag.Uint64("chaos.seed", 0, "repeats the faults of a run of TestChaos, as far as the machine allows")
 )
 
@@ -180,11 +178,6 @@ func TestChaos(t *testing.T) {
 		t.Errorf("a caller whose clock was set has waited for %v, and the server was away for %v at most: %s", r.stallClock,
 			c.longest, r.stallClockOf)
 	}
-	if long && *update {
-		if err := os.WriteFile("../../docs/chaos.md", []byte(r.markdown()), 0o666); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // Without the protection, the same processes, tables and counting find duplicates; with it there are none. Processes
@@ -233,7 +226,8 @@ func TestChaosControl(t *testing.T) {
 				t.Error("no slot was reclaimed, so this has shown nothing")
 			case how == "blind" && r.duplicates == 0:
 				t.Error("no duplicate was found without the protection: TestChaos proves nothing")
-			case how != "blind" && (r.duplicates > 0 || len(r.faults) > 0 || r.lost == 0):
+			// A renewal whose answer was a lie leaves ids above FENCE, which resolve to nothing.
+			case how != "blind" && (r.duplicates > 0 || how == "" && len(r.faults) > 0 || r.lost == 0):
 				t.Errorf("with the protection: %d duplicates, %q, and %d slots lost", r.duplicates, r.faults, r.lost)
 			}
 		}

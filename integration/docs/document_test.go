@@ -1,4 +1,4 @@
-// Package docs_test checks the documents of the repository: links, words, and the code that they show. It is a module of
+// Package docs_test checks the documents of the repository: links, and the code that they show. It is a module of
 // its own: users of uidplugin do not need what reads Markdown.
 package docs_test
 
@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	tables "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -94,25 +91,23 @@ func parse(name string, source []byte) *document {
 // each calls f for each document in a subtest.
 func each(t *testing.T, f func(t *testing.T, d *document)) {
 	t.Helper()
-	eachOf(t, func(*document) bool { return true }, f)
-}
-
-// eachOf calls f for each document that wanted reports true for, in a subtest.
-func eachOf(t *testing.T, wanted func(d *document) bool, f func(t *testing.T, d *document)) {
-	t.Helper()
 	all, err := documents()
 	must(t, err)
 	for _, d := range all {
-		if wanted(d) {
-			t.Run(d.name, func(t *testing.T) { f(t, d) })
-		}
+		t.Run(d.name, func(t *testing.T) { f(t, d) })
 	}
 }
 
-// eachEnglish calls f for each document that is in English.
-func eachEnglish(t *testing.T, f func(t *testing.T, d *document)) {
+// byName returns all documents by their names.
+func byName(t *testing.T) map[string]*document {
 	t.Helper()
-	eachOf(t, func(d *document) bool { return !chinese(d.name) }, f)
+	all, err := documents()
+	must(t, err)
+	names := map[string]*document{}
+	for _, d := range all {
+		names[d.name] = d
+	}
+	return names
 }
 
 func must(t *testing.T, err error) {
@@ -150,86 +145,14 @@ func (d *document) fenced() (all []block) {
 	return all
 }
 
-// code stands for a span of code in the text of a document. It counts as one word, and may begin a sentence.
-const code = "\x01"
-
-// A passage is a paragraph, a heading, an item of a list or a cell of a table.
-type passage struct {
-	text string // spans of code are [code]
-	full string // spans of code have their text
-	cell bool   // of a table
-	line int
-}
-
-// passages returns the text of a document, without fenced code.
-func (d *document) passages() (all []passage) {
-	line := 1
-	d.walk(func(n ast.Node) bool {
-		if n.Type() == ast.TypeBlock && n.Lines() != nil && n.Lines().Len() > 0 {
-			line = d.line(n.Lines().At(0).Start)
+// text returns the text of the inline nodes below n.
+func (d *document) text(n ast.Node) string {
+	var out strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if n, ok := n.(*ast.Text); ok && entering {
+			out.Write(n.Segment.Value(d.source))
 		}
-		switch n.Kind() {
-		case ast.KindParagraph, ast.KindTextBlock, ast.KindHeading, tables.KindTableCell:
-			p := passage{cell: n.Kind() == tables.KindTableCell, line: line}
-			var short, full strings.Builder
-			d.inline(n, &short, &full)
-			p.text, p.full = short.String(), full.String()
-			all = append(all, p)
-			return false
-		}
-		return true
+		return ast.WalkContinue, nil
 	})
-	return all
-}
-
-// inline writes the text of the inline nodes below n.
-func (d *document) inline(n ast.Node, short, full *strings.Builder) {
-	both := func(s string) { short.WriteString(s); full.WriteString(s) }
-	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		switch c := c.(type) {
-		case *ast.Text:
-			both(string(c.Segment.Value(d.source)))
-			if c.SoftLineBreak() || c.HardLineBreak() {
-				both(" ")
-			}
-		case *ast.String:
-			both(string(c.Value))
-		case *ast.AutoLink:
-			both(code)
-		case *ast.CodeSpan:
-			short.WriteString(code)
-			var ignored strings.Builder
-			d.inline(c, &ignored, full)
-		default:
-			d.inline(c, short, full)
-		}
-	}
-}
-
-var (
-	sentenceEnd = regexp.MustCompile(`[.!?][")*]*\s+`)
-	entity      = regexp.MustCompile(`&[a-z]+;`)
-)
-
-// sentences splits a text where a full stop is followed by a capital letter or a span of code.
-func sentences(s string) (all []string) {
-	s = entity.ReplaceAllString(s, " ")
-	begin := 0
-	for _, at := range sentenceEnd.FindAllStringIndex(s, -1) {
-		next := strings.TrimLeft(s[at[1]:], `"(*`)
-		if next != "" && (unicode.IsUpper([]rune(next)[0]) || strings.HasPrefix(next, code)) {
-			all, begin = append(all, strings.TrimSpace(s[begin:at[1]])), at[1]
-		}
-	}
-	return append(all, strings.TrimSpace(s[begin:]))
-}
-
-// words counts the words of a text.
-func words(s string) (n int) {
-	for _, word := range strings.Fields(entity.ReplaceAllString(s, " ")) {
-		if strings.ContainsFunc(word, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '\x01' }) {
-			n++
-		}
-	}
-	return n
+	return out.String()
 }

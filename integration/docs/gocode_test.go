@@ -22,13 +22,13 @@ import (
 
 // imports are what the code of documents may import. A fragment has them all.
 var imports = []string{
-	"context", "crypto/subtle", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
+	"context", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
 	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite", "github.com/prometheus/client_golang/prometheus",
 	"gorm.io/driver/mysql", "gorm.io/driver/postgres", "gorm.io/gorm", "gorm.io/gorm/clause",
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",
 	"github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/inspector", "github.com/uidplugin/uidplugin/migrations",
 	"github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
-	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
+	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/internal/workernode",
 }
 
 // given is what fragments use without a declaration. A document may declare any of it differently.
@@ -55,6 +55,7 @@ var (
 	registryDSN string
 	shardDSNs []string
 	text     string
+	customer uidplugin.ID
 	secret   []byte
 	from, to time.Time
 	createdAt time.Time

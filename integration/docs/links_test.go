@@ -44,8 +44,6 @@ func (d *document) anchors() map[string]bool {
 		if n.Kind() != ast.KindHeading {
 			return true
 		}
-		var short, full strings.Builder
-		d.inline(n, &short, &full)
 		name := strings.Map(func(r rune) rune {
 			switch {
 			case r == ' ':
@@ -54,7 +52,7 @@ func (d *document) anchors() map[string]bool {
 				return unicode.ToLower(r)
 			}
 			return -1
-		}, full.String())
+		}, d.text(n))
 		if n := times[name]; n > 0 {
 			all[name+"-"+strconv.Itoa(n)] = true
 		} else {
@@ -85,12 +83,7 @@ func (d *document) split(t *testing.T, link string) (file, anchor string, relati
 
 func TestLinks_LeadSomewhere(t *testing.T) {
 	t.Parallel()
-	all, err := documents()
-	must(t, err)
-	byName := map[string]*document{}
-	for _, d := range all {
-		byName[d.name] = d
-	}
+	byName := byName(t)
 	found := 0
 	each(t, func(t *testing.T, d *document) {
 		for _, link := range d.links() {
@@ -114,12 +107,7 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 // A page that no other page names is not read.
 func TestLinks_EveryPageIsReachedFromTheIndex(t *testing.T) {
 	t.Parallel()
-	all, err := documents()
-	must(t, err)
-	byName := map[string]*document{}
-	for _, d := range all {
-		byName[d.name] = d
-	}
+	byName := byName(t)
 	reached := map[string]bool{}
 	var visit func(name string)
 	visit = func(name string) {

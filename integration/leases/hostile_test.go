@@ -13,8 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // three starts three processes, and checks that each has a slot of its own and that their ids differ and resolve.
@@ -125,7 +125,7 @@ func TestHostile_Rows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second)).Close(context.Background()))
+		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second), uidplugin.WithModels(&harness.T1{})).Close(context.Background()))
 		layout, most := generator.DefaultLayout().String(), int64(math.MaxInt64)
 		name := harness.Slots(t, db)[0].Application
 		slot := func(id int64, layout string, fence, version int64, holder string, seen int64) {

@@ -26,7 +26,7 @@ func goroutines() (stacks []string) {
 		if strings.Contains(s, "testing.(*T).") {
 			continue
 		}
-		for _, mark := range []string{"uidplugin/workernode.", "uidplugin/generator.", "uidplugin/uidplugin.", "database/sql.", "go-sql-driver", "jackc/pgx"} {
+		for _, mark := range []string{"uidplugin/internal/", "uidplugin/generator.", "uidplugin/uidplugin.", "database/sql.", "go-sql-driver", "jackc/pgx"} {
 			if strings.Contains(s, mark) {
 				stacks = append(stacks, s)
 				break

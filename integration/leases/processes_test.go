@@ -133,8 +133,8 @@ func TestProcesses_ManyProcesses(t *testing.T) {
 		if want := processes * 5; len(workers) != want {
 			t.Errorf("%d worker ids, want %d", len(workers), want)
 		}
-		if n := len(harness.Slots(t, db)); n != processes+1 {
-			t.Errorf("%d slots, want one for each of %d processes", n, processes+1)
+		if n := len(harness.Slots(t, db)); n != processes {
+			t.Errorf("%d slots, want one for each of %d processes", n, processes)
 		}
 	})
 }

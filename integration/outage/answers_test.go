@@ -10,13 +10,13 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
 var errAnswer = errors.New("the answer is lost")
 
-// One process starts, uses a spare, is renewed, adds a table, begins a new session and closes, once for each statement
+// One process starts, is renewed, adds a table, begins a new session and closes, once for each statement
 // that it sends: the answer of that one is lost, after the database has executed it or not. Whatever the process does
 // not know must not be used: no id comes twice, every table is renewed, and each id resolves.
 func TestAnswers_EachOneIsLostOnce(t *testing.T) {
@@ -107,14 +107,13 @@ func (l *life) assigned(m *workernode.Manager, table string) *harness.Tenant {
 
 func (l *life) run() {
 	l.Helper()
-	config := func(c *workernode.Config) { c.Spares = 1 }
-	former := harness.NewManager(l.T, l.db, l.c, config)
+	former := harness.NewManager(l.T, l.db, l.c, nil)
 	l.take("", map[string]*harness.Tenant{"t1": harness.NewTenant(l.T, former, "t1")})
 	testkit.Must(l.T, former.Close(l.Context()))
 	l.c.Add(2 * time.Hour)
 
 	m := harness.NewManager(l.T, l.db, l.c, func(c *workernode.Config) {
-		c.Spares, c.Log = 1, l.log.Logger()
+		c.Log = l.log.Logger()
 	})
 	l.tap.Hook(func(query string, run func() error) error {
 		if l.n++; l.n-1 != l.lose {
@@ -130,11 +129,7 @@ func (l *life) run() {
 	})
 	mine := map[string]*harness.Tenant{"t1": l.assigned(m, "t1")}
 	l.take("m", mine)
-	if spare, ok := m.Spare(workernode.Table{Name: "t2"}, 1); ok {
-		mine["t2"] = harness.Attach(l.T, m, spare)
-	} else { // it is not there yet
-		mine["t2"] = l.assigned(m, "t2")
-	}
+	mine["t2"] = l.assigned(m, "t2")
 	l.take("m", mine)
 	for _, pause := range []time.Duration{4 * time.Second, 4 * time.Second, 30 * time.Second} {
 		l.c.Add(pause)
@@ -160,7 +155,7 @@ func (l *life) run() {
 	}
 	l.tap.Hook(nil)
 	l.c.Add(2 * time.Hour)
-	next := harness.NewManager(l.T, l.db, l.c, config)
+	next := harness.NewManager(l.T, l.db, l.c, nil)
 	theirs := map[string]*harness.Tenant{}
 	for _, table := range []string{"t1", "t2", "t3", "t4"} {
 		theirs[table] = harness.NewTenant(l.T, next, table)
@@ -173,20 +168,15 @@ func (l *life) run() {
 	l.resolve()
 }
 
-// resolve checks that ids resolve to their tables, and those of one process to one host. On a machine that stands still
-// for seconds, the table of a spare is not written before the session ends. Then the log says so, and its ids do not.
+// resolve checks that ids resolve to their tables, and those of one process to one host.
 func (l *life) resolve() {
 	l.Helper()
 	p := uidplugin.New(harness.Quiet, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithClock(l.c.Now))
 	testkit.Must(l.T, l.db.Use(p))
 	defer func() { _ = p.Close(l.Context()) }()
-	unwritten := len(l.log.Lines("the table of a spare worker id was not written in time")) > 0
 	hosts := map[string]string{}
 	for id, from := range l.of {
 		where, err := p.Locate(l.Context(), uidplugin.ID(id))
-		if unwritten && from == (lateID{"t2", "m"}) && errors.Is(err, uidplugin.ErrUnknownID) {
-			continue
-		}
 		if err != nil || where.Table != from.table {
 			l.Errorf("Locate(%d) = %+v, %v; want table %s", id, where, err, from.table)
 			continue

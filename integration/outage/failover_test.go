@@ -9,7 +9,6 @@ import (
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A database that has lost its last commits, as a promoted replica has, gives slots and worker ids out again. No id
@@ -37,8 +36,7 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 				db := d.Open(t, nil)
 				c := testkit.NewClock(time.Now())
 				c.Set(c.Now().Truncate(time.Second))
-				config := func(l *workernode.Config) { l.Spares = 1 }
-				former := harness.NewManager(t, db, c, config)
+				former := harness.NewManager(t, db, c, nil)
 				if test.former {
 					harness.NewTenant(t, former, "t1").Drain(t)
 					testkit.Must(t, former.Close(t.Context()))
@@ -47,23 +45,11 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 				back := harness.Snapshot(t, db)
 				ledger := &testkit.Ledger{}
 				away, tap := testkit.OpenTap(t, d)
-				first := harness.NewManager(t, away, c, config)
+				first := harness.NewManager(t, away, c, nil)
 				g := harness.NewTenant(t, first, "t1")
 				ledger.Add("t1", g.Drain(t)...)
-				spare, ok := first.Spare(workernode.Table{Name: "t2"}, 1)
-				if !ok {
-					t.Fatalf("%s: no spare", test.name)
-				}
-				s := harness.Attach(t, first, spare)
+				s := harness.NewTenant(t, first, "t2")
 				ledger.Add("t2", s.Drain(t)...)
-				testkit.Eventually(t, "table of the spare", 5*time.Second, func() bool {
-					for _, n := range harness.Nodes(t, db) {
-						if n.Table.Name == "t2" {
-							return first.Stats().Spares == 1 // another one
-						}
-					}
-					return false
-				})
 				tap.Shut.Store(!noticed) // it must not notice by itself
 				back()
 				c.Add(test.gap)
@@ -73,7 +59,7 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 					s.Renewed(t, first, c)
 					ledger.Add("t2", s.Drain(t)...)
 				}
-				second := harness.NewManager(t, db, c, config)
+				second := harness.NewManager(t, db, c, nil)
 				ledger.Add("t1", harness.NewTenant(t, second, "t1").Drain(t)...)
 				ledger.Add("t3", harness.NewTenant(t, second, "t3").Drain(t)...)
 				if (ledger.Twice() > 0) != test.twice {

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
@@ -38,7 +38,7 @@ func ofNumber[C harness.Digit]() numbered {
 var nineTables = []numbered{ofNumber[harness.D0](), ofNumber[harness.D1](), ofNumber[harness.D2](), ofNumber[harness.D3](), ofNumber[harness.D4](),
 	ofNumber[harness.D5](), ofNumber[harness.D6](), ofNumber[harness.D7](), ofNumber[harness.D8]()}
 
-// Each answer of the database comes late by a random time. A process with free slots and spares to reclaim starts
+// Each answer of the database comes late by a random time. A process with free slots to reclaim starts
 // again and again, and creates the first rows of nine tables at once, inside and outside of transactions. With several
 // statements about worker ids in flight, two tables once got the same worker id, and others were never renewed again.
 // The long form:
@@ -53,7 +53,7 @@ func TestLateAnswers_OneTableForEachWorkerID(t *testing.T) {
 		db, c := d.Open(t, nil), testkit.NewRunningClock(time.Now(), 1)
 		testkit.Must(t, db.AutoMigrate(harness.Ten[harness.D9, harness.D9]()...))
 		locator := harness.Use(t, db, uidplugin.WithClock(c.Now))
-		// Former processes leave slots, with worker ids of some of the tables and spares.
+		// Former processes leave slots, with worker ids of some of the tables.
 		for i := range 2 {
 			p := uidplugin.New(harness.Quiet, uidplugin.WithClock(c.Now), uidplugin.WithModels(harness.Ten[harness.D9, harness.D9]()[3*i:3*i+2]...))
 			testkit.Must(t, d.Open(t, nil).Use(p))

@@ -90,7 +90,7 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 		t.Error("a row though the database is away")
 	}
 	testkit.Eventually(t, "health of the table of the failed create", 15*time.Second, func() bool {
-		return strings.Contains(p.Health().Error(), "the table t2 has no worker id since")
+		return strings.Contains(p.Health().Error(), "no worker id for table t2 since")
 	})
 	testkit.IsError(t, p.Health(), nil, "could not be renewed since", cause)
 	if status := readiness(db); status != http.StatusServiceUnavailable {

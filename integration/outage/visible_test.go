@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -258,8 +259,8 @@ func TestVisible_NoWorkerIDsLeft(t *testing.T) {
 	})
 }
 
-// A deadlock between the process and another program rolls one of them back. The table of a spare is written all the
-// same, and no id is lost or made twice.
+// A deadlock between the process and another program rolls one of them back. The worker id is added all the same, and no
+// id is lost or made twice.
 func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -274,40 +275,31 @@ func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 			}
 			return s
 		}
+		// The INSERT of the process waits for this row, and then the other program waits for the row of the slot.
 		tx := other.Begin()
 		testkit.Must(t, tx.Error)
-		testkit.Must(t, tx.Exec(q(`UPDATE "WORKER_NODE" SET "MODIFIED" = CURRENT_TIMESTAMP, "CREATED" = "CREATED" WHERE "TABLE_NAME" = ''`)).Error)
-		testkit.Must(t, tx.Exec(q(`SELECT * FROM "WORKER_NODE" WHERE "TABLE_NAME" = '' FOR UPDATE`)).Error)
+		var next int64 // read first: INSERT ... SELECT would lock the row of the registry
+		testkit.Must(t, other.Raw(q(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`)).Scan(&next).Error)
+		testkit.Must(t, tx.Exec(q(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE") VALUES (?, '', '', 1, CURRENT_DATE)`), next).Error)
 		reached, done := make(chan struct{}), make(chan error, 1)
+		reach := sync.OnceFunc(func() { close(reached) })
 		tap.Hook(func(query string, run func() error) error {
-			if strings.Contains(query, "CASE WHEN") && strings.Contains(query, "TABLE_NAME") {
-				select {
-				case <-reached:
-				default:
-					close(reached)
-				}
+			if strings.Contains(query, "INSERT INTO") && strings.Contains(query, "WORKER_NODE") {
+				reach()
 			}
 			return run()
 		})
-		ledger := testkit.NewLedger(t)
-		row := harness.T2{}
-		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&row).Error }))
-		ledger.Add("t2", row.ID)
 		go func() {
 			<-reached
 			time.Sleep(50 * time.Millisecond)
 			err := tx.Exec(q(`UPDATE "WORKER_SLOT" SET "MODIFIED" = CURRENT_TIMESTAMP`)).Error
 			done <- errors.Join(err, tx.Rollback().Error)
 		}()
+		ledger := testkit.NewLedger(t)
+		row := harness.T2{}
+		testkit.Must(t, db.Create(&row).Error)
+		ledger.Add("t2", row.ID)
 		t.Logf("the other program: %v", <-done)
-		testkit.Eventually(t, "table of the spare", 30*time.Second, func() bool {
-			for _, n := range harness.Nodes(t, other) {
-				if n.Table.Name == "t2" {
-					return true
-				}
-			}
-			return false
-		})
 		healthy(t, p)
 		for range 100 {
 			id, err := p.NextID(t.Context(), &harness.T2{})

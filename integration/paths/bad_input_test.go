@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -198,57 +198,7 @@ func TestBadInput_BadModelsAndCreates(t *testing.T) {
 	})
 }
 
-// The first creates of tables inside a transaction that has the only connection get
-// worker ids that were held in reserve, whose tables are written down afterwards.
-func TestBadInput_PoolOfOneWithSpares(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		pool, err := db.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := db.AutoMigrate(&harness.T1{}, &harness.T2{}); err != nil {
-			t.Fatal(err)
-		}
-		pool.SetMaxOpenConns(1)
-		p := harness.Use(t, db)
-		var first harness.T1
-		var second harness.T2
-		for range 3 {
-			if err := db.Transaction(func(tx *gorm.DB) error {
-				return errors.Join(tx.Create(&harness.T1{}).Error, tx.Create(&first).Error, tx.Create(&second).Error)
-			}); err != nil {
-				t.Fatal(err)
-			}
-			for table, id := range map[string]int64{"t1": int64(first.ID), "t2": int64(second.ID)} {
-				if l, err := p.Locate(t.Context(), uidplugin.ID(id)); err != nil || l.Table != table && l.Table != table+"s" {
-					t.Errorf("%s: %+v, %v", table, l, err)
-				}
-			}
-			first, second = harness.T1{}, harness.T2{}
-		}
-		for range 200 {
-			nodes, err := p.Nodes(t.Context(), 0, 100)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bound := 0
-			for _, n := range nodes {
-				if n.Table.Name != "" {
-					bound++
-				}
-			}
-			if bound == 2 {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Error("the tables of the spare worker ids were not written down")
-	})
-}
-
-// Without any, the first create of a table inside a transaction that has the only
+// The first create of a table inside a transaction that has the only
 // connection fails at once instead of waiting for itself; the next one works.
 func TestBadInput_PoolOfOne(t *testing.T) {
 	t.Parallel()
@@ -259,7 +209,7 @@ func TestBadInput_PoolOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool.SetMaxOpenConns(1)
-		harness.Use(t, db, uidplugin.WithLayout(harness.FewWorkers(12))) // no spares
+		harness.Use(t, db)
 		if err := db.AutoMigrate(&harness.T1{}, &harness.T2{}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,14 @@
 package paths_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
@@ -96,12 +99,14 @@ func TestColumns_IDsThatDoNotFitAreRefused(t *testing.T) {
 			"Updates, map": func(db *gorm.DB) error {
 				return db.Model(&Sale{}).Where("id = ?", sale.ID).Updates(map[string]any{"buyer_id": big}).Error
 			},
-			"Update, text":   func(db *gorm.DB) error { return db.Model(&sale).Update("buyer_id", fmt.Sprint(big)).Error },
-			"UpdateColumn":   func(db *gorm.DB) error { return db.Model(&sale).UpdateColumn("BuyerID", uidplugin.ID(big)).Error },
-			"an expression":  func(db *gorm.DB) error { return db.Model(&sale).Update("buyer_id", gorm.Expr("? + 1", big)).Error },
-			"another column": func(db *gorm.DB) error { return db.Model(&sale).Update("buyer_id", gorm.Expr("id")).Error },
-			"a subquery": func(db *gorm.DB) error {
-				return db.Model(&sale).Update("buyer_id", db.Model(&Sale{}).Select("MAX(id)")).Error
+			"Update, text": func(db *gorm.DB) error { return db.Model(&sale).Update("buyer_id", fmt.Sprint(big)).Error },
+			"UpdateColumn": func(db *gorm.DB) error { return db.Model(&sale).UpdateColumn("BuyerID", uidplugin.ID(big)).Error },
+			"a float":      func(db *gorm.DB) error { return db.Model(&sale).Update("buyer_id", float64(big)).Error },
+			"an alias": func(db *gorm.DB) error {
+				return db.Table("sales AS s").Where("s.id = ?", sale.ID).Updates(map[string]any{"buyer_id": big}).Error
+			},
+			"another struct": func(db *gorm.DB) error {
+				return db.Table("sales").Where("id = ?", sale.ID).Updates(struct{ BuyerID int64 }{big}).Error
 			},
 			"no model": func(db *gorm.DB) error {
 				return db.Table("sales").Where("id = ?", sale.ID).Updates(map[string]any{"buyer_id": big}).Error
@@ -139,6 +144,99 @@ func TestColumns_IDsThatDoNotFitAreRefused(t *testing.T) {
 	})
 }
 
+// Without strict mode the server cut off what it had computed. In strict mode, and on PostgreSQL, it refuses what does
+// not fit, and the plugin must let through what does.
+func TestColumns_ComputedValuesAreRefusedWhereTheServerCutsThemOff(t *testing.T) {
+	t.Parallel()
+	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
+		testkit.Must(t, db.Exec("CREATE TABLE sales (id BIGINT PRIMARY KEY, buyer_id INT NULL, total INT)").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE buyers (id BIGINT PRIMARY KEY, name VARCHAR(20))").Error)
+		testkit.Must(t, db.Exec("INSERT INTO buyers (id) VALUES (3)").Error)
+		harness.Use(t, db, uidplugin.WithModels(&Buyer{}))
+		five, lenient := int64(5), strings.Contains(t.Name(), "mode_1")
+		sale := Sale{BuyerID: &five}
+		testkit.Must(t, db.Create(&sale).Error)
+		for _, value := range []any{"id", "1099511627776", "buyer_id * 1000000000"} {
+			err := db.Model(&sale).Update("buyer_id", gorm.Expr(value.(string))).Error
+			if err == nil || errors.Is(err, uidplugin.ErrField) != lenient {
+				t.Errorf("%v: %v", value, err)
+			}
+		}
+		for _, value := range []any{gorm.Expr("CASE WHEN total > 3 THEN NULL ELSE buyer_id END"), db.Model(&Buyer{}).Select("MIN(id)")} {
+			if err := db.Model(&sale).Update("buyer_id", value).Error; !lenient {
+				testkit.Must(t, err)
+			} else if !errors.Is(err, uidplugin.ErrField) {
+				t.Errorf("%v: %v", value, err)
+			}
+		}
+	})
+}
+
+// A read of the columns that failed, because the context of its statement ended, switched the check off for ten seconds.
+func TestColumns_AReadThatFailedHidesNoLimits(t *testing.T) {
+	t.Parallel()
+	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
+		testkit.Must(t, db.Exec("CREATE TABLE sales (id BIGINT PRIMARY KEY, buyer_id INT NULL, total INT)").Error)
+		harness.Use(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		big := int64(1) << 60
+		_ = db.Transaction(func(tx *gorm.DB) error {
+			return tx.WithContext(ctx).Model(&Sale{ID: 1}).Update("total", 2).Error
+		})
+		if err := db.Create(&Sale{BuyerID: &big}).Error; !errors.Is(err, uidplugin.ErrField) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// A Shipment goes to a table of its year.
+type Shipment struct {
+	ID   int64 `gorm:"primaryKey;uid"`
+	Year int
+}
+
+func (s *Shipment) BeforeCreate(tx *gorm.DB) error {
+	if s.Year != 0 {
+		tx.Statement.Table = fmt.Sprint("shipments_", s.Year)
+	}
+	return nil
+}
+
+// A hook or a clause may name another table than the model's. The columns of the model's own table were compared.
+func TestColumns_OfTablesThatHooksAndClausesNameAreRead(t *testing.T) {
+	t.Parallel()
+	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
+		testkit.Must(t, db.Exec("CREATE TABLE shipments (id BIGINT PRIMARY KEY, year INT)").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE shipments_2020 (id INT PRIMARY KEY, year INT)").Error)
+		harness.Use(t, db, uidplugin.WithModels(&Shipment{}))
+		testkit.Must(t, db.Create(&Shipment{}).Error)
+		for name, err := range map[string]error{
+			"a hook":   db.Create(&Shipment{Year: 2020}).Error,
+			"a clause": db.Clauses(clause.Insert{Table: clause.Table{Name: "shipments_2020"}}).Create(&Shipment{}).Error,
+		} {
+			if !errors.Is(err, uidplugin.ErrField) {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		}
+	})
+}
+
+// The catalog of MySQL lacks TEMPORARY tables, so their columns were taken for wide ones.
+func TestColumns_OfATemporaryTableAreCompared(t *testing.T) {
+	t.Parallel()
+	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
+		harness.Use(t, db)
+		testkit.Must(t, db.Connection(func(tx *gorm.DB) error {
+			testkit.Must(t, tx.Exec("CREATE TEMPORARY TABLE clubs (id INT PRIMARY KEY)").Error)
+			if err := tx.Create(&Club{}).Error; !errors.Is(err, uidplugin.ErrField) {
+				t.Errorf("the error is %v", err)
+			}
+			return nil
+		}))
+	})
+}
+
 // A number that fits is one that the application may write, whatever the column could not hold.
 func TestColumns_ValuesThatFitAreWritten(t *testing.T) {
 	t.Parallel()
@@ -154,6 +252,118 @@ func TestColumns_ValuesThatFitAreWritten(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A guestID is a key of a type of the application.
+type guestID uint64
+
+func (guestID) String() string { return "a guest" }
+
+// Most foreign keys of many teams are plain fields without an association. MySQL without strict mode stored the largest
+// number of their columns instead of the id.
+func TestColumns_IntegersWithoutAnAssociationAreCompared(t *testing.T) {
+	t.Parallel()
+	type Visit struct {
+		ID      uint // without the tag: the database numbers it
+		GuestID guestID
+		HostID  *int64
+		RoomID  sql.NullInt64
+		Count   int
+		Weight  int64
+		Score   uint `gorm:"->"`
+	}
+	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
+		testkit.Must(t, db.Exec("CREATE TABLE visits (id INT PRIMARY KEY, guest_id INT, host_id INT, room_id INT, count SMALLINT, weight REAL)").Error)
+		log := &testkit.Log{}
+		harness.Use(t, db, uidplugin.WithModels(&Visit{}), uidplugin.WithLogger(log.Logger()))
+		big := int64(1) << 60
+		visit := Visit{ID: 1, GuestID: 1<<31 - 1, Count: -7, Weight: 1<<24 + 2}
+		testkit.Must(t, db.Create(&visit).Error)
+		for name, run := range map[string]func(db *gorm.DB) error{
+			"a key":     func(db *gorm.DB) error { return db.Create(&Visit{ID: uint(big)}).Error },
+			"a field":   func(db *gorm.DB) error { return db.Create([]*Visit{{ID: 2}, {ID: 3, GuestID: 1 << 31}}).Error },
+			"a pointer": func(db *gorm.DB) error { return db.Create(&Visit{ID: 4, HostID: &big}).Error },
+			"sql.NullInt64": func(db *gorm.DB) error {
+				return db.Create(&Visit{ID: 5, RoomID: sql.NullInt64{Int64: big, Valid: true}}).Error
+			},
+			"above 2^63": func(db *gorm.DB) error { return db.Create(&Visit{ID: 6, GuestID: 1<<64 - 1}).Error },
+			"a map": func(db *gorm.DB) error {
+				return db.Model(&Visit{}).Create(map[string]any{"id": 7, "GuestID": big}).Error
+			},
+			"an update":      func(db *gorm.DB) error { return db.Model(&visit).Update("guest_id", big).Error },
+			"Updates":        func(db *gorm.DB) error { return db.Model(&visit).Updates(Visit{HostID: &big}).Error },
+			"an upsert":      func(db *gorm.DB) error { return db.Save(&Visit{ID: 1, GuestID: guestID(big)}).Error },
+			"another number": func(db *gorm.DB) error { return db.Model(&visit).Update("count", 1<<15).Error },
+		} {
+			err := run(db)
+			if !errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), "ALTER TABLE ") {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		}
+		for _, value := range []any{6, nil, gorm.Expr("host_id"), gorm.Expr("COALESCE(host_id, id)")} {
+			if err := db.Model(&visit).Update("guest_id", value).Error; err != nil {
+				t.Errorf("%v: %v", value, err)
+			}
+		}
+		var n int64
+		if testkit.Must(t, db.Table("visits").Count(&n).Error); n != 1 || log.Lines("too narrow") != nil {
+			t.Errorf("%d rows; logged %q", n, log.Lines("too narrow"))
+		}
+	})
+}
+
+// MySQL takes the snapshot of a transaction when its catalog is read. A transaction whose first statement waits for a
+// lock then did not see what the holder of the lock had written.
+func TestColumns_ReadingThemTakesNoSnapshot(t *testing.T) {
+	t.Parallel()
+	type Seat struct {
+		ID    int64 `gorm:"primaryKey;uid"`
+		Taken int
+		RowID uint64
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.Exec("CREATE TABLE seats (id BIGINT PRIMARY KEY, taken TINYINT, row_id INT UNSIGNED NOT NULL)").Error)
+		harness.Use(t, db)
+		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+			testkit.Must(t, tx.Create(&Seat{}).Error)
+			testkit.Must(t, d.Open(t, nil).Exec("INSERT INTO seats VALUES (1, 1, 1)").Error)
+			var n int64
+			if testkit.Must(t, tx.Model(&Seat{}).Count(&n).Error); n != 2 {
+				t.Errorf("the transaction sees %d rows", n)
+			}
+			return nil
+		}))
+		testkit.IsError(t, db.Create(&Seat{RowID: 1 << 40}).Error, uidplugin.ErrField, "MODIFY `row_id` BIGINT UNSIGNED NOT NULL")
+	}, "mariadb", "mysql")
+}
+
+// A table that is locked for longer than WithTimeout, as by a long ALTER TABLE: the statement waits for the lock, as it
+// would without the plugin. Reading the columns failed, and took the connection with it.
+func TestColumns_ReadingThemWaitsForALockedTable(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes three seconds")
+	}
+	type Gate struct {
+		ID    int64 `gorm:"primaryKey;uid"`
+		RowID uint64
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.Exec("CREATE TABLE gates (id BIGINT PRIMARY KEY, row_id BIGINT UNSIGNED NOT NULL)").Error)
+		p := harness.Use(t, db, uidplugin.WithTimeout(2*time.Second))
+		_, err := p.NextID(t.Context(), &Gate{})
+		testkit.Must(t, err)
+		testkit.Must(t, d.Open(t, nil).Connection(func(other *gorm.DB) error {
+			testkit.Must(t, other.Exec("LOCK TABLES gates WRITE").Error)
+			done := make(chan error, 1)
+			go func() { done <- db.Create(&Gate{RowID: 1}).Error }()
+			time.Sleep(3 * time.Second)
+			testkit.Must(t, other.Exec("UNLOCK TABLES").Error)
+			return <-done
+		}))
+	}, "mariadb", "mysql")
 }
 
 // fix returns the statement that an error names.

@@ -2,7 +2,9 @@ package paths_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,11 +31,16 @@ type track struct {
 
 func (track) PublicPrefix() string { return "trk" }
 
-// A public key is a plain BIGINT on every engine, for keys, foreign keys and conditions, and a text for everybody else.
-func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
+func setKeys(t *testing.T) {
+	t.Helper()
 	keys, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
 	testkit.Must(t, err)
 	testkit.Must(t, uidplugin.SetPublicKeys(keys))
+}
+
+// A public key is a plain BIGINT on every engine, for keys, foreign keys and conditions, and a text for everybody else.
+func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
+	setKeys(t)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, &gorm.Config{TranslateError: true})
 		p := harness.Use(t, db, uidplugin.WithModels(&album{}, &track{}))
@@ -64,11 +71,6 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 		}
 		testkit.IsError(t, db.Create(&album{ID: row.ID}).Error, gorm.ErrDuplicatedKey)
 
-		// MySQL takes a text for 0, so that all rows met these conditions.
-		sent := row.ID.String()
-		testkit.IsError(t, db.Where("id > ?", sent).Find(&tracks).Error, publicid.ErrInvalid)
-		testkit.IsError(t, db.Where("id <> ?", sent).Delete(&track{}).Error, publicid.ErrInvalid)
-		testkit.IsError(t, db.Model(&track{}).Where("id <> ?", sent).Update("album_id", 0).Error, publicid.ErrInvalid)
 		first := min(row.Tracks[0].ID, row.Tracks[1].ID)
 		after, err := uidplugin.ParsePublic[track](first.String())
 		testkit.Must(t, err)
@@ -76,6 +78,56 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 		testkit.Must(t, db.Where("id > ? AND album_id = ?", after, row.ID).Order("id").Find(&tracks).Error)
 		if len(tracks) != 1 || tracks[0].ID == first {
 			t.Errorf("after a cursor: %+v", tracks)
+		}
+	})
+}
+
+// MySQL and MariaDB take a text for 0 in a condition, so that all rows met these, and without strict mode they store 0 for
+// it. No engine may read, change or delete a row.
+func TestPublic_TextsChangeNoRows(t *testing.T) {
+	setKeys(t)
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		harness.Use(t, db, uidplugin.WithModels(&album{}, &track{}))
+		testkit.Must(t, db.AutoMigrate(&album{}, &track{}))
+		row := album{Title: "a", Tracks: []track{{}, {}}}
+		testkit.Must(t, db.Create(&row).Error)
+		sent := row.ID.String()
+		testkit.Must(t, db.Connection(func(db *gorm.DB) error {
+			db = db.Session(&gorm.Session{})
+			if db.Name() == "mysql" {
+				testkit.Must(t, db.Exec("SET SESSION sql_mode = ''").Error)
+			}
+			for _, c := range []struct {
+				query string
+				args  []any
+			}{
+				{"id <> ?", []any{sent}}, {"ID <> ?", []any{sent}}, {"(id) <> ?", []any{"x"}}, {"? <> id", []any{""}},
+				{"(id, album_id) > (?, ?)", []any{sent, 0}}, {"ABS(id) <> ?", []any{&sent}},
+				{"id + 0 NOT IN @ids", []any{map[string]any{"ids": []string{sent}}}},
+			} {
+				var tracks []track
+				testkit.IsError(t, db.Where(c.query, c.args...).Find(&tracks).Error, publicid.ErrInvalid)
+				testkit.IsError(t, db.Group("id, album_id").Having(c.query, c.args...).Find(&tracks).Error, publicid.ErrInvalid)
+				testkit.IsError(t, db.Where(c.query, c.args...).Delete(&track{}).Error, publicid.ErrInvalid)
+				testkit.IsError(t, db.Model(&track{}).Where(c.query, c.args...).Update("album_id", 0).Error, publicid.ErrInvalid)
+				if len(tracks) != 0 {
+					t.Errorf("%s: %d rows", c.query, len(tracks))
+				}
+			}
+			for _, text := range []string{sent, "x", ""} {
+				testkit.IsError(t, db.Model(&track{ID: row.Tracks[0].ID}).Update("album_id", text).Error, uidplugin.ErrField)
+				testkit.IsError(t, db.Model(&track{ID: row.Tracks[0].ID}).UpdateColumn("id", text).Error, uidplugin.ErrField)
+				testkit.IsError(t, db.Table("tracks").Where("1 = 1").Updates(map[string]any{"album_id": text}).Error, uidplugin.ErrField)
+				testkit.IsError(t, db.Model(&track{}).Create(map[string]any{"album_id": text}).Error, uidplugin.ErrField)
+			}
+			return nil
+		}))
+		var after []track
+		testkit.Must(t, db.Order("id").Find(&after).Error)
+		slices.SortFunc(row.Tracks, func(a, b track) int { return cmp.Compare(a.ID, b.ID) })
+		if !slices.Equal(after, row.Tracks) {
+			t.Errorf("%v became %v", row.Tracks, after)
 		}
 	})
 }

@@ -158,7 +158,7 @@ func ordered(t *testing.T, test func(t *testing.T, use func(db *gorm.DB, p, othe
 	})
 }
 
-// workers returns the worker ids of a database by table, without spares.
+// workers returns the worker ids of a database by table.
 func workers(t *testing.T, d *database) map[string][]int64 {
 	t.Helper()
 	var nodes []struct {

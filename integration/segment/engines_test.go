@@ -15,6 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
 )
@@ -210,6 +211,52 @@ func TestSegment_WithoutAutocommit(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}, "mariadb", "mysql")
+}
+
+// A database that keeps a smaller max_id than it acknowledges would give two processes the same numbers: both stop below
+// the first number that may be given twice, and name the column.
+func TestSegment_MaxIDThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	lowers := map[string][]string{
+		"a trigger of MySQL": {"CREATE TRIGGER lowers BEFORE UPDATE ON leaf_alloc FOR EACH ROW SET NEW.max_id = LEAST(NEW.max_id, 9999)"},
+		"a narrow column":    {"ALTER TABLE leaf_alloc MODIFY max_id DECIMAL(4, 0) NOT NULL"},
+		"a trigger of PostgreSQL": {
+			"CREATE FUNCTION lowers() RETURNS trigger AS $$ BEGIN NEW.max_id = LEAST(NEW.max_id, 9999); RETURN NEW; END $$ LANGUAGE plpgsql",
+			"CREATE TRIGGER lowers BEFORE UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION lowers()",
+		},
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for name, statements := range lowers {
+			if d.IsMySQL() == strings.Contains(name, "PostgreSQL") {
+				continue
+			}
+			d := d.New(t)
+			var params []string
+			if d.IsMySQL() {
+				params = []string{"sql_mode=''"}
+			}
+			db := d.Open(t, nil, params...)
+			c := segment.Config{Step: 1000, MaxStep: 1}
+			g := []*segment.Generator{openSegment(t, db, c), openSegment(t, d.Open(t, nil, params...), c)}
+			for _, statement := range statements {
+				harness.Exec(t, db, statement)
+			}
+			seen, failed := map[int64]bool{}, 0
+			for i := 0; failed < 4 && i < 40_000; i++ {
+				id, err := g[i%2].Next(t.Context())
+				if err != nil {
+					failed++
+					testkit.IsError(t, err, workernode.ErrTable, "did not keep max_id")
+				} else if seen[id] || id >= 9999 {
+					t.Fatalf("%s: id %d", name, id)
+				}
+				seen[id] = true
+			}
+			if failed < 4 || len(seen) < 5000 {
+				t.Errorf("%s: %d failures, %d ids", name, failed, len(seen))
+			}
+		}
+	}, "mariadb", "mysql", "postgres")
 }
 
 // Ids are fetched next to the application's transaction, which may hold locks of its own

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
@@ -117,6 +118,10 @@ func fromLeaf(t *testing.T, d *testkit.Database, table string) {
 		t.Fatal("the Leaf service holds no range")
 	}
 	segments := uidplugin.WithSegments(segment.Config{Table: table, MaxStep: 40})
+	database, _, other := strings.Cut(table, ".")
+	if !other {
+		database = d.Schema
+	}
 
 	// A tag of another name is refused in all processes, and leaves no row.
 	var wg sync.WaitGroup
@@ -124,7 +129,8 @@ func fromLeaf(t *testing.T, d *testkit.Database, table string) {
 		db := d.Open(t, nil)
 		wg.Go(func() {
 			err := db.Use(uidplugin.New(harness.Quiet, segments, uidplugin.WithModels(&newOrder{})))
-			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "orders" of `+table+" is new") {
+			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "orders" of `+table+" is new") ||
+				!strings.Contains(err.Error(), `This table is in the database "`+database+`"`) {
 				t.Errorf("db.Use: %v", err)
 			}
 		})
@@ -181,4 +187,52 @@ func fromLeaf(t *testing.T, d *testkit.Database, table string) {
 	if want := 50 + 3*150 + 200 + 50; rows != want || ids.Len() != want || ids.Twice() > 0 {
 		t.Errorf("%d rows, %d ids, %d twice, want %d", rows, ids.Len(), ids.Twice(), want)
 	}
+}
+
+// A sourceOrder has a key of a source, as for a Leaf service on another server.
+type sourceOrder struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:order-service"`
+}
+
+func (sourceOrder) TableName() string { return "orders" }
+
+// A tag that a model or a source names, and whose max_id is not above the keys of the table, is another column's, or
+// leaf_alloc was restored. Ids began above the largest key, in a range that a Leaf service held in memory.
+func TestSegment_NamedTagBehindTheColumnIsRefused(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		g, err := segment.Open(t.Context(), db, "order-service", segment.Config{Step: 10, Start: 100})
+		testkit.Must(t, err)
+		g.Close()
+		harness.Exec(t, db, "CREATE TABLE orders (id BIGINT PRIMARY KEY)")
+		harness.Exec(t, db, "INSERT INTO orders VALUES (110)") // max_id is 110: the next id
+
+		err = d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&leafOrder{})))
+		testkit.IsError(t, err, segment.ErrRow, `the tag "order-service" of leaf_alloc has max_id 110, but the column has numbers up to 110`)
+
+		// As in docs/from-leaf.md.
+		leafDB := d.Open(t, nil)
+		open := func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
+			var used int64
+			if err := db.WithContext(ctx).Table(table).Select("COALESCE(MAX(id), 0)").Scan(&used).Error; err != nil {
+				return nil, err
+			}
+			return segment.Open(ctx, leafDB, "order-service", segment.Config{Used: used})
+		}
+		source := d.Open(t, nil)
+		harness.Use(t, source, uidplugin.WithSource("order-service", open), uidplugin.WithModels(&sourceOrder{}))
+		testkit.IsError(t, source.Create(&sourceOrder{}).Error, segment.ErrRow, "has max_id 110")
+
+		_, statement, _ := strings.Cut(err.Error(), "then run ")
+		harness.Exec(t, db, statement)
+		row, other := sourceOrder{}, leafOrder{}
+		testkit.Must(t, source.Create(&row).Error)
+		named := d.Open(t, nil)
+		harness.Use(t, named, uidplugin.WithModels(&leafOrder{}))
+		testkit.Must(t, named.Create(&other).Error)
+		if row.ID != 111 || other.ID != 121 {
+			t.Errorf("the keys are %d and %d", row.ID, other.ID)
+		}
+	})
 }

@@ -91,25 +91,33 @@ func segmentChild(task segmentTask) error {
 	return <-errs
 }
 
-// blind is a pool that takes the protection of the fetch away.
-type blind struct{ *sql.DB }
+// blind is a pool that takes the protection of the fetch away. It hands out no connections, which would pass it by.
+type blind struct{ gorm.ConnPool }
 
 var _ gorm.GetDBConnector = blind{}
 
 func (b blind) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	const compare = " AND max_id = ?"
 	if !strings.HasPrefix(query, "UPDATE ") {
-		return b.DB.ExecContext(ctx, query, args...)
+		return b.ConnPool.ExecContext(ctx, query, args...)
 	}
 	if !strings.HasSuffix(query, compare) {
 		return nil, errors.New("the statement that fetches ids does not look as it did: see blind")
 	}
-	_, err := b.DB.ExecContext(ctx, strings.TrimSuffix(query, compare), args[:len(args)-1]...)
+	_, err := b.ConnPool.ExecContext(ctx, strings.TrimSuffix(query, compare), args[:len(args)-1]...)
 	return driver.RowsAffected(1), err
 }
 
+// QueryContext reads back a max_id that is high enough.
+func (b blind) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if strings.HasSuffix(query, " FOR UPDATE") {
+		query = strings.Replace(query, "max_id", "9223372036854775807", 1)
+	}
+	return b.ConnPool.QueryContext(ctx, query, args...)
+}
+
 // GetDBConn implements [gorm.GetDBConnector].
-func (b blind) GetDBConn() (*sql.DB, error) { return b.DB, nil }
+func (b blind) GetDBConn() (*sql.DB, error) { return b.ConnPool.(*sql.DB), nil }
 
 // Processes with several callers each are killed and started again all the time: no id
 // comes twice, and what is missing is at most what each of those that ended had fetched.

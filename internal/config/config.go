@@ -1,4 +1,4 @@
-// Package config is what the options of the plugin say, and what follows from it.
+// Package config holds and validates the options of the plugin.
 package config
 
 import (
@@ -12,49 +12,49 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
-// A Config has one field for each option; the root package documents them.
+// A Config has a field for each option. The root package documents them.
 type Config struct {
 	Layout    generator.Layout
-	Generator string       // the default one
-	Specs     supply.Specs // generators by their names
-	Wrong     []string     // what is wrong with them
+	Generator string       // the default
+	Specs     supply.Specs // generators by name
+	Wrong     []string     // errors in WithGenerator and WithSource
 	Segments  segment.Config
 	Models    []any
 	Log       *slog.Logger
 
-	Registry *gorm.DB // where worker ids are kept, unless it is the handle of the plugin
-	Database string   // names the database of the tables in the registry; empty: found out
+	Registry *gorm.DB // database of the worker ids, if not the plugin's handle
+	Database string   // name of the tables' database in the registry; empty means detect it
 
 	WorkerID    int64
-	Fixed       bool // the worker id is set
-	OneEach     bool // one worker id for each generator
+	Fixed       bool // WorkerID is set
+	OneEach     bool // one worker id per generator
 	Disposable  bool
-	Lead        time.Duration // 0: the default
+	Lead        time.Duration // 0 means the default
 	NoMigration bool
-	LookupOnly  bool // no ids are made
+	LookupOnly  bool // make no ids
 	Timeout     time.Duration
 	Host        workernode.Host
 	Now         func() time.Time
-	Injected    bool // Now is the application's
+	Injected    bool // Now comes from the application
 
 	Test *Test // set by package uidtest
 
-	// MaxSkew is how far the clocks of this process and the database may be apart; negative means the default, and 0
-	// does not compare them.
+	// MaxSkew limits the difference between the clocks of this process and the database. Negative means the default,
+	// and 0 skips the comparison.
 	MaxSkew time.Duration
 }
 
-// A Test describes the ids of a plugin of package uidtest, which come from no worker id of a registry.
+// A Test describes the ids of a plugin of package uidtest, which do not come from a registry.
 type Test struct {
 	Name string // the function that returned the plugin, for messages
 
-	// Table returns the table that an id of the layout belongs to, [supply.AllTables] if it resolves to none. It reports
-	// false if the plugin cannot have made the id. nil means that the ids are not of the layout.
+	// Table returns the table of an id, or [supply.AllTables] if the id does not resolve to one. It reports false if
+	// the plugin cannot have made the id. It is nil if the ids are not of the layout.
 	Table func(id int64) (table string, ok bool)
 }
 
@@ -70,18 +70,10 @@ func New() *Config {
 const (
 	minLead      = 100 * time.Millisecond
 	maxLead      = time.Hour
-	minLeadTicks = 3 // a slot is renewed after a third of the lead
+	minLeadTicks = 3 // because a slot is renewed after a third of the lead
 )
 
-// Spares is how many worker ids without a table the process has in reserve. It is 0 where worker ids are few.
-func (c *Config) Spares() int {
-	if c.Layout.WorkerBits < 16 {
-		return 0
-	}
-	return 2
-}
-
-// Skew returns how far clocks may be apart; 0 if they are not compared.
+// Skew returns the limit for differences between clocks, or 0 if we should not compare them.
 func (c *Config) Skew() time.Duration {
 	switch {
 	case c.MaxSkew >= 0:
@@ -92,12 +84,12 @@ func (c *Config) Skew() time.Duration {
 	return workernode.DefaultMaxSkew
 }
 
-// workerIDLead is how far ahead of the clock a process with a fixed worker id stamps ids.
+// workerIDLead is the default lead of a process with a fixed worker id.
 const workerIDLead = time.Second
 
-// FixedLead returns how far ahead of the clock a process with a fixed worker id stamps ids, and where it begins after a
-// start. It is at least a tick. It is 0 for worker ids from the database, and with a clock of the application's, which
-// may stand still.
+// FixedLead returns the distance that a process with a fixed worker id may stamp ahead of the clock, and leaves after a
+// start. It is at least a tick. It is 0 for worker ids from the database. It is also 0 with a clock of the application,
+// because that may stand still.
 func (c *Config) FixedLead() time.Duration {
 	if !c.Fixed || c.Injected {
 		return 0
@@ -105,8 +97,8 @@ func (c *Config) FixedLead() time.Duration {
 	return max(cmp.Or(c.Lead, workerIDLead), c.Layout.Tick)
 }
 
-// MaxBorrow returns how far ahead of the clock a generator with a fixed worker id may stamp ids; 0 means its own limit.
-// With a clock of the application's, which may stand still, only WithLead sets it.
+// MaxBorrow returns the distance that a generator with a fixed worker id may stamp ahead of the clock. 0 means the
+// generator's own limit. With a clock of the application, which may stand still, only WithLead sets it.
 func (c *Config) MaxBorrow() time.Duration {
 	if c.Fixed && c.Injected && c.Lead != 0 {
 		return max(c.Lead, c.Layout.Tick)
@@ -114,8 +106,7 @@ func (c *Config) MaxBorrow() time.Duration {
 	return c.FixedLead()
 }
 
-// Validate returns everything that is wrong with the options. Values that belong
-// to a generator are checked by making one.
+// Validate returns all errors in the options. It checks a generator's options by making one.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -125,7 +116,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	} else {
 		for name, spec := range c.Specs {
-			if !spec.Replaceable { // the application's own are called when they are needed
+			if !spec.Replaceable { // the application's own are called at the first use
 				continue
 			}
 			leases := []generator.Lease{c.Layout.FullLease(1, c.Now()), c.Layout.FullLease(0, c.Now())}
@@ -167,7 +158,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateFixed reports what is wrong with WithWorkerID and the options that it excludes.
+// validateFixed validates WithWorkerID and the options that it excludes.
 func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	if c.WorkerID < 0 || c.WorkerID > c.Layout.MaxWorkerID() {
 		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
@@ -195,7 +186,7 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	}
 }
 
-// DetectHost returns the host. It detects each part that the options do not set.
+// DetectHost returns the host. It detects the parts that the options do not set.
 func (c *Config) DetectHost() workernode.Host {
 	h := workernode.DetectHost()
 	if c.Host.Name != "" {
@@ -234,5 +225,5 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 	}
 }
 
-// WithMaxSkew sets MaxSkew, for tests with a clock of their own: with one, clocks are not compared.
+// WithMaxSkew sets MaxSkew for tests with a clock of their own, because Skew would otherwise be 0.
 func WithMaxSkew(d time.Duration) func(*Config) { return func(c *Config) { c.MaxSkew = d } }

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // with returns a configuration that a test has changed.
@@ -175,17 +175,6 @@ func TestConfig_SaysHowFarAheadOfTheClockAFixedWorkerIDStamps(t *testing.T) {
 		c := with(tt.change)
 		if c.FixedLead() != tt.fixed || c.MaxBorrow() != tt.borrow || c.Skew() != tt.skew {
 			t.Errorf("%s: begins %v ahead, borrows %v, clocks are %v apart", tt.name, c.FixedLead(), c.MaxBorrow(), c.Skew())
-		}
-	}
-}
-
-// A reserve would use up the worker ids of a layout that has few.
-func TestConfigSpares_AreNoneWhereWorkerIDsAreFew(t *testing.T) {
-	t.Parallel()
-
-	for bits, want := range map[uint8]int{5: 0, 15: 0, 16: 2, 18: 2} {
-		if got := with(func(c *config.Config) { c.Layout.WorkerBits = bits }).Spares(); got != want {
-			t.Errorf("%d bits: %d", bits, got)
 		}
 	}
 }

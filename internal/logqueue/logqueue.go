@@ -1,5 +1,5 @@
-// Package logqueue calls loggers of the application in a goroutine of their own. A logger may be code that creates
-// rows, hangs, or panics, so the code that logs must not wait for it.
+// Package logqueue calls the application's loggers in a separate goroutine. Callers should not wait for a logger,
+// because it may create rows, hang or panic.
 package logqueue
 
 import (
@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// most bounds the calls that wait for a logger. Further ones are dropped: the logger hangs.
+// most limits the queued calls. We drop further ones, because the logger hangs.
 const most = 10_000
 
-// A Queue makes calls in their order, in a goroutine that ends when no call is left. It may be used concurrently, with
+// A Queue runs calls in order, in a goroutine that ends when the queue is empty. It may be used concurrently and with
 // any lock held.
 type Queue struct {
-	gate <-chan struct{} // nothing is called before it is closed; nil means at once
+	gate <-chan struct{} // calls start after it is closed; nil means at once
 
 	mu    sync.Mutex
 	calls []func()
-	done  chan struct{} // closed when the goroutine has ended; nil if none runs
+	done  chan struct{} // closed at the end of the goroutine; nil without one
 }
 
-// New returns a Queue whose calls start when gate is closed; with a nil gate, at once.
+// New returns a Queue whose calls start when gate is closed. With a nil gate they start at once.
 func New(gate <-chan struct{}) *Queue { return &Queue{gate: gate} }
 
-// Do queues a call. It never waits.
+// Do queues a call without waiting. It drops the call if the queue is full.
 func (q *Queue) Do(call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +61,7 @@ func (q *Queue) run(done chan struct{}) {
 	}
 }
 
-// next returns the next call. It returns nil if no call is left, and then the goroutine has to end.
+// next returns the next call. After nil the goroutine must end.
 func (q *Queue) next() (call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,13 +75,13 @@ func (q *Queue) next() (call func()) {
 	return call
 }
 
-// protected makes a call. One that panics must not end the program: there is no caller that could recover.
+// protected runs a call and recovers its panic, because otherwise it would end the program.
 func protected(call func()) {
 	defer func() { _ = recover() }()
 	call()
 }
 
-// Flush waits until all calls are made, or ctx ends, or for limit.
+// Flush waits for all calls, for the end of ctx, or for limit.
 func (q *Queue) Flush(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -97,16 +97,14 @@ func (q *Queue) Flush(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// Logger wraps log so that its records are handled by the queue.
+// Logger wraps log so that the queue handles its records.
 func (q *Queue) Logger(log *slog.Logger) *slog.Logger { return slog.New(handler{log.Handler(), q}) }
 
-// A handler queues records.
 type handler struct {
 	slog.Handler
 	queue *Queue
 }
 
-// Handle implements [slog.Handler].
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.queue.Do(func() {
@@ -117,15 +115,13 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// Enabled implements [slog.Handler]. The application's handler is asked by the queue.
+// Enabled returns true, because the queue asks the application's handler.
 func (h handler) Enabled(context.Context, slog.Level) bool { return true }
 
-// WithAttrs implements [slog.Handler].
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.Handler.WithAttrs(attrs), h.queue}
 }
 
-// WithGroup implements [slog.Handler].
 func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.queue}
 }

@@ -12,40 +12,40 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// charColumn is a column type with a number of characters.
+// charColumn matches a column type with a length in characters.
 var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:char|binary)(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
 
-// numericColumn is a column type with a number of digits, some of them behind the point.
+// numericColumn matches the precision and the scale of a column type.
 var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
 
-// A Range is the values that a column keeps as they are: the integers from Least to Largest, and texts of up to
-// Characters. Characters is 0 in a column that is not for texts. [RangeOf] returns one.
+// A Range describes the values that a column stores unchanged: integers up to Largest, and texts of up to Characters.
+// Characters is 0 for columns of numbers. Negative numbers are not compared, because ids are positive.
 type Range struct {
-	Least, Largest int64
-	Characters     int
+	Largest    int64
+	Characters int
 }
 
-// everything is the range of a column that keeps all ids, and of one of an unknown type.
-var everything = Range{Least: math.MinInt64, Largest: math.MaxInt64}
+// everything is the range of a column that holds all ids, or has an unknown type.
+var everything = Range{Largest: math.MaxInt64}
 
-// RangeOf returns the range of a column type, as the database or the tag of a field writes it.
+// RangeOf returns the range of a column type, as the database or the field's tag spells it.
 func RangeOf(column, dialect string) Range {
 	column = strings.ToLower(column)
+	if dialect == "sqlite" { // SQLite looks at the class of a type only
+		if strings.Contains(column, "real") || strings.Contains(column, "floa") || strings.Contains(column, "doub") {
+			return Range{Largest: 1 << 53}
+		}
+		return everything
+	}
 	if m := charColumn.FindStringSubmatch(column); m != nil {
 		n, _ := strconv.Atoi(m[1])
-		return Range{Least: -largestOf(n - 1), Largest: largestOf(n), Characters: n}
+		return Range{Largest: largestOf(n), Characters: n}
 	}
 	name := strings.FieldsFunc(column, func(r rune) bool { return unicode.IsSpace(r) || r == '(' })
 	if len(name) == 0 {
 		return everything
 	}
-	if dialect == "sqlite" { // where only the class of a type counts
-		if strings.Contains(column, "real") || strings.Contains(column, "floa") || strings.Contains(column, "doub") {
-			return Range{Least: -1 << 53, Largest: 1 << 53}
-		}
-		return everything
-	}
-	bits := 0 // with the sign
+	bits := 0 // including the sign
 	switch name[0] {
 	case "int", "integer", "int4", "serial", "serial4":
 		bits = 32
@@ -60,23 +60,23 @@ func RangeOf(column, dialect string) Range {
 	case "bit":
 		return Range{Largest: 1<<min(max(1, firstOf(column)), 63) - 1}
 	case "real", "float4":
-		return Range{Least: -1 << 24, Largest: 1 << 24}
+		return Range{Largest: 1 << 24}
 	case "float":
 		if dialect == "mysql" {
-			return Range{Least: -1 << 24, Largest: 1 << 24}
+			return Range{Largest: 1 << 24}
 		}
-		return Range{Least: -1 << 53, Largest: 1 << 53}
+		return Range{Largest: 1 << 53}
 	case "float8", "double":
-		return Range{Least: -1 << 53, Largest: 1 << 53}
+		return Range{Largest: 1 << 53}
 	case "decimal", "dec", "numeric", "fixed":
-		digits := 10 // MySQL's; others keep all
+		digits := 10 // MySQL's default; other databases store any number
 		if m := numericColumn.FindStringSubmatch(column); m != nil {
 			places, _ := strconv.Atoi(m[2])
 			digits = firstOf(column) - places
 		} else if dialect != "mysql" {
 			return everything
 		}
-		return Range{Least: -largestOf(digits), Largest: largestOf(digits)}
+		return Range{Largest: largestOf(digits)}
 	}
 	switch {
 	case bits == 0:
@@ -84,10 +84,10 @@ func RangeOf(column, dialect string) Range {
 	case strings.Contains(column, "unsigned"):
 		return Range{Largest: 1<<bits - 1}
 	}
-	return Range{Least: -1 << (bits - 1), Largest: 1<<(bits-1) - 1}
+	return Range{Largest: 1<<(bits-1) - 1}
 }
 
-// firstOf returns the first number in the parentheses of a column type; 0 without parentheses.
+// firstOf returns the first number in the parentheses of a column type, or 0.
 func firstOf(column string) (n int) {
 	if m := numericColumn.FindStringSubmatch(column); m != nil {
 		n, _ = strconv.Atoi(m[1])
@@ -95,7 +95,7 @@ func firstOf(column string) (n int) {
 	return n
 }
 
-// largestOf returns the largest integer with a number of digits, up to what an int64 holds.
+// largestOf returns the largest integer with the given digits, at most the largest int64.
 func largestOf(digits int) int64 {
 	if digits > 18 {
 		return math.MaxInt64
@@ -107,21 +107,22 @@ func largestOf(digits int) int64 {
 	return n - 1
 }
 
-// Keeps reports whether a column with the range keeps a value that is written as text. It does if the text is neither
-// an integer nor for a column of texts: such a value is not an id.
+// Keeps reports whether the column stores a value unchanged. A non-numeric text in a column of numbers passes, because
+// it is not an id.
 func (r Range) Keeps(text string) bool {
 	if r.Characters > 0 {
 		return utf8.RuneCountInString(text) <= r.Characters
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil {
-		return !errors.Is(err, strconv.ErrRange)
+	text = strings.TrimSpace(text)
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n <= r.Largest
 	}
-	return r.Least <= n && n <= r.Largest
+	f, err := strconv.ParseFloat(text, 64) // also for digits beyond int64
+	return errors.Is(err, strconv.ErrSyntax) || f < math.MaxInt64 && f <= float64(r.Largest)
 }
 
-// TooNarrow reports whether a column of a type that a tag names cannot hold all of the target's ids, or does not return
-// them as integers. The type "int" does not count: it is GORM's word for an integer of the field's size.
+// TooNarrow reports whether a column of the tagged type cannot hold all ids of the target, or does not return integers.
+// "int" passes, because for GORM it means an integer of the field's size.
 func TooNarrow(column schema.DataType, t Target) bool {
 	name := strings.ToLower(strings.TrimSpace(string(column)))
 	switch {
@@ -132,11 +133,13 @@ func TooNarrow(column schema.DataType, t Target) bool {
 	case t.Dialect != "sqlite":
 		return RangeOf(name, t.Dialect).Largest < t.Largest
 	}
-	// SQLite keeps 64 bits in every integer, but other databases do not.
+	// SQLite stores 64 bits in every integer, but the model may move to another database.
 	return !sqliteInteger.MatchString(name) && RangeOf(name, "").Largest < t.Largest
 }
 
 var sqliteInteger = regexp.MustCompile(`^int(eger)?\b`)
 
-// inexact is a column type that returns no integers, or not all digits.
+// IsInexact reports whether a column loses digits or does not return integers.
+func IsInexact(column string) bool { return inexact.MatchString(strings.ToLower(column)) }
+
 var inexact = regexp.MustCompile(`^(real|float|double|bit)`)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -14,37 +15,38 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// tagKey is how GORM spells the setting of gorm:"uid".
+// tagKey is GORM's spelling of gorm:"uid".
 const tagKey = "UID"
 
-// ErrField reports a uid field that cannot hold an id, or a foreign key that cannot hold the ids that it refers to. The
-// root package exports it.
+// ErrField reports a uid field that cannot hold an id, or a foreign key that cannot hold the ids it refers to.
 var ErrField = errors.New("uidplugin: field")
 
-// A Target is what uid fields have to hold, and where.
+// ErrNoField reports a model without a uid field.
+var ErrNoField = errors.New("uidplugin: model has no uid field")
+
+// A Target describes the ids and the database of uid fields.
 type Target struct {
 	Largest int64  // the largest id
 	Dialect string // name of the dialect
 }
 
-// digits returns how many digits the largest id has.
 func (t Target) digits() int { return len(strconv.FormatInt(t.Largest, 10)) }
 
-// A Field is a field of a model that holds an id, and how to set it.
+// A Field reads and sets a field that holds an id.
 type Field struct {
 	*schema.Field
 
-	// Direct fields are of an integer kind and not behind a pointer: they are
-	// read and set without boxing. index is where they are in the struct.
+	// Direct fields have an integer kind and are not pointers, so they are read and set without boxing. index locates
+	// them in the struct.
 	Direct   bool
 	unsigned bool
 	index    []int
 
-	Text bool // set as decimal digits, not as a number
+	Text bool // set to decimal digits instead of a number
 }
 
-// Tagged returns the generator that the tag of f names, "" for the default, and
-// whether f has the tag at all. A key that needs none has it.
+// Tagged returns the generator in the tag of f, "" for the default, and whether f has the tag. A key that needs no tag
+// counts as tagged.
 func Tagged(f *schema.Field) (generator string, ok bool) {
 	value, ok := f.TagSettings[tagKey]
 	switch {
@@ -53,9 +55,8 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	case !ok:
 		return "", needsNoTag(f)
 	}
-	// GORM copies the settings of an embedding line to all the fields behind it:
-	// with gorm.Model `gorm:"uid"`, CreatedAt has the tag as well. Inherited, it
-	// means the primary key.
+	// GORM copies the settings of an embedding line to all embedded fields, so with gorm.Model `gorm:"uid"` CreatedAt
+	// has the tag, too. We accept an inherited tag on the primary key only.
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
 	}
@@ -70,15 +71,15 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	return generator, true
 }
 
-// SegmentTag returns what follows the generator in the tag of a field, as in gorm:"uid:segment:order-service"; empty if
-// nothing does.
+// SegmentTag returns the text after the generator, as in gorm:"uid:segment:order-service", or "".
 func SegmentTag(f *schema.Field) string {
 	_, tag, _ := strings.Cut(f.TagSettings[tagKey], ":")
 	return strings.TrimSpace(tag)
 }
 
-// needsNoTag reports whether f is the sole primary key of its model, of a type of this module, and no foreign key. Such
-// a key is made for nothing else. A model without a name has no table that ids could resolve to.
+// needsNoTag reports whether f is the sole primary key of its model, has a type of this module and is not a foreign
+// key. Such a key needs no tag because it serves ids only. We exclude models without a name, because their ids
+// could not resolve to a table.
 func needsNoTag(f *schema.Field) bool {
 	if f.Schema.Name == "" || f.FieldType.PkgPath() != rootPath || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f {
 		return false
@@ -91,22 +92,33 @@ func needsNoTag(f *schema.Field) bool {
 	})
 }
 
-// IsKeyType reports whether f is of a type of this module, or points to one.
+// IsKeyType reports whether f has a type of this module, or points to one.
 func IsKeyType(f *schema.Field) bool { return f.IndirectFieldType.PkgPath() == rootPath }
 
-// rootPath is the path of the root package, which has the types of keys.
+// MayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like IsKeyType it avoids the
+// properties of f that GORM changes while it parses another model with an association to f.
+func MayHoldIDs(f *schema.Field) bool {
+	switch t := f.IndirectFieldType; t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
+		return f.Creatable || f.Updatable
+	default:
+		return t == reflect.TypeFor[sql.NullInt64]() && (f.Creatable || f.Updatable)
+	}
+}
+
+// rootPath is the import path of the root package, which declares the types of keys.
 var rootPath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "/internal/model")
 
-// joins reports whether s is of a table that GORM makes for many2many. Such types are made at run time; GORM gives them
-// a name in the schema only.
+// joins reports whether s belongs to a join table that GORM makes for many2many. Its Go type is unnamed, because GORM
+// makes it at run time; only the schema has one.
 func joins(s *schema.Schema) bool { return s.ModelType.Name() == "" && s.Name != "" }
 
-// UIDFields returns the fields of s with the tag.
+// UIDFields returns the tagged fields of s.
 func UIDFields(s *schema.Schema) (fields []*schema.Field) {
-	if joins(s) { // it has copies of the keys' tags, but its keys come from elsewhere
+	if joins(s) { // it copies the tags of the keys, but its keys come from the joined rows
 		return nil
 	}
-	for _, name := range s.DBNames { // Fields has shadowed fields, too
+	for _, name := range s.DBNames { // Fields would include shadowed fields
 		if f := s.FieldsByDBName[name]; f != nil {
 			if _, ok := Tagged(f); ok {
 				fields = append(fields, f)
@@ -122,8 +134,7 @@ func HasTag(f *schema.Field) bool {
 	return ok
 }
 
-// NewField returns how to set f to ids, or an error that wraps [ErrField] if f cannot hold
-// them.
+// NewField returns the accessor of f. The error wraps [ErrField] if f cannot hold ids.
 func NewField(f *schema.Field, t Target) (*Field, error) {
 	n, length := &Field{Field: f}, t.digits()
 	refuse := func(format string, args ...any) (*Field, error) {
@@ -153,7 +164,7 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 		n.index = f.StructField.Index
 		return n, nil
 	}
-	// A number first, unless it is a text: a type may take both.
+	// Unless the field is a text, try a number first, because a type may accept both.
 	n.Text = f.IndirectFieldType.Kind() == reflect.String
 	got, err := n.probe(t.Largest)
 	want := strconv.FormatInt(t.Largest, 10)
@@ -170,8 +181,8 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	return n, nil
 }
 
-// tooSmall says why a field cannot hold an id of length digits. size is its bits, or the characters of a text. The
-// result is "" if the field can hold the id, or size is 0.
+// tooSmall explains why a field cannot hold an id of length digits. size is in bits, or in characters for a text. It
+// returns "" if the field can, or if size is 0.
 func tooSmall(text bool, size, length int) string {
 	switch {
 	case !text && size > 0 && size < 64:
@@ -182,9 +193,8 @@ func tooSmall(text bool, size, length int) string {
 	return ""
 }
 
-// direct reports whether f can be set with reflection's SetInt or SetUint. It must be of an integer kind of 64 bits, in
-// the struct itself or in a struct embedded by value. If it has a way of its own to make database values, then this way
-// must be the plain number.
+// direct reports whether reflection's SetInt or SetUint can set f. f must have an integer kind of 64 bits and be in the
+// struct itself, or in a struct embedded by value. If f implements driver.Valuer, the value must be the plain number.
 func direct(f *schema.Field) (ok bool) {
 	switch f.FieldType.Kind() {
 	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint:
@@ -195,7 +205,7 @@ func direct(f *schema.Field) (ok bool) {
 		return false
 	}
 	defer func() {
-		if recover() != nil { // what a type's Value does to us
+		if recover() != nil { // the type's Value may panic
 			ok = false
 		}
 	}()
@@ -217,11 +227,10 @@ func direct(f *schema.Field) (ok bool) {
 	return true
 }
 
-// probe sets f in a fresh struct to id and returns the digits that the database
-// would get.
+// probe sets f in a fresh struct to id and returns the digits that the database would store.
 func (f *Field) probe(id int64) (text string, err error) {
 	defer func() {
-		if r := recover(); r != nil { // what a type's Scan does to us
+		if r := recover(); r != nil { // the type's Scan may panic
 			err = fmt.Errorf("%v", r)
 		}
 	}()
@@ -243,8 +252,8 @@ func (f *Field) probe(id int64) (text string, err error) {
 	return Digits(v), nil
 }
 
-// Look reports whether the field is zero in row, a struct of the model. place is
-// for [Field.Put]: finding a field by reflection costs as much as all the rest.
+// Look reports whether the field is zero in row, a struct of the model. Pass place to [Field.Put], because finding a
+// field by reflection costs as much as everything else together.
 func (f *Field) Look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
 	if f.Direct {
 		place = f.in(row)
@@ -254,7 +263,7 @@ func (f *Field) Look(ctx context.Context, row reflect.Value) (place reflect.Valu
 	return row, zero
 }
 
-// Put sets the field where [Field.Look] has looked. The row must be addressable.
+// Put sets the field at the place that [Field.Look] returned. The row must be addressable.
 func (f *Field) Put(ctx context.Context, place reflect.Value, id int64) error {
 	switch {
 	case f.Direct && f.unsigned:
@@ -284,7 +293,7 @@ func (f *Field) in(row reflect.Value) reflect.Value {
 	return row.FieldByIndex(f.index)
 }
 
-// Value returns id as what a map, or a condition, has for the field.
+// Value returns id with the type that the field has in maps and conditions.
 func (f *Field) Value(id int64) any {
 	switch {
 	case f.Text:

@@ -13,13 +13,13 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// CheckForeignKeys returns the associations that lose ids: GORM copies an id from a uid field to a foreign key that
-// cannot hold it, and says nothing. Each error wraps [ErrField] and names both fields.
+// CheckForeignKeys returns the associations that lose ids, because GORM silently copies an id to a foreign key that
+// cannot hold it. Each error wraps [ErrField] and names both fields.
 func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error {
 	var bad map[*schema.Relationship]error
 	for _, r := range Relations(s) {
 		for _, ref := range r.References {
-			pk := ref.PrimaryKey // nil for the type of a polymorphic association
+			pk := ref.PrimaryKey // nil for the type column of a polymorphic association
 			if pk == nil || !slices.Contains(UIDFields(pk.Schema), pk) {
 				continue
 			}
@@ -34,13 +34,13 @@ func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error
 	return bad
 }
 
-// JoinErrors returns all errors of CheckForeignKeys, in the order of the associations.
+// JoinErrors joins the errors of CheckForeignKeys in the order of the associations.
 func JoinErrors(s *schema.Schema, bad map[*schema.Relationship]error) error {
 	return errors.Join(Distinct(s, bad, nil)...)
 }
 
-// Distinct appends the errors of CheckForeignKeys, in the order of the associations. It leaves out those that errs has:
-// a foreign key may belong to an association of each of its models.
+// Distinct appends the errors of CheckForeignKeys to errs in the order of the associations. It skips duplicates,
+// because both models of a foreign key may have an association for it.
 func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error) []error {
 	for _, r := range Relations(s) {
 		err := bad[r]
@@ -51,12 +51,12 @@ func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error
 	return errs
 }
 
-// checkForeignKey returns an error if the foreign key fk cannot hold the ids of the uid field pk. It reads nothing of
-// fk that GORM changes when it parses another model with an association to it: data type and size.
+// checkForeignKey returns an error if the foreign key fk cannot hold the ids of the uid field pk. It must not read the
+// data type and size of fk, because GORM changes them while it parses another model with an association to fk.
 func checkForeignKey(fk, pk *schema.Field, t Target) error {
 	key, err := NewField(pk, t)
 	if err != nil {
-		return nil // creates of its model return the error
+		return nil // the creates of its own model return this error
 	}
 	digits := t.digits()
 	fix, what := "make it int64 or uidplugin.ID", ""
@@ -83,11 +83,11 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 		ErrField, fk.Schema.Name, fk.Name, what, pk.Schema.Name, pk.Name, fix)
 }
 
-// copied sets f to id in a fresh struct and copies it to the foreign key fk as GORM does. It returns the digits that
-// the database would get.
+// copied sets f to id, copies it to the foreign key fk as GORM does, and returns the digits that the database would
+// store.
 func (f *Field) copied(id int64, fk *schema.Field) (text string, err error) {
 	defer func() {
-		if r := recover(); r != nil { // what the Scan of a type does
+		if r := recover(); r != nil { // the type's Scan may panic
 			err = fmt.Errorf("%v", r)
 		}
 	}()
@@ -101,7 +101,7 @@ func (f *Field) copied(id int64, fk *schema.Field) (text string, err error) {
 	if err := fk.Set(ctx, to, v); err != nil {
 		return "", err
 	}
-	if fk.Serializer != nil { // it may write the number in any way, as long as it has all of it
+	if fk.Serializer != nil { // it may encode the number freely, so we compare the Go value
 		return Digits(fk.ReflectValueOf(ctx, to).Interface()), nil
 	}
 	v, _ = fk.ValueOf(ctx, to)

@@ -2,8 +2,10 @@ package model
 
 import (
 	"fmt"
+	"iter"
+	"reflect"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -11,40 +13,27 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A Limit is a column that does not keep all ids that a field may have.
+// A Limit is a column that cannot hold every value of its field.
 type Limit struct {
 	Range
 	Field string // as in Order.CustomerID
-	Small bool   // the ids are of segments or other sources, so that the column may be wide enough permanently
+	Small bool   // nothing shows that the column has ids of the layout, so it may be wide enough
 	Name  string // of the column
 	Type  string // as the database writes it
 	Fix   string // the statement that widens it
+
+	Lenient bool // the database changes values that do not fit instead of refusing them
 }
 
-// Limits are the columns of a table that do not keep all ids, by their names in lower case.
+// Limits are the limited columns of a table by name in lower case.
 type Limits map[string]Limit
 
-// Check returns an error that wraps [ErrField] if a statement that GORM is about to build has a value that its column
-// does not keep.
+// Check returns an error that wraps [ErrField] if the statement is about to write a value that does not fit into its
+// column.
 func (m Limits) Check(stmt *gorm.Statement) error {
-	if values, ok := stmt.Clauses["VALUES"].Expression.(clause.Values); ok {
-		for i, column := range values.Columns {
-			if l, ok := m.of(column); ok {
-				for _, row := range values.Values {
-					if err := l.check(stmt, row[i]); err != nil {
-						return err
-					}
-				}
-			}
-		}
-	}
-	set, _ := stmt.Clauses["SET"].Expression.(clause.Set)
-	if conflict, ok := stmt.Clauses["ON CONFLICT"].Expression.(clause.OnConflict); ok {
-		set = append(slices.Clip(set), conflict.DoUpdates...)
-	}
-	for _, a := range set {
-		if l, ok := m.of(a.Column); ok {
-			if err := l.check(stmt, a.Value); err != nil {
+	for column, value := range written(stmt) {
+		if l, ok := m[column]; ok {
+			if err := l.check(stmt, value); err != nil {
 				return err
 			}
 		}
@@ -52,33 +41,84 @@ func (m Limits) Check(stmt *gorm.Statement) error {
 	return nil
 }
 
-func (m Limits) of(column clause.Column) (Limit, bool) {
-	l, ok := m[strings.ToLower(column.Name[strings.LastIndexByte(column.Name, '.')+1:])]
-	return l, ok
-}
-
-// check returns an error if the column does not keep a value. If the database computes the value, it returns one if the
-// value may be an id of another column.
-func (l Limit) check(stmt *gorm.Statement, value any) error {
-	switch v := value.(type) {
-	case int64:
-		if l.Keeps(strconv.FormatInt(v, 10)) {
-			return nil
+// written returns the columns, in lower case, and the values that the statement is about to write.
+func written(stmt *gorm.Statement) iter.Seq2[string, any] {
+	name := func(c clause.Column) string {
+		return strings.ToLower(strings.Trim(c.Name[strings.LastIndexByte(c.Name, '.')+1:], "`\""))
+	}
+	return func(yield func(string, any) bool) {
+		values, _ := stmt.Clauses["VALUES"].Expression.(clause.Values)
+		for i, column := range values.Columns {
+			column := name(column)
+			for _, row := range values.Values {
+				if !yield(column, row[i]) {
+					return
+				}
+			}
 		}
-	case clause.Column:
-		if strings.EqualFold(v.Table, "excluded") {
-			return nil // it is among the values
+		set, _ := stmt.Clauses["SET"].Expression.(clause.Set)
+		conflict, _ := stmt.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
+		for _, a := range slices.Concat(set, conflict.DoUpdates) {
+			if !yield(name(a.Column), a.Value) {
+				return
+			}
 		}
 	}
-	// GORM writes values, expressions and subqueries of all kinds.
-	out := &gorm.Statement{DB: stmt.DB, Table: stmt.Table, Schema: stmt.Schema, Context: stmt.Context, Clauses: map[string]clause.Clause{}}
+}
+
+// A NumberColumn is a numeric column for [RefuseTexts].
+type NumberColumn struct {
+	Field string // as in Order.CustomerID
+	Plain bool   // nothing shows that the column has ids, so we refuse only public ids
+}
+
+// RefuseTexts returns an error that wraps [ErrField] if the statement is about to write a non-numeric text into a
+// column of ids. We refuse it because MySQL without strict mode would store 0. The keys of columns are names in lower
+// case. Expressions may contain texts, but not public ids.
+func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn, isPublic func(string) bool) error {
+	for column, value := range written(stmt) {
+		c, ok := columns[column]
+		if !ok {
+			continue
+		}
+		out, computed := render(stmt, value)
+		for _, v := range out.Vars {
+			if text, ok := textOf(v); ok && !isDecimal(text) && (!computed && !c.Plain || isPublic(text)) {
+				return fmt.Errorf("%w %s: the text %.40q is not a number, as the column %s of the table %s has; read a public id with uidplugin.ParsePublic first",
+					ErrField, c.Field, text, column, stmt.Table)
+			}
+		}
+	}
+	return nil
+}
+
+// render writes a value, expression or subquery as GORM does. computed reports whether the database calculates it.
+func render(stmt *gorm.Statement, value any) (out *gorm.Statement, computed bool) {
+	out = &gorm.Statement{DB: stmt.DB, Table: stmt.Table, Schema: stmt.Schema, Context: stmt.Context, Clauses: map[string]clause.Clause{}}
 	out.AddVar(out, value)
-	text := out.SQL.String()
-	if computed := strings.Trim(text, "()?$1") != ""; !computed && len(out.Vars) == 1 {
+	return out, strings.Trim(out.SQL.String(), "()?$1") != ""
+}
+
+// check returns an error if the value does not fit into the column. A value that a lenient database computes must be
+// sure to fit.
+func (l Limit) check(stmt *gorm.Statement, value any) error {
+	switch v := reflect.Indirect(reflect.ValueOf(value)); {
+	case !v.IsValid():
+		return nil // NULL
+	case v.Type().PkgPath() != "" || l.Characters > 0: // a Valuer may send another value, and texts have a length
+	case v.CanInt() && v.Int() <= l.Largest, v.CanUint() && v.Uint() <= uint64(l.Largest):
+		return nil
+	}
+	if c, ok := value.(clause.Column); ok && strings.EqualFold(c.Table, "excluded") && strings.EqualFold(c.Name, l.Name) {
+		return nil // checked with the inserted values
+	}
+	out, computed := render(stmt, value)
+	text := strings.Trim(out.SQL.String(), "() ")
+	if !computed && len(out.Vars) == 1 {
 		if text = Digits(out.Vars[0]); l.Keeps(text) {
 			return nil
 		}
-	} else if l.Small || !l.computesID(out) {
+	} else if !l.Lenient || l.Small && !isDecimal(text) || l.keepsResult(out) {
 		return nil
 	}
 	return fmt.Errorf("%w %s: %s does not fit into the column %s of the table %s, of type %s: widen it by %s;"+
@@ -86,15 +126,19 @@ func (l Limit) check(stmt *gorm.Statement, value any) error {
 		ErrField, l.Field, text, l.Name, stmt.Table, l.Type, l.Fix)
 }
 
-// computesID reports whether an expression may be an id that does not fit: it has a subquery, another column, or such a
-// number.
-func (l Limit) computesID(out *gorm.Statement) bool {
-	if slices.ContainsFunc(out.Vars, func(v any) bool { return !l.Keeps(Digits(v)) }) {
-		return true
+// choice matches the words of expressions that select a value.
+var choice = regexp.MustCompile(`(?i)^(case|when|then|else|end|if|ifnull|nullif|coalesce|null|is|not|and|or|values|excluded)$`)
+
+// keepsResult reports whether an expression only chooses among the column's values and constants that fit.
+func (l Limit) keepsResult(out *gorm.Statement) bool {
+	query := out.SQL.String()
+	if strings.ContainsAny(query, "+-*/%&|^~@") || strings.Contains(query, "<<") ||
+		slices.ContainsFunc(out.Vars, func(v any) bool { return !l.Keeps(Digits(v)) }) {
+		return false
 	}
-	words := strings.FieldsFunc(out.SQL.String(), func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	return slices.ContainsFunc(words, func(word string) bool {
-		another := out.Schema != nil && out.Schema.LookUpField(word) != nil && !strings.EqualFold(word, l.Name)
-		return another || strings.EqualFold(word, "select")
+	words := strings.FieldsFunc(query, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return !slices.ContainsFunc(words, func(word string) bool {
+		known := strings.EqualFold(word, l.Name) || strings.EqualFold(word, out.Table) || choice.MatchString(word)
+		return !known && (!isDecimal(word) || !l.Keeps(word))
 	})
 }

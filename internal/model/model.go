@@ -1,5 +1,5 @@
-// Package model knows the uid fields of GORM's models: which fields have the tag, how they are read and set in structs
-// and maps, and what of a schema an INSERT needs. It knows no generators, no worker ids, and no outcomes of statements.
+// Package model finds the uid fields of GORM's models, and reads and sets them in structs and maps. It also copies the
+// parts of a schema that an INSERT needs. It does not know generators, worker ids or the outcomes of statements.
 package model
 
 import (
@@ -12,32 +12,31 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// QueryChunk is how many ids a query has at most. It is below the number of values that databases take.
+// QueryChunk limits the ids of one query, because databases limit the values of a statement.
 const QueryChunk = 1000
 
-// A Model is what the plugin knows about one of GORM's schemas. It is created once, and then only read.
+// A Model is the plugin's view of a GORM schema. It is immutable, so goroutines may share it.
 type Model struct {
 	Schema *schema.Schema
-	Fields []*Field // with the tag uid
+	Fields []*Field // tagged uid
 
-	// MayConflict reports that a hook, or the type of a field, may add an ON CONFLICT after the ids were set.
-	// Conflict is the one that comes with a type; it may be nil.
+	// MayConflict is true if a hook, or the type of a field, may add an ON CONFLICT after the ids were set. Conflict is
+	// the clause that a type adds, or nil.
 	MayConflict bool
 	Conflict    clause.Interface
 
 	Lost map[*schema.Relationship]error // associations that lose ids
 
-	// Uniques returns the keys and unique indexes that the model declares, except those with uid fields. A conflict is
-	// hardly ever about these.
+	// Uniques returns the model's keys and unique indexes without uid fields. Conflicts hardly ever concern the others.
 	Uniques func() [][]*schema.Field
 
-	// MapSchema is the schema for a create from maps; nil if Schema works as well. See [WithoutDefault].
+	// MapSchema is the schema for creates from maps, or nil if Schema works. See [WithoutDefault].
 	MapSchema     *schema.Schema
-	AutoIncrement bool // the key is one that GORM takes for AUTO_INCREMENT
+	AutoIncrement bool // GORM treats the key as AUTO_INCREMENT
 }
 
-// New returns the model of a schema. An error, which wraps [ErrField], says why no row can be created; there is a model
-// even then.
+// New returns the model of a schema. With an error, which wraps [ErrField], the model is valid, but its rows cannot be
+// created.
 func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 	m := &Model{Schema: s, MayConflict: s.BeforeCreate || s.BeforeSave}
 	m.Uniques = sync.OnceValue(func() [][]*schema.Field { return uniques(s) })
@@ -47,7 +46,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 		}
 	}
 	for _, sf := range UIDFields(s) {
-		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // which may be a prefix
+		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // TableName may return a prefix
 			return m, fmt.Errorf("%w %s.%s: its model has no name, so it has no table of its own that an id could resolve to; give the struct type a name or a method TableName",
 				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
 		}
@@ -68,8 +67,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 	return m, nil
 }
 
-// Key returns the primary key of the model if that is a uid field, else its first uid field. It returns nil if the
-// model has no uid field.
+// Key returns the primary key if it is a uid field, else the first uid field, or nil.
 func (m *Model) Key() *Field {
 	var key *Field
 	for _, f := range m.Fields {

@@ -11,14 +11,13 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A Row is what a create sends for one row: a struct of the model, or a map.
+// A Row is one row of a create: a struct of the model, or a map.
 type Row struct {
-	Struct reflect.Value // not valid for a map
+	Struct reflect.Value // invalid for a map
 	Map    map[string]any
 }
 
-// RowsOf returns the rows that dest is or holds: structs of a type, or maps. Other elements, such as
-// nil pointers, are left out.
+// RowsOf returns the rows in dest: structs of the given type, or maps. It skips nil pointers and the like.
 func RowsOf(dest reflect.Value, of reflect.Type) (rows []Row) {
 	add := func(v reflect.Value) {
 		for v.Kind() == reflect.Pointer {
@@ -44,7 +43,7 @@ func RowsOf(dest reflect.Value, of reflect.Type) (rows []Row) {
 	return rows
 }
 
-// Value returns what a row has in a field.
+// Value returns the value of a field.
 func (r Row) Value(ctx context.Context, f *schema.Field) (v any, zero bool) {
 	if r.Map == nil {
 		return f.ValueOf(ctx, r.Struct)
@@ -53,7 +52,7 @@ func (r Row) Value(ctx context.Context, f *schema.Field) (v any, zero bool) {
 	return v, !ok || v == nil || reflect.ValueOf(v).IsZero()
 }
 
-// ID returns what a row has in a uid field; 0 if that is no id.
+// ID returns the id in a uid field, or 0.
 func (r Row) ID(ctx context.Context, f *Field) int64 {
 	v, zero := r.Value(ctx, f.Field)
 	if zero {
@@ -62,7 +61,7 @@ func (r Row) ID(ctx context.Context, f *Field) int64 {
 	return ParseDigits(Digits(v))
 }
 
-// Set sets a uid field of a row. In a map it removes the entry if id is 0.
+// Set sets a uid field. For id 0 it removes the entry from a map.
 func (r Row) Set(ctx context.Context, f *Field, id int64) error {
 	switch {
 	case r.Map != nil && id == 0:
@@ -78,8 +77,7 @@ func (r Row) Set(ctx context.Context, f *Field, id int64) error {
 	return f.Put(ctx, place, id)
 }
 
-// mapKey returns the key under which a map has a field: its column, its name, or
-// what GORM's naming strategy makes its column of.
+// mapKey returns the map's key for a field: the column, the field's name, or another name that GORM accepts.
 func mapKey(m map[string]any, f *schema.Field) string {
 	for _, key := range [...]string{f.DBName, f.Name} {
 		if _, ok := m[key]; ok {
@@ -94,10 +92,10 @@ func mapKey(m map[string]any, f *schema.Field) string {
 	return f.DBName
 }
 
-// Digits writes a value as the database gets it.
+// Digits formats a value as the database receives it.
 func Digits(v any) string {
 	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
-		return "" // whose Value may not know what to do
+		return "" // its Value may not handle nil
 	}
 	if valuer, ok := v.(driver.Valuer); ok {
 		v, _ = valuer.Value()
@@ -105,14 +103,19 @@ func Digits(v any) string {
 	if b, ok := v.([]byte); ok {
 		return string(b)
 	}
-	if rv := reflect.Indirect(reflect.ValueOf(v)); rv.IsValid() {
+	switch rv := reflect.Indirect(reflect.ValueOf(v)); {
+	case !rv.IsValid():
+		return ""
+	case rv.CanInt(): // also for types with a String method
+		return strconv.FormatInt(rv.Int(), 10)
+	case rv.CanUint():
+		return strconv.FormatUint(rv.Uint(), 10)
+	default:
 		return fmt.Sprint(rv.Interface())
 	}
-	return ""
 }
 
-// Trimmed returns a number without what columns add to it: CHAR pads, and DECIMAL may
-// have places.
+// Trimmed removes the padding of CHAR and the zero decimals of DECIMAL from a number.
 func Trimmed(s string) string {
 	s = strings.TrimSpace(s)
 	if whole, places, ok := strings.Cut(s, "."); ok && strings.Trim(places, "0") == "" {
@@ -121,7 +124,7 @@ func Trimmed(s string) string {
 	return s
 }
 
-// ParseDigits returns the number that a text holds; 0 if the text is not written as this package writes numbers.
+// ParseDigits parses a text, or returns 0 if the text differs from the form that this package writes.
 func ParseDigits(s string) int64 {
 	s = Trimmed(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {

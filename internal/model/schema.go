@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm/utils"
 )
 
-// OnConflict is how GORM calls the clause.
+// OnConflict is GORM's name of the clause.
 const OnConflict = "ON CONFLICT"
 
 // Parse returns the schema of a model.
@@ -24,9 +24,8 @@ func Parse(db *gorm.DB, model any) (*schema.Schema, error) {
 	return stmt.Schema, nil
 }
 
-// ParseElsewhere returns the schema that GORM's migrator uses for a model when the handle names another table, as
-// db.Table does. GORM shares it neither with other tables nor with creates. It returns nil if the handle names no other
-// table.
+// ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table, as after db.Table, or
+// nil. GORM uses it neither for other tables nor for creates.
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
 	s, err := Parse(db, model)
 	if table := db.Statement.Table; err == nil && table != "" && table != s.Table {
@@ -43,8 +42,7 @@ func WantsAutoIncrement(key *schema.Field) bool {
 	return utils.CheckTruth(key.TagSettings["AUTOINCREMENT"])
 }
 
-// Walk visits s and all schemas that GORM can reach from it when it saves
-// associations, each once. s was returned by GORM's Parse.
+// Walk visits s, which must come from GORM's Parse, and all schemas whose rows GORM may save with it, each once.
 func Walk(db *gorm.DB, s *schema.Schema, visit func(*schema.Schema)) {
 	seen := map[*schema.Schema]bool{}
 	var step func(*schema.Schema)
@@ -59,8 +57,7 @@ func Walk(db *gorm.DB, s *schema.Schema, visit func(*schema.Schema)) {
 				if related == nil || seen[related] || related.ModelType.Name() == "" {
 					continue // GORM's own join tables have no uid fields
 				}
-				// Another goroutine may be parsing the related model at this moment;
-				// Parse waits until it has.
+				// Another goroutine may be parsing the related model. Parse waits for it.
 				if parsed, err := Parse(db, reflect.New(related.ModelType).Interface()); err == nil {
 					step(parsed)
 				}
@@ -78,15 +75,15 @@ func Relations(s *schema.Schema) []*schema.Relationship {
 	return append(append(all, r.HasMany...), r.Many2Many...)
 }
 
-// FieldOf returns a field of row, a struct. It is not valid if it is in an embedded
-// struct to which the pointer is nil; GORM's ReflectValueOf would set the pointer.
+// FieldOf returns a field of row, a struct. It returns the zero Value if the field is behind a nil embedded pointer. We
+// avoid GORM's ReflectValueOf, because it would set the pointer.
 func FieldOf(row reflect.Value, f *schema.Field) reflect.Value {
 	for _, i := range f.StructField.Index {
 		if i >= 0 {
 			row = row.Field(i)
 			continue
 		}
-		row = row.Field(-i - 1) // GORM's way to say that it is an embedded pointer
+		row = row.Field(-i - 1) // GORM encodes an embedded pointer as a negative index
 		if row.IsNil() {
 			return reflect.Value{}
 		}
@@ -95,8 +92,8 @@ func FieldOf(row reflect.Value, f *schema.Field) reflect.Value {
 	return row
 }
 
-// IsEmpty reports whether an association has no rows, so that GORM saves none. A
-// pointer to a zero struct has one.
+// IsEmpty reports whether an association has no rows, so that GORM saves none. A pointer to a zero struct counts as a
+// row.
 func IsEmpty(v reflect.Value) bool {
 	if !v.IsValid() || v.IsZero() {
 		return true
@@ -105,10 +102,9 @@ func IsEmpty(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice && v.Len() == 0
 }
 
-// WithoutDefault returns a copy of s in which key, its primary key, has no default in the database. For an
-// AUTO_INCREMENT key GORM overwrites the keys of maps with what it believes the database assigned. Or it appends maps
-// that it read back (go-gorm/gorm#7650, #5927). It does so even if the keys were set. Without a default it leaves them
-// alone.
+// WithoutDefault returns a copy of s whose primary key, key, has no database default. For an AUTO_INCREMENT key, GORM
+// overwrites the keys of maps with its guess of the assigned numbers. Or it appends the maps that it read back
+// (go-gorm/gorm#7650, #5927). It does so even if the keys were set, so we remove the default.
 func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key
 	k.HasDefaultValue, k.AutoIncrement = false, false
@@ -124,8 +120,8 @@ func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	return c
 }
 
-// CopyForInsert returns a copy of s that has what an INSERT needs, for one statement to change. It does not copy the
-// whole struct, because a schema holds a mutex. It adds no ON CONFLICT of its own; see [Model.Conflict].
+// CopyForInsert returns a copy of s for the INSERT of one statement, which may change it. It copies field by field,
+// because a schema holds a mutex. It drops ON CONFLICT clauses; see [Model.Conflict].
 func CopyForInsert(s *schema.Schema) *schema.Schema {
 	c := &schema.Schema{
 		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: s.PrioritizedPrimaryField,
@@ -135,7 +131,7 @@ func CopyForInsert(s *schema.Schema) *schema.Schema {
 		CreateClauses: slices.DeleteFunc(slices.Clone(s.CreateClauses), func(c clause.Interface) bool { return c.Name() == OnConflict }),
 		BeforeCreate:  s.BeforeCreate, AfterCreate: s.AfterCreate, BeforeSave: s.BeforeSave, AfterSave: s.AfterSave,
 	}
-	// Callbacks of others may look at them.
+	// Callbacks of other plugins may read the relationships.
 	r, from := &c.Relationships, &s.Relationships
 	from.Mux.RLock()
 	defer from.Mux.RUnlock()
@@ -144,7 +140,7 @@ func CopyForInsert(s *schema.Schema) *schema.Schema {
 	return c
 }
 
-// uniques is [Model.Uniques].
+// uniques implements [Model.Uniques].
 func uniques(s *schema.Schema) (all [][]*schema.Field) {
 	add := func(fields []*schema.Field) {
 		if len(fields) > 0 && !slices.ContainsFunc(fields, HasTag) {
@@ -171,8 +167,8 @@ func uniques(s *schema.Schema) (all [][]*schema.Field) {
 	return all
 }
 
-// AllOf are conditions that must all hold: each [clause.Where] is written as a clause of its own, in parentheses, so
-// that an Or in one does not widen another. Elements may be nil, but not all of them.
+// AllOf joins conditions with AND. It builds each [clause.Where] on its own and in parentheses, because an Or in one
+// would otherwise widen another. Elements may be nil, but not all of them.
 type AllOf []clause.Expression
 
 // Build implements [clause.Expression].
@@ -197,7 +193,7 @@ func (all AllOf) Build(b clause.Builder) {
 	}
 }
 
-// copyOf returns a copy of a clause to build, because GORM sorts its expressions in place then.
+// copyOf copies a clause, because GORM sorts the expressions in place while it builds.
 func copyOf(where clause.Where) clause.Where {
 	exprs := slices.Clone(where.Exprs)
 	if and, ok := exprs[0].(clause.AndConditions); ok && len(exprs) == 1 {

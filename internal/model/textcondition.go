@@ -1,10 +1,10 @@
 package model
 
 import (
-	"database/sql"
+	"database/sql/driver"
 	"fmt"
-	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,13 +13,29 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A NoTextCondition is a clause that adds no SQL: it fails a query, an update or a delete with a condition that compares
-// a column of numbers with a text that is not a number. MySQL takes such a text for 0, so id > 'text' holds for all rows.
-// The type of the column adds it to its models, so no other model pays for it.
+// A NoTextCondition is a clause without SQL. It fails a query, an update or a delete whose condition may compare a
+// numeric column with a text. MySQL reads the text as 0, so id > 'text' would be true for every row. The column's type
+// adds the clause, so other models pay nothing.
 type NoTextCondition struct {
-	Column *schema.Field
-	Err    error  // what to wrap
-	Remedy string // for the error
+	column        *schema.Field
+	isPublic      func(text string) bool
+	err           error  // the error to wrap
+	remedy        string // advice for the error
+	word          *regexp.Regexp
+	before, after *regexp.Regexp // match the column and an operator at the end, or at the beginning, of SQL
+}
+
+// NewNoTextCondition returns the clause for a column. isPublic reports whether a text is a public id.
+func NewNoTextCondition(f *schema.Field, isPublic func(string) bool, err error, remedy string) NoTextCondition {
+	const letter, operator = `\pL\pN_$`, `\s*[=<>!]+\s*`
+	column := `(?:([` + letter + `]+)\.)?` + regexp.QuoteMeta(f.DBName) // the first group is the table
+	return NoTextCondition{
+		f, isPublic, err, remedy,
+		regexp.MustCompile(`(?i)(?:^|[^` + letter + `])` + column + `(?:$|[^` + letter + `])`),
+		regexp.MustCompile(`(?i)(?:^|[^` + letter + `])(?:` + column + `|\(\s*` + column + `\s*\))` +
+			`(?:` + operator + `|\s*\b(?:not\s+)?(?:in|between(?:\s+\S+\s+and)?)\b)[\s(,` + value + `]*$`),
+		regexp.MustCompile(`(?i)^` + operator + `\(?` + column + `(?:$|[^` + letter + `])`),
+	}
 }
 
 var _ gorm.StatementModifier = NoTextCondition{}
@@ -33,131 +49,142 @@ func (NoTextCondition) Build(clause.Builder) {}
 // MergeClause does nothing.
 func (NoTextCondition) MergeClause(*clause.Clause) {}
 
-// ModifyStatement adds an error to a statement with such a condition.
+// ModifyStatement adds an error to a statement with such a condition. The first column's clause checks the columns of
+// the model and of all joined associations, so each condition is built once.
 func (c NoTextCondition) ModifyStatement(stmt *gorm.Statement) {
-	if where, ok := stmt.Clauses["WHERE"].Expression.(clause.Where); ok {
-		c.look(stmt, where.Exprs)
+	all := slices.Clip(c.column.Schema.QueryClauses)
+	for _, j := range stmt.Joins {
+		of := c.column.Schema
+		for name := range strings.SplitSeq(j.Name, ".") {
+			r := of.Relationships.Relations[name]
+			if r == nil {
+				break
+			}
+			of = r.FieldSchema
+			all = append(all, of.QueryClauses...)
+		}
+	}
+	var columns textConditions
+	for _, other := range all {
+		if other, ok := other.(NoTextCondition); ok {
+			columns = append(columns, other)
+		}
+	}
+	if len(columns) > 0 && columns[0].column != c.column {
+		return
+	}
+	where, _ := stmt.Clauses["WHERE"].Expression.(clause.Where)
+	group, _ := stmt.Clauses["GROUP BY"].Expression.(clause.GroupBy)
+	columns.look(stmt, stmt.Table, where.Exprs)
+	columns.look(stmt, stmt.Table, group.Having)
+	for _, j := range stmt.Joins {
+		if j.On != nil {
+			columns.look(stmt, j.Name, j.On.Exprs)
+		} else {
+			columns.look(stmt, stmt.Table, []clause.Expression{clause.NamedExpr{SQL: j.Name, Vars: j.Conds}})
+		}
 	}
 }
 
-// look looks for the column in conditions. Those of subqueries are about other columns.
-func (c NoTextCondition) look(stmt *gorm.Statement, conditions []clause.Expression) {
+type textConditions []NoTextCondition
+
+func (cs textConditions) look(stmt *gorm.Statement, table string, conditions []clause.Expression) {
 	for _, e := range conditions {
 		switch e := e.(type) {
 		case clause.AndConditions:
-			c.look(stmt, e.Exprs)
+			cs.look(stmt, table, e.Exprs)
 		case clause.OrConditions:
-			c.look(stmt, e.Exprs)
+			cs.look(stmt, table, e.Exprs)
 		case clause.NotConditions:
-			c.look(stmt, e.Exprs)
-		case clause.Eq:
-			c.compare(stmt, e.Column, e.Value)
-		case clause.Neq:
-			c.compare(stmt, e.Column, e.Value)
-		case clause.Gt:
-			c.compare(stmt, e.Column, e.Value)
-		case clause.Gte:
-			c.compare(stmt, e.Column, e.Value)
-		case clause.Lt:
-			c.compare(stmt, e.Column, e.Value)
-		case clause.Lte:
-			c.compare(stmt, e.Column, e.Value)
-		case clause.IN:
-			c.compare(stmt, e.Column, e.Values)
-		case clause.Expr:
-			c.lookInSQL(stmt, e.SQL, e.Vars)
-		case clause.NamedExpr:
-			c.lookInSQL(stmt, e.SQL, e.Vars)
+			cs.look(stmt, table, e.Exprs)
+		default:
+			cs.check(stmt, table, e)
 		}
 	}
 }
 
-// compared matches SQL that ends with a column and an operator: its table, if it is written, and its name.
-var compared = regexp.MustCompile("(?i)(?:([\\w$]+)[`\"\\]]?\\.)?[`\"\\[]?([\\w$]+)[`\"\\]]?\\s*(?:[=<>!]+|\\b(?:not\\s+)?(?:in|between))[\\s(?,]*$")
-
-// placeholder matches where SQL has a value.
-var placeholder = regexp.MustCompile(`\?|@\w+`)
-
-func (c NoTextCondition) lookInSQL(stmt *gorm.Statement, query string, values []any) {
-	if len(values) == 0 {
-		return
-	}
-	next := 0
-	for _, at := range placeholder.FindAllStringIndex(query, -1) {
-		var value any
-		if name := query[at[0]+1 : at[1]]; name != "" {
-			value = namedValue(name, values)
-		} else if next < len(values) {
-			value = values[next]
-			next++
-		}
-		if value == nil || notNumber(reflect.ValueOf(value)) == "" {
-			continue
-		}
-		if m := compared.FindStringSubmatch(query[:at[0]]); m != nil {
-			c.compare(stmt, clause.Column{Table: m[1], Name: m[2]}, value)
-		}
-	}
-}
-
-// namedValue returns the value of @name; nil if there is none.
-func namedValue(name string, values []any) any {
-	for _, v := range values {
-		switch v := v.(type) {
-		case sql.NamedArg:
-			if v.Name == name {
-				return v.Value
-			}
-		case map[string]any:
-			if value, ok := v[name]; ok {
-				return value
+// check adds an error to the statement if a condition compares a column with a text. It also refuses conditions that
+// name a column and have a public id among their values. The second rule works for any SQL, because it does not parse
+// it.
+func (cs textConditions) check(stmt *gorm.Statement, table string, condition clause.Expression) {
+	db := stmt.DB.Session(&gorm.Session{NewDB: true})
+	plain := &plainDialector{Dialector: db.Dialector}
+	db.Dialector = plain
+	out := &gorm.Statement{DB: db, Table: table, Schema: stmt.Schema, Context: stmt.Context, Clauses: map[string]clause.Clause{}}
+	condition.Build(out)
+	query := unquoted.Replace(out.SQL.String())
+	for _, v := range out.Vars { // includes the values of subqueries
+		if text, ok := textOf(v); ok {
+			for _, c := range cs {
+				if c.word.MatchString(query) && c.isPublic(text) {
+					c.refuse(stmt, text)
+				}
 			}
 		}
 	}
-	return nil
-}
-
-// compare adds an error to a statement that compares the column with a text that is not a number.
-func (c NoTextCondition) compare(stmt *gorm.Statement, column, value any) {
-	of, ok := column.(clause.Column)
-	if name, is := column.(string); is {
-		of.Table, of.Name = "", name[strings.LastIndexByte(name, '.')+1:]
-		of.Table, ok = strings.TrimSuffix(name[:len(name)-len(of.Name)], "."), true
-	}
-	if !ok || of.Name != c.Column.DBName && (of.Name != clause.PrimaryKey || c.Column != c.Column.Schema.PrioritizedPrimaryField) {
-		return
-	}
-	if of.Table != "" && of.Table != clause.CurrentTable && of.Table != stmt.Table {
-		return // a column of a joined table
-	}
-	if text := notNumber(reflect.ValueOf(value)); text != "" {
-		_ = stmt.AddError(fmt.Errorf("%w: a condition compares %s.%s, a number, with the text %.40q; %s",
-			c.Err, c.Column.Schema.Table, c.Column.DBName, text, c.Remedy))
-	}
-}
-
-// notNumber returns the first text that a value is or has and that is not a decimal number; for an empty one, quotes.
-func notNumber(v reflect.Value) string {
-	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
-		v = v.Elem()
-	}
-	switch v.Kind() {
-	case reflect.String:
-		if _, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
-			return ""
-		} else if v.Len() == 0 {
-			return `""`
+	at := -1
+	for _, v := range plain.values {
+		next := strings.Index(query[at+1:], value)
+		if next < 0 {
+			return
 		}
-		return v.String()
-	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return ""
-		}
-		for i := range v.Len() {
-			if text := notNumber(v.Index(i)); text != "" {
-				return text
+		at += 1 + next
+		if text, ok := textOf(v); ok && !isDecimal(text) {
+			for _, c := range cs {
+				m := c.before.FindStringSubmatch(query[:at])
+				if m == nil {
+					m = c.after.FindStringSubmatch(query[at+1:])
+				}
+				own := c.column.Schema == cs[0].column.Schema
+				if of := strings.Join(m[min(1, len(m)):], ""); m != nil && own && (of == "" || strings.EqualFold(of, stmt.Table)) {
+					c.refuse(stmt, text)
+				}
 			}
 		}
 	}
-	return ""
+}
+
+func (c NoTextCondition) refuse(stmt *gorm.Statement, text string) {
+	if stmt.Error == nil {
+		_ = stmt.AddError(fmt.Errorf("%w: a condition has %s.%s, a number, and the text %.40q; %s; if the text is for another column, give that column a Where of its own",
+			c.err, c.column.Schema.Table, c.column.DBName, text, c.remedy))
+	}
+}
+
+// value is the placeholder that a plainDialector writes.
+const value = "\x00"
+
+// unquoted removes the quotes of names.
+var unquoted = strings.NewReplacer("`", "", `"`, "", "[", "", "]", "")
+
+// A plainDialector renders SQL for inspection and records the values.
+type plainDialector struct {
+	gorm.Dialector
+	values []any
+}
+
+func (d *plainDialector) BindVarTo(w clause.Writer, _ *gorm.Statement, v any) {
+	_, _ = w.WriteString(value)
+	d.values = append(d.values, v)
+}
+
+func (d *plainDialector) QuoteTo(w clause.Writer, name string) { _, _ = w.WriteString(name) }
+
+// textOf returns the text that a driver sends for a value. ok is false for other types.
+func textOf(v any) (text string, ok bool) {
+	sent, err := driver.DefaultParameterConverter.ConvertValue(v)
+	switch sent := sent.(type) {
+	case string:
+		return sent, err == nil
+	case []byte:
+		return string(sent), err == nil && sent != nil
+	}
+	return "", false
+}
+
+// isDecimal reports whether a text is a signed or unsigned integer of 64 bits.
+func isDecimal(text string) bool {
+	_, signed := strconv.ParseInt(text, 10, 64)
+	_, unsigned := strconv.ParseUint(text, 10, 64)
+	return signed == nil || unsigned == nil
 }

@@ -10,11 +10,11 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// ErrZeroKey reports a create that would insert the key 0. The root package exports it.
+// ErrZeroKey reports a create that would insert the key 0.
 var ErrZeroKey = errors.New("uidplugin: zero key")
 
-// A NoZeroKey is a clause that adds no SQL: it fails a create that would write 0 into a key. The key's type adds it to
-// the model, so that it holds on handles without the plugin too.
+// A NoZeroKey is a clause without SQL. It fails a create that would write 0 into a key. The key's type adds it, so it
+// also works on handles without the plugin.
 type NoZeroKey struct{ Key *schema.Field }
 
 var _ gorm.StatementModifier = NoZeroKey{}
@@ -37,13 +37,13 @@ func RefuseZeroKeys(stmt *gorm.Statement) {
 	}
 }
 
-// ModifyStatement adds [ErrZeroKey] to a statement that would write 0. It runs for every create, so it first looks
-// whether there is a zero, which does not allocate.
+// ModifyStatement adds [ErrZeroKey] to a statement that would write 0. It searches for a zero first, because it runs
+// for every create and the search does not allocate.
 func (z NoZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	i := z.find(stmt.ReflectValue)
 	f := z.Key
 	if i < 0 || f.HasDefaultValue || !f.Creatable {
-		return // with a default the model's author has said what a zero becomes, even if it is default:0
+		return // the tag defines the meaning of 0, even as default:0
 	}
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
@@ -52,7 +52,7 @@ func (z NoZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	_ = stmt.AddError(fmt.Errorf("%w: %s.%s of row %d is 0: %s", ErrZeroKey, f.Schema.Name, f.Name, i, z.why(stmt)))
 }
 
-// find returns the index of the first row whose key is 0; -1 if none is.
+// find returns the index of the first row whose key is 0, or -1.
 func (z NoZeroKey) find(rows reflect.Value) int {
 	switch rows.Kind() {
 	case reflect.Slice, reflect.Array:
@@ -69,9 +69,9 @@ func (z NoZeroKey) find(rows reflect.Value) int {
 	return -1
 }
 
-// isZero reports whether an INSERT of the row, a struct or a map, writes 0, and not NULL or nothing.
+// isZero reports whether an INSERT of the row, a struct or a map, writes 0 instead of NULL or the default.
 func (z NoZeroKey) isZero(row reflect.Value) bool {
-	row = reflect.Indirect(row) // other kinds GORM refuses
+	row = reflect.Indirect(row) // GORM refuses other kinds
 	var key reflect.Value
 	switch {
 	case row.Kind() == reflect.Struct && row.Type() == z.Key.Schema.ModelType:
@@ -84,7 +84,7 @@ func (z NoZeroKey) isZero(row reflect.Value) bool {
 	return key.IsValid() && key.IsZero()
 }
 
-// why says why nothing has set the key, and what to do.
+// why explains the zero key and suggests a fix.
 func (z NoZeroKey) why(stmt *gorm.Statement) string {
 	switch _, used := stmt.DB.Config.Plugins["uidplugin"]; {
 	case !used:

@@ -1,15 +1,14 @@
-// Package rounded knows what becomes of ids in programs that read them as floating point numbers. JavaScript keeps 53
-// bits and writes up to 17 digits, and spreadsheets keep 15 digits. The result may be an id of another table.
+// Package rounded recognizes ids that a program has rounded because it reads them as floating point numbers. JavaScript
+// keeps 53 bits and writes up to 17 digits. Spreadsheets keep 15 digits. The result may be an id of another table.
 package rounded
 
 import "strconv"
 
-// Looks reports whether an id may be a rounded one: it is not below 2^53, and it is a whole float64, or its last digits
-// are zeros. So may be an id that nothing has rounded: one in a hundred, or more in a table whose worker id ends in
-// zeros.
+// Looks reports whether an id may be rounded: it is at least 2^53, and a whole float64 or a multiple of 100. Do not
+// take it as proof, because one intact id in a hundred looks the same, or more if the worker id ends in zeros.
 func Looks(id int64) bool { return id >= 1<<53 && (int64(float64(id)) == id || id%100 == 0) }
 
-// Is reports whether id is what becomes of another one, original.
+// Is reports whether rounding original may give id.
 func Is(id, original int64) bool {
 	if id == original || original < 1<<53 {
 		return false
@@ -25,11 +24,11 @@ func Is(id, original int64) bool {
 	return written(original, 15) == id || written(original, 16) == id || original/unit*unit == id // cut off after 15 digits
 }
 
-// written returns an id as a program reads it that writes a float64 with some significant digits; -1 means as many as
-// are needed.
+// written returns the id that a program reads back after writing it as a float64 with some significant digits; -1 means
+// as many as necessary.
 func written(id int64, digits int) int64 {
 	if digits > 0 {
-		digits-- // FormatFloat counts those after the point
+		digits-- // because FormatFloat counts digits after the point
 	}
 	mantissa := strconv.FormatFloat(float64(id), 'e', digits, 64)
 	f, err := strconv.ParseFloat(mantissa, 64)
@@ -43,7 +42,7 @@ func written(id int64, digits int) int64 {
 	return n
 }
 
-// Near returns the smallest and the largest id that id can be rounded from.
+// Near returns the smallest and the largest id that rounding may turn into id.
 func Near(id int64) (low, high int64) {
 	distance := int64(1024) // 17 digits, or 53 bits
 	for unit := int64(1000); id%unit == 0 && unit <= 10_000; unit *= 10 {

@@ -6,26 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
-// A Column is a column of one of the application's tables.
+// A Column describes a column of an application's table.
 type Column struct {
-	Table, Name string // the table as it was given to [DB.ColumnsOf], without an alias
+	Table, Name string // the table as passed to [DB.ColumnsOf], without an alias
 	Type        string // as the database writes it
 	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
 	Identity    bool   // by IDENTITY, in PostgreSQL
 
-	// MySQL only: what an ALTER TABLE ... MODIFY has to repeat, and whether the server changes values that do not fit.
+	Lenient bool // the database changes values that do not fit, as MySQL without strict mode and SQLite do
+
+	// For MySQL only, because ALTER TABLE ... MODIFY has to repeat them.
 	Nullable         bool
 	Default, Comment string
-	Lenient          bool
 }
 
-// ColumnsOf returns the columns of those tables that exist. Tables are named as a statement names them. It knows MySQL,
-// PostgreSQL and SQLite, and returns nothing elsewhere. GORM does not log the query: an application may test with a mock
-// that does not expect it.
+// ColumnsOf returns the columns of the existing tables. Write their names as in a statement. It returns nothing for
+// databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because an application's tests may
+// use a mock that does not expect it.
 func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -48,16 +48,14 @@ func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column,
 	return nil, nil
 }
 
-// A tableName is the name of a table. The schema may be empty.
 type tableName struct{ given, schema, name string }
 
-// quotedName is the name of a table at the beginning of what an INSERT has behind INTO.
+// quotedName matches the table at the beginning of the text after INTO.
 var quotedName = func() *regexp.Regexp {
 	const part = "(?:`([^`]+)`|\"([^\"]+)\"|([^\\s`\".()]+))"
 	return regexp.MustCompile(`^\s*(?:` + part + `\.)?` + part + `(?:\s|$)`)
 }()
 
-// parseName returns the schema and the name of a table.
 func (d *DB) parseName(given string) (t tableName, ok bool) {
 	m := quotedName.FindStringSubmatch(given)
 	if m == nil {
@@ -138,7 +136,7 @@ func (d *DB) columnsOfSQLite(ctx context.Context, names []tableName) (columns []
 		args = append(args, n.name, sql.NullString{String: n.schema, Valid: n.schema != ""}, n.given)
 	}
 	err = d.read(ctx, func(rows *sql.Rows) error {
-		var c Column
+		c := Column{Lenient: true}
 		err := rows.Scan(&c.Table, &c.Name, &c.Type)
 		columns = append(columns, c)
 		return err
@@ -147,8 +145,8 @@ func (d *DB) columnsOfSQLite(ctx context.Context, names []tableName) (columns []
 	return columns, err
 }
 
-// LastOf returns the last number of the sequence of a column in PostgreSQL; 0 if it has none, or this user may not read
-// it. The table is written as in a statement.
+// LastOf returns the last number of a column's sequence in PostgreSQL. It returns 0 if the column lacks a sequence, or
+// this user may not read it. Write the table as in a statement.
 func (d *DB) LastOf(ctx context.Context, table, column string) (last int64, err error) {
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, `SELECT COALESCE(MAX(pg_sequence_last_value(s.oid)), 0)`+
 		` FROM pg_attribute a JOIN pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum OR d.objid = (`+
@@ -159,39 +157,59 @@ func (d *DB) LastOf(ctx context.Context, table, column string) (last int64, err 
 	return last, err
 }
 
-// ColumnsFor returns the columns of a table, among them those of the given names. It is for a transaction: MySQL takes
-// the snapshot of a transaction when its catalog is read. So the catalog is left alone if all those columns are BIGINT,
-// and then only these are returned.
-func (d *DB) ColumnsFor(ctx context.Context, table string, names []string) (columns []Column, err error) {
-	if d.Dialect() == "mysql" {
-		if columns, err = d.bigColumns(ctx, table, names); err == nil && len(columns) == len(names) {
-			return columns, nil
+// ColumnsFor returns the columns of the table, or tables, that a statement names. names lists the columns of interest;
+// a true value asks for a BIGINT. Use it inside transactions. On MySQL it avoids the catalog if all listed columns are
+// wide enough integers, because reading the catalog takes the transaction's snapshot. The columns then have little more
+// than their types. The same holds for tables missing from the catalog, such as TEMPORARY ones.
+func (d *DB) ColumnsFor(ctx context.Context, table string, names map[string]bool) ([]Column, error) {
+	if d.Dialect() != "mysql" {
+		return d.ColumnsOf(ctx, table)
+	}
+	seen, _ := d.seen(ctx, table)
+	wide := 0
+	for _, c := range seen {
+		kind, _, _ := strings.Cut(c.Type, " ")
+		for name, big := range names {
+			if strings.EqualFold(name, c.Name) && (kind == "bigint" || !big && strings.HasSuffix(kind, "int")) {
+				wide++
+			}
 		}
 	}
-	return d.ColumnsOf(ctx, table)
+	if wide > 0 && wide == len(names) {
+		return seen, nil
+	}
+	columns, err := d.ColumnsOf(ctx, table)
+	if err == nil && len(columns) == 0 {
+		columns = seen
+	}
+	return columns, err
 }
 
-// bigColumns returns those of the named columns that are BIGINT, on MySQL.
-func (d *DB) bigColumns(ctx context.Context, table string, names []string) (columns []Column, err error) {
+// seen returns the columns that a SELECT on this connection has, on MySQL. The SELECT is FOR UPDATE, because it then
+// waits for the same lock as the statement that follows it. With a weaker lock that statement and an ALTER TABLE that
+// copies the table would wait for each other. It has no time limit of its own, as the statement has none.
+func (d *DB) seen(ctx context.Context, table string) (columns []Column, err error) {
 	mode := ""
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	limited, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	if err := d.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
+	if err := d.read(limited, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
 		return nil, err
 	}
-	types, err := d.types(ctx, table)
-	for _, t := range types {
-		if strings.HasSuffix(t.Type, "bigint") && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, t.Name) }) {
-			columns = append(columns, Column{Table: table, Name: t.Name, Type: t.Type, Lenient: isLenient(mode)})
+	columns, err = d.types(ctx, table, " FOR UPDATE")
+	for i := range columns {
+		c := &columns[i]
+		c.Lenient, c.Nullable = isLenient(mode), true
+		if kind, unsigned := strings.CutPrefix(c.Type, "unsigned "); unsigned {
+			c.Type = kind + " unsigned"
 		}
 	}
 	return columns, err
 }
 
-// isLenient reports whether a sql_mode has MySQL change what does not fit.
+// isLenient reports whether MySQL changes values that do not fit in this sql_mode.
 func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
 
-// read runs a query without a trace in GORM's log, and calls scan for each row.
+// read runs a query that GORM does not log, and calls scan for each row.
 func (d *DB) read(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
 	rows, err := d.pool.QueryContext(ctx, d.Translate(query), args...)
 	if err != nil {
@@ -206,20 +224,20 @@ func (d *DB) read(ctx context.Context, scan func(*sql.Rows) error, query string,
 	return rows.Err()
 }
 
-// IsNarrow reports whether the driver calls a column by a type of MySQL or PostgreSQL that holds no 64-bit integers.
+// IsNarrow reports whether the driver's type name is a type of MySQL or PostgreSQL too narrow for 64-bit integers.
 func (d *DB) IsNarrow(driverType string) bool {
 	return (d.Dialect() == "mysql" || d.Dialect() == "postgres") && narrowType.MatchString(driverType)
 }
 
 var narrowType = regexp.MustCompile(`(?i)^((unsigned )?(tiny|small|medium)?int|int[24]|float[48]?|double)$`)
 
-// Columns returns the columns of a table: their names as the table spells them and, on a server, their types as the
-// driver calls them. An error most often means that there is no such table; it is not logged.
+// Columns returns the columns of a table: their names and, except on SQLite, the driver's names of their types. An
+// error most often means that the table does not exist, so it is not logged.
 func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if d.Dialect() == "sqlite" {
-		// A connection of SQLite's driver returns the columns of a SELECT from what it remembers of the table.
+		// We avoid SELECT here, because SQLite's driver may return columns from its cached schema.
 		rows, err := d.pool.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
 		if err != nil {
 			return nil, err
@@ -237,26 +255,27 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 		}
 		return columns, rows.Err()
 	}
-	return d.types(ctx, d.Translate(`"`+table+`"`))
+	return d.types(ctx, d.Translate(`"`+table+`"`), "")
 }
 
-// types returns the names of the columns of a table, and their types as the driver calls them, in lower case.
-func (d *DB) types(ctx context.Context, table string) (columns []Column, err error) {
-	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`)
+// types returns the names of the columns of a table, and their types as the driver calls them, in lower case. locking
+// ends the SELECT.
+func (d *DB) types(ctx context.Context, table, locking string) (columns []Column, err error) {
+	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	types, err := rows.ColumnTypes()
-	for _, t := range types { // "table.column" with columnsWithAlias=true of the MySQL driver
+	for _, t := range types { // "table.column" with columnsWithAlias=true in the DSN of MySQL's driver
 		name := t.Name()[strings.LastIndexByte(t.Name(), '.')+1:]
 		columns = append(columns, Column{Table: table, Name: name, Type: strings.ToLower(t.DatabaseTypeName())})
 	}
 	return columns, err
 }
 
-// HasIndex reports whether an index that was created by a statement of its own is
-// there. It knows PostgreSQL and SQLite; elsewhere it is true.
+// HasIndex reports whether an index exists that a separate statement creates. It checks PostgreSQL and SQLite, and
+// returns true elsewhere.
 func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
 	query := ""
 	switch d.Dialect() {

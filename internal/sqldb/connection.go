@@ -8,17 +8,18 @@ import (
 	"fmt"
 )
 
-// ErrNoConnection reports that nothing was sent: the pool gave no connection.
+// ErrNoConnection reports that the pool gave no connection, so nothing was sent.
 var ErrNoConnection = errors.New("get a connection")
 
 // Hold returns a DB whose statements share one connection, and a function that gives the connection back to the pool.
-// The first statement waits for the connection, or [DB.Ready] does. A connection that turns out to be closed, or that
-// may still be busy after an error, is replaced.
+// The first statement waits for the connection, or [DB.Ready] does. The DB replaces a connection that is closed, or
+// that may still be busy after an error.
 //
-// Where many callers wait for a connection, a caller that asks again and again may never get one. So a task of several
-// statements should hold one.
+// Use it for tasks of several statements, because a caller that asks again for each statement may starve in a busy
+// pool.
 //
-// The DB is for one goroutine. If the pool hands out no connections the DB is d, and each statement goes to the pool.
+// Only one goroutine may use the DB. If the pool does not hand out connections, Hold returns d and each statement goes
+// to the pool.
 func (d *DB) Hold() (*DB, func()) {
 	pool, ok := d.pool.(connector)
 	if !ok {
@@ -29,8 +30,8 @@ func (d *DB) Hold() (*DB, func()) {
 	return &other, other.held.release
 }
 
-// Ready waits for the connection that a DB of [DB.Hold] has, as long as a transaction may take. The
-// error wraps ErrNoConnection.
+// Ready waits for the connection of a DB from [DB.Hold], for at most the time of a transaction. The error wraps
+// ErrNoConnection.
 func (d *DB) Ready(ctx context.Context) error {
 	if d.held == nil || d.held.conn != nil {
 		return nil
@@ -45,13 +46,12 @@ type connector interface {
 	Conn(ctx context.Context) (*sql.Conn, error)
 }
 
-// A held connection is kept between statements.
+// A held connection is reused by the next statement.
 type held struct {
 	pool connector
-	conn *sql.Conn // nil until it is needed, and while a transaction has it
+	conn *sql.Conn // nil until needed, and while a transaction uses it
 }
 
-// release gives the connection back to the pool.
 func (h *held) release() {
 	if h.conn != nil {
 		_ = h.conn.Close()
@@ -66,7 +66,6 @@ func (h *held) discard() {
 	go closeAfter(conn, driver.ErrBadConn)
 }
 
-// connection waits for a connection of the pool.
 func (d *DB) connection(ctx context.Context, pool connector) (*sql.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
@@ -77,8 +76,8 @@ func (d *DB) connection(ctx context.Context, pool connector) (*sql.Conn, error) 
 	return conn, nil
 }
 
-// take returns a connection that the caller has to give back: the one that is held, or one of the pool. It returns nil
-// if the pool hands out no connections.
+// take returns the held connection, or a connection of the pool, for the caller to give back. It returns nil if the
+// pool does not hand out connections.
 func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	if d.held == nil {
 		if pool, ok := d.pool.(connector); ok {
@@ -94,7 +93,7 @@ func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// giveBack gives a connection back to its holder or to the pool. After an error it closes the connection.
+// giveBack returns a connection to its holder or to the pool. After an error it closes the connection.
 func (d *DB) giveBack(conn *sql.Conn, err error) {
 	if d.held != nil && (err == nil || err == ErrRollback) {
 		d.held.conn = conn
@@ -103,13 +102,13 @@ func (d *DB) giveBack(conn *sql.Conn, err error) {
 	closeAfter(conn, err)
 }
 
-// closeAfter gives a connection back to the pool, and has the pool close it after an error.
+// closeAfter returns a connection to the pool, or closes it after an error.
 func closeAfter(conn *sql.Conn, err error) {
 	if conn == nil {
 		return
 	}
 	if err != nil && err != ErrRollback {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // makes the pool close it
 	}
 	_ = conn.Close()
 }

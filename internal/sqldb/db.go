@@ -1,5 +1,5 @@
-// Package sqldb runs the plugin's own statements: past GORM's callbacks, each within a time, in the words of the
-// dialect.
+// Package sqldb runs the plugin's own statements. They bypass GORM's callbacks, have time limits and are translated to
+// the dialect.
 package sqldb
 
 import (
@@ -15,45 +15,43 @@ import (
 	"gorm.io/gorm"
 )
 
-// DB runs statements on the connection pool of a GORM handle, past GORM's callbacks. The application's plugins, such as
-// one that adds a tenant column or picks a replica, do not see these statements. They do appear in GORM's log.
+// DB runs statements on the connection pool of a GORM handle. They bypass GORM's callbacks, so other plugins, such as
+// one that adds a tenant column or picks a replica, do not see them. GORM's log shows them.
 //
-// Statements are written with "double quoted" names and ? for values, and are translated to the dialect of the handle.
-// A DB may be used concurrently.
+// Write statements with "double quoted" names and ? for values; the DB translates them to the dialect of the handle. A
+// DB may be used concurrently.
 type DB struct {
 	pool    gorm.ConnPool
 	gorm    *gorm.DB
 	timeout time.Duration // of a statement
 	whole   time.Duration // of a transaction; 0 means timeout
-	later   func(func())  // runs what calls GORM's logger; nil means at once
-	quiet   bool          // GORM's logger does not see errors
-	held    *held         // nil unless it is of [DB.Hold]
+	later   func(func())  // runs the calls of GORM's logger; nil means at once
+	quiet   bool          // hides errors from GORM's logger
+	held    *held         // nil unless the DB comes from [DB.Hold]
 }
 
-// Limited returns a DB whose statements get at most the given times, or what d gives them if that is less: a statement,
-// and a transaction or the wait for a connection. later runs what calls GORM's logger.
+// Limited returns a DB with shorter limits: one for a statement, one for a transaction or the wait for a connection. It
+// does not extend the limits of d. later runs the calls of GORM's logger.
 func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *DB {
 	other := *d
 	other.timeout, other.whole, other.later = min(d.timeout, statement), min(d.timeout, transaction), later
 	return &other
 }
 
-// Quiet returns a DB whose statements may fail because another process did the same first: GORM's logger sees the
-// statements, and not their errors. The caller must return any error that matters.
+// Quiet returns a DB that hides errors from GORM's logger, because statements may fail after another process did the
+// same first. The logger still sees the statements. The caller must return the errors that matter.
 func (d *DB) Quiet() *DB {
 	other := *d
 	other.quiet = true
 	return &other
 }
 
-// Open returns a DB on the pool of db. Each statement gets at most timeout. It
-// fails if db is a transaction.
+// Open returns a DB on the pool of db. timeout limits each statement. Open fails if db is a transaction.
 func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
-	// Config.ConnPool is the root pool even for a handle inside a transaction,
-	// and with dbresolver the source that the handle was opened with.
+	// Config.ConnPool is the root pool even in a transaction. With dbresolver it is the source that opened the handle.
 	pool := db.Config.ConnPool
 	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok {
-		pool = prepared.ConnPool // these statements are rare, and some are about tables that change
+		pool = prepared.ConnPool // these statements are rare, and some are about changing tables
 	}
 	if pool == nil {
 		return nil, errors.New("the GORM handle has no connection pool")
@@ -64,8 +62,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	return &DB{pool: pool, gorm: db, timeout: timeout}, nil
 }
 
-// On returns a DB that runs its statements on another pool of the same database,
-// such as a transaction. It is for reading.
+// On returns a DB for reading on another pool of the same database, such as a transaction.
 func (d *DB) On(pool gorm.ConnPool) *DB {
 	other := *d
 	other.pool, other.held = pool, nil
@@ -75,7 +72,7 @@ func (d *DB) On(pool gorm.ConnPool) *DB {
 // Dialect returns the name of the dialect, such as "mysql".
 func (d *DB) Dialect() string { return d.gorm.Dialector.Name() }
 
-// Stats returns the state of the pool, and whether the pool reports any.
+// Stats returns the pool's statistics. It reports false if the pool has none.
 func (d *DB) Stats() (sql.DBStats, bool) {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {
@@ -84,7 +81,7 @@ func (d *DB) Stats() (sql.DBStats, bool) {
 	return pool.Stats(), true
 }
 
-// Exec runs a statement and returns how many rows it changed.
+// Exec runs a statement and returns the number of changed rows.
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	return d.send(ctx, d.Translate(query), args, func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error) {
 		result, err := pool.ExecContext(ctx, query, args...)
@@ -95,7 +92,7 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	})
 }
 
-// ExecRaw runs a statement that is in the dialect already.
+// ExecRaw runs a statement that is written in the dialect.
 func (d *DB) ExecRaw(ctx context.Context, query string) error {
 	_, err := d.send(ctx, query, nil, func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error) {
 		_, err := pool.ExecContext(ctx, query)
@@ -104,7 +101,7 @@ func (d *DB) ExecRaw(ctx context.Context, query string) error {
 	return err
 }
 
-// Query runs a statement and calls scan for each of its rows.
+// Query runs a statement and calls scan for each row.
 func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
 	_, err := d.send(ctx, d.Translate(query), args, func(ctx context.Context, pool gorm.ConnPool, query string) (n int64, err error) {
 		rows, err := pool.QueryContext(ctx, query, args...)
@@ -122,8 +119,8 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return err
 }
 
-// Scan reads a row of a table. The error names the table, the row by the first columns, as many as keys says, and the
-// column: on SQLite other programs may have written anything.
+// Scan reads a row of a table. The error names the table, the column, and the row by its first columns, as many as
+// keys. We need this detail because on SQLite other programs may have written any value.
 func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	err := rows.Scan(into...)
 	if err == nil {
@@ -149,8 +146,8 @@ func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	return fmt.Errorf("a row of %s, with %s, cannot be read: %w", table, strings.Join(key, " and "), err)
 }
 
-// send sends a statement by f, and shows it to GORM's logger. Like database/sql, it tries another
-// connection if one turns out to be closed.
+// send runs f and shows the statement to GORM's logger. Like database/sql, it retries on another connection if one
+// turns out to be closed.
 func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
 	for try := 0; ; try++ {
 		if err := d.Ready(ctx); err != nil {
@@ -165,6 +162,10 @@ func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx cont
 }
 
 func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
+	limit := d.timeout
+	if at, ok := ctx.Deadline(); ok { // the caller's deadline may be earlier
+		limit = min(limit, time.Until(at).Round(time.Second/10))
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	pool := d.pool
@@ -173,13 +174,13 @@ func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx c
 	}
 	begin := time.Now()
 	n, err := f(ctx, pool, query)
-	err = late(interrupted(ctx, err), d.timeout)
+	err = late(interrupted(ctx, err), limit)
 	d.trace(ctx, time.Since(begin), query, args, n, err)
 	return n, err
 }
 
-// interrupted returns the error of a statement whose context has ended. SQLite's driver may return another error, or
-// nil.
+// interrupted returns an error for a statement whose context has ended, because SQLite's driver may return another
+// error or nil.
 func interrupted(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil && err == nil {
 		return ended
@@ -189,7 +190,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// late explains the error of a statement without an answer within limit.
+// late explains a timeout after limit.
 func late(err error, limit time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v (the database is unreachable or busy, a lock is held, or the pool has no free connection): %w", limit, err)
@@ -199,8 +200,7 @@ func late(err error, limit time.Duration) error {
 
 var token = regexp.MustCompile(`"[A-Z_]+"|\?`)
 
-// Translate puts names into the quotes of the dialect and numbers the values
-// where the dialect wants it.
+// Translate quotes names and numbers placeholders as the dialect requires.
 func (d *DB) Translate(query string) string {
 	stmt := &gorm.Statement{DB: d.gorm}
 	return token.ReplaceAllStringFunc(query, func(t string) string {
@@ -215,7 +215,6 @@ func (d *DB) Translate(query string) string {
 	})
 }
 
-// trace shows a statement to GORM's logger, which takes the time since its beginning.
 func (d *DB) trace(ctx context.Context, took time.Duration, query string, args []any, n int64, err error) {
 	l := d.gorm.Logger
 	if l == nil {

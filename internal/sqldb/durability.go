@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// A setting is one with which a server loses acknowledged commits when it crashes. Only crashes of
-// the server process matter: a crash of the machine, or a failover, takes longer than Lead.
+// A setting lets a server lose acknowledged commits when it crashes. We check crashes of the server process only,
+// because a crash of the machine, or a failover, takes longer than Lead.
 type setting struct {
 	name, value string
 
@@ -23,12 +23,12 @@ var settings = map[string][]setting{
 	},
 }
 
-// DurabilityRisks returns the settings with which the database may lose acknowledged commits when it crashes, each with
-// what is lost. It returns nil if there are no such settings, or they cannot be read.
+// DurabilityRisks returns the settings that may lose acknowledged commits in a crash, and the extent of the loss. It
+// returns nil if it finds none or cannot read them.
 func (d *DB) DurabilityRisks(ctx context.Context) (risks []string) {
 	query := map[string]string{
 		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`,
-		// The session's own.
+		// The value of the session.
 		"postgres": `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`,
 	}[d.Dialect()]
 	if query == "" {
@@ -49,8 +49,8 @@ func (d *DB) DurabilityRisks(ctx context.Context) (risks []string) {
 	return risks
 }
 
-// OneDatabase returns an error if each connection of the pool has a database of its own, as with
-// ":memory:" on SQLite. The table must exist.
+// OneDatabase returns an error if each connection of the pool has a separate database, as with ":memory:" on SQLite.
+// The table must exist.
 func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil || d.Dialect() != "sqlite" || pool.Stats().MaxOpenConnections == 1 {
@@ -67,7 +67,7 @@ func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	}
 	var file string
 	if err := conns[0].QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&file); err != nil || file != "" {
-		return nil // a file is one
+		return nil // all connections share the file
 	}
 	for _, conn := range conns {
 		var n int

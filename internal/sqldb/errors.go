@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// IsDuplicate reports whether err reports an existing key. It is false for a dialector that cannot tell.
+// IsDuplicate reports whether err reports a duplicate key. It is false for a dialector that does not translate errors.
 func (d *DB) IsDuplicate(err error) bool {
 	if t, ok := d.gorm.Dialector.(gorm.ErrorTranslator); ok {
 		err = t.Translate(err)
@@ -21,10 +21,8 @@ func (d *DB) IsDuplicate(err error) bool {
 	return errors.Is(err, gorm.ErrDuplicatedKey)
 }
 
-// IsTransient reports whether err reports a conflict with another process that a later
-// attempt may not meet: a deadlock, a lock that was waited for too long, a
-// serialization failure. The engines' codes are in their messages or behind
-// methods, so no driver is needed to read them.
+// IsTransient reports whether err is a conflict with another process, so a retry may succeed: a deadlock, a lock wait
+// timeout, a serialization failure. It reads the codes from messages and methods instead of importing drivers.
 func IsTransient(err error) bool {
 	if err == nil {
 		return false
@@ -43,17 +41,16 @@ func IsTransient(err error) bool {
 	return conflict.MatchString(err.Error())
 }
 
-// IsUnreachable reports whether err is about the connection to the database, and not about
-// what is in it.
+// IsUnreachable reports whether err concerns the connection instead of the contents of the database.
 func IsUnreachable(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// conflict matches errors of conflicts with other transactions. On MySQL these are lock wait, deadlock, certification
-// at COMMIT, and a cluster node that has no quorum or does not take writes (any more). It also matches TiDB's write
-// conflict, MariaDB's "record has changed since last read", and SQLite's lock.
+// conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
+// COMMIT, and cluster nodes without quorum or without writes. It also matches TiDB's write conflict, MariaDB's "record
+// has changed since last read", and SQLite's lock.
 var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|1290|3100|3101|9007)\b|database (table )?is locked`)
 
 const (
@@ -61,12 +58,13 @@ const (
 	sqliteLocked = 6
 )
 
-// IsNoDatabase reports whether err says that the connection has no current database, as one to a MySQL server can be.
+// IsNoDatabase reports whether err means that the connection to a MySQL server has not selected a database.
 func IsNoDatabase(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "Error 1046 ")
 }
 
-// IsPoolClosed reports whether err says that the sql.DB was closed, for which database/sql exports no error.
+// IsPoolClosed reports whether err means that the sql.DB was closed. It matches the message, because database/sql
+// exports no such error.
 func IsPoolClosed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "sql: database is closed")
 }

@@ -13,13 +13,12 @@ import (
 	"gorm.io/gorm"
 )
 
-// ErrRollback is what f of [DB.Transact] returns to roll back a transaction that has not failed.
+// ErrRollback makes [DB.Transact] roll back a transaction that has not failed. Return it from f.
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
-// Transact runs f in a transaction on one connection, and commits it unless f returns an
-// error. After any error but ErrRollback the outcome is unknown, and the connection is
-// closed: a statement may still be on its way. f must use only the DB and the context that
-// it is given.
+// Transact runs f in a transaction on one connection, and commits unless f returns an error. After any error but
+// ErrRollback the outcome is unknown. It then closes the connection, because a statement may still be running. f must
+// use only the given DB and context.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	tx, err := d.begin(ctx)
 	if err != nil {
@@ -28,8 +27,7 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	ctx, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
 	failed := f(ctx, d.On(tx))
-	// COMMIT and ROLLBACK have no context. Drivers may wait for the answer until the network
-	// gives up, after many minutes.
+	// COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the network gives up.
 	ended := make(chan error, 1)
 	go func() { ended <- tx.end(failed) }()
 	select {
@@ -45,9 +43,8 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	return err
 }
 
-// Together runs f with a DB whose statements share one connection: outside of a transaction if the
-// pool hands out connections. It calls f again, up to three times, if the connection turns out to be
-// closed.
+// Together runs f with a DB whose statements share one connection. It opens a transaction only if the pool does not
+// hand out connections. It calls f again, up to three times in total, if the connection turns out to be closed.
 func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
@@ -65,17 +62,17 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 	}
 }
 
-// limit bounds a transaction, and the wait for a connection.
+// limit returns the limit of a transaction, and of the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
-// A transaction runs on a connection of its own, if the pool has connections.
+// A transaction has a connection of its own if the pool hands out connections.
 type transaction struct {
 	txPool
-	conn   *sql.Conn // nil if the pool has none
+	conn   *sql.Conn // nil if the pool hands out none
 	cancel context.CancelFunc
 }
 
-// end commits a transaction, or rolls it back if it has failed.
+// end commits the transaction, or rolls it back after an error.
 func (t *transaction) end(failed error) (err error) {
 	defer t.cancel()
 	err = failed
@@ -89,8 +86,7 @@ func (t *transaction) end(failed error) (err error) {
 	return err
 }
 
-// begin begins a transaction. Like database/sql, it tries another connection if one turns
-// out to be closed.
+// begin begins a transaction. Like database/sql, it retries on another connection if one turns out to be closed.
 func (d *DB) begin(ctx context.Context) (*transaction, error) {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
@@ -105,7 +101,7 @@ func (d *DB) begin(ctx context.Context) (*transaction, error) {
 		if err == nil {
 			return t, nil
 		}
-		go func() { // BEGIN may still be on its way, and what follows it may wait for the network
+		go func() { // BEGIN may still be running, and the cleanup may wait for the network
 			if t.txPool != nil {
 				_ = t.Rollback()
 			}
@@ -117,9 +113,8 @@ func (d *DB) begin(ctx context.Context) (*transaction, error) {
 	}
 }
 
-// begin sends BEGIN. The context and the timeout end that statement and no later one: database/sql
-// would roll the transaction back at any time, while its connection is being closed here. With an
-// error txPool is set if the transaction has begun all the same.
+// begin sends BEGIN. ctx and timeout must not reach later statements, because database/sql would roll back at any time,
+// even while we close the connection. txPool may be set despite an error, if the transaction has begun.
 func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gorm.ConnPool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -136,8 +131,8 @@ func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gor
 	return err
 }
 
-// PoolError returns the error of a sql.DB that was closed. It does not query the database, because the context of its
-// call has ended.
+// PoolError returns the error of a closed sql.DB, or nil. It does not query the database, because its context has
+// already ended.
 func (d *DB) PoolError() error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {
@@ -155,13 +150,11 @@ func (d *DB) PoolError() error {
 	return nil
 }
 
-// A txPool is a transaction that statements can be run in.
 type txPool interface {
 	gorm.ConnPool
 	gorm.TxCommitter
 }
 
-// beginOn begins a transaction on a pool.
 func beginOn(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
 	switch pool := pool.(type) {
 	case gorm.TxBeginner:
@@ -182,14 +175,13 @@ func beginOn(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
 	return nil, fmt.Errorf("the connection pool, a %T, begins no transactions", pool)
 }
 
-// HoldsConnection reports whether a statement has a connection already: in a
-// transaction, or by db.Connection.
+// HoldsConnection reports whether a statement already has a connection: in a transaction, or after db.Connection.
 func HoldsConnection(pool gorm.ConnPool) bool {
 	switch pool := pool.(type) {
 	case *sql.Conn:
 		return true
 	case gorm.TxCommitter:
-		// gorm.io/sharding puts a pool that commits and begins around every other.
+		// gorm.io/sharding wraps every pool in one that commits and begins.
 		if _, begins := pool.(gorm.ConnPoolBeginner); begins {
 			if v := reflect.Indirect(reflect.ValueOf(pool)); v.Kind() == reflect.Struct {
 				if f := v.FieldByName("ConnPool"); f.IsValid() && f.CanInterface() {

@@ -11,26 +11,21 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
-// Ensure returns when all sources have a generator, or an error says why not. pool is that of the statement which needs
-// the ids: it shows whether that is in a transaction.
+// Ensure waits until all sources have a generator, or returns an error. Pass the pool of the statement that needs the
+// ids, because it shows whether the statement runs in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	if s.LookupOnly {
 		return fmt.Errorf("%w: WithLookupOnly: this plugin makes no ids; use a handle whose plugin is without the option", ErrOption)
 	}
-	wait := time.Duration(math.MaxInt64) // the call has its own limit
+	wait := time.Duration(math.MaxInt64) // the call has a limit of its own
 	transaction := sqldb.HoldsConnection(pool)
 	needsAnother := transaction && slices.ContainsFunc(sources, s.needsPool)
 	if needsAnother {
 		wait = s.transactionWait()
-	}
-	if transaction && s.Manager != nil {
-		if err := s.useSpares(sources); err != nil {
-			return err
-		}
 	}
 	what := lacking(sources)
 	calls, err := s.startCall(sources)
@@ -43,7 +38,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 		select {
 		case <-call.done:
 			if !slices.ContainsFunc(sources, func(src *Source) bool { return !src.Ready() }) {
-				return nil // what the call could not make is for others
+				return nil // a failure concerns other sources
 			}
 			if call.err != nil && needsAnother && mayPass(call.err) {
 				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)
@@ -60,7 +55,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	return nil
 }
 
-// needsPool reports whether a source may need a connection of the pool that creates use, to get its generator.
+// needsPool reports whether making the source's generator may need a connection of the pool that creates use.
 func (s *Supply) needsPool(src *Source) bool {
 	if src.Opened {
 		return !s.Specs[src.Generator].Local
@@ -68,20 +63,20 @@ func (s *Supply) needsPool(src *Source) bool {
 	return s.Fixed == nil && s.Registry == s.DB
 }
 
-// table returns the table of a source, as the registry names it.
+// table returns the source's table as in the registry.
 func (s *Supply) table(src *Source) workernode.Table {
 	if src.Table == AllTables {
-		return workernode.Table{Name: AllTables} // of all databases too
+		return workernode.Table{Name: AllTables} // not of one database
 	}
 	return workernode.Table{Database: s.Database, Name: src.Table}
 }
 
-// mayPass reports whether err may pass by itself, because the database or a connection to it was not available.
+// mayPass reports whether a retry may succeed, because the database or a connection was unavailable.
 func mayPass(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
 
-// transactionWait is how long a create inside a transaction waits for a worker id. It does not wait if the transaction
-// has the only connection. It waits briefly if no other is free, because all of them may wait like this one. It also
-// waits briefly on SQLite, where no other connection can write while the transaction writes.
+// transactionWait limits the wait of a create inside a transaction. It is 0 if the transaction has the only connection.
+// It is short if all connections are in use, because their holders may be waiting, too. It is also short on SQLite,
+// because other connections cannot write during the transaction.
 func (s *Supply) transactionWait() time.Duration {
 	var stats sql.DBStats
 	if pool, err := s.DB.DB(); err == nil && pool != nil {
@@ -96,52 +91,14 @@ func (s *Supply) transactionWait() time.Duration {
 	return s.Timeout
 }
 
-// TakeSpares takes the worker ids in reserve, unless those of tables came with them.
-func (s *Supply) TakeSpares() error {
-	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
-	defer cancel()
-	if err := s.Manager.Start(ctx); err != nil {
-		return s.noWorkerID(err, "the tables to come")
-	}
-	return nil
-}
-
-// useSpares gives spares to the sources that have no worker ids, as far as there are any. It sends no statement:
-// inside a transaction there may be no other connection.
-func (s *Supply) useSpares(sources []*Source) error {
-	for _, src := range sources {
-		if src.Opened || src.Ready() || s.Closed() {
-			continue
-		}
-		if enough, err := s.useSpare(src); err != nil || !enough {
-			return err
-		}
-	}
-	return nil
-}
-
-// useSpare is useSpares for one source. It reports false if there are too few.
-func (s *Supply) useSpare(src *Source) (enough bool, err error) {
-	src.makeMu.Lock()
-	defer src.makeMu.Unlock()
-	if src.Ready() {
-		return true, nil
-	}
-	lease, ok := s.Manager.Spare(s.table(src), s.Specs[src.Generator].Lanes)
-	if !ok {
-		return false, nil
-	}
-	return true, s.makeLeased(src, lease)
-}
-
-// assignLeases gets worker ids for sources, and makes their generators of them.
+// assignLeases gets worker ids for sources and makes their generators.
 func (s *Supply) assignLeases(ctx context.Context, sources []*Source) (err error) {
 	if len(sources) == 0 {
 		return nil
 	}
 	tables, lanes, names := make([]workernode.Table, len(sources)), make([]int, len(sources)), make([]string, len(sources))
 	for i, src := range sources {
-		tables[i], lanes[i], names[i] = s.table(src), s.Specs[src.Generator].Lanes, src.Table
+		tables[i], lanes[i], names[i] = s.table(src), s.Specs[src.Generator].Lanes, src.served()
 	}
 	var leases []*workernode.TableLease
 	if s.Manager != nil {
@@ -159,8 +116,7 @@ func (s *Supply) assignLeases(ctx context.Context, sources []*Source) (err error
 	return err
 }
 
-// noteAttempt notes that making the generators of sources has ended, with err or nil. After an error they try again. It
-// returns err.
+// noteAttempt records the end of an attempt for sources, and returns err. After an error the sources retry.
 func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +130,8 @@ func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	return err
 }
 
-// makeAll makes the generators of sources, each of its lease; leases is nil with a fixed worker id. It returns the
-// worker ids for the log, and the errors of those that could not be made.
+// makeAll makes the generators of sources, one per lease. leases is nil with a fixed worker id. It returns the worker
+// ids for the log, and the errors of all sources that failed.
 func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
 	var errs []error
 	for i, src := range sources {
@@ -192,21 +148,15 @@ func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (wo
 	return workers, errors.Join(errs...)
 }
 
-// makeOne makes the generator of a source, unless a spare made it meanwhile; lease is nil with a fixed worker id.
+// makeOne makes the generator of a source. lease is nil with a fixed worker id.
 func (s *Supply) makeOne(src *Source, lease *workernode.TableLease) error {
-	src.makeMu.Lock()
-	defer src.makeMu.Unlock()
-	switch {
-	case lease == nil:
+	if lease == nil {
 		return s.makeFixed(src)
-	case src.Ready():
-		lease.Release() // a transaction could not wait and took a spare one
-		return nil
 	}
 	return s.makeLeased(src, lease)
 }
 
-// makeLeased makes the generator of a source with a lease of the database. The caller holds src.makeMu.
+// makeLeased makes the generator of a source from a lease of the database.
 func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 	g, err := s.generator(src, lease.Leases(), s.Manager.RequestRenewal)
 	if err != nil {
@@ -218,7 +168,7 @@ func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 	return nil
 }
 
-// makeFixed makes the generator of all tables with a fixed worker id. The caller holds src.makeMu.
+// makeFixed makes the generator of all tables with the fixed worker id.
 func (s *Supply) makeFixed(src *Source) error {
 	leases := s.Fixed.leases(s.Specs[src.Generator].Lanes)
 	g, err := s.generator(src, leases, nil)
@@ -228,18 +178,18 @@ func (s *Supply) makeFixed(src *Source) error {
 	return err
 }
 
-// generator calls the function that makes the generator of a source.
+// generator calls the factory of the source's generator.
 func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) (generator.Renewable, error) {
 	g, err := s.Specs.Generator(src.Generator, GeneratorConfig{
 		Table: src.Table, Layout: s.Layout, Leases: leases, OnLow: onLow, MaxBorrow: s.MaxBorrow, Clock: s.Clock, Now: s.Time,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("uidplugin: the generator %s of table %s cannot be made: %w", src.Generator, src.Table, err)
+		return nil, fmt.Errorf("uidplugin: the generator %s of %s cannot be made: %w", src.Generator, src.named(), err)
 	}
 	return g, nil
 }
 
-// noWorkerID says what has no worker id, and why.
+// noWorkerID explains why sources lack a worker id.
 func (s *Supply) noWorkerID(err error, what string) error {
 	switch {
 	case s.ctx.Err() != nil:
@@ -250,7 +200,7 @@ func (s *Supply) noWorkerID(err error, what string) error {
 	return fmt.Errorf("uidplugin: no worker id for %s: %w", what, err)
 }
 
-// lacking names what sources still lack, for messages.
+// lacking lists the missing worker ids and generators for messages.
 func lacking(sources []*Source) string {
 	var tables, generators []string
 	for _, src := range sources {
@@ -259,7 +209,7 @@ func lacking(sources []*Source) string {
 		case src.Opened:
 			generators = append(generators, fmt.Sprintf("the generator %s of table %s", src.Generator, src.Table))
 		default:
-			tables = append(tables, src.Table)
+			tables = append(tables, src.served())
 		}
 	}
 	if len(tables) > 0 {
@@ -268,7 +218,7 @@ func lacking(sources []*Source) string {
 	return list(generators)
 }
 
-// remedy says what to do about a first insert inside a transaction, which lacks something.
+// remedy suggests fixes for a first insert inside a transaction.
 func remedy(what string) string {
 	return "getting " + what + " needs another connection than the transaction's" +
 		" (hooks and CreateInBatches are inside one, too):" +

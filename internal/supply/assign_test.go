@@ -184,11 +184,11 @@ func TestSupplyEnsure_MakesWhatItCan(t *testing.T) {
 	})
 	good, bad := s.source(t, "good", "mine"), s.source(t, "bad", "")
 	err := s.Ensure(t.Context(), nil, []*Source{good, bad})
-	testkit.IsError(t, err, errBroken, "uidplugin: the generator bad of table * cannot be made")
+	testkit.IsError(t, err, errBroken, "uidplugin: the generator bad of all tables cannot be made")
 	if !good.Ready() || bad.Ready() {
 		t.Errorf("ready: %t, %t", good.Ready(), bad.Ready())
 	}
-	testkit.IsError(t, s.Health(), errBroken, "the table * has no worker id since")
+	testkit.IsError(t, s.Health(), errBroken, "no worker id for all tables since")
 }
 
 func TestLacking_NamesWhatHasNoGenerator(t *testing.T) {

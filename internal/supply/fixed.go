@@ -8,29 +8,29 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Fixed is a worker id that the options give, and not the database. One source of all tables has it.
+// Fixed is a worker id from the options instead of the database. One source for all tables uses it.
 type Fixed struct {
 	lease  generator.Lease
 	backup int64     // worker id of a second lane
-	begins time.Time // not to be used before
+	begins time.Time // first instant of use
 	now    func() time.Time
 }
 
-// NewFixed returns the worker id of a process that starts now. A process that had the worker id before may have stamped
-// ticks up to lead ahead of the clock, the last of them in part. So the lease begins with the tick after these, and is
-// used when the present tick has ended. Then its first tick is exactly lead ahead. A lead of 0 begins at the present.
+// NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
+// ahead of the clock, the last one in part. So the lease begins with the next tick. We wait for the end of the present
+// tick, because then the lease begins exactly lead ahead. A lead of 0 starts at once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), begins: start, now: now}
 	if lead > 0 {
 		next := f.lease.From + 1
 		f.lease.From = next + int64((lead-1)/l.Tick) + 1
-		f.begins = start.Add(l.TimeOf(next).Sub(start)) // by the monotonic clock
+		f.begins = start.Add(l.TimeOf(next).Sub(start)) // on the monotonic clock
 	}
 	return f
 }
 
-// wait returns when the worker id may be used.
+// wait blocks until the worker id may be used.
 func (f *Fixed) wait(ctx context.Context) error {
 	if d := f.begins.Sub(f.now()); d > 0 {
 		select {

@@ -7,25 +7,25 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// MySQL and MariaDB number a row that is inserted without a key with the largest key plus one, and so does a sequence of
-// PostgreSQL that was set to the largest key. While other programs insert such rows, the numbers after an id are theirs.
+// MySQL and MariaDB number a row without a key with the largest key plus one. So does a sequence of PostgreSQL that was
+// set to the largest key. While other programs insert such rows, we should leave them the numbers after each id.
 //
-// A gap of all the sequences of a tick leaves one id to a worker id and tick. The next numbers are those of the next
-// worker id in the same tick, which most often belongs to another table, and may get rows in the same tick. So worker
-// ids that follow one another take turns: each stamps one tick in [neighbours]. Then the numbers of as many worker ids
-// follow an id of which none is an id, and [Before] returns the id that a number follows. The id of the next tick of a
-// worker id is 2^22 numbers away in the default layout.
+// A gap of all sequences of a tick leaves one id per worker id and tick. The next numbers belong to the next worker id
+// in the same tick. It may well serve another table and stamp the same tick. So consecutive worker ids take turns, and
+// each stamps one tick in [neighbours]. Then the numbers of that many worker ids after an id are free, and [Before]
+// finds the id before a number. In the default layout the next id of a worker id is 2^22 numbers away, at its next
+// tick.
 
 const (
-	leastWithGaps = 100                    // ids a second that a gap leaves a worker id at least; slower layouts get a smaller gap, or none
-	neighbours    = 4                      // worker ids that a gap spans at most
-	largestGap    = 4096                   // a gap costs as many ids of the generator, each time
-	slowFill      = 100 * time.Millisecond // after a longer wait for ids, gaps are of one worker id for a second
-	gapTries      = 1_000                  // after so many fills in a row without an id that has a gap, ids are taken as they are
+	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
+	neighbours    = 4                      // most worker ids in a gap
+	largestGap    = 4096                   // each gap costs as many ids of the generator
+	slowFill      = 100 * time.Millisecond // after a longer wait for ids, gaps shrink to one worker id for a second
+	gapTries      = 1_000                  // fills in a row without an id that begins a gap, until we accept every id
 )
 
-// Gap returns the gap of a layout, which is how many numbers an id and those after it are until another id may follow:
-// a power of two from 1, which means none, to 4,096.
+// Gap returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1, which
+// means no gap, to 4,096.
 func Gap(l generator.Layout) int64 {
 	all := l.MaxSequence() + 1
 	gap := min(all, largestGap)
@@ -39,8 +39,8 @@ func Gap(l generator.Layout) int64 {
 	return gap
 }
 
-// LeaveGaps makes all ids of src that are made from now on have the gap of the layout. It does nothing if the ids are
-// not of the layout. It may be called at any time, by any goroutine.
+// LeaveGaps makes the future ids of src leave the gap of the layout. It ignores sources whose ids are not of the
+// layout. It may be called at any time and concurrently.
 func (s *Supply) LeaveGaps(src *Source) {
 	if src.Foreign || src.gap.Load() > 1 {
 		return
@@ -53,32 +53,32 @@ func (s *Supply) LeaveGaps(src *Source) {
 	src.gap.Store(Gap(s.Layout))
 }
 
-// after returns how many numbers id is after the id that begins its gap. The latter has the sequence 0, if a gap spans
-// worker ids, and their turn: its worker id less its tick is a multiple of the worker ids of a gap.
+// after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids has
+// the sequence 0. It also has its turn: its worker id minus its tick is a multiple of the worker ids in a gap.
 func after(l generator.Layout, id, gap int64) int64 {
 	turn := id>>l.SequenceBits - id>>(l.SequenceBits+l.WorkerBits)
 	return (turn<<l.SequenceBits | id&l.MaxSequence()) & (gap - 1)
 }
 
-// Before returns the id that a number follows if the database gave it to a row that another program inserted after that
-// id. It reports false if the number has the worker id of that id, or follows none.
+// Before returns the id before a number that the database gave to another program's row. It reports false if the number
+// has the worker id of that id, or follows none.
 func Before(l generator.Layout, number int64) (id int64, ok bool) {
 	id = number - after(l, number, Gap(l))
 	worker, tick := l.SequenceBits, l.SequenceBits+l.WorkerBits
 	return id, id>>worker != number>>worker && id>>tick == number>>tick
 }
 
-// gapNow returns the gap that the next ids have.
+// gapNow returns the gap for the next ids.
 func (src *Source) gapNow() int64 {
 	gap := src.gap.Load()
 	if all := src.layout.MaxSequence() + 1; gap > all && time.Now().UnixNano() < src.hurry.Load() {
-		return all // creates wait
+		return all // creates are waiting, so use smaller gaps
 	}
 	return gap
 }
 
-// fillWithGaps sets ids to such that begin a gap. A generator hands out consecutive sequences, so one id in gap does. A
-// generator of the application may never hand out one; its ids are taken as they are.
+// fillWithGaps sets ids to numbers that begin a gap. A generator hands out consecutive sequences, so one id in gap
+// qualifies. For a generator of the application that never qualifies we accept every id.
 func (src *Source) fillWithGaps(ctx context.Context, m *made, ids []int64) error {
 	buffer := make([]int64, min(int64(len(ids))*src.gapNow(), largestGap))
 	n, fruitless := 0, 0

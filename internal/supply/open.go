@@ -12,23 +12,22 @@ import (
 	"gorm.io/gorm"
 )
 
-// Openers make the generators whose ids are not of the layout: segments, and those of WithSource.
+// Openers make the generators of segments and of WithSource, whose ids are usually not of the layout.
 //
-// A source that got no generator, because its opener failed or it got no worker id, tries again in the background: first
-// after about a second, then after up to 5 s. That ends when it has a generator or the Supply is closed. So a process
-// that is not ready, and gets no creates, becomes ready by itself. A create that needs the generator tries at once.
+// A source that got no generator retries in the background, first after about a second, later after up to 5 s. It stops
+// when it has a generator or the Supply is closed. So a process without creates becomes ready by itself. A create that
+// needs the generator tries at once.
 
 const (
-	firstRetry = time.Second // each pause is random, from half of this on
+	firstRetry = time.Second // each pause is random, from half of this to all of it
 	lastRetry  = 5 * time.Second
 
-	// lateAnswer is how long an opener whose context has ended may take to say why it failed.
+	// lateAnswer is the time for an opener to return its error after its context has ended.
 	lateAnswer = 100 * time.Millisecond
 )
 
-// OpenSegments opens the segments among sources, and waits for their first ranges. It returns the errors that stay
-// until the configuration or the database changes. An error that may pass by itself is only logged, and the segment is
-// opened again.
+// OpenSegments opens the segments among sources and waits for their first ranges. It returns errors that need a change
+// of the configuration or the database. It logs errors that may pass and reopens the segment instead.
 func (s *Supply) OpenSegments(sources []*Source) error {
 	var segments []*Source
 	for _, src := range sources {
@@ -50,8 +49,8 @@ func (s *Supply) OpenSegments(sources []*Source) error {
 	return errors.Join(errs...)
 }
 
-// Start opens the generators of sources that are not open yet. From now on sources that got no generator try again:
-// openers of the application may create rows, so this needs all callbacks.
+// Start opens the generators of sources that are not open yet, and enables retries. Register all callbacks first,
+// because openers of the application may create rows.
 func (s *Supply) Start(sources []*Source) {
 	s.mu.Lock()
 	s.started = true
@@ -67,8 +66,8 @@ func (s *Supply) Start(sources []*Source) {
 	s.openGate()
 }
 
-// makeNow tries to make the generators of sources. It waits until that has ended, or for the limit that WithTimeout
-// sets. The sources hold the results; the error is ErrClosed.
+// makeNow tries to make the generators of sources, and waits for the end of the attempt or the limit of WithTimeout.
+// Look for results in the sources; the only error is ErrClosed.
 func (s *Supply) makeNow(sources []*Source) error {
 	calls, err := s.startCall(sources)
 	for _, call := range calls {
@@ -77,8 +76,8 @@ func (s *Supply) makeNow(sources []*Source) error {
 	return err
 }
 
-// openAll calls the openers of sources, all at once. It returns when they have returned, or when ctx ends: a generator
-// that comes later is used from then on.
+// openAll calls the openers of sources concurrently. It waits for all of them or for the end of ctx. A generator that
+// arrives later is still used.
 func (s *Supply) openAll(ctx context.Context, sources []*Source) error {
 	errs := make(chan error, len(sources))
 	for _, src := range sources {
@@ -97,7 +96,7 @@ func (s *Supply) openAll(ctx context.Context, sources []*Source) error {
 			ended, late = nil, time.After(lateAnswer)
 		case <-late:
 			all = append(all, s.late(sources, ctx.Err()))
-			for len(errs) > 0 { // they have returned meanwhile
+			for len(errs) > 0 { // openers that returned meanwhile
 				all = append(all, <-errs)
 			}
 			return errors.Join(all...)
@@ -124,7 +123,7 @@ func (s *Supply) open(ctx context.Context, src *Source) (g generator.Generator, 
 	return g, err
 }
 
-// opened notes what an opener has returned, and returns the error for callers.
+// opened records the result of an opener, and returns the error for callers.
 func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 	s.mu.Lock()
 	src.pending = nil
@@ -134,21 +133,21 @@ func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 	}
 	if s.closed {
 		s.mu.Unlock()
-		g.Close() // without the mutex: it may be code of the application, which asks the plugin
+		g.Close() // unlocked, because application code may call the plugin
 		return fmt.Errorf("%w: no generator %s for table %s", ErrClosed, src.Generator, src.Table)
 	}
 	was := src.outage
 	src.outage.note(nil, time.Time{})
 	src.made.Store(&made{Generator: g})
 	s.mu.Unlock()
-	if was.err != nil {
+	if was.retrying {
 		s.log.Info("uidplugin: a generator that could not be opened is open now",
 			"generator", src.Generator, "table", src.Table, "since", was.since)
 	}
 	return nil
 }
 
-// late returns errors for the openers that have not returned in time, for the reason why.
+// late returns errors for the openers that have not returned in time. why is the cause.
 func (s *Supply) late(sources []*Source, why error) error {
 	var errs []error
 	for _, src := range sources {
@@ -163,39 +162,38 @@ func (s *Supply) late(sources []*Source, why error) error {
 	return errors.Join(errs...)
 }
 
-// failed notes that a source cannot be opened, and has it try again. It returns the error for callers.
+// failed records that a source cannot be opened and starts its retry. It returns the error for callers.
 func (s *Supply) failed(src *Source, err error) error {
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("%w: no generator %s for table %s", ErrClosed, src.Generator, src.Table)
 	}
 	now := s.Now()
 	s.mu.Lock()
-	first := src.outage.err == nil
 	src.outage.note(err, now)
 	s.tryAgain(src)
 	s.mu.Unlock()
-	if first {
-		s.log.Warn("uidplugin: a generator cannot be opened; trying again until it can",
-			"generator", src.Generator, "table", src.Table, "error", err)
-	}
 	return src.notOpen(err)
 }
 
-// notOpen says what cannot be opened, and why.
+// notOpen adds the generator and the table to the error of an opener.
 func (src *Source) notOpen(err error) error {
 	return fmt.Errorf("uidplugin: the generator %s of table %s cannot be opened: %w", src.Generator, src.Table, err)
 }
 
-// tryAgain has a source try again in the background to get a generator, once Start was called. The caller holds s.mu.
+// tryAgain starts the background retry of a source, if Start was called. The caller must hold s.mu.
 func (s *Supply) tryAgain(src *Source) {
 	if src.outage.retrying || src.Ready() || s.closed || !s.started {
 		return
 	}
 	src.outage.retrying = true
+	if src.Opened {
+		s.log.Warn("uidplugin: a generator cannot be opened; trying again until it can",
+			"generator", src.Generator, "table", src.Table, "error", src.outage.err)
+	}
 	s.background.Go(func() { s.retry(src) })
 }
 
-// retry tries until a source has a generator, or the Supply is closed.
+// retry tries until the source has a generator or the Supply is closed.
 func (s *Supply) retry(src *Source) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		select {

@@ -16,14 +16,14 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// A tableSegment is the segment of one column, which all models of the table share.
+// A tableSegment is the segment of one column. All models of the table share it.
 type tableSegment struct {
-	mu  sync.Mutex         // held while it is opened
-	g   *segment.Generator // nil until it is open
+	mu  sync.Mutex         // held while opening
+	g   *segment.Generator // nil until open
 	tag string             // of g
 }
 
-// openSegment returns the generator of a table whose ids come from ranges.
+// openSegment returns the generator of a source whose ids come from ranges.
 func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Generator, error) {
 	names, err := newNaming(ctx, s.DB, s.Timeout)
 	if err != nil {
@@ -60,12 +60,12 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 	return g, nil
 }
 
-// twoTags says that the models of a table disagree about the tag of a column.
+// twoTags returns the error of models of one table with different tags for a column.
 func twoTags(a, b string) error {
 	return fmt.Errorf("%w: models of one table name the tags %q and %q for its numbers, but two counters would make them twice", ErrOption, a, b)
 }
 
-// segmentConfig returns the configuration of a segment for columns of a table.
+// segmentConfig returns the segment configuration for columns of a table.
 func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Column) (segment.Config, error) {
 	config := s.Segments
 	if config.Now == nil {
@@ -75,6 +75,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 	config.MaxWait = cmp.Or(config.MaxWait, s.Timeout)
 	config.Timeout = cmp.Or(config.Timeout, s.Timeout)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
+	config.Lift = columns[0].Tag == "" // only this plugin uses such tags
 	for _, c := range columns {
 		largest, err := s.largestKey(ctx, table, c)
 		if err != nil {
@@ -88,7 +89,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 	return config, nil
 }
 
-// largestKey returns the largest value of a column; 0 if it has no value, or the column does not exist yet.
+// largestKey returns the largest value of a column, or 0 if the column is empty or does not exist yet.
 func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64, error) {
 	var name, query strings.Builder
 	s.DB.Dialector.QuoteTo(&name, c.Name)
@@ -108,8 +109,8 @@ func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64,
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
 }
 
-// numberInText returns an expression for the number that a text column holds: NULL for texts that are no id, such as
-// those of other programs.
+// numberInText returns an SQL expression that parses ids in a text column. It is NULL for other texts, such as keys of
+// other programs.
 func numberInText(column, dialect string) string {
 	const largest = "'9223372036854775807'"
 	switch dialect {
@@ -125,8 +126,8 @@ func numberInText(column, dialect string) string {
 		column + " <= " + largest + ") THEN CAST(" + column + " AS INTEGER) END"
 }
 
-// noSuchColumn reports whether err, of MySQL, PostgreSQL or SQLite, says that a table or a column does not exist.
-// AutoMigrate creates it later.
+// noSuchColumn reports whether err, from MySQL, PostgreSQL or SQLite, means a missing table or column. AutoMigrate
+// creates it later.
 func noSuchColumn(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {

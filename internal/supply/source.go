@@ -6,57 +6,54 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/workernode"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A Source is where the ids of a table come from: a generator, once it has been made. Two sources never share a worker
-// id.
+// A Source makes the ids of a table. It has a generator after the first use. Two sources never share a worker id.
 type Source struct {
-	Table     string // [AllTables] for one that serves all tables
+	Table     string // [AllTables] for all tables
 	Generator string // name of the generator
 	Opened    bool   // an opener makes its generator
 	Foreign   bool   // its ids are not of the layout
 
 	layout  generator.Layout
-	tag     string   // the table, or for a segment of a column that is no key table.column
-	columns []Column // that its ids are for; guarded by Supply.mu
+	tag     string   // the table; table.column for a segment of a column other than the key
+	columns []Column // the columns with its ids; guarded by Supply.mu
 
-	// made is set once, under Supply.mu, and never changed.
+	// made is set once, under Supply.mu.
 	made atomic.Pointer[made]
 
-	gap    atomic.Int64 // how many numbers its ids leave to other programs; 0 and 1 mean that there are no gaps
-	hurry  atomic.Int64 // until when they leave fewer, in nanoseconds since 1970
-	before atomic.Int64 // ids that the generator had made before there were gaps
-	handed atomic.Int64 // ids that were handed out since; the generator counts the gaps as well
+	gap    atomic.Int64 // distance that its ids keep for other programs; 0 and 1 mean no gaps
+	hurry  atomic.Int64 // until when gaps are smaller, in nanoseconds since 1970
+	before atomic.Int64 // ids that the generator made before LeaveGaps
+	handed atomic.Int64 // ids handed out since, because the generator also counts the gaps
 
-	makeMu  sync.Mutex // held while its generator is made of leases, which may be code of the application
-	pending *call      // guarded by Supply.mu: a goroutine is making its generator
-	outage  outage     // guarded by Supply.mu: why it has no generator
+	pending *call  // guarded by Supply.mu: a goroutine is making its generator
+	outage  outage // guarded by Supply.mu: the reason why it lacks a generator
 }
 
-// A Column is a column that ids are for.
+// A Column is a column with ids.
 type Column struct {
 	Name    string
 	Primary bool   // it is a primary key
-	Text    bool   // its values are text, which has another order than numbers
-	Tag     string // the biz_tag of its segment; empty means that the table and the column name it
+	Text    bool   // its values are text, so they sort differently from numbers
+	Tag     string // the biz_tag of its segment; empty for a tag of table and column
 }
 
 type sourceKey struct{ tag, generator string }
 
-// made is a generator, and what it stamps with.
+// made is a generator with its leases.
 type made struct {
 	generator.Generator
 	lease *workernode.TableLease // nil with a fixed worker id, and if its ids are not of the layout
 	fixed []generator.Lease      // with a fixed worker id
 }
 
-// retire closes the generator, and gives its worker ids back: other plugins may share the lease manager.
+// retire closes the generator and gives its worker ids back, because other plugins may share the lease manager.
 func (m *made) retire() {
 	m.Close()
 	if m.lease != nil {
@@ -64,11 +61,27 @@ func (m *made) retire() {
 	}
 }
 
-// Ready reports whether the source has a generator. It keeps it.
+// served names the source's table for messages.
+func (src *Source) served() string {
+	if src.Table == AllTables {
+		return "all tables"
+	}
+	return src.Table
+}
+
+// named is like served, with the word table.
+func (src *Source) named() string {
+	if src.Table == AllTables {
+		return src.served()
+	}
+	return "table " + src.Table
+}
+
+// Ready reports whether the source has a generator. A ready source stays ready.
 func (src *Source) Ready() bool { return src.made.Load() != nil }
 
-// store makes a generator the one of a source without one. If the Supply is closed it closes the generator, with no
-// lock held: Close may be code of the application, which may call the plugin. The caller holds src.makeMu.
+// store gives a source its generator. If the Supply is closed it closes the generator without a lock, because the
+// application's Close may call the plugin.
 func (s *Supply) store(src *Source, m *made) {
 	s.mu.Lock()
 	src.made.Store(m)
@@ -79,7 +92,7 @@ func (s *Supply) store(src *Source, m *made) {
 	}
 }
 
-// Next returns an id, or the error notReady if the source has no generator.
+// Next returns an id. Without a generator it returns the error notReady.
 func (src *Source) Next(ctx context.Context, notReady error) (int64, error) {
 	m := src.made.Load()
 	if m == nil {
@@ -97,7 +110,7 @@ func (src *Source) Next(ctx context.Context, notReady error) (int64, error) {
 	return id, nil
 }
 
-// Fill is Next for many ids.
+// Fill is like Next for many ids.
 func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error {
 	m := src.made.Load()
 	if m == nil {
@@ -106,7 +119,7 @@ func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error 
 	return src.fill(ctx, m, ids)
 }
 
-// fill is Fill with the generator of the source.
+// fill is Fill with the source's generator.
 func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	if src.gap.Load() > 1 {
 		if err = src.fillWithGaps(ctx, m, ids); err == nil {
@@ -121,27 +134,27 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is the reason when the search did not find that a row needs an id, for example because another
-// goroutine changed the row meanwhile.
+// errNoGenerator is returned if no row seemed to need an id, for example because another goroutine changed the row
+// meanwhile.
 var errNoGenerator = errors.New("the table has no generator yet; create again")
 
-// wrap adds to an error for which table there is no id.
+// wrap adds the table to an error.
 func (src *Source) wrap(err error) error {
 	if errors.Is(err, generator.ErrClosed) {
-		return fmt.Errorf("%w: no id for table %s", ErrClosed, src.Table)
+		return fmt.Errorf("%w: no id for %s", ErrClosed, src.named())
 	}
-	return fmt.Errorf("uidplugin: no id for table %s: %w", src.Table, err)
+	return fmt.Errorf("uidplugin: no id for %s: %w", src.named(), err)
 }
 
-// An outage says why a source has no generator: it got no worker id, or its opener fails. It is zero while nothing has
-// failed.
+// An outage records why a source lacks a generator: it got no worker id, or its opener fails. The zero value means no
+// failure.
 type outage struct {
 	err      error     // of the last attempt
-	since    time.Time // when the first attempt failed
-	retrying bool      // a goroutine tries again
+	since    time.Time // time of the first failure
+	retrying bool      // a goroutine is retrying
 }
 
-// note notes what became of an attempt; now is when.
+// note records the result of an attempt at the time now.
 func (o *outage) note(err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -152,18 +165,18 @@ func (o *outage) note(err error, now time.Time) {
 	o.err = err
 }
 
-// A State is the state of a source that has a generator.
+// A State describes a source that has a generator.
 type State struct {
 	Tag       string
 	Generator string
-	Leases    []generator.Lease // none if its ids are not of the layout
+	Leases    []generator.Lease // empty if its ids are not of the layout
 
-	// Of the generator's methods of these names; 0 if it has none. Made is without gaps.
+	// From the generator's methods of these names; 0 without the method. Made excludes gaps.
 	Lead        time.Duration
 	Made, Waits int64
 }
 
-// States returns the states of the sources that have a generator, in the order of their tags.
+// States returns the states of the sources with a generator, ordered by tag.
 func (s *Supply) States() (states []State) {
 	for _, src := range s.sorted() {
 		m := src.made.Load()
@@ -183,8 +196,8 @@ func (s *Supply) States() (states []State) {
 	return states
 }
 
-// count adds what a generator says of itself. A generator of the application that panics must not end the process, as
-// it would in a goroutine that collects metrics: what it has not said is 0.
+// count reads the generator's counters. It recovers panics of the application's generators, because they would end the
+// process in a goroutine that collects metrics. Counters not read yet stay 0.
 func (s *State) count(g generator.Generator) {
 	defer func() { _ = recover() }()
 	if g, ok := g.(interface{ Lead() time.Duration }); ok {
@@ -198,7 +211,14 @@ func (s *State) count(g generator.Generator) {
 	}
 }
 
-// sorted returns the sources in the order of their tags.
+// Failing reports whether the source's last attempt to get a generator failed. A retry follows in the background.
+func (s *Supply) Failing(src *Source) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return src.outage.err != nil
+}
+
+// sorted returns the sources ordered by tag.
 func (s *Supply) sorted() []*Source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +232,8 @@ func (s *Supply) sorted() []*Source {
 	return all
 }
 
-// Health returns the errors of sources, in the order of their tags: those that have no generator although one was
-// needed, and those whose generator has a method Health() error that returns one.
+// Health returns the errors of sources, ordered by tag. It covers sources that failed to get a generator, sources that
+// lost their worker ids, and the errors of generators with a method Health() error.
 func (s *Supply) Health() error {
 	var errs []error
 	for _, src := range s.sorted() {
@@ -224,22 +244,25 @@ func (s *Supply) Health() error {
 		switch {
 		case m != nil:
 			errs = append(errs, src.health(m.Generator))
+			if m.lease != nil && m.lease.Err() != nil {
+				errs = append(errs, fmt.Errorf("uidplugin: %w", m.lease.Err()))
+			}
 		case o.err == nil:
 		case src.Opened:
 			errs = append(errs, fmt.Errorf("uidplugin: the generator %s of table %s could not be opened since %s: %w",
 				src.Generator, src.Table, FormatTime(o.since), o.err))
 		default:
-			errs = append(errs, fmt.Errorf("uidplugin: the table %s has no worker id since %s: %w", src.Table, FormatTime(o.since), o.err))
+			errs = append(errs, fmt.Errorf("uidplugin: no worker id for %s since %s: %w", src.named(), FormatTime(o.since), o.err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// FormatTime returns an instant as messages of the plugin show it, in UTC. Package generator has its own function
-// for it, as it imports no package of the plugin above itself.
+// FormatTime formats an instant for messages, in UTC. Package generator has a function of its own, because it must not
+// import packages above it.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
-// health returns what the method Health of a generator returns, if it has the method.
+// health calls the generator's method Health, if any.
 func (src *Source) health(g generator.Generator) (err error) {
 	h, ok := g.(interface{ Health() error })
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// The names of the generators that are always there. "default" means Snowflake, too.
+// The names of the built-in generators. "default" is another name for Snowflake.
 const (
 	Cached    = "cached"
 	Snowflake = "snowflake"
@@ -21,7 +21,7 @@ const (
 	Segment   = "segment"
 )
 
-// NameOf returns the name of a generator as [Specs] have it.
+// NameOf returns the name of a generator as in [Specs].
 func NameOf(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "default" {
@@ -30,7 +30,7 @@ func NameOf(name string) string {
 	return name
 }
 
-// A GeneratorConfig is what a generator is made of. The root package documents it.
+// A GeneratorConfig configures a generator. The root package documents it.
 type GeneratorConfig struct {
 	Table     string
 	Layout    generator.Layout
@@ -41,41 +41,41 @@ type GeneratorConfig struct {
 	Now       func() time.Time
 }
 
-// Cached returns the configuration of the generator of this name.
+// Cached returns the configuration for a Cached.
 func (c GeneratorConfig) Cached() generator.CachedConfig {
 	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }
 
-// Snowflake returns the configuration of the generator of this name.
+// Snowflake returns the configuration for a Snowflake.
 func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
 	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
 }
 
-// Paired returns the configuration of the generator of this name, which needs two leases.
+// Paired returns the configuration for a Paired, which needs two leases.
 func (c GeneratorConfig) Paired() generator.PairedConfig {
 	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }
 
-// A Spec says how a generator is made: of leases by Make, or by an opener, whose ids usually are not of the layout.
+// A Spec describes how to make a generator: by Make from leases, or by the opener Open.
 type Spec struct {
-	Lanes int // how many worker ids it has at first: 1, or 2 as a Paired
+	Lanes int // number of worker ids at first: 1, or 2 for a Paired
 	Make  func(GeneratorConfig) (generator.Renewable, error)
 
 	Open     func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
 	Local    bool // Open sends no statement, so it needs no connection
-	OfLayout bool // Open makes ids of the layout, which need no lease
+	OfLayout bool // Open makes ids of the layout without a lease
 
-	segment     bool // it is the generator [Segment]
-	Replaceable bool // a Make of the application may take its place
+	segment     bool // for the generator [Segment]
+	Replaceable bool // the application may replace Make
 }
 
-// opened reports whether an opener makes it.
+// opened reports whether an opener makes the generator.
 func (s Spec) opened() bool { return s.Make == nil }
 
-// Specs are generators by their names.
+// Specs are generators by name.
 type Specs map[string]Spec
 
-// Builtin returns the generators that are always there.
+// Builtin returns the built-in generators.
 func Builtin() Specs {
 	return Specs{
 		Cached: {Lanes: 1, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
@@ -91,10 +91,10 @@ func Builtin() Specs {
 	}
 }
 
-// Names lists the names, for messages.
+// Names lists the names for messages.
 func (s Specs) Names() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
 
-// Generator makes a generator of as many leases as its Spec says.
+// Generator makes a generator. Pass as many leases as its Spec has lanes.
 func (s Specs) Generator(name string, c GeneratorConfig) (g generator.Renewable, err error) {
 	defer func() {
 		if p := recover(); p != nil {

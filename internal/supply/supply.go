@@ -1,6 +1,5 @@
-// Package supply provides ids for tables. It decides which generator serves a table, and which callers wait for it. It
-// knows how a generator gets its worker ids or its segment at the first use. It knows tables and columns by name, and
-// no schemas of GORM.
+// Package supply provides ids for tables. It selects the generator of a table, gets worker ids or segments at the first
+// use, and makes callers wait. It knows tables and columns by name instead of GORM's schemas.
 package supply
 
 import (
@@ -17,12 +16,12 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
-// The root package exports these.
+// Errors that the root package exports.
 var (
 	ErrOption        = errors.New("uidplugin: option")
 	ErrInTransaction = errors.New("uidplugin: first insert into a table, inside a transaction")
@@ -36,50 +35,50 @@ const AllTables = workernode.AllTables
 type Config struct {
 	Layout   generator.Layout
 	Specs    Specs
-	Default  string // the generator of a column that names none
+	Default  string // the generator of columns that name none
 	Timeout  time.Duration
 	Segments segment.Config
 	Log      *slog.Logger
 	Now      func() time.Time // the wall clock
 
-	DB       *gorm.DB // of the tables, and for openers
-	Registry *gorm.DB // of the worker ids and segments: DB, or another one
-	Database string   // names the database of the tables in the registry; empty for that of the registry
+	DB       *gorm.DB // for the tables, and for openers
+	Registry *gorm.DB // for worker ids and segments: DB, or another database
+	Database string   // name of the tables' database in the registry; empty for the registry's own
 	Manager  *workernode.Manager
-	Fixed    *Fixed // the worker id of all tables; then Manager is nil
-	OneEach  bool   // one worker id for each generator, instead of one for each table
+	Fixed    *Fixed // the worker id of all tables; excludes Manager
+	OneEach  bool   // one worker id per generator instead of per table
 
-	LookupOnly bool // no source gets a generator
+	LookupOnly bool // sources get no generator
 
-	MaxBorrow time.Duration    // how far ahead of the clock ids may be stamped; 0 means the generator's own limit
-	Clock     *generator.Clock // what generators share
-	Time      func() time.Time // what Clock reads
+	MaxBorrow time.Duration    // limit of stamping ahead of the clock; 0 means the generator's own
+	Clock     *generator.Clock // shared by the generators
+	Time      func() time.Time // read by Clock
 }
 
-// A Supply provides the ids of one process. All methods may be called concurrently.
+// A Supply provides the ids of one process. Its methods may be called concurrently.
 type Supply struct {
 	Config
 
 	mu       sync.Mutex
 	sources  map[sourceKey]*Source
-	segments map[string]*tableSegment // by tag
+	segments map[string]*tableSegment // by canonical column name
 	started  bool
 	closed   bool
 
-	anyForeign atomic.Bool   // there are sources whose ids are not of the layout
-	gate       chan struct{} // closed by Start, or by Close
-	openGate   func()        // closes gate; further calls do nothing
+	anyForeign atomic.Bool   // a source has ids that are not of the layout
+	gate       chan struct{} // closed by Start or Close
+	openGate   func()        // closes gate; may be called again
 	queue      *logqueue.Queue
-	log        *slog.Logger // for what happens in the background: by way of the queue, once gate is closed
+	log        *slog.Logger // for background work; passes records on once gate is closed
 
-	// Work in the background: ctx ends and the group is waited for in Close.
+	// Background work: Close cancels ctx and waits for the group.
 	ctx        context.Context
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 }
 
-// A call gets the generators of some sources in the background. It serves all that wait for it, and ends neither with
-// the context of the first nor with its transaction.
+// A call gets the generators of some sources in the background. All waiting creates share it, so it outlives the
+// context and the transaction of the first.
 type call struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -95,7 +94,7 @@ func New(c Config) *Supply {
 	return s
 }
 
-// Source returns the source for a column of a table. name is that of its generator; empty for the default.
+// Source returns the source for a column of a table. name is its generator; empty means the default.
 func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	name = NameOf(name)
 	if name == "" {
@@ -138,10 +137,10 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	return src, nil
 }
 
-// AnyForeign reports whether there are sources whose ids are not of the layout.
+// AnyForeign reports whether any source has ids that are not of the layout.
 func (s *Supply) AnyForeign() bool { return s.anyForeign.Load() }
 
-// startCall returns the calls to wait for. It starts a call for the sources that have neither a generator nor a call.
+// startCall returns the calls to wait for. It starts a call for sources that have neither a generator nor a call.
 func (s *Supply) startCall(sources []*Source) (calls []*call, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +166,7 @@ func (s *Supply) startCall(sources []*Source) (calls []*call, err error) {
 	return calls, nil
 }
 
-// serveCall makes the generators of sources, and ends c.
+// serveCall makes the generators of sources and ends c.
 func (s *Supply) serveCall(c *call, sources []*Source) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
 	defer cancel()
@@ -184,8 +183,8 @@ func (s *Supply) serveCall(c *call, sources []*Source) {
 	c.err = errors.Join(s.openAll(ctx, opened), err)
 }
 
-// Close ends the making of ids: all callers get [ErrClosed], waiting ones included. It waits until ctx ends for work in
-// the background, and reports whether all of it has ended.
+// Close stops the making of ids: all callers get [ErrClosed], waiting ones included. It waits for background work until
+// ctx ends, and reports whether all of it has ended.
 func (s *Supply) Close(ctx context.Context) bool {
 	s.mu.Lock()
 	s.closed = true
@@ -222,7 +221,7 @@ func (s *Supply) Closed() bool {
 	return s.closed
 }
 
-// list writes names for a message, not all of them if they are many.
+// list joins names for a message, and shortens long lists.
 func list(names []string) string {
 	const most = 5
 	if len(names) > most {

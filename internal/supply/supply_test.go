@@ -201,7 +201,7 @@ func TestSupplyClose_ClosesAllGeneratorsAndRefusesMore(t *testing.T) {
 	}
 	for _, src := range []*Source{foreign, ours} {
 		_, err := src.Next(t.Context(), nil)
-		testkit.IsError(t, err, ErrClosed, "no id for table "+src.Table)
+		testkit.IsError(t, err, ErrClosed, "no id for "+src.named())
 	}
 	testkit.IsError(t, s.Ensure(t.Context(), nil, []*Source{late}), ErrClosed)
 	if !s.Close(t.Context()) {

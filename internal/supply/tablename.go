@@ -13,16 +13,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// A naming finds the canonical name of a table, which is the same for all spellings that
-// mean one table on one connection.
+// A naming finds the canonical name of a table, which is equal for all spellings of one table on one connection.
 type naming struct {
 	dialector gorm.Dialector
-	current   string // schema or database of names without one; "" if none is selected
+	current   string // schema or database of unqualified names; "" if none is selected
 	catalog   string // PostgreSQL's database
 	fold      bool   // the server ignores the case of tables
 }
 
-// newNaming asks the database what names mean on its connections.
+// newNaming reads how the database resolves names on its connections.
 func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n naming, err error) {
 	dialector := db.Dialector
 	n.dialector = dialector
@@ -51,16 +50,16 @@ func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n namin
 	return n, nil
 }
 
-// TableName returns the canonical name of a table, as WORKER_NODE has it, on the connections of db: without quotes,
-// without the current schema, and in lower case where the server ignores case.
+// TableName returns the canonical name of a table on the connections of db, as in WORKER_NODE. It has no quotes and no
+// current schema. It is in lower case where the server ignores case.
 func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name string) (string, error) {
 	n, err := newNaming(ctx, db, timeout)
 	return n.table(name), err
 }
 
-// DatabaseName returns the name by which a registry tells the database of db from others: on MySQL the current
-// database; on PostgreSQL the current database, with the current schema if that is not public; on SQLite the name of
-// the file, without its folder.
+// DatabaseName returns the name of db's database in a registry. On MySQL it is the current database. On PostgreSQL it
+// is the current database, followed by the current schema unless that is public. On SQLite it is the name of the file
+// without its folder.
 func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
 	n, err := newNaming(ctx, db, timeout)
 	if err != nil {
@@ -80,7 +79,7 @@ func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name
 	return name, err
 }
 
-// sqliteFile returns the name of the file of a SQLite database; empty for one in memory.
+// sqliteFile returns the file name of a SQLite database, or "" for one in memory.
 func sqliteFile(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
@@ -97,8 +96,7 @@ func sqliteFile(ctx context.Context, db *gorm.DB, timeout time.Duration) (name s
 	return name, err
 }
 
-// table returns the canonical name: without quotes, without the current schema, and in
-// lower case where the server ignores case. An unknown dialect leaves the name unchanged.
+// table returns the canonical name of a table. A name in an unknown dialect stays unchanged.
 func (n naming) table(name string) string {
 	current := n.current
 	parts, ok := n.split(name)
@@ -120,7 +118,8 @@ func (n naming) table(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// column returns the canonical name of a column: only PostgreSQL tells case apart.
+// column returns the canonical name of a column. We fold case except on PostgreSQL, because only PostgreSQL's columns
+// are case-sensitive.
 func (n naming) column(name string) string {
 	if n.dialector.Name() == "postgres" {
 		return name
@@ -128,7 +127,7 @@ func (n naming) column(name string) string {
 	return strings.ToLower(name)
 }
 
-// split returns the parts of a name as GORM puts it into statements, without their quotes.
+// split returns the parts of a name, unquoted, as GORM writes it in statements.
 func (n naming) split(name string) (parts []string, ok bool) {
 	quote := `"`
 	switch n.dialector.Name() {
@@ -141,7 +140,7 @@ func (n naming) split(name string) (parts []string, ok bool) {
 	var quoted strings.Builder
 	n.dialector.QuoteTo(&quoted, name)
 	rest := quoted.String()
-	if !strings.Contains(rest, quote) { // PostgreSQL's dialector can be told not to quote; then the server folds
+	if !strings.Contains(rest, quote) { // with quoting off in PostgreSQL's dialector, the server folds names
 		return strings.Split(strings.ToLower(rest), "."), true
 	}
 	for {
@@ -159,7 +158,7 @@ func (n naming) split(name string) (parts []string, ok bool) {
 	}
 }
 
-// unquote returns the name that s begins with, and what comes after it.
+// unquote returns the quoted name at the beginning of s, and the rest.
 func unquote(s, quote string) (name, rest string, ok bool) {
 	s, ok = strings.CutPrefix(s, quote)
 	if !ok {
@@ -171,7 +170,7 @@ func unquote(s, quote string) (name, rest string, ok bool) {
 		if !found {
 			return "", "", false
 		}
-		if s, ok = strings.CutPrefix(after, quote); !ok { // not doubled: the end
+		if s, ok = strings.CutPrefix(after, quote); !ok { // a single quote ends the name
 			return name, after, name != ""
 		}
 		name += quote

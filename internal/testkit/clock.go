@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Clock is set by a test. It is safe for concurrent use.
+// A Clock shows the time that a test sets. It may be used concurrently.
 type Clock struct {
 	mu    sync.Mutex
-	shown time.Time // at the time since
+	shown time.Time // time at since
 	since time.Time
 	speed float64
 }
@@ -16,13 +16,12 @@ type Clock struct {
 // NewClock returns a clock that shows t until the test sets it.
 func NewClock(t time.Time) *Clock { return NewRunningClock(t, 0) }
 
-// NewRunningClock returns a clock that starts at t and runs speed times as fast as the real one. With 0 it stands
-// still.
+// NewRunningClock returns a clock that starts at t and runs at speed times the real speed. With 0 it stands still.
 func NewRunningClock(t time.Time, speed float64) *Clock {
 	return &Clock{shown: t, since: time.Now(), speed: speed}
 }
 
-// Now returns what the clock shows.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +42,7 @@ func (c *Clock) Set(t time.Time) {
 	c.shown, c.since = t, time.Now()
 }
 
-// Add sets the clock forward, or back if d is negative, and returns what it then shows.
+// Add moves the clock forward, or back if d is negative, and returns the new time.
 func (c *Clock) Add(d time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

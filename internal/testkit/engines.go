@@ -20,8 +20,8 @@ import (
 type Engine struct {
 	Name string // sqlite, mariadb, mysql or postgres
 
-	// Variable is the environment variable with the data source name of a user with all rights. It is empty for
-	// SQLite, which needs no server.
+	// Variable is the environment variable with the data source name of a user with all rights. It is empty for SQLite,
+	// because that needs no server.
 	Variable string
 }
 
@@ -35,11 +35,11 @@ func Engines() []Engine {
 	}
 }
 
-// Available reports whether the environment names a server of this engine.
+// Available reports whether the environment names a server of the engine.
 func (e Engine) Available() bool { return e.Variable == "" || os.Getenv(e.Variable) != "" }
 
-// Need skips a test if the environment names no server of the engine. With CI=true it fails instead, except for Oracle
-// MySQL, which not every machine can install.
+// Need skips a test if the environment names no server of the engine. With CI=true it fails the test instead, except
+// for Oracle MySQL, because not every machine can install it.
 func (e Engine) Need(tb testing.TB) {
 	tb.Helper()
 	if e.Available() {
@@ -52,13 +52,13 @@ func (e Engine) Need(tb testing.TB) {
 	tb.Skip(why)
 }
 
-// MariaDB is the engine of tests that need a MariaDB server.
+// MariaDB returns the engine MariaDB.
 func MariaDB() Engine { return Engine{Name: "mariadb", Variable: "UID_TEST_MARIADB"} }
 
 // IsMySQL reports whether the engine is MySQL or MariaDB.
 func (e Engine) IsMySQL() bool { return e.Name == "mariadb" || e.Name == "mysql" }
 
-// SQLFile returns the name of the engine's file among the files of SQL in migrations and segment.
+// SQLFile returns the engine's file name in migrations and segment.
 func (e Engine) SQLFile() string {
 	if e.IsMySQL() {
 		return "mysql.sql"
@@ -66,7 +66,7 @@ func (e Engine) SQLFile() string {
 	return e.Name + ".sql"
 }
 
-// Dialector returns GORM's dialector of the engine.
+// Dialector returns GORM's dialector for the engine.
 func (e Engine) Dialector(dsn string) gorm.Dialector {
 	switch e.Name {
 	case "sqlite":
@@ -77,8 +77,8 @@ func (e Engine) Dialector(dsn string) gorm.Dialector {
 	return mysql.Open(dsn)
 }
 
-// Each runs a test on all engines, or on those named, in parallel, each with a new database. See [Engine.Need] for
-// an engine without a server.
+// Each runs a test in parallel on all engines, or on the named ones, with a new database each. [Engine.Need] handles
+// engines without a server.
 func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 	t.Helper()
 	for _, e := range Engines() {
@@ -93,11 +93,11 @@ func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 	}
 }
 
-// A Database is one database of an engine: a schema for PostgreSQL, a file for SQLite. It can be sent to a child
-// process as JSON.
+// A Database is one database of an engine: a schema for PostgreSQL, a file for SQLite. It can be sent to child
+// processes as JSON.
 type Database struct {
 	Engine
-	Schema string // its name; for SQLite the path of the file; empty: the one that the variable names
+	Schema string // name, or path for SQLite; empty means the database in the variable
 }
 
 var serial atomic.Int64
@@ -105,31 +105,43 @@ var serial atomic.Int64
 // New creates an empty database, and drops it when the test ends.
 func (e Engine) New(tb testing.TB) *Database {
 	tb.Helper()
-	d := &Database{Engine: e, Schema: fmt.Sprintf("t%d_%d", os.Getpid(), serial.Add(1))}
-	create, drop := "CREATE DATABASE "+d.Schema, "DROP DATABASE "+d.Schema
-	switch e.Name {
-	case "sqlite":
-		d.Schema = filepath.Join(tb.TempDir(), "test.db")
-		// Handles that turn the file into a WAL at the same time fail with "database is locked".
-		db, err := d.Connect(nil)
-		Must(tb, err)
-		Must(tb, errors.Join(db.Exec("PRAGMA user_version = 1").Error, Close(db)))
-		return d
-	case "postgres":
-		create, drop = "CREATE SCHEMA "+d.Schema, "DROP SCHEMA "+d.Schema+" CASCADE"
-	}
-	admin := (&Database{Engine: e}).Open(tb, nil)
-	Must(tb, admin.Exec(create).Error)
+	d, drop, err := e.Create(tb.TempDir())
+	Must(tb, err)
 	tb.Cleanup(func() {
-		if err := admin.Exec(drop).Error; err != nil {
+		if err := drop(); err != nil {
 			tb.Error(err)
 		}
 	})
 	return d
 }
 
-// DSN returns the data source name. Params are further parameters, as the engine's driver writes them; SQLite
-// ignores them.
+// Create creates an empty database. For SQLite it is a file in dir. The caller should call drop.
+func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
+	d = &Database{Engine: e, Schema: fmt.Sprintf("t%d_%d", os.Getpid(), serial.Add(1))}
+	create, remove := "CREATE DATABASE "+d.Schema, "DROP DATABASE "+d.Schema
+	switch e.Name {
+	case "sqlite":
+		d.Schema = filepath.Join(dir, d.Schema+".db")
+		// Create the WAL file now, because handles that do so concurrently fail with "database is locked".
+		db, err := d.Connect(nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, func() error { return nil }, errors.Join(db.Exec("PRAGMA user_version = 1").Error, Close(db))
+	case "postgres":
+		create, remove = "CREATE SCHEMA "+d.Schema, "DROP SCHEMA "+d.Schema+" CASCADE"
+	}
+	db, err := (&Database{Engine: e}).Connect(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := db.Exec(create).Error; err != nil {
+		return nil, nil, errors.Join(err, Close(db))
+	}
+	return d, func() error { return errors.Join(db.Exec(remove).Error, Close(db)) }, nil
+}
+
+// DSN returns the data source name. params are further parameters in the format of the driver. SQLite ignores them.
 func (d *Database) DSN(params ...string) string {
 	dsn := os.Getenv(d.Variable)
 	switch {
@@ -145,13 +157,12 @@ func (d *Database) DSN(params ...string) string {
 	return address + "?" + strings.Join(append([]string{query}, params...), "&")
 }
 
-// Connect returns a handle with a pool of its own, which the caller closes. Without a config, or without a Logger in
-// it, GORM logs nothing.
+// Connect returns a handle with its own pool. The caller should close it. GORM does not log unless config has a Logger.
 func (d *Database) Connect(config *gorm.Config, params ...string) (*gorm.DB, error) {
 	return gorm.Open(d.Dialector(d.DSN(params...)), quiet(config))
 }
 
-// Open is Connect for a test, and closes the pool when the test ends.
+// Open is like Connect, and closes the pool when the test ends.
 func (d *Database) Open(tb testing.TB, config *gorm.Config, params ...string) *gorm.DB {
 	tb.Helper()
 	db, err := d.Connect(config, params...)

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// maxReports limits the errors of one Ledger, so that a log stays readable when very many ids come twice.
+// maxReports limits the errors of a Ledger, because many duplicates would make the log unreadable.
 const maxReports = 10
 
-// A Ledger records which table each id is of, and finds ids that come twice, in one table or in two. It is safe for
-// concurrent use. The zero value only counts; [NewLedger] returns one that also fails a test.
+// A Ledger records the table of each id and finds duplicates, in one table or in two. It may be used concurrently. The
+// zero value only counts them; use [NewLedger] to fail a test.
 type Ledger struct {
 	tb    testing.TB
 	mu    sync.Mutex
@@ -18,11 +18,11 @@ type Ledger struct {
 	twice int
 }
 
-// NewLedger returns an empty ledger. With tb it reports an error for each of the first ten ids that come twice; use it
-// until the test ends.
+// NewLedger returns an empty ledger. With tb it reports the first ten duplicates as errors, so do not use it after the
+// test.
 func NewLedger(tb testing.TB) *Ledger { return &Ledger{tb: tb} }
 
-// Add records ids of a table. An id that the ledger has stays with its first table, and counts for [Ledger.Twice].
+// Add records ids of a table. A duplicate keeps its first table and counts for [Ledger.Twice].
 func (l *Ledger) Add(table string, ids ...int64) {
 	if l.tb != nil {
 		l.tb.Helper()
@@ -45,21 +45,21 @@ func (l *Ledger) Add(table string, ids ...int64) {
 	}
 }
 
-// Len returns how many different ids were added.
+// Len returns the number of different ids.
 func (l *Ledger) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.table)
 }
 
-// Twice returns how many of the ids that were added were known already.
+// Twice returns the number of duplicates.
 func (l *Ledger) Twice() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.twice
 }
 
-// Tables returns the table of each id, as a copy.
+// Tables returns a copy of the table of each id.
 func (l *Ledger) Tables() map[int64]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

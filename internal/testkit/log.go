@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A Log keeps what a logger writes. The zero value is empty and ready for use, also by several goroutines.
+// A Log keeps the output of a logger. The zero value is ready for use. It may be used concurrently.
 type Log struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
 }
 
-// Logger returns a logger of all levels that writes to the log, one line for each record.
+// Logger returns a logger of all levels that writes one line per record to the log.
 func (l *Log) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -27,7 +27,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buffer.Write(p)
 }
 
-// String returns all that was logged.
+// String returns the whole log.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *Log) Lines(text string) (lines []string) {
 	return lines
 }
 
-// SaysOnce reports an error unless the log contains text exactly once. It waits a few seconds for the first time.
+// SaysOnce reports an error unless the log contains text exactly once. It waits up to 5 s for the text.
 func (l *Log) SaysOnce(tb testing.TB, text string) {
 	tb.Helper()
 	Eventually(tb, "a log that says "+text, 5*time.Second, func() bool { return strings.Contains(l.String(), text) })

@@ -1,5 +1,5 @@
-// Package testkit holds what the tests of several packages need: databases, clocks, logs, child processes and
-// a ledger that finds ids that were made twice. Only tests import it.
+// Package testkit has helpers for the tests of several packages: databases, clocks, logs, child processes, and a ledger
+// of duplicate ids. Only tests should import it.
 package testkit
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Must ends the test if err is not nil. Call it on the goroutine of the test.
+// Must ends the test if err is not nil. Call it on the test's goroutine.
 func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -20,7 +20,7 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// SaysAll reports an error for each of words that message does not contain.
+// SaysAll reports an error for each of words that is missing in message.
 func SaysAll(tb testing.TB, message string, words ...string) {
 	tb.Helper()
 	for _, w := range words {
@@ -30,8 +30,8 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 	}
 }
 
-// Eventually calls done every few milliseconds until it returns true. It ends the test after timeout; why names
-// what the test waited for. Call it on the goroutine of the test.
+// Eventually calls done every 2 ms until it returns true. After timeout it ends the test with why, the awaited
+// condition. Call it on the test's goroutine.
 func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bool) {
 	tb.Helper()
 	for begin := time.Now(); !done(); time.Sleep(2 * time.Millisecond) {
@@ -41,8 +41,7 @@ func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bo
 	}
 }
 
-// IsError reports a test error unless err wraps want and its text contains each of words. With want nil, any error will
-// do.
+// IsError reports a test error unless err wraps want and contains each of words. With want nil it accepts any error.
 func IsError(tb testing.TB, err, want error, words ...string) {
 	tb.Helper()
 	if err == nil || want != nil && !errors.Is(err, want) {
@@ -52,7 +51,7 @@ func IsError(tb testing.TB, err, want error, words ...string) {
 	SaysAll(tb, err.Error(), words...)
 }
 
-// LeftOut skips a test that should run, loudly; with CI=true it fails.
+// LeftOut skips a test that should run, loudly. With CI=true it fails the test instead.
 func LeftOut(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -63,8 +62,8 @@ func LeftOut(t *testing.T, why string) {
 	t.Skip(strings.TrimSpace(text))
 }
 
-// Tell writes a text to stdout, and to the terminal if there is one: go test shows what a package that passes prints
-// only with -v.
+// Tell writes a text to stdout, and to the terminal if there is one. go test without -v hides the output of packages
+// that pass, so stdout is not enough.
 func Tell(text string) {
 	fmt.Print(text)
 	if tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
@@ -73,9 +72,9 @@ func Tell(text string) {
 	}
 }
 
-// SkipWithRace skips a test in which the race detector finds nothing, or which it falsifies: long ones of one
-// goroutine, and those that count allocations. make test runs these without the race detector, by the pattern in the
-// environment variable UID_TEST_WITHOUT_RACE; with that variable set, a test whose name it does not match fails, for it
+// SkipWithRace skips a test under the race detector. Use it for tests that count allocations, because the detector
+// changes them, and for long tests on one goroutine, because it finds nothing in them. make test runs them without the
+// detector, selected by UID_TEST_WITHOUT_RACE. If that pattern does not match, the test fails, because otherwise it
 // would never run.
 func SkipWithRace(tb testing.TB) {
 	tb.Helper()

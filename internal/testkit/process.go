@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// The environment variables that make a test binary a child process.
+// Environment variables that turn a test binary into a child process.
 const (
 	roleVariable = "UID_TEST_ROLE"
 	taskVariable = "UID_TEST_TASK"
 )
 
-// Roles are what child processes of a test binary can do, by name. A role gets its task as JSON; [Role] makes one.
+// Roles are the functions of child processes by name. A role gets its task as JSON; use [Role] to make one.
 type Roles map[string]func(task []byte) error
 
-// Role returns a role for a function that takes its task as a T.
+// Role wraps a function that takes its task as a T.
 func Role[T any](run func(task T) error) func([]byte) error {
 	return func(text []byte) error {
 		var task T
@@ -32,14 +32,14 @@ func Role[T any](run func(task T) error) func([]byte) error {
 	}
 }
 
-// RunRole runs the role that this process was started for by [Start], and then exits: with code 1 and the error on
-// stderr if the role failed. In any other process it returns at once. Call it first in TestMain.
+// RunRole runs the role for which [Start] started this process, and exits. If the role fails, it writes the error to
+// stderr and exits with code 1. In other processes it returns at once. Call it first in TestMain.
 func RunRole(roles Roles) {
 	name, ok := os.LookupEnv(roleVariable)
 	if !ok {
 		return
 	}
-	// A process that this one starts is not a child of the test.
+	// Processes started by this one should not become children of the test.
 	task := os.Getenv(taskVariable)
 	_ = os.Unsetenv(roleVariable)
 	_ = os.Unsetenv(taskVariable)
@@ -55,8 +55,8 @@ func RunRole(roles Roles) {
 	os.Exit(0)
 }
 
-// InputEnded returns a channel that is closed when the standard input of this process ends: when the test calls
-// [Process.Stop], or when the test itself has ended. A role that runs until then calls it once.
+// InputEnded returns a channel that is closed at the end of standard input: after [Process.Stop], or at the end of the
+// test. A role should call it once.
 func InputEnded() <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -66,46 +66,61 @@ func InputEnded() <-chan struct{} {
 	return ended
 }
 
-// A Process is a child process that runs one role of the test binary. What the role writes to stdout is read as
-// lines. Its methods are safe for concurrent use.
+// A Process is a child process that runs one role of the test binary. Its methods may be called concurrently.
 type Process struct {
 	command *exec.Cmd
 	input   io.WriteCloser
-	done    chan struct{} // closed when the process has ended and its output was read
-	err     error         // how it ended; read after done
+	done    chan struct{} // closed after the process has ended and we have read its output
+	err     error         // result of the process; read after done
 	stderr  Log
 	kill    sync.Once
 }
 
-// Start starts a child process with a role and a task, which must have a form as JSON. It calls line, which may be
-// nil, on another goroutine, for each line of output without its newline. A last line without a newline is dropped:
-// the process was killed while it wrote it. A process that still runs when the test ends is killed.
+// Start is like [Launch], and kills the process when the test ends.
 func Start(tb testing.TB, role string, task any, line func(line string)) *Process {
 	tb.Helper()
+	p, err := Launch(role, task, line)
+	Must(tb, err)
+	tb.Cleanup(p.Kill)
+	return p
+}
+
+// Launch starts a child process with a role and a task, which must marshal to JSON. It calls line, unless nil, on
+// another goroutine with each line of output, without the newline. It drops an incomplete last line, because the
+// process was killed while it wrote.
+func Launch(role string, task any, line func(line string)) (*Process, error) {
 	text, err := json.Marshal(task)
-	Must(tb, err)
+	if err != nil {
+		return nil, err
+	}
 	path, err := os.Executable()
-	Must(tb, err)
+	if err != nil {
+		return nil, err
+	}
 	p := &Process{command: exec.Command(path), done: make(chan struct{})}
-	// The race detector would otherwise sleep for a second at the end.
+	// Otherwise the race detector sleeps for a second at the end.
 	p.command.Env = append(os.Environ(),
 		roleVariable+"="+role, taskVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.command.Stderr = &p.stderr
-	p.input, err = p.command.StdinPipe()
-	Must(tb, err)
+	if p.input, err = p.command.StdinPipe(); err != nil {
+		return nil, err
+	}
 	output, err := p.command.StdoutPipe()
-	Must(tb, err)
-	Must(tb, p.command.Start())
-	tb.Cleanup(p.Kill)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.command.Start(); err != nil {
+		return nil, err
+	}
 	go func() {
 		defer close(p.done)
 		read(output, line)
 		p.err = p.command.Wait()
 	}()
-	return p
+	return p, nil
 }
 
-// read calls line for each whole line.
+// read calls line for each complete line.
 func read(output io.Reader, line func(string)) {
 	for reader := bufio.NewReader(output); ; {
 		text, err := reader.ReadString('\n')
@@ -118,10 +133,10 @@ func read(output io.Reader, line func(string)) {
 	}
 }
 
-// PID returns the id of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// Send writes a line to the standard input of the process.
+// Send writes a line to the process's standard input.
 func (p *Process) Send(line string) error {
 	_, err := io.WriteString(p.input, line+"\n")
 	return err
@@ -130,23 +145,27 @@ func (p *Process) Send(line string) error {
 // Signal sends a signal.
 func (p *Process) Signal(s os.Signal) error { return p.command.Process.Signal(s) }
 
-// Kill ends the process by SIGKILL and waits until its output was read. It does nothing if the process has ended.
+// Kill sends SIGKILL and waits until the process has ended and its output is read. It does nothing if the process has
+// ended.
 func (p *Process) Kill() {
 	p.kill.Do(func() { _ = p.command.Process.Kill() })
 	<-p.done
 }
 
-// Stop ends the standard input of the process, and waits as Wait does.
+// End closes the process's standard input.
+func (p *Process) End() error { return p.input.Close() }
+
+// Stop calls End, then Wait.
 func (p *Process) Stop() error {
-	_ = p.input.Close()
+	_ = p.End()
 	return p.Wait()
 }
 
-// Done returns a channel that is closed when the process has ended and its output was read.
+// Done returns a channel that is closed after the process has ended and its output is read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the process has ended and its output was read. The error says how it ended, if not with code 0, and
-// holds what it wrote to stderr.
+// Wait waits until the process has ended and its output is read. Unless the exit code is 0, it returns an error that
+// includes stderr.
 func (p *Process) Wait() error {
 	<-p.done
 	if p.err != nil {
@@ -155,5 +174,5 @@ func (p *Process) Wait() error {
 	return nil
 }
 
-// Stderr returns what the process has written to stderr.
+// Stderr returns the process's output on stderr.
 func (p *Process) Stderr() string { return p.stderr.String() }

@@ -15,20 +15,20 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Relay passes connections on to a server. A test cuts it, and leads it to the same server or another one again. It
-// is safe for concurrent use.
+// A Relay forwards connections to a server. A test can cut it, restore it, and route it to another server. It may be
+// used concurrently.
 type Relay struct {
-	Slow     atomic.Int64 // in nanoseconds: each answer is delayed by a random time below it
-	Answered atomic.Int64 // when a server last sent anything, in Unix nanoseconds
+	Slow     atomic.Int64 // largest random delay of each answer, in nanoseconds
+	Answered atomic.Int64 // time of the last answer, in Unix nanoseconds
 
 	mu       sync.Mutex
-	address  string       // where it listens
-	server   string       // to which it passes connections on
-	listener net.Listener // nil: connections are refused
+	address  string       // of the listener
+	server   string       // destination of connections
+	listener net.Listener // nil refuses connections
 	ends     map[net.Conn]bool
 }
 
-// NewRelay returns a relay to a server. It is cut when the test ends.
+// NewRelay returns a relay to a server, and cuts it when the test ends.
 func NewRelay(tb testing.TB, server string) *Relay {
 	tb.Helper()
 	r := &Relay{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort())), ends: map[net.Conn]bool{}}
@@ -39,8 +39,8 @@ func NewRelay(tb testing.TB, server string) *Relay {
 
 var takenPorts sync.Map
 
-// FreePort returns a port of 127.0.0.1 below those that outgoing connections get, so that it stays free while nothing
-// listens there. It returns no port twice.
+// FreePort returns a port of 127.0.0.1, never twice. It is below the range of outgoing connections, so it stays free
+// until a test listens there.
 func FreePort() int {
 	for {
 		port := 20000 + rand.IntN(12000)
@@ -54,14 +54,14 @@ func FreePort() int {
 	}
 }
 
-// Address returns where the relay listens. It stays the same when the relay is cut and when it leads elsewhere.
+// Address returns the relay's own address. Cut and Route do not change it.
 func (r *Relay) Address() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.address
 }
 
-// Restore passes connections on to the last server again, after Cut.
+// Restore forwards connections to the last server again after Cut.
 func (r *Relay) Restore(tb testing.TB) {
 	tb.Helper()
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (r *Relay) Restore(tb testing.TB) {
 	r.Route(tb, server)
 }
 
-// Route ends all connections, and passes new ones on to server.
+// Route ends all connections, and forwards new ones to server.
 func (r *Relay) Route(tb testing.TB, server string) {
 	tb.Helper()
 	r.Cut()
@@ -135,13 +135,12 @@ func (r *Relay) pass(l net.Listener, client net.Conn, address string) {
 	go both(server, client)
 }
 
-// answers is what a server sends. It has no other method, so that io.Copy calls Read.
+// answers is the server's side of a connection. It has only Read, so that io.Copy has to call it.
 type answers struct {
 	server io.Reader
 	relay  *Relay
 }
 
-// Read implements [io.Reader].
 func (a answers) Read(p []byte) (int, error) {
 	n, err := a.server.Read(p)
 	if n > 0 {
@@ -153,7 +152,7 @@ func (a answers) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open returns a handle on a database through the relay. Its pool is closed when the test ends.
+// Open returns a handle on a database through the relay, and closes its pool when the test ends.
 func (r *Relay) Open(tb testing.TB, d *Database, params ...string) *gorm.DB {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(r.Address())
@@ -168,7 +167,7 @@ func (r *Relay) Open(tb testing.TB, d *Database, params ...string) *gorm.DB {
 	return db
 }
 
-// OpenBreakable returns a handle on a database that cut makes unreachable and restore brings back.
+// OpenBreakable returns a handle on a database, with functions that make the database unreachable and reachable again.
 func OpenBreakable(tb testing.TB, d *Database) (db *gorm.DB, cut, restore func()) {
 	tb.Helper()
 	if d.Name == "sqlite" {
@@ -184,7 +183,7 @@ var (
 	pgAddress    = regexp.MustCompile(`host=(\S+) port=(\S+)`)
 )
 
-// Address returns where the server listens.
+// Address returns the address of the server.
 func (d *Database) Address() string {
 	if d.Name == "postgres" {
 		m := pgAddress.FindStringSubmatch(os.Getenv(d.Variable))

@@ -11,36 +11,49 @@ import (
 	"testing"
 )
 
-// A Server is a database server of a test's own. integration/servers.sh runs it.
+// A Server is a private database server, run by integration/servers.sh.
 type Server struct {
 	Engine
-	Dir string // what the server has is in it, its files in data
+	Dir string // the server's folder; its files are in data
 }
 
-// NewServer brings a server of the engine up, with options of its command line. It is removed when the test ends.
-// [Engine.Need] says what becomes of a test whose engine is missing, and [LeftOut] of one whose server does not start.
+// NewServer starts a server of the engine with command-line options, and removes it when the test ends. A missing
+// engine is handled by [Engine.Need], and a server that does not start by [LeftOut].
 func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	t.Helper()
 	e.Need(t)
-	printed, err := ServersScript(append([]string{"up", e.Name, ""}, options...)...)
+	s, err := e.Up("", options...)
 	if err != nil {
 		LeftOut(t, err.Error())
 	}
-	return newServer(t, e.Name, printed)
+	t.Cleanup(func() { s.Run(t, "down") })
+	return s
 }
 
-// Copy returns a second server with the data of this one, which is stopped, and with options of its command line. Run
-// starts the new one. It is removed when the test ends.
+// Copy returns a second server with the data of this one and with command-line options. Stop this one first, and start
+// the new one with Run. It is removed when the test ends.
 func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	t.Helper()
 	printed, err := ServersScript(append([]string{"copy", s.Dir, ""}, options...)...)
 	Must(t, err)
-	return newServer(t, s.Name, printed)
+	second, err := newServer(s.Name, printed)
+	Must(t, err)
+	t.Cleanup(func() { second.Run(t, "down") })
+	return second
 }
 
-// newServer returns the server of which servers.sh has printed the variables.
-func newServer(t *testing.T, engine, printed string) *Server {
-	t.Helper()
+// Up is NewServer for programs other than tests. The data is in dir, or in memory if dir is empty. The caller should
+// call Down.
+func (e Engine) Up(dir string, options ...string) (*Server, error) {
+	printed, err := ServersScript(append([]string{"up", e.Name, dir}, options...)...)
+	if err != nil {
+		return nil, err
+	}
+	return newServer(e.Name, printed)
+}
+
+// newServer returns the server described by the variables that servers.sh printed.
+func newServer(engine, printed string) (*Server, error) {
 	env := map[string]string{}
 	for line := range strings.Lines(printed) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
@@ -49,29 +62,33 @@ func newServer(t *testing.T, engine, printed string) *Server {
 	}
 	key := "UID_TEST_" + strings.ToUpper(engine)
 	s := &Server{Dir: env[key+"_DIR"]}
-	t.Cleanup(func() { s.Run(t, "down") })
 	s.Engine = Engine{Name: engine, Variable: fmt.Sprintf("%s_OWN_%d", key, servers.Add(1))}
-	Must(t, os.Setenv(s.Variable, env[key])) // child processes find it, too
-	return s
+	return s, os.Setenv(s.Variable, env[key]) // so that child processes find it
 }
 
-// servers numbers the variables that name them.
+// Down stops the server and deletes its data.
+func (s *Server) Down() error {
+	_, err := ServersScript("down", s.Dir)
+	return err
+}
+
+// servers numbers the environment variables of servers.
 var servers atomic.Int64
 
-// Run gives the server a command of servers.sh: kill, stop, start or down.
+// Run runs a command of servers.sh on the server: kill, stop, start or down.
 func (s *Server) Run(t *testing.T, command string) {
 	t.Helper()
 	_, err := ServersScript(command, s.Dir)
 	Must(t, err)
 }
 
-// Database returns the database that the server comes with.
+// Database returns the initial database of the server.
 func (s *Server) Database() *Database { return &Database{Engine: s.Engine} }
 
-// ServersScript runs servers.sh, and returns what it prints.
+// ServersScript runs servers.sh and returns its output.
 func ServersScript(args ...string) (string, error) {
 	path := "integration/servers.sh"
-	for range 5 { // a test runs in its folder
+	for range 5 { // because tests run in their own folders
 		if _, err := os.Stat(path); err == nil {
 			break
 		}
@@ -87,7 +104,7 @@ func ServersScript(args ...string) (string, error) {
 	return string(out), err
 }
 
-// GaleraProvider returns the path of the library that makes MariaDB servers a cluster. Without it, see [LeftOut].
+// GaleraProvider returns the path of the library for MariaDB clusters. Without it, it calls [LeftOut].
 func GaleraProvider(t *testing.T) string {
 	t.Helper()
 	at := slices.IndexFunc(galeraProviders, func(path string) bool { _, err := os.Stat(path); return err == nil })
@@ -97,7 +114,7 @@ func GaleraProvider(t *testing.T) string {
 	return galeraProviders[at]
 }
 
-// galeraProviders is where distributions put that library.
+// galeraProviders lists the library's path in several distributions.
 var galeraProviders = []string{
 	"/usr/lib/galera/libgalera_smm.so", "/usr/lib/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so",
 	"/usr/lib64/galera/libgalera_smm.so",

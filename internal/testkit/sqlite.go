@@ -11,29 +11,30 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// SQLite says how to open a SQLite database. The zero value opens a new one in a temporary folder.
+// SQLite configures a SQLite database. The zero value opens a new one in a temporary folder.
 type SQLite struct {
-	Path   string       // the file, which Open creates if it is missing; empty: a new one in a temporary folder
-	Config *gorm.Config // nil or without a Logger: GORM logs nothing
-	Pool   int          // the largest number of connections; 0: no limit
+	Path   string       // the file, created if missing; empty means a new one in a temporary folder
+	Config *gorm.Config // GORM does not log if it is nil or has no Logger
+	Pool   int          // the largest number of connections; 0 means no limit
 
 	// Params are further parameters of the data source name, such as "_txlock=immediate".
 	Params []string
 }
 
-// DSN returns the data source name. Statements wait for a lock for 10 s, and the file is not flushed.
+// DSN returns the data source name. Statements wait up to 10 s for a lock. The file is not flushed, so tests are
+// faster.
 func (s SQLite) DSN() string {
 	params := []string{"_pragma=busy_timeout(10000)", "_pragma=journal_mode(WAL)", "_pragma=synchronous(0)"}
 	return fileDSN(s.Path, append(params, s.Params...)...)
 }
 
-// fileDSN returns the data source name of a file. The folder of a test has the test's name, which may contain
-// characters such as # that end a path in a URI.
+// fileDSN returns the data source name of a file. It escapes the path, because folders have the names of tests, which
+// may contain characters such as # that end a path in a URI.
 func fileDSN(path string, params ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(params, "&")
 }
 
-// Open returns a handle with a pool of its own. The pool is closed when the test ends.
+// Open returns a handle with its own pool, and closes the pool when the test ends.
 func (s SQLite) Open(tb testing.TB) *gorm.DB {
 	tb.Helper()
 	if s.Path == "" {
@@ -48,13 +49,13 @@ func (s SQLite) Open(tb testing.TB) *gorm.DB {
 	return db
 }
 
-// SQLitePath returns the path of a file in a temporary folder. The file does not exist yet.
+// SQLitePath returns the path of a new file in a temporary folder. It does not create the file.
 func SQLitePath(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(tb.TempDir(), "test.db")
 }
 
-// quiet returns config, or a new one for nil, with a logger that discards everything if it has none.
+// quiet returns config, or a new one for nil. Without a logger it gets one that discards everything.
 func quiet(config *gorm.Config) *gorm.Config {
 	if config == nil {
 		config = &gorm.Config{}

@@ -15,15 +15,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Tap is between a connection pool and its driver, on every engine. A test sees each statement that is sent, inside
-// and outside of transactions, also BEGIN, COMMIT and ROLLBACK. The test decides what happens to it. The zero Tap sends
-// everything. It is safe for concurrent use. For a database file, a [Wire] can do more.
+// A Tap is between a connection pool and its driver, on every engine. A test sees each statement, including BEGIN,
+// COMMIT and ROLLBACK, and decides its outcome. The zero Tap sends everything. It may be used concurrently. For
+// database files, [Wire] offers more.
 type Tap struct {
-	Sent atomic.Int64 // how many statements were sent
-	Shut atomic.Bool  // nothing reaches the database: statements fail with ErrShut
+	Sent atomic.Int64 // number of sent statements
+	Shut atomic.Bool  // statements fail with ErrShut instead of reaching the database
 
-	// Exec, if it is not nil, executes an INSERT, UPDATE or DELETE, or another statement instead of it, with run. Set
-	// it before the first one.
+	// Exec, unless nil, handles each INSERT, UPDATE or DELETE. It may call run with another statement instead. Set it
+	// before the first statement.
 	Exec func(query string, args []driver.NamedValue, run Executor) (driver.Result, error)
 
 	hook atomic.Pointer[func(query string, run func() error) error]
@@ -32,10 +32,10 @@ type Tap struct {
 // An Executor executes a statement.
 type Executor func(query string, args []driver.NamedValue) (driver.Result, error)
 
-// ErrShut is the error of statements while a Tap is shut.
+// ErrShut is the error of statements while the Tap is shut.
 var ErrShut = errors.New("the tap is shut")
 
-// OpenTap returns a handle on a database through a new Tap. Its pool is closed when the test ends.
+// OpenTap returns a handle on a database through a new Tap, and closes its pool when the test ends.
 func OpenTap(tb testing.TB, d *Database, params ...string) (*gorm.DB, *Tap) {
 	tb.Helper()
 	tap := &Tap{}
@@ -45,7 +45,7 @@ func OpenTap(tb testing.TB, d *Database, params ...string) (*gorm.DB, *Tap) {
 	return db, tap
 }
 
-// Connect returns a handle through the tap, with a pool that the caller closes.
+// Connect returns a handle through the tap. The caller should close its pool.
 func (t *Tap) Connect(e Engine, dsn string) (*gorm.DB, error) {
 	name := map[string]string{"sqlite": "sqlite", "postgres": "pgx"}[e.Name]
 	if name == "" {
@@ -74,8 +74,8 @@ func (t *Tap) Connect(e Engine, dsn string) (*gorm.DB, error) {
 	return db, err
 }
 
-// Hook makes f what happens to each statement from now on; run sends it. A statement fails if f returns an error. With
-// nil, statements are sent.
+// Hook makes f handle all further statements. f calls run to send one; its error becomes the statement's. With nil, all
+// statements are sent.
 func (t *Tap) Hook(f func(query string, run func() error) error) { t.hook.Store(&f) }
 
 func (c *tapConn) send(query string, run func() error) error {
@@ -119,12 +119,13 @@ func (c *tapConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &tapConn{Conn: conn, tap: c.tap, prepares: c.prepares}, nil
 }
 
-// A tapConn is a connection of a driver that implements the interfaces with a context, as all three drivers do.
+// A tapConn wraps a driver's connection. It relies on the interfaces with a context, because all three drivers
+// implement them.
 type tapConn struct {
 	driver.Conn
 	tap      *Tap
 	prepares bool        // the driver prepares statements with arguments
-	bad      atomic.Bool // the pool closes it
+	bad      atomic.Bool // makes the pool close it
 }
 
 func (c *tapConn) BeginTx(ctx context.Context, o driver.TxOptions) (tx driver.Tx, err error) {

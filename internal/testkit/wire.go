@@ -14,39 +14,39 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Wire is between a process and its database. A test sees every statement that crosses it, and can delay it, lose it,
-// lose its answer, or execute it twice or late. Several handles can share a wire. The zero Wire passes everything on.
-// It is safe for concurrent use.
+// A Wire is between a process and its SQLite database. A test sees every statement, and can delay it, lose it, lose its
+// answer, or execute it twice or late. Several handles may share a wire. The zero Wire forwards everything. It may be
+// used concurrently.
 type Wire struct {
 	mu    sync.Mutex
 	hook  func(*Crossing) error
 	list  []string
 	conns int
-	late  sync.WaitGroup // statements that are executed later
+	late  sync.WaitGroup // late executions
 }
 
-// A Crossing is one statement on its way to the database.
+// A Crossing is a statement on its way to the database.
 type Crossing struct {
 	Context context.Context
-	SQL     string // BEGIN, COMMIT, ROLLBACK, or the text of the statement
-	Conn    int    // which connection of the wire, from 1
-	Inside  bool   // it is part of a transaction; so are COMMIT and ROLLBACK
+	SQL     string // BEGIN, COMMIT, ROLLBACK, or the statement
+	Conn    int    // number of the wire's connection, from 1
+	Inside  bool   // in a transaction, including COMMIT and ROLLBACK
 
 	conn  *wireConn
 	run   func() error
 	later bool   // Later was called
-	drop  func() // gives up what a late execution has opened; may be nil
+	drop  func() // releases the rows of a late execution; may be nil
 }
 
 // Run executes the statement, even if the context has ended, and returns its error. Call it twice to execute the
-// statement twice. It waits for locks as a server does: for 10 s, or until the context ends.
+// statement twice. Like a server it waits for locks: for 10 s, or until the context ends.
 func (c *Crossing) Run() error { return c.unlocked(c.Context) }
 
-// maxLockWait is how long a statement waits for a lock.
+// maxLockWait limits the wait for a lock.
 const maxLockWait = 10 * time.Second
 
-// unlocked executes the statement as soon as the file is not locked. It waits here, and not in SQLite, which does not
-// stop when the context ends.
+// unlocked executes the statement once the file is unlocked. We wait here instead of in SQLite, because SQLite would
+// ignore the end of the context.
 func (c *Crossing) unlocked(ctx context.Context) error {
 	var busy interface{ Code() int }
 	for begin := time.Now(); ; {
@@ -64,7 +64,7 @@ func (c *Crossing) unlocked(ctx context.Context) error {
 
 const sqliteBusy = 5
 
-// Is reports whether the statement begins with one of the texts. Quotes do not count.
+// Is reports whether the statement begins with any of the texts. It ignores quotes.
 func (c *Crossing) Is(texts ...string) bool {
 	query := unquote.Replace(c.SQL)
 	for _, t := range texts {
@@ -77,7 +77,7 @@ func (c *Crossing) Is(texts ...string) bool {
 
 var unquote = strings.NewReplacer("`", "", `"`, "")
 
-// Sleep waits for d. It returns the context's error if that ends first.
+// Sleep waits for d, or returns the context's error.
 func (c *Crossing) Sleep(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -89,9 +89,8 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, when the caller has had its answer, as a statement that was delayed in a
-// network. The connection is not used for anything else. Do not call Run as well. done, which may be nil, is called
-// with the outcome.
+// Later executes the statement after d, when the caller already has an answer, as after a delay in the network. The
+// connection is not used again. Do not call Run as well. Later calls done, unless nil, with the outcome.
 func (c *Crossing) Later(d time.Duration, done func(error)) {
 	c.later = true
 	c.conn.detach(func() {
@@ -106,22 +105,22 @@ func (c *Crossing) Later(d time.Duration, done func(error)) {
 	})
 }
 
-// ErrUnchanged, returned from a hook, makes the answer of a statement that it did not change any row.
+// ErrUnchanged, returned from a hook, answers that the statement changed no rows.
 var ErrUnchanged = errors.New("testkit: no row was changed")
 
-// ErrLost, returned from a hook, also breaks the connection: a transaction that was not committed is rolled back.
+// ErrLost, returned from a hook, also breaks the connection, so an open transaction is rolled back.
 var ErrLost = errors.New("testkit: the connection was lost")
 
-// Set sets what becomes of statements: the function calls Run or not, and returns the answer. nil passes them on.
-// Statements that are on their way keep their hook. ROLLBACK is always passed on: database/sql holds a mutex meanwhile,
-// and a bubble of synctest does not advance its clock while a goroutine waits for a mutex.
+// Set sets the hook of further statements. It may call Run, and returns the answer. nil forwards them. Statements under
+// way keep their hook. ROLLBACK is always forwarded, because database/sql holds a mutex meanwhile, and the clock of a
+// synctest bubble stops while a goroutine waits for a mutex.
 func (w *Wire) Set(hook func(*Crossing) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hook = hook
 }
 
-// Take returns the statements that have crossed the wire since the last Take, in the order in which they set off.
+// Take returns the statements since the last Take, in the order of sending.
 func (w *Wire) Take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,8 +149,8 @@ func (w *Wire) cross(c *Crossing) error {
 	return err
 }
 
-// Open returns a handle on a SQLite file whose statements cross the wire. When the test ends, the pool is closed, and
-// statements that are executed later are waited for.
+// Open returns a handle on a SQLite file through the wire. At the end of the test it closes the pool and waits for late
+// executions.
 func (w *Wire) Open(tb testing.TB, s SQLite) *gorm.DB {
 	tb.Helper()
 	if s.Path == "" {
@@ -191,7 +190,7 @@ func (c *wireConnector) Connect(context.Context) (driver.Conn, error) {
 	return &wireConn{Conn: conn, wire: c.wire, number: c.wire.conns}, nil
 }
 
-// A wireConn is a connection whose statements cross a wire.
+// A wireConn sends its statements through a wire.
 type wireConn struct {
 	driver.Conn
 	wire   *Wire
@@ -199,9 +198,9 @@ type wireConn struct {
 	inside bool // in a transaction
 
 	mu     sync.Mutex
-	late   bool // a statement is executed later
+	late   bool // a late execution is pending
 	lost   bool // an answer was ErrLost
-	closed bool // Close was called meanwhile
+	closed bool // Close was called
 }
 
 func (c *wireConn) detach(f func()) {
@@ -225,7 +224,6 @@ func (c *wireConn) detached() bool {
 	return c.late || c.lost || c.closed
 }
 
-// Close implements [driver.Conn].
 func (c *wireConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,10 +233,9 @@ func (c *wireConn) Close() error {
 	return c.Conn.Close()
 }
 
-// IsValid implements [driver.Validator].
 func (c *wireConn) IsValid() bool { return !c.detached() }
 
-// Prepare implements [driver.Conn]. It is not used: the connection executes statements itself.
+// Prepare implements [driver.Conn]. database/sql does not need it, because the connection executes statements itself.
 func (c *wireConn) Prepare(string) (driver.Stmt, error) {
 	return nil, errors.New("testkit: a wire has no prepared statements")
 }
@@ -247,19 +244,18 @@ func (c *wireConn) crossing(ctx context.Context, query string, run func() error)
 	return &Crossing{Context: ctx, SQL: query, Conn: c.number, Inside: c.inside, conn: c, run: run}
 }
 
-// BeginTx implements [driver.ConnBeginTx].
 func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	t := &wireTx{conn: c}
 	crossing := c.crossing(ctx, "BEGIN", func() error {
 		tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(context.WithoutCancel(ctx), opts)
-		if err == nil { // else a driver may return a pointer that is nil
+		if err == nil { // because with an error a driver may return a nil pointer
 			t.tx = tx
 		}
 		return err
 	})
 	if err := c.wire.cross(crossing); err != nil {
 		if !crossing.later && t.tx != nil {
-			_ = t.tx.Rollback() // nobody gets it
+			_ = t.tx.Rollback() // the caller does not get it
 		}
 		return nil, err
 	}
@@ -272,10 +268,8 @@ type wireTx struct {
 	tx   driver.Tx
 }
 
-// Commit implements [driver.Tx].
 func (t *wireTx) Commit() error { return t.end("COMMIT", t.tx.Commit) }
 
-// Rollback implements [driver.Tx].
 func (t *wireTx) Rollback() error { return t.end("ROLLBACK", t.tx.Rollback) }
 
 func (t *wireTx) end(query string, run func() error) error {
@@ -283,7 +277,6 @@ func (t *wireTx) end(query string, run func() error) error {
 	return t.conn.wire.cross(t.conn.crossing(context.Background(), query, run))
 }
 
-// ExecContext implements [driver.ExecerContext].
 func (c *wireConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	var result driver.Result
 	err := c.wire.cross(c.crossing(ctx, query, func() (err error) {
@@ -299,13 +292,12 @@ func (c *wireConn) ExecContext(ctx context.Context, query string, args []driver.
 	return result, nil
 }
 
-// QueryContext implements [driver.QueryerContext].
 func (c *wireConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	var rows driver.Rows
 	crossing := c.crossing(ctx, query, nil)
 	crossing.drop = func() {
 		if rows != nil {
-			_ = rows.Close() // SQLite keeps its locks until then
+			_ = rows.Close() // because SQLite keeps its locks until then
 		}
 	}
 	crossing.run = func() (err error) {

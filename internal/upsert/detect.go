@@ -1,63 +1,62 @@
 package upsert
 
-// A detection is how to learn which rows of a statement had conflicts.
+// A detection is a way to find the rows of a statement that had conflicts.
 type detection int
 
 const (
-	// GORM sets what RETURNING reads back: of each row, or nothing of a single one that was left unchanged.
+	// RETURNING reads back each row, or nothing for a single unchanged row. GORM sets the fields.
 	byReturning detection = iota
-	// MySQL's LAST_INSERT_ID(expr) in the update part: the last insert id of the statement shows whether there was a
-	// conflict, and for a single row with which.
+	// MySQL's LAST_INSERT_ID(expr) in the update part. The last insert id then shows whether there was a conflict, and
+	// for a single row the key of the existing row.
 	byLastInsertID
-	// Fewer rows were changed than sent.
+	// The number of changed rows is below the number of sent rows.
 	byRowCount
 	// A SELECT by the ids that were set, on the connection of the statement; see query.go.
 	bySelect
 )
 
-// facts are what a detection depends on.
+// facts are the inputs of detect.
 type facts struct {
-	mysql    bool // the dialect is MySQL's, which includes MariaDB
+	mysql    bool // MySQL or MariaDB
 	isMap    bool // the rows are maps
-	single   bool // one row is sent, and not as a slice
+	single   bool // one row that is not in a slice
 	readable bool // GORM may read all tracked fields
 	hasKey   bool // the model has a primary key
 
-	onConflict      bool // there is an ON CONFLICT, and not only an INSERT IGNORE
+	onConflict      bool // there is an ON CONFLICT, instead of only an INSERT IGNORE
 	otherExpression bool // its expression is not GORM's
-	doNothing       bool // rows that exist are left unchanged
+	doNothing       bool // existing rows stay unchanged
 	where           bool // the update part has a WHERE
-	surelyUpdates   bool // each row that exists is updated
+	surelyUpdates   bool // every existing row is updated
 	returns         bool // GORM builds a RETURNING anyway
 	canReturn       bool // the dialect has RETURNING
-	wantsResult     bool // the application asked for the result by gorm.WithResult
+	wantsResult     bool // the application asked for the result with gorm.WithResult
 	lastInsertFree  bool // no other code uses the last insert id
 }
 
-// A decision is how to learn of conflicts, and what to change in the statement for it.
+// A decision is a detection, with the changes that it needs in the statement.
 type decision struct {
 	how detection
 
-	// matches: GORM assigns what RETURNING reads back in the order of the rows. That is right only if each row comes
-	// back.
+	// matches is true if RETURNING sends back every row. We need all of them, because GORM assigns them in order.
 	matches bool
 
-	updateKey       bool // rewrite DoNothing to an update of the key by itself, so that each row comes back
-	addReturning    bool // RETURNING gets the tracked fields
-	dropReturning   bool // RETURNING loses keys and tracked fields, as GORM would assign them to other rows
-	addLastInsertID bool // the update part gets LAST_INSERT_ID(expr)
+	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that every row comes back
+	addReturning    bool // add the tracked fields to RETURNING
+	dropReturning   bool // remove keys and tracked fields from RETURNING, because GORM would assign them to wrong rows
+	addLastInsertID bool // add LAST_INSERT_ID(expr) to the update part
 }
 
-// detect decides for one statement.
+// detect makes the decision for one statement.
 func detect(f facts) (d decision) {
 	if f.otherExpression {
 		return decision{how: bySelect}
 	}
-	// MariaDB returns a row for each that was sent, whatever became of it.
+	// MariaDB returns one row for every sent row, also after conflicts.
 	all := f.mysql && f.onConflict && f.returns
 	d.matches = !f.isMap && f.readable && (f.single || all || !f.where && f.surelyUpdates)
-	// GORM's own DoNothing does the same in MySQL's SQL. But with this rewrite GORM assigns what comes back to all
-	// rows, and not only to those that have no key yet.
+	// GORM's own DoNothing gives the same SQL on MySQL. We rewrite it because GORM then assigns the returned keys to
+	// all rows instead of only to rows without a key.
 	d.updateKey = all && !f.isMap && !f.surelyUpdates && f.hasKey
 	switch {
 	case f.returns && d.matches:

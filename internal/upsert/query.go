@@ -14,13 +14,12 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// selectChunk is how many rows are asked for in one SELECT with a UNION; SQLite
-// takes up to 500.
+// selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows returns fields of the rows of the table that equal rows in the columns by. The map has them by their index
-// in rows. It leaves out a row that is not in the table, or is there more than once. The database decides what is
-// equal, because it knows the types and collations. So each row is a SELECT of its own in one statement.
+// readRows returns fields of the table's rows that equal rows in the columns by, keyed by the index in rows. It leaves
+// out missing rows. The values are nil if several rows match. Each row has a SELECT of its own in one statement, so
+// that the database compares with its own types and collations.
 func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Field, rows []model.Row) (map[int][]int64, error) {
 	stmt := db.Statement
 	query := newQuery(stmt)
@@ -35,7 +34,7 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 		for _, f := range by {
 			v, _ := r.Value(stmt.Context, f)
 			if isNull(v) {
-				where = nil // it is equal to nothing
+				where = nil // NULL equals nothing
 				break
 			}
 			where = append(where, clause.Eq{Column: clause.Column{Name: f.DBName}, Value: v})
@@ -50,8 +49,8 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 			query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
 			continue
 		}
-		// At REPEATABLE READ a plain SELECT would not see a row that is younger than the
-		// transaction, as the INSERT did, which has locked it.
+		// At REPEATABLE READ a plain SELECT would miss rows younger than the transaction. The INSERT saw and locked
+		// them, and so does FOR UPDATE.
 		_ = query.WriteByte('(')
 		query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
 		_, _ = query.WriteString(" FOR UPDATE)")
@@ -63,15 +62,14 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 	err := query.run(len(fields), func(index string, values []int64) {
 		i, _ := strconv.Atoi(index)
 		if _, ok := there[i]; ok {
-			values = nil // several rows are there: which one it was is not known
+			values = nil // the conflicting row is ambiguous
 		}
 		there[i] = values
 	})
 	return there, err
 }
 
-// selectByID returns fields of the rows whose ids in the field by are those of rows,
-// by this id as text.
+// selectByID returns fields of the table's rows that have the ids of rows in the field by, keyed by this id as text.
 func selectByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: by.DBName}}
 	for _, r := range rows {
@@ -88,8 +86,7 @@ func selectByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []mode
 	return there, err
 }
 
-// A query reads uid fields on the connection, and from the table, of another
-// statement, past GORM's callbacks.
+// A query reads uid fields on the connection and from the table of another statement. It bypasses GORM's callbacks.
 type query struct{ *gorm.Statement }
 
 func newQuery(stmt *gorm.Statement) query {
@@ -121,7 +118,7 @@ func isNull(v any) bool {
 	return false
 }
 
-// run gives each row to found: the first column as text, and the others, n ids.
+// run calls found for each row, with the first column as text and the other n as ids.
 func (q query) run(n int, found func(first string, values []int64)) (err error) {
 	rows, err := q.ConnPool.QueryContext(q.Context, q.SQL.String(), q.Vars...)
 	if err != nil {

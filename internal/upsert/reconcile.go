@@ -12,12 +12,12 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Reconcile corrects the ids that conflicts made wrong. It runs right after the INSERT, before associations get the
-// keys. modelOf returns the model of a schema.
+// Reconcile corrects wrong ids after conflicts. Call it right after the INSERT, because associations copy the keys
+// next. modelOf returns the model of a schema.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
 	if !isMap(stmt.Dest) && !Conflicts(stmt) {
-		return // what follows costs allocations
+		return // the rest allocates
 	}
 	if s, ok := db.InstanceGet(originalSchema); ok {
 		stmt.Schema = s.(*schema.Schema)
@@ -44,12 +44,12 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	}
 }
 
-// forgetInstance deletes what InstanceSet has left in a statement.
+// forgetInstance undoes InstanceSet in a statement.
 func forgetInstance(stmt *gorm.Statement, key string) {
-	stmt.Settings.Delete(fmt.Sprintf("%p", stmt) + key) // as InstanceSet makes it
+	stmt.Settings.Delete(fmt.Sprintf("%p", stmt) + key) // the key that InstanceSet makes
 }
 
-// reconcile sets the ids of the rows that had conflicts. sent is the result of the INSERT; it may be nil.
+// reconcile sets the ids of the rows with conflicts. sent is the result of the INSERT, or nil.
 func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error {
 	stmt := db.Statement
 	rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)
@@ -61,8 +61,7 @@ func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error 
 		if len(rows) == 1 {
 			return t.readConflicting(db, rows, t.fields)
 		}
-		// A trigger has left rows alone, and GORM has given the others' ids to the
-		// wrong ones.
+		// A trigger has skipped rows, so GORM has assigned the returned ids to wrong rows.
 		for i, r := range rows {
 			for j, f := range t.fields {
 				if id := t.sent[i][j]; id != 0 {
@@ -74,11 +73,11 @@ func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error 
 		}
 	case byLastInsertID:
 		if sent == nil {
-			return nil // nothing was sent
+			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
 		if err != nil || id == 0 || slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) }) {
-			return err // no conflict: nothing, or on an AUTO_INCREMENT column the last id that was sent
+			return err // without a conflict it is 0, or on an AUTO_INCREMENT column the last sent id
 		}
 		if key := t.key(stmt.Schema); key != nil && len(rows) == 1 && id != conflictSentinel {
 			if err := rows[0].Set(stmt.Context, key, id); err != nil || len(t.fields) == 1 {
@@ -96,8 +95,8 @@ func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error 
 	return t.readBack(db, rows)
 }
 
-// readBack reads which of the ids are in the table. A key that is ours identifies its whole row, with all fields in it.
-// Fields next to another key are looked up one by one, because GORM may have given such keys to the wrong rows.
+// readBack reads which ids are in the table. If the key is tracked, one lookup by key covers all fields. Otherwise it
+// looks up each field, because GORM may have assigned the keys to wrong rows.
 func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
 	if key := t.key(db.Statement.Schema); key != nil {
 		return t.readByID(db, key, t.fields, rows)
@@ -110,8 +109,8 @@ func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
 	return nil
 }
 
-// readByID reads the rows that have in the field by what the structs have there. It sets fields of the structs to what
-// the rows have. A struct without such a row had a conflict with another row.
+// readByID looks up rows by the field by and sets fields to their values. A struct without such a row had a conflict
+// with another row.
 func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) error {
 	ctx := db.Statement.Context
 	var conflicting []model.Row
@@ -133,8 +132,7 @@ func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, 
 	return t.readConflicting(db, conflicting, fields)
 }
 
-// readConflicting reads the rows that the structs had a conflict with. It finds them by [Tracker.conflictKey]. Where
-// that does not tell, it sets fields to zero.
+// readConflicting looks up the conflicting rows by [Tracker.conflictKey]. It sets fields to zero if the row is unknown.
 func (t *Tracker) readConflicting(db *gorm.DB, rows []model.Row, fields []*model.Field) error {
 	ctx := db.Statement.Context
 	by := t.conflictKey(db.Statement.Schema)
@@ -159,8 +157,7 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []model.Row, fields []*model
 	return nil
 }
 
-// correct sets those of fields that were set in a row to what is in the table; 0
-// if that is not known.
+// correct replaces the tracked ids in a row by values, or by 0 for unknown ids.
 func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Field, values []int64) error {
 	for i, f := range fields {
 		if id := r.ID(ctx, f); id != values[i] && t.has(f, id) {
@@ -172,8 +169,8 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 	return nil
 }
 
-// conflictKey returns the fields that identify the row of a conflict: those that the ON CONFLICT names, else the
-// primary key. It returns nil if that is not known, or has ids that were made for the statement.
+// conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, else the primary
+// key. It returns nil if they are unknown, or contain ids that were made for the statement.
 func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 	if t.conflict.OnConstraint != "" {
 		return nil
@@ -192,7 +189,7 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 		by = append(by, f)
 	}
 	if slices.ContainsFunc(by, func(f *schema.Field) bool {
-		// GORM may have read a field with a default in the database back from another row.
+		// GORM may have read back a field with a database default from another row.
 		return t.tracks(f) || f.HasDefaultValue && f.DefaultValueInterface == nil && (!f.PrimaryKey || t.numbered)
 	}) {
 		return nil
@@ -200,8 +197,8 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 	return by
 }
 
-// ambiguous reports whether a row may have had a conflict in other columns than by. MySQL ignores the columns that an
-// ON CONFLICT names: any unique index counts in which the row is not NULL.
+// ambiguous reports whether the row may have had a conflict in columns other than by. It checks every unique index
+// without NULL in the row, because MySQL ignores the columns of an ON CONFLICT.
 func (t *Tracker) ambiguous(ctx context.Context, r model.Row, by []*schema.Field) bool {
 	return slices.ContainsFunc(t.uniques, func(unique []*schema.Field) bool {
 		if len(unique) == len(by) && !slices.ContainsFunc(by, func(f *schema.Field) bool { return !slices.Contains(unique, f) }) {

@@ -13,29 +13,29 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// ignore is what an INSERT IGNORE does with rows that exist.
+// ignore is the equivalent of INSERT IGNORE.
 var ignore = clause.OnConflict{DoNothing: true}
 
-// Concerns reports whether [Rewrite] may have something to do for a statement.
+// Concerns reports whether [Rewrite] may change the statement.
 func Concerns(stmt *gorm.Statement) bool {
 	return isMap(stmt.Dest) || Conflicts(stmt) ||
 		slices.ContainsFunc(stmt.Schema.CreateClauses, func(c clause.Interface) bool { return c.Name() == model.OnConflict })
 }
 
-// Rewrite decides how to learn of conflicts and changes the statement for it. It also keeps GORM from overwriting the
-// keys of maps. It runs right before the INSERT; m is the model of the statement's schema.
+// Rewrite prepares a statement so that conflicts can be detected, and keeps GORM from overwriting the keys of maps.
+// Call it right before the INSERT. m is the model of the statement's schema.
 func Rewrite(db *gorm.DB, m *model.Model) {
 	stmt := db.Statement
 	fromType := m.Conflict != nil && !stmt.Unscoped
 	if fromType {
-		stmt.AddClause(m.Conflict) // GORM would do it too late to be looked at
+		stmt.AddClause(m.Conflict) // GORM adds it too late for us
 	}
 	var t *Tracker
 	if v, ok := db.InstanceGet(trackerKey); ok && len(v.(*Tracker).fields) > 0 && Conflicts(stmt) {
 		t = v.(*Tracker)
 		t.rewrite(stmt, m)
 	}
-	var changed *schema.Schema // the schema that GORM sees in the INSERT, if it is another one
+	var changed *schema.Schema // the schema for the INSERT, if it differs
 	if (isMap(stmt.Dest) || t != nil && !t.matches) && stmt.Schema == m.Schema {
 		changed = m.MapSchema
 	}
@@ -50,7 +50,7 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 	}
 }
 
-// rewrite changes one statement with tracked fields.
+// rewrite changes a statement with tracked fields.
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	f := t.facts(stmt, m)
 	t.decision = detect(f)
@@ -74,7 +74,7 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	}
 }
 
-// facts looks at a statement, and notes in t what it does with rows that exist.
+// facts inspects a statement, and records its handling of existing rows in t.
 func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.mysql, f.isMap = stmt.Dialector.Name() == "mysql", isMap(stmt.Dest)
 	expression, onConflict := stmt.Clauses[model.OnConflict]
@@ -107,8 +107,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	return f
 }
 
-// surelyUpdates reports whether each row that exists is updated. That is not so if an UpdateAll finds nothing to
-// update.
+// surelyUpdates reports whether every existing row is updated. It is false for an UpdateAll without a column to update.
 func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	if t.conflict.DoNothing || !t.conflict.UpdateAll || len(t.conflict.DoUpdates) > 0 {
 		return !t.conflict.DoNothing
@@ -124,8 +123,8 @@ func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	})
 }
 
-// preserveIDs makes an UpdateAll leave ids unchanged: a row that exists keeps its ids, and does not get those that were
-// made for a new row. Ids that the application has set are written. It returns changed, or a copy.
+// preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. It
+// still writes the application's ids. It returns changed, or a copy.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {
@@ -133,14 +132,14 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 			continue
 		}
 		kept := *f.Field
-		kept.PrimaryKey = true // GORM updates all but keys
+		kept.PrimaryKey = true // because GORM does not update keys
 		copied.FieldsByDBName[f.DBName] = &kept
 		if slices.Contains(t.unselected, f) {
 			continue // the application has not selected it
 		}
 		columns, restricted := stmt.SelectAndOmitColumns(true, true)
 		if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
-			continue // not to be written anyway
+			continue // it is not written anyway
 		}
 		own := slices.ContainsFunc(model.RowsOf(stmt.ReflectValue, m.Schema.ModelType), func(r model.Row) bool { return !t.has(f, r.ID(stmt.Context, f)) })
 		if own {
@@ -150,8 +149,7 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 	return copied
 }
 
-// keepExistingUnlessGiven makes the update part write only those values of a field that were not made for this
-// statement.
+// keepExistingUnlessGiven makes the update part skip the values of a field that were made for this statement.
 func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, made []int64) {
 	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
 	if stmt.Dialector.Name() == "mysql" {
@@ -163,7 +161,7 @@ func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, 
 		values[i] = f.Value(id)
 	}
 	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
-	if last := len(made) - 1; f.Direct && made[last]-made[0] == int64(last) { // no other id is between them
+	if last := len(made) - 1; f.Direct && made[last]-made[0] == int64(last) { // consecutive, so BETWEEN is enough
 		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[last], there, sent}}
 	}
 	t.conflict.DoUpdates = append(slices.Clip(t.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
@@ -183,7 +181,7 @@ func returns(stmt *gorm.Statement) bool {
 	return slices.ContainsFunc(stmt.Schema.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return f.Readable })
 }
 
-// addReturning makes the fields come back, with what GORM reads back anyway.
+// addReturning adds the tracked fields to the columns that GORM reads back.
 func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	if rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType); len(rows) > 1 {
 		t.sent = make([][]int64, len(rows))
@@ -212,12 +210,12 @@ func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 			returning.Columns = append(returning.Columns, clause.Column{Name: f.DBName})
 		}
 	}
-	delete(stmt.Clauses, "RETURNING") // it would be merged with
+	delete(stmt.Clauses, "RETURNING") // because AddClause would merge with it
 	stmt.AddClause(returning)
 }
 
-// dropReturning keeps keys and ids out of a RETURNING whose rows GORM cannot match
-// to those that were sent: it would assign them to others.
+// dropReturning removes keys and ids from RETURNING. We need it when GORM cannot match the returned rows, because it
+// would assign them to wrong rows.
 func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	c, ok := stmt.Clauses["RETURNING"]
 	r, isReturning := c.Expression.(clause.Returning)
@@ -241,8 +239,8 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	}
 }
 
-// save remembers the clauses and the result that Rewrite may change, for a handle that is used again. replaceSchema
-// remembers the schema.
+// save remembers the clauses and the result before Rewrite changes them, because a handle may be used again.
+// replaceSchema saves the schema.
 func (t *Tracker) save(stmt *gorm.Statement) {
 	conflict, conflicts := stmt.Clauses[model.OnConflict]
 	returning, returned := stmt.Clauses["RETURNING"]
@@ -259,12 +257,11 @@ func (t *Tracker) save(stmt *gorm.Statement) {
 	}
 }
 
-// conflictSentinel is what LAST_INSERT_ID reports for a conflict with a row whose key it cannot return. No id that a
-// statement has made is that small.
+// conflictSentinel is the last insert id of a conflict whose key cannot be returned. It is smaller than any id made.
 const conflictSentinel = 1
 
-// lastInsertID returns what LAST_INSERT_ID reports for a conflict: for a single row its key, if that is a number that
-// an id can be; else the sentinel.
+// lastInsertID returns the argument of LAST_INSERT_ID: for a single row its key, if it is in the range of ids, else the
+// sentinel.
 func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	key := t.key(stmt.Schema)
 	if key == nil || !f.single {
@@ -281,10 +278,10 @@ func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 		Vars: []any{column, column, column, column}}
 }
 
-// addLastInsertID puts LAST_INSERT_ID(expr) into the update part, in an assignment that leaves an id unchanged. The
-// function's value is read and never assigned, because it is an unsigned number, and not every key is one.
+// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. The assignment keeps the column's
+// value. We never assign the result, because it is an unsigned number and a key may have another type.
 func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, expr clause.Expr) {
-	column := clause.Column{Name: t.fields[0].DBName} // any that may be written
+	column := clause.Column{Name: t.fields[0].DBName} // any writable column will do
 	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, column, column)}
 	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), clause.Assignment{Column: column, Value: value})
 	conflict.DoNothing = false
@@ -294,8 +291,8 @@ func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConfli
 	}
 }
 
-// lastInsertFree reports whether MySQL's last insert id is free to report conflicts. It is free if neither the
-// application nor GORM uses it. GORM takes it for a key that the database numbers.
+// lastInsertFree reports whether we may use MySQL's last insert id for conflicts. The application may use it, and GORM
+// uses it for keys that the database numbers.
 func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflict) bool {
 	if len(stmt.Schema.PrimaryFields) == 0 {
 		return false
@@ -309,14 +306,13 @@ func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflic
 	})
 }
 
-// originalSchema is where Rewrite leaves the schema.
+// originalSchema is the key of the schema before Rewrite.
 const originalSchema = "uidplugin:schema"
 
-// replaceSchema lets GORM see another schema in this statement; Reconcile restores its
-// own.
+// replaceSchema replaces the schema in this statement. Reconcile restores it.
 func replaceSchema(db *gorm.DB, m *model.Model, changed *schema.Schema) {
 	stmt := db.Statement
-	// A schema finds columns by its naming strategy, too, which a copy cannot have.
+	// Resolve names now, because LookUpField needs the naming strategy, which is not copied.
 	resolve := func(name string) {
 		if f := stmt.Schema.LookUpField(name); f != nil && changed.LookUpField(name) == nil {
 			if changed == m.MapSchema {

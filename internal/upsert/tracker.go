@@ -1,23 +1,23 @@
-// Package upsert reconciles ids with what an INSERT ... ON CONFLICT did.
+// Package upsert corrects ids after an INSERT ... ON CONFLICT.
 //
-// Such a statement may find that the row exists already, under another key. Then the id that was made for the row is in
-// no row of the table, and the struct must not keep it. The struct gets the id of the row that exists, or zero where
-// the database does not tell. GORM's own association saves are such statements.
+// Such a statement may find that a row exists under another key. Then the id made for the row is not in the table, so
+// the struct should not keep it. The struct gets the id of the existing row, or zero if the row is unknown. GORM's own
+// association saves are such statements.
 //
-// How to learn what happened depends on the dialect, on what GORM itself reads back, and on the number of rows.
-// detect.go decides. [Rewrite] changes the statement for it, right before the INSERT, and [Reconcile] corrects the rows
+// The way to detect conflicts depends on the dialect, on the columns that GORM reads back, and on the number of rows.
+// detect.go chooses it. [Rewrite] changes the statement right before the INSERT, and [Reconcile] corrects the rows
 // right after it.
 //
-// A statement without a conflict costs no further round trip, with these exceptions, in which nothing in the statement
-// can tell:
+// Without a conflict a statement needs no further round trip, except where the statement itself cannot report
+// conflicts:
 //
 //   - an update part with a WHERE over several rows
 //   - maps, but not on MySQL
-//   - a result that the application asked for by gorm.WithResult
+//   - a result that the application asked for with gorm.WithResult
 //   - on MySQL, an id next to a key that the database numbers
 //   - on MySQL, a last insert id that the application itself uses
 //
-// After a conflict the row that exists is looked up, if the statement says by what: see [Tracker.conflictKey].
+// After a conflict we look up the existing row by [Tracker.conflictKey].
 package upsert
 
 import (
@@ -30,32 +30,32 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A Tracker has the ids that were set in one statement that has an ON CONFLICT, or may get one from a hook.
+// A Tracker records the ids set in one statement that has an ON CONFLICT, or may get one from a hook.
 type Tracker struct {
 	fields []*model.Field
-	ids    [][]int64 // of each field, in ascending order
+	ids    [][]int64 // per field, in ascending order
 
-	unselected []*model.Field // those of fields that the application has not selected
+	unselected []*model.Field // set fields that the application has not selected
 
 	decision
-	conflict clause.OnConflict // what to do with rows that exist; empty if not known
+	conflict clause.OnConflict // handling of existing rows; empty if unknown
 	uniques  [][]*schema.Field // [model.Model.Uniques], on MySQL; see ambiguous
 	numbered bool              // the database numbers the keys of some rows
 	sent     [][]int64         // ids of the fields in each row, in case fewer rows come back
-	restore  func()            // undoes what Rewrite has done to the statement; may be nil
+	restore  func()            // undoes Rewrite's changes to the statement; may be nil
 }
 
-// trackerKey is where Track leaves the Tracker of a statement.
+// trackerKey is the instance key of a statement's Tracker.
 const trackerKey = "uidplugin:upsert"
 
-// Track returns a new Tracker for a statement.
+// Track sets a new Tracker for a statement.
 func Track(db *gorm.DB) *Tracker {
 	t := &Tracker{}
 	db.InstanceSet(trackerKey, t)
 	return t
 }
 
-// TrackerOf returns the Tracker that a statement has, or a new one.
+// TrackerOf returns the Tracker of a statement, or sets a new one.
 func TrackerOf(db *gorm.DB) *Tracker {
 	if t, ok := db.InstanceGet(trackerKey); ok {
 		return t.(*Tracker)
@@ -63,7 +63,7 @@ func TrackerOf(db *gorm.DB) *Tracker {
 	return Track(db)
 }
 
-// Conflicts reports whether a statement may find rows that exist already and not fail: by an ON CONFLICT, or as INSERT
+// Conflicts reports whether a statement accepts existing rows without an error, because of an ON CONFLICT or INSERT
 // IGNORE.
 func Conflicts(stmt *gorm.Statement) bool {
 	if len(stmt.Clauses) == 0 {
@@ -76,7 +76,7 @@ func Conflicts(stmt *gorm.Statement) bool {
 	return insert.Modifier != "" && strings.Contains(strings.ToUpper(insert.Modifier), "IGNORE")
 }
 
-// Note remembers that f was set to id in some row. Ids of a field come in ascending order.
+// Note records that f was set to id in some row. Call it with ascending ids for each field.
 func (t *Tracker) Note(f *model.Field, id int64) {
 	i := slices.Index(t.fields, f)
 	if i < 0 {
@@ -86,7 +86,7 @@ func (t *Tracker) Note(f *model.Field, id int64) {
 	t.ids[i] = append(t.ids[i], id)
 }
 
-// NoteUnselected remembers that the application has not selected f.
+// NoteUnselected records that the application has not selected f.
 func (t *Tracker) NoteUnselected(f *model.Field) { t.unselected = append(t.unselected, f) }
 
 // has reports whether f was set to id.
@@ -99,12 +99,12 @@ func (t *Tracker) has(f *model.Field, id int64) bool {
 	return ok
 }
 
-// tracks reports whether f is one of the fields that were set.
+// tracks reports whether ids were set in f.
 func (t *Tracker) tracks(f *schema.Field) bool {
 	return slices.ContainsFunc(t.fields, func(other *model.Field) bool { return other.DBName == f.DBName })
 }
 
-// key returns the tracked field that is the only key of the model, if one is.
+// key returns the tracked field that is the sole key of the model, or nil.
 func (t *Tracker) key(s *schema.Schema) *model.Field {
 	for _, f := range t.fields {
 		if len(s.PrimaryFields) == 1 && f.DBName == s.PrimaryFields[0].DBName {

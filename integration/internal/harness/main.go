@@ -1,8 +1,8 @@
-// Package harness holds what the tests in the folders of integration have in common: the plugin on a database, tables
-// of the plugin, models, servers and lease managers. What knows no plugin is in [testkit].
+// Package harness has the helpers shared by the tests in integration's folders: plugins, their tables, models, servers
+// and lease managers. Put helpers that do not need a plugin into [testkit].
 //
-// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL
-// where the environment names them. integration/servers.sh brings private ones up; make test does both.
+// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL from
+// the environment. integration/servers.sh starts private servers. make test does both.
 package harness
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Main runs the tests of a folder, or one of its roles. It says which engines are left out.
+// Main runs the tests of a folder, or a role. It reports the engines that are left out.
 func Main(m *testing.M, roles testkit.Roles) {
 	testkit.RunRole(roles)
 	var absent []string

@@ -10,22 +10,21 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
-// SmallLayout is a layout with ticks of a second and so few ids in each that they are soon used up.
+// SmallLayout returns a layout with ticks of a second and so few sequence bits that ids run out soon.
 func SmallLayout(sequenceBits uint8) generator.Layout {
 	return generator.Layout{TimeBits: 32, WorkerBits: 18, SequenceBits: sequenceBits, Tick: time.Second,
 		Epoch: generator.DefaultLayout().Epoch}
 }
 
-// hosts numbers the managers.
 var hosts atomic.Int64
 
-// NewManager returns a lease manager without a plugin, as one start of a process on a machine of its own has it. Its
-// layout is SmallLayout(4). Change, which may be nil, changes its configuration.
+// NewManager returns a lease manager without a plugin, like a new process on a machine of its own. Its layout is
+// SmallLayout(4). change, unless nil, modifies the configuration.
 func NewManager(t *testing.T, db *gorm.DB, c *testkit.Clock, change func(*workernode.Config)) *workernode.Manager {
 	t.Helper()
 	d, err := workernode.Open(db, 10*time.Second)
@@ -42,13 +41,13 @@ func NewManager(t *testing.T, db *gorm.DB, c *testkit.Clock, change func(*worker
 	return m
 }
 
-// A Tenant makes ids of a table. It does not wait: without a lease, Next fails.
+// A Tenant makes ids of a table. Without a lease, Next fails instead of waiting.
 type Tenant struct {
 	*generator.Cached
 	Lease *workernode.TableLease
 }
 
-// NewTenant leases a worker id for a table, and returns its tenant.
+// NewTenant leases a worker id for a table.
 func NewTenant(t *testing.T, m *workernode.Manager, table string) *Tenant {
 	t.Helper()
 	leases, err := m.Assign(t.Context(), []workernode.Table{{Name: table}}, nil)
@@ -67,7 +66,7 @@ func Attach(t *testing.T, m *workernode.Manager, l *workernode.TableLease) *Tena
 	return &Tenant{g, l}
 }
 
-// Drain takes all ids that a tenant has.
+// Drain takes all available ids of a tenant.
 func (g *Tenant) Drain(t *testing.T) (ids []int64) {
 	t.Helper()
 	for {
@@ -83,14 +82,14 @@ func (g *Tenant) Drain(t *testing.T) (ids []int64) {
 	}
 }
 
-// Renewed waits until a tenant has ids again. The clock moves: a statement whose outcome is unknown may have used up
-// the ticks of the moment.
+// Renewed waits until a tenant has ids again. It advances the clock, because a statement with an unknown outcome may
+// have used up the present ticks.
 func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) {
 	t.Helper()
 	begin := time.Now()
 	testkit.Eventually(t, "renewal", 10*time.Second, func() bool {
 		m.RequestRenewal()
-		if time.Since(begin) > 500*time.Millisecond { // longer than the manager takes to send what is due, on a busy machine
+		if time.Since(begin) > 500*time.Millisecond { // enough for the manager to send due statements on a busy machine
 			begin = time.Now()
 			c.Add(time.Second)
 		}
@@ -98,7 +97,7 @@ func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) 
 	})
 }
 
-// FewWorkers is a layout of few worker ids. With fewer than 16 bits for them a process has no spares.
+// FewWorkers returns a layout with few worker ids.
 func FewWorkers(workerBits uint8) generator.Layout {
 	l := generator.DefaultLayout()
 	l.WorkerBits = workerBits

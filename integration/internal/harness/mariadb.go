@@ -19,21 +19,20 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A MariaDB is a server with data and a port of its own on 127.0.0.1. Unlike those of servers.sh, it ends
-// with the process that started it.
+// A MariaDB is a server with its own data and its own port on 127.0.0.1. Use it instead of servers.sh if the server
+// should end with the process that started it.
 type MariaDB struct {
 	Name string
-	Dir  string // data is in it, and all else
+	Dir  string // the server's folder, with data in it
 	Port int
 	args []string
 	Env  []string
 
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has ended
+	ended chan struct{} // closed after the process has ended
 }
 
-// MariaDBFolder makes a folder for servers, in memory if there is room. It is removed
-// after they have been killed.
+// MariaDBFolder makes a folder for servers, in memory if there is room, and removes it after they were killed.
 func MariaDBFolder(t *testing.T, name string) string {
 	t.Helper()
 	base := "/dev/shm"
@@ -81,7 +80,7 @@ func mariadbUser(args ...string) []string {
 	return args
 }
 
-// Install makes the data of a new server, with a user who may do everything.
+// Install creates the data, and a user with all rights.
 func (m *MariaDB) Install(t *testing.T) {
 	t.Helper()
 	users := filepath.Join(m.Dir, "users.sql")
@@ -93,7 +92,7 @@ func (m *MariaDB) Install(t *testing.T) {
 	}
 }
 
-// Start starts the server, and does not wait until it answers.
+// Start starts the server without waiting for it to answer.
 func (m *MariaDB) Start(extra ...string) error {
 	path, err := exec.LookPath("mariadbd")
 	if err != nil {
@@ -111,7 +110,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	cmd := exec.Command(path, append(append(args, m.args...), extra...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
-	// A group of its own, with the scripts that it starts. It ends with this process.
+	// A separate process group with the server's scripts. It ends with this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -125,8 +124,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	return nil
 }
 
-// Wait waits until a query of one value says what it should, and returns an error if
-// the server ends before.
+// Wait polls a query of one value until it returns want. It returns an error after limit, or if the server ends.
 func (m *MariaDB) Wait(limit time.Duration, query, want string) error {
 	begin := time.Now()
 	for {
@@ -171,7 +169,7 @@ func (m *MariaDB) Ask(query string) (string, error) {
 	return value, err
 }
 
-// Exec sends statements.
+// Exec runs statements.
 func (m *MariaDB) Exec(statements ...string) error {
 	return m.with(func(ctx context.Context, db *sql.DB) error {
 		for _, s := range statements {
@@ -194,7 +192,7 @@ func (m *MariaDB) with(f func(ctx context.Context, db *sql.DB) error) error {
 	return f(ctx, db)
 }
 
-// Kill is kill -9, also of the scripts that the server has started.
+// Kill sends SIGKILL to the server and its scripts.
 func (m *MariaDB) Kill() {
 	if m.cmd == nil {
 		return
@@ -204,11 +202,11 @@ func (m *MariaDB) Kill() {
 	m.cmd = nil
 }
 
-// Pause halts the server, as if its machine was suspended; resume lets it go on.
+// Pause halts the server like a suspended machine. Resume continues it.
 func (m *MariaDB) Pause() error  { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *MariaDB) Resume() error { return m.cmd.Process.Signal(syscall.SIGCONT) }
 
-// NeedMariaDB is [testkit.Engine.Need] for a test that starts MariaDB servers of its own.
+// NeedMariaDB is [testkit.Engine.Need] for tests that start their own MariaDB servers.
 func NeedMariaDB(t *testing.T) {
 	t.Helper()
 	testkit.MariaDB().Need(t)

@@ -10,7 +10,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Quiet discards what the plugin logs.
+// Quiet discards the plugin's log.
 var Quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
 
 // Use registers a plugin and closes it when the test ends.
@@ -24,7 +24,7 @@ func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plug
 	return p
 }
 
-// Close closes a plugin. It tries again if a statement takes longer than one may, as on a busy machine.
+// Close closes a plugin. It retries because a statement may time out on a busy machine.
 func Close(t *testing.T, p *uidplugin.Plugin) {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -38,7 +38,7 @@ func Close(t *testing.T, p *uidplugin.Plugin) {
 	}
 }
 
-// NextID returns an id for T1, or an error within ten seconds.
+// NextID returns an id for T1, or an error after ten seconds.
 func NextID(p *uidplugin.Plugin) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -46,7 +46,7 @@ func NextID(p *uidplugin.Plugin) (int64, error) {
 	return id.Int64(), err
 }
 
-// Resolves checks that ids resolve to a table, and to a process by its port.
+// Resolves checks that ids resolve to a table and to a process, identified by its port.
 func Resolves(t *testing.T, p *uidplugin.Plugin, table, port string, ids ...int64) {
 	t.Helper()
 	for _, id := range ids {

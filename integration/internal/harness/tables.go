@@ -10,12 +10,12 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
-// Nodes returns all of WORKER_NODE.
+// Nodes returns all rows of WORKER_NODE.
 func Nodes(t *testing.T, db *gorm.DB) []*workernode.Node {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute)
@@ -25,7 +25,7 @@ func Nodes(t *testing.T, db *gorm.DB) []*workernode.Node {
 	return nodes
 }
 
-// Slots returns all of WORKER_SLOT.
+// Slots returns all rows of WORKER_SLOT.
 func Slots(t *testing.T, db *gorm.DB) []workernode.Slot {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute)
@@ -35,7 +35,7 @@ func Slots(t *testing.T, db *gorm.DB) []workernode.Slot {
 	return all
 }
 
-// Exec sends a statement with "quoted" names on a connection that is not under test.
+// Exec runs a statement with "quoted" names on a connection that is not under test.
 func Exec(t *testing.T, db *gorm.DB, query string, args ...any) {
 	t.Helper()
 	d, err := sqldb.Open(db, time.Minute)
@@ -44,7 +44,7 @@ func Exec(t *testing.T, db *gorm.DB, query string, args ...any) {
 	testkit.Must(t, err)
 }
 
-// Columns describes the columns of a table as the engine sees them, sorted.
+// Columns describes the columns of a table as the engine reports them, sorted.
 func Columns(t *testing.T, db *gorm.DB, table string) (all []string) {
 	t.Helper()
 	types, err := db.Migrator().ColumnTypes(table)
@@ -61,7 +61,7 @@ func Columns(t *testing.T, db *gorm.DB, table string) (all []string) {
 	return all
 }
 
-// Migrate runs a file of package migrations statement by statement.
+// Migrate runs a file of package migrations, one statement at a time.
 func Migrate(t *testing.T, db *gorm.DB, file string) {
 	t.Helper()
 	text, err := migrations.Files.ReadFile(file)
@@ -80,10 +80,10 @@ func Migrate(t *testing.T, db *gorm.DB, file string) {
 	}
 }
 
-// Tables are the plugin's own tables, without "WORKER_".
+// Tables lists the plugin's own tables, without "WORKER_".
 var Tables = []string{"NODE", "SLOT", "SESSION", "REGISTRY"}
 
-// Snapshot copies the tables of the plugin, and returns what puts the copies back.
+// Snapshot copies the plugin's tables, and returns a function that restores them.
 func Snapshot(t *testing.T, db *gorm.DB) (back func()) {
 	t.Helper()
 	for _, table := range Tables {
@@ -98,7 +98,7 @@ func Snapshot(t *testing.T, db *gorm.DB) (back func()) {
 	}
 }
 
-// Count returns how many rows a table has.
+// Count returns the number of rows in a table.
 func Count(t *testing.T, db *gorm.DB, table string) (n int64) {
 	t.Helper()
 	testkit.Must(t, db.Table(table).Count(&n).Error)

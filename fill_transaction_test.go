@@ -1,0 +1,229 @@
+package uidplugin_test
+
+import (
+	"database/sql/driver"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// single limits the pool of db to one connection.
+func single(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+}
+
+// TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the clock of
+// a bubble moves only while all wait. The transaction stays in the hands of its
+// owner.
+func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := file(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		use(t, db, uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(atNoon))
+		migrate(t, db, &part{}, &ledger{})
+		single(t, db)
+		tx := db.Begin()
+		must(t, tx.Error)
+		r, started := part{}, time.Now()
+		for range 2 {
+			err := tx.Create(&r).Error
+			if waited := time.Since(started); !errors.Is(err, uidplugin.ErrInTransaction) || waited != 0 {
+				t.Fatalf("after %v: %v", waited, err)
+			}
+			saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
+		}
+		if r.ID != 0 {
+			t.Errorf("the key is %d", r.ID)
+		}
+		must(t, tx.Create(&ledger{ID: 1}).Error)
+		must(t, tx.Commit().Error)
+		if n := count(t, db, "ledgers"); n != 1 {
+			t.Errorf("%d rows of the rest of the transaction", n)
+		}
+
+		must(t, db.Create(&r).Error)
+		isOurs(t, db, "parts", r.ID)
+		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&part{}).Error }))
+	})
+}
+
+func TestTransaction_TheErrorInATransactionRollsItBack(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{}, &ledger{})
+	single(t, db)
+	err := db.Transaction(func(tx *gorm.DB) error {
+		return errors.Join(tx.Create(&ledger{ID: 1}).Error, tx.Create(&part{}).Error)
+	})
+	if !errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Fatalf("the error is %v", err)
+	}
+	if n := count(t, db, "ledgers"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	single(t, db)
+	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
+		return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&part{}).Error })
+	})
+	if !errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestTransaction_WithModelsATransactionNeedsNoOtherConnection is the advice of that error.
+func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithModels(&customer{}))
+	migrate(t, db, &customer{}, &purchase{}, &item{}, &profile{}, &club{}, &label{})
+	single(t, db)
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return tx.Create(&customer{Purchases: []purchase{{Items: []*item{{}}}}}).Error
+	}))
+	links(t, db, "items", "purchase_id", "purchases", 1)
+}
+
+// TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack, or two rows could get one id.
+func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	tx := db.Begin()
+	r := part{}
+	must(t, tx.Create(&r).Error)
+	must(t, tx.Rollback().Error)
+	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
+	must(t, err)
+	if len(nodes) != 1 || nodes[0].WorkerID != 1 || nodes[0].Table.Name != "parts" {
+		t.Errorf("worker nodes: %+v", nodes)
+	}
+	again := part{}
+	must(t, db.Create(&again).Error)
+	if again.ID <= r.ID {
+		t.Errorf("%d after %d", again.ID, r.ID)
+	}
+	if n := len(uidplugin.From(db).Stats().Tables); n != 1 {
+		t.Errorf("%d worker ids", n)
+	}
+}
+
+// bothConnections begins two transactions on a pool of two, so that no other connection is left.
+func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two *gorm.DB) {
+	t.Helper()
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(2)
+	expect(mock, begin, begin)
+	one, two = db.Begin(), db.Begin()
+	must(t, one.Error)
+	must(t, two.Error)
+	return one, two
+}
+
+// TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo, and not only that time
+// ran out: what to do is in one of the errors only.
+func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		db, mock := mockedUse(t)
+		other, tx := bothConnections(t, db, mock)
+		if err := tx.Create(&invoice{}).Error; !errors.Is(err, uidplugin.ErrInTransaction) {
+			t.Errorf("the error is %v", err)
+		}
+		expect(mock, rollback, rollback)
+		must(t, other.Rollback().Error)
+		must(t, tx.Rollback().Error)
+	})
+}
+
+// TestTransaction_WhatCreatesNoIDTakesNoWorkerID: a process that only updates, or whose rows
+// have their keys, would use up one for each of its tables at each start, and wait
+// for it.
+func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name string
+		run  func(db *gorm.DB) error
+	}{
+		{"Update", func(db *gorm.DB) error { return db.Model(&part{ID: 5}).Update("name", "a").Error }},
+		{"Updates", func(db *gorm.DB) error { return db.Updates(&part{ID: 5, Name: "a"}).Error }},
+		{"Save of a row that is there", func(db *gorm.DB) error { return db.Save(&part{ID: 5, Name: "a"}).Error }},
+		{"Update of a model with associations", func(db *gorm.DB) error { return db.Model(&customer{ID: 5}).Update("name", "a").Error }},
+		{"Updates of a model with associations", func(db *gorm.DB) error { return db.Updates(&customer{ID: 5, Name: "a"}).Error }},
+		{"Update from a map", func(db *gorm.DB) error {
+			return db.Model(&customer{}).Where("id = 5").Updates(map[string]any{"name": "a"}).Error
+		}},
+		{"create with a key", func(db *gorm.DB) error { return db.Create(&part{ID: 6}).Error }},
+		{"create of a slice with keys", func(db *gorm.DB) error { return db.Create([]*customer{{ID: 6}, {ID: 7}}).Error }},
+		{"create of a map with a key", func(db *gorm.DB) error { return db.Model(&part{}).Create(map[string]any{"id": 6}).Error }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := bare(t)
+			p := use(t, db)
+			migrate(t, db, &part{}, &customer{}, &purchase{}, &item{}, &profile{}, &club{}, &label{})
+			must(t, db.Exec("INSERT INTO parts (id) VALUES (5)").Error)
+			must(t, db.Exec("INSERT INTO customers (id) VALUES (5)").Error)
+			must(t, tt.run(db))
+			must(t, p.Close(t.Context())) // which writes the tables of all worker ids that are in use
+			if n := count(t, db, "WORKER_NODE", "TABLE_NAME <> ''"); n != 0 {
+				t.Errorf("%d worker ids have a table", n)
+			}
+		})
+	}
+}
+
+// TestTransaction_AnUpdateInATransactionWaitsForNothing: it needs no other connection.
+func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		db, mock := mockedUse(t)
+		other, tx := bothConnections(t, db, mock)
+		expect(mock, step{do: "exec", sql: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", args: []driver.Value{2, 5}, n: 1})
+		started := time.Now()
+		must(t, tx.Model(&invoice{ID: 5}).Update("total", 2).Error)
+		if waited := time.Since(started); waited != 0 {
+			t.Errorf("the update has waited %v", waited)
+		}
+		expect(mock, rollback, rollback)
+		must(t, other.Rollback().Error)
+		must(t, tx.Rollback().Error)
+	})
+}
+
+// TestTransaction_AnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
+func TestTransaction_AnUpdateInATransactionWorksFromTheStart(t *testing.T) {
+	t.Parallel()
+
+	db := open(t)
+	migrate(t, db, &part{})
+	must(t, db.Exec("INSERT INTO parts (id, name) VALUES (5, 'nail')").Error)
+	single(t, db)
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return tx.Model(&part{ID: 5}).Update("name", "screw").Error
+	}))
+}

@@ -1,0 +1,190 @@
+package generator
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// leaseWait is how long callers wait for the renewal of a lease that has run out with ids left: for each lease, at
+// most, all of them together. It is short because a caller may hold, in its transaction, the only connection with which
+// the lease can be renewed.
+const leaseWait = 100 * time.Millisecond
+
+// maxSleep bounds how long a waiting caller goes without looking up.
+const maxSleep = 20 * time.Millisecond
+
+// A gate is the part of [Cached] and [Snowflake] where callers wait and leases arrive.
+type gate struct {
+	// turn is held, by a value in it, by the caller that waits. It is a channel instead of a mutex because a channel
+	// serves the callers behind in the order of their arrival, and because a context can end their wait.
+	turn chan struct{}
+
+	waits atomic.Int64 // calls that waited
+	low   func()       // OnLow of the configuration; immutable
+
+	// mu guards the fields below, and the state of the generator. A caller releases it before it waits or calls OnLow,
+	// because Renew, Suspend and Usage must never wait for a caller, and OnLow may call them.
+	mu sync.Mutex
+
+	// changed is closed, and becomes nil, when waiting callers should look again. A caller that finds that it must wait
+	// makes it before it releases mu, because otherwise it could miss a change.
+	changed chan struct{}
+
+	cause     error         // of the suspension, or nil
+	from      int64         // the lease's first tick
+	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
+	made      int64         // ids, ever
+
+	waiting bool  // the caller that has the turn waits for Renew
+	used    bool  // ids were taken since Usage was called
+	closed  bool  // by Close
+	term    uint8 // counts the times that leaseWait began anew
+
+	// These belong to Cached. They are here because they fill the word of used.
+	open    bool  // window has not been closed
+	visited bool  // the clock visits this generator
+	idle    uint8 // visits in a row that found hardly any id taken
+	quick   uint8 // readings of the clock in a row that came soon after the last, at most hurried
+}
+
+// An outcome is the result of an attempt to take ids. The zero outcome means that the ids were taken.
+type outcome struct {
+	wait  time.Duration // how long until it is worth trying again
+	lease bool          // the wait is for another lease
+	alone bool          // the wait needs no turn, because the order of those who wait does not matter
+	low   bool          // the lease should be renewed
+}
+
+// take tries until an attempt succeeds or fails, and waits in between. It calls try with mu.
+func (g *gate) take(ctx context.Context, try func() (outcome, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	turn, waited := false, false
+	defer func() {
+		if turn {
+			g.leave()
+		}
+	}()
+	queue := len(g.turn) > 0
+	for {
+		if queue {
+			if len(g.turn) > 0 && !waited {
+				waited = true
+				g.waits.Add(1)
+			}
+			select {
+			case g.turn <- struct{}{}:
+				turn = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		g.mu.Lock()
+		o, err := try()
+		queue = err == nil && o.wait > 0 && !turn && !o.alone
+		var changed chan struct{}
+		if err == nil && o.wait > 0 && !queue {
+			if g.changed == nil {
+				g.changed = make(chan struct{})
+			}
+			changed = g.changed
+			if turn {
+				g.waiting = o.lease
+			}
+		}
+		term := g.term
+		g.mu.Unlock()
+		if o.low {
+			g.low()
+		}
+		switch {
+		case err != nil || o.wait == 0:
+			return err
+		case queue:
+			continue
+		case !waited:
+			waited = true
+			g.waits.Add(1)
+		}
+		if err := g.pause(ctx, o, changed, term); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits as o asks for, or until changed is closed.
+func (g *gate) pause(ctx context.Context, o outcome, changed <-chan struct{}, term uint8) error {
+	start := time.Now()
+	err := sleep(ctx, o.wait, changed)
+	if o.lease {
+		g.mu.Lock()
+		if g.term == term { // else the wait was for the lease before
+			g.leaseWait -= time.Since(start)
+		}
+		g.mu.Unlock()
+	}
+	return err
+}
+
+// leave gives the turn to the next caller.
+func (g *gate) leave() {
+	g.mu.Lock()
+	g.waiting = false
+	g.mu.Unlock()
+	<-g.turn
+}
+
+// wake makes the callers that wait look again. It needs mu.
+func (g *gate) wake() {
+	g.waiting = false
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+// renew has accept take leases over, and lifts a suspension. ids are the worker ids of leases in ascending order.
+func (g *gate) renew(ids []int64, accept func(ids []int64)) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	accept(ids)
+	g.cause = nil
+	g.wake()
+	return nil
+}
+
+// begin lets callers wait once for a lease that is newer than the one that was just accepted.
+func (g *gate) begin() {
+	g.leaseWait = leaseWait
+	g.term++
+}
+
+// Suspend implements [Renewable].
+func (g *gate) Suspend(cause error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cause = cause
+	g.wake()
+}
+
+// Waits returns how many calls have waited, from 0: for the clock, for a tick, at the borrowing limit, or for the lease
+// to be renewed. Calls behind one that waits have waited, too. A call counts once, also if its context has ended. It
+// never goes back, and never waits.
+func (g *gate) Waits() int64 { return g.waits.Load() }
+
+// lasts reports whether a lease until the tick until may be followed by another one.
+func (g *gate) lasts(l *Layout, until int64) bool { return g.low != nil && until < l.MaxTick() }
+
+// usage is Usage for a lease up to end, of which next is not used.
+func (g *gate) usage(s scale, next, end uint64) Usage {
+	next = min(next, end)
+	u := Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: g.used, Lanes: 1 << s.laneBits}
+	g.used = false
+	return u
+}

@@ -1,0 +1,25 @@
+package uidplugin
+
+import "github.com/uidplugin/uidplugin/internal/workernode"
+
+// A Host names a process in [Plugin.Locate] and in lists of slots and sessions. Name, Port and Application are cut to
+// 64 characters. A starting process prefers a slot of its own application, host and port. Uniqueness does not depend on
+// this, because host names and process ids repeat in containers.
+//
+// By default Name is the host name. Port is the environment variable PORT, or JPAAS_HTTP_PORT as in UidGenerator, or
+// "pid-" and the process id. Application is the base name of the executable. Kind is Container if Kubernetes, Docker,
+// Podman, containerd, LXC or systemd-nspawn is detected.
+type Host = workernode.Host
+
+// A Kind is the environment of a process, with UidGenerator's values of the column TYPE: [Container] is 1, and
+// [Actual], a physical or virtual machine, is 2. Its text is the upper-case name, or lower-case in JSON.
+type Kind = workernode.Kind
+
+// A Node is a row of WORKER_NODE: a worker id, its table, and the slot that owns it. See [Plugin.Nodes].
+type Node = workernode.Node
+
+// The kinds of UidGenerator's WorkerNodeType.
+const (
+	Container = workernode.Container
+	Actual    = workernode.Actual
+)

@@ -1,0 +1,51 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The first command of the README needs no checkout. It would fail if the example were in a module of its own, or if
+// go.mod had a replacement.
+func TestProgram_TheQuickstart(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	must(t, err)
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	must(t, err)
+	if !strings.Contains(string(readme), "go run github.com/uidplugin/uidplugin/examples/quickstart@latest\n") {
+		t.Error("README.md does not run the quickstart")
+	}
+	if _, err := os.Stat(filepath.Join(root, "examples/quickstart/go.mod")); err == nil || strings.Contains(string(mod), "\nreplace") {
+		t.Error("the quickstart is in a module of its own, or go.mod has a replacement")
+	}
+}
+
+// The program of docs/getting-started.md is the first that a new user runs.
+func TestProgram_GettingStarted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	main := filepath.Join(dir, "main.go")
+	for _, b := range byName(t)["docs/getting-started.md"].blocks {
+		if strings.HasPrefix(b.code, "package main") {
+			must(t, os.WriteFile(main, []byte(b.code), 0o666))
+		}
+	}
+	program := filepath.Join(dir, "shop")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, main)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"orders", "*main.Order"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v; the program does not print %q:\n%s", err, want, out)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/upsert"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert.
+func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
+	stmt := db.Statement
+	if db.Error != nil || stmt.Schema == nil {
+		return
+	}
+	p := c.Plan(stmt.Schema)
+	if p.Err != nil {
+		_ = db.AddError(p.Err)
+		return
+	}
+	var notReady error // error of a source without a generator; ignored unless a row needs its id
+	if !p.ready.Load() && (slices.ContainsFunc(p.fields, func(f *Field) bool { return f.anyZero(stmt) }) || p.savesAssociated(stmt)) {
+		notReady = c.ensure(db, p)
+	}
+	var tracker *upsert.Tracker
+	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
+		tracker = track(db)
+	}
+	fields := p.fields
+	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
+		fields = selectZeroFields(stmt, fields, tracker)
+	}
+	for _, f := range fields {
+		if err := f.fill(db, p.Schema, tracker, notReady); err != nil {
+			_ = db.AddError(err)
+			return
+		}
+	}
+}
+
+// ensure gets the worker ids that a create may need. Outside a transaction it gets those of all tables reachable from
+// the model. We do this early because GORM creates associated rows in its own transaction, where a second connection
+// may not be available. Tables that keep failing are left to the background unless a row needs their id. Inside a
+// transaction it gets only the ids that the rows need.
+func (c *Catalog) ensure(db *gorm.DB, p *Plan) error {
+	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
+	ready := true
+	var missing []*supply.Source
+	for _, s := range p.sources {
+		if s.Ready() {
+			continue
+		}
+		ready = false
+		if p.needs(s, db.Statement) || !inTransaction && !c.supply.Failing(s) {
+			missing = append(missing, s)
+		}
+	}
+	if ready {
+		p.ready.Store(true)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return c.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, missing)
+}
+
+// needs reports whether a row of a create needs an id from a source.
+func (p *Plan) needs(s *supply.Source, stmt *gorm.Statement) bool {
+	return slices.ContainsFunc(p.fields, func(f *Field) bool { return f.Source == s && f.anyZero(stmt) })
+}
+
+// selectZeroFields returns the fields to set in a create with Select or Omit. A zero uid field that Select leaves out
+// is selected too. Otherwise the database would assign a key and the struct would keep ours. Omitted fields stay
+// unchanged.
+func selectZeroFields(stmt *gorm.Statement, fields []*Field, tracker *upsert.Tracker) []*Field {
+	columns, restricted := stmt.SelectAndOmitColumns(true, false)
+	kept := make([]*Field, 0, len(fields))
+	for _, f := range fields {
+		isSelected, named := columns[f.DBName]
+		if named && !isSelected {
+			continue
+		}
+		if !named && restricted {
+			if !f.anyZero(stmt) {
+				continue // set by the application, which decides whether to select it
+			}
+			// Clones of the statement share the array behind Selects.
+			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
+			if tracker != nil {
+				tracker.NoteUnselected(f.Field)
+			}
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// anyZero reports whether the field is zero in any row of a statement.
+func (f *Field) anyZero(stmt *gorm.Statement) bool {
+	zero := func(row reflect.Value) bool {
+		for row.Kind() == reflect.Pointer {
+			row = row.Elem()
+		}
+		if !row.IsValid() {
+			return true // fill refuses it
+		}
+		if m, ok := row.Interface().(map[string]any); ok && m != nil {
+			_, zero := model.Row{Map: m}.Value(stmt.Context, f.Field.Field)
+			return zero
+		}
+		if row.Type() != f.Schema.ModelType {
+			return true // fill refuses it
+		}
+		_, zero := f.Look(stmt.Context, row)
+		return zero
+	}
+	rows := stmt.ReflectValue
+	if rows.Kind() != reflect.Slice && rows.Kind() != reflect.Array {
+		return zero(rows)
+	}
+	for i := range rows.Len() {
+		if zero(rows.Index(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// fill sets the field in all rows where it is zero, and notes the ids. It returns notReady if it needs an id and the
+// source does not have a generator.
+func (f *Field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, notReady error) error {
+	stmt := db.Statement
+	rows := stmt.ReflectValue
+	switch rows.Kind() {
+	case reflect.Struct:
+		if rows.Type() != s.ModelType {
+			return f.errModel(rows.Type(), s)
+		}
+		place, zero := f.Look(stmt.Context, rows)
+		if !zero {
+			return nil
+		}
+		if !rows.CanAddr() {
+			return f.errByValue()
+		}
+		id, err := f.Source.Next(stmt.Context, notReady)
+		if err != nil {
+			return err
+		}
+		if tracker != nil {
+			tracker.Note(f.Field, id)
+		}
+		return f.Put(stmt.Context, place, id)
+	case reflect.Slice, reflect.Array:
+		element := rows.Type().Elem()
+		for element.Kind() == reflect.Pointer {
+			element = element.Elem()
+		}
+		if element == s.ModelType {
+			return f.fillSlice(stmt.Context, rows, tracker, notReady)
+		}
+		if element.Kind() == reflect.Struct && rows.Len() > 0 {
+			return f.errModel(element, s)
+		}
+		if maps, ok := rows.Interface().([]map[string]any); ok {
+			for _, m := range maps {
+				if err := f.fillMap(stmt.Context, m, tracker, notReady); err != nil {
+					return err
+				}
+			}
+		}
+	case reflect.Map:
+		if m, ok := rows.Interface().(map[string]any); ok {
+			return f.fillMap(stmt.Context, m, tracker, notReady)
+		}
+	}
+	return nil
+}
+
+// reserve is the number of ids reserved at a time for a slice.
+const reserve = 256
+
+var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
+
+// fillSlice sets the field where it is zero. It reserves ids for all remaining rows, so rows that already have an id
+// leave some unused.
+func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upsert.Tracker, notReady error) error {
+	buffer := buffers.Get().(*[reserve]int64)
+	defer buffers.Put(buffer)
+	var ids []int64
+	n := rows.Len()
+	for i := range n {
+		row := rows.Index(i)
+		for row.Kind() == reflect.Pointer {
+			row = row.Elem()
+		}
+		if !row.IsValid() {
+			continue // GORM reports nil pointers itself
+		}
+		place, zero := f.Look(ctx, row)
+		if !zero {
+			continue
+		}
+		if len(ids) == 0 {
+			if !row.CanAddr() {
+				return f.errByValue()
+			}
+			ids = buffer[:min(n-i, reserve)]
+			if err := f.Source.Fill(ctx, ids, notReady); err != nil {
+				return err
+			}
+		}
+		if err := f.Put(ctx, place, ids[0]); err != nil {
+			return err
+		}
+		if tracker != nil {
+			tracker.Note(f.Field, ids[0])
+		}
+		ids = ids[1:]
+	}
+	return nil
+}
+
+// fillMap sets the field if it is missing or zero. Maps may use the name of the column or the field.
+func (f *Field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.Tracker, notReady error) error {
+	if m == nil {
+		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.Name)
+	}
+	r := model.Row{Map: m}
+	if _, zero := r.Value(ctx, f.Field.Field); !zero {
+		return nil
+	}
+	id, err := f.Source.Next(ctx, notReady)
+	if err != nil {
+		return err
+	}
+	if tracker != nil {
+		tracker.Note(f.Field, id)
+	}
+	return r.Set(ctx, f.Field, id)
+}
+
+func (f *Field) errModel(t reflect.Type, s *schema.Schema) error {
+	return fmt.Errorf("%w: %v is not the model %s of the statement, so it cannot be given an id in %s",
+		gorm.ErrInvalidValue, t, s.Name, f.Name)
+}
+
+func (f *Field) errByValue() error {
+	return fmt.Errorf("%w: %s is passed by value, so it cannot be given an id in %s; pass a pointer to it",
+		gorm.ErrInvalidValue, f.Schema.Name, f.Name)
+}

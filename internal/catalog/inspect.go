@@ -1,0 +1,312 @@
+package catalog
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// A columnName names a column of a table, in lower case because servers may change the case of names.
+type columnName struct{ table, column string }
+
+func columnNamed(table, column string) columnName {
+	return columnName{strings.ToLower(table), strings.ToLower(column)}
+}
+
+// Inspect warns if columns of existing tables are numbered by the database or are too narrow. It checks the models and
+// their associations, because models do not show such columns and AutoMigrate does not change keys. If the database
+// uses the number after the largest, the column's ids get gaps.
+func (c *Catalog) Inspect(ctx context.Context, db *gorm.DB, models []any) {
+	if c.sql == nil || len(models) == 0 || c.LookupOnly {
+		return
+	}
+	in := inspected{map[string]string{}, map[columnName]*Field{}}
+	for _, m := range models {
+		s, err := model.Parse(db, m)
+		if err != nil {
+			continue
+		}
+		model.Walk(db, s, func(s *schema.Schema) { c.addTo(in, s.Table, c.Plan(s)) })
+		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
+			c.addTo(in, elsewhere.Table, c.Plan(s))
+		}
+	}
+	c.mu.Lock()
+	for name, t := range c.tables {
+		if len(t.known.Load().ids) > 0 {
+			in.tables[c.quote(name)] = name
+		}
+	}
+	c.mu.Unlock()
+	c.inspectColumns(ctx, c.sql, in, true)
+}
+
+// inspectMigrated inspects the tables of models named in a statement of a migration, on its connection.
+func (c *Catalog) inspectMigrated(ctx context.Context, on gorm.ConnPool, query string) {
+	if c.sql == nil || c.LookupOnly {
+		return
+	}
+	in := inspected{map[string]string{}, map[columnName]*Field{}}
+	for s, p := range *c.plans.Load() {
+		if strings.Contains(query, s.Table) {
+			c.addTo(in, s.Table, p)
+		}
+	}
+	_, inTransaction := on.(gorm.TxCommitter) // because on PostgreSQL an error would end the transaction
+	c.inspectColumns(ctx, c.sql.On(on), in, !inTransaction)
+}
+
+// inspected holds the tables and uid fields to inspect.
+type inspected struct {
+	tables map[string]string // names of tables, by their quoted names
+	fields map[columnName]*Field
+}
+
+func (c *Catalog) addTo(in inspected, table string, p *Plan) {
+	for _, f := range p.fields {
+		in.tables[c.quote(table)], in.fields[columnNamed(table, f.DBName)] = table, f
+	}
+}
+
+// inspectColumns inspects the columns of tables, and the positions of sequences if readSequences is set.
+func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected, readSequences bool) {
+	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(in.tables))...)
+	if err != nil {
+		c.Log.Warn("uidplugin: the tables of the models could not be inspected: if the database numbers a key, nothing leaves room for its numbers",
+			"error", err)
+		return
+	}
+	var numbered, among []sqldb.Column
+	found := map[string][]sqldb.Column{}
+	for _, column := range columns {
+		written := column.Table
+		column.Table = in.tables[written]
+		found[column.Table] = append(found[column.Table], column)
+		f, ok := in.fields[columnNamed(column.Table, column.Name)]
+		if !ok {
+			continue
+		}
+		switch {
+		case column.Auto && !f.Source.Foreign && c.countsAmongIDs(ctx, sql, written, column, readSequences):
+			c.supply.LeaveGaps(f.Source)
+			among = append(among, column)
+		case column.Auto:
+			numbered = append(numbered, column)
+		case c.db.Dialector.Name() != "sqlite" && c.noLonger(column): // because SQLite does not report numbered columns
+			c.Log.Info("uidplugin: the database no longer numbers this column: an INSERT without the key fails, also in old processes",
+				"table", column.Table, "column", column.Name)
+		}
+	}
+	for name, columns := range found {
+		place := name
+		if strings.Count(name, ".") == 1 {
+			place = c.quote(name) // because GORM then gives statements a TableExpr
+		}
+		c.mu.Lock()
+		t := c.tables[name]
+		c.mu.Unlock()
+		if t != nil {
+			c.learn(t, t.known.Load(), place, columns)
+		}
+	}
+	wanted := func(column sqldb.Column) bool {
+		return model.WantsAutoIncrement(in.fields[columnNamed(column.Table, column.Name)].Field.Field)
+	}
+	c.warnNumbered("numbers", slices.DeleteFunc(numbered, wanted), c.numbersOf())
+	kind, numbers := "numbers", c.numbersOf()
+	if c.db.Dialector.Name() == "postgres" {
+		kind, numbers = "among", " from the sequence of the column, which stands among the ids, because a program has set it to the largest key;"+
+			" then a create may fail with a duplicate key"
+	}
+	if n := supply.Gap(c.Layout); n > 1 {
+		numbers += ". Until this process starts again, the plugin leaves the " + strconv.FormatInt(n-1, 10) + " numbers after each id to such rows"
+	}
+	c.warnNumbered(kind, slices.DeleteFunc(among, wanted), numbers)
+}
+
+// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL it follows the largest
+// id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. We treat
+// anything above a thousandth of the present ids as set, because sequences do not count that far.
+func (c *Catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, table string, column sqldb.Column, readSequences bool) bool {
+	if c.db.Dialector.Name() != "postgres" || !readSequences {
+		return c.db.Dialector.Name() != "postgres"
+	}
+	last, err := sql.LastOf(ctx, table, column.Name)
+	if err != nil {
+		c.Log.Warn("uidplugin: the sequence of this column could not be read: if it was set to an id, nothing leaves room for its numbers",
+			"table", column.Table, "column", column.Name, "error", err)
+	}
+	return last > c.Layout.TickAt(c.Now())<<(c.Layout.WorkerBits+c.Layout.SequenceBits)/1000
+}
+
+// warnNumbered warns once of each column that the database numbers.
+func (c *Catalog) warnNumbered(kind string, columns []sqldb.Column, numbers string) {
+	columns = slices.DeleteFunc(columns, func(column sqldb.Column) bool { return !c.once(kind, column.Table, column.Name) })
+	if len(columns) == 0 {
+		return
+	}
+	names := make([]string, len(columns))
+	for i, column := range columns {
+		names[i] = column.Table + "." + column.Name
+	}
+	slices.Sort(names)
+	args := []any{"columns", strings.Join(names, ", ")}
+	advice := ` When all that insert use the plugin, run the statements that "uid doctor" prints; docs/from-auto-increment.md has them too.`
+	if statement := c.plainStatement(columns[0]); len(columns) == 1 && statement != "" {
+		advice = " When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to."
+		args = append(args, "statement", statement)
+	}
+	c.Log.Warn("uidplugin: the database numbers these columns: a row that is inserted without the plugin,"+
+		" for example by an old process, gets a number"+numbers+"."+advice, args...)
+}
+
+// plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
+// this.
+func (c *Catalog) plainStatement(column sqldb.Column) string {
+	var table, name strings.Builder
+	c.db.Dialector.QuoteTo(&table, column.Table)
+	c.db.Dialector.QuoteTo(&name, column.Name)
+	switch dialect := c.db.Dialector.Name(); {
+	case dialect == "sqlite":
+		return ""
+	case dialect == "postgres" && column.Identity:
+		return "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP IDENTITY"
+	case dialect == "postgres":
+		return "ALTER TABLE " + table.String() + " ALTER COLUMN " + name.String() + " DROP DEFAULT"
+	}
+	kind := " BIGINT"
+	if strings.HasSuffix(column.Type, "unsigned") {
+		kind = " BIGINT UNSIGNED"
+	}
+	return "ALTER TABLE " + table.String() + " MODIFY " + name.String() + kind + " NOT NULL"
+}
+
+// numbersOf describes the number that the database gives to a row without a key.
+func (c *Catalog) numbersOf() string {
+	switch c.db.Dialector.Name() {
+	case "mysql", "sqlite":
+		return " from the database: the largest id plus one, which the plugin may be about to use;" +
+			" then a create fails with a duplicate key"
+	}
+	return " from the sequence of the column, which counts independently of the plugin's ids:" +
+		" no create fails, but such a row cannot be located"
+}
+
+// noLonger reports whether a warning about a numbered column was logged, and resets it, so it can be logged again.
+func (c *Catalog) noLonger(column sqldb.Column) (before bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range [...]string{"numbers", "among"} {
+		key := [3]string{kind, column.Table, column.Name}
+		before = before || c.warned[key]
+		delete(c.warned, key)
+	}
+	return before
+}
+
+// once reports whether a warning of a kind about a column is the first.
+func (c *Catalog) once(kind, table, column string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [3]string{kind, table, column}
+	before := c.warned[key]
+	c.warned[key] = true
+	return !before
+}
+
+// warnAutoIncrement warns of a model whose key GORM treats as AUTO_INCREMENT.
+func (c *Catalog) warnAutoIncrement(s *schema.Schema) {
+	change := ""
+	switch c.db.Dialector.Name() {
+	case "mysql":
+		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
+	case "postgres":
+		change = "; change a table that is there by ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT"
+	case "sqlite":
+		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
+	}
+	key := s.PrioritizedPrimaryField
+	const advice = ". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false, or" +
+		" autoIncrement if the database shall number it"
+	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
+		" for example by raw SQL, gets a number"+c.numbersOf()+advice+change+".",
+		"table", s.Table, "model", s.Name, "field", key.Name)
+}
+
+// warnElsewhere warns if GORM has just created a table under another name than its model's, with a key that the
+// database numbers. create is the statement. Only listed models are checked, because the first create warns of others.
+func (c *Catalog) warnElsewhere(table, create string) {
+	for _, p := range c.Listed() {
+		key := p.Schema.PrioritizedPrimaryField
+		if key == nil || key.AutoIncrement || !model.HasTag(key) || !c.creates(create, p.Schema) {
+			continue
+		}
+		var name strings.Builder
+		c.db.Dialector.QuoteTo(&name, key.DBName)
+		pattern := `(?i)` + regexp.QuoteMeta(name.String()) + ` [^,]*(auto_?increment|serial|identity)`
+		numbered := regexp.MustCompile(pattern).FindString(create)
+		if numbered == "" || !c.once("numbers", table, key.DBName) {
+			continue
+		}
+		numbered = strings.ToLower(numbered)
+		column := sqldb.Column{Table: table, Name: key.DBName, Identity: strings.Contains(numbered, "identity")}
+		if strings.Contains(numbered, "unsigned") {
+			column.Type = "unsigned"
+		}
+		args := []any{"table", table, "model", p.Schema.Name, "column", key.DBName}
+		if statement := c.plainStatement(column); statement != "" {
+			args = append(args, "statement", statement)
+		}
+		c.Log.Warn("uidplugin: GORM has created a table with the columns of this model under another name, as for Table or Scopes,"+
+			" and with a key that the database numbers. If it is for rows of this model, a row that is inserted without the plugin"+
+			" gets a number"+c.numbersOf()+". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model),"+
+			" and change this one by the statement, if there is one.", args...)
+		return
+	}
+}
+
+// creates reports whether a CREATE TABLE has exactly the columns of a model.
+func (c *Catalog) creates(create string, s *schema.Schema) bool {
+	n := 0
+	for _, column := range s.DBNames {
+		var name strings.Builder
+		c.db.Dialector.QuoteTo(&name, column)
+		if s.FieldsByDBName[column].IgnoreMigration {
+			continue
+		}
+		if n++; !strings.Contains(create, name.String()) {
+			return false
+		}
+	}
+	return columnsIn(create) == n
+}
+
+// columnsIn counts the columns of a CREATE TABLE by GORM: the definitions that begin with a quoted name.
+func columnsIn(create string) (n int) {
+	_, list, _ := strings.Cut(create, "(")
+	depth, begins := 0, true
+	for _, char := range list {
+		switch {
+		case char == '(':
+			depth++
+		case char == ')':
+			depth--
+		case char == ',' && depth == 0:
+			begins = true
+			continue
+		case begins && (char == '`' || char == '"'):
+			n++
+		}
+		begins = begins && char == ' '
+	}
+	return n
+}

@@ -1,0 +1,148 @@
+package workernode
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Neither
+// daylight saving time nor drift explains more.
+const DefaultMaxSkew = 10 * time.Minute
+
+// noticedSkew is the smallest difference that is logged, because the database's clock is read in whole seconds.
+const noticedSkew = 2 * time.Second
+
+// Clock returns the database's clock, to a second. ok is false for databases without a clock of their own, such as
+// SQLite, and for unknown dialects.
+func (d *DB) Clock(ctx context.Context) (now time.Time, ok bool, err error) {
+	query := map[string]string{
+		"mysql":    `SELECT UNIX_TIMESTAMP()`,
+		"postgres": `SELECT CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT)`,
+	}[d.sql.Dialect()]
+	if query == "" {
+		return now, false, nil
+	}
+	var seconds int64
+	if err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&seconds) }, query); err != nil {
+		return now, false, fmt.Errorf("workernode: read the database's clock: %w", err)
+	}
+	return time.Unix(seconds, 0), true, nil
+}
+
+// CheckClock returns an error that wraps [ErrClock] if now is more than skew away from the database's clock. It returns
+// nil if the database has no clock, or if skew is 0.
+func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Duration) error {
+	_, err := d.behind(ctx, now, skew)
+	return err
+}
+
+// behind returns how far now is at least behind the database's clock, or a negative duration if it is ahead. Its errors
+// are CheckClock's.
+func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (by time.Duration, err error) {
+	if skew <= 0 {
+		return 0, nil
+	}
+	before := now()
+	theirs, ok, err := d.Clock(ctx)
+	if err != nil || !ok {
+		return 0, err
+	}
+	after := now()
+	if after.Before(before) {
+		before, after = after, before
+	}
+	by = max(theirs.Sub(after), 0) + min(theirs.Sub(before), 0)
+	if by > skew || by < -skew {
+		err = fmt.Errorf("%w: it is %s here and %s on the database's machine, and ids would have a wrong time: set the clock that is wrong",
+			ErrClock, after.UTC().Format(time.DateTime), theirs.UTC().Format(time.DateTime))
+	}
+	return by, err
+}
+
+// A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless that
+// was set ahead and the database's clock agrees; see follow.
+type clock struct {
+	read func() time.Time
+	base time.Time // the first reading
+
+	gained atomic.Int64 // how far the wall clock was followed ahead since base, in nanoseconds
+	latest atomic.Int64 // latest reading since base, in nanoseconds; only without a monotonic reading
+}
+
+func newClock(read func() time.Time) *clock { return &clock{read: read, base: read()} }
+
+// now returns the time. It may be called concurrently.
+func (c *clock) now() time.Time { return c.steady(c.read()) }
+
+func (c *clock) steady(reading time.Time) time.Time {
+	passed := int64(reading.Sub(c.base)) + c.gained.Load()
+	if c.base == c.base.Round(0) { // no monotonic reading: a test's clock
+		for latest := c.latest.Load(); ; latest = c.latest.Load() {
+			if passed <= latest {
+				passed = latest
+				break
+			}
+			if c.latest.CompareAndSwap(latest, passed) {
+				break
+			}
+		}
+	}
+	return c.base.Round(0).Add(time.Duration(passed))
+}
+
+// A clockCheck decides when to compare the clock with the database's. Only the lease manager uses it.
+type clockCheck struct {
+	at, shown time.Time     // when the clock was last found right, and its reading then
+	refused   time.Duration // how far ahead the wall clock was when follow last refused it
+}
+
+// checkClock compares the clock with the database's at the first use, and whenever the clock has run ahead of elapsed
+// time.
+func (m *Manager) checkClock(ctx context.Context) error {
+	at, shown := time.Now(), m.clock.now()
+	c := &m.clockCheck
+	if c.at.IsZero() || shown.Sub(c.shown) > at.Sub(c.at)+m.config.MaxSkew {
+		behind, err := m.store.db.behind(ctx, m.clock.now, m.config.MaxSkew)
+		if err != nil {
+			return err
+		}
+		if behind.Abs() >= noticedSkew {
+			m.log.Warn("uidplugin: the clock of this process differs from the database's: set the one that is wrong; if it is a minute behind, other processes take its slot",
+				"behind", behind)
+		}
+	}
+	if err := m.follow(ctx); err != nil {
+		return err
+	}
+	c.at, c.shown = at, m.clock.now()
+	return nil
+}
+
+// follow adjusts the clock if the wall clock has run ahead of the monotonic one, because an operator set it or the
+// machine slept. The database's clock decides which is right: a fence set by a wrong clock would block us once it is
+// corrected.
+func (m *Manager) follow(ctx context.Context) error {
+	reading := m.clock.read()
+	ahead := reading.Round(0).Sub(m.clock.steady(reading))
+	c := &m.clockCheck
+	known := ahead > c.refused-time.Second && ahead < c.refused+time.Second
+	if ahead < time.Second || known {
+		return nil
+	}
+	theirs, ok, err := m.store.db.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	if !ok || theirs.Sub(m.clock.now()) > ahead/2 {
+		m.clock.gained.Add(int64(ahead))
+		c.refused = 0
+		m.log.Info("uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
+		return nil
+	}
+	c.refused = ahead
+	m.log.Warn("uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
+	return nil
+}

@@ -1,0 +1,45 @@
+package workernode
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// DB reads and changes the four tables through the connection pool of a GORM handle. It bypasses GORM's callbacks, so
+// plugins of the application, such as those for tenants or replicas, do not see its statements. GORM's log does show
+// them. A DB may be used concurrently.
+type DB struct{ sql *sqldb.DB }
+
+// Open returns a DB on the pool of db. Each statement gets at most timeout. It
+// fails if db is a transaction.
+func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: %w", err)
+	}
+	return &DB{d}, nil
+}
+
+// On returns a DB that runs its statements on another pool of the same database, such as a transaction. Use it only to
+// read.
+func (d *DB) On(pool gorm.ConnPool) *DB { return &DB{d.sql.On(pool)} }
+
+// OneDatabase returns an error that wraps [ErrTable] if each connection of the pool has a separate database, as with
+// ":memory:" on SQLite. Rows that belong together would end up in different ones. The tables must exist.
+func (d *DB) OneDatabase(ctx context.Context) error {
+	if err := d.sql.OneDatabase(ctx, NodeTable); err != nil {
+		return fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	return nil
+}
+
+func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
+	return d.sql.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error { return f(ctx, &DB{tx}) })
+}
+
+// errRefused rolls a transaction back because a statement did not change the expected row.
+var errRefused = sqldb.ErrRollback

@@ -1,0 +1,131 @@
+// Package workernode decides which process may stamp ids with which worker id, and when. It keeps four tables in the
+// user's database:
+//
+//	WORKER_SLOT      one row for each slot, the reusable identity of a process
+//	WORKER_NODE      one row for each worker id: the slot that owns it, and its table
+//	WORKER_SESSION   which process held which slot, and from which tick on
+//	WORKER_REGISTRY  one row: the layout, the lead, and the next unused worker id and slot
+//
+// Each process holds one slot. The slot permanently owns a worker id for each table that any holder has written to, and
+// further ones where one is not enough (lanes). The holder stamps ids with all of them. So a renewal is one UPDATE of
+// one row, however many tables exist, and a restarted process has all its worker ids at once.
+//
+// # A slot is an allocator of time, not a lock
+//
+// FENCE is the last tick that any process may ever have stamped with a worker id of the slot. A process moves it by
+// compare-and-set:
+//
+//	UPDATE WORKER_SLOT SET FENCE = new, VERSION = v, HOLDER = me, ...
+//	 WHERE ID = id AND HOLDER = .. AND VERSION = .. AND FENCE = old
+//
+// Once this statement is acknowledged the process owns the ticks after old up to new, alone and permanently. The
+// successful statements on a row are in one order, each begins where its predecessor ended, and nothing else writes
+// FENCE. Ids are unique because of this, and because each process stamps a tick of a worker id only once. Timing does
+// not matter, and neither does whether clocks agree, processes pause, answers arrive, or other processes are alive.
+//
+// HOLDER, a random token of each start, and the clock only decide which process should try. They may be wrong at any
+// time: of two live processes on one slot, one finds out at its next statement.
+//
+//	              insert                     renew: FENCE moves on
+//	( no row ) ----------> [ held ] <--------------------------------------+
+//	                        |  |  |                                        |
+//	( free ) ---------------+  |  +-- no answer --> [ outcome unknown ] ---+
+//	   ^        reclaim        |                           |   HOLDER is ours: compare with
+//	   |                       |                           |   the row as read, never use it
+//	   +---- Close ------------+                           |
+//	   |                                                   | HOLDER is another process
+//	   +---- grace has passed: another process reclaims    v
+//	         the slot                                   [ lost ]  uses up its grants, and
+//	                                                              acquires another slot
+//
+// # Rules
+//
+// lease.go decides about the slot, and lanes.go how many worker ids a generator needs. The [Manager] acts: one
+// goroutine in each process sends every statement about the slot, one at a time.
+//
+//  1. Acknowledged or nothing. A grant counts once its statement or COMMIT has returned without an error and has
+//     changed the expected rows. A transaction that begins a session, adds worker ids or releases the slot reads the
+//     slot's row back before COMMIT. A trigger or a narrow column may keep another FENCE. Renewals and keep-alives are
+//     not read back: the next statement compares their values.
+//  2. Outcome unknown: read. The slot is lost if HOLDER is another process or the row is gone. Otherwise the next
+//     statement compares with the values read, which grant nothing. If VERSION is below the acknowledged one, either
+//     the database has lost commits or the read was stale. Only a release that compares with the values read can tell.
+//     If FENCE is below the last grant although VERSION is not, the database did not keep FENCE. Then the process
+//     reports it, keeps the slot, and is granted nothing before a session whose FENCE was read back.
+//  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and the
+//     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
+//     transaction begins a new session.
+//  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
+//     set. A transaction that inserts rows reads them back before COMMIT. If one of its rows was deleted or changed, a
+//     process notices at a new session or within ten minutes, and gets another worker id. Only [DB.PruneSessions],
+//     which an operator calls, deletes rows of WORKER_SESSION.
+//  5. Each statement is a transaction of its own, or follows the slot's row in one. It runs on the pool of the
+//     plugin's handle, never inside a transaction of the application. Executed twice or late it changes nothing,
+//     because it compares.
+//  6. Resolving never guesses. An id belongs to the session with the largest START_TICK below its tick, unless its
+//     tick is above a later session's BEFORE_TICK, or above FENCE. The oldest row of a slot may stand for sessions
+//     that were pruned. Then it names no process, and ids of these sessions and of the time between them belong to it.
+//
+// # Databases that lose commits
+//
+// A promoted replica, a restored backup or a server without fsync may have an old FENCE, or lack a row, while a process
+// still stamps its grants. A fence is at most Lead ahead of the clock when it is written, and only ticks at or after
+// the clock are stamped. Let G be the time between the last lost commit and the first statement that the database
+// accepts afterwards, and S the difference between clocks. Then no tick of a worker id is stamped twice, and no id
+// resolves to a wrong table or process, if
+//
+//	Lead <= G - S - 1 tick
+//
+// So a G of Lead + 2 s is enough if clocks differ by less than a second, in layouts with ticks up to a second.
+//
+// Proof: ticks of a lost grant are at most clock + Lead at its acknowledgement. Ticks of a later grant are at least
+// clock + G - S. A transaction that adds worker ids also writes the slot's row. If it is lost, so are all later
+// renewals, and the next one is refused.
+//
+// We assume that transactions are lost whole, and that a suffix of the transactions on a common row is lost. We also
+// assume that no proxy splits or repeats parts of a transaction. Two servers that accept writes at once are not one
+// database, and not covered. After restoring a backup, operators should set FLOOR_TICK, because no tick up to it is
+// stamped.
+//
+// # Another id space
+//
+// A process stays in the id space whose ID_SPACE it read at its start. Renewals do not read the registry, because they
+// compare the slot's row instead:
+//
+//   - A registry begins only while no table has a row of a slot. So while the row of a process's slot exists, no other
+//     registry begins, and no other process gets its worker ids.
+//   - Without that row a renewal grants nothing. The process gets another slot, or worker ids, only if ID_SPACE is
+//     unchanged. The UPDATE of NEXT_SLOT or NEXT_ID compares it. So does a transaction that begins a session or adds
+//     worker ids, before COMMIT.
+//   - If somebody replaced only the registry's row, each process notices within ten minutes.
+//
+// If a process finds another id space, it forgets its slot and reports that it needs a restart. Emptying all tables at
+// once is a loss of commits: earlier grants are still used up. So the condition above applies, with G until the new
+// registry begins.
+//
+// # Idle processes
+//
+// Ten minutes after its last id a process stops renewing. Instead it sends keep-alives every 30 s, which change only
+// VERSION and SEEN_TICK, so that no other process reclaims the slot. The first follows when FENCE has passed. So if
+// FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or cannot reach the database. The
+// next id begins a new session.
+//
+// # Lanes
+//
+// After a burst of Lead a worker id makes as many ids in a tick as the layout has sequences. A generator that needs
+// more gets further worker ids of its table, up to [MaxLanes]. They stay with the slot, so later holders have them
+// without a statement. Once half of the layout's worker ids were given out, no lanes are added.
+//
+// # Worker ids
+//
+// One UPDATE of WORKER_REGISTRY advances NEXT_ID, outside of a transaction. We do not use AUTO_INCREMENT, because it
+// leaves gaps of thousands on some engines and goes back after a crash on others. As in UidGenerator, worker id 0 is
+// never given out.
+//
+// # Next to UidGenerator
+//
+// UidGenerator's Java service may insert into the same table, because added columns have defaults. Its rows have a NULL
+// SLOT and are never used. If ID is AUTO_INCREMENT, both programs draw worker ids from that counter, this package by an
+// INSERT that is rolled back. So neither ever gets a number of the other. Where the counter is behind NEXT_ID or beyond
+// the layout, this package uses NEXT_ID instead.
+package workernode

@@ -1,0 +1,21 @@
+package workernode
+
+import "errors"
+
+// Errors that a caller can act on. Every error of this package wraps one of them, unless it comes from the database.
+var (
+	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] and [DB.OpenRegistry]
+	// return it.
+	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
+
+	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.
+	ErrExhausted = errors.New("workernode: worker ids exhausted")
+
+	// ErrClock reports a clock that is far from the database's, or stands still. [Manager.Assign] and [DB.CheckClock]
+	// return it.
+	ErrClock = errors.New("workernode: clock differs from the database's")
+
+	// ErrTable reports an unusable table: it is missing, lacks columns or has narrower ones, or a trigger changes
+	// written values. [NewManager], [Manager.Assign], [DB.OneDatabase] and package migrations return it.
+	ErrTable = errors.New("workernode: table not usable")
+)

@@ -1,0 +1,63 @@
+package workernode
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+var Fit = fit
+
+const LookupChunk = lookupChunk
+
+// Detect is DetectHost on a file system and an environment of a test.
+func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, getenv) }
+
+// SQL returns what sends the statements.
+func (d *DB) SQL() *sqldb.DB { return d.sql }
+
+// ScanDate reads a date.
+func ScanDate(v any) (text string, err error) {
+	var d date
+	err = d.Scan(v)
+	return d.Format("2006-01-02 15:04:05.000 MST"), err
+}
+
+// Transact runs f in a transaction.
+func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
+	return d.transact(ctx, f)
+}
+
+// NodesAt returns the nodes of a slot whose row has a holder and a version.
+func (d *DB) NodesAt(ctx context.Context, slot int64, holder string, version int64) ([]*Node, bool, error) {
+	return d.nodesAt(ctx, slot, holder, version)
+}
+
+// Reserve takes n worker ids, and returns the first and the distance to the next.
+func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (first, step int64, err error) {
+	r, _, err := d.registry(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	b, err := d.reserve(ctx, layout, r.Space, n, atLeast)
+	return b.first, b.step, err
+}
+
+// NextSlot takes a slot.
+func (d *DB) NextSlot(ctx context.Context) (int64, error) {
+	r, _, err := d.registry(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return d.nextSlot(ctx, r.Space, 1)
+}
+
+// CheckClock compares the clock of a manager with the database's.
+func CheckClock(ctx context.Context, db *DB, now func() time.Time, log *slog.Logger) error {
+	m := &Manager{store: &statements{db: db}, clock: newClock(now), config: Config{MaxSkew: DefaultMaxSkew}, log: log}
+	return m.checkClock(ctx)
+}

@@ -1,0 +1,135 @@
+package workernode
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Host describes a process and where it runs, for people who read the tables. A process reclaims slots of its own
+// Application, and prefers those with its Name and Port. Uniqueness does not depend on them, because containers share
+// names, addresses and process ids.
+type Host struct {
+	Name string // up to 64 characters are kept
+	Port string // likewise
+	Kind Kind
+
+	// Application groups processes that write to the same tables. Up to 64 characters are kept.
+	Application string
+}
+
+// fitted returns h with its texts cut to the width of their columns.
+func (h Host) fitted() Host {
+	h.Name, h.Port, h.Application = fit(h.Name, maxHost), fit(h.Port, maxHost), fit(h.Application, maxHost)
+	return h
+}
+
+// near returns the preference for a slot with the given last holder; see slotRow.
+func (h Host) near(application, name, port string) int {
+	switch {
+	case application != h.Application:
+		return 0
+	case name != h.Name || port != h.Port:
+		return 1
+	}
+	return 2
+}
+
+// maxHost is the width of HOST_NAME, PORT and APPLICATION.
+const maxHost = 64
+
+// DetectHost detects where this process runs:
+//
+//   - Name is the host name.
+//   - Port is the environment variable PORT, as Cloud Run, Heroku and others set it, or JPAAS_HTTP_PORT, as
+//     UidGenerator reads it. Without these it is "pid-" and the process id.
+//   - Application is the base name of the executable.
+//   - Kind is Container if there are traces of Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn.
+func DetectHost() Host {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "unknown"
+	}
+	h := detect(os.DirFS("/"), os.Getenv)
+	h.Name = name
+	if path, err := os.Executable(); err == nil {
+		h.Application = filepath.Base(path)
+	}
+	return h
+}
+
+func detect(root fs.FS, getenv func(string) string) Host {
+	h := Host{Port: fmt.Sprintf("pid-%d", os.Getpid()), Kind: Actual}
+	for _, name := range [...]string{"PORT", "JPAAS_HTTP_PORT"} {
+		if v := getenv(name); v != "" {
+			h.Port = v
+			break
+		}
+	}
+	if contained(root, getenv) {
+		h.Kind = Container
+	}
+	return h
+}
+
+// contained looks for traces of container runtimes, because no trace is common to all. With cgroup v2 and a private
+// namespace /proc/self/cgroup is only "0::/", so contained also looks at the mounts.
+func contained(root fs.FS, getenv func(string) string) bool {
+	for _, name := range [...]string{"KUBERNETES_SERVICE_HOST", "container", "JPAAS_HOST", "ECS_CONTAINER_METADATA_URI_V4"} {
+		if getenv(name) != "" {
+			return true
+		}
+	}
+	for _, file := range [...]string{".dockerenv", "run/.containerenv", "run/systemd/container"} {
+		if _, err := fs.Stat(root, file); err == nil {
+			return true
+		}
+	}
+	marks := map[string][]string{
+		"proc/self/cgroup":    {"/docker/", "/docker-", "/kubepods", "/lxc/", "/libpod", "/containerd/", "cri-containerd", "/crio-", "/ecs/", "/garden/"},
+		"proc/self/mountinfo": {"/docker/containers/", "/kubelet/pods/", "/containers/storage/", "/io.containerd"},
+	}
+	for file, list := range marks {
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			continue
+		}
+		for _, m := range list {
+			// The host of containers mounts such paths, too. But only a container has such a mount at /etc/hostname and
+			// the like.
+			if file == "proc/self/mountinfo" {
+				if mountsEtc(string(text), m) {
+					return true
+				}
+			} else if strings.Contains(string(text), m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mountsEtc reports whether a file below /etc is mounted from a path that contains mark. The fourth field of mountinfo
+// is the path within the source, and the fifth the mount point.
+func mountsEtc(mountinfo, mark string) bool {
+	for line := range strings.Lines(mountinfo) {
+		f := strings.Fields(line)
+		if len(f) > 4 && strings.HasPrefix(f[4], "/etc/") && strings.Contains(f[3], mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// fit makes s valid UTF-8 and cuts it to n characters.
+func fit(s string, n int) string {
+	s = strings.ToValidUTF8(s, "?")
+	for utf8.RuneCountInString(s) > n {
+		_, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+	}
+	return s
+}

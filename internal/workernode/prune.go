@@ -1,0 +1,118 @@
+package workernode
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A Pruning counts the sessions that [DB.PruneSessions] removes, or has removed.
+type Pruning struct {
+	Slots    int64 // slots with sessions to remove
+	Sessions int64 // sessions whose process will be unknown
+}
+
+// A span is the range of sessions to prune in one slot, from first to before keep, both a START_TICK. The row of first
+// stays without a process, and stands for all of them.
+type span struct{ slot, first, keep, sessions int64 }
+
+// prunedLaunch is LAUNCHED of a pruned session, because the column cannot be NULL.
+var prunedLaunch = time.Unix(0, 0).UTC().Format(timestampFormat)
+
+// The prunable sessions of each slot. Of those that began before a tick, the latest stays, because it may have made ids
+// after it. One more row stays without a process.
+const (
+	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
+		named + ` - 1 AS "SESSIONS"` +
+		` FROM "WORKER_SESSION" WHERE "START_TICK" < ? AND "SLOT" > ? GROUP BY "SLOT" HAVING ` + named + ` > 1`
+	named = `SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END)`
+)
+
+// Prunable returns the counts of PruneSessions, and changes nothing.
+func (d *DB) Prunable(ctx context.Context, before int64) (p Pruning, err error) {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&p.Slots, &p.Sessions) },
+		`SELECT COUNT(*), COALESCE(SUM("S"."SESSIONS"), 0) FROM (`+spans+`) "S"`, before, 0)
+	if err != nil {
+		return p, fmt.Errorf("workernode: count sessions to prune: %w", err)
+	}
+	return p, nil
+}
+
+// PruneSessions removes the processes of old sessions. Earlier ids then resolve to their table and time, but not to a
+// process. A number that nobody made may resolve as well, because the table no longer shows whether a process held the
+// slot at its time.
+//
+// Of a slot's sessions that began before the tick before, the latest stays, because it may have made later ids. One row
+// without a process stays for all the others, and [Session.Pruned] reports it. So ids of a pruned session never resolve
+// to another process, even in versions of this package that do not know of pruning.
+//
+// Each slot is pruned in its own transaction. Processes may run meanwhile. PruneSessions may be repeated, interrupted,
+// and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.
+func (d *DB) PruneSessions(ctx context.Context, before int64) (p Pruning, err error) {
+	for after := int64(0); ; {
+		page, err := d.spans(ctx, before, after)
+		if err != nil || len(page) == 0 {
+			return p, err
+		}
+		for _, s := range page {
+			if err := d.pruneUndisturbed(ctx, s); err != nil {
+				return p, fmt.Errorf("workernode: prune the sessions of slot %d: %w", s.slot, err)
+			}
+			p.Slots, p.Sessions, after = p.Slots+1, p.Sessions+s.sessions, s.slot
+		}
+	}
+}
+
+// spans returns the spans of up to a thousand slots above after.
+func (d *DB) spans(ctx context.Context, before, after int64) (list []span, err error) {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
+		var s span
+		err := sqldb.Scan(rows, SessionTable, 1, &s.slot, &s.first, &s.keep, &s.sessions)
+		list = append(list, s)
+		return err
+	}, spans+` ORDER BY "SLOT" LIMIT 1000`, before, after)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look for sessions to prune: %w", err)
+	}
+	return list, nil
+}
+
+// pruneUndisturbed is prune, retried while other transactions interfere.
+func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
+	for try := 0; ; try++ {
+		err := d.prune(ctx, s)
+		if !sqldb.IsTransient(err) || try >= maxTries {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// prune removes the process from the first session of a span, and then the rows of the others. It checks the first
+// before it deletes, so that no id ever resolves to a wrong process.
+func (d *DB) prune(ctx context.Context, s span) error {
+	return d.transact(ctx, func(ctx context.Context, tx *DB) error {
+		_, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+
+			` "TYPE" = 0, "LAUNCHED" = ?, "HOLDER" = '' WHERE "SLOT" = ? AND "START_TICK" = ?`, prunedLaunch, s.slot, s.first)
+		if err != nil {
+			return err
+		}
+		pruned := false
+		err = tx.sql.Query(ctx, func(rows *sql.Rows) error { pruned = true; return nil },
+			`SELECT 1 FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" = ? AND "HOLDER" = ''`, s.slot, s.first)
+		if err != nil {
+			return err
+		}
+		if !pruned {
+			return fmt.Errorf("the database did not change the session with START_TICK %d, and reports no error", s.first)
+		}
+		_, err = tx.sql.Exec(ctx, `DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`,
+			s.slot, s.first, s.keep)
+		return err
+	})
+}

@@ -1,0 +1,323 @@
+package workernode
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// registryName is the key of the only row of WORKER_REGISTRY.
+const registryName = "default"
+
+// A Registry is the row of WORKER_REGISTRY: one id space.
+type Registry struct {
+	Space     string // ID_SPACE: the random name of the id space
+	Layout    string // LAYOUT, as [generator.Layout.String]
+	LeadTicks int64  // LEAD_TICKS: how far ahead of the clock a fence is set
+	NextID    int64  // NEXT_ID: this worker id, and those above, were never given out
+	NextSlot  int64  // NEXT_SLOT: the same for slots
+	Floor     int64  // FLOOR_TICK: set by an operator after a restore; no tick up to it is stamped
+
+	// Shared reports whether WORKER_NODE.ID is AUTO_INCREMENT. Then UidGenerator made the table, and may insert into
+	// it.
+	Shared bool
+}
+
+// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, or is empty
+// because no process has begun the id space yet.
+func (d *DB) Registry(ctx context.Context) (Registry, error) {
+	r, ok, err := d.registry(ctx)
+	switch {
+	case err != nil && sqldb.IsUnreachable(err):
+		return r, fmt.Errorf("workernode: read %s: the database cannot be reached: %w", RegistryTable, err)
+	case err != nil:
+		return r, fmt.Errorf("%w: %s cannot be read: %w", ErrTable, RegistryTable, err)
+	case !ok:
+		return r, fmt.Errorf("%w: %s has no row: no process has begun the id space yet", ErrTable, RegistryTable)
+	}
+	return r, nil
+}
+
+// OpenRegistry reads the registry. The first process inserts it, which pins its layout and lead. The error wraps
+// [ErrLayoutMismatch] if another layout is pinned, and [ErrTable] if the row was deleted.
+func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration) (Registry, error) {
+	if err := d.commits(ctx); err != nil {
+		return Registry{}, err
+	}
+	for try := 0; ; try++ {
+		r, ok, err := d.registry(ctx)
+		if err != nil {
+			return r, fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
+		}
+		if ok {
+			return r, r.check(layout)
+		}
+		if err := d.unbegun(ctx); err != nil {
+			return r, err
+		}
+		largest, err := d.largest(ctx, layout)
+		if err == nil {
+			_, err = d.sql.Quiet().Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
+				` VALUES (?, ?, ?, ?, ?, 1, 0)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1)
+		}
+		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {
+			continue // read what this process, or another one, has inserted
+		}
+		if !sqldb.IsTransient(err) || try >= maxTries {
+			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
+		}
+		if err := pause(ctx, try); err != nil {
+			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
+		}
+	}
+}
+
+func (r Registry) check(layout generator.Layout) error {
+	switch {
+	case r.Layout != layout.String():
+		return fmt.Errorf("%w: this process is set to %s, and the database was begun with %s;"+
+			" with both, two rows could get one id: give this process the database's layout (WithLayout), or a database of its own",
+			ErrLayoutMismatch, layout, r.Layout)
+	case r.LeadTicks < minLeadTicks || r.LeadTicks > max(ticks(layout, 24*time.Hour), minLeadTicks):
+		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it is a number of ticks of %v, at least %d and at most a day", ErrTable, RegistryTable, r.LeadTicks, layout.Tick, minLeadTicks)
+	case r.NextID < 1 || r.NextSlot < 1:
+		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
+	}
+	return nil
+}
+
+// minLeadTicks is the shortest lead, because a renewal comes after a third of it.
+const minLeadTicks = 3
+
+// ticks converts a duration to ticks of a layout, rounded up.
+func ticks(layout generator.Layout, d time.Duration) int64 {
+	return int64((d + layout.Tick - 1) / layout.Tick)
+}
+
+func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
+	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
+	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor}
+	if d.sql.Dialect() == "mysql" {
+		columns += `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
+			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
+		into = append(into, &r.Shared)
+	}
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
+		ok = true
+		return rows.Scan(into...)
+	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	return r, ok, err
+}
+
+// commits returns an error if statements outside of transactions are not committed at once. Otherwise renewals would
+// wait for a COMMIT that never comes, and be undone when the connection closes.
+func (d *DB) commits(ctx context.Context) error {
+	if d.sql.Dialect() != "mysql" {
+		return nil
+	}
+	ok := false
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) }, `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`)
+	if err == nil && !ok {
+		err = errors.New("workernode: on the connections of this pool autocommit is off, or completion_type is CHAIN, so no lease would be kept: set autocommit=1 and completion_type=NO_CHAIN (in the DSN or the server's configuration)")
+	}
+	return err
+}
+
+// floor reads FLOOR_TICK. The error wraps [errSpace] if the registry belongs to another id space.
+func (d *DB) floor(ctx context.Context, space string) (floor int64, err error) {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
+		var there string
+		if err := rows.Scan(&floor, &there); err != nil {
+			return err
+		}
+		return sameSpace(there, space)
+	}, `SELECT "FLOOR_TICK", "ID_SPACE" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	return floor, err
+}
+
+// errSpace reports that another registry was begun, or restored, while this process ran.
+var errSpace = fmt.Errorf("%w: %s is of another id space than this process", ErrTable, RegistryTable)
+
+// sameSpace returns an error that wraps errSpace if the ID_SPACE there differs from this process's.
+func sameSpace(there, space string) error {
+	if there == space {
+		return nil
+	}
+	return fmt.Errorf("%w: ID_SPACE is %s and was %s when it started, so it is granted no more ids: restart this process",
+		errSpace, printable(there), space)
+}
+
+// largest returns the largest worker id in the table that fits the layout, or 0. We ignore larger numbers, because they
+// are not worker ids and would use up the layout.
+func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, err error) {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
+		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`, layout.MaxWorkerID())
+	return max(id, 0), err
+}
+
+// unbegun returns an error if slots exist without a registry, because somebody deleted its row. Processes may still
+// stamp, and the worker ids that were given out are unknown.
+func (d *DB) unbegun(ctx context.Context) error {
+	lost := false
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&lost) },
+		`SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION") OR EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL))`+
+			` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`, registryName)
+	switch {
+	case err != nil:
+		return fmt.Errorf("workernode: look for slots of a registry: %w", err)
+	case lost:
+		return fmt.Errorf("%w: the row %q of %s was deleted, and the other tables have rows of its id space: a new row could give out their worker ids again;"+
+			" restore it, with ID_SPACE as before and with NEXT_ID and NEXT_SLOT above all that were given out, or stop all processes and rename the four tables to begin a new id space",
+			ErrTable, registryName, RegistryTable)
+	}
+	return nil
+}
+
+// nextSlot advances NEXT_SLOT and returns its previous value, or least if that is larger.
+func (d *DB) nextSlot(ctx context.Context, space string, least int64) (int64, error) {
+	return d.advance(ctx, space, "NEXT_SLOT", max(least, 1), 1)
+}
+
+// advance adds n to a counter of the registry and returns the previous value, or least if that is larger. It uses one
+// statement outside of a transaction, because a process that vanishes must not lock a row that all need. The error
+// wraps [errSpace] if the registry belongs to another id space.
+func (d *DB) advance(ctx context.Context, space, counter string, least, n int64) (first int64, err error) {
+	found := false
+	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
+	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
+	args := []any{least, least, n, registryName, space}
+	where := ` WHERE "NAME" = ? AND "ID_SPACE" = ?`
+	if d.sql.Dialect() == "mysql" {
+		err = d.sql.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+			changed, err := conn.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = LAST_INSERT_ID(`+next+`)`+where, args...)
+			if err != nil || changed != 1 {
+				return err
+			}
+			// Query the function, because a trigger changes the driver's answer.
+			return conn.Query(ctx, scan, `SELECT LAST_INSERT_ID()`)
+		})
+	} else {
+		err = d.sql.Query(ctx, scan, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = `+next+where+` RETURNING "`+counter+`"`, args...)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case !found:
+		if _, err := d.floor(ctx, space); err != nil {
+			return 0, err
+		}
+		return 0, fmt.Errorf("%w: the row %q of %s is missing: restore it, or, if all four tables were emptied, restart this process",
+			ErrTable, registryName, RegistryTable)
+	case first-n < least:
+		return 0, fmt.Errorf("%w: %s in %s was set to %d, says the database, and that is less than %d: does something run the statements of one connection on several?",
+			ErrTable, counter, RegistryTable, first, least+n)
+	}
+	return first - n, nil
+}
+
+// mayInsert returns an error if this user lacks the privilege to insert worker ids. Check it first, so that a failing
+// process does not use up worker ids.
+func (d *DB) mayInsert(ctx context.Context) error {
+	_, err := d.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
+	if err != nil {
+		return fmt.Errorf("workernode: the right to insert into %s: %w", NodeTable, err)
+	}
+	return nil
+}
+
+// A block is a series of worker ids that were never given out: first, first+step and so on.
+type block struct{ first, step int64 }
+
+func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
+
+// reserve takes n worker ids that were never given out, none below atLeast. The error wraps [ErrExhausted] if the
+// layout has too few left.
+func (d *DB) reserve(ctx context.Context, layout generator.Layout, space string, n, atLeast int64) (b block, err error) {
+	r, ok, err := d.registry(ctx)
+	if err == nil && ok {
+		err = sameSpace(r.Space, space)
+	}
+	if err != nil {
+		return b, err
+	}
+	if r.Shared {
+		largest, err := d.largest(ctx, layout)
+		if err != nil {
+			return b, err
+		}
+		atLeast = max(atLeast, largest+1)
+	}
+	exhausted := func(first int64) error {
+		return fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
+			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
+	}
+	if first := max(r.NextID, atLeast); !room(layout, first, n) {
+		return b, exhausted(first)
+	}
+	if r.Shared {
+		if b, err = d.draw(ctx, n); err != nil {
+			return b, fmt.Errorf("draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
+		}
+		// A number below NEXT_ID may have been given out before, because AUTO_INCREMENT can go back. A row that is not
+		// a worker id may have moved the counter beyond the layout.
+		if b.first >= max(r.NextID, atLeast) && b.worker(int(n-1)) <= layout.MaxWorkerID() {
+			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
+				b.worker(int(n)), registryName, b.worker(int(n)))
+			return b, err
+		}
+	}
+	first, err := d.advance(ctx, space, "NEXT_ID", max(r.NextID, atLeast), n)
+	if err == nil && !room(layout, first, n) {
+		err = exhausted(first)
+	}
+	return block{first: first, step: 1}, err
+}
+
+// room reports whether a layout has n worker ids from first on.
+func room(layout generator.Layout, first, n int64) bool { return first <= layout.MaxWorkerID()-n+1 }
+
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back, because InnoDB does not
+// reuse them. So neither this process nor UidGenerator, which may have drawn numbers without inserting them yet, ever
+// gets a number of the other.
+func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
+	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
+		_, err := tx.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+
+			strings.Repeat(`, ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`, int(n))[2:])
+		if err != nil {
+			return err
+		}
+		// Query the function, because a trigger changes the driver's answer.
+		err = tx.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&b.first, &b.step) },
+			`SELECT LAST_INSERT_ID(), @@auto_increment_increment`)
+		return cmp.Or(err, errRefused)
+	})
+	if err == errRefused {
+		err = nil
+	}
+	return b, err
+}
+
+// maxTries bounds retries that may be hopeless.
+const maxTries = 20
+
+// pause waits before attempt try+1. The time is random, so that processes that start together spread out. Its bound
+// doubles from 4 ms to 256 ms.
+func pause(ctx context.Context, try int) error {
+	timer := time.NewTimer(mathrand.N(4 * time.Millisecond << min(try, 6)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("other processes were always faster: %w", ctx.Err())
+	case <-timer.C:
+		return nil
+	}
+}

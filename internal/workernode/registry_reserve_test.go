@@ -1,0 +1,160 @@
+package workernode_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// readRegistry is how a registry is read on MySQL.
+const readRegistry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
+
+// What runs the statements of a connection on several, as some proxies do, makes LAST_INSERT_ID that of another one.
+// Slot -1 and worker id -1 came of it.
+func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
+	t.Parallel()
+
+	d, mock := mocked(t, testkit.OnMySQL)
+	mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 7)).AddRow("space", layout.String(), 1000, 1, 1, 0, 0))
+	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ?").
+		WithArgs(1, 1, 1, "default", "space").WillReturnResult(sqlmock.NewResult(0, 1))
+	mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
+	if n, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
+		t.Errorf("%d, %v", n, err)
+	} else {
+		saysAll(t, err.Error(), "NEXT_SLOT", "WORKER_REGISTRY", "on several")
+	}
+}
+
+// Processes that add worker ids at once never get the same, and leave no gaps.
+func TestDBReserve_GivesManyCallersAtOnceNoIDTwice(t *testing.T) {
+	t.Parallel()
+
+	db, _ := registered(t)
+	run(t, db, `CREATE TABLE "AUDIT" ("ID" INTEGER PRIMARY KEY AUTOINCREMENT, "N" INT)`)
+	run(t, db, `INSERT INTO "AUDIT" VALUES (9000, 0)`)
+	// LAST_INSERT_ID is then that of the trigger.
+	run(t, db, `CREATE TRIGGER "T" AFTER UPDATE ON "WORKER_REGISTRY" BEGIN INSERT INTO "AUDIT" ("N") VALUES (NEW."NEXT_ID"); END`)
+	var mu sync.Mutex
+	var all, slots []int64
+	var group sync.WaitGroup
+	for i := range 12 {
+		d := open(t, db)
+		group.Go(func() {
+			for range 5 {
+				first, step, err := d.Reserve(t.Context(), layout, int64(1+i%3), 0)
+				slot, err2 := d.NextSlot(t.Context())
+				if err = errors.Join(err, err2); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for j := range int64(1 + i%3) {
+					all = append(all, first+j*step)
+				}
+				slots = append(slots, slot)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for _, list := range [][]int64{all, slots} {
+		slices.Sort(list)
+		if n := len(list); len(slices.Compact(list)) != n || n > 0 && (list[0] != 1 || list[n-1] != int64(n)) {
+			t.Errorf("%d", list)
+		}
+	}
+}
+
+// What does not fit the layout must leave what is left to those who want less.
+func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
+	t.Parallel()
+
+	db, d := registered(t)
+	small := narrow(3)
+	for _, tt := range []struct {
+		n, first int64
+		err      error
+	}{{5, 1, nil}, {3, 0, workernode.ErrExhausted}, {2, 6, nil}, {1, 0, workernode.ErrExhausted}, {1, 0, workernode.ErrExhausted}} {
+		first, _, err := d.Reserve(t.Context(), small, tt.n, 0)
+		if !errors.Is(err, tt.err) || err == nil && first != tt.first {
+			t.Errorf("%d: from %d, %v", tt.n, first, err)
+		}
+		if err != nil {
+			saysAll(t, err.Error(), fmt.Sprintf("%d more", tt.n), "3 bits", "1 to 7")
+		}
+	}
+	var next int64
+	must(t, db.Raw(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`).Scan(&next).Error)
+	if next != 8 {
+		t.Errorf("NEXT_ID is %d", next)
+	}
+	// A counter that is far beyond is no overflow.
+	run(t, db, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 9223372036854775807`)
+	if _, _, err := d.Reserve(t.Context(), layout, 1, 0); !errors.Is(err, workernode.ErrExhausted) {
+		t.Error(err)
+	}
+}
+
+// Without the row nothing was reserved, and without a counter nothing may be given out.
+func TestDBReserve_WithoutTheRowIsAnError(t *testing.T) {
+	t.Parallel()
+
+	db, d := registered(t)
+	run(t, db, `DELETE FROM "WORKER_REGISTRY"`)
+	if _, _, err := d.Reserve(t.Context(), layout, 1, 0); !errors.Is(err, workernode.ErrTable) {
+		t.Error(err)
+	}
+	if _, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
+		t.Error(err)
+	}
+}
+
+// Next to UidGenerator, worker ids come from AUTO_INCREMENT, so that neither gets one of the other's. What that
+// gives is used only if nobody can have it.
+func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
+	t.Parallel()
+
+	const advance = "UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = LAST_INSERT_ID(CASE WHEN `NEXT_ID` > ? THEN `NEXT_ID` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ?"
+	for _, tt := range []struct {
+		name               string
+		largest, next      int64 // in WORKER_NODE, and NEXT_ID
+		drawn, step        int64
+		counts             bool // NEXT_ID counts, not AUTO_INCREMENT
+		first, wantedTaken int64
+	}{
+		{"drawn", 40, 30, 41, 1, false, 41, 1},
+		{"drawn in steps of three", 40, 30, 42, 3, false, 42, 3},
+		{"AUTO_INCREMENT forgot", 40, 50, 41, 1, true, 50, 1},
+		{"a row that is gone", 40, 30, 35, 1, true, 41, 1},
+		{"zero", 40, 30, 0, 1, true, 41, 1},
+		{"a row beyond the layout", 40, 30, layout.MaxWorkerID(), 1, true, 41, 1},
+	} {
+		d, mock := mocked(t, testkit.OnMySQL)
+		for range 2 {
+			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 7)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1))
+		}
+		mock.ExpectQuery("SELECT COALESCE(MAX(`ID`), 0) FROM `WORKER_NODE` WHERE `ID` <= ?").WithArgs(layout.MaxWorkerID()).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.largest))
+		mock.ExpectBegin()
+		mock.ExpectExec("INSERT INTO `WORKER_NODE` (`HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE`, `MODIFIED`, `CREATED`) VALUES ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP), ('', '', 0, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)").
+			WillReturnResult(sqlmock.NewResult(77, 2))
+		mock.ExpectQuery("SELECT LAST_INSERT_ID(), @@auto_increment_increment").WillReturnRows(sqlmock.NewRows(make([]string, 2)).AddRow(tt.drawn, tt.step))
+		mock.ExpectRollback()
+		if tt.counts {
+			mock.ExpectExec(advance).WithArgs(tt.first, tt.first, 2, "default", "space").WillReturnResult(sqlmock.NewResult(0, 1))
+			mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.first + 2))
+		} else {
+			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).
+				WillReturnResult(sqlmock.NewResult(0, 1))
+		}
+		if first, step, err := d.Reserve(t.Context(), layout, 2, 0); err != nil || first != tt.first || step != tt.wantedTaken {
+			t.Errorf("%s: from %d in steps of %d, %v", tt.name, first, step, err)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package workernode
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// The statements of the lease protocol, which doc.go describes. Each compares the values it changes, is harmless if
+// executed twice or late, and is judged by the number of changed rows. Each finds its row by ID, so InnoDB locks no
+// other.
+
+// statements sends them for one start of a process. Only the lease manager may call it, one statement at a time.
+type statements struct {
+	db         *DB
+	layout     generator.Layout
+	space      string // ID_SPACE
+	host       Host
+	launched   time.Time
+	disposable bool
+}
+
+type newNode struct {
+	worker int64
+	table  Table
+}
+
+const (
+	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"`
+	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
+	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
+)
+
+// hold makes all statements share one connection until release is called.
+func (s *statements) hold() (release func()) {
+	pool := s.db
+	held, giveBack := pool.sql.Hold()
+	s.db = &DB{held}
+	return func() {
+		giveBack()
+		s.db = pool
+	}
+}
+
+// maxCandidates bounds the slots to choose from, and the tables to look for.
+const maxCandidates = 200
+
+func (s *statements) candidatesOfApplication(ctx context.Context, p leaseParams, now int64) ([]slotRow, error) {
+	return s.candidates(ctx, p, now, `"APPLICATION" = ?`, s.host.Application)
+}
+
+// candidatesWithTables returns reclaimable slots of any application with worker ids for any of tables. Pass at least
+// one. It ignores those beyond maxCandidates.
+func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, now int64, tables []Table) ([]slotRow,
+	error) {
+	tables = tables[:min(len(tables), maxCandidates)]
+	var names []any
+	for _, t := range tables {
+		names = append(names, t.Name)
+	}
+	values := "?" + strings.Repeat(", ?", len(tables)-1)
+	return s.candidates(ctx, p, now,
+		`"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+values+`))`, names...)
+}
+
+// candidates returns reclaimable slots that meet a condition with the values args.
+func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, where string, args ...any) (rows []slotRow,
+	err error) {
+	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.quiet)
+	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
+		var r slotRow
+		var application, host, port string
+		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
+			return nil // SQLite may have anything in a column; no process should use such a slot
+		}
+		r.near = s.host.near(application, host, port)
+		if p.usable(r, now) {
+			rows = append(rows, r)
+		}
+		return nil
+	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE `+where+
+		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)`+
+		` ORDER BY "FENCE", "ID" LIMIT `+strconv.Itoa(maxCandidates), args...)
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look for a free slot: %w", err)
+	}
+	return rows, nil
+}
+
+// read reads a slot's row, and FLOOR_TICK. A row with invalid values counts as missing.
+func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
+	err = s.db.sql.Query(ctx, func(rows *sql.Rows) error {
+		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
+		return nil
+	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
+	if err == nil {
+		floor, err = s.db.floor(ctx, s.space)
+	}
+	if err != nil {
+		return r, false, 0, fmt.Errorf("workernode: read slot %d: %w", slot, err)
+	}
+	return r, found, floor, nil
+}
+
+// whereAsCompared finds a row that is as a change compares. [change.compared] returns its values.
+const whereAsCompared = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
+
+func (c *change) compared() []any { return []any{c.slot, c.holder, c.version, c.fence} }
+
+// update executes c. It reports false if the row was not as c compares.
+func (s *statements) update(ctx context.Context, c change, now int64) (bool, error) {
+	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
+		whereAsCompared, append([]any{c.newFence, c.newVersion, c.newHolder, now}, c.compared()...)...)
+	if err != nil {
+		return false, fmt.Errorf("workernode: update slot %d: %w", c.slot, err)
+	}
+	return n == 1, nil
+}
+
+// release executes c, which frees a slot, and reads the row back, because no later statement of this process compares
+// it. It reports false like update.
+func (s *statements) release(ctx context.Context, c change, now int64) (ok bool, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
+		t := statements{db: tx}
+		if ok, err = t.update(ctx, c, now); !ok || err != nil {
+			return err
+		}
+		_, err = s.kept(ctx, tx, c)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("workernode: release slot %d: %w", c.slot, err)
+	}
+	return ok, nil
+}
+
+// beginSession executes c and begins its session in one transaction. It sets c.first, and returns the slot's worker ids
+// and FLOOR_TICK. It reports false, and changes nothing, if the row was not as c compares or has no tick to grant.
+func (s *statements) beginSession(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
+		now := clock()
+		if err := s.claim(ctx, tx, *c, now); err != nil {
+			return err
+		}
+		if floor, err = s.kept(ctx, tx, *c); err != nil {
+			return err
+		}
+		if !c.setFirst(clock(), floor) {
+			return errRefused
+		}
+		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			c.slot, c.first-1, c.before, s.host.Application, s.host.Name, s.host.Port, int(s.host.Kind),
+			s.launched.UTC().Format(timestampFormat), c.newHolder))
+		if err != nil {
+			return err
+		}
+		nodes, err = tx.nodesOf(ctx, c.slot)
+		return err
+	})
+	switch {
+	case err == errRefused:
+		return nil, floor, false, nil
+	case err != nil && c.insert && s.db.sql.IsDuplicate(err):
+		return nil, floor, false, fmt.Errorf("workernode: insert slot %d: %w: %w", c.slot, errTaken, err)
+	case err != nil:
+		return nil, floor, false, fmt.Errorf("workernode: begin a session of slot %d: %w", c.slot, err)
+	}
+	return nodes, floor, true, nil
+}
+
+// kept reads a change back in its transaction, and returns FLOOR_TICK. It returns an error if the slot's row is not as
+// c sets it, or if the registry belongs to another id space. A slot may be released in any id space.
+func (s *statements) kept(ctx context.Context, tx *DB, c change) (floor int64, err error) {
+	ok, space := false, ""
+	err = tx.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&floor, &space) },
+		`SELECT COALESCE("R"."FLOOR_TICK", 0), COALESCE("R"."ID_SPACE", '') FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?`+
+			` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`,
+		registryName, c.slot, c.newHolder, c.newVersion, c.newFence)
+	switch {
+	case err == nil && !ok:
+		err = errFence(c.slot, c.newFence)
+	case err == nil && space != "" && c.newHolder != "":
+		err = sameSpace(space, s.space)
+	}
+	return floor, err
+}
+
+// errFence is errNotKept for FENCE of a slot.
+func errFence(slot, fence int64) error {
+	return errNotKept("FENCE", fence, "slot", slot, SlotTable, "two processes could make the same ids")
+}
+
+// errNotKept is the error for a row whose value differs from the acknowledged one.
+func errNotKept(column string, value any, row string, id int64, table, so string) error {
+	return fmt.Errorf("%w: the database did not keep %s = %#v of %s %d in %s although it reported no error, so %s:"+
+		" a trigger changes it, or a column is too narrow; remove the trigger, or compare the columns with those of package migrations",
+		ErrTable, column, value, row, id, table, so)
+}
+
+// claim writes the slot's row with the new holder, to begin a session. It inserts a new row without a tick and then
+// updates it as a renewal would. So [statements.kept] detects a database that does not keep the values of renewals.
+func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
+	host := []any{s.host.Application, s.host.Name, s.host.Port}
+	if c.insert {
+		c.holder, c.version, c.fence = c.newHolder, c.newVersion-1, 0
+		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
+			append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.fence, c.version, c.holder, now}, host...)...))
+		if err != nil {
+			return err
+		}
+		t := statements{db: tx}
+		_, err = t.update(ctx, c, now)
+		return err
+	}
+	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
+	n, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
+		` "MODIFIED" = CURRENT_TIMESTAMP`+whereAsCompared, append(args, c.compared()...)...)
+	if err == nil && n != 1 {
+		err = errRefused
+	}
+	return err
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// add executes c and inserts worker ids in one transaction, and returns their START_TICK. It reports false, and changes
+// nothing, if the row was not as c compares. The error wraps errTaken if another program has inserted such a worker id.
+func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
+		t := statements{db: tx}
+		switch ok, err := t.update(ctx, c, clock()); {
+		case err != nil:
+			return err
+		case !ok:
+			return errRefused
+		}
+		floor, err := s.kept(ctx, tx, c)
+		if err != nil {
+			return err
+		}
+		if floor >= c.newFence {
+			return errRefused // the session that follows reports it
+		}
+		start = startOf(clock(), floor)
+		for part := range slices.Chunk(nodes, insertChunk) {
+			if err := s.insert(ctx, tx, c, part, start); err != nil {
+				return err
+			}
+		}
+		return s.nodesKept(ctx, tx, c.slot, nodes, start)
+	})
+	switch {
+	case err == errRefused:
+		return 0, false, nil
+	case err != nil && s.db.sql.IsDuplicate(err):
+		return 0, false, fmt.Errorf("%w: %w", errTaken, err)
+	case err != nil:
+		return 0, false, fmt.Errorf("workernode: add worker ids to slot %d: %w", c.slot, err)
+	}
+	return start, true, nil
+}
+
+// nodesKept reads the inserted worker ids back in their transaction. Ids would resolve to another table if a trigger or
+// a narrow column changed its name.
+func (s *statements) nodesKept(ctx context.Context, tx *DB, slot int64, nodes []newNode, start int64) error {
+	ids := make([]int64, len(nodes))
+	for i, n := range nodes {
+		ids[i] = n.worker
+	}
+	rows, err := tx.Lookup(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		r := cmp.Or(rows[n.worker], &Node{})
+		for _, v := range []struct {
+			column      string
+			wrote, kept any
+		}{
+			{"ID", n.worker, r.WorkerID}, {"SLOT", slot, r.Slot}, {"DATABASE_NAME", n.table.Database, r.Table.Database}, {"TABLE_NAME", n.table.Name, r.Table.Name},
+			{"LAYOUT", s.layout.String(), r.Layout}, {"START_TICK", start, r.Start},
+		} {
+			if v.wrote != v.kept {
+				return errNotKept(v.column, v.wrote, "worker id", n.worker, NodeTable, "its ids could not be located")
+			}
+		}
+	}
+	return nil
+}
+
+// errTaken reports that a worker id or slot exists already.
+var errTaken = errors.New("workernode: taken by another program")
+
+// insertChunk keeps a statement below SQLite's limit of 500 SELECTs joined by UNION.
+const insertChunk = 250
+
+// insert inserts worker ids only while the slot's row is as c left it. So it inserts nothing if a proxy has split the
+// transaction.
+func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNode, start int64) error {
+	var list strings.Builder
+	args := []any{s.host.Name, s.host.Port}
+	for i, n := range nodes {
+		// Numbers are literals, because PostgreSQL takes a bare value in a SELECT for text.
+		if i == 0 {
+			fmt.Fprintf(&list, `SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, n.worker)
+		} else {
+			fmt.Fprintf(&list, ` UNION ALL SELECT %d, ?, ?`, n.worker)
+		}
+		args = append(args, n.table.Database, n.table.Name)
+	}
+	args = append(args, c.slot, c.newHolder, c.newVersion)
+	query := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT "N"."ID", ?, ?, %d, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
+		` "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", %d FROM "WORKER_SLOT" "S" CROSS JOIN (%s) "N"`+
+		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, int(s.host.Kind), start, list.String())
+	return inserted(len(nodes))(tx.sql.Exec(ctx, query, args...))
+}
+
+// inserted returns a function that checks the outcome of inserting n rows.
+func inserted(n int) func(int64, error) error {
+	return func(rows int64, err error) error {
+		if err == nil && rows != int64(n) {
+			err = fmt.Errorf("the database reports %d new rows, not %d", rows, n)
+		}
+		return err
+	}
+}
+
+// owners lists the tables with the most worker ids.
+func (s *statements) owners(ctx context.Context) (string, error) {
+	var owners []string
+	err := s.db.sql.Query(ctx, func(found *sql.Rows) error {
+		var table string
+		var all int64
+		if err := found.Scan(&table, &all); err != nil {
+			return err
+		}
+		if table == "" {
+			table = "another program's"
+		}
+		owners = append(owners, fmt.Sprintf("%s %d", printable(table), all))
+		return nil
+	}, `SELECT "TABLE_NAME", COUNT(*) FROM "WORKER_NODE" GROUP BY "TABLE_NAME" ORDER BY COUNT(*) DESC, "TABLE_NAME" LIMIT 5`)
+	return strings.Join(owners, ", "), err
+}
+
+// printable quotes text from a table if it could mislead a reader.
+func printable(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` || strings.ContainsAny(s, " ,;") {
+		return q
+	}
+	return s
+}

@@ -1,0 +1,224 @@
+package workernode
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A worker is a worker id of the slot. The Manager's mutex guards it.
+type worker struct {
+	id    int64
+	table Table
+	start int64       // START_TICK: no tick up to it is stamped
+	user  *TableLease // the lease that has it as a lane; nil if none
+
+	retired int64 // last tick that a closed generator may have stamped; 0: none
+}
+
+// A TableLease is one generator's share of the slot: worker ids for one table, one for each lane. [Manager.Assign]
+// returns it. Call [TableLease.Attach] with the generator, which then gets every change. All methods may be called
+// concurrently.
+type TableLease struct {
+	manager *Manager
+	table   Table
+
+	// The manager's mutex guards the rest.
+	lanes      []*worker           // ascending; empty from the loss of the slot until others replace them
+	least      int                 // number of lanes that its generator needs
+	want       int                 // number of lanes that it should have
+	published  []generator.Lease   // the generator's leases
+	generator  generator.Renewable // nil until Attach
+	lastUse    time.Time           // when the generator was last seen in use
+	usage      generator.Usage     // its usage at that time
+	sample     laneSample
+	unknown    bool      // the generator is in need, and its rate is unknown
+	noWorkerID error     // the reason why it gets no worker id
+	again      time.Time // when to retry to get the wanted worker ids
+	limited    bool      // the lack of lanes was logged
+}
+
+// Table returns the table of the lease.
+func (l *TableLease) Table() Table { return l.table }
+
+// Err returns the reason why a table that lost its worker ids gets no others. It is nil if it has some, or soon will.
+func (l *TableLease) Err() error {
+	l.manager.mu.Lock()
+	defer l.manager.mu.Unlock()
+	return l.noWorkerID
+}
+
+// Leases returns the current leases of the generator, one for each lane.
+func (l *TableLease) Leases() []generator.Lease {
+	l.manager.mu.Lock()
+	defer l.manager.mu.Unlock()
+	return slices.Clone(l.published)
+}
+
+// Attach names the generator that was created from [TableLease.Leases]. It then gets each renewal, and more worker ids
+// when it needs them.
+func (l *TableLease) Attach(g generator.Renewable) {
+	m := l.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l.generator, l.lastUse = g, m.clock.now()
+	made := l.published
+	l.published = nil // the lease may have been renewed since the generator was created
+	l.publish()
+	if l.published == nil {
+		l.published = made // the slot was lost meanwhile, or the generator refuses: it keeps its first leases
+	}
+	if m.stats.LastError != nil {
+		g.Suspend(m.stats.LastError)
+	}
+}
+
+// Release gives the worker ids of a lease without a generator back to the slot.
+func (l *TableLease) Release() {
+	m := l.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range l.lanes {
+		w.user = nil
+	}
+	l.lanes = nil
+	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
+}
+
+// Retire gives the worker ids back to the slot after the generator was closed. The process reuses them when the clock
+// has passed the generator's leases.
+func (l *TableLease) Retire() {
+	m := l.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l.giveUpLanes()
+	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
+}
+
+// giveUpLanes gives the worker ids back to the slot. They are not reused before the clock has passed the generator's
+// leases. The caller holds the mutex.
+func (l *TableLease) giveUpLanes() {
+	for _, w := range l.lanes {
+		if w.user = nil; len(l.published) > 0 {
+			w.retired = max(w.retired, l.published[0].Until)
+		}
+	}
+	l.want, l.lanes = max(l.want, len(l.lanes)), nil
+}
+
+// leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It is nil without such
+// ticks.
+func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
+	from := m.slot.start + 1
+	for _, w := range lanes {
+		from = max(from, w.start+1, w.retired+1)
+	}
+	if !m.slot.held || len(lanes) == 0 || from > m.slot.granted {
+		return nil
+	}
+	leases := make([]generator.Lease, len(lanes))
+	for i, w := range lanes {
+		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: m.slot.granted}
+	}
+	return leases
+}
+
+// publish passes changed leases to the generator. Lanes of a lost slot stay until others replace them, because their
+// grants remain valid. The caller holds the mutex.
+func (l *TableLease) publish() {
+	m := l.manager
+	leases := m.leasesOf(l.lanes)
+	if leases == nil || slices.Equal(leases, l.published) {
+		return
+	}
+	if l.generator != nil {
+		if err := l.generator.Renew(leases...); errors.Is(err, generator.ErrClosed) {
+			return
+		} else if err != nil {
+			m.log.Error("uidplugin: a generator refuses its lease", "table", l.table.String(), "error", err)
+			return
+		}
+	}
+	l.published = leases
+}
+
+// free returns a table's unused worker ids, in ascending order. The caller holds the mutex.
+func (m *Manager) free(t Table) (free []*worker) {
+	for _, w := range m.workers {
+		if w.table == t && w.user == nil && (w.retired == 0 || w.retired < m.tick()) {
+			free = append(free, w)
+		}
+	}
+	return free
+}
+
+func (l *TableLease) take(free []*worker, n int) {
+	for _, w := range free[:n] {
+		w.user = l
+		l.lanes = append(l.lanes, w)
+	}
+	slices.SortFunc(l.lanes, func(a, b *worker) int { return cmp.Compare(a.id, b.id) })
+}
+
+// look samples the generator's usage. The caller holds the mutex.
+func (l *TableLease) look(now time.Time) {
+	if l.generator == nil {
+		l.lastUse = now // it is being made
+		return
+	}
+	l.usage = l.generator.Usage()
+	if l.usage.Used || l.usage.Waiting {
+		l.lastUse = now
+	}
+}
+
+// grow samples the rate of a generator in need, and sets the lanes that it should have. lanes.go decides. The caller
+// holds the mutex.
+func (l *TableLease) grow(now time.Time, tick int64) {
+	m, u := l.manager, l.usage
+	l.unknown = false
+	if l.generator == nil || len(l.published) == 0 || len(l.lanes) == 0 || l.want > len(l.lanes) {
+		return
+	}
+	perTick, until := uint64(m.layout.MaxSequence()+1), l.published[0].Until
+	if !inNeed(u, until, tick, perTick) {
+		l.sample = laneSample{}
+		return
+	}
+	last, next := l.sample, laneSample{at: now, left: u.Left, until: until, lanes: u.Lanes}
+	perSecond, known := last.rate(next, perTick)
+	if known || now.Sub(last.at) > sampleInterval {
+		l.sample = next
+	}
+	l.unknown = !known
+	if !known || now.Before(l.again) {
+		return
+	}
+	most := m.most
+	if u.MaxLanes > 0 {
+		most = min(most, u.MaxLanes)
+	}
+	have, perLane := len(l.lanes), float64(perTick)/m.layout.Tick.Seconds()
+	most = mostLanes(most, have, len(m.free(l.table)), m.given, m.layout)
+	l.want = wantedLanes(have, most, perSecond, perLane, now.Sub(last.at))
+	if u.Waiting && have >= most && perSecond > 0.9*perLane*float64(have) {
+		l.limit(nil)
+	}
+}
+
+// limit logs once that the generator needs more lanes than it can get.
+func (l *TableLease) limit(why error) {
+	if l.limited {
+		return
+	}
+	l.limited = true
+	args := []any{"table", l.table.String(), "lanes", len(l.lanes), "most", l.manager.most}
+	if why != nil {
+		args = append(args, "error", why)
+	}
+	l.manager.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: creates wait"+
+		" (a layout with more sequence bits makes more ids per worker id)", args...)
+}
