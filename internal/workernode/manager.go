@@ -80,7 +80,7 @@ type Manager struct {
 	queue    *logqueue.Queue
 
 	// Used only by the goroutine, or by Close after it.
-	clockCheck clockCheck
+	clockCheck *clockCheck
 	refused    int                 // statements in a row that changed no row
 	slotsTaken int                 // new slots in a row that exist already
 	idsTaken   int                 // adds in a row whose worker ids another program has inserted
@@ -180,9 +180,10 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), queue.Do)}
 	m := &Manager{
 		store:  &statements{db: short, layout: layout, space: r.Space, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
-		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: queue.Logger(c.Log), queue: queue,
+		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now, layout), log: queue.Logger(c.Log), queue: queue,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
 	}
+	m.clockCheck = &clockCheck{store: m.store, clock: m.clock, maxSkew: c.MaxSkew, log: m.log}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot
 	// rests for Lead plus the clock difference. SQLite's file does not fail over, so there only clocks count: with its
@@ -218,7 +219,7 @@ func (m *Manager) Registry() Registry { return m.registry }
 // that is set ahead only if the database's agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
-func (m *Manager) tick() int64 { return max(m.layout.TickAt(m.clock.now()), 0) }
+func (m *Manager) tick() int64 { return m.clock.tick() }
 
 // Assign returns a lease for each of tables, in their order, with as many worker ids as lanes has for it. nil lanes
 // mean one each. The number of statements does not depend on the number of tables. Assign waits until ctx ends, and its

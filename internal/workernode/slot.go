@@ -20,7 +20,7 @@ func (m *Manager) acquire(ctx context.Context, tables []Table) error {
 	if err := m.layout.ValidAt(m.clock.now()); err != nil {
 		return err
 	}
-	if err := m.checkClock(ctx); err != nil {
+	if err := m.clockCheck.check(ctx); err != nil {
 		return err
 	}
 	if !m.config.Disposable {
@@ -151,7 +151,7 @@ func (m *Manager) tooLate() error {
 }
 
 func (m *Manager) begin(ctx context.Context) error {
-	if err := m.checkClock(ctx); err != nil {
+	if err := m.clockCheck.check(ctx); err != nil {
 		return err
 	}
 	c := m.slot.beginChange(m.params, m.tick(), m.me)
@@ -219,7 +219,7 @@ func (m *Manager) publish() {
 }
 
 func (m *Manager) renew(ctx context.Context) error {
-	if err := m.checkClock(ctx); err != nil {
+	if err := m.clockCheck.check(ctx); err != nil {
 		return err
 	}
 	c := m.slot.renewChange(m.params, m.tick(), m.me)
