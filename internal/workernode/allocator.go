@@ -199,16 +199,17 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	return lack
 }
 
-// assign returns a lease for each table of r, or nil if the slot lacks a worker id or has no tick left.
-func (a *allocator) assign(r *request) []*TableLease {
+// assign returns a lease for each of tables, with as many worker ids as lanes has for it. It returns nil if the slot
+// lacks a worker id or has no tick left.
+func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.slot.held || a.slot.inDoubt || a.clock.tick() > a.slot.granted {
 		return nil
 	}
-	leases := make([]*TableLease, len(r.tables))
-	for i, t := range r.tables {
-		l := &TableLease{allocator: a, table: t, least: r.lanes[i], want: r.lanes[i], lastUse: a.clock.now()}
+	leases := make([]*TableLease, len(tables))
+	for i, t := range tables {
+		l := &TableLease{allocator: a, table: t, least: lanes[i], want: lanes[i], lastUse: a.clock.now()}
 		leases[i] = l
 		if free := a.free(t); len(free) >= l.want {
 			l.take(free, l.want)

@@ -34,33 +34,6 @@ type Config struct {
 	Log *slog.Logger     // logs changes of state; nil logs nothing
 }
 
-const (
-	// DefaultLead is the default of Config.Lead.
-	DefaultLead = 10 * time.Second
-	// DefaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
-	// manager's writes, and because a file does not fail over.
-	DefaultLeadSQLite = 10 * time.Minute
-
-	// skew is the assumed difference between the clocks of two processes.
-	skew = time.Second
-	// grace is how long a process's slot must have been left alone before it is reclaimed.
-	grace = time.Minute
-	// rereadAfter is the time between two checks of the rows of the slot's worker ids.
-	rereadAfter = 10 * time.Minute
-	// idleAfter is how long renewals continue after the last id.
-	idleAfter = 10 * time.Minute
-	// Statements of the lease manager get a quarter of Lead, and transactions half of it, within these bounds.
-	minStatement   = 500 * time.Millisecond
-	maxStatement   = 2 * time.Second
-	maxTransaction = 5 * time.Second
-	// minPause is the shortest time between two renewals when a generator needs more ids. maxPause is the longest
-	// between two attempts while the database is unreachable.
-	minPause = 250 * time.Millisecond
-	maxPause = 500 * time.Millisecond
-	// maxRefused bounds how often a refused statement is retried at once.
-	maxRefused = 4
-)
-
 // A Manager is the lease manager of one process and registry. It holds a slot, and with it the worker ids of the
 // process's tables. From the first [Manager.Assign] to [Manager.Close] its goroutine sends every statement about the
 // slot, one at a time. All methods may be called concurrently.
@@ -97,27 +70,6 @@ type Manager struct {
 
 	mu    sync.Mutex
 	stats SlotStats // a copy of the slotHolder's, guarded by mu
-}
-
-// SlotStats is the state of a process's slot, with counters since the start.
-type SlotStats struct {
-	Slot      int64 // 0 if the process holds none
-	From      int64 // first tick of the current session
-	Until     int64 // last granted tick
-	WorkerIDs int   // number of the slot's worker ids
-	Given     int64 // the registry's largest worker id known to be given out, or 0
-
-	Renewals  int64 // acknowledged statements that moved the fence
-	Failures  int64 // failed attempts to renew the slot, or of other statements about it; each is retried
-	Sessions  int64 // sessions that were begun
-	Reclaimed int64 // slots of former processes that were reclaimed
-	Allocated int64 // slots that were inserted
-	Lost      int64 // slots that another process reclaimed, or an operator released
-	// LostCommits counts how often the slot's row was missing, or older than acknowledged.
-	LostCommits int64
-
-	LastError error     // error of the last statement; nil if it succeeded
-	Since     time.Time // when the statements began to fail
 }
 
 // NewManager opens the registry and returns the lease manager for this start of a process. The error wraps
@@ -171,20 +123,6 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	m.slot.setRenewAfter()
 	m.rows = workerRows{store: m.store}
 	return m
-}
-
-// paramsOf returns the durations of the protocol for a lead.
-func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) leaseParams {
-	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot
-	// rests for Lead plus the clock difference. SQLite's file does not fail over, so there only clocks count: with its
-	// Lead of 10 minutes each restarted process would take another slot.
-	settle := ticks(layout, lead+skew) + 1
-	if dialect == "sqlite" {
-		settle = ticks(layout, skew)
-	}
-	p := leaseParams{lead: leadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}
-	p.quiet = max(p.grace, ticks(layout, lead+skew)+1)
-	return p
 }
 
 func nowOr(now func() time.Time) func() time.Time {

@@ -95,14 +95,6 @@ func (r Registry) check(layout generator.Layout) error {
 	return nil
 }
 
-// minLeadTicks is the shortest lead, because a renewal comes after a third of it.
-const minLeadTicks = 3
-
-// ticks converts a duration to ticks of a layout, rounded up.
-func ticks(layout generator.Layout, d time.Duration) int64 {
-	return int64((d + layout.Tick - 1) / layout.Tick)
-}
-
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
 	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor}

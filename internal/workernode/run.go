@@ -260,8 +260,3 @@ func (m *Manager) noteRecovery() {
 	m.allocator.noteRecovery()
 	m.showStats()
 }
-
-// timedOut reports whether a statement had no answer in time.
-func timedOut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}

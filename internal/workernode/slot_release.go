@@ -4,33 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
-// How a slotHolder loses or releases its slot. lost sends no statement. release sends the UPDATE that frees the slot.
-
-// lost forgets the slot and logs the reason.
-func (h *slotHolder) lost(slot int64, why string) {
-	if !h.closing() {
-		h.log.Warn("uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
-	}
-	h.lease.lose()
-}
-
-// giveUpIfLocked gives up a slot whose row seems to be locked: statements time out although the row can be read, and
-// its grants are used up. Giving up a slot is always safe.
-func (h *slotHolder) giveUpIfLocked(err error) {
-	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) {
-		h.timeouts = 0
-		return
-	}
-	h.timeouts++
-	if h.timeouts > 2 && h.clock.tick() > h.lease.granted {
-		h.timeouts = 0
-		h.avoid[h.lease.id] = time.Now()
-		h.lost(h.lease.id, "its row can be read and not be changed; another transaction may hold a lock")
-	}
-}
+// How a slotHolder releases its slot.
 
 // checkLostCommits releases a slot whose row has an older VERSION than acknowledged. If that succeeds, the database has
 // lost commits.

@@ -80,7 +80,7 @@ func (m *Manager) lookAndServe() *work {
 	}
 	lack := m.allocator.provide(now)
 	m.requests.serve(func(r *request) []*TableLease {
-		leases := m.allocator.assign(r)
+		leases := m.allocator.assign(r.tables, r.lanes)
 		for i, t := range r.tables {
 			if leases == nil {
 				lack[t] += r.lanes[i]
