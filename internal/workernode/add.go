@@ -29,7 +29,7 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	m.rows.noteAdded(nodes)
 	m.allocator.add(nodes, start)
 	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-most/10 {
-		m.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; when all are, new processes and tables get those of slots that are free, or none",
+		m.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; once all are, new processes and tables can only use the worker ids of free slots",
 			"worker_id", last, "of", most, "layout", m.layout.String())
 	}
 	return nil
@@ -50,7 +50,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 	if !optional {
 		return why
 	}
-	m.log.Warn("uidplugin: further worker ids of a table could not be added; trying again later", "error", why)
+	m.log.Warn("uidplugin: could not add further worker ids for a table; trying again later", "error", why)
 	return nil
 }
 
@@ -90,13 +90,13 @@ func (m *Manager) explain(ctx context.Context, err error, tables []Table) error 
 		return errors.Join(err, e)
 	}
 	if m.config.Disposable {
-		return fmt.Errorf("%w (most have: %s); each start of a process takes one for each table, and none is given out again:"+
+		return fmt.Errorf("%w (most have: %s); each start of a process takes one for each table, and none is reused:"+
 			" use a layout with more worker bits in a new id space, write to fewer tables, or drop WithDisposable", err, owners)
 	}
 	if n := m.allocator.soonFree(tables); n > 0 {
-		return fmt.Errorf("%w (most have: %s); worker ids of plugins of this process that were closed, %d, come free within %v: try again then",
+		return fmt.Errorf("%w (most have: %s); %d worker ids of closed plugins of this process become free within %v: try again then",
 			err, owners, n, m.config.Lead+m.layout.Tick)
 	}
-	return fmt.Errorf("%w (most have: %s), and no free slot has one of these tables: a slot is free when its process has ended and the clock has passed its FENCE;"+
+	return fmt.Errorf("%w (most have: %s), and no free slot has a worker id of one of these tables: a slot is free when its process has ended and the clock has passed its FENCE;"+
 		" end processes that are not needed, write to fewer tables, or use a layout with more worker bits in a new id space", err, owners)
 }

@@ -92,7 +92,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		return nil, err
 	}
 	if pinned := time.Duration(r.LeadTicks) * layout.Tick; r.LeadTicks != ticks(layout, c.Lead) {
-		c.Log.Warn("uidplugin: the database has another lead than this process is set to; the database's is used",
+		c.Log.Warn("uidplugin: this process is set to a different lead than the database; the database's is used",
 			"database", pinned, "process", c.Lead, "to_change",
 			"stop all processes for twice the longer one, then "+db.sql.Translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
@@ -165,7 +165,7 @@ func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*T
 func checkTables(tables []Table) error {
 	for _, t := range tables {
 		if t.Name == "" || utf8.RuneCountInString(t.Name) > MaxTableName || utf8.RuneCountInString(t.Database) > MaxTableName {
-			return fmt.Errorf("%w: the name %q of a table has not 1 to %d characters", ErrTable, t, MaxTableName)
+			return fmt.Errorf("%w: the name %q of a table must have 1 to %d characters", ErrTable, t, MaxTableName)
 		}
 	}
 	return nil

@@ -133,7 +133,7 @@ func TestNewManager_UsesThePinnedLead(t *testing.T) {
 		if s := other.Stats(); s.Until != w.tick()+1000 {
 			t.Errorf("%+v, now is %d", s, w.tick())
 		}
-		w.logs("another lead", "LEAD_TICKS", "1s", "1m0s")
+		w.logs("a different lead", "LEAD_TICKS", "1s", "1m0s")
 	})
 }
 

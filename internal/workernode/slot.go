@@ -128,7 +128,7 @@ func (h *slotHolder) refuse(ctx context.Context, what string) error {
 	case err != nil:
 		return err
 	case !found:
-		return fmt.Errorf("workernode: %s: slot %d has no row in %s any more", what, slot, SlotTable)
+		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", what, slot, SlotTable)
 	}
 	return fmt.Errorf("workernode: %s: the database changed no row %d times in a row, and reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
 		what, maxRefused+1, slot, r.version, r.fence, printable(r.holder), SlotTable)

@@ -63,5 +63,5 @@ func (h *slotHolder) releaseForClose(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.New("workernode: the slot was not released: its row changes all the time")
+	return errors.New("workernode: the slot was not released: its row keeps changing")
 }

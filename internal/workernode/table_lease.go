@@ -145,7 +145,7 @@ func (l *TableLease) replace(free []*worker, n int) {
 	}
 	text := "uidplugin: a table has other worker ids now"
 	if len(ids) > had {
-		text = "uidplugin: a table has more worker ids now, which it needs"
+		text = "uidplugin: a table has more worker ids now because it needs them"
 	}
 	l.allocator.log.Info(text, "table", l.table.String(), "worker_id", ids)
 }
@@ -153,7 +153,7 @@ func (l *TableLease) replace(free []*worker, n int) {
 // exhaust records that the lease has lost its worker ids without a replacement. The caller holds the mutex.
 func (l *TableLease) exhaust(why error, again time.Time) {
 	if l.noWorkerID == nil {
-		l.allocator.log.Error("uidplugin: a table has lost its worker id, and gets no other: creates fail", "table", l.table.String(), "error", why)
+		l.allocator.log.Error("uidplugin: a table has lost its worker id, and no replacement is available: creates fail", "table", l.table.String(), "error", why)
 	}
 	l.noWorkerID, l.again = why, again
 	if l.generator != nil {

@@ -56,8 +56,8 @@ func TestTableLeaseRetire_ErrExhaustedSaysWhatComesFree(t *testing.T) {
 		if !errors.Is(err, workernode.ErrExhausted) {
 			t.Fatal(err)
 		}
-		saysAll(t, err.Error(), "come free within 1.001s")
-		if _, err := p.Assign(t.Context(), []workernode.Table{table("b")}, nil); !errors.Is(err, workernode.ErrExhausted) || strings.Contains(err.Error(), "come free") {
+		saysAll(t, err.Error(), "become free within 1.001s")
+		if _, err := p.Assign(t.Context(), []workernode.Table{table("b")}, nil); !errors.Is(err, workernode.ErrExhausted) || strings.Contains(err.Error(), "become free") {
 			t.Errorf("of another table: %v", err)
 		}
 		time.Sleep(2 * time.Second)

@@ -288,7 +288,7 @@ func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 			}
 		}
 		saysAll(t, why, "has lost its worker id", "1 to 3")
-		if s := p.Stats(); s.LastError != nil || w.log.Lines("gets no other") == nil {
+		if s := p.Stats(); s.LastError != nil || w.log.Lines("no replacement is available") == nil {
 			t.Errorf("%+v", s)
 		}
 		testkit.IsError(t, errors.Join(leases[0].Err(), leases[1].Err()), workernode.ErrExhausted, "the table ", "has lost its worker id")

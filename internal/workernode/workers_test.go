@@ -164,7 +164,7 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		if !errors.Is(err, workernode.ErrExhausted) {
 			t.Fatal(err)
 		}
-		saysAll(t, err.Error(), "1 to 7", "items 1", "orders 1", "no free slot has one of these tables")
+		saysAll(t, err.Error(), "1 to 7", "items 1", "orders 1", "no free slot has a worker id of one of these tables")
 		time.Sleep(3 * time.Second)
 		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
 		third.use(t, table("orders"), 10)
@@ -225,7 +225,7 @@ func TestManagerAssign_WithoutTheRightToInsertUsesUpNoWorkerIDs(t *testing.T) {
 				if !errors.Is(err, denied) {
 					t.Fatal(err)
 				}
-				saysAll(t, err.Error(), "WORKER_NODE", "right to insert")
+				saysAll(t, err.Error(), "WORKER_NODE", "INSERT privilege")
 			}
 			must(t, p.Close(t.Context()))
 			time.Sleep(3 * time.Second)
