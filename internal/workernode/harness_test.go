@@ -329,10 +329,25 @@ func (w *world) checkWorkerIDs() {
 	}
 }
 
+// formers leaves n slots of former processes, with a worker id of a table, that can be reclaimed.
+func (w *world) formers(n int, x workernode.Table) {
+	w.tb.Helper()
+	list := make([]*process, n)
+	for i := range list {
+		list[i] = w.start(nil)
+		list[i].assign(x)
+		list[i].make(x, 10)
+	}
+	for _, p := range list {
+		p.end(w.tb)
+	}
+	time.Sleep(3 * time.Second)
+}
+
 // patient calls f until it succeeds, for a minute at most. Callers of an application try again, too.
-func patient(t *testing.T, what string, f func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+func patient(tb testing.TB, what string, f func(ctx context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	for {
 		err := f(ctx)
@@ -340,7 +355,7 @@ func patient(t *testing.T, what string, f func(ctx context.Context) error) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("%s: %v", what, err)
+			tb.Fatalf("%s: %v", what, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -371,12 +386,12 @@ func (p *process) use(t *testing.T, x workernode.Table, n int) {
 }
 
 // end closes a process as an application does: the generators first.
-func (p *process) end(t *testing.T) {
-	t.Helper()
+func (p *process) end(tb testing.TB) {
+	tb.Helper()
 	for _, g := range p.generators {
 		g.Close()
 	}
-	patient(t, "Close", p.Close)
+	patient(tb, "Close", p.Close)
 }
 
 // Start gets the slot, without a worker id.

@@ -99,10 +99,7 @@ func TestManagerAssign_AfterARestartTakesFewStatements(t *testing.T) {
 		for _, x := range list {
 			first.make(x, 3)
 		}
-		for _, g := range first.generators {
-			g.Close()
-		}
-		must(t, first.Close(t.Context()))
+		first.end(t)
 		time.Sleep(3 * time.Second)
 
 		second := w.start(nil)

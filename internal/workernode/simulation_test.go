@@ -309,7 +309,7 @@ func (s *simulation) check(t *testing.T) {
 
 // simulatedDays is how many days the application runs.
 func simulatedDays() float64 {
-	if testing.Short() || modelRacing {
+	if testing.Short() || testkit.Race {
 		return 0.2
 	}
 	return 3

@@ -150,7 +150,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 		})
 		t.Run(name+" at a reclaim", func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				w.formers(3)
+				w.formers(3, table("a"))
 				run(t, w.db, trigger)
 				p := w.start(nil)
 				_, err := p.Assign(t.Context(), []workernode.Table{table("a")}, nil)

@@ -148,47 +148,6 @@ func waits(c *testkit.Crossing) error {
 	return err
 }
 
-// A transaction that held a lock on the row of a free slot kept each new process from starting, which tried that slot
-// again and again. It must take another one.
-func TestManager_StartsWhileFreeSlotsAreLocked(t *testing.T) {
-	t.Parallel()
-
-	for _, tt := range []struct{ free, locked int64 }{{1, 1}, {2, 1}, {4, 4}} {
-		t.Run(fmt.Sprintf("%d of %d", tt.locked, tt.free), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var before []*process
-				for range tt.free {
-					p := w.start(nil)
-					p.use(t, table("orders"), 10)
-					before = append(before, p)
-				}
-				for _, p := range before {
-					p.end(t)
-				}
-				time.Sleep(3 * time.Second)
-				for slot := range tt.locked {
-					w.lock(slot + 1)
-				}
-				p := w.start(nil)
-				p.wire.Set(waits)
-				begin := time.Now()
-				p.use(t, table("orders"), 10)
-				if took := time.Since(begin); took > 15*time.Second {
-					t.Errorf("the first ids came after %v", took)
-				}
-				if s := p.Stats(); s.Slot <= tt.locked || (tt.free > tt.locked) != (s.Reclaimed == 1) {
-					t.Errorf("%+v", s)
-				}
-				for range 30 {
-					time.Sleep(100 * time.Millisecond)
-					p.use(t, table("orders"), 10)
-				}
-				w.check()
-			})
-		})
-	}
-}
-
 // A process whose own row somebody had locked made no ids until the lock was released. It must take another slot as
 // soon as what was granted is used up, and not sooner: that would cost worker ids each time.
 func TestManager_LeavesALockedSlot(t *testing.T) {
@@ -230,48 +189,6 @@ func TestManager_LeavesALockedSlot(t *testing.T) {
 				}
 				if tt.lost > 0 {
 					w.logs("its row can be read and not be changed")
-				}
-				w.check()
-			})
-		})
-	}
-}
-
-// When many processes start at once, all slots that one has read may be taken before it tries them. It made a new slot
-// then, with worker ids for all its tables, although others were free.
-func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
-	t.Parallel()
-
-	const free = 3
-	for _, tt := range []struct {
-		faster    int // times that others take what was read
-		reclaimed int64
-	}{{0, 1}, {1, 1}, {4, 1}, {5, 0}} {
-		t.Run(fmt.Sprintf("%d times", tt.faster), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var before []*process
-				for range free {
-					p := w.start(nil)
-					p.use(t, table("orders"), 10)
-					before = append(before, p)
-				}
-				for _, p := range before {
-					p.end(t)
-				}
-				time.Sleep(3 * time.Second)
-				p, looks := w.start(nil), 0
-				p.wire.Set(func(c *testkit.Crossing) error {
-					if c.Is("SELECT ID, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION") {
-						looks++
-					}
-					if c.Is("BEGIN") && looks <= tt.faster { // they have taken and released all
-						run(t, w.db, `UPDATE "WORKER_SLOT" SET "VERSION" = "VERSION" + 2 WHERE "HOLDER" = ''`)
-					}
-					return c.Run()
-				})
-				p.use(t, table("orders"), 10)
-				if s := p.Stats(); s.Reclaimed != tt.reclaimed || s.Allocated != 1-tt.reclaimed || looks != min(tt.faster+1, 5) {
-					t.Errorf("after %d looks: %+v", looks, s)
 				}
 				w.check()
 			})
