@@ -123,25 +123,21 @@ func (p *process) steadily(t *testing.T, x workernode.Table, d time.Duration) (l
 // While WORKER_NODE is locked, as by ALTER TABLE, nobody gets worker ids, but those who have some make ids. With a
 // short lead, the worker ids were read again for so long that the lease ended.
 func TestManager_MakesIDsWhileWorkerNodeIsLocked(t *testing.T) {
-	for _, lead := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
-		t.Run(lead.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = lead })
-				p.assign(table("a"))
-				p.wire.Set(func(c *testkit.Crossing) error {
-					if c.Is("INSERT INTO WORKER_NODE", "SELECT N.ID", "SELECT ID, SLOT") {
-						<-c.Context.Done()
-						return c.Context.Err()
-					}
-					return c.Run()
-				})
-				go func() { _, _ = p.Assign(t.Context(), []workernode.Table{table("b")}, nil) }()
-				if longest := p.steadily(t, table("a"), 3*time.Minute); longest > 50*time.Millisecond {
-					t.Errorf("a create waited for %v", longest)
-				}
-			})
+	each(t, map[string]time.Duration{"1s": time.Second, "3s": 3 * time.Second, "10s": 10 * time.Second}, func(t *testing.T, w *world, lead time.Duration) {
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = lead })
+		p.assign(table("a"))
+		p.wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("INSERT INTO WORKER_NODE", "SELECT N.ID", "SELECT ID, SLOT") {
+				<-c.Context.Done()
+				return c.Context.Err()
+			}
+			return c.Run()
 		})
-	}
+		go func() { _, _ = p.Assign(t.Context(), []workernode.Table{table("b")}, nil) }()
+		if longest := p.steadily(t, table("a"), 3*time.Minute); longest > 50*time.Millisecond {
+			t.Errorf("a create waited for %v", longest)
+		}
+	})
 }
 
 // When worker ids are used up, errors name which tables have them. A process without any reclaims a slot of another

@@ -296,6 +296,17 @@ func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	bubbleWith(t, layout, test)
 }
 
+// each runs a test in a bubble for each of cases.
+func each[T any](t *testing.T, cases map[string]T, test func(t *testing.T, w *world, tt T)) {
+	t.Helper()
+	t.Parallel()
+	for name, tt := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) { test(t, w, tt) })
+		})
+	}
+}
+
 // bubbleWith is bubble for ids of another layout.
 func bubbleWith(t *testing.T, layout generator.Layout, test func(t *testing.T, w *world)) {
 	t.Helper()
