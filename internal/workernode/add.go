@@ -38,10 +38,7 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 // notAdded handles a failed add.
 func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
 	m.rows.mustReread = true
-	optional := !m.requests.any() && !m.allocator.needs(tables)
-	if optional {
-		m.allocator.postpone(m.later())
-	}
+	optional := !m.requests.any() && m.allocator.postpone(tables, m.later())
 	if errors.Is(why, errTaken) { // UidGenerator inserts into the same table
 		if again, err := m.rows.noteTaken(ctx); again || err != nil {
 			return err

@@ -1,7 +1,6 @@
 package workernode
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -39,26 +38,20 @@ type allocator struct {
 	ignored map[int64]bool // unusable worker ids that were logged
 }
 
-// noteSlot records the slot after a statement. nodes are its worker ids if the statement began a session, as began
-// indicates.
-func (a *allocator) noteSlot(slot slotLease, began bool, nodes []*Node) (workers int) {
+// noteSlot records the slot after a statement, and passes grants on to the generators.
+func (a *allocator) noteSlot(slot slotLease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	granted := began || slot.granted != a.slot.granted
+	granted := slot.start != a.slot.start || slot.granted != a.slot.granted
 	a.slot = slot
-	if !slot.held {
+	switch {
+	case !slot.held:
 		a.forget()
-		return 0
-	}
-	if began {
-		a.noteRead(nodes)
-	}
-	if granted {
+	case granted:
 		for _, l := range a.leases {
 			l.publish()
 		}
 	}
-	return len(a.workers)
 }
 
 // forget forgets the slot's worker ids, and detaches all generators, which use up their leases. The caller holds the
@@ -71,15 +64,10 @@ func (a *allocator) forget() {
 	}
 }
 
-// noteNodes records the rows of all worker ids of the slot, which were read again.
-func (a *allocator) noteNodes(nodes []*Node) {
+// noteRead records the rows of all worker ids of the slot, which were read.
+func (a *allocator) noteRead(nodes []*Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.noteRead(nodes)
-}
-
-// noteRead is noteNodes with the mutex held.
-func (a *allocator) noteRead(nodes []*Node) {
 	a.addRead(nodes)
 	a.dropDeleted(nodes)
 }
@@ -289,24 +277,22 @@ func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// needs reports whether a generator without worker ids waits for one of missing. Further lanes do not count.
-func (a *allocator) needs(missing []Table) bool {
+// postpone keeps generators from further lanes until again, because adding worker ids of tables has failed. It reports
+// false, and does nothing, if a generator waits for its first one.
+func (a *allocator) postpone(tables []Table, again time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.leases, func(l *TableLease) bool {
-		return len(l.lanes) == 0 && slices.Contains(missing, l.table)
-	})
-}
-
-// postpone keeps generators from further lanes until again, because adding some has failed.
-func (a *allocator) postpone(again time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	for _, l := range a.leases {
+		if len(l.lanes) == 0 && slices.Contains(tables, l.table) {
+			return false
+		}
+	}
 	for _, l := range a.leases {
 		if n := len(l.lanes); n > 0 && l.want > n {
 			l.want, l.again = n, again
 		}
 	}
+	return true
 }
 
 // limit lets generators do with the lanes that the slot has until again, because the layout has no further worker ids.
@@ -364,6 +350,3 @@ func (a *allocator) noteRecovery() {
 		}
 	}
 }
-
-// ascending compares worker ids.
-func ascending(a, b *worker) int { return cmp.Compare(a.id, b.id) }

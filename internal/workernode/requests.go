@@ -61,16 +61,18 @@ func (q *requests) wait(ctx context.Context, r *request) ([]*TableLease, error) 
 	return nil, fmt.Errorf("workernode: no worker ids: the database has not answered: %w", ctx.Err())
 }
 
-// state reports whether requests wait, and when the latest arrived.
-func (q *requests) state() (waiting bool, latest time.Time) {
+// any reports whether requests wait.
+func (q *requests) any() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting) > 0, q.latest
+	return len(q.waiting) > 0
 }
 
-func (q *requests) any() bool {
-	waiting, _ := q.state()
-	return waiting
+// lastUse returns when the latest request arrived.
+func (q *requests) lastUse() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.latest
 }
 
 // serve calls assign for each request. If that returns leases, the request is done.
@@ -100,24 +102,19 @@ func (q *requests) note(err error) {
 func (q *requests) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.failAll(err)
-}
-
-// end ends all waiting requests and all later ones with an error, which is [generator.ErrClosed] after Close.
-func (q *requests) end(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !errors.Is(q.ended, generator.ErrClosed) {
-		q.ended = err
-	}
-	q.failAll(q.ended)
-}
-
-// failAll is fail with the mutex held.
-func (q *requests) failAll(err error) {
 	for _, r := range q.waiting {
 		r.err = err
 		close(r.done)
 	}
 	q.waiting = nil
+}
+
+// end ends all waiting requests and all later ones with an error, which is [generator.ErrClosed] after Close.
+func (q *requests) end(err error) {
+	q.mu.Lock()
+	if !errors.Is(q.ended, generator.ErrClosed) {
+		q.ended = err
+	}
+	q.mu.Unlock()
+	q.fail(err)
 }

@@ -143,15 +143,18 @@ func (m *Manager) send(ctx context.Context, w *work, next action, step step) err
 // began a session.
 func (m *Manager) share(began bool) {
 	h := m.slot
-	workers := m.allocator.noteSlot(h.lease, began, h.nodes)
+	if began { // first, because the row of a worker id may have been deleted
+		m.rows.noteRead(h.nodes)
+		m.allocator.noteRead(h.nodes)
+	}
+	m.allocator.noteSlot(h.lease)
 	m.showStats()
 	if !began {
 		return
 	}
-	m.rows.noteRead(h.nodes)
 	args := []any{"slot", h.lease.id, "id_space", m.registry.Space,
 		"from", m.layout.TimeOf(h.lease.start + 1), "until", m.layout.TimeOf(h.lease.granted + 1)}
-	if workers > 0 { // a new slot gets its first one with the first table
+	if workers, _ := m.allocator.counts(); workers > 0 { // a new slot gets its first one with the first table
 		args = append(args, "worker_ids", workers)
 	}
 	m.log.Info("uidplugin: this process has a slot", args...)
@@ -177,7 +180,7 @@ func (m *Manager) reread(ctx context.Context) error {
 	}
 	nodes, ok, err := m.rows.reread(ctx, &h.lease, h.me)
 	if ok {
-		m.allocator.noteNodes(nodes)
+		m.allocator.noteRead(nodes)
 	}
 	return err
 }

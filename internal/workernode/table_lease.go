@@ -1,6 +1,7 @@
 package workernode
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -127,7 +128,7 @@ func (l *TableLease) take(free []*worker, n int) {
 		w.user = l
 		l.lanes = append(l.lanes, w)
 	}
-	slices.SortFunc(l.lanes, ascending)
+	slices.SortFunc(l.lanes, func(a, b *worker) int { return cmp.Compare(a.id, b.id) })
 }
 
 // replace gives the lease more lanes, or others in place of lost ones. The caller holds the mutex.

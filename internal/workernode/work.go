@@ -64,11 +64,8 @@ func (a action) sends(s step) bool {
 func (m *Manager) lookAndServe() *work {
 	now, tick := m.clock.now(), m.clock.tick()
 	d := m.allocator.look(now, tick)
-	waiting, lastUse := m.requests.state()
-	if d.lastUse.After(lastUse) {
-		lastUse = d.lastUse
-	}
-	w := &work{idle: !waiting && now.Sub(lastUse) > idleAfter}
+	waiting := m.requests.any()
+	w := &work{idle: !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter}
 	w.wanted = waiting || !w.idle && d.leases > 0
 	if w.idle {
 		w.rest(m.slot, now)
