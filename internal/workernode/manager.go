@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -68,14 +69,15 @@ type Manager struct {
 	closing  chan struct{} // capacity 1: Close holds it while it contains a value
 	released bool          // guarded by closing
 
-	mu    sync.Mutex
-	stats SlotStats // a copy of the slotHolder's, guarded by mu
+	stats atomic.Pointer[SlotStats] // a copy of the slotHolder's
 }
 
 // NewManager opens the registry and returns the lease manager for this start of a process. The error wraps
 // [ErrLayoutMismatch], [ErrTable] or [generator.ErrConfig], or comes from the database.
 func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host, c Config) (*Manager, error) {
-	c.Now = nowOr(c.Now)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Lead == 0 {
 		c.Lead = DefaultLead
@@ -122,14 +124,8 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	}
 	m.slot.setRenewAfter()
 	m.rows = workerRows{store: m.store}
+	m.showStats()
 	return m
-}
-
-func nowOr(now func() time.Time) func() time.Time {
-	if now == nil {
-		return time.Now
-	}
-	return now
 }
 
 // Registry returns the registry as read at the start.
@@ -184,9 +180,7 @@ func (m *Manager) RequestRenewal() {
 
 // Stats returns the state of the slot.
 func (m *Manager) Stats() SlotStats {
-	m.mu.Lock()
-	s := m.stats
-	m.mu.Unlock()
+	s := *m.stats.Load()
 	s.WorkerIDs, s.Given = m.allocator.counts()
 	return s
 }

@@ -166,9 +166,7 @@ func (m *Manager) showStats() {
 	if l.held {
 		s.Slot, s.From, s.Until = l.id, l.start+1, l.granted
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stats = s
+	m.stats.Store(&s)
 }
 
 // reread reads the rows of the slot's worker ids if that is due. A renewal that is due goes first, because the table may
