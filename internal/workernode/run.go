@@ -169,8 +169,8 @@ func (m *Manager) showStats() {
 	m.stats.Store(&s)
 }
 
-// reread reads the rows of the slot's worker ids if that is due. A renewal that is due goes first, because the table may
-// be locked.
+// reread reads the rows of the slot's worker ids if that is due. A renewal that is due goes first, because the table
+// may be locked.
 func (m *Manager) reread(ctx context.Context) error {
 	h := m.slot
 	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewAfter && h.params.fenceAt(m.clock.tick(), h.lease.fence) > h.lease.granted {

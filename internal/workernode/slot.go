@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A slotHolder acquires, renews and releases the slot of this process. lease.go decides. Each method sends one statement
-// or transaction and records the outcome. Only the goroutine of the Manager uses it, or Close after that has ended, so
-// it needs no lock.
+// A slotHolder acquires, renews and releases the slot of this process. lease.go decides. Each method sends one
+// statement or transaction and records the outcome. Only the goroutine of the Manager uses it, or Close after that has
+// ended, so it needs no lock.
 type slotHolder struct {
 	store   *statements
 	params  leaseParams
