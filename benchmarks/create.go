@@ -26,9 +26,9 @@ import (
 
 // Created is the cost of a whole db.Create with one kind of key, on a pool that does nothing.
 type Created struct {
-	Name                  string
-	One, Many             Figure // us for a create of one row, and of manyRows
-	OneAllocs, ManyAllocs float64
+	Name       string
+	One, Many  Figure // us for a create of one row, and of manyRows
+	ManyAllocs float64
 }
 
 const manyRows = 1000
@@ -192,24 +192,23 @@ func measureCreating(ctx context.Context, l *Lab) (created []Created, err error)
 		return nil, err
 	}
 	allocs := func(n int, create func() error) float64 {
-		times, _ := allocations(n, func(n int) {
+		return allocations(n, func(n int) {
 			for range n {
 				err = errors.Join(err, create())
 			}
 		})
-		return times
 	}
 	for i, w := range all {
-		created = append(created, Created{w.name, figures[2*i], figures[2*i+1], allocs(min(100, l.Rounds), w.one),
+		created = append(created, Created{w.name, figures[2*i], figures[2*i+1],
 			allocs(min(3, max(1, l.Rounds/10)), w.many)})
 	}
 	return created, err
 }
 
 func createTable(all []Created) string {
-	t := table{{"", "1 row, µs", "allocations", "1,000 rows, µs", "allocations"}}
+	t := table{{"", "1 row, µs", "1,000 rows, µs", "allocations"}}
 	for _, c := range all {
-		t.add(c.Name, c.One.String(), number(c.OneAllocs), c.Many.String(), number(c.ManyAllocs))
+		t.add(c.Name, c.One.median(), c.Many.median(), number(c.ManyAllocs))
 	}
 	return t.String()
 }

@@ -155,9 +155,9 @@ func startAndReport(task startTask) (err error) {
 }
 
 func startingTable(all []Started) string {
-	t := table{{"", "processes", "connection, ms", "the last one, ms", "first id, ms", "the last one, ms"}}
+	t := table{{"", "processes", "connection, ms", "first id, ms", "the last one, ms"}}
 	for _, s := range all {
-		t.add(s.Engine, fmt.Sprint(s.Processes), s.Bare.Each.String(), number(s.Bare.Last), s.Plugin.Each.String(),
+		t.add(s.Engine, fmt.Sprint(s.Processes), s.Bare.Each.median(), s.Plugin.Each.median(),
 			number(s.Plugin.Last))
 	}
 	return t.String()
