@@ -225,9 +225,11 @@ func joinPerTable(p *participant) (func(context.Context) error, error) {
 const goalRows = 1.2
 
 func coordinationTables(all []Coordinated) string {
-	tables := slices.MaxFunc(all, func(a, b Coordinated) int { return cmp.Compare(a.Tables, b.Tables) }).Tables
-	t := table{{fmt.Sprintf("processes with %d tables", tables), "", "rows/s", "binary log, B/s", "rows while starting",
-		"started in, ms", "late"}}
+	largest := slices.MaxFunc(all, func(a, b Coordinated) int {
+		return cmp.Or(cmp.Compare(a.Processes, b.Processes), cmp.Compare(a.Tables, b.Tables))
+	})
+	t := table{{fmt.Sprintf("%d processes with %d tables", largest.Processes, largest.Tables), "rows/s",
+		"binary log, B/s", "rows while starting", "started in, ms", "late"}}
 	most := 0.0
 	for _, c := range all {
 		late := "–"
@@ -237,8 +239,8 @@ func coordinationTables(all []Coordinated) string {
 		if c.Policy == policyUID && c.Processes >= 10 { // the rows of one process are too few
 			most = max(most, c.Interval)
 		}
-		if c.Tables == tables {
-			t.add(fmt.Sprint(c.Processes), c.Policy, number(c.Second.Changed), number(c.Second.Binlog),
+		if c.Processes == largest.Processes && c.Tables == largest.Tables { // the chart has the others
+			t.add(c.Policy, number(c.Second.Changed), number(c.Second.Binlog),
 				number(c.Start.Changed), number(c.StartTook), late)
 		}
 	}

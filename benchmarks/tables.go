@@ -31,7 +31,7 @@ func write(to place) error {
 	} else if err != nil {
 		return err
 	}
-	runs := table{{"part", "date (UTC)", "took", "load before", "commit", "size"}}
+	runs := table{{"part", "date (UTC)", "load before", "commit"}}
 	var machines []string
 	for _, p := range parts {
 		run, text, err := p.render(to)
@@ -42,7 +42,7 @@ func write(to place) error {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		if run != nil {
-			runs.add(p.name, run.Date.Format("2006-01-02 15:04"), run.Took, run.Load, run.Commit, run.Size)
+			runs.add(p.name, run.Date.Format("2006-01-02 15:04"), run.Load, run.Commit)
 			if !slices.Contains(machines, run.Machine) {
 				machines = append(machines, run.Machine)
 			}
