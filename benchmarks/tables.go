@@ -35,7 +35,7 @@ func write(to place) error {
 	var machines []string
 	for _, p := range parts {
 		run, text, err := p.render(to)
-		if err == nil {
+		if err == nil && text != "" {
 			page, err = fill(page, p.name, text)
 		}
 		if err != nil {
