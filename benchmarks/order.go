@@ -331,19 +331,11 @@ func more(kind, than Ordered) (points, verdict string) {
 	return fmt.Sprintf("%+.2f ± %.2f", a-b, chance), verdict
 }
 
-func orderTables(all []Ordered) string {
-	t := table{{"missed, by server and processes"}}
-	sums, cells := map[string]Ordered{}, map[string][]string{}
-	for _, run := range orderRuns(all) {
-		t[0] = append(t[0], fmt.Sprintf("%s, %d", run[0].Engine, run[0].Writers))
-		for _, k := range run {
-			sum := sums[k.Kind]
-			sums[k.Kind] = Ordered{Rows: sum.Rows + k.Rows, Missed: sum.Missed + k.Missed}
-			cells[k.Kind] = append(cells[k.Kind], percent(k.Missed, k.Rows))
-		}
-	}
-	for _, k := range orderKinds {
-		t.add(append([]string{k.name}, cells[k.name]...)...)
+func orderTable(all []Ordered) string {
+	sums := map[string]Ordered{}
+	for _, k := range all {
+		sum := sums[k.Kind]
+		sums[k.Kind] = Ordered{Rows: sum.Rows + k.Rows, Missed: sum.Missed + k.Missed}
 	}
 	goals := table{{"all runs", "missed", "points more than google/uuid", "goal", "points more than gofrs/uuid", "goal"}}
 	for _, k := range orderKinds {
@@ -357,7 +349,7 @@ func orderTables(all []Ordered) string {
 		}
 		goals.add(row...)
 	}
-	return goals.String() + "\n" + t.String()
+	return goals.String()
 }
 
 // orderRuns returns the kinds of each engine and number of processes.

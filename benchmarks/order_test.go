@@ -40,7 +40,7 @@ func TestMore_IsUndecidedWithinChance(t *testing.T) {
 		{1000, 10, 10, "| uidplugin | 1.00 % | +0.00 ± 0.87 | undecided |"},
 	} {
 		none := make([]int, len(distances)+1)
-		got := orderTables([]Ordered{{Engine: "MariaDB 1", Kind: orderUID, Rows: tt.rows, Missed: tt.uid, Distances: none},
+		got := orderTable([]Ordered{{Engine: "MariaDB 1", Kind: orderUID, Rows: tt.rows, Missed: tt.uid, Distances: none},
 			{Engine: "MariaDB 1", Kind: orderV7, Rows: tt.rows, Missed: tt.v7, Distances: none}})
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s\nwant %s", got, tt.want)

@@ -29,7 +29,7 @@ var parts = []part{
 	newPart("making", measureMaking, makingTable, drawMaking),
 	newPart("create", measureCreating, nil, drawCreate),
 	newPart("rows", measureRows, rowsTable, drawRows),
-	newPart("order", measureOrder, orderTables, drawOrder),
+	newPart("order", measureOrder, orderTable, drawOrder),
 	newPart("coordination", measureCoordination, coordinationTables, drawCoordination),
 	newPart("starting", measureStarting, startingTable, drawStarting),
 }
