@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -38,6 +39,7 @@ type chaosCount struct {
 	ids     int64
 	ranges  int
 	faults  []string
+	nowhere []string // faults too: ids that resolve to nothing
 }
 
 // A chaosWorker is what was stamped with a worker id. Its ids are positions: the tick
@@ -56,9 +58,12 @@ func newChaosCount(dir string) *chaosCount {
 	return &chaosCount{pattern: filepath.Join(dir, "*.ids"), read: map[string]int64{}, workers: map[int64]*chaosWorker{}}
 }
 
-func (c *chaosCount) fault(format string, args ...any) {
-	if len(c.faults) < 20 {
-		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+func (c *chaosCount) fault(format string, args ...any) { note(&c.faults, format, args...) }
+
+// note adds to a list that a report can print.
+func note(list *[]string, format string, args ...any) {
+	if len(*list) < 20 {
+		*list = append(*list, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -177,8 +182,12 @@ func (c *chaosCount) resolve(ctx context.Context, db *workernode.DB, p *uidplugi
 	rand.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
 	for _, s := range sample[:min(len(sample), 1000)] {
 		l, err := p.Locate(ctx, uidplugin.ID(s.id))
+		list := &c.faults
+		if errors.Is(err, uidplugin.ErrUnknownID) {
+			list = &c.nowhere
+		}
 		if err != nil || l.Table != chaosTables[s.table].name || l.Session.Port != s.process {
-			c.fault("Locate(%d) = %+v, %v; want table %s of %s", s.id, l, err, chaosTables[s.table].name, s.process)
+			note(list, "Locate(%d) = %+v, %v; want table %s of %s", s.id, l, err, chaosTables[s.table].name, s.process)
 		}
 	}
 	return nil
@@ -205,7 +214,7 @@ func (c *chaosCount) span(worker int64, process string, first, last int64, sessi
 	}
 	for _, s := range sessions[at:] {
 		if s.Before < last {
-			c.fault("worker id %d: tick %d of %s is unknown: BEFORE_TICK of the session of %s is %d", worker, last, process,
+			note(&c.nowhere, "worker id %d: tick %d of %s is unknown: BEFORE_TICK of the session of %s is %d", worker, last, process,
 				s.Port, s.Before)
 			return
 		}

@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,7 +29,7 @@ func (c *chaos) report(ran time.Duration) *chaosReport {
 	if r.chaosEvents, err = c.count.events(c.returns); err != nil {
 		c.Fatal(err)
 	}
-	r.faults = append(r.faults, c.count.faults...)
+	r.faults = slices.Concat(r.faults, c.count.faults, c.count.nowhere)
 	line := func(what, format string, args ...any) {
 		how, which, _ := strings.Cut(fmt.Sprintf(format, args...), " in ")
 		r.lines = append(r.lines, [3]string{what, how, which})
@@ -40,7 +41,7 @@ func (c *chaos) report(ran time.Duration) *chaosReport {
 	line("running time", "%v, seed %d", ran.Round(time.Second), c.seed)
 	line("ids", "%d, written down as %d ranges", r.ids, c.count.ranges)
 	line("duplicates", "%d", r.duplicates)
-	line("ids that resolve to another table or process, or to none", "%d", len(c.count.faults))
+	line("ids that resolve to another table or process, or to none", "%d", len(c.count.faults)+len(c.count.nowhere))
 	line("worker ids", "%d", r.workers)
 	line("processes started, killed by SIGKILL", "%d, %d", c.starts, c.kills)
 	line("stopped by SIGSTOP and resumed, closed in the middle", "%d, %d", c.stops, c.closes)

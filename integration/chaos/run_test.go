@@ -226,9 +226,11 @@ func TestChaosControl(t *testing.T) {
 				t.Error("no slot was reclaimed, so this has shown nothing")
 			case how == "blind" && r.duplicates == 0:
 				t.Error("no duplicate was found without the protection: TestChaos proves nothing")
-			// A renewal whose answer was a lie leaves ids above FENCE, which resolve to nothing.
-			case how != "blind" && (r.duplicates > 0 || how == "" && len(r.faults) > 0 || r.lost == 0):
-				t.Errorf("with the protection: %d duplicates, %q, and %d slots lost", r.duplicates, r.faults, r.lost)
+			// A false answer to a renewal that was on its way while the process was stopped leaves ids above FENCE.
+			// Nobody else makes them, but they resolve to nothing.
+			case how == "deaf" && len(r.faults) == len(all[i].count.nowhere) && r.duplicates == 0 && r.lost > 0:
+			case how != "blind" && (r.duplicates > 0 || len(r.faults) > 0 || r.lost == 0):
+				t.Errorf("unguarded=%q: %d duplicates, %q, and %d slots lost", how, r.duplicates, r.faults, r.lost)
 			}
 		}
 	}, "mariadb")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/inspector"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -67,7 +68,7 @@ func TestPage_SaysThatTheDatabaseIsOutOfReach(t *testing.T) {
 		migrated := d.Open(t, config())
 		testkit.Must(t, harness.Use(t, migrated).AutoMigrate(shop...))
 		db, cut, restore := testkit.OpenBreakable(t, d)
-		s := serve(t, db, harness.Use(t, db))
+		s := serve(t, db, harness.Use(t, db, uidplugin.WithModels(shop...)))
 		for range 2 {
 			if status, body := s.get(t, "slots"); status != http.StatusOK {
 				t.Fatalf("%d: %s", status, body)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/inspector"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -101,7 +102,7 @@ func TestPage_IsPaged(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	db := testkit.SQLite{Config: config()}.Open(t)
-	s := serve(t, db, harness.Use(t, db), inspector.WithPageSize(10))
+	s := serve(t, db, harness.Use(t, db, uidplugin.WithModels(shop...)), inspector.WithPageSize(10))
 	s.insertSlots(t, 35, "host")
 	for _, list := range []string{"slots", "sessions"} {
 		b.visit(s.url + list)
@@ -188,7 +189,7 @@ func TestPage_IsUsedByKeyboard(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	db := testkit.SQLite{Config: config()}.Open(t)
-	s := serve(t, db, harness.Use(t, db))
+	s := serve(t, db, harness.Use(t, db, uidplugin.WithModels(shop...)))
 	b.visit(s.url + "slots")
 	const focused = `(() => { const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect();
 		return [(e.getAttribute("aria-label") || e.innerText || e.name || e.tagName).trim(),
