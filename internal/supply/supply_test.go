@@ -237,6 +237,30 @@ func TestSupplyClose_DoesNotWaitForAnOpenerThatHangs(t *testing.T) {
 	})
 }
 
+// Otherwise a look at a table could use the pool after the application has closed it.
+func TestSupplyGo_EndsWithClose(t *testing.T) {
+	t.Parallel()
+
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		s := supplying(t, opens(&counting{}))
+		caller, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		ended := false
+		s.Go(caller, func(ctx context.Context) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = ctx.Value(key{}) == "value"
+		})
+		cancel() // does not end it
+		synctest.Wait()
+		if !s.Close(context.Background()) || !ended {
+			t.Error("Close has not waited")
+		}
+		s.Go(t.Context(), func(context.Context) { t.Error("it runs after Close") })
+		synctest.Wait()
+	})
+}
+
 func TestList_IsShort(t *testing.T) {
 	t.Parallel()
 
