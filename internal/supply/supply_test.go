@@ -245,14 +245,17 @@ func TestSupplyGo_EndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := supplying(t, opens(&counting{}))
 		caller, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-		ended := false
+		ending, ended := false, false
 		s.Go(caller, func(ctx context.Context) {
 			<-ctx.Done()
+			ending = true
 			time.Sleep(time.Second)
 			ended = ctx.Value(key{}) == "value"
 		})
-		cancel() // does not end it
-		synctest.Wait()
+		cancel()
+		if synctest.Wait(); ending {
+			t.Error("it ends with the context of its caller")
+		}
 		if !s.Close(context.Background()) || !ended {
 			t.Error("Close has not waited")
 		}
