@@ -20,7 +20,10 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
+	},
+	"internal/lookup": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "internal/workernode", "generator", "publicid")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
