@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/foreign"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // decoding holds the flags of decode.
@@ -23,14 +24,14 @@ type decoding struct {
 
 // A decoded is an id as decoded for one system.
 type decoded struct {
-	ID       int64   `json:"id,string"`
-	System   string  `json:"system"`
-	Layout   string  `json:"layout"`
-	Time     instant `json:"time"`
-	Tick     int64   `json:"tick"`
-	WorkerID int64   `json:"worker_id"`
-	Sequence int64   `json:"sequence"`
-	Note     string  `json:"note,omitempty"`
+	ID       int64         `json:"id,string"`
+	System   string        `json:"system"`
+	Layout   string        `json:"layout"`
+	Time     admin.Instant `json:"time"`
+	Tick     int64         `json:"tick"`
+	WorkerID int64         `json:"worker_id"`
+	Sequence int64         `json:"sequence"`
+	Note     string        `json:"note,omitempty"`
 
 	picture string
 }
@@ -104,11 +105,11 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 }
 
 func (a *app) databaseLayout(ctx context.Context) (l generator.Layout, err error) {
-	db, err := a.open(ctx, reads)
-	if err != nil {
-		return l, err
-	}
-	return db.layout, db.close()
+	err = a.with(ctx, reads, func(d *database) error {
+		l = d.Layout
+		return nil
+	})
+	return l, err
 }
 
 func (a *app) decode(d decoding, args []string) error {
@@ -193,7 +194,7 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 		ID:       id,
 		System:   s.Name,
 		Layout:   l.String(),
-		Time:     instant{p.Time},
+		Time:     admin.Instant{Time: p.Time},
 		Tick:     l.TickAt(p.Time),
 		WorkerID: p.WorkerID,
 		Sequence: p.Sequence,

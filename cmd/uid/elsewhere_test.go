@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -74,6 +75,6 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		must(t, s.db.Exec("DELETE FROM orders").Error)
 		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, give --database "+s.name+"=DSN")
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
-		r.run("doctor", "--ignore", ignore).want(t, exitWrong, codeKeyAhead, "largest key of "+s.name+".orders")
+		r.run("doctor", "--ignore", ignore).want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
 	}, "mariadb", "mysql", "postgres")
 }

@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // Colours of a terminal.
@@ -32,27 +31,8 @@ func (a *app) paint(w io.Writer, colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// clean escapes all characters that are not printable, as Go does, and invalid UTF-8, because these could control a
-// terminal or mislead a reader. Printable characters of any script remain.
-func clean(text string) string {
-	if !strings.ContainsFunc(text, isHostile) && utf8.ValidString(text) {
-		return text
-	}
-	var out strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		if r == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&out, `\x%02x`, text[0])
-		} else if isHostile(r) {
-			quoted := strconv.QuoteRune(r)
-			out.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			out.WriteString(text[:size])
-		}
-		text = text[size:]
-	}
-	return out.String()
-}
+// clean escapes what a terminal could act on.
+func clean(text string) string { return admin.Escape(text, "") }
 
 // isHostile reports whether a character is not printable, such as a control character or a direction mark.
 func isHostile(r rune) bool { return !unicode.IsPrint(r) }
@@ -114,23 +94,24 @@ func (g *grid) add(cells ...string) {
 
 func (g *grid) flush() error { return g.out.Flush() }
 
-// timeFormat is the format of times, in UTC.
-const timeFormat = "2006-01-02 15:04:05.000"
+// writeList writes a list as JSON, or as a grid with the cells of each.
+func writeList[T any](a *app, list []T, columns []string, cells func(T) []string) error {
+	g := newGrid(a.out, columns...)
+	for _, one := range list {
+		if !a.json {
+			g.add(cells(one)...)
+		} else if err := writeJSON(a.out, one); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return nil
+	}
+	return g.flush()
+}
 
 // at formats an instant; zero as "-".
-func at(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(timeFormat)
-}
-
-// An instant is a time in JSON. It supports years after 9999, which some layouts reach and [time.Time] rejects.
-type instant struct{ time.Time }
-
-func (i instant) MarshalJSON() ([]byte, error) {
-	return []byte(i.UTC().Format(`"` + time.RFC3339Nano + `"`)), nil
-}
+func at(t time.Time) string { return admin.Time(t) }
 
 // parseTime parses an instant, in UTC unless the text has another zone.
 func parseTime(text string) (time.Time, error) {
@@ -154,12 +135,4 @@ func or(text, empty string) string {
 		return empty
 	}
 	return text
-}
-
-// count formats a number with its noun.
-func count(n int64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }

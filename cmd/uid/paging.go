@@ -4,21 +4,19 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // page is the default of --limit.
 const page = 50
 
-// maxPage is the maximum of --limit, because the rows of one statement are in memory.
-const maxPage = 10_000
-
 func limitFlag(c *cobra.Command, limit *int) {
-	c.Flags().IntVar(limit, "limit", page, fmt.Sprintf("how many at most, up to %d", maxPage))
+	c.Flags().IntVar(limit, "limit", page, fmt.Sprintf("how many at most, up to %d", admin.MaxPage))
 }
 
 func checkLimit(limit int) error {
-	if limit < 1 || limit > maxPage {
-		return fmt.Errorf("--limit %d is outside 1 to %d", limit, maxPage)
+	if limit < 1 || limit > admin.MaxPage {
+		return fmt.Errorf("--limit %d is outside 1 to %d", limit, admin.MaxPage)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 func (a *app) planCommand() *cobra.Command {
@@ -74,12 +75,12 @@ func (a *app) layout(ctx context.Context, text string) (generator.Layout, error)
 
 // A forecast is a [generator.Forecast] in JSON.
 type forecast struct {
-	Layout             string  `json:"layout"`
-	From               instant `json:"from"`
-	Until              instant `json:"until"`
-	Years              float64 `json:"years"`
-	WorkerIDs          int64   `json:"worker_ids"`
-	PerWorkerPerSecond float64 `json:"ids_per_second_of_a_worker_id"`
+	Layout             string        `json:"layout"`
+	From               admin.Instant `json:"from"`
+	Until              admin.Instant `json:"until"`
+	Years              float64       `json:"years"`
+	WorkerIDs          int64         `json:"worker_ids"`
+	PerWorkerPerSecond float64       `json:"ids_per_second_of_a_worker_id"`
 
 	Leased struct {
 		Held      int64   `json:"worker_ids_held"`
@@ -97,7 +98,7 @@ type forecast struct {
 
 func forecastOf(f generator.Forecast) forecast {
 	var j forecast
-	j.Layout, j.From, j.Until = f.Layout.String(), instant{f.Layout.Epoch}, instant{f.Layout.Expires()}
+	j.Layout, j.From, j.Until = f.Layout.String(), admin.Instant{Time: f.Layout.Epoch}, admin.Instant{Time: f.Layout.Expires()}
 	j.Years, j.WorkerIDs, j.PerWorkerPerSecond = f.Years, f.WorkerIDs, f.PerWorker
 	leased, disposable := f.Leased, f.Disposable
 	j.Leased.Held, j.Leased.Fits = leased.Held, leased.Fits

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -171,9 +172,9 @@ func TestSlots_OfEachState(t *testing.T) {
 
 	r, _ := crowd(t)
 	total := 0
-	for _, state := range states {
+	for _, state := range admin.States {
 		for line := range pages(t, r, "slots", "--state", state, "--limit", "2") {
-			var s slotUse
+			var s admin.Slot
 			must(t, json.Unmarshal([]byte(line), &s))
 			if total++; s.State != state || s.WorkerIDs == 0 || s.Since.IsZero() {
 				t.Errorf("%s: %+v", state, s)

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"time"
@@ -22,14 +21,14 @@ var (
 	// errNoRow reports an id without a row.
 	errNoRow = errors.New("no row")
 
-	// errRow reports an unreadable row.
-	errRow = errors.New("row not readable")
+	// ErrRow reports an unreadable row.
+	ErrRow = errors.New("row not readable")
 )
 
-// A rowReader reads the rows of ids.
-type rowReader struct {
-	*database
-	column string // column of the ids; empty for the primary key
+// A RowReader reads the rows of ids.
+type RowReader struct {
+	*DB
+	Column string // of the ids; empty for the primary key
 
 	known map[workernode.Table]keyed
 }
@@ -38,35 +37,36 @@ type rowReader struct {
 type keyed struct {
 	table
 	key column
-	on  *database
+	on  *DB
 }
 
-// A row is a row of any table.
-type row struct {
+// A Row is a row of any table.
+type Row struct {
 	key   string // column of the id
-	of    string // database by whose name the row was found; empty for the registry's
-	cells []cell
+	Of    string // database by whose name the row was found; empty for the registry's
+	Cells []Cell
 }
 
-// A cell is a column of a row.
-type cell struct {
-	name string
-	null bool
-	text string // bytes are hexadecimal, after 0x
-	size int    // number of bytes; -1 for a text
+// A Cell is a column of a row.
+type Cell struct {
+	Name string
+	Null bool
+	Text string // bytes are hexadecimal, after 0x
+	Size int    // number of bytes; -1 for a text
 }
 
-func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error) {
+// Read returns the row of an id.
+func (r *RowReader) Read(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	if l.Table == "" {
 		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the "+
-			"row", errRow, l.ID)
+			"row", ErrRow, l.ID)
 	}
 	t, err := r.keyed(ctx, workernode.Table{Database: l.Database, Name: l.Table})
 	if err != nil {
 		return nil, err
 	}
 	of, elsewhere := "", ""
-	if t.on == r.database && l.Database != "" {
+	if t.on == r.DB && l.Database != "" {
 		of, elsewhere = l.Database, fmt.Sprintf("; if %s is on another server, give --database %[1]s=DSN", l.Database)
 	}
 	found, err := t.on.rows(ctx, l.ID, t.table, t.key)
@@ -74,19 +74,19 @@ func (r *rowReader) read(ctx context.Context, l uidplugin.Location) (*row, error
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s: %w", errRow, l.Table, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrRow, l.Table, err)
 	case len(found) == 0:
 		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never inserted, or the database "+
 			"numbered a row of another table so (docs/from-auto-increment.md)%s", errNoRow, l.Table, t.key.name, l.ID, elsewhere)
 	case len(found) > 1:
-		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", errRow, l.Table, t.key.name, l.ID)
+		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", ErrRow, l.Table, t.key.name, l.ID)
 	}
-	found[0].of = of
+	found[0].Of = of
 	return found[0], nil
 }
 
 // keyed returns a table with the column of its ids.
-func (r *rowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
+func (r *RowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
 	if known, ok := r.known[name]; ok {
 		return known, nil
 	}
@@ -94,23 +94,23 @@ func (r *rowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, 
 		return t, err
 	}
 	ok := false
-	if t.key, ok = keyOf(t.columns); r.column != "" {
-		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == r.column })
+	if t.key, ok = keyOf(t.columns); r.Column != "" {
+		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == r.Column })
 		if ok = i >= 0; ok {
 			t.key = t.columns[i]
 		}
 	}
 	switch {
-	case len(t.columns) == 0 && name.Database != "" && r.others[name.Database] == nil:
+	case len(t.columns) == 0 && name.Database != "" && r.Others[name.Database] == nil:
 		return t, fmt.Errorf("%w: the table %s is in the database %q, which is not on this connection: repeat with "+
-			"--database %[3]s=DSN", errRow, name.Name, name.Database)
+			"--database %[3]s=DSN", ErrRow, name.Name, name.Database)
 	case len(t.columns) == 0:
-		return t, fmt.Errorf("%w: there is no table %s, or this user may not read it", errRow, name)
-	case !ok && r.column != "":
-		return t, fmt.Errorf("%w: %s has no column %s", errRow, name, r.column)
+		return t, fmt.Errorf("%w: there is no table %s, or this user may not read it", ErrRow, name)
+	case !ok && r.Column != "":
+		return t, fmt.Errorf("%w: %s has no column %s", ErrRow, name, r.Column)
 	case !ok:
 		return t, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column "+
-			"of the id by --column", errRow, name)
+			"of the id by --column", ErrRow, name)
 	}
 	if r.known == nil {
 		r.known = map[workernode.Table]keyed{}
@@ -120,12 +120,12 @@ func (r *rowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, 
 }
 
 // rows returns up to two rows with an id.
-func (d *database) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*row, err error) {
+func (d *DB) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*Row, err error) {
 	var id any = of.Int64()
 	if key.isText() {
 		id = of.String()
 	}
-	err = d.query(ctx, func(rows *sql.Rows) error {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		types, err := rows.ColumnTypes()
 		if err != nil {
 			return err
@@ -138,9 +138,9 @@ func (d *database) rows(ctx context.Context, of uidplugin.ID, t table, key colum
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		one := &row{key: key.name}
+		one := &Row{key: key.name}
 		for i, t := range types {
-			one.cells = append(one.cells, cellOf(t.Name(), t.DatabaseTypeName(), values[i]))
+			one.Cells = append(one.Cells, cellOf(t.Name(), t.DatabaseTypeName(), values[i]))
 		}
 		list = append(list, one)
 		return nil
@@ -151,73 +151,43 @@ func (d *database) rows(ctx context.Context, of uidplugin.ID, t table, key colum
 var binaryType = regexp.MustCompile(`(?i)blob|binary|bytea|bit|geometry`)
 
 // cellOf converts a value from a driver.
-func cellOf(name, kind string, value any) cell {
-	c := cell{name: name, size: -1}
+func cellOf(name, kind string, value any) Cell {
+	c := Cell{Name: name, Size: -1}
 	switch v := value.(type) {
 	case nil:
-		c.null = true
+		c.Null = true
 	case []byte:
 		if binaryType.MatchString(kind) || !utf8.Valid(v) {
-			c.text, c.size = "0x"+hex.EncodeToString(v), len(v)
+			c.Text, c.Size = "0x"+hex.EncodeToString(v), len(v)
 			break
 		}
-		c.text = string(v)
+		c.Text = string(v)
 	case string:
-		c.text = v
+		c.Text = v
 		if !utf8.ValidString(v) {
-			c.text, c.size = "0x"+hex.EncodeToString([]byte(v)), len(v)
+			c.Text, c.Size = "0x"+hex.EncodeToString([]byte(v)), len(v)
 		}
 	case time.Time:
-		c.text = v.Format("2006-01-02 15:04:05.999999999Z07:00")
+		c.Text = v.Format("2006-01-02 15:04:05.999999999Z07:00")
 	default:
-		c.text = fmt.Sprint(v)
+		c.Text = fmt.Sprint(v)
 	}
 	return c
 }
 
-// Limits for values shown to people: characters of a text, and digits of bytes.
-const (
-	maxText  = 200
-	maxBytes = 66
-)
-
-// String returns the value for people, truncated.
-func (c cell) String() string {
-	switch {
-	case c.null:
-		return "NULL"
-	case c.size >= 0 && len(c.text) > maxBytes:
-		return fmt.Sprintf("%s... (%d bytes)", c.text[:maxBytes], c.size)
-	case c.size >= 0:
-		return c.text
-	}
-	if n := utf8.RuneCountInString(c.text); n > maxText {
-		return fmt.Sprintf("%s... (%d characters)", string([]rune(c.text)[:maxText]), n)
-	}
-	return c.text
-}
-
-func (r *row) write(w io.Writer) error {
-	g := newGrid(w)
-	for _, c := range r.cells {
-		g.add("  "+c.name, c.String())
-	}
-	return g.flush()
-}
-
 // MarshalJSON writes an object with the columns in order. Values are texts or null, because numbers would lose digits.
-func (r *row) MarshalJSON() ([]byte, error) {
+func (r *Row) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
-	for i, c := range r.cells {
+	for i, c := range r.Cells {
 		if i > 0 {
 			out.WriteByte(',')
 		}
 		var value any
-		if !c.null {
-			value = c.text
+		if !c.Null {
+			value = c.Text
 		}
-		for j, v := range []any{c.name, value} {
+		for j, v := range []any{c.Name, value} {
 			text, err := json.Marshal(v)
 			if err != nil {
 				return nil, err
