@@ -8,8 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf16"
 
 	"github.com/mattn/go-isatty"
 	"github.com/uidplugin/uidplugin/internal/admin"
@@ -34,9 +32,6 @@ func (a *app) paint(w io.Writer, colour, text string) string {
 // clean escapes what a terminal could act on.
 func clean(text string) string { return admin.Escape(text, "") }
 
-// isHostile reports whether a character is not printable, such as a control character or a direction mark.
-func isHostile(r rune) bool { return !unicode.IsPrint(r) }
-
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -47,25 +42,13 @@ func oneLine(text string) string {
 	return clean(strings.Join(lines, "; "))
 }
 
-// writeJSON writes v as one line. It escapes characters that are not printable, because the line may go to a terminal.
+// writeJSON writes v as one line.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	var out strings.Builder
-	for _, r := range string(text) {
-		switch {
-		case !isHostile(r):
-			out.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	_, err = fmt.Fprintln(w, out.String())
+	_, err = fmt.Fprintln(w, admin.EscapeJSON(text))
 	return err
 }
 

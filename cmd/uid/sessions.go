@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -74,8 +73,8 @@ func (a *app) present(ctx context.Context, when string) error {
 			return err
 		}
 		columns := []string{"SLOT", "FROM", "LAST", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
-		return writeList(a, found, columns, func(p admin.Presence) []string {
-			return append([]string{fmt.Sprint(p.Slot), at(p.From), at(p.Last)}, processCells(p.Session)...)
+		return writeList(a, found, columns, func(s uidplugin.Session) []string {
+			return append([]string{fmt.Sprint(s.Slot), at(s.From), at(s.Last)}, processCells(s)...)
 		})
 	})
 }

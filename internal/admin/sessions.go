@@ -79,14 +79,8 @@ func sessionsBefore(ctx context.Context, p SessionReader, slot int64, before tim
 	}
 }
 
-// A Presence is a session that may have made ids at a time.
-type Presence struct {
-	uidplugin.Session
-	Last time.Time `json:"last"` // no id of the session is newer
-}
-
 // SessionsAt returns the sessions that may have made ids at a time, by slot.
-func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []Presence, err error) {
+func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []uidplugin.Session, err error) {
 	tick := d.Layout.TickAt(t)
 	if tick < 0 || tick > d.Layout.MaxTick() {
 		return nil, fmt.Errorf("--at %s is outside of the layout, whose ids have times from %s to %s",
@@ -94,7 +88,7 @@ func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []Presence, err 
 	}
 	found, err := d.Nodes.Origins(ctx, tick)
 	for _, o := range found {
-		p := Presence{uidplugin.Session{Slot: o.Slot, From: d.TimeOf(o.Start + 1)}, d.TimeOf(o.Last)}
+		p := uidplugin.Session{Slot: o.Slot, From: d.TimeOf(o.Start + 1), Last: d.TimeOf(o.Last)}
 		if !o.Pruned() {
 			p.Application, p.Host, p.Port, p.Kind, p.Launched = o.Application, o.Host, o.Port, o.Kind, o.Launched
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -38,6 +39,24 @@ func Escape(text, keep string) string {
 			out.WriteString(text[:size])
 		}
 		text = text[size:]
+	}
+	return out.String()
+}
+
+// EscapeJSON escapes the characters that are not printable in a text of JSON, because it may go to a terminal. It keeps
+// ends of lines.
+func EscapeJSON(text []byte) string {
+	var out strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
 	}
 	return out.String()
 }
