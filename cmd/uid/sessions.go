@@ -38,11 +38,7 @@ A session without a process stands for those that "uid sessions prune" has remov
 				return err
 			}
 			return a.with(c.Context(), reads, func(d *database) error {
-				p, err := d.Plugin(c.Context())
-				if err != nil {
-					return err
-				}
-				list, more, err := d.Sessions(c.Context(), p, slot, f.Filter, limit)
+				list, more, err := d.Sessions(c.Context(), slot, f.Filter, limit)
 				if err != nil {
 					return err
 				}

@@ -12,15 +12,13 @@ import (
 // MaxPage is the maximum length of a list, because the rows of one statement are in memory.
 const MaxPage = 10_000
 
-// A SessionReader reads sessions. [uidplugin.Plugin] is one.
-type SessionReader interface {
-	Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]uidplugin.Session, error)
-}
-
 // Sessions returns up to limit sessions, of one slot or for 0 of all, and whether there are more. The filter's time is
 // their beginning. A page may be longer, because sessions that began at the same instant stay together.
-func (d *DB) Sessions(ctx context.Context, p SessionReader, slot int64, f Filter, limit int) (list []uidplugin.Session, more bool,
-	err error) {
+func (d *DB) Sessions(ctx context.Context, slot int64, f Filter, limit int) (list []uidplugin.Session, more bool, err error) {
+	p, err := d.Plugin(ctx)
+	if err != nil {
+		return nil, false, err
+	}
 	of, size := map[int64]bool{}, limit
 	if f.Table != "" {
 		size = MaxPage // many sessions may belong to other tables
@@ -63,7 +61,7 @@ func (d *DB) Sessions(ctx context.Context, p SessionReader, slot int64, f Filter
 
 // sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It adds all
 // that began at the same instant as the last one.
-func sessionsBefore(ctx context.Context, p SessionReader, slot int64, before time.Time, limit int) (list []uidplugin.Session,
+func sessionsBefore(ctx context.Context, p *uidplugin.Plugin, slot int64, before time.Time, limit int) (list []uidplugin.Session,
 	more bool, err error) {
 	for n := limit; ; n *= 2 {
 		list, err = p.Sessions(ctx, slot, before, n+1)
