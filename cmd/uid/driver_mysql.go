@@ -1,5 +1,3 @@
-//go:build !no_mysql
-
 package main
 
 import (

@@ -1,5 +1,3 @@
-//go:build !no_mysql && !no_postgres && !no_sqlite
-
 package main
 
 import (
