@@ -22,7 +22,7 @@ type sickness struct {
 	params  []string // of the doctor's data source name
 	spoil   func(t *testing.T, db *gorm.DB)
 	ahead   time.Duration // of the doctor's clock
-	words   []string      // of the admin.Finding
+	words   []string      // of the finding
 }
 
 // exec runs statements that name columns in double quotes.
@@ -161,7 +161,9 @@ var sicknesses = []sickness{
 }
 
 // ofServers are the codes of what settings of the server say, which a test cannot set on a server that others use.
-var ofServers = []string{admin.CodeReadOnly, admin.CodeInnoDBFlush, admin.CodeSyncBinlog, admin.CodeFsync, admin.CodeAsyncReplicas, admin.CodeSplitBrain}
+var ofServers = []string{
+	admin.CodeReadOnly, admin.CodeInnoDBFlush, admin.CodeSyncBinlog, admin.CodeFsync, admin.CodeAsyncReplicas, admin.CodeSplitBrain,
+}
 
 // Each finding is found in a database made for it, and no other. Its statement is the right one.
 func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {

@@ -11,20 +11,25 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// A filter limits a list to a time and a table.
+// A filter limits a list to a time, a table and a number.
 type filter struct {
 	since, until string
+	limit        int
 	admin.Filter
 }
 
 // filterFlags adds the flags of a filter to a command. of names the time that counts.
 func filterFlags(c *cobra.Command, f *filter, of string) {
+	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+of+" at or after this time, such as 24h for a day ago")
 	c.Flags().StringVar(&f.until, "until", "", "only "+of+" before this time")
 	c.Flags().StringVar(&f.Table, "table", "", `only those of this table, as "uid tables" writes it`)
 }
 
 func (f *filter) read(a *app) (err error) {
+	if f.limit < 1 || f.limit > admin.MaxPage {
+		return fmt.Errorf("--limit %d is outside 1 to %d", f.limit, admin.MaxPage)
+	}
 	if f.since != "" {
 		f.From, err = a.time(f.since)
 	}
@@ -38,6 +43,11 @@ func (f *filter) read(a *app) (err error) {
 		err = fmt.Errorf("--since %s is not before --until %s", f.since, f.until)
 	}
 	return err
+}
+
+// more explains how to get the next page. It writes to standard error, so that lists can be counted and piped.
+func (a *app) more(format string, args ...any) {
+	fmt.Fprintln(a.err, clean(fmt.Sprintf("more: "+format, args...)))
 }
 
 // args returns the flags of the filter for the command of the next page.

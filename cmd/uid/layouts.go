@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/foreign"
 )
@@ -53,4 +54,11 @@ func parseSystem(text string) (system, error) {
 		return system{}, fmt.Errorf("%w; or name one of %s", err, strings.Join(presetNames(), ", "))
 	}
 	return system{System: foreign.System{Name: "uidplugin", Layout: l}}, nil
+}
+
+// layoutFlag adds the flag --layout to a command.
+func layoutFlag(c *cobra.Command, layout *string) {
+	c.Flags().StringVar(layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
+		"1-41-18-4/1ms@1514764800")
+	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 }

@@ -46,8 +46,7 @@ has too few worker ids for the leased policy.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
-		"1-41-18-4/1ms@1514764800")
+	layoutFlag(c, &layout)
 	flags.IntVar(&demand.Processes, "processes", 1, "processes that run at once")
 	flags.IntVar(&demand.Tables, "tables", 1, "tables for which each process makes ids")
 	flags.Float64Var(&demand.RestartsPerDay, "restarts", 0, "how often a day each process is started")
@@ -57,7 +56,6 @@ has too few worker ids for the leased policy.`,
 	flags.IntVar(&demand.Reserved, "reserved", 0, "slots beyond one for each process; a rolling deployment takes two for "+
 		"each process that it starts at a time, and one of all at once takes --processes")
 	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "how long the slot of a crashed process is kept")
-	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

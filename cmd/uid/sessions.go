@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 func (a *app) sessionsCommand() *cobra.Command {
 	var slot int64
-	var limit int
 	var when string
 	var f filter
 	c := &cobra.Command{
@@ -34,11 +32,11 @@ A session without a process stands for those that "uid sessions prune" has remov
 			if when != "" {
 				return a.present(c.Context(), when)
 			}
-			if err := errors.Join(f.read(a), checkLimit(limit)); err != nil {
+			if err := f.read(a); err != nil {
 				return err
 			}
 			return a.with(c.Context(), reads, func(d *database) error {
-				list, more, err := d.Sessions(c.Context(), slot, f.Filter, limit)
+				list, more, err := d.Sessions(c.Context(), slot, f.Filter, f.limit)
 				if err != nil {
 					return err
 				}
@@ -46,7 +44,6 @@ A session without a process stands for those that "uid sessions prune" has remov
 			})
 		},
 	}
-	limitFlag(c, &limit)
 	c.Flags().Int64Var(&slot, "slot", 0, "only sessions of this slot")
 	filterFlags(c, &f, "sessions that began")
 	c.Flags().StringVar(&when, "at", "", "only processes that may have made ids at this time; all of them")

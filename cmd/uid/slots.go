@@ -11,7 +11,6 @@ import (
 
 func (a *app) slotsCommand() *cobra.Command {
 	var after int64
-	var limit int
 	var state string
 	var f filter
 	c := &cobra.Command{
@@ -28,9 +27,6 @@ func (a *app) slotsCommand() *cobra.Command {
   retired   it is one of WithDisposable, and nobody will use it again`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
 			if state != "" && !slices.Contains(admin.States, state) {
 				return fmt.Errorf("--state %q is none of %s", state, strings.Join(admin.States, ", "))
 			}
@@ -38,15 +34,14 @@ func (a *app) slotsCommand() *cobra.Command {
 				return err
 			}
 			return a.with(c.Context(), reads, func(d *database) error {
-				list, err := d.Slots(c.Context(), state, f.Filter, after, limit+1)
+				list, err := d.Slots(c.Context(), state, f.Filter, after, f.limit+1)
 				if err != nil {
 					return err
 				}
-				return a.writeSlots(list, state, f, limit)
+				return a.writeSlots(list, state, f)
 			})
 		},
 	}
-	limitFlag(c, &limit)
 	filterFlags(c, &f, "slots whose last holder sent its last statement (SEEN)")
 	c.Flags().Int64Var(&after, "after", 0, "only slots with a larger number")
 	c.Flags().StringVar(&state, "state", "", "only slots of a state: "+strings.Join(admin.States, ", "))
@@ -58,9 +53,9 @@ func (a *app) slotsCommand() *cobra.Command {
 }
 
 // writeSlots writes a page. An extra slot at the end of list means that there are more.
-func (a *app) writeSlots(list []admin.Slot, state string, f filter, limit int) error {
-	more := len(list) > limit
-	list = list[:min(len(list), limit)]
+func (a *app) writeSlots(list []admin.Slot, state string, f filter) error {
+	more := len(list) > f.limit
+	list = list[:min(len(list), f.limit)]
 	columns := []string{"SLOT", "STATE", "APPLICATION", "HOST", "PORT", "WORKER IDS", "SINCE", "SEEN", "FENCE"}
 	err := writeList(a, list, columns, func(s admin.Slot) []string {
 		return []string{

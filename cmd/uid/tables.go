@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 func (a *app) tablesCommand() *cobra.Command {
 	var after workernode.Table
 	var f filter
-	var limit int
 	c := &cobra.Command{
 		Use:   "tables",
 		Short: "List the tables that have worker ids",
@@ -20,7 +18,7 @@ func (a *app) tablesCommand() *cobra.Command {
 many slots, how many of these a process holds, and between which times ids of the table can lie.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := errors.Join(checkLimit(limit), f.read(a)); err != nil {
+			if err := f.read(a); err != nil {
 				return err
 			}
 			var from *workernode.Table
@@ -28,13 +26,13 @@ many slots, how many of these a process holds, and between which times ids of th
 				from = &after
 			}
 			return a.with(c.Context(), reads, func(d *database) error {
-				list, err := d.Tables(c.Context(), f.Filter, from, limit+1)
+				list, err := d.Tables(c.Context(), f.Filter, from, f.limit+1)
 				if err != nil {
 					return err
 				}
-				more := len(list) > limit
-				list = list[:min(len(list), limit)]
-				if from == nil && f == (filter{}) {
+				more := len(list) > f.limit
+				list = list[:min(len(list), f.limit)]
+				if from == nil && f.Filter == (admin.Filter{}) {
 					others, err := d.ForeignNodes(c.Context())
 					if err != nil {
 						return err
@@ -45,7 +43,6 @@ many slots, how many of these a process holds, and between which times ids of th
 			})
 		},
 	}
-	limitFlag(c, &limit)
 	filterFlags(c, &f, "tables that may have ids")
 	c.Flags().StringVar(&after.Name, "after", "", "only tables after this one")
 	c.Flags().StringVar(&after.Database, "after-database", "", "with --after: the database of that table")

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -177,27 +176,24 @@ func cellOf(name, kind string, value any) Cell {
 
 // MarshalJSON writes an object with the columns in order. Values are texts or null, because numbers would lose digits.
 func (r *Row) MarshalJSON() ([]byte, error) {
-	var out bytes.Buffer
-	out.WriteByte('{')
+	out := []byte("{")
 	for i, c := range r.Cells {
+		value := &c.Text
+		if c.Null {
+			value = nil
+		}
+		name, err := json.Marshal(c.Name)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
 		if i > 0 {
-			out.WriteByte(',')
+			out = append(out, ',')
 		}
-		var value any
-		if !c.Null {
-			value = c.Text
-		}
-		for j, v := range []any{c.Name, value} {
-			text, err := json.Marshal(v)
-			if err != nil {
-				return nil, err
-			}
-			if j > 0 {
-				out.WriteByte(':')
-			}
-			out.Write(text)
-		}
+		out = append(append(append(out, name...), ':'), text...)
 	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
+	return append(out, '}'), nil
 }
