@@ -322,10 +322,7 @@ func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 		`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
 		"APPLICATION", "HOST_NAME", "PORT")
 		VALUES (7, 'l', 1, 1000, 1, '', 1000, 'shop', 'h', 'p'), (8, 'l', 0, 1000, 1, '', 1000, 'disposable', 'h', 'p')`,
-	)(
-		t,
-		db,
-	)
+	)(t, db)
 	r := runner{t: t, dsn: dsn(d)}
 	r.run("doctor").want(t, exitOK)
 	r.now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }

@@ -182,14 +182,8 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	// Two sessions follow, one of them a year later.
 	later := tick + 365*24*3600*1000
 	for i, start := range []int64{tick + 1000, later} {
-		must(
-			t,
-			db.Exec(
-				`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`,
-				start,
-				tick+500+int64(i)*1000,
-			).Error,
-		)
+		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`,
+			start, tick+500+int64(i)*1000).Error)
 	}
 	r := runner{t: t, dsn: dsn(d), now: func() time.Time { return layout.TimeOf(later).Add(time.Hour) }}
 	date := layout.TimeOf(later - 1000).Format(time.RFC3339)

@@ -63,10 +63,7 @@ func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 		}
 		r.run("where", "--row", id).want(t, exitOK, "web-1", "first")
 		// Some of its checks may need more.
-		if got := r.run(
-			"doctor", "--ignore",
-			strings.Join(ofServers, ","),
-		); got.code == exitWrong ||
+		if got := r.run("doctor", "--ignore", strings.Join(ofServers, ",")); got.code == exitWrong ||
 			strings.Contains(got.out, "not checked: keys") {
 			t.Errorf("%+v", got)
 		}

@@ -249,9 +249,7 @@ func (d *DB) mysqlReplication(ctx context.Context) (r replication, err error) {
 		return r, err
 	}
 	for _, kind := range []string{"master", "source"} {
-		if n, err := strconv.Atoi(
-			status["rpl_semi_sync_"+kind+"_clients"],
-		); err == nil &&
+		if n, err := strconv.Atoi(status["rpl_semi_sync_"+kind+"_clients"]); err == nil &&
 			isOn(status["rpl_semi_sync_"+kind+"_status"]) {
 			r.waiting += n
 		}
