@@ -80,28 +80,30 @@ type forecast struct {
 	WorkerIDs          int64         `json:"worker_ids"`
 	PerWorkerPerSecond float64       `json:"ids_per_second_of_a_worker_id"`
 
-	Leased struct {
-		Held      int64   `json:"worker_ids_held"`
-		Fits      bool    `json:"fits"`
-		Processes int64   `json:"most_processes"`
-		PerSecond float64 `json:"ids_per_second"`
-	} `json:"leased"`
-	Disposable struct {
-		PerDay    float64 `json:"worker_ids_per_day"`
-		Years     float64 `json:"years"`
-		Processes int64   `json:"most_processes"`
-		PerSecond float64 `json:"ids_per_second"`
-	} `json:"disposable"`
+	Leased     leased     `json:"leased"`
+	Disposable disposable `json:"disposable"`
+}
+
+type leased struct {
+	Held      int64   `json:"worker_ids_held"`
+	Fits      bool    `json:"fits"`
+	Processes int64   `json:"most_processes"`
+	PerSecond float64 `json:"ids_per_second"`
+}
+
+type disposable struct {
+	PerDay    float64 `json:"worker_ids_per_day"`
+	Years     float64 `json:"years"`
+	Processes int64   `json:"most_processes"`
+	PerSecond float64 `json:"ids_per_second"`
 }
 
 func forecastOf(f generator.Forecast) forecast {
-	var j forecast
-	j.Layout, j.From, j.Until = f.Layout.String(), admin.Instant{Time: f.Layout.Epoch}, admin.Instant{Time: f.Layout.Expires()}
-	j.Years, j.WorkerIDs, j.PerWorkerPerSecond = f.Years, f.WorkerIDs, f.PerWorker
-	leased, disposable := f.Leased, f.Disposable
-	j.Leased.Held, j.Leased.Fits = leased.Held, leased.Fits
-	j.Leased.Processes, j.Leased.PerSecond = leased.Processes, leased.PerSecond
-	j.Disposable.PerDay, j.Disposable.Years = disposable.PerDay, disposable.Years
-	j.Disposable.Processes, j.Disposable.PerSecond = disposable.Processes, disposable.PerSecond
-	return j
+	l, d := f.Leased, f.Disposable
+	return forecast{
+		Layout: f.Layout.String(), From: admin.Instant{Time: f.Layout.Epoch}, Until: admin.Instant{Time: f.Layout.Expires()},
+		Years: f.Years, WorkerIDs: f.WorkerIDs, PerWorkerPerSecond: f.PerWorker,
+		Leased:     leased{l.Held, l.Fits, l.Processes, l.PerSecond},
+		Disposable: disposable{d.PerDay, d.Years, d.Processes, d.PerSecond},
+	}
 }

@@ -52,11 +52,8 @@ others; the exit code is 1 then.`,
 			if err := a.openOthers(c.Context(), d, others); err != nil {
 				return err
 			}
-			f := &finder{admin.Finder{Plugin: p}, ids}
-			if readRow || column != "" {
-				f.Rows = &admin.RowReader{DB: d.DB, Column: column}
-			}
-			return a.where(c.Context(), f, args)
+			f := admin.Finder{DB: d.DB, Plugin: p, Rows: readRow || column != "", Column: column}
+			return a.where(c.Context(), &finder{f, ids}, args)
 		})
 	}
 	return c

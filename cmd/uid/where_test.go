@@ -247,8 +247,8 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 		must(t, err)
 		defer open.close()
 		read := func(table, column string) (*admin.Row, error) {
-			r := &admin.RowReader{DB: open.DB, Column: column}
-			return r.Read(context.Background(), uidplugin.Location{ID: id, Table: table})
+			f := &admin.Finder{DB: open.DB, Column: column}
+			return f.Row(context.Background(), uidplugin.Location{ID: id, Table: table})
 		}
 		if r, err := read("texts", ""); err != nil || r.Cells[1].Text != "7" {
 			t.Errorf("%+v, %v", r, err)
@@ -263,7 +263,7 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 			_, err := read(tt[0], tt[1])
 			testkit.IsError(t, err, admin.ErrRow, tt[2])
 		}
-		_, err = (&admin.RowReader{DB: open.DB}).Read(
+		_, err = (&admin.Finder{DB: open.DB}).Row(
 			context.Background(),
 			uidplugin.Location{ID: id, Database: "other", Table: "orders"},
 		)

@@ -112,14 +112,10 @@ func (d *DB) checkDurability(ctx context.Context) ([]Finding, error) {
 // durabilityFindings returns the findings for settings.
 func durabilityFindings(s settings) (list []Finding) {
 	const lost = ": a lost commit may be the one that says who may make which ids, and two rows could get one id"
-	switch s["innodb_flush_log_at_trx_commit"] {
-	case "0":
+	flush := s["innodb_flush_log_at_trx_commit"]
+	if crash := map[string]string{"0": "server", "2": "machine"}[flush]; crash != "" {
 		list = append(list, Finding{Code: CodeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-			Text: "innodb_flush_log_at_trx_commit is 0, so a crash of the server loses up to a second of " +
-				"commits" + lost})
-	case "2":
-		list = append(list, Finding{Code: CodeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-			Text: "innodb_flush_log_at_trx_commit is 2, so a crash of the machine loses up to a second of " +
+			Text: "innodb_flush_log_at_trx_commit is " + flush + ", so a crash of the " + crash + " loses up to a second of " +
 				"commits" + lost})
 	}
 	if v, ok := s["sync_binlog"]; ok && v != "1" && isOn(s["log_bin"]) {

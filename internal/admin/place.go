@@ -8,6 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/rounded"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // A Place is the origin of an id, and its row.
@@ -22,16 +23,20 @@ type Place struct {
 
 // A Finder locates ids.
 type Finder struct {
+	*DB
 	Plugin *uidplugin.Plugin
-	Rows   *RowReader // nil if rows are not requested
+	Rows   bool   // read rows as well
+	Column string // of the ids; empty for the primary key
+
+	known map[workernode.Table]keyed
 }
 
 // Find locates an id. If only its row cannot be read, it returns both the place and an error.
 func (f *Finder) Find(ctx context.Context, id int64) (p Place, err error) {
-	if p.Location, err = f.Plugin.Locate(ctx, uidplugin.ID(id)); err == nil && f.Rows != nil {
-		p.Row, err = f.Rows.Read(ctx, p.Location)
+	if p.Location, err = f.Plugin.Locate(ctx, uidplugin.ID(id)); err == nil && f.Rows {
+		p.Row, err = f.Row(ctx, p.Location)
 	}
-	if f.Rows != nil && IsWrongID(err) {
+	if f.Rows && IsWrongID(err) {
 		if numbered, failed := f.numbered(ctx, id); failed == nil {
 			return numbered, nil
 		} else if !IsWrongID(failed) {
@@ -46,14 +51,14 @@ func (f *Finder) Find(ctx context.Context, id int64) (p Place, err error) {
 // its table is the table of the id that the number follows.
 func (f *Finder) numbered(ctx context.Context, id int64) (p Place, err error) {
 	before, ok := supply.Before(f.Plugin.Layout(), id)
-	if !ok || f.Rows.SQL.Dialect() == sqlite {
+	if !ok || f.SQL.Dialect() == sqlite {
 		return p, errNoRow
 	}
 	if p.Location, err = f.Plugin.Locate(ctx, uidplugin.ID(before)); err != nil {
 		return p, err
 	}
 	p.ID, p.Follows = uidplugin.ID(id), p.ID
-	p.Row, err = f.Rows.Read(ctx, p.Location)
+	p.Row, err = f.Row(ctx, p.Location)
 	return p, err
 }
 

@@ -24,14 +24,6 @@ var (
 	ErrRow = errors.New("row not readable")
 )
 
-// A RowReader reads the rows of ids.
-type RowReader struct {
-	*DB
-	Column string // of the ids; empty for the primary key
-
-	known map[workernode.Table]keyed
-}
-
 // A keyed is a table with the column of its ids.
 type keyed struct {
 	table
@@ -54,18 +46,18 @@ type Cell struct {
 	Size int    // number of bytes; -1 for a text
 }
 
-// Read returns the row of an id.
-func (r *RowReader) Read(ctx context.Context, l uidplugin.Location) (*Row, error) {
+// Row returns the row of an id.
+func (f *Finder) Row(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	if l.Table == "" {
 		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the "+
 			"row", ErrRow, l.ID)
 	}
-	t, err := r.keyed(ctx, workernode.Table{Database: l.Database, Name: l.Table})
+	t, err := f.keyed(ctx, workernode.Table{Database: l.Database, Name: l.Table})
 	if err != nil {
 		return nil, err
 	}
 	of, elsewhere := "", ""
-	if t.on == r.DB && l.Database != "" {
+	if t.on == f.DB && l.Database != "" {
 		of, elsewhere = l.Database, fmt.Sprintf("; if %s is on another server, give --database %[1]s=DSN", l.Database)
 	}
 	found, err := t.on.rows(ctx, l.ID, t.table, t.key)
@@ -85,36 +77,36 @@ func (r *RowReader) Read(ctx context.Context, l uidplugin.Location) (*Row, error
 }
 
 // keyed returns a table with the column of its ids.
-func (r *RowReader) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
-	if known, ok := r.known[name]; ok {
+func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
+	if known, ok := f.known[name]; ok {
 		return known, nil
 	}
-	if t.on, t.table, err = r.tableOf(ctx, name); err != nil {
+	if t.on, t.table, err = f.tableOf(ctx, name); err != nil {
 		return t, err
 	}
 	ok := false
-	if t.key, ok = keyOf(t.columns); r.Column != "" {
-		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == r.Column })
+	if t.key, ok = keyOf(t.columns); f.Column != "" {
+		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == f.Column })
 		if ok = i >= 0; ok {
 			t.key = t.columns[i]
 		}
 	}
 	switch {
-	case len(t.columns) == 0 && name.Database != "" && r.Others[name.Database] == nil:
+	case len(t.columns) == 0 && name.Database != "" && f.Others[name.Database] == nil:
 		return t, fmt.Errorf("%w: the table %s is in the database %q, which is not on this connection: repeat with "+
 			"--database %[3]s=DSN", ErrRow, name.Name, name.Database)
 	case len(t.columns) == 0:
 		return t, fmt.Errorf("%w: there is no table %s, or this user may not read it", ErrRow, name)
-	case !ok && r.Column != "":
-		return t, fmt.Errorf("%w: %s has no column %s", ErrRow, name, r.Column)
+	case !ok && f.Column != "":
+		return t, fmt.Errorf("%w: %s has no column %s", ErrRow, name, f.Column)
 	case !ok:
 		return t, fmt.Errorf("%w: the primary key of %s is not one column of integers or text; name the column "+
 			"of the id by --column", ErrRow, name)
 	}
-	if r.known == nil {
-		r.known = map[workernode.Table]keyed{}
+	if f.known == nil {
+		f.known = map[workernode.Table]keyed{}
 	}
-	r.known[name] = t
+	f.known[name] = t
 	return t, nil
 }
 
