@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,32 +55,25 @@ server is this one, or if --database says where they are. Others are named as no
 
 // writeReport writes a report, and returns the error for its exit code.
 func (a *app) writeReport(r admin.Report) error {
-	if !a.json {
-		a.writeFindings(r.Findings)
+	var failed []undone
+	for _, u := range r.Undone {
+		failed = append(failed, undone{u.Check, oneLine(a.redact(u.Err.Error()))})
 	}
-	for i := 0; a.json && i < len(r.Findings); i++ {
-		if err := writeJSON(a.out, r.Findings[i]); err != nil {
+	if a.json {
+		if err := errors.Join(writeJSONs(a.out, r.Findings), writeJSONs(a.out, failed)); err != nil {
 			return err
 		}
-	}
-	for _, u := range r.Undone {
-		u := undone{u.Check, oneLine(a.redact(u.Err.Error()))}
-		if a.json {
-			if err := writeJSON(a.out, u); err != nil {
-				return err
-			}
-			continue
+	} else {
+		a.writeFindings(r.Findings)
+		for _, u := range failed {
+			fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
 		}
-		fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
-	}
-	if !a.json {
-		findings := admin.Count(int64(len(r.Findings)), "finding", "findings")
-		summary := fmt.Sprintf("%d checks, %s, %d not done", r.Checks, findings, len(r.Undone))
 		colour := green
-		if len(r.Findings)+len(r.Undone) > 0 {
+		if len(r.Findings)+len(failed) > 0 {
 			colour = red
 		}
-		fmt.Fprintln(a.out, a.paint(a.out, colour, summary))
+		findings := admin.Count(int64(len(r.Findings)), "finding", "findings")
+		fmt.Fprintln(a.out, a.paint(a.out, colour, fmt.Sprintf("%d checks, %s, %d not done", r.Checks, findings, len(failed))))
 	}
 	switch {
 	case len(r.Findings) > 0:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -146,7 +147,7 @@ func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
 	c.Flags().StringVar(&text, "public-key", "",
 		"the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
 	return func() (idReader, error) {
-		keys, err := parseKeys(or(text, a.env("UID_PUBLIC_KEY")))
+		keys, err := parseKeys(cmp.Or(text, a.env("UID_PUBLIC_KEY")))
 		return idReader{keys, a.now}, err
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func presets() []system {
 		"yitter IdGenerator": "yitter", "sonyflake v2": "sonyflake", "sonyflake v1": "sonyflake1",
 	}
 	for _, s := range foreign.Systems() {
-		list = append(list, system{s, or(short[s.Name], strings.ToLower(s.Name))})
+		list = append(list, system{s, cmp.Or(short[s.Name], strings.ToLower(s.Name))})
 	}
 	return list
 }

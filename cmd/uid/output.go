@@ -79,18 +79,24 @@ func (g *grid) flush() error { return g.out.Flush() }
 
 // writeList writes a list as JSON, or as a grid with the cells of each.
 func writeList[T any](a *app, list []T, columns []string, cells func(T) []string) error {
+	if a.json {
+		return writeJSONs(a.out, list)
+	}
 	g := newGrid(a.out, columns...)
 	for _, one := range list {
-		if !a.json {
-			g.add(cells(one)...)
-		} else if err := writeJSON(a.out, one); err != nil {
+		g.add(cells(one)...)
+	}
+	return g.flush()
+}
+
+// writeJSONs writes each of list as one line.
+func writeJSONs[T any](w io.Writer, list []T) error {
+	for _, one := range list {
+		if err := writeJSON(w, one); err != nil {
 			return err
 		}
 	}
-	if a.json {
-		return nil
-	}
-	return g.flush()
+	return nil
 }
 
 // at formats an instant; zero as "-".
@@ -110,12 +116,4 @@ func parseTime(text string) (time.Time, error) {
 		`%q is no time: write it as 2026-11-22, "2026-11-22 15:04:05" (in UTC) or 2026-11-22T15:04:05+08:00`,
 		text,
 	)
-}
-
-// or returns text, or a replacement if it is empty.
-func or(text, empty string) string {
-	if text == "" {
-		return empty
-	}
-	return text
 }

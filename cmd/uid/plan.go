@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -26,11 +25,11 @@ has too few worker ids for the leased policy.`,
   uid plan --layout jssafetables --processes 20 --tables 30`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := a.layout(c.Context(), layout)
+			s, err := a.system(c.Context(), layout)
 			if err != nil {
 				return err
 			}
-			f, err := generator.Plan(l, demand)
+			f, err := generator.Plan(s.Layout, demand)
 			if err != nil {
 				return err
 			}
@@ -57,18 +56,6 @@ has too few worker ids for the leased policy.`,
 		"each process that it starts at a time, and one of all at once takes --processes")
 	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "how long the slot of a crashed process is kept")
 	return c
-}
-
-// layout returns the layout of a flag, of the database, or the default one.
-func (a *app) layout(ctx context.Context, text string) (generator.Layout, error) {
-	switch {
-	case text != "":
-		s, err := parseSystem(text)
-		return s.Layout, err
-	case a.source() != "":
-		return a.databaseLayout(ctx)
-	}
-	return generator.DefaultLayout(), nil
 }
 
 // A forecast is a [generator.Forecast] in JSON.

@@ -94,7 +94,8 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	if s.only == "tables" || s.only == "uidgenerator" {
 		return nil // the same for all layouts
 	}
-	s.layout, err = a.layout(ctx, layout)
+	of, err := a.system(ctx, layout)
+	s.layout = of.Layout
 	if err != nil && layout == "" && (name != "" || errors.Is(err, workernode.ErrTable)) {
 		a.complain(fmt.Errorf("warning: the statements are for the default layout; --layout takes another: %w", err))
 		s.layout, err = generator.DefaultLayout(), nil

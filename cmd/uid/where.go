@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,6 @@ others; the exit code is 1 then.`,
   uid where '2026-11-22T22:16:24Z order=1177009714823692361 paid'
   cut -d, -f2 ids.csv | uid where --json
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
-		RunE: func(c *cobra.Command, args []string) error { return nil },
 	}
 	c.Flags().BoolVar(&readRow, "row", false, "read the row as well")
 	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id; the primary key if not given")
@@ -124,7 +124,7 @@ func (a *app) writePlace(p admin.Place) error {
 	s := p.Session
 	g := newGrid(a.out)
 	g.add("id", fmt.Sprint(p.ID))
-	g.add("table", or(p.Table, "(the worker id serves all tables)"))
+	g.add("table", cmp.Or(p.Table, "(the worker id serves all tables)"))
 	if p.Prefix != "" {
 		g.add("prefix", p.Prefix)
 	}
@@ -139,7 +139,7 @@ func (a *app) writePlace(p admin.Place) error {
 		g.add("process", "(pruned)")
 	} else {
 		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s "+
-			"UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
+			"UTC", cmp.Or(s.Application, "?"), cmp.Or(s.Host, "?"), cmp.Or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
 		next := "no other process followed"
 		if !s.Until.IsZero() {
 			next = "the next process from " + at(s.Until) + " UTC"
