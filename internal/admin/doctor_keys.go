@@ -127,18 +127,27 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 // database numbered them; "" without such rows.
 func (d *DB) strays(ctx context.Context, t table, key column) (text string, err error) {
 	const newest = 10_000
-	var n int64
 	k := d.identifier(key.name)
-	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, fmt.Sprintf(
-		`SELECT COUNT(*) FROM (SELECT %[1]s FROM %[2]s ORDER BY %[1]s DESC LIMIT %[3]d) k LEFT JOIN "WORKER_NODE" n
-		ON n."ID" = ((k.%[1]s >> %[4]d) & %[5]d) WHERE k.%[1]s >= %[6]d AND COALESCE(n."TABLE_NAME", '') NOT IN (?, ?)`,
-		k, t.quoted, newest, d.Layout.SequenceBits, d.Layout.MaxWorkerID(), int64(1)<<(d.Layout.WorkerBits+d.Layout.SequenceBits)),
-		t.name, workernode.AllTables)
+	var workers []int64 // of each row
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		workers = append(workers, id>>d.Layout.SequenceBits&d.Layout.MaxWorkerID())
+		return err
+	}, fmt.Sprintf("SELECT %[1]s FROM (SELECT %[1]s FROM %[2]s ORDER BY %[1]s DESC LIMIT %[3]d) k WHERE %[1]s >= %[4]d",
+		k, t.quoted, newest, int64(1)<<(d.Layout.WorkerBits+d.Layout.SequenceBits)))
 	if err != nil {
 		return "", fmt.Errorf("read the newest rows of %s: %w", t.name, err)
 	}
-	if n == 0 {
-		return "", nil
+	nodes, err := d.Nodes.Lookup(ctx, slices.Compact(slices.Sorted(slices.Values(workers)))...)
+	n := 0
+	for _, w := range workers {
+		if node := nodes[w]; node == nil || node.Table.Name != t.name && node.Table.Name != workernode.AllTables {
+			n++
+		}
+	}
+	if err != nil || n == 0 {
+		return "", err
 	}
 	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing", newest, n), nil
 }

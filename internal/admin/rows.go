@@ -33,7 +33,6 @@ type keyed struct {
 
 // A Row is a row of any table.
 type Row struct {
-	key   string // column of the id
 	Of    string // database by whose name the row was found; empty for the registry's
 	Cells []Cell
 }
@@ -129,7 +128,7 @@ func (d *DB) rows(ctx context.Context, of uidplugin.ID, t table, key column) (li
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		one := &Row{key: key.name}
+		one := &Row{}
 		for i, t := range types {
 			one.Cells = append(one.Cells, cellOf(t.Name(), t.DatabaseTypeName(), values[i]))
 		}
