@@ -23,7 +23,8 @@ func TestLookup_ShowsWhereAnIDCameFrom(t *testing.T) {
 	})
 	where, err := s.plugin.Locate(t.Context(), a.ID)
 	testkit.Must(t, err)
-	body := shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(), "Id "+a.ID.String(), "Table accounts", where.Session.Application, "Columns of the row",
+	body := shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(),
+		"Id "+a.ID.String(), "Table accounts", where.Session.Application, "Columns of the row",
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "password hidden", "note NULL", "data 0xff00", "active true", "share 0.25",
 		"made 2026-06-01T12:00:00Z", `tags [&#34;a&#34;,&#34;b&#34;]`)
 	if strings.Contains(body, "secret") || strings.Contains(body, "<script") {
@@ -179,7 +180,8 @@ func TestLookup_OfAFixedWorkerID(t *testing.T) {
 	t.Parallel()
 	s := openOn(t, testkit.SQLite{}.Open(t), []uidplugin.Option{uidplugin.WithWorkerID(7)})
 	a := s.create(t, account{Email: "ada@example.org"})
-	shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(), "any: the worker id serves all tables", "does not say which table its row is in")
+	shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(),
+		"any: the worker id serves all tables", "does not say which table its row is in")
 	for target, want := range map[string]string{
 		"/": "This process has a fixed worker id.", "/slots": "There are no slots.", "/tables": "There are no worker ids.",
 		"/sessions": "There are no such sessions.",

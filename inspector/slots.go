@@ -76,7 +76,9 @@ func slotAt(s uidplugin.Slot, now time.Time) slot {
 func slotID(s uidplugin.Slot) int64 { return s.ID }
 
 // firstPage returns up to size rows, and if there are more, the relative address of the page after them.
-func firstPage[T any](rows []T, size int, page string, query url.Values, id func(T) int64) (first []T, following string) {
+func firstPage[T any](
+	rows []T, size int, page string, query url.Values, id func(T) int64,
+) (first []T, following string) {
 	if len(rows) <= size {
 		return rows, ""
 	}

@@ -28,7 +28,7 @@ var functions = template.FuncMap{
 // maxText is the maximum length of a text on a page.
 const maxText = 1000
 
-// printable escapes what a page should not show as it is, because tables may contain anything, and truncates long texts.
+// printable escapes and truncates a text, because tables may contain anything.
 func printable(text string) string {
 	n := 0
 	for i := range text {

@@ -125,7 +125,8 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string) error
 	for name := range d.Others {
 		of := func(t workernode.Table) bool { return t.Database == name }
 		if err == nil && !slices.ContainsFunc(known, of) {
-			err = fmt.Errorf("--database %s: WORKER_NODE has no table of a database %q; \"uid tables --json\" has the names", name, name)
+			err = fmt.Errorf("--database %s: WORKER_NODE has no table of a database %q; \"uid tables --json\" has the "+
+				"names", name, name)
 		}
 	}
 	return err

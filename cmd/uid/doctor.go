@@ -73,7 +73,8 @@ func (a *app) writeReport(r admin.Report) error {
 			colour = red
 		}
 		findings := admin.Count(int64(len(r.Findings)), "finding", "findings")
-		fmt.Fprintln(a.out, a.paint(a.out, colour, fmt.Sprintf("%d checks, %s, %d not done", r.Checks, findings, len(failed))))
+		summary := fmt.Sprintf("%d checks, %s, %d not done", r.Checks, findings, len(failed))
+		fmt.Fprintln(a.out, a.paint(a.out, colour, summary))
 	}
 	switch {
 	case len(r.Findings) > 0:

@@ -162,7 +162,8 @@ var sicknesses = []sickness{
 
 // ofServers are the codes of what settings of the server say, which a test cannot set on a server that others use.
 var ofServers = []string{
-	admin.CodeReadOnly, admin.CodeInnoDBFlush, admin.CodeSyncBinlog, admin.CodeFsync, admin.CodeAsyncReplicas, admin.CodeSplitBrain,
+	admin.CodeReadOnly, admin.CodeInnoDBFlush, admin.CodeSyncBinlog, admin.CodeFsync, admin.CodeAsyncReplicas,
+	admin.CodeSplitBrain,
 }
 
 // Each finding is found in a database made for it, and no other. Its statement is the right one.
@@ -231,7 +232,9 @@ func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 func TestDoctor_StatementsFix(t *testing.T) {
 	t.Parallel()
 	for _, s := range sicknesses {
-		if s.code != admin.CodeKeyNumbered && s.code != admin.CodeKeyNarrow && s.code != admin.CodeNodeOutside && s.code != admin.CodeSlotUnheld {
+		if !slices.Contains([]string{
+			admin.CodeKeyNumbered, admin.CodeKeyNarrow, admin.CodeNodeOutside, admin.CodeSlotUnheld,
+		}, s.code) {
 			continue
 		}
 		t.Run(s.code, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package admin reads the tables of an id space for people: its slots, sessions, tables and rows, and what is wrong with
-// it. It returns plain values. Command uid and package inspector show them.
+// Package admin reads the tables of an id space for people: slots, sessions, tables, rows, and findings about its
+// health. It returns plain values, which command uid renders. Package inspector shares the functions for texts.
 package admin
 
 import (
@@ -57,7 +57,8 @@ var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
 		if noTable.MatchString(err.Error()) {
-			err = fmt.Errorf("this database has no id space; with WithRegistry, give the data source name of the registry: %w", err)
+			err = fmt.Errorf("this database has no id space; with WithRegistry, give the data source name of the registry: %w",
+				err)
 		}
 		return err
 	}

@@ -123,8 +123,8 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 	return list, nil
 }
 
-// strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because the
-// database numbered them; "" without such rows.
+// strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because
+// the database numbered them; "" without such rows.
 func (d *DB) strays(ctx context.Context, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.name)
@@ -149,7 +149,8 @@ func (d *DB) strays(ctx context.Context, t table, key column) (text string, err 
 	if err != nil || n == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing", newest, n), nil
+	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing",
+		newest, n), nil
 }
 
 // largest returns the largest key of a table; NULL without rows.

@@ -93,8 +93,8 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 			Fix: d.SQL.Translate(`UPDATE "WORKER_SLOT" SET "APPLICATION" = 'NEW NAME' WHERE "APPLICATION" = `) + d.literal(name),
 		})
 		return nil
-	}, `SELECT "S"."APPLICATION", COUNT(*), COALESCE(SUM("N"."WORKERS"), 0), MAX("S"."FENCE") FROM "WORKER_SLOT" "S" LEFT JOIN
-		(SELECT "SLOT", COUNT(*) AS "WORKERS" FROM "WORKER_NODE" GROUP BY "SLOT") "N" ON "N"."SLOT" = "S"."ID"
+	}, `SELECT "S"."APPLICATION", COUNT(*), COALESCE(SUM("N"."WORKERS"), 0), MAX("S"."FENCE") FROM "WORKER_SLOT" "S"
+		LEFT JOIN (SELECT "SLOT", COUNT(*) AS "WORKERS" FROM "WORKER_NODE" GROUP BY "SLOT") "N" ON "N"."SLOT" = "S"."ID"
 		WHERE "S"."REUSABLE" = 1 GROUP BY "S"."APPLICATION" HAVING COUNT(*) = SUM(CASE WHEN "S"."FENCE" < ? AND
 		("S"."HOLDER" = '' OR "S"."SEEN_TICK" < ?) THEN 1 ELSE 0 END) ORDER BY "S"."APPLICATION" LIMIT 100`, tick, tick)
 	return list, err
@@ -106,9 +106,11 @@ func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 		var slot int64
 		err := rows.Scan(&slot)
 		list = append(list, Finding{
-			Code:   CodeSessionDeleted,
-			Text:   fmt.Sprintf("the session of the process that holds the slot %d was deleted from WORKER_SESSION: its ids resolve to another process, or to none", slot),
-			Advice: `Restore the row from a backup. Only "uid sessions prune" may remove sessions. A restart of the process begins a new one.`,
+			Code: CodeSessionDeleted,
+			Text: fmt.Sprintf("the session of the process that holds the slot %d was deleted from WORKER_SESSION: its ids "+
+				"resolve to another process, or to none", slot),
+			Advice: `Restore the row from a backup. Only "uid sessions prune" may remove sessions. ` +
+				"A restart of the process begins a new one.",
 		})
 		return err
 	}, `SELECT "S"."ID" FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID" AND
@@ -156,7 +158,8 @@ func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 			from += ` LEFT JOIN (SELECT "ID" AS "X" FROM "WORKER_SLOT") "S" ON "X" = "SLOT"`
 		}
 		var n int64
-		err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, "SELECT COUNT(*) FROM "+from+" WHERE "+kind.where)
+		err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) },
+			"SELECT COUNT(*) FROM "+from+" WHERE "+kind.where)
 		if err != nil {
 			return list, err
 		}

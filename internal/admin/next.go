@@ -50,8 +50,8 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 		return "", fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids for it "+
 			"all the same", of)
 	case len(t.columns) == 0 && !made:
-		return "", fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the names; "+
-			"--force makes ids for it all the same", of.Name, of.Database)
+		return "", fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the "+
+			"names; --force makes ids for it all the same", of.Name, of.Database)
 	}
 	key, ok := keyOf(t.columns)
 	if !ok {
@@ -67,8 +67,8 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 	return warning, nil
 }
 
-// checkSegment returns an error if the keys of a table come from segments: the largest key is too small for an id, and a
-// tag has the table's name. Because tags may have any name, small keys are enough if no process has made ids for the
+// checkSegment returns an error if the keys of a table come from segments: the largest key is too small for an id, and
+// a tag has the table's name. Because tags may have any name, small keys are enough if no process has made ids for the
 // table.
 func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t table, key column, made bool) error {
 	const advice = "an id of uid next would be far above them; --force makes ids for the table all the same"

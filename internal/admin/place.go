@@ -14,11 +14,15 @@ import (
 // A Place is the origin of an id, and its row.
 type Place struct {
 	uidplugin.Location
-	Row     *Row         `json:"row,omitempty"`     // nil unless requested
-	Follows uidplugin.ID `json:"follows,omitempty"` // for a number of the database, the id before it; the other fields describe that id
+	Row *Row `json:"row,omitempty"` // nil unless requested
 
-	Prefix       string `json:"prefix,omitempty"`         // of the given public id
-	MayBeRounded bool   `json:"may_be_rounded,omitempty"` // it may be rounded from an id of another table; false with a row
+	// Follows is the id before a number of the database. The other fields describe that id.
+	Follows uidplugin.ID `json:"follows,omitempty"`
+
+	Prefix string `json:"prefix,omitempty"` // of the given public id
+
+	// MayBeRounded reports whether the number may be rounded from an id of another table. It is false with a row.
+	MayBeRounded bool `json:"may_be_rounded,omitempty"`
 }
 
 // A Finder locates ids.

@@ -14,7 +14,9 @@ const MaxPage = 10_000
 
 // Sessions returns up to limit sessions, of one slot or for 0 of all, and whether there are more. The filter's time is
 // their beginning. A page may be longer, because sessions that began at the same instant stay together.
-func (d *DB) Sessions(ctx context.Context, slot int64, f Filter, limit int) (list []uidplugin.Session, more bool, err error) {
+func (d *DB) Sessions(
+	ctx context.Context, slot int64, f Filter, limit int,
+) (list []uidplugin.Session, more bool, err error) {
 	p, err := d.Plugin(ctx)
 	if err != nil {
 		return nil, false, err
@@ -61,8 +63,9 @@ func (d *DB) Sessions(ctx context.Context, slot int64, f Filter, limit int) (lis
 
 // sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It adds all
 // that began at the same instant as the last one.
-func sessionsBefore(ctx context.Context, p *uidplugin.Plugin, slot int64, before time.Time, limit int) (list []uidplugin.Session,
-	more bool, err error) {
+func sessionsBefore(
+	ctx context.Context, p *uidplugin.Plugin, slot int64, before time.Time, limit int,
+) (list []uidplugin.Session, more bool, err error) {
 	for n := limit; ; n *= 2 {
 		list, err = p.Sessions(ctx, slot, before, n+1)
 		if err != nil || len(list) <= n {

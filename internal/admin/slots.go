@@ -101,8 +101,8 @@ func (d *DB) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where strin
 		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, d.TimeOf(fence), d.TimeOf(seen)
 		f(s)
 		return nil
-	}, `SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE `+
-		where, args...)
+	}, `SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT"
+		FROM "WORKER_SLOT" WHERE `+where, args...)
 	if err != nil {
 		return fmt.Errorf("list slots: %w", err)
 	}
@@ -133,8 +133,8 @@ func (d *DB) complete(ctx context.Context, list []Slot) error {
 			}
 			q.set(byID[slot], n)
 			return nil
-		}, `SELECT "SLOT", `+q.value+` FROM "`+q.table+`" WHERE "SLOT" IN (?`+strings.Repeat(", ?", len(ids)-1)+`) GROUP BY "SLOT"`,
-			ids...)
+		}, `SELECT "SLOT", `+q.value+` FROM "`+q.table+`" WHERE "SLOT" IN (?`+strings.Repeat(", ?", len(ids)-1)+`)
+			GROUP BY "SLOT"`, ids...)
 		if err != nil {
 			return fmt.Errorf("list slots: %w", err)
 		}

@@ -15,7 +15,7 @@ type Status struct {
 	Given     int64            `json:"worker_ids_given"`
 	All       int64            `json:"worker_ids"`
 	PerDay    float64          `json:"worker_ids_per_day"` // average of the last week
-	UsedUp    *Instant         `json:"used_up,omitempty"`  // when worker ids run out at this rate; nil if the layout ends earlier
+	UsedUp    *Instant         `json:"used_up,omitempty"`  // when worker ids run out at this rate; nil if not before Until
 	Slots     map[string]int64 `json:"slots"`              // by state
 	Databases []string         `json:"databases"`          // other than the registry's
 	Findings  []Finding        `json:"findings"`

@@ -64,7 +64,8 @@ func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limi
 			}
 		}
 		return nil
-	}, `SELECT "DATABASE_NAME", "TABLE_NAME", "SLOT", "START_TICK", "S"."HOLDER" <> '' AND "S"."HOLDER" IS NOT NULL, "S"."FENCE"
+	}, `SELECT "DATABASE_NAME", "TABLE_NAME", "SLOT", "START_TICK",
+		"S"."HOLDER" <> '' AND "S"."HOLDER" IS NOT NULL, "S"."FENCE"
 		FROM "WORKER_NODE" LEFT JOIN "WORKER_SLOT" "S" ON "S"."ID" = "SLOT" WHERE "SLOT" IS NOT NULL AND `+where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
@@ -77,9 +78,7 @@ func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limi
 			list = append(list, *t)
 		}
 	}
-	slices.SortFunc(list, func(a, b TableUse) int {
-		return compareTables(workernode.Table{Database: a.Database, Name: a.Table}, workernode.Table{Database: b.Database, Name: b.Table})
-	})
+	slices.SortFunc(list, func(a, b TableUse) int { return compareTables(a.of(), b.of()) })
 	return list[:min(len(list), limit)], nil
 }
 
@@ -108,5 +107,7 @@ func (t TableUse) Name() string {
 	case t.Table == workernode.AllTables:
 		return "(all tables)"
 	}
-	return workernode.Table{Database: t.Database, Name: t.Table}.String()
+	return t.of().String()
 }
+
+func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Database, Name: t.Table} }
