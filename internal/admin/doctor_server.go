@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -19,40 +19,40 @@ import (
 const maxDifference = 2 * time.Second
 
 // checkClock compares this machine's clock with the database's.
-func (d doctor) checkClock(ctx context.Context) ([]finding, error) {
-	err := d.nodes.CheckClock(ctx, d.app.now, maxDifference)
+func (d *DB) checkClock(ctx context.Context) ([]Finding, error) {
+	err := d.Nodes.CheckClock(ctx, d.Now, maxDifference)
 	if !errors.Is(err, workernode.ErrClock) {
 		return nil, err
 	}
-	theirs, err := d.now(ctx, d.app)
-	return []finding{{
-		Code: codeClock,
+	theirs, err := d.Clock(ctx)
+	return []Finding{{
+		Code: CodeClock,
 		Text: fmt.Sprintf("it is %s on this machine and %s on the database's: ids have the time of the process "+
 			"that makes them, and clocks may differ by a second",
-			at(d.app.now()), at(theirs)),
+			Time(d.Now()), Time(theirs)),
 		Advice: "Set the clock that is wrong, and let both follow NTP. Processes whose clock is 10 minutes off do " +
 			"not start.",
 	}}, err
 }
 
 // writable queries the settings that make a server read-only.
-var writable = map[dialect]string{
-	mysqlDialect: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+var writable = map[string]string{
+	mysql: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only')`,
-	postgresDialect: `SELECT name, setting FROM pg_settings
+	postgres: `SELECT name, setting FROM pg_settings
 		WHERE name = 'default_transaction_read_only' AND source <> 'client'
 		UNION ALL SELECT 'hot standby', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END`,
 }
 
 // checkWrites looks for read-only settings, with which processes cannot renew slots, and creates fail.
-func (d doctor) checkWrites(ctx context.Context) (list []finding, err error) {
-	query := writable[d.dialect]
+func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
+	query := writable[d.SQL.Dialect()]
 	if query == "" {
 		return nil, nil
 	}
 	s, err := d.read(ctx, query)
 	for _, name := range slices.Sorted(maps.Keys(s)) {
-		f := finding{Code: codeReadOnly, Text: name + " is " + s[name] + ", so the server takes no writes of the " +
+		f := Finding{Code: CodeReadOnly, Text: name + " is " + s[name] + ", so the server takes no writes of the " +
 			"application: processes cannot renew their slots, and creates fail",
 			Advice: "If it is a replica, let the application and this command connect to the primary."}
 		switch {
@@ -62,7 +62,7 @@ func (d doctor) checkWrites(ctx context.Context) (list []finding, err error) {
 			f.Advice = "It may be set for the server, the database or the user: ALTER SYSTEM, ALTER DATABASE or ALTER ROLE."
 		case name == "tx_read_only" && s["transaction_read_only"] != "":
 			continue // older name of the same setting
-		case name != "innodb_read_only" && d.dialect == mysqlDialect:
+		case name != "innodb_read_only" && d.SQL.Dialect() == mysql:
 			f.Fix = "SET GLOBAL " + name + " = OFF"
 		}
 		list = append(list, f)
@@ -74,19 +74,19 @@ func (d doctor) checkWrites(ctx context.Context) (list []finding, err error) {
 type settings map[string]string
 
 // durability queries the settings that decide whether a crash loses commits.
-var durability = map[dialect]string{
-	mysqlDialect: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+var durability = map[string]string{
+	mysql: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,
-	postgresDialect: `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')
+	postgres: `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')
 		UNION ALL SELECT 'source', source FROM pg_settings WHERE name = 'synchronous_commit'
 		UNION ALL SELECT 'database', quote_ident(current_database())
 		UNION ALL SELECT 'user', quote_ident(session_user)`,
 }
 
 // read runs a statement that returns names and values.
-func (d doctor) read(ctx context.Context, query string) (settings, error) {
+func (d *DB) read(ctx context.Context, query string) (settings, error) {
 	s := settings{}
-	err := d.query(ctx, func(rows *sql.Rows) error {
+	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var name string
 		var value sql.NullString
 		err := rows.Scan(&name, &value)
@@ -97,8 +97,8 @@ func (d doctor) read(ctx context.Context, query string) (settings, error) {
 }
 
 // checkDurability looks for settings with which a crash loses commits.
-func (d doctor) checkDurability(ctx context.Context) ([]finding, error) {
-	query := durability[d.dialect]
+func (d *DB) checkDurability(ctx context.Context) ([]Finding, error) {
+	query := durability[d.SQL.Dialect()]
 	if query == "" {
 		return nil, nil // SQLite's settings belong to the application's connections
 	}
@@ -110,20 +110,16 @@ func (d doctor) checkDurability(ctx context.Context) ([]finding, error) {
 }
 
 // durabilityFindings returns the findings for settings.
-func durabilityFindings(s settings) (list []finding) {
+func durabilityFindings(s settings) (list []Finding) {
 	const lost = ": a lost commit may be the one that says who may make which ids, and two rows could get one id"
-	switch s["innodb_flush_log_at_trx_commit"] {
-	case "0":
-		list = append(list, finding{Code: codeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-			Text: "innodb_flush_log_at_trx_commit is 0, so a crash of the server loses up to a second of " +
-				"commits" + lost})
-	case "2":
-		list = append(list, finding{Code: codeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-			Text: "innodb_flush_log_at_trx_commit is 2, so a crash of the machine loses up to a second of " +
+	flush := s["innodb_flush_log_at_trx_commit"]
+	if crash := map[string]string{"0": "server", "2": "machine"}[flush]; crash != "" {
+		list = append(list, Finding{Code: CodeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+			Text: "innodb_flush_log_at_trx_commit is " + flush + ", so a crash of the " + crash + " loses up to a second of " +
 				"commits" + lost})
 	}
 	if v, ok := s["sync_binlog"]; ok && v != "1" && isOn(s["log_bin"]) {
-		list = append(list, finding{Code: codeSyncBinlog, Fix: "SET GLOBAL sync_binlog = 1",
+		list = append(list, Finding{Code: CodeSyncBinlog, Fix: "SET GLOBAL sync_binlog = 1",
 			Text: "sync_binlog is " + v + ", so a crash of the machine loses commits that replicas may have, or " +
 				"have not" + lost})
 	}
@@ -131,11 +127,11 @@ func durabilityFindings(s settings) (list []finding) {
 		list[i].Advice = "Set it in the configuration of the server as well."
 	}
 	if s["fsync"] == "off" {
-		list = append(list, finding{Code: codeFsync, Fix: "ALTER SYSTEM SET fsync = on",
+		list = append(list, Finding{Code: CodeFsync, Fix: "ALTER SYSTEM SET fsync = on",
 			Text: "fsync is off, so a crash of the machine loses commits, or the whole database" + lost, Advice: reload})
 	}
 	if s["synchronous_commit"] == "off" {
-		f := finding{Code: codeSynchronousCommit, Text: "synchronous_commit is off for this connection, so a crash of " +
+		f := Finding{Code: CodeSynchronousCommit, Text: "synchronous_commit is off for this connection, so a crash of " +
 			"the server loses the latest commits" + lost}
 		f.Fix, f.Advice = synchronousCommitFix(s)
 		list = append(list, f)
@@ -181,29 +177,29 @@ type replication struct {
 }
 
 // checkReplication looks for replicas that commits do not wait for, and for clusters that may split.
-func (d doctor) checkReplication(ctx context.Context) ([]finding, error) {
+func (d *DB) checkReplication(ctx context.Context) ([]Finding, error) {
 	var r replication
 	var err error
-	switch d.dialect {
-	case mysqlDialect:
+	switch d.SQL.Dialect() {
+	case mysql:
 		r, err = d.mysqlReplication(ctx)
-	case postgresDialect:
+	case postgres:
 		r, err = d.postgresReplication(ctx)
 	}
-	found := r.findings(time.Duration(d.registry.LeadTicks)*d.layout.Tick, d.dialect)
+	found := r.findings(d.lead(), d.SQL.Dialect())
 	return found, err
 }
 
 // findings returns the findings for the replication. lead is the registry's.
-func (r replication) findings(lead time.Duration, dialect dialect) (list []finding) {
+func (r replication) findings(lead time.Duration, dialect string) (list []Finding) {
 	if r.replicas > 0 && r.waiting == 0 {
-		f := finding{Code: codeAsyncReplicas,
+		f := Finding{Code: CodeAsyncReplicas,
 			Text: fmt.Sprintf("%s connected, and commits wait for none of them: if one is promoted without the last "+
 				"commits within %v of them, two rows could get one id",
-				count(int64(r.replicas), "replica", "replicas"), lead+2*time.Second),
+				Count(int64(r.replicas), "replica", "replicas"), lead+2*time.Second),
 			Advice: "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica " +
 				"(semi-synchronous replication), or set a shorter WithLead."}
-		if dialect == postgresDialect {
+		if dialect == postgres {
 			f.Advice = "A failover that takes longer needs nothing. For a faster one, let commits wait for a " +
 				"replica, or set a shorter WithLead. " + reload
 			f.Fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'"
@@ -218,7 +214,7 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 	yes := []string{"true", "yes", "y", "on", "1"} // Galera's values for true, which it shows as given
 	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
 		if v := options[name]; r.galera && slices.Contains(yes, v) {
-			list = append(list, finding{Code: codeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
+			list = append(list, Finding{Code: CodeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
 				Text: "Galera has " + name + " = " + v + ", so parts of a cluster that cannot see each other all " +
 					"take writes: that is not one database, and two rows could get one id",
 				Advice: "Set it in the configuration of all nodes as well."})
@@ -227,7 +223,7 @@ func (r replication) findings(lead time.Duration, dialect dialect) (list []findi
 	return list
 }
 
-func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error) {
+func (d *DB) mysqlReplication(ctx context.Context) (r replication, err error) {
 	vars, err := d.read(
 		ctx,
 		`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'wsrep_on', 'wsrep_provider', 'wsrep_provider_options')`,
@@ -249,9 +245,7 @@ func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error)
 		return r, err
 	}
 	for _, kind := range []string{"master", "source"} {
-		if n, err := strconv.Atoi(
-			status["rpl_semi_sync_"+kind+"_clients"],
-		); err == nil &&
+		if n, err := strconv.Atoi(status["rpl_semi_sync_"+kind+"_clients"]); err == nil &&
 			isOn(status["rpl_semi_sync_"+kind+"_status"]) {
 			r.waiting += n
 		}
@@ -267,14 +261,14 @@ func (d doctor) mysqlReplication(ctx context.Context) (r replication, err error)
 	case !may:
 		return r, errors.New("seeing replicas takes the right PROCESS: GRANT PROCESS ON *.* TO this user")
 	}
-	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&r.replicas) },
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&r.replicas) },
 		`SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`)
 	return r, err
 }
 
 // maySeeProcesses reports whether this user sees other users' connections on MySQL.
-func (d doctor) maySeeProcesses(ctx context.Context) (may bool, err error) {
-	err = d.query(ctx, func(rows *sql.Rows) error {
+func (d *DB) maySeeProcesses(ctx context.Context) (may bool, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var grant string
 		err := rows.Scan(&grant)
 		grant, _, global := strings.Cut(strings.ToUpper(grant), " ON *.*")
@@ -284,9 +278,9 @@ func (d doctor) maySeeProcesses(ctx context.Context) (may bool, err error) {
 	return may, err
 }
 
-func (d doctor) postgresReplication(ctx context.Context) (r replication, err error) {
+func (d *DB) postgresReplication(ctx context.Context) (r replication, err error) {
 	hidden := 0
-	err = d.query(ctx, func(rows *sql.Rows) error {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var state sql.NullString
 		err := rows.Scan(&state)
 		r.replicas++

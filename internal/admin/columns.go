@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // A column is a column of a table of the application.
@@ -27,8 +29,8 @@ func (c column) isInteger() bool { return integerType.MatchString(c.kind) }
 func (c column) isText() bool    { return textType.MatchString(c.kind) }
 
 // isNarrow reports whether an integer column cannot hold all ids. SQLite's integers always have 64 bits.
-func (c column) isNarrow(d dialect) bool {
-	return d != sqliteDialect && c.isInteger() && !wideType.MatchString(c.kind)
+func (c column) isNarrow(dialect string) bool {
+	return dialect != sqlite && c.isInteger() && !wideType.MatchString(c.kind)
 }
 
 // A table is a table of the application.
@@ -40,7 +42,7 @@ type table struct {
 
 // table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
 // A dot either belongs to the name or separates a schema or database: WORKER_NODE does not distinguish these.
-func (d *database) table(ctx context.Context, name string) (t table, err error) {
+func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 	t = table{name: name, quoted: d.identifier(name)}
 	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
 		return t, err
@@ -59,24 +61,24 @@ func (d *database) table(ctx context.Context, name string) (t table, err error) 
 }
 
 // identifier quotes one name.
-func (d *database) identifier(name string) string {
+func (d *DB) identifier(name string) string {
 	quote := "`"
-	if d.dialect == postgresDialect {
+	if d.SQL.Dialect() == postgres {
 		quote = `"`
 	}
 	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote
 }
 
 // columns returns the columns of a table. schema "" means the current one.
-func (d *database) columns(ctx context.Context, schema, table string) (list []column, err error) {
+func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {
 	query, args := "", []any{table}
-	switch d.dialect {
-	case mysqlDialect:
+	switch d.SQL.Dialect() {
+	case mysql:
 		query = `SELECT column_name, column_type, column_key = 'PRI', CONCAT(extra, COALESCE(column_default, '')), ''
 			FROM information_schema.columns
 			WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY ordinal_position`
 		args = []any{schema, table}
-	case postgresDialect:
+	case postgres:
 		query = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), i.indrelid IS NOT NULL,
 			COALESCE(pg_get_expr(f.adbin, f.adrelid), ''), a.attidentity::text
 			FROM pg_attribute a LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
@@ -92,7 +94,7 @@ func (d *database) columns(ctx context.Context, schema, table string) (list []co
 		}
 		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`
 	}
-	err = d.query(ctx, func(rows *sql.Rows) error {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var c column
 		var extra, identity string
 		if err := rows.Scan(&c.name, &c.kind, &c.key, &extra, &identity); err != nil {
@@ -120,4 +122,55 @@ func keyOf(columns []column) (key column, ok bool) {
 		}
 	}
 	return key, n == 1 && (key.isInteger() || key.isText())
+}
+
+// TableNames returns the tables in WORKER_NODE, sorted by name.
+func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var t workernode.Table
+		err := rows.Scan(&t.Database, &t.Name)
+		if t.Name != "" && t.Name != workernode.AllTables {
+			list = append(list, t)
+		}
+		return err
+	}, `SELECT DISTINCT "DATABASE_NAME", "TABLE_NAME" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL
+		ORDER BY "DATABASE_NAME", "TABLE_NAME"`)
+	if err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	return list, nil
+}
+
+// tableOf returns a table and the database to read it in: one of --database, or this one if the server has the other
+// database under its name. The table has no columns if it does not exist or this user may not see it.
+func (d *DB) tableOf(ctx context.Context, of workernode.Table) (on *DB, t table, err error) {
+	if other := d.Others[of.Database]; other != nil {
+		t, err = other.table(ctx, of.Name)
+		return other, t, err
+	}
+	if of.Database == "" {
+		t, err = d.table(ctx, of.Name)
+		return d, t, err
+	}
+	schema := of.Database
+	if d.SQL.Dialect() == postgres {
+		if schema, err = d.schemaOf(ctx, of.Database); err != nil || schema == "" {
+			return d, t, err
+		}
+	}
+	t = table{name: of.Name, quoted: d.identifier(schema) + "." + d.identifier(of.Name)}
+	t.columns, err = d.columns(ctx, schema, of.Name)
+	return d, t, err
+}
+
+// schemaOf returns the schema named with WithRegistry if it is in the same PostgreSQL database; otherwise "".
+func (d *DB) schemaOf(ctx context.Context, name string) (schema string, err error) {
+	catalog := ""
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&catalog) }, `SELECT current_database()`)
+	if rest, ok := strings.CutPrefix(name, catalog+"."); ok {
+		schema = rest
+	} else if name == catalog {
+		schema = "public"
+	}
+	return schema, err
 }

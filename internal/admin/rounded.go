@@ -1,10 +1,11 @@
-package main
+package admin
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/rounded"
@@ -13,11 +14,11 @@ import (
 
 // checkRounded adds to the error of a number without a row an id from which it may have been rounded. All other errors
 // stay unchanged.
-func (f *finder) checkRounded(ctx context.Context, id int64, err error) error {
-	if f.rows == nil || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
+func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
+	if !f.Rows || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
 		return err
 	}
-	original, n, failed := f.rows.original(ctx, f.plugin, id)
+	original, n, failed := f.original(ctx, id)
 	switch {
 	case failed != nil:
 		return fmt.Errorf("%w; whether it was rounded is not known: %w", err, failed)
@@ -26,36 +27,33 @@ func (f *finder) checkRounded(ctx context.Context, id int64, err error) error {
 			err = of.Err // drop its advice
 		}
 		return fmt.Errorf("%w; the number was rounded: it may be of %s, such as that of %d; read ids as text",
-			err, count(int64(n), "row", "rows"), original)
+			err, Count(int64(n), "row", "rows"), original)
 	}
 	return err
 }
 
 // original returns the smallest id of a row that programs round to id, and the number of such ids.
-func (r *rowReader) original(ctx context.Context, p *uidplugin.Plugin, id int64) (smallest int64, n int, err error) {
-	workers := map[int64]bool{}
-	low, high := rounded.Near(id)
-	var list []int64
-	for k := low; k < high; k++ {
-		parts, err := p.Decode(uidplugin.ID(k))
-		if err == nil && !workers[parts.WorkerID] && rounded.Is(id, k) {
-			workers[parts.WorkerID] = true
-			list = append(list, parts.WorkerID)
+func (f *Finder) original(ctx context.Context, id int64) (smallest int64, n int, err error) {
+	var workers []int64
+	for _, k := range rounded.Originals(id) {
+		if parts, err := f.Plugin.Decode(uidplugin.ID(k)); err == nil && !slices.Contains(workers, parts.WorkerID) {
+			workers = append(workers, parts.WorkerID)
 		}
 	}
-	nodes, err := r.nodes.Lookup(ctx, list...)
+	low, high := rounded.Near(id)
+	nodes, err := f.Nodes.Lookup(ctx, workers...)
 	tables := map[workernode.Table]bool{}
 	for _, node := range nodes {
 		if node.Table.Name == "" || tables[node.Table] {
 			continue
 		}
 		tables[node.Table] = true
-		t, failed := r.keyed(ctx, node.Table)
+		t, failed := f.keyed(ctx, node.Table)
 		if failed != nil || t.key.isText() {
 			continue // texts are not rounded
 		}
 		key := t.on.identifier(t.key.name)
-		err = errors.Join(err, t.on.query(ctx, func(rows *sql.Rows) error {
+		err = errors.Join(err, t.on.SQL.Query(ctx, func(rows *sql.Rows) error {
 			var k int64
 			err := rows.Scan(&k)
 			if err == nil && rounded.Is(id, k) {

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 )
 
 // checkKeys checks the keys of the tables in WORKER_NODE. The error names the databases that it could not read.
-func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
-	tables, err := d.tableNames(ctx)
+func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
+	tables, err := d.TableNames(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -28,13 +28,13 @@ func (d doctor) checkKeys(ctx context.Context) (list []finding, err error) {
 	unseen := map[string]int{} // number of tables by database
 	for _, of := range tables {
 		on, t, err := d.tableOf(ctx, of)
-		if err == nil && of.Database != "" && len(t.columns) == 0 && d.others[of.Database] == nil {
+		if err == nil && of.Database != "" && len(t.columns) == 0 && d.Others[of.Database] == nil {
 			unseen[of.Database]++
 			continue
 		}
-		var found []finding
+		var found []Finding
 		if err == nil {
-			found, err = doctor{on, d.app}.checkKey(ctx, of, t)
+			found, err = on.checkKey(ctx, of, t)
 		}
 		list = append(list, found...)
 		if err != nil {
@@ -58,7 +58,7 @@ func unseenError(unseen map[string]int) error {
 	}
 	var each []string
 	for _, name := range slices.Sorted(maps.Keys(unseen)) {
-		each = append(each, fmt.Sprintf("%q (%s)", name, count(int64(unseen[name]), "table", "tables")))
+		each = append(each, fmt.Sprintf("%q (%s)", name, Count(int64(unseen[name]), "table", "tables")))
 	}
 	if len(each) > 10 {
 		each = append(each[:10], fmt.Sprintf("and %d more", len(each)-10))
@@ -67,7 +67,7 @@ func unseenError(unseen map[string]int) error {
 		strings.Join(each, ", "))
 }
 
-func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (list []finding, err error) {
+func (d *DB) checkKey(ctx context.Context, of workernode.Table, t table) (list []Finding, err error) {
 	name := of.String()
 	key, ok := keyOf(t.columns)
 	if !ok || !key.isInteger() {
@@ -77,8 +77,8 @@ func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (lis
 	if elsewhere, failed := d.idsElsewhere(ctx, of, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
-	if key.isNarrow(d.dialect) { // first, because this statement keeps the numbering
-		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(t, key),
+	if key.isNarrow(d.SQL.Dialect()) { // first, because this statement keeps the numbering
+		list = append(list, Finding{Code: CodeKeyNarrow, Fix: d.wideStatement(t, key),
 			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.name, key.kind),
 			Advice: "Foreign keys to it need the same; docs/from-auto-increment.md has the statements."})
 	}
@@ -87,7 +87,7 @@ func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (lis
 	if key.auto {
 		strays, failed := d.strays(ctx, t, key)
 		err = errors.Join(err, failed)
-		list = append(list, finding{Code: codeKeyNumbered, Fix: d.plainStatement(t, key),
+		list = append(list, Finding{Code: CodeKeyNumbered, Fix: d.plainStatement(t, key),
 			Text: fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a "+
 				"number that locates to nothing, or that the plugin is about to use%s", name, key.name, strays),
 			Advice: "First let all that insert use the plugin. docs/from-auto-increment.md has the statements for a key " +
@@ -98,17 +98,17 @@ func (d doctor) checkKey(ctx context.Context, of workernode.Table, t table) (lis
 
 // checkReferences checks columns with a foreign key to a key, on PostgreSQL, because MySQL requires the same type on
 // both sides.
-func (d doctor) checkReferences(ctx context.Context, t table, key column) (list []finding, err error) {
-	if d.dialect != postgresDialect {
+func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []Finding, err error) {
+	if d.SQL.Dialect() != postgres {
 		return nil, nil
 	}
-	err = d.query(ctx, func(rows *sql.Rows) error {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var c column
 		var of table
-		if err := rows.Scan(&of.quoted, &c.name, &c.kind); err != nil || !c.isNarrow(d.dialect) {
+		if err := rows.Scan(&of.quoted, &c.name, &c.kind); err != nil || !c.isNarrow(d.SQL.Dialect()) {
 			return err
 		}
-		list = append(list, finding{Code: codeKeyNarrow, Fix: d.wideStatement(of, c),
+		list = append(list, Finding{Code: CodeKeyNarrow, Fix: d.wideStatement(of, c),
 			Text: fmt.Sprintf("%s.%s is %s, which is too narrow for the ids of %s.%s that it refers to: creates fail",
 				of.quoted, c.name, c.kind, t.name, key.name)})
 		return nil
@@ -123,29 +123,39 @@ func (d doctor) checkReferences(ctx context.Context, t table, key column) (list 
 	return list, nil
 }
 
-// strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because the
-// database numbered them; "" without such rows.
-func (d doctor) strays(ctx context.Context, t table, key column) (text string, err error) {
+// strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because
+// the database numbered them; "" without such rows.
+func (d *DB) strays(ctx context.Context, t table, key column) (text string, err error) {
 	const newest = 10_000
-	var n int64
 	k := d.identifier(key.name)
-	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, fmt.Sprintf(
-		`SELECT COUNT(*) FROM (SELECT %s FROM %s ORDER BY %s DESC LIMIT %d) k LEFT JOIN %s n ON n.%s = ((k.%s >> %d) & %d)
-		WHERE k.%s >= %d AND COALESCE(n.%s, '') NOT IN (?, ?)`,
-		k, t.quoted, k, newest, d.quote(workernode.NodeTable), d.quote("ID"), k, d.layout.SequenceBits, d.layout.MaxWorkerID(),
-		k, int64(1)<<(d.layout.WorkerBits+d.layout.SequenceBits), d.quote("TABLE_NAME")), t.name, workernode.AllTables)
+	var workers []int64 // of each row
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		workers = append(workers, id>>d.Layout.SequenceBits&d.Layout.MaxWorkerID())
+		return err
+	}, fmt.Sprintf("SELECT %[1]s FROM (SELECT %[1]s FROM %[2]s ORDER BY %[1]s DESC LIMIT %[3]d) k WHERE %[1]s >= %[4]d",
+		k, t.quoted, newest, int64(1)<<(d.Layout.WorkerBits+d.Layout.SequenceBits)))
 	if err != nil {
 		return "", fmt.Errorf("read the newest rows of %s: %w", t.name, err)
 	}
-	if n == 0 {
-		return "", nil
+	nodes, err := d.Nodes.Lookup(ctx, slices.Compact(slices.Sorted(slices.Values(workers)))...)
+	n := 0
+	for _, w := range workers {
+		if node := nodes[w]; node == nil || node.Table.Name != t.name && node.Table.Name != workernode.AllTables {
+			n++
+		}
 	}
-	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing", newest, n), nil
+	if err != nil || n == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing",
+		newest, n), nil
 }
 
 // largest returns the largest key of a table; NULL without rows.
-func (d *database) largest(ctx context.Context, t table, key column) (largest sql.NullInt64, err error) {
-	err = d.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
+func (d *DB) largest(ctx context.Context, t table, key column) (largest sql.NullInt64, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&largest) },
 		"SELECT MAX("+d.identifier(key.name)+") FROM "+t.quoted)
 	if err != nil {
 		return sql.NullInt64{}, fmt.Errorf("read the largest key of %s: %w", t.name, err)
@@ -155,14 +165,14 @@ func (d *database) largest(ctx context.Context, t table, key column) (largest sq
 
 // idsElsewhere reports whether a table has its ids in another column than the key: the largest key is too small for an
 // id, and another column of its row contains an id of the table.
-func (d doctor) idsElsewhere(
+func (d *DB) idsElsewhere(
 	ctx context.Context,
 	of workernode.Table,
 	t table,
 	key column,
 	largest sql.NullInt64,
 ) (bool, error) {
-	if !largest.Valid || largest.Int64>>(d.layout.WorkerBits+d.layout.SequenceBits) != 0 {
+	if !largest.Valid || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) != 0 {
 		return false, nil
 	}
 	found, err := d.rows(ctx, uidplugin.ID(largest.Int64), t, key)
@@ -170,14 +180,14 @@ func (d doctor) idsElsewhere(
 		return false, err
 	}
 	var workers []int64
-	for _, c := range found[0].cells {
-		if id, err := strconv.ParseInt(c.text, 10, 64); err == nil && id > 0 {
-			if parts, err := d.layout.Decompose(id); err == nil {
+	for _, c := range found[0].Cells {
+		if id, err := strconv.ParseInt(c.Text, 10, 64); err == nil && id > 0 {
+			if parts, err := d.Layout.Decompose(id); err == nil {
 				workers = append(workers, parts.WorkerID)
 			}
 		}
 	}
-	nodes, err := d.nodes.Lookup(ctx, workers...)
+	nodes, err := d.Nodes.Lookup(ctx, workers...)
 	for _, n := range nodes {
 		if n.Table == of {
 			return true, err
@@ -187,16 +197,16 @@ func (d doctor) idsElsewhere(
 }
 
 // checkLargest compares the largest key of a table with present ids.
-func (d doctor) checkLargest(table string, largest sql.NullInt64) []finding {
+func (d *DB) checkLargest(table string, largest sql.NullInt64) []Finding {
 	// Ids may be up to Lead ahead of a clock that is itself a little ahead.
-	now := d.app.now().Add(time.Duration(d.registry.LeadTicks)*d.layout.Tick + time.Minute)
-	above := d.layout.Above(largest.Int64, now)
+	now := d.Now().Add(d.lead() + time.Minute)
+	above := d.Layout.Above(largest.Int64, now)
 	if !largest.Valid || above == nil {
 		return nil
 	}
-	return []finding{
+	return []Finding{
 		{
-			Code: codeKeyAhead,
+			Code: CodeKeyAhead,
 			Text: fmt.Sprintf("the largest key of %s is %d, above the ids that are made now: new rows sort below it, "+
 				"and an id may equal an old key; %s",
 				table, largest.Int64, strings.TrimPrefix(above.Error(), generator.ErrLayout.Error()+": ")),
@@ -207,21 +217,21 @@ func (d doctor) checkLargest(table string, largest sql.NullInt64) []finding {
 }
 
 // plainStatement returns the statement that stops the database from numbering a column.
-func (d doctor) plainStatement(t table, key column) string {
+func (d *DB) plainStatement(t table, key column) string {
 	alter := "ALTER TABLE " + t.quoted
 	switch {
-	case d.dialect == postgresDialect && key.identity:
+	case d.SQL.Dialect() == postgres && key.identity:
 		return alter + " ALTER COLUMN " + d.identifier(key.name) + " DROP IDENTITY"
-	case d.dialect == postgresDialect:
+	case d.SQL.Dialect() == postgres:
 		return alter + " ALTER COLUMN " + d.identifier(key.name) + " DROP DEFAULT"
 	}
 	return alter + " MODIFY " + d.identifier(key.name) + " BIGINT" + unsigned(key) + " NOT NULL"
 }
 
 // wideStatement returns the statement that widens a column for ids. It keeps the numbering.
-func (d doctor) wideStatement(t table, key column) string {
+func (d *DB) wideStatement(t table, key column) string {
 	alter := "ALTER TABLE " + t.quoted
-	if d.dialect == postgresDialect {
+	if d.SQL.Dialect() == postgres {
 		return alter + " ALTER COLUMN " + d.identifier(key.name) + " TYPE BIGINT"
 	}
 	numbered := ""
