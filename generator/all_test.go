@@ -59,7 +59,7 @@ func eachKind(t *testing.T, law func(t *testing.T, k kind)) {
 }
 
 // must makes a generator, which the end of the test closes.
-func (k kind) must(t *testing.T, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
+func (k kind) must(t testing.TB, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
 	t.Helper()
 	g, err := k.open(l, lease, now)
 	if err != nil {
@@ -254,30 +254,6 @@ func TestGenerators_MakeWhatDefaultMakes(t *testing.T) {
 			}
 		}
 	})
-}
-
-// BenchmarkAllNext is the cost of an id, of each kind, when there is time enough:
-//
-//	go test -run '^$' -bench 'AllNext' -cpu 1,2 ./generator
-func BenchmarkAllNext(b *testing.B) {
-	for _, k := range kinds {
-		b.Run(k.name, func(b *testing.B) {
-			l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
-			g, err := k.open(l, l.FullLease(9, time.Now()), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer g.Close()
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := g.Next(context.Background()); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
 }
 
 func ExampleNewBuffered() {
