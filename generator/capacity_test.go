@@ -303,39 +303,6 @@ carrier   43-12-5-4/1m0s@1767225600 has 31 worker ids, each for 0.267 ids a seco
 	}
 }
 
-// TestPlan_AgreesWithTheCommentOfJSSafeTablesLayout checks the numbers of its comment.
-func TestPlan_AgreesWithTheCommentOfJSSafeTablesLayout(t *testing.T) {
-	t.Parallel()
-
-	l := generator.JSSafeTablesLayout()
-	if got := l.String(); got != "11-37-13-3/10ms@1514764800" {
-		t.Errorf("String() = %s", got)
-	}
-	if !l.JSSafe() || l.MaxID() != 1<<53-1 {
-		t.Errorf("largest id is %d", l.MaxID())
-	}
-	if want := time.Date(2061, 7, 21, 6, 52, 14, 720e6, time.UTC); !l.Expires().Equal(want) {
-		t.Errorf("expires %v, want %v", l.Expires(), want)
-	}
-	f := plan(t, l, generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12})
-	if math.Floor(f.Years) != 43 || f.WorkerIDs != 8191 || math.Abs(f.PerWorker-800) > 1e-9 || f.Leased.Processes != 163 {
-		t.Errorf("forecast is\n%v", f)
-	}
-	if hours := f.Disposable.Years * days * 24; math.Round(hours) != 16 {
-		t.Errorf("disposable worker ids last %v hours", hours)
-	}
-	f = plan(t, l, generator.Demand{Tables: 50, Lanes: 1, RestartsPerDay: 12, CrashesPerDay: 12, Grace: time.Hour})
-	if f.Leased.Processes != 81 {
-		t.Errorf("forecast with crashes is\n%v", f)
-	}
-	if f := plan(t, l, generator.Demand{Lanes: generator.MaxLanes}); math.Abs(f.Leased.PerSecond-12800) > 1e-9 {
-		t.Errorf("forecast with lanes is\n%v", f)
-	}
-	if f := plan(t, generator.JSSafeLayout(), generator.Demand{Tables: 50}); f.Leased.Fits || f.WorkerIDs != 31 {
-		t.Errorf("forecast of the other one is\n%v", f)
-	}
-}
-
 func ExamplePlan() {
 	forecast, err := generator.Plan(generator.DefaultLayout(), generator.Demand{
 		Processes:      28,

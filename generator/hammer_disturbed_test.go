@@ -227,7 +227,7 @@ func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 							})
 							h.retry = nil
 						}
-						if got := h.run(t); got.ids == 0 {
+						if got := h.run(t); got == 0 {
 							t.Error("no ids were made")
 						}
 					})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,17 +59,64 @@ type hammer struct {
 
 const hammerers = 64
 
-// run takes the ids, checks them and returns their tally.
-func (h *hammer) run(t *testing.T) *tally {
+// run takes the ids, checks that each came once and has worker id 9, and returns how many there are.
+func (h *hammer) run(t *testing.T) int {
 	t.Helper()
-	all := newTally(h.layout, 9)
-	for _, ids := range h.takeAll(t) {
-		if !all.add(t, ids) {
-			break
+	taken := h.takeAll(t)
+	n := 0
+	for _, ids := range taken {
+		n += len(ids)
+	}
+	once(t, h.layout, taken, func(id int64) bool { return id >= 0 && id>>h.layout.SequenceBits&h.layout.MaxWorkerID() == 9 })
+	return n
+}
+
+// once checks that every id came once, and that allowed accepts the ticks and workers of all. It looks at
+// each id, because sums and lengths can be right when an id came twice and another never.
+func once(tb testing.TB, l generator.Layout, taken [][]int64, allowed func(id int64) bool) {
+	tb.Helper()
+	ids := slices.Concat(taken...)
+	slices.Sort(ids)
+	for i, id := range ids {
+		if i > 0 && id == ids[i-1] {
+			tb.Errorf("id %d was made twice", id)
+			return
+		}
+		if i > 0 && id>>l.SequenceBits == ids[i-1]>>l.SequenceBits {
+			continue // of the same tick and worker as the one before
+		}
+		if !allowed(id) {
+			tb.Errorf("id %d of tick %d must not be made", id, tickOf(l, id))
+			return
 		}
 	}
-	return all
 }
+
+// TestHammer_FindsWrongIDs makes sure that the hammers can fail.
+func TestHammer_FindsWrongIDs(t *testing.T) {
+	t.Parallel()
+
+	l := ticks(1e9, 4)
+	id := func(tick, worker, sequence int64) int64 { return tick<<9 | worker<<4 | sequence }
+	good := []int64{id(5, 9, 3), id(5, 9, 4), id(4, 9, 3), id(1<<35, 9, 15), id(5, 9, 2), id(1<<20, 9, 3), id(5, 9, 5)}
+	worker9 := func(id int64) bool { return id >= 0 && id>>4&31 == 9 }
+	once(t, l, [][]int64{good}, worker9)
+	for _, bad := range append(good, id(6, 8, 0), id(5, 8, 15), -1) {
+		var quiet failures
+		if once(&quiet, l, [][]int64{good, {bad}}, worker9); quiet.n != 1 {
+			t.Errorf("id %d is not found to be wrong", bad)
+		}
+	}
+}
+
+// failures counts what it should report.
+type failures struct {
+	testing.TB
+	n int
+}
+
+func (f *failures) Helper()               {}
+func (f *failures) Errorf(string, ...any) { f.n++ }
 
 // takeAll takes the ids and returns those of each caller.
 func (h *hammer) takeAll(t *testing.T) [][]int64 {
@@ -163,7 +211,7 @@ func (h *hammer) take(t *testing.T, leaseWait context.Context, r *rand.Rand) []i
 		case leaseWait.Err() != nil:
 			t.Errorf("the test hangs: %v", err)
 			return ids
-		case anyOf(err, h.retry):
+		case slices.ContainsFunc(h.retry, func(retry error) bool { return errors.Is(err, retry) }):
 			h.errors.Add(1)
 			runtime.Gosched()
 			continue
@@ -202,15 +250,6 @@ func (h *hammer) size(r *rand.Rand) int {
 	default:
 		return 1 + r.IntN(10*h.most)
 	}
-}
-
-func anyOf(err error, targets []error) bool {
-	for _, target := range targets {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
 }
 
 // wait returns after n more calls have begun; it reports false if there will be
@@ -262,8 +301,8 @@ func TestHammer_MakesNoIDTwice(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/ordered=%v", e.name, ordered), func(t *testing.T) {
 					l := wideLayout()
 					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(2_000_000), most: 10, ordered: ordered}
-					if got := h.run(t); got.ids != h.ids/hammerers*hammerers && !t.Failed() {
-						t.Errorf("%d ids were made, want %d", got.ids, h.ids)
+					if got := h.run(t); got != h.ids/hammerers*hammerers && !t.Failed() {
+						t.Errorf("%d ids were made, want %d", got, h.ids)
 					}
 				})
 			}
