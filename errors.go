@@ -65,7 +65,7 @@ var (
 	ErrNegativeID = errors.New("uidplugin: negative id")
 
 	// ErrFutureID reports a number whose time is later than any process may stamp now. Locate and Find return it.
-	ErrFutureID = errors.New("uidplugin: id of the future")
+	ErrFutureID = errors.New("uidplugin: the timestamp of the id is in the future")
 
 	// ErrUnknownID reports a number that no process can have made, because its worker id does not exist or was not in
 	// use at that time. Locate and Find return it.
@@ -73,24 +73,24 @@ var (
 
 	// ErrOtherLayout reports a number whose worker id belongs to another layout, so its parts have another meaning.
 	// Locate and Find return it.
-	ErrOtherLayout = errors.New("uidplugin: id of another layout")
+	ErrOtherLayout = errors.New("uidplugin: the id has another layout")
 
 	// ErrNotDecodable reports a number that is too small for the layout. Examples are keys from before the plugin and
 	// ids of segments, which contain neither a time nor a worker id. Decode, Locate, Find and queries with
 	// CreatedBetween return it.
-	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
+	ErrNotDecodable = errors.New("uidplugin: the id cannot be decoded")
 
 	// ErrOtherDatabase reports an id of another database in the id space; see [WithRegistry]. Find returns it. Use the
 	// plugin of that database instead.
-	ErrOtherDatabase = errors.New("uidplugin: id of another database")
+	ErrOtherDatabase = errors.New("uidplugin: the id belongs to another database")
 
 	// ErrNoModel reports an id of a known table whose model is not listed. Find returns it.
 	ErrNoModel = errors.New("uidplugin: no model for the table")
 
 	// ErrNotKey reports an id that does not identify one row of its table. Either the primary key does not have a uid
 	// field, or several rows share the id as part of their key. Find and FindAs return it.
-	ErrNotKey = errors.New("uidplugin: id that is no key")
+	ErrNotKey = errors.New("uidplugin: the id is not a primary key")
 
 	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll and FindAs return it.
-	ErrClause = errors.New("uidplugin: clause that Find cannot use")
+	ErrClause = errors.New("uidplugin: clause not supported by Find")
 )

@@ -175,7 +175,7 @@ func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
 		models []any
 		says   string
 	}{
-		"two types":    {[]any{&bookA{}, &bookB{}}, `"book" is also that of bookA`},
+		"two types":    {[]any{&bookA{}, &bookB{}}, `"book" is also the prefix of bookA`},
 		"no prefix":    {[]any{&bookBad{}}, `the prefix "Bad!"`},
 		"two models":   {[]any{&bookA{}, &bookView{}}, ""},
 		"one and more": {[]any{&bookB{}, &pass{}, &passNote{}}, ""},

@@ -63,9 +63,9 @@ func TestLayoutRange_HasTheTicksThatBeginInTheSpan(t *testing.T) {
 		{"until after the layout", end.Add(-time.Second), time.Unix(1<<60, 0), 1<<28 - 1, 1<<28 - 1, ""},
 		{"until one ns into the layout", second(-1), second(0).Add(1), 0, 0, ""},
 
-		{"empty", second(5), second(5), 0, 0, "it is empty"},
-		{"inverted", second(6), second(5), 0, 0, "it is empty"},
-		{"inverted within a tick", second(5.6), second(5.5), 0, 0, "it is empty"},
+		{"empty", second(5), second(5), 0, 0, "the span is empty"},
+		{"inverted", second(6), second(5), 0, 0, "the span is empty"},
+		{"inverted within a tick", second(5.6), second(5.5), 0, 0, "the span is empty"},
 		{"within a tick", second(5.5), second(5.6), 0, 0, "no tick"},
 		{"the rest of a tick", second(5.5), second(6), 0, 0, "no tick"},
 		{"before the layout", date(1900, 1, 1), second(-5), 0, 0, "begins at 2026-01-01"},
