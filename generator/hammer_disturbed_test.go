@@ -74,10 +74,10 @@ func TestHammer_CallersAtTheLimit(t *testing.T) {
 			ids    int
 			park   bool
 		}{
-			{12, time.Millisecond, false, 1_000_000, false},
-			{12, 2 * time.Millisecond, false, 1_000_000, true},
-			{12, 2 * time.Millisecond, true, 1_000_000, false},
-			{6, time.Millisecond, false, 10_000, true},
+			{12, time.Millisecond, false, 400_000, false},
+			{12, 2 * time.Millisecond, false, 400_000, true},
+			{12, 2 * time.Millisecond, true, 400_000, false},
+			{6, time.Millisecond, false, 5_000, true},
 			{6, 30 * time.Millisecond, true, 10_000, true},
 		} {
 			t.Run(fmt.Sprintf("%d bits, %v, noWait=%v, park=%v", tt.bits, tt.borrow, tt.noWait, tt.park), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
 				h := hammer{
-					g: g, layout: l, ids: max(scaled(15_000), 20*hammerers), most: 20, ordered: true,
+					g: g, layout: l, ids: max(scaled(6_000), 20*hammerers), most: 20, ordered: true,
 					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
 						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
 					},
@@ -216,7 +216,7 @@ func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 						h := hammer{
 							g: g, layout: l, ids: 1_000_000, most: 10, ordered: true,
 							retry:     []error{generator.ErrClockBackwards, generator.ErrTimeExhausted},
-							meanwhile: []func(*hammer){stepping(c, max(scaled(30), 20))},
+							meanwhile: []func(*hammer){stepping(c, 20)},
 						}
 						if e.name == "Cached" {
 							h.g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 10 * time.Millisecond, Clock: generator.NewClock(c.now)})

@@ -327,7 +327,7 @@ func TestHammer_FullTicksMakeNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
 			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}
-			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(100_000), most: 20, ordered: true}
+			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(50_000), most: 20, ordered: true}
 			h.run(t)
 		}
 	})

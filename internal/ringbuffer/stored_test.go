@@ -147,7 +147,7 @@ func (r *originalRing) slot(next int64) int64 { return r.slots[next%int64(len(r.
 // TestStored_HandsOutEachIDOnce puts runs of all sizes through rings of all sizes, into takers that
 // want all numbers of ids, and accounts for every single one: taken once, in order.
 func TestStored_HandsOutEachIDOnce(t *testing.T) {
-	n := 400_000
+	n := 150_000
 	if testkit.Race {
 		n = 40_000
 	}
