@@ -151,24 +151,15 @@ func TestGenerators_UseUpALease(t *testing.T) {
 func TestGenerators_GoOnWithAFrozenClock(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 8)
-		start := time.Now()
-		frozen := start
-		var mu sync.Mutex
-		now := func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return frozen
-		}
-		g := k.must(t, l, lease(l, 3600), now)
+		clock := &stopped{time: time.Now()}
+		g := k.must(t, l, lease(l, 3600), clock.now)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		made := 0
 		var err error
 		for ; err == nil && made < 20*256; made++ {
 			if made == 10*256 {
-				mu.Lock()
-				frozen = start.Add(-time.Minute)
-				mu.Unlock()
+				clock.set(clock.now().Add(-time.Minute))
 			}
 			_, err = g.Next(ctx)
 		}
