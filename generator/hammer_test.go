@@ -293,42 +293,31 @@ func wideLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
 }
 
-// TestHammer_MakesNoIDTwice takes ids as fast as it can: 72 million of them.
+// TestHammer_MakesNoIDTwice takes ids as fast as it can. Without Fill, because claims of many ids are more easily apart.
+// With few ids in a tick, because then callers of Snowflake wait for the next one, and those of Cached borrow it.
 func TestHammer_MakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
-		for _, e := range engines {
-			for _, ordered := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/ordered=%v", e.name, ordered), func(t *testing.T) {
-					l := wideLayout()
-					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(2_000_000), most: 10, ordered: ordered}
+		for _, tt := range []struct {
+			name    string
+			layout  generator.Layout
+			ids     int
+			most    int
+			ordered bool
+		}{
+			{"ordered=true", wideLayout(), 2_000_000, 10, true},
+			{"ordered=false", wideLayout(), 2_000_000, 10, false},
+			{"Next", wideLayout(), 1_000_000, 0, false},
+			{"full ticks", millis(8), 50_000, 20, true},
+		} {
+			for _, e := range engines {
+				t.Run(e.name+"/"+tt.name, func(t *testing.T) {
+					l := tt.layout
+					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(tt.ids), most: tt.most, ordered: tt.ordered}
 					if got := h.run(t); got != h.ids/hammerers*hammerers && !t.Failed() {
 						t.Errorf("%d ids were made, want %d", got, h.ids)
 					}
 				})
 			}
-		}
-	})
-}
-
-// TestHammer_NextMakesNoIDTwice has no Fill, whose claims of many ids are more easily apart.
-func TestHammer_NextMakesNoIDTwice(t *testing.T) {
-	onProcs(t, func(t *testing.T) {
-		for _, e := range engines {
-			l := wideLayout()
-			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(1_000_000)}
-			h.run(t)
-		}
-	})
-}
-
-// TestHammer_FullTicksMakeNoIDTwice: the sequence of a millisecond is soon used up, so callers
-// of Snowflake wait for the next, and those of Cached borrow it.
-func TestHammer_FullTicksMakeNoIDTwice(t *testing.T) {
-	onProcs(t, func(t *testing.T) {
-		for _, e := range engines {
-			l := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 8, Tick: time.Millisecond, Epoch: time.Now().Add(-year)}
-			h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: scaled(50_000), most: 20, ordered: true}
-			h.run(t)
 		}
 	})
 }
