@@ -74,17 +74,17 @@ func TestHammer_CallersAtTheLimit(t *testing.T) {
 			ids    int
 			park   bool
 		}{
-			{12, time.Millisecond, false, 400_000, false},
-			{12, 2 * time.Millisecond, false, 400_000, true},
-			{12, 2 * time.Millisecond, true, 400_000, false},
-			{6, time.Millisecond, false, 5_000, true},
+			{12, time.Millisecond, false, 1_000_000, false},
+			{12, 2 * time.Millisecond, false, 1_000_000, true},
+			{12, 2 * time.Millisecond, true, 1_000_000, false},
+			{6, time.Millisecond, false, 10_000, true},
 			{6, 30 * time.Millisecond, true, 10_000, true},
 		} {
 			t.Run(fmt.Sprintf("%d bits, %v, noWait=%v, park=%v", tt.bits, tt.borrow, tt.noWait, tt.park), func(t *testing.T) {
 				l := millis(tt.bits)
 				g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: tt.borrow, NoWait: tt.noWait})
 				h := hammer{
-					g: g, layout: l, ids: max(scaled(tt.ids), 20*hammerers), most: 5, ordered: true,
+					g: g, layout: l, ids: max(paced(tt.ids), 20*hammerers), most: 5, ordered: true,
 					meanwhile: []func(*hammer){visiting, looking},
 				}
 				if tt.park {
@@ -111,7 +111,7 @@ func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 					g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Millisecond})
 				}
 				h := hammer{
-					g: g, layout: l, ids: max(scaled(6_000), 20*hammerers), most: 20, ordered: true,
+					g: g, layout: l, ids: max(paced(15_000), 20*hammerers), most: 20, ordered: true,
 					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
 						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
 					},
