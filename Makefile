@@ -72,4 +72,4 @@ compare: ## uidplugin against its peers, into docs, 45 min; with SHORT=1 into be
 	go run ./benchmarks $(if $(SHORT),-short) $(COMPARE_FLAGS)
 
 bench: ## the benchmarks
-	go test -run '^$$' -bench . -benchmem ./generator/ ./internal/ringbuffer/ .
+	go test -run '^$$' -bench . -benchmem ./generator/ .

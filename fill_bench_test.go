@@ -68,29 +68,3 @@ func BenchmarkFill1000Rows(b *testing.B) {
 		b.Fatal(rows[999].ID, tx.Error)
 	}
 }
-
-// BenchmarkFill1000RowsThatAreSearched is the same for rows with associations,
-// some of whose tables have no worker ids ("some"), or all have ("all").
-func BenchmarkFill1000RowsThatAreSearched(b *testing.B) {
-	for _, tt := range []struct {
-		name    string
-		options []uidplugin.Option
-	}{{"some", nil}, {"all", []uidplugin.Option{uidplugin.WithModels(&letter{})}}} {
-		b.Run(tt.name, func(b *testing.B) {
-			rows := make([]letter, 1000)
-			db := open(b, append(tt.options, uidplugin.WithLayout(plenty()))...)
-			p, tx := uidplugin.From(db), statement(b, db, &rows)
-			b.ReportAllocs()
-			for b.Loop() {
-				for i := range rows {
-					rows[i].ID = 0
-				}
-				p.Fill(tx)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/row")
-			if rows[999].ID == 0 || tx.Error != nil {
-				b.Fatal(rows[999].ID, tx.Error)
-			}
-		})
-	}
-}

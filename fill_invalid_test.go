@@ -52,22 +52,6 @@ func TestCreate_OfWhatCannotBeCreatedIsAnError(t *testing.T) {
 	}
 }
 
-func TestCreate_ByValueSaysWhatToDo(t *testing.T) {
-	t.Parallel()
-
-	db := open(t)
-	migrate(t, db, &part{})
-	for _, dest := range []any{part{}, [2]part{}} {
-		err := db.Create(dest).Error
-		if err == nil {
-			t.Fatal("created")
-		}
-		saysAll(t, err.Error(), "part", "by value", "pass a pointer")
-	}
-	// A key that is there already needs no setting.
-	must(t, db.Create(part{ID: 4}).Error)
-}
-
 // TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin: some misuse is not for the
 // plugin to judge.
 func TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {

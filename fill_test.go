@@ -182,6 +182,7 @@ func TestCreate_KeysThatAreSetStay(t *testing.T) {
 	must(t, db.Create(&p).Error)
 	c := counter{ID: -6}
 	must(t, db.Create(&c).Error)
+	must(t, db.Create(part{ID: 4}).Error) // by value: nothing has to be set
 	if p.ID != 5 || c.ID != -6 || count(t, db, "parts", "id = 5") != 1 || count(t, db, "counters", "id = -6") != 1 {
 		t.Errorf("%v %v", p, c)
 	}

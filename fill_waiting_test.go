@@ -29,6 +29,16 @@ func gated(db *gorm.DB) *gate {
 	return g
 }
 
+// parts returns a handle on a table of parts whose plugin is behind a gate.
+func parts(t *testing.T) (*gorm.DB, *gate) {
+	t.Helper()
+	db := bare(t)
+	g := gated(db)
+	use(t, db)
+	migrate(t, db, &part{})
+	return db, g
+}
+
 func (g *gate) before(ctx context.Context, query string) error {
 	if query != "BEGIN" {
 		return nil
@@ -51,10 +61,7 @@ func (g *gate) before(ctx context.Context, query string) error {
 func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 
-	db := bare(t)
-	g := gated(db)
-	use(t, db)
-	migrate(t, db, &part{})
+	db, g := parts(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- db.WithContext(ctx).Create(&part{}).Error }()
@@ -78,10 +85,7 @@ func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) 
 func TestCreate_AllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 	t.Parallel()
 
-	db := bare(t)
-	g := gated(db)
-	use(t, db)
-	migrate(t, db, &part{})
+	db, g := parts(t)
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
@@ -101,10 +105,7 @@ func TestCreate_AllWhoWaitForATableShareOneWorkerID(t *testing.T) {
 func TestCreate_AWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 
-	db := bare(t)
-	g := gated(db)
-	use(t, db)
-	migrate(t, db, &part{})
+	db, g := parts(t)
 	broken := errBroken
 	g.err.Store(&broken)
 	r := part{}

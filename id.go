@@ -115,7 +115,7 @@ func (id *ID) Scan(src any) error {
 		}
 		return id.UnmarshalText([]byte(v[:min(len(v), 1)])) // only zeros, or empty
 	default:
-		return fmt.Errorf("uidplugin: not an id: a %T", src)
+		return fmt.Errorf("uidplugin: not an id: a value of type %T", src)
 	}
 	return nil
 }

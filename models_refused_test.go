@@ -1,7 +1,6 @@
 package uidplugin_test
 
 import (
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -147,51 +146,6 @@ func TestField_AnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
 			t.Errorf("%s: %v", d.name, err)
 		} else {
 			saysAll(t, err.Error(), "counted.ID", "integer")
-		}
-	}
-}
-
-// TestField_TheSizeOfATextIsInCharacters also for a type that holds its text in a struct.
-func TestField_TheSizeOfATextIsInCharacters(t *testing.T) {
-	t.Parallel()
-
-	type size20 struct {
-		ID sql.NullString `gorm:"primaryKey;uid;size:20"`
-	}
-	type size64 struct {
-		ID spelled `gorm:"primaryKey;uid;size:64"`
-	}
-	type size9 struct {
-		ID sql.NullString `gorm:"primaryKey;uid;size:9"`
-	}
-	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&size64{}))
-	if err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&size20{}))); err != nil {
-		t.Error(err)
-	}
-	err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&size9{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "size9.ID", "9 characters")
-}
-
-// TestField_ATextColumnThatIsTooShortIsRefused however its width is told.
-func TestField_ATextColumnThatIsTooShortIsRefused(t *testing.T) {
-	t.Parallel()
-
-	type varchar10 struct {
-		ID string `gorm:"primaryKey;uid;type:varchar(10)"`
-	}
-	type char18 struct {
-		ID string `gorm:"primaryKey;uid;type:CHAR(18)"`
-	}
-	type varchar20 struct {
-		ID string `gorm:"primaryKey;uid;type:varchar(20)"`
-	}
-	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&varchar20{}))
-	for _, model := range []any{&varchar10{}, &char18{}} {
-		if err := bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(model))); !errors.Is(err, uidplugin.ErrField) {
-			t.Errorf("%T: %v", model, err)
 		}
 	}
 }

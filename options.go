@@ -133,7 +133,7 @@ func WithRegistry(db *gorm.DB) Option {
 		case db == nil || db.Config == nil || db.Statement == nil:
 			cfg.Wrong = append(cfg.Wrong, "WithRegistry: the database handle is not connected: gorm.Open has returned an error")
 		case isTransaction(db):
-			cfg.Wrong = append(cfg.Wrong, "WithRegistry: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned")
+			cfg.Wrong = append(cfg.Wrong, "WithRegistry: the database handle is a transaction; use the handle that gorm.Open returned")
 		default:
 			cfg.Registry = db
 		}

@@ -141,7 +141,7 @@ func (p *Plugin) Name() string { return Name }
 // Health report the failure, and the plugin tries again.
 func (p *Plugin) Initialize(db *gorm.DB) error {
 	if p.shared == nil {
-		return fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
+		return fmt.Errorf("%w: create plugins with New", ErrNotRegistered)
 	}
 	s := p.shared
 	s.initialize.Lock()
@@ -154,13 +154,13 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 			}
 			return nil
 		}
-		return fmt.Errorf("%w: this plugin is already in use by another database handle; each needs one of its own from New (with WithRegistry, they share an id space)", ErrOption)
+		return fmt.Errorf("%w: this plugin is already in use by another database handle; each handle needs its own plugin from New (WithRegistry lets them share an id space)", ErrOption)
 	}
 	if db == nil || db.Config == nil || db.Statement == nil {
 		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)
 	}
 	if isTransaction(db) {
-		return fmt.Errorf("%w: the database handle is a transaction, which ends before the plugin does; use the one that gorm.Open returned", ErrOption)
+		return fmt.Errorf("%w: the database handle is a transaction; use the handle that gorm.Open returned", ErrOption)
 	}
 	if err := s.open(db); err != nil {
 		s.abandon()
@@ -176,7 +176,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	s.catalog.Start()
 	s.supply.Start(s.catalog.Later())
 	if left := s.Layout.Expires().Sub(s.Now()); left < 365*24*time.Hour {
-		s.Log.Warn("uidplugin: the layout ends within a year; then no id can be made",
+		s.Log.Warn("uidplugin: the layout ends within a year; after that no ids can be made",
 			"layout", s.Layout.String(), "ends", s.Layout.Expires(), "days", int(left.Hours()/24))
 	}
 	return nil
@@ -305,7 +305,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 // initialized returns the shared part if db.Use has initialized it.
 func (p *Plugin) initialized() (*shared, error) {
 	if p == nil || p.shared == nil || !p.shared.registered.Load() {
-		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, it has returned an error", ErrNotRegistered)
+		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, db.Use has returned an error", ErrNotRegistered)
 	}
 	return p.shared, nil
 }

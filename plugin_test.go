@@ -228,18 +228,6 @@ func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	}
 }
 
-func TestPluginInitialize_TheErrorOfAMissingPluginSaysWhatToDo(t *testing.T) {
-	t.Parallel()
-
-	_, err := uidplugin.From(bare(t)).Locate(t.Context(), 1)
-	saysAll(t, err.Error(), "db.Use(uidplugin.New())")
-	err = bare(t).Use(&uidplugin.Plugin{})
-	if !errors.Is(err, uidplugin.ErrNotRegistered) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "New")
-}
-
 func TestPluginInitialize_FromFindsThePluginOnEverySession(t *testing.T) {
 	t.Parallel()
 

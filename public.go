@@ -65,10 +65,10 @@ type publicCodecs struct {
 // Calling it again with the same keys does nothing. Other keys, or none, fail with an error that wraps [ErrOption].
 func SetPublicKeys(keys *publicid.Keys) error {
 	if keys == nil || keys.Equal(&publicid.Keys{}) {
-		return fmt.Errorf("%w: SetPublicKeys: there are no keys; publicid.NewKeys makes some", ErrOption)
+		return fmt.Errorf("%w: SetPublicKeys: no keys are set; create them with publicid.NewKeys", ErrOption)
 	}
 	if !publicKeys.CompareAndSwap(nil, &publicCodecs{keys: keys}) && !publicKeys.Load().keys.Equal(keys) {
-		return fmt.Errorf("%w: SetPublicKeys: other keys are set already; call it once, and give it all keys", ErrOption)
+		return fmt.Errorf("%w: SetPublicKeys: other keys are set already; call it once, with all keys", ErrOption)
 	}
 	return nil
 }

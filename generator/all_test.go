@@ -59,7 +59,7 @@ func eachKind(t *testing.T, law func(t *testing.T, k kind)) {
 }
 
 // must makes a generator, which the end of the test closes.
-func (k kind) must(t *testing.T, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
+func (k kind) must(t testing.TB, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
 	t.Helper()
 	g, err := k.open(l, lease, now)
 	if err != nil {
@@ -151,24 +151,15 @@ func TestGenerators_UseUpALease(t *testing.T) {
 func TestGenerators_GoOnWithAFrozenClock(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 8)
-		start := time.Now()
-		frozen := start
-		var mu sync.Mutex
-		now := func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return frozen
-		}
-		g := k.must(t, l, lease(l, 3600), now)
+		clock := &stopped{time: time.Now()}
+		g := k.must(t, l, lease(l, 3600), clock.now)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		made := 0
 		var err error
 		for ; err == nil && made < 20*256; made++ {
 			if made == 10*256 {
-				mu.Lock()
-				frozen = start.Add(-time.Minute)
-				mu.Unlock()
+				clock.set(clock.now().Add(-time.Minute))
 			}
 			_, err = g.Next(ctx)
 		}
@@ -254,30 +245,6 @@ func TestGenerators_MakeWhatDefaultMakes(t *testing.T) {
 			}
 		}
 	})
-}
-
-// BenchmarkAllNext is the cost of an id, of each kind, when there is time enough:
-//
-//	go test -run '^$' -bench 'AllNext' -cpu 1,2 ./generator
-func BenchmarkAllNext(b *testing.B) {
-	for _, k := range kinds {
-		b.Run(k.name, func(b *testing.B) {
-			l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
-			g, err := k.open(l, l.FullLease(9, time.Now()), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer g.Close()
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := g.Next(context.Background()); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
 }
 
 func ExampleNewBuffered() {

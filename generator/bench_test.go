@@ -11,198 +11,121 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Every figure is meant as a ratio to BenchmarkAtomicAdd of the same run:
+// BenchmarkNext is the cost of an id, for one caller and for many. Every figure is meant as a ratio to
+// that of the atomic add of the same run:
 //
 //	go test -run '^$' -bench . -count 10 -cpu 1,2 ./generator/
-
-// lone is an integer on a cache line of its own.
-type lone struct {
-	_ [64]byte
-	n atomic.Uint64
-	_ [56]byte
-}
-
-func BenchmarkAtomicAdd(b *testing.B) {
-	var x lone
-	b.ReportAllocs()
-	for b.Loop() {
-		x.n.Add(1)
+func BenchmarkNext(b *testing.B) {
+	for _, m := range makers {
+		b.Run(m.name, func(b *testing.B) {
+			next := m.open(b)
+			b.Run("one", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := next(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.Run("parallel", func(b *testing.B) {
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := next(); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			})
+		})
 	}
 }
 
-func BenchmarkAtomicAddParallel(b *testing.B) {
-	var x lone
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			x.n.Add(1)
+// makers are the generators, and the simplest things that could be right, without a clock and without a layout.
+var makers = []struct {
+	name string
+	open func(b *testing.B) (next func() error)
+}{
+	{"atomic add", func(*testing.B) func() error {
+		var x struct { // alone on its cache line
+			_ [64]byte
+			n atomic.Uint64
+			_ [56]byte
 		}
-	})
+		return func() error { x.n.Add(1); return nil }
+	}},
+	{"mutex", func(*testing.B) func() error {
+		var mu sync.Mutex
+		n := 0
+		return func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			return nil
+		}
+	}},
+	{"Cached", func(b *testing.B) func() error { return nextOf(wide(b)) }},
+	{"Cached with eight lanes", func(b *testing.B) func() error { return nextOf(wideLanes(b)) }},
+	{"Snowflake", func(b *testing.B) func() error { return nextOf(roomy(b, "Snowflake")) }},
+	{"Paired", func(b *testing.B) func() error { return nextOf(roomy(b, "Paired")) }},
+	{"Buffered", func(b *testing.B) func() error {
+		last := int64(0)
+		g, err := generator.NewBuffered(generator.BufferedConfig{Size: 1 << 16, Source: func(context.Context, int64) (generator.Run, error) {
+			last += 1 << 13
+			return generator.Run{First: last, N: 1 << 13}, nil
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(g.Close)
+		return nextOf(g)
+	}},
 }
 
-// BenchmarkMutexCounter is the simplest thing that could be right, without a
-// clock and without a layout.
-func BenchmarkMutexCounter(b *testing.B) {
-	var mu sync.Mutex
-	var n uint64
-	b.ReportAllocs()
-	for b.Loop() {
-		mu.Lock()
-		n++
-		mu.Unlock()
+func nextOf(g generator.Generator) func() error {
+	ctx := context.Background()
+	return func() error { _, err := g.Next(ctx); return err }
+}
+
+// roomy makes one of kinds with a sequence so long that no benchmark waits for a tick.
+func roomy(b *testing.B, name string) generator.Generator {
+	l := generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: date(2026, 1, 1)}
+	for _, k := range kinds {
+		if k.name == name {
+			return k.must(b, l, l.FullLease(1, time.Now()), nil)
+		}
 	}
+	b.Fatalf("no kind is called %s", name)
+	return nil
 }
 
 // wide has the default layout, and may borrow so much that no benchmark comes to the
 // limit.
 func wide(tb testing.TB) *generator.Cached {
-	l := generator.DefaultLayout()
-	g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(1, time.Now()), MaxBorrow: math.MaxInt64})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(g.Close)
-	return g
-}
-
-func BenchmarkCachedNext(b *testing.B) {
-	g, ctx := wide(b), context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := g.Next(ctx); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkCachedNextParallel(b *testing.B) {
-	g, ctx := wide(b), context.Background()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := g.Next(ctx); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
-
-// BenchmarkCachedFill1000 reports the time of one id, not of a thousand.
-func BenchmarkCachedFill1000(b *testing.B) {
-	g, ctx := wide(b), context.Background()
-	ids := make([]int64, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := g.Fill(ctx, ids); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
+	return cached(tb, generator.CachedConfig{Layout: generator.DefaultLayout(), MaxBorrow: math.MaxInt64})
 }
 
 // wideLanes is wide with eight lanes.
 func wideLanes(tb testing.TB) *generator.Cached {
 	g, l := wide(tb), generator.DefaultLayout()
-	from := l.TickAt(time.Now())
-	leases := make([]generator.Lease, 8)
-	for i := range leases {
-		leases[i] = generator.Lease{WorkerID: int64(i*i + 1), From: from, Until: l.MaxTick()}
-	}
-	if err := g.Renew(leases...); err != nil {
-		tb.Fatal(err)
-	}
+	renew(tb, g, leases(l.TickAt(time.Now()), l.MaxTick(), spread(8, 1, 7)...)...)
 	return g
 }
 
-func BenchmarkCachedNextLanes8(b *testing.B) {
-	g, ctx := wideLanes(b), context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := g.Next(ctx); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkCachedNextLanes8Parallel(b *testing.B) {
-	g, ctx := wideLanes(b), context.Background()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := g.Next(ctx); err != nil {
-				b.Error(err)
-				return
+// BenchmarkCachedFill1000 reports the time of one id, not of a thousand.
+func BenchmarkCachedFill1000(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) *generator.Cached{"one lane": wide, "eight lanes": wideLanes} {
+		b.Run(name, func(b *testing.B) {
+			g, ctx := open(b), context.Background()
+			ids := make([]int64, 1000)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := g.Fill(ctx, ids); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
-}
-
-// BenchmarkCachedFill1000Lanes8 reports the time of one id, not of a thousand.
-func BenchmarkCachedFill1000Lanes8(b *testing.B) {
-	g, ctx := wideLanes(b), context.Background()
-	ids := make([]int64, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := g.Fill(ctx, ids); err != nil {
-			b.Fatal(err)
-		}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/id")
-}
-
-// BenchmarkSnowflakeNext has a sequence so long that it never waits for a tick:
-// the price of a mutex and of reading the clock.
-func BenchmarkSnowflakeNext(b *testing.B) {
-	g, ctx := wideDefault(b), context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := g.Next(ctx); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkSnowflakeNextParallel(b *testing.B) {
-	g, ctx := wideDefault(b), context.Background()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := g.Next(ctx); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
-
-func wideDefault(tb testing.TB) *generator.Snowflake {
-	l := seconds(28, 22, 13)
-	l.WorkerBits, l.SequenceBits = 4, 31
-	g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: l.FullLease(1, time.Now())})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(g.Close)
-	return g
-}
-
-// BenchmarkCachedMemory makes a generator and its first id. It reports the live
-// heap of one out of 10,000 that have made an id and are idle.
-func BenchmarkCachedMemory(b *testing.B) {
-	bytes := liveBytes(b, 10000)
-	l, ctx, clock := generator.DefaultLayout(), context.Background(), generator.NewClock(nil)
-	lease := l.FullLease(1, time.Now())
-	b.ReportAllocs()
-	for b.Loop() {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: lease, Clock: clock})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := g.Next(ctx); err != nil {
-			b.Fatal(err)
-		}
-		g.Close()
-	}
-	b.ReportMetric(bytes, "B/generator")
 }

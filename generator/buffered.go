@@ -108,7 +108,7 @@ func NewBuffered(c BufferedConfig) (*Buffered, error) {
 	c.Size, c.RefillBelow = cmp.Or(c.Size, defaultBufferSize), cmp.Or(c.RefillBelow, defaultRefillBelow)
 	switch {
 	case c.Source == nil:
-		return nil, fmt.Errorf("%w: no Source is set", ErrConfig)
+		return nil, fmt.Errorf("%w: Source is not set", ErrConfig)
 	case c.Size < 0 || c.Size > math.MaxInt32:
 		return nil, fmt.Errorf("%w: Size %d is outside 1 to %d", ErrConfig, c.Size, math.MaxInt32)
 	case c.RefillBelow < 0 || c.RefillBelow > 100:
@@ -366,7 +366,7 @@ func (g *Buffered) fetch(want int64) (run Run, err error) {
 	}
 	if run.N < 1 || run.First <= g.last || run.First > math.MaxInt64-run.N+1 {
 		// An id that does not ascend may have been handed out before.
-		return run, fmt.Errorf("%w: it returned %d ids from %d on after the id %d", ErrSource, run.N, run.First, g.last)
+		return run, fmt.Errorf("%w: it returned %d ids from %d on; a run must have ids, which must be above the last one, %d", ErrSource, run.N, run.First, g.last)
 	}
 	return run, nil
 }

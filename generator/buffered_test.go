@@ -227,43 +227,6 @@ func TestBuffered_HandsOutEachIDOnce(t *testing.T) {
 	all.Wait()
 }
 
-// BenchmarkBufferedNext: next to it, an atomic add, and Cached, which need not store them.
-//
-//	go test -run '^$' -bench 'BufferedNext' -cpu 1,2 ./generator
-func BenchmarkBufferedNext(b *testing.B) {
-	each := func(name string, f func() error) {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if err := f(); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
-	var last int64
-	g, err := generator.NewBuffered(generator.BufferedConfig{Size: 1 << 16, Source: func(context.Context, int64) (generator.Run, error) {
-		last += 1 << 13
-		return generator.Run{First: last, N: 1 << 13}, nil
-	}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer g.Close()
-	each("Buffered", func() error { _, err := g.Next(context.Background()); return err })
-	l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
-	c, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now())})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
-	each("Cached", func() error { _, err := c.Next(context.Background()); return err })
-	var add atomic.Int64
-	each("atomic add", func() error { add.Add(1); return nil })
-}
-
 // refuse is an Empty that gives up at once.
 func refuse(context.Context, int) error { return generator.ErrEmpty }
 

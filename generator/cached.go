@@ -221,7 +221,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 		case refuseLease:
 			return o, exhausted(&g.layout, w.worker(), w.until, g.cause)
 		case refuseBorrowing:
-			return outcome{}, fmt.Errorf("%w: %d ids wanted, %d left until ids are %v ahead of the clock",
+			return outcome{}, fmt.Errorf("%w: %d ids wanted, but only %d are left before ids are %v ahead of the clock",
 				ErrBorrowLimit, want, m.free(), g.borrow)
 		}
 		return o, nil

@@ -1,11 +1,9 @@
 package generator_test
 
 import (
-	"context"
 	"errors"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -191,39 +189,6 @@ func TestCachedLanes_MultiplyTheIDsUpToTheLimit(t *testing.T) {
 		all("16 lanes after an hour", 16*16*10)
 		if got := g.Lead(); got != 10*time.Second {
 			t.Errorf("at the limit Lead is %v", got)
-		}
-	})
-}
-
-// TestCachedLanes_MultiplyTheRateAtTheLimit: at the limit n lanes make n times as many ids.
-func TestCachedLanes_MultiplyTheRateAtTheLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := manyWorkers(6)
-		now := lease(l, 1000)
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: time.Second})
-		renew(t, g, leases(now.From, now.Until, spread(8, 1, 1)...)...)
-		fill(t, g, 8*64)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		var callers sync.WaitGroup
-		got := make([]int, 16)
-		for i := range got {
-			callers.Go(func() {
-				for {
-					if _, err := g.Next(ctx); err != nil {
-						return
-					}
-					got[i]++
-				}
-			})
-		}
-		callers.Wait()
-		sum := 0
-		for _, n := range got {
-			sum += n
-		}
-		if want := 10 * 8 * 64; sum < want-1 || sum > want {
-			t.Errorf("%d ids in 10 s, want %d", sum, want)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -57,48 +58,55 @@ func TestCachedLimit_ServesCallersInOrder(t *testing.T) {
 }
 
 // TestCachedLimit_KeepsTheRateAndIsFair: for ten seconds 64 callers take what they get. Together they
-// get the nominal rate to one id, and each gets its share.
+// get the nominal rate to one id, which lanes multiply, and each gets its share.
 func TestCachedLimit_KeepsTheRateAndIsFair(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const callers, seconds = 64, 10
-		l := ticks(time.Second, 13)
-		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second})
-		last := position(l, fill(t, g, 8192)[8191])
-		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
-		defer cancel()
-		var got [callers][]uint64
-		var all sync.WaitGroup
-		for i := range callers {
-			all.Go(func() {
-				for {
-					id, err := g.Next(ctx)
-					if err != nil {
-						if !errors.Is(err, context.DeadlineExceeded) {
-							t.Error(err)
-						}
-						return
+	for _, lanes := range []int{1, 8} {
+		t.Run(fmt.Sprint(lanes), func(t *testing.T) { bubble(t, func(t *testing.T) { keepsTheRate(t, lanes) }) })
+	}
+}
+
+func keepsTheRate(t *testing.T, lanes int) {
+	const callers, seconds = 64, 10
+	l := manyWorkers(10)
+	perSecond := lanes << l.SequenceBits
+	now := lease(l, 1000)
+	g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: time.Second})
+	renew(t, g, leases(now.From, now.Until, spread(lanes, 9, 1)...)...)
+	before := fill(t, g, perSecond)
+	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
+	defer cancel()
+	got := make([][]int64, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for {
+				id, err := g.Next(ctx)
+				if err != nil {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
 					}
-					got[i] = append(got[i], position(l, id))
+					return
 				}
-			})
-		}
-		all.Wait()
-		taken := slices.Concat(got[:]...)
-		slices.Sort(taken)
-		for i, p := range taken {
-			if p != last+uint64(i)+1 {
-				t.Fatalf("id %d at the limit lies at %d, want %d: one was lost", i, p-last, i+1)
+				got[i] = append(got[i], id)
 			}
+		})
+	}
+	all.Wait()
+	taken := slices.Concat(got...)
+	slices.Sort(taken)
+	for i, id := range taken { // before has all ids of a tick, so these are those of the next ticks
+		if due := before[i%perSecond] + int64(i/perSecond+1)<<(l.WorkerBits+l.SequenceBits); id != due {
+			t.Fatalf("id %d at the limit is %d, want %d: one was lost", i, id, due)
 		}
-		if n := len(taken); n < seconds*8192-1 || n > seconds*8192 {
-			t.Errorf("%d ids in %d s, want %d", n, seconds, seconds*8192)
-		}
-		byCount := func(a, b []uint64) int { return cmp.Compare(len(a), len(b)) }
-		least, most := len(slices.MinFunc(got[:], byCount)), len(slices.MaxFunc(got[:], byCount))
-		if fair := seconds * 8192 / callers; least < fair-5 || most > fair+5 {
-			t.Errorf("callers got from %d to %d ids each, want %d", least, most, fair)
-		}
-	})
+	}
+	if n := len(taken); n < seconds*perSecond-1 || n > seconds*perSecond {
+		t.Errorf("%d ids in %d s, want %d", n, seconds, seconds*perSecond)
+	}
+	byCount := func(a, b []int64) int { return cmp.Compare(len(a), len(b)) }
+	least, most := len(slices.MinFunc(got, byCount)), len(slices.MaxFunc(got, byCount))
+	if fair := seconds * perSecond / callers; least < fair-5 || most > fair+5 {
+		t.Errorf("callers got from %d to %d ids each, want %d", least, most, fair)
+	}
 }
 
 // TestCachedLimit_LongFillTakesTurns: a long Fill waits for all its ids, and takes turns with those

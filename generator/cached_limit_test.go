@@ -127,31 +127,6 @@ func gapless(t *testing.T, noWait bool) {
 	}
 }
 
-// TestCachedLimit_RefusedCallsCostNoID: a thousand refused calls are no reason why the next id,
-// when it is due, should be another.
-func TestCachedLimit_RefusedCallsCostNoID(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 2 * time.Second, NoWait: true})
-		one := generator.NewScale(l).Duration(1)
-		last := position(l, fill(t, g, 2048)[2047])
-		for range 50 {
-			for range 500 {
-				refused(t, g)
-			}
-			time.Sleep(one)
-			// One id is there, so a Fill of two is refused, and leaves it.
-			if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, generator.ErrBorrowLimit) {
-				t.Fatalf("Fill = %v", err)
-			}
-			if got := position(l, next(t, g)); got != last+1 {
-				t.Fatalf("after refused calls comes position %d, want %d", got, last+1)
-			}
-			last++
-		}
-	})
-}
-
 // TestCachedLimit_RestAllowsToBorrowAgain: a generator that was at the limit and then rests can borrow again: the more,
 // the longer it has rested, up to the full limit.
 func TestCachedLimit_RestAllowsToBorrowAgain(t *testing.T) {
@@ -237,23 +212,6 @@ func TestCached_ItsLimitNeverShrinks(t *testing.T) {
 			if err := g.Fill(t.Context(), make([]int64, 64*120)); err != nil {
 				t.Fatalf("with the clock set right: %v; ids are %v ahead", err, g.Lead())
 			}
-		}
-	})
-}
-
-// A Fill that asks for more than the lease has left can never be served. A
-// generator that does not wait answered ErrBorrowLimit, forever, which tells the
-// caller to come back later.
-func TestCachedFill_AcrossTheEndWithoutWaiting(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 4)
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), NoWait: true})
-		fill(t, g, 22)
-		for range 3 {
-			if err := g.Fill(t.Context(), make([]int64, 11)); !errors.Is(err, generator.ErrLeaseExpired) {
-				t.Errorf("11 ids of the 10 that the lease has left: %v", err)
-			}
-			time.Sleep(time.Hour)
 		}
 	})
 }

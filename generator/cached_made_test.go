@@ -29,9 +29,7 @@ func TestCachedMade_CountsAcrossWindowsAndLanes(t *testing.T) {
 			for range n {
 				next(t, g)
 			}
-			if err := g.Fill(t.Context(), make([]int64, n)); err != nil {
-				t.Fatal(err)
-			}
+			fill(t, g, n)
 			want += 2 * int64(n)
 			counts(t, g, want, 0)
 		}
@@ -42,9 +40,7 @@ func TestCachedMade_CountsAcrossWindowsAndLanes(t *testing.T) {
 		}
 		from := l.TickAt(time.Now())
 		for _, workers := range [][]int64{{9, 10, 11, 12}, {9}, {3}, {1, 2}} {
-			if err := g.Renew(leases(from, from+200_000, workers...)...); err != nil {
-				t.Fatal(err)
-			}
+			renew(t, g, leases(from, from+200_000, workers...)...)
 			counts(t, g, want, 0)
 			take(500)
 			time.Sleep(10 * time.Second) // far beyond all ids: positions are passed over
@@ -64,9 +60,7 @@ func TestCachedWaits_CountsCallsThatWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Millisecond, 4)
 		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 100_000), MaxBorrow: time.Millisecond})
-		if err := g.Fill(t.Context(), make([]int64, 16)); err != nil {
-			t.Fatal(err)
-		}
+		fill(t, g, 16)
 		counts(t, g, 16, 0)
 		for range 3 { // the first waits for the clock, the others behind it
 			go func() { _, _ = g.Next(context.Background()) }()
@@ -74,9 +68,7 @@ func TestCachedWaits_CountsCallsThatWait(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		counts(t, g, 19, 3)
-		if err := g.Fill(t.Context(), make([]int64, 200)); err != nil { // each millisecond has 16 of them
-			t.Fatal(err)
-		}
+		fill(t, g, 200) // each millisecond has 16 of them
 		made := g.Made()
 		if waits := g.Waits(); made != 219 || waits < 4 || waits > 3+200 {
 			t.Errorf("%d ids, %d waits", made, waits)
@@ -96,9 +88,7 @@ func TestCachedWaits_CountsCallsThatWaitForALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Millisecond, 4)
 		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 1), OnLow: func() {}})
-		if err := g.Fill(t.Context(), make([]int64, 16)); err != nil {
-			t.Fatal(err)
-		}
+		fill(t, g, 16)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -111,22 +101,13 @@ func TestCachedWaits_CountsCallsThatWaitForALease(t *testing.T) {
 func TestSnowflakeMade_CountsIDsAndWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Millisecond, 4)
-		g, err := generator.NewSnowflake(generator.SnowflakeConfig{Layout: l, Lease: lease(l, 100_000)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Fill(t.Context(), make([]int64, 16)); err != nil {
-			t.Fatal(err)
-		}
+		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: lease(l, 100_000)})
+		fill(t, g, 16)
 		counts(t, g, 16, 0)
-		if err := g.Fill(t.Context(), make([]int64, 48)); err != nil { // waits for three ticks
-			t.Fatal(err)
-		}
+		fill(t, g, 48) // waits for three ticks
 		counts(t, g, 64, 1)
 		from := l.TickAt(time.Now())
-		if err := g.Renew(generator.Lease{WorkerID: 3, From: from, Until: from + 1000}); err != nil {
-			t.Fatal(err)
-		}
+		renew(t, g, leases(from, from+1000, 3)...)
 		next(t, g)
 		if made := g.Made(); made != 65 {
 			t.Errorf("%d ids", made)
@@ -140,17 +121,11 @@ func TestPairedMade_CountsBothLanes(t *testing.T) {
 		main, backup := lease(l, 100_000), lease(l, 100_000)
 		backup.WorkerID = 25
 		c := generator.PairedConfig{Layout: l, Main: main, Backup: backup, MaxBorrow: time.Millisecond}
-		g, err := generator.NewPaired(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Fill(t.Context(), make([]int64, 32)); err != nil { // 16 of each lane
-			t.Fatal(err)
-		}
+		g := paired(t, c)
+		fill(t, g, 32) // 16 of each lane
 		counts(t, g, 32, 0)
 		next(t, g)
 		counts(t, g, 33, 1)
-		g.Close()
 	})
 }
 
@@ -162,14 +137,8 @@ func TestBufferedMade_CountsWhatWasTaken(t *testing.T) {
 			last += 7
 			return generator.Run{First: last, N: 7}, nil
 		}
-		g, err := generator.NewBuffered(generator.BufferedConfig{Size: 10, Source: source})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer g.Close()
-		if err := g.Fill(t.Context(), make([]int64, 7)); err != nil {
-			t.Fatal(err)
-		}
+		g := buffered(t, generator.BufferedConfig{Size: 10, Source: source})
+		fill(t, g, 7)
 		counts(t, g, 7, 1)
 		time.Sleep(time.Minute) // the buffer is full
 		counts(t, g, 7, 1)

@@ -106,7 +106,7 @@ func (l Lease) validate(layout Layout) error {
 		return fmt.Errorf("%w: worker id %d is outside 0 to %d, the range of %d bits",
 			ErrLayout, l.WorkerID, layout.MaxWorkerID(), layout.WorkerBits)
 	case l.From < 0 || l.Until > layout.MaxTick() || l.From > l.Until:
-		return fmt.Errorf("%w: a lease of the ticks %d to %d is not a span within 0 to %d",
+		return fmt.Errorf("%w: the lease of the ticks %d to %d must be a span within 0 to %d",
 			ErrLayout, l.From, l.Until, layout.MaxTick())
 	}
 	return nil
@@ -117,7 +117,7 @@ func (l Lease) validate(layout Layout) error {
 func workers(layout Layout, leases []Lease) ([]int64, error) {
 	n := len(leases)
 	if n == 0 || n&(n-1) != 0 || n > MaxLanes || int64(n) > layout.MaxWorkerID()+1 {
-		return nil, fmt.Errorf("%w: %d leases, not 1, 2, 4 ... up to %d",
+		return nil, fmt.Errorf("%w: got %d leases; their number must be a power of two up to %d",
 			ErrConfig, n, min(MaxLanes, layout.MaxWorkerID()+1))
 	}
 	ids := make([]int64, n)
@@ -126,7 +126,7 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 			return nil, err
 		}
 		if l.From != leases[0].From || l.Until != leases[0].Until {
-			return nil, fmt.Errorf("%w: a lease of the ticks %d to %d next to one of %d to %d",
+			return nil, fmt.Errorf("%w: all leases must have the same ticks, but one has %d to %d and another %d to %d",
 				ErrConfig, l.From, l.Until, leases[0].From, leases[0].Until)
 		}
 		ids[i] = l.WorkerID
@@ -134,7 +134,7 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 	slices.Sort(ids)
 	for i := 1; i < n; i++ {
 		if ids[i] == ids[i-1] {
-			return nil, fmt.Errorf("%w: two leases of worker id %d", ErrConfig, ids[i])
+			return nil, fmt.Errorf("%w: two leases have the worker id %d", ErrConfig, ids[i])
 		}
 	}
 	return ids, nil
@@ -144,12 +144,12 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 // worker ids. cause is the reason for which no other lease is available, or nil.
 func exhausted(layout *Layout, worker, until int64, cause error) error {
 	if until == layout.MaxTick() {
-		return fmt.Errorf("%w: no id is left of the %d bits of %v since %s, which end at %s",
+		return fmt.Errorf("%w: no id is left: the %d time bits of %v since %s end at %s; new ids need a layout with a later epoch or more time bits",
 			ErrTimeExhausted, layout.TimeBits, layout.Tick, format(layout.Epoch), format(layout.Expires()))
 	}
-	err := fmt.Errorf("%w: worker id %d may stamp until %s", ErrLeaseExpired, worker, format(layout.TimeOf(until+1)))
+	err := fmt.Errorf("%w: worker id %d may make ids only until %s", ErrLeaseExpired, worker, format(layout.TimeOf(until+1)))
 	if cause != nil {
-		err = fmt.Errorf("%w, and is not renewed: %w", err, cause)
+		err = fmt.Errorf("%w, and the lease was not renewed: %w", err, cause)
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +25,6 @@ type renewer struct {
 	workers []int64
 	lanes   int  // index of lanesInTurn
 	wild    bool // several renew at once
-	calls   int
 }
 
 var lanesInTurn = []int{1, 2, 4, 8, 4, 1}
@@ -101,7 +99,6 @@ func (a *renewer) next(r *rand.Rand) []generator.Lease {
 	given := leases(from, max(from, until), a.workers...)
 	r.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
 	a.all.add(given...)
-	a.calls++
 	return given
 }
 
@@ -120,20 +117,7 @@ func (a *renewer) replace(r *rand.Rand) {
 // account checks that every id came once and was granted.
 func (a *renewer) account(t *testing.T, taken [][]int64) {
 	t.Helper()
-	ids := slices.Concat(taken...)
-	slices.Sort(ids)
-	for i, id := range ids {
-		if i > 0 && id == ids[i-1] {
-			t.Fatalf("id %d was made twice", id)
-		}
-		if lane := id >> a.layout.SequenceBits; i > 0 && lane == ids[i-1]>>a.layout.SequenceBits {
-			continue // of the same tick and worker as the one before
-		}
-		if !a.all.allow(a.layout, id) {
-			t.Fatalf("id %v was made, which no lease has ever allowed", decompose(t, a.layout, id))
-		}
-	}
-	t.Logf("%d ids, %d renewals, %d worker ids", len(ids), a.calls, len(a.all))
+	once(t, a.layout, taken, func(id int64) bool { return a.all.allow(a.layout, id) })
 }
 
 // goroutines returns how many there are, when those that are about to end have.

@@ -90,10 +90,10 @@ func (l Layout) Validate() error {
 		return fmt.Errorf("%w: each of time, worker id and sequence needs at least 1 bit, have %d/%d/%d",
 			ErrLayout, l.TimeBits, l.WorkerBits, l.SequenceBits)
 	case sum > 63:
-		return fmt.Errorf("%w: %d/%d/%d are %d bits, at most 63 fit into a positive int64",
+		return fmt.Errorf("%w: %d/%d/%d are %d bits, but at most 63 fit into a positive int64",
 			ErrLayout, l.TimeBits, l.WorkerBits, l.SequenceBits, sum)
 	case l.Tick < time.Millisecond:
-		return fmt.Errorf("%w: a tick of %v is shorter than the least, %v", ErrLayout, l.Tick, time.Millisecond)
+		return fmt.Errorf("%w: the tick %v must be at least %v", ErrLayout, l.Tick, time.Millisecond)
 	case l.Epoch.IsZero():
 		return fmt.Errorf("%w: no epoch is set", ErrLayout)
 	case l.Epoch.Unix() > maxSeconds || l.Epoch.Unix() < -maxSeconds:
@@ -186,7 +186,7 @@ func (l Layout) Decompose(id int64) (Parts, error) {
 		return Parts{}, err
 	}
 	if id < 0 {
-		return Parts{}, fmt.Errorf("%w: id %d is negative, no layout makes such an id", ErrLayout, id)
+		return Parts{}, fmt.Errorf("%w: id %d is negative, but no layout makes negative ids", ErrLayout, id)
 	}
 	tick := id >> (l.WorkerBits + l.SequenceBits)
 	if tick > l.MaxTick() {

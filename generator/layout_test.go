@@ -281,19 +281,6 @@ func ExampleLayout_String() {
 	// 1-41-18-4/1ms@1514764800
 }
 
-// Between two seconds before 1970 "the epoch in Unix seconds" was off by one: half
-// a second before 1970 is -0.5, not -1.5.
-func TestLayoutString_OfASubSecondEpochBefore1970(t *testing.T) {
-	t.Parallel()
-
-	for ms, want := range map[int64]string{-500: "-0.5", -1500: "-1.5", -1: "-0.001", -1999: "-1.999"} {
-		l := with(func(l *generator.Layout) { l.Epoch = time.UnixMilli(ms) })
-		if got := l.String(); got != "1-28-22-13/1s@"+want {
-			t.Errorf("an epoch %d ms before 1970 is %q, want %s", -ms, got, want)
-		}
-	}
-}
-
 // TickAt "returns -1 for every instant before the epoch, and math.MaxInt64 for one
 // that is beyond all layouts". At the ends of what a Time holds the difference of
 // seconds overflows, and the two were the wrong way round.

@@ -35,7 +35,7 @@ func ParseLayout(text string) (Layout, error) {
 		return Layout{}, err
 	}
 	if l.String() != text {
-		return Layout{}, fmt.Errorf("%w: %.80q is written %s", ErrLayout, text, l)
+		return Layout{}, fmt.Errorf("%w: %.80q must be written as %s", ErrLayout, text, l)
 	}
 	return l, nil
 }

@@ -66,7 +66,7 @@ func NewPaired(c PairedConfig) (*Paired, error) {
 	}
 	switch {
 	case c.Backup == (Lease{}):
-		return nil, fmt.Errorf("%w: no Backup lease is set", ErrConfig)
+		return nil, fmt.Errorf("%w: Backup is not set; give it the lease of a second worker id", ErrConfig)
 	case c.Backup.WorkerID == c.Main.WorkerID:
 		return nil, fmt.Errorf("%w: both lanes have the worker id %d", ErrConfig, c.Main.WorkerID)
 	}
@@ -143,7 +143,7 @@ func (g *Paired) Renew(leases ...Lease) error {
 		return err
 	}
 	if len(leases) != 2 {
-		return fmt.Errorf("%w: %d leases; this generator has two lanes", ErrConfig, len(leases))
+		return fmt.Errorf("%w: got %d leases, need 2, one for each lane", ErrConfig, len(leases))
 	}
 	main, backup := leases[0], leases[1]
 	if main.WorkerID > backup.WorkerID {

@@ -246,35 +246,6 @@ func TestNewPaired_RefusesBadSettings(t *testing.T) {
 	}
 }
 
-// BenchmarkPairedNext: while a tick lasts, and when the clock stands still.
-func BenchmarkPairedNext(b *testing.B) {
-	l := generator.Layout{TimeBits: 33, WorkerBits: 5, SequenceBits: 24, Tick: time.Second, Epoch: date(2020, 1, 1)}
-	for _, frozen := range []bool{false, true} {
-		name, now := "main lane", time.Now
-		if frozen {
-			l.SequenceBits, l.TimeBits = 13, 40
-			at := time.Now()
-			name, now = "backup lane", func() time.Time { return at }
-		}
-		b.Run(name, func(b *testing.B) {
-			lease := l.FullLease(9, now())
-			backup := lease
-			backup.WorkerID = 25
-			g, err := generator.NewPaired(generator.PairedConfig{Layout: l, Main: lease, Backup: backup, MaxBorrow: 1 << 60, Clock: generator.NewClock(now)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer g.Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := g.Next(context.Background()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // The main lane's worker id is lost, and replaced by a higher one: the backup's becomes the main's.
 func TestPairedRenew_ReplacesItsWorkerIDs(t *testing.T) {
 	c := &stopped{time: date(2026, 1, 1)}

@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -116,100 +112,4 @@ func TestLayoutPicture_ReturnsTheErrorOfDecompose(t *testing.T) {
 			t.Errorf("%v: Picture(%d) = %q, %v; want the error of Decompose, %v", tt.layout, tt.id, got, err, want)
 		}
 	}
-}
-
-// TestLayoutPicture_PutTogetherIsTheID checks what holds for every layout and every id: the
-// bits put together are the id, so are the values in their widths, and nothing is
-// wider than a terminal or not ASCII.
-func TestLayoutPicture_PutTogetherIsTheID(t *testing.T) {
-	t.Parallel()
-
-	for widths := range allWidths {
-		if rand.IntN(16) > 0 {
-			continue // there are 39,711
-		}
-		l := generator.Layout{TimeBits: widths[0], WorkerBits: widths[1], SequenceBits: widths[2],
-			Tick:  time.Duration(rand.Int64N(math.MaxInt64>>min(widths[0], 40)) + int64(time.Millisecond)),
-			Epoch: time.Unix(rand.Int64N(1<<54)-1<<53, rand.Int64N(1e9))}
-		if l.Validate() != nil {
-			l.Tick, l.Epoch = time.Millisecond, time.Unix(rand.Int64N(1e9), 0)
-		}
-		largest := int64(1)<<(widths[0]+widths[1]+widths[2]) - 1
-		for _, id := range []int64{0, 1, largest, rand.Int64() & largest} {
-			if err := checkPicture(l, id); err != nil {
-				picture, _ := l.Picture(id)
-				t.Fatalf("%v, id %d: %v\n%s", l, id, err, picture)
-			}
-		}
-	}
-}
-
-// allWidths yields every split of a layout.
-func allWidths(yield func([3]uint8) bool) {
-	for t := uint8(1); t <= 61; t++ {
-		for w := uint8(1); t+w <= 62; w++ {
-			for s := uint8(1); t+w+s <= 63; s++ {
-				if !yield([3]uint8{t, w, s}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func checkPicture(l generator.Layout, id int64) error {
-	picture, err := l.Picture(id)
-	if err != nil {
-		return err
-	}
-	rows, starts := map[string][]string{}, map[string][]int{}
-	for line := range strings.Lines(picture) {
-		if strings.TrimRight(line, " \n")+"\n" != line || len(line) > 81 {
-			return fmt.Errorf("line %q is not ended, ends in a space, or has %d columns", line, len(line)-1)
-		}
-		for _, r := range line {
-			if r > 126 || r < ' ' && r != '\n' {
-				return fmt.Errorf("line %q is not ASCII", line)
-			}
-		}
-		name, rest, _ := strings.Cut(line, " ")
-		if rows[name] == nil {
-			rows[name], starts[name] = strings.Fields(rest), columns(line)
-		}
-	}
-	if !slices.Equal(starts["width"], starts["bits"]) || !slices.Equal(starts["value"], starts["bits"]) {
-		return fmt.Errorf("the fields are not below each other: %v", starts)
-	}
-	bits, widths, values := rows["bits"], rows["width"], rows["value"]
-	if n := len(bits); n < 4 || len(widths) != n || len(values) != n {
-		return fmt.Errorf("%d fields of bits, %d widths, %d values", n, len(widths), len(values))
-	}
-	if all := strings.Join(bits, ""); len(all) != 64 {
-		return fmt.Errorf("%d bits", len(all))
-	} else if got, err := strconv.ParseInt(all, 2, 64); got != id || err != nil {
-		return fmt.Errorf("the bits are those of %d, %v", got, err)
-	}
-	var together int64
-	for i := range bits {
-		width, _ := strconv.Atoi(widths[i])
-		value, err := strconv.ParseInt(values[i], 10, 64)
-		if err != nil || width != len(bits[i]) {
-			return fmt.Errorf("field %d has %s bits, value %s", i, widths[i], values[i])
-		}
-		together = together<<width | value
-	}
-	if together != id {
-		return fmt.Errorf("the values put together are %d", together)
-	}
-	return nil
-}
-
-// columns returns where the words of line start.
-func columns(line string) (starts []int) {
-	for i := 1; i < len(line); i++ {
-		if line[i] > ' ' && line[i-1] == ' ' {
-			starts = append(starts, i)
-		}
-	}
-	return starts
 }

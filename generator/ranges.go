@@ -39,10 +39,10 @@ func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	}
 	begin, end := l.tickFrom(from), min(l.tickFrom(to), l.MaxTick()+1)
 	if begin >= end {
-		why := "it has no tick of the layout"
+		why := "no tick of the layout begins in this span"
 		switch {
 		case to.Round(0).Compare(from.Round(0)) <= 0: // the wall clock counts
-			why = "it is empty"
+			why = "the span is empty"
 		case begin > l.MaxTick():
 			why = "the layout ends at " + format(l.Expires())
 		case l.TickAt(to) < 0 || to.Equal(l.Epoch):
@@ -81,6 +81,6 @@ func (l Layout) Above(largest int64, now time.Time) error {
 		return fmt.Errorf("%w: no id of the layout %v is ever above %d; its last tick begins with %d",
 			ErrLayout, l, largest, l.MaxTick()<<l.tickBits())
 	}
-	return fmt.Errorf("%w: ids stamped from %s on begin with %d, and are above %d only from %s on; take an earlier epoch, or more bits for worker id and sequence",
+	return fmt.Errorf("%w: ids made from %s on begin with %d; they are above %d only from %s on, so choose an earlier epoch, or more bits for worker id and sequence",
 		ErrLayout, format(now), l.TickAt(now)<<l.tickBits(), largest, exact(l.TimeOf(tick)))
 }

@@ -148,7 +148,7 @@ func (g *Snowflake) Renew(leases ...Lease) error {
 		return err
 	}
 	if len(leases) > 1 {
-		return fmt.Errorf("%w: %d leases; this generator has one lane", ErrConfig, len(leases))
+		return fmt.Errorf("%w: got %d leases, need 1, because this generator has one lane", ErrConfig, len(leases))
 	}
 	return g.renew(ids, func([]int64) { g.accept(leases[0]) })
 }
@@ -271,7 +271,7 @@ func (g *Snowflake) backwards(now time.Time) (wait time.Duration, err error) {
 	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)
 	if back > g.tolerance {
-		return 0, fmt.Errorf("%w: it shows %s, %v less than the %s that it had reached; at most %v are waited for",
+		return 0, fmt.Errorf("%w: it shows %s, %v before %s, which it showed earlier; MaxClockBackwards allows a wait of at most %v",
 			ErrClockBackwards, format(now), back, format(reached), g.tolerance)
 	}
 	return back, nil

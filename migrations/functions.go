@@ -33,7 +33,7 @@ func CreateFunctions(ctx context.Context, db *gorm.DB) error {
 		for _, statement := range o.statements {
 			if err := d.ExecRaw(ctx, statement); err != nil {
 				return fmt.Errorf("migrations: %s cannot be created: %w; %s,"+
-					" or give the text of FunctionStatements to somebody who may create it", o.name, err, rights[d.Dialect()])
+					" or have somebody with these rights run the statements of FunctionStatements", o.name, err, rights[d.Dialect()])
 			}
 		}
 	}
@@ -80,8 +80,8 @@ func textOf(list []object) string {
 // rights names the privileges that the user needs, by dialect.
 var rights = map[string]string{
 	"mysql": "the user needs the rights CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE and DROP;" +
-		" if the server writes a binary log, it also wants SUPER for functions, or log_bin_trust_function_creators = 1",
-	"postgres": "the user needs the right CREATE on the schema, and owns what it replaces",
+		" if the server writes a binary log, it also requires SUPER for functions, or log_bin_trust_function_creators = 1",
+	"postgres": "the user needs the right CREATE on the schema, and must own the functions that it replaces",
 	"sqlite":   "the user needs the right to write to the file",
 }
 
@@ -120,7 +120,7 @@ func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
 }
 
 func errNoFunctions(dialect string) error {
-	return fmt.Errorf("migrations: there are no functions for the dialect %q: %w", dialect, errors.ErrUnsupported)
+	return fmt.Errorf("migrations: functions are not available for the dialect %q: %w", dialect, errors.ErrUnsupported)
 }
 
 // objects returns the objects to create. schema is quoted, and only used on PostgreSQL.
@@ -155,10 +155,10 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	case err != nil && sqldb.IsUnreachable(err):
 		return "", fmt.Errorf("migrations: the database cannot be reached: %w", err)
 	case err != nil:
-		return "", fmt.Errorf("migrations: %w: %s cannot be read: %w; call db.Use first, and with WithRegistry give the handle of the registry",
+		return "", fmt.Errorf("migrations: %w: %s cannot be read: %w; call db.Use first; with WithRegistry, pass the handle of the registry",
 			workernode.ErrTable, workernode.RegistryTable, err)
 	case !found:
-		return "", fmt.Errorf("migrations: %w: %s has no row, so the layout is not known: let a process call db.Use first",
+		return "", fmt.Errorf("migrations: %w: %s has no row, so the layout is unknown; start a process that calls db.Use first",
 			workernode.ErrTable, workernode.RegistryTable)
 	}
 	return text, nil

@@ -62,7 +62,7 @@ func refuseOutdated(table string, have []string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: it was created by an unreleased version of uidplugin (it has the column %s), and ids of that version cannot be continued:"+
-		" start with a database of its own, or, if no row has such an id, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
+		" use another database for uidplugin, or, if no row has such an id, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
 }
 
 // A table is a parsed CREATE TABLE statement.
@@ -127,7 +127,7 @@ func Check(ctx context.Context, db *gorm.DB) error {
 			if file == "mysql" && t.name == workernode.NodeTable {
 				file = "mysql_uidgenerator"
 			}
-			return fmt.Errorf("migrations: %w: %s lacks the columns %s; migrations/%s.sql has them",
+			return fmt.Errorf("migrations: %w: %s lacks the columns %s; add them as in migrations/%s.sql",
 				workernode.ErrTable, t.name, strings.Join(lacks, ", "), file)
 		}
 		if err := t.refuseNarrow(d, columns); err != nil {
@@ -144,7 +144,7 @@ func (t *table) refuseNarrow(d *sqldb.DB, columns []sqldb.Column) error {
 	for _, c := range columns {
 		name := strings.ToUpper(c.Name)
 		if strings.Contains(t.define[name], " BIGINT") && d.IsNarrow(c.Type) && (t.name != workernode.NodeTable || name != "ID") {
-			return fmt.Errorf("%w: the column %s is of type %s, which is too narrow: make it BIGINT, as migrations/%s.sql has it",
+			return fmt.Errorf("%w: the column %s is of type %s, which is too narrow: make it BIGINT, as in migrations/%s.sql",
 				workernode.ErrTable, c.Name, c.Type, fileOf(d))
 		}
 	}
@@ -182,8 +182,8 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 		case err != nil && sqldb.IsUnreachable(err):
 			return fmt.Errorf("the database cannot be reached: %w", err)
 		case err != nil && failed != nil:
-			return fmt.Errorf("%w: the table cannot be read (%w), and cannot be created (%w); "+
-				"if the user lacks the right to, create it manually with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
+			return fmt.Errorf("%w: the table can be neither read (%w) nor created (%w); "+
+				"if the user lacks the right, create it manually with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
 			if failed = t.run(ctx, db, t.create, t.index); failed == nil {
 				return nil
@@ -191,8 +191,8 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 			continue
 		}
 		if lacks := missing(essential[t.name], have); len(lacks) > 0 {
-			return fmt.Errorf("%w: there is a table of this name without the columns %s (it has %s), "+
-				"so it is not uidplugin's: rename it, or give uidplugin a database of its own",
+			return fmt.Errorf("%w: a table of this name exists without the columns %s (it has %s), "+
+				"so it does not belong to uidplugin: rename it, or use another database for uidplugin",
 				workernode.ErrTable, strings.Join(lacks, ", "), strings.Join(have, ", "))
 		}
 		if err := errors.Join(refuseOutdated(t.name, have), t.refuseNarrow(db, columns)); err != nil {
@@ -284,7 +284,7 @@ func quoted(statement string) string { return name.FindString(statement) }
 func parse(dialect string) ([]*table, error) {
 	text, err := Files.ReadFile(dialect + ".sql")
 	if err != nil {
-		return nil, fmt.Errorf("migrations: no file for the dialect %q: create the tables manually, after sqlite.sql, and use WithoutMigration: %w",
+		return nil, fmt.Errorf("migrations: no file for the dialect %q: create the tables manually, modelled on sqlite.sql, and use WithoutMigration: %w",
 			dialect, errors.ErrUnsupported)
 	}
 	var tables []*table

@@ -231,7 +231,7 @@ func TestUp_RefusesTheTablesOfAnEarlierVersion(t *testing.T) {
 				if !errors.Is(err, workernode.ErrTable) {
 					t.Fatal(err)
 				}
-				saysAll(t, err.Error(), "migrations: "+name, "created by an unreleased version of uidplugin", "_SECOND", "database of its own")
+				saysAll(t, err.Error(), "migrations: "+name, "created by an unreleased version of uidplugin", "_SECOND", "use another database")
 			}
 			if name == "WORKER_NODE" && !slices.Equal(shape(t, db), before) {
 				t.Errorf("the tables were changed: %q", p.list)

@@ -90,11 +90,11 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	var secrets [][KeySize]byte
 	for i, key := range keys {
 		if len(key) != KeySize {
-			return nil, fmt.Errorf("%w: key %d of %d has %d bytes, and needs %d", ErrConfig, i+1, len(keys), len(key), KeySize)
+			return nil, fmt.Errorf("%w: key %d of %d has %d bytes, but it must have %d", ErrConfig, i+1, len(keys), len(key), KeySize)
 		}
 		secret := [KeySize]byte(key)
 		if bytes.Count(key, key[:1]) == KeySize {
-			return nil, fmt.Errorf("%w: key %d of %d has %d equal bytes; make one with crypto/rand", ErrConfig, i+1, len(keys), KeySize)
+			return nil, fmt.Errorf("%w: key %d of %d consists of %d equal bytes; generate keys with crypto/rand", ErrConfig, i+1, len(keys), KeySize)
 		}
 		for j, other := range secrets {
 			if secret == other {
@@ -113,10 +113,10 @@ func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.list(), other.lis
 // with a letter, and not end with _. The error wraps [ErrConfig].
 func (k *Keys) Codec(prefix string) (*Codec, error) {
 	if len(k.list()) == 0 {
-		return nil, fmt.Errorf("%w: there are no keys; NewKeys makes some", ErrConfig)
+		return nil, fmt.Errorf("%w: no keys are set; create them with NewKeys", ErrConfig)
 	}
 	if !validPrefix(prefix) {
-		return nil, fmt.Errorf("%w: the prefix %.40q needs 1 to %d characters from a to z, 0 to 9 and _, a letter first, and no _ last",
+		return nil, fmt.Errorf("%w: the prefix %.40q must have 1 to %d characters from a to z, 0 to 9 and _, begin with a letter, and not end with _",
 			ErrConfig, prefix, maxPrefix)
 	}
 	var keys []codecKey

@@ -99,7 +99,7 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 }
 
 // errConflict reports that another process fetched first.
-var errConflict = errors.New("segment: other processes were always faster")
+var errConflict = errors.New("segment: lost every race against other processes")
 
 // try makes one attempt to fetch a range. The range is empty if another process was faster.
 func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
@@ -111,13 +111,13 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 		return run, err
 	case !ok:
 		// A new row would start again with the same ids.
-		return run, fmt.Errorf("%w: the tag %q is gone from %s: insert it again, with a max_id above all of its ids", ErrRow, g.table.tag, g.table)
+		return run, fmt.Errorf("%w: the row of the tag %q was deleted from %s; insert it again, with a max_id above all ids of the tag", ErrRow, g.table.tag, g.table)
 	case r.step < 1:
-		return run, fmt.Errorf("%w: the step of the tag %q of %s is %d, not 1 or more", ErrRow, g.table.tag, g.table, r.step)
+		return run, fmt.Errorf("%w: the step of the tag %q of %s is %d, but it must be positive", ErrRow, g.table.tag, g.table, r.step)
 	}
 	first := max(r.maxID, g.floor)
 	if first == math.MaxInt64 {
-		return run, fmt.Errorf("%w: max_id of the tag %q of %s is %d", ErrExhausted, g.table.tag, g.table, r.maxID)
+		return run, fmt.Errorf("%w: max_id of the tag %q of %s is %d, so no ids are left", ErrExhausted, g.table.tag, g.table, r.maxID)
 	}
 	step := g.size(r.step)
 	n := min(step, math.MaxInt64-first)
@@ -132,7 +132,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	g.state.Step, g.state.MinStep = step, r.step
 	g.mu.Unlock()
 	if back {
-		g.config.Log.Warn("segment: max_id went back, so ids of other processes may be made again: did the database lose what it had acknowledged, or did somebody set it back?",
+		g.config.Log.Warn("segment: max_id went back, so ids of other processes may be made again; check whether the database has lost commits or somebody has lowered max_id",
 			"table", g.table.String(), "tag", g.table.tag, "max_id", r.maxID, "above", first)
 	}
 	return generator.Run{First: first, N: n}, nil

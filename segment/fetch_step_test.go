@@ -125,7 +125,7 @@ func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 	db := handle(t, file(t))
 	g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
 	for _, tt := range []struct{ spoil, fix, says string }{
-		{"DELETE FROM leaf_alloc", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1000, 10)", "is gone"},
+		{"DELETE FROM leaf_alloc", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1000, 10)", "was deleted"},
 		{"UPDATE leaf_alloc SET step = 0", "UPDATE leaf_alloc SET step = 10", "step"},
 		{"UPDATE leaf_alloc SET step = -5", "UPDATE leaf_alloc SET step = 10", "step"},
 	} {

@@ -157,9 +157,9 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	}
 	switch {
 	case db == nil:
-		return nil, fmt.Errorf("%w: no database", ErrConfig)
+		return nil, fmt.Errorf("%w: no database handle is given", ErrConfig)
 	case tag == "" || utf8.RuneCountInString(tag) > 128 || !text(tag):
-		return nil, fmt.Errorf("%w: the tag %q is not 1 to 128 characters of UTF-8", ErrConfig, tag)
+		return nil, fmt.Errorf("%w: the tag %q must have 1 to 128 characters of UTF-8", ErrConfig, tag)
 	}
 	d, err := sqldb.Open(db, c.Timeout)
 	if err != nil {
@@ -179,7 +179,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	case r.maxID > 1 && r.maxID <= c.Used && !c.Lift:
 		return nil, t.isBehind(ctx, r.maxID, c.Used)
 	case r.maxID <= c.Used:
-		c.Log.Warn("segment: the column has larger numbers than max_id, so another program makes some, or max_id went back; ids begin above them",
+		c.Log.Warn("segment: the column has larger numbers than max_id, so another program numbers it too, or max_id went back; ids begin above them",
 			"table", t.String(), "tag", tag, "max_id", r.maxID, "largest", c.Used)
 	}
 	c.Start = max(c.Start, c.Used+1)
@@ -201,7 +201,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 func (c Config) Validate() error {
 	switch {
 	case c.Table != "" && !tableName.MatchString(c.Table):
-		return fmt.Errorf("%w: Table %q is not a name of letters, digits, _ and $", ErrConfig, c.Table)
+		return fmt.Errorf("%w: Table %q must be a name of letters, digits, _ and $", ErrConfig, c.Table)
 	case c.Step < 0 || c.Step > math.MaxInt32:
 		return fmt.Errorf("%w: Step %d is outside 1 to %d", ErrConfig, c.Step, math.MaxInt32)
 	case c.MaxStep < 0 || c.MaxStep > math.MaxInt32:
@@ -215,7 +215,7 @@ func (c Config) Validate() error {
 	case c.Start < 0 || c.Start == math.MaxInt64:
 		return fmt.Errorf("%w: Start %d is outside 1 to %d", ErrConfig, c.Start, int64(math.MaxInt64-1))
 	case utf8.RuneCountInString(c.Description) > 256 || !text(c.Description):
-		return fmt.Errorf("%w: the description is not up to 256 characters of UTF-8", ErrConfig)
+		return fmt.Errorf("%w: Description must have at most 256 characters of UTF-8", ErrConfig)
 	}
 	return nil
 }

@@ -20,55 +20,36 @@ func TestOpen_RefusesSettingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 
 	db := handle(t, file(t))
-	d := db
-	for name, f := range map[string]func() (*segment.Generator, error){
-		"no database": func() (*segment.Generator, error) { return segment.Open(t.Context(), nil, tag, segment.Config{}) },
-		"no tag":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "", segment.Config{}) },
-		"long tag": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, strings.Repeat("ö", 129), segment.Config{})
-		},
-		"no UTF-8": func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "\xff", segment.Config{}) },
-		"NUL":      func() (*segment.Generator, error) { return segment.Open(t.Context(), d, "a\x00", segment.Config{}) },
-		"table": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Table: `a"b`})
-		},
-		"table of three": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Table: `a.b.c`})
-		},
-		"step": func() (*segment.Generator, error) { return segment.Open(t.Context(), d, tag, segment.Config{Step: -1}) },
-		"large step": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Step: 1 << 31})
-		},
-		"max step": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: -1})
-		},
-		"large max step": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{MaxStep: 1 << 31})
-		},
-		"max wait": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{MaxWait: -1})
-		},
-		"start": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Start: -1})
-		},
-		"start at the end": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Start: math.MaxInt64})
-		},
-		"used at the end": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Used: math.MaxInt64 - 1})
-		},
-		"description": func() (*segment.Generator, error) {
-			return segment.Open(t.Context(), d, tag, segment.Config{Description: strings.Repeat("x", 257)})
-		},
+	for name, tt := range map[string]struct {
+		db  *gorm.DB
+		tag string
+		c   segment.Config
+	}{
+		"no database":      {nil, tag, segment.Config{}},
+		"no tag":           {db, "", segment.Config{}},
+		"long tag":         {db, strings.Repeat("ö", 129), segment.Config{}},
+		"no UTF-8":         {db, "\xff", segment.Config{}},
+		"NUL":              {db, "a\x00", segment.Config{}},
+		"table":            {db, tag, segment.Config{Table: `a"b`}},
+		"table of three":   {db, tag, segment.Config{Table: `a.b.c`}},
+		"step":             {db, tag, segment.Config{Step: -1}},
+		"large step":       {db, tag, segment.Config{Step: 1 << 31}},
+		"max step":         {db, tag, segment.Config{MaxStep: -1}},
+		"large max step":   {db, tag, segment.Config{MaxStep: 1 << 31}},
+		"max wait":         {db, tag, segment.Config{MaxWait: -1}},
+		"start":            {db, tag, segment.Config{Start: -1}},
+		"start at the end": {db, tag, segment.Config{Start: math.MaxInt64}},
+		"used at the end":  {db, tag, segment.Config{Used: math.MaxInt64 - 1}},
+		"description":      {db, tag, segment.Config{Description: strings.Repeat("x", 257)}},
 	} {
-		if g, err := f(); g != nil || !errors.Is(err, segment.ErrConfig) {
+		if g, err := segment.Open(t.Context(), tt.db, tt.tag, tt.c); g != nil || !errors.Is(err, segment.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if has := db.Migrator().HasTable("leaf_alloc"); has {
 		t.Error("the table was created all the same")
 	}
-	g, err := segment.Open(t.Context(), d, strings.Repeat("ö", 128), segment.Config{Table: "main.Other_Alloc", Log: quiet})
+	g, err := segment.Open(t.Context(), db, strings.Repeat("ö", 128), segment.Config{Table: "main.Other_Alloc", Log: quiet})
 	must(t, err)
 	defer g.Close()
 	next(t, g)

@@ -81,7 +81,7 @@ func (t *table) prepare(ctx context.Context) error {
 		}
 		// Processes that create the table at the same time make each other fail, so try again.
 		if try == 10 || pause(ctx, try) != nil {
-			return fmt.Errorf("segment: %w: there is no %s, and it cannot be created (if the user lacks the right to, create it manually with segment/%s.sql): %w",
+			return fmt.Errorf("segment: %w: the table %s does not exist and cannot be created (if the user lacks the right, create it manually with segment/%s.sql): %w",
 				workernode.ErrTable, t, t.db.Dialect(), err)
 		}
 	}

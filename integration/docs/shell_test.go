@@ -175,7 +175,7 @@ func TestCode_WrongCommandsAreNoticed(t *testing.T) {
 		"go test -run TestNoSuch ./generator/",
 		"go test -run 'TestPlan|TestNoSuch' -v ./generator/",
 		"go test -run TestPlan ./nowhere/",
-		"go test -run '^$' -bench 'AtomicAdd|NoSuch' ./generator/",
+		"go test -run '^$' -bench 'CachedFill1000|NoSuch' ./generator/",
 		"make nothing",
 		"integration/nothing.sh run",
 		"go run ./examples/quickstart",
@@ -184,7 +184,7 @@ func TestCode_WrongCommandsAreNoticed(t *testing.T) {
 			t.Errorf("nothing is wrong with: %s", command)
 		}
 	}
-	for _, command := range []string{"make test", "go test -run TestPlan ./generator/", "go test -run '^$' -bench AtomicAdd ./generator/"} {
+	for _, command := range []string{"make test", "go test -run TestPlan ./generator/", "go test -run '^$' -bench CachedFill1000 ./generator/"} {
 		if err := check(command, "\ntest: ## all", nil); err != nil {
 			t.Errorf("%s: %v", command, err)
 		}

@@ -84,7 +84,7 @@ func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 		return // because Close ends inspections, and no id will be made
 	}
 	if err != nil {
-		c.Log.Warn("uidplugin: the tables of the models could not be inspected: if the database numbers a key, nothing leaves room for its numbers",
+		c.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
 			"error", err)
 		return
 	}
@@ -145,7 +145,7 @@ func (c *Catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, table strin
 	}
 	last, err := sql.LastOf(ctx, table, column.Name)
 	if err != nil {
-		c.Log.Warn("uidplugin: the sequence of this column could not be read: if it was set to an id, nothing leaves room for its numbers",
+		c.Log.Warn("uidplugin: the sequence of this column could not be read; gaps stay disabled, even if it was set to an id",
 			"table", column.Table, "column", column.Name, "error", err)
 	}
 	return last > c.Layout.TickAt(c.Now())<<(c.Layout.WorkerBits+c.Layout.SequenceBits)/1000
@@ -238,8 +238,8 @@ func (c *Catalog) warnAutoIncrement(s *schema.Schema) {
 		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
 	}
 	key := s.PrioritizedPrimaryField
-	const advice = ". Give the model to WithModels, or to the plugin's AutoMigrate, or tag the key autoIncrement:false, or" +
-		" autoIncrement if the database shall number it"
+	const advice = ". List the model in WithModels, or migrate it with the plugin's AutoMigrate, or tag the key autoIncrement:false, or" +
+		" autoIncrement if the database should number it"
 	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
 		" for example by raw SQL, gets a number"+c.numbersOf()+advice+change+".",
 		"table", s.Table, "model", s.Name, "field", key.Name)
@@ -272,7 +272,7 @@ func (c *Catalog) warnElsewhere(table, create string) {
 		c.Log.Warn("uidplugin: GORM has created a table with the columns of this model under another name, as for Table or Scopes,"+
 			" and with a key that the database numbers. If it is for rows of this model, a row that is inserted without the plugin"+
 			" gets a number"+c.numbersOf()+". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model),"+
-			" and change this one by the statement, if there is one.", args...)
+			" and change this one with the statement, if one is given.", args...)
 		return
 	}
 }

@@ -76,7 +76,7 @@ func (c *Catalog) list(p *Plan) error {
 	_, public := c.publicPrefix(p)
 	if public && !c.public.KeysSet() && !c.warned[warnedKeys] {
 		c.warned[warnedKeys] = true
-		c.Log.Warn("uidplugin: models have public keys, and SetPublicKeys was not called yet: until it is, such keys can be neither written as texts nor read",
+		c.Log.Warn("uidplugin: models have public keys, but SetPublicKeys was not called yet; until then such keys can be neither written nor read as texts",
 			"model", p.Schema.Name)
 	}
 	return nil

@@ -67,11 +67,11 @@ func (c *Catalog) checkPrefix(p *Plan) error {
 	}
 	key := p.RowKey()
 	if _, err := prefixChecker().Codec(prefix); err != nil {
-		return fmt.Errorf("%w %s.%s: %w; PublicPrefix returns it", model.ErrField, p.Schema.Name, key.Name, err)
+		return fmt.Errorf("%w %s.%s: %w; correct the method PublicPrefix", model.ErrField, p.Schema.Name, key.Name, err)
 	}
 	for _, other := range c.listed {
 		if same, ok := c.publicPrefix(other); ok && same == prefix && other.RowKey().IndirectFieldType != key.IndirectFieldType {
-			return fmt.Errorf("%w %s.%s: its prefix %q is also that of %s: the texts of one would be read as ids of the other; let PublicPrefix return another one",
+			return fmt.Errorf("%w %s.%s: its prefix %q is also the prefix of %s, so texts of one would be read as ids of the other; return another prefix from PublicPrefix",
 				model.ErrField, p.Schema.Name, key.Name, prefix, other.Schema.Name)
 		}
 	}

@@ -135,10 +135,10 @@ func (c *Config) Validate() error {
 		bad("WithSegments: %w", err)
 	}
 	if _, ok := c.Specs[c.Generator]; !ok {
-		bad("WithDefaultGenerator(%q): there is no generator of this name, only %s", c.Generator, c.Specs.Names())
+		bad("WithDefaultGenerator(%q): this generator does not exist; use one of %s", c.Generator, c.Specs.Names())
 	}
 	if c.Timeout <= 0 {
-		bad("WithTimeout(%v): it must be longer than 0", c.Timeout)
+		bad("WithTimeout(%v): it must be positive", c.Timeout)
 	}
 	if c.Fixed {
 		c.validateFixed(bad)
@@ -149,7 +149,7 @@ func (c *Config) Validate() error {
 		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.Lead, minLeadTicks, c.Layout.Tick)
 	}
 	if n := utf8.RuneCountInString(c.Database); n > workernode.MaxTableName {
-		bad("WithDatabaseName(%.40q...): it has %d characters, more than %d", c.Database, n, workernode.MaxTableName)
+		bad("WithDatabaseName(%.40q...): it has %d characters, but at most %d are allowed", c.Database, n, workernode.MaxTableName)
 	}
 	if k := c.Host.Kind; k != 0 && k != workernode.Container && k != workernode.Actual {
 		bad("WithHost: the kind %d is neither %d (%v) nor %d (%v)", k,
@@ -161,7 +161,7 @@ func (c *Config) Validate() error {
 // validateFixed validates WithWorkerID and the options that it excludes.
 func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	if c.WorkerID < 0 || c.WorkerID > c.Layout.MaxWorkerID() {
-		bad("WithWorkerID(%d): the layout has %d bits for it, 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
+		bad("WithWorkerID(%d): the layout has %d bits for worker ids, so it must be from 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
 	}
 	if c.Generator == supply.Paired && c.WorkerID > c.Layout.MaxWorkerID()/2 {
 		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only those up to %d",
@@ -171,7 +171,7 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 		bad("WithDisposable has no effect with WithWorkerID, which takes no worker id from the database")
 	}
 	if c.OneEach {
-		bad("WithOneWorkerID has no effect with WithWorkerID, which is one for all tables")
+		bad("WithOneWorkerID has no effect with WithWorkerID, which sets one worker id for all tables")
 	}
 	if c.Registry != nil {
 		bad("WithRegistry has no effect with WithWorkerID, which takes no worker id from a database")
@@ -212,11 +212,11 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 	old, exists := c.Specs[name]
 	switch {
 	case !validName.MatchString(name) || name == "uid" || name == "true" || name == "false":
-		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): a name is a letter and then letters, digits, _ and -, and none of uid, true, false", option, name))
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): a name must have only the characters a to z, 0 to 9, _ and -, begin with a letter, and not be uid, true or false", option, name))
 	case name == supply.Segment:
 		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): WithSegments configures this generator", option, name))
 	case exists && (!old.Replaceable || spec.Make == nil):
-		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): there is a generator of this name already", option, name))
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): a generator of this name exists already", option, name))
 	case spec.Make == nil && spec.Open == nil:
 		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): its function is nil", option, name))
 	default:

@@ -56,18 +56,18 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		change func(*config.Config)
 		says   string
 	}{
-		{func(c *config.Config) { c.Timeout = 0 }, "WithTimeout(0s): it must be longer than 0"},
+		{func(c *config.Config) { c.Timeout = 0 }, "WithTimeout(0s): it must be positive"},
 		{func(c *config.Config) { c.Lead = time.Hour + 1 }, "WithLead(1h0m0.000000001s): it must be from 100ms to 1h0m0s"},
 		{func(c *config.Config) { c.Layout, c.Lead = seconds(), 3*time.Second-1 },
 			"WithLead(2.999999999s): it must be at least 3 ticks of the layout, of 1s each"},
 		{func(c *config.Config) { c.Fixed, c.WorkerID = true, 1<<18 },
-			"WithWorkerID(262144): the layout has 18 bits for it, 0 to 262143"},
+			"WithWorkerID(262144): the layout has 18 bits for worker ids, so it must be from 0 to 262143"},
 		{func(c *config.Config) { paired(c, 1<<17) }, "give out only those up to 131071"},
 		{func(c *config.Config) { c.Fixed, c.OneEach = true, true }, "WithOneWorkerID has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.Disposable = true, true }, "WithDisposable has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.NoMigration = true, true }, "WithoutMigration has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Generator = "nosuch" },
-			`WithDefaultGenerator("nosuch"): there is no generator of this name, only cached, paired, segment, snowflake`},
+			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, segment, snowflake`},
 		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},
 		{func(c *config.Config) { c.Segments = segment.Config{Step: -1} }, "Step -1 is outside 1 to 2147483647"},
 	} {
@@ -108,13 +108,13 @@ func TestConfigAddGenerator_RefusesNamesAndFunctionsThatMakeNoSense(t *testing.T
 		spec       supply.Spec
 	}{
 		{"mine", "", made}, {" Mine ", "", made}, {"a-b_1", "", made}, {"cached", "", made}, {"default", "", made},
-		{"", "a name is a letter", made}, {"1st", "a name is a letter", made}, {"a b", "a name is a letter", made},
-		{"a;b", "a name is a letter", made}, {"ä", "a name is a letter", made},
-		{"uid", "none of uid, true, false", made}, {"TRUE", "none of uid, true, false", made},
-		{"false", "none of uid, true, false", made},
+		{"", "a name must have only", made}, {"1st", "a name must have only", made}, {"a b", "a name must have only", made},
+		{"a;b", "a name must have only", made}, {"ä", "a name must have only", made},
+		{"uid", "not be uid, true or false", made}, {"TRUE", "not be uid, true or false", made},
+		{"false", "not be uid, true or false", made},
 		{"segment", "WithSegments configures this generator", made},
-		{"twice", "there is a generator of this name already", made},
-		{"cached", "there is a generator of this name already", supply.Spec{}},
+		{"twice", "a generator of this name exists already", made},
+		{"cached", "a generator of this name exists already", supply.Spec{}},
 		{"mine", "its function is nil", supply.Spec{}},
 	} {
 		c := config.New()

@@ -8,14 +8,14 @@ import (
 // The root package documents these errors.
 var (
 	ErrNegativeID    = errors.New("uidplugin: negative id")
-	ErrFutureID      = errors.New("uidplugin: id of the future")
+	ErrFutureID      = errors.New("uidplugin: the timestamp of the id is in the future")
 	ErrUnknownID     = errors.New("uidplugin: unknown id")
-	ErrOtherLayout   = errors.New("uidplugin: id of another layout")
-	ErrNotDecodable  = errors.New("uidplugin: id that cannot be decoded")
-	ErrOtherDatabase = errors.New("uidplugin: id of another database")
+	ErrOtherLayout   = errors.New("uidplugin: the id has another layout")
+	ErrNotDecodable  = errors.New("uidplugin: the id cannot be decoded")
+	ErrOtherDatabase = errors.New("uidplugin: the id belongs to another database")
 	ErrNoModel       = errors.New("uidplugin: no model for the table")
-	ErrNotKey        = errors.New("uidplugin: id that is no key")
-	ErrClause        = errors.New("uidplugin: clause that Find cannot use")
+	ErrNotKey        = errors.New("uidplugin: the id is not a primary key")
+	ErrClause        = errors.New("uidplugin: clause not supported by Find")
 )
 
 // A failure is the reason why one id cannot be resolved. Callers get the error that Locator.IDError makes from it.

@@ -148,7 +148,7 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	}
 	switch {
 	case f.Serializer != nil:
-		return refuse("has a serializer, behind which an id is no longer a number")
+		return refuse("has a serializer, so an id would not be stored as a number")
 	case f.GORMDataType == schema.Float, f.IndirectFieldType.Kind() == reflect.Float32, f.IndirectFieldType.Kind() == reflect.Float64:
 		return refuse("is a float, which loses digits")
 	case f.GORMDataType == schema.Bytes:

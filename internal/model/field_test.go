@@ -217,6 +217,21 @@ func TestNewField_RefusesWhatCannotHoldAnIDAndSaysWhatCan(t *testing.T) {
 	type bytes struct {
 		ID string `gorm:"type:varbinary( 18 );uid"`
 	}
+	type wrapped struct {
+		ID sql.NullString `gorm:"size:9;uid"`
+	}
+	type wide struct {
+		ID sql.NullString `gorm:"size:20;uid"`
+	}
+	type spelled struct {
+		ID digits `gorm:"size:64;uid"`
+	}
+	type varchar struct {
+		ID string `gorm:"type:varchar(20);uid"`
+	}
+	type char struct {
+		ID string `gorm:"type:CHAR(18);uid"`
+	}
 	for _, tt := range []struct {
 		model any
 		to    model.Target
@@ -232,6 +247,11 @@ func TestNewField_RefusesWhatCannotHoldAnIDAndSaysWhatCan(t *testing.T) {
 		{&sized{}, target, []string{"sized.ID of type string has only 18 characters (size:18", "up to 19"}},
 		{&national{}, target, []string{"national.ID of type string has only 18 characters"}},
 		{&bytes{}, target, []string{"bytes.ID of type string has only 18 characters"}},
+		{&wrapped{}, target, []string{"wrapped.ID of type sql.NullString has only 9 characters"}},
+		{&wide{}, target, nil},
+		{&spelled{}, target, nil},
+		{&varchar{}, target, nil},
+		{&char{}, target, []string{"char.ID of type string has only 18 characters"}},
 		{&fits{}, model.Target{Largest: 1<<53 - 1, Dialect: "mysql"}, nil},
 		{&fits{}, target, []string{"fits.ID of type string has only 16 characters"}},
 	} {

@@ -84,7 +84,7 @@ func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn, isPublic
 		out, computed := render(stmt, value)
 		for _, v := range out.Vars {
 			if text, ok := textOf(v); ok && !isDecimal(text) && (!computed && !c.Plain || isPublic(text)) {
-				return fmt.Errorf("%w %s: the text %.40q is not a number, as the column %s of the table %s has; read a public id with uidplugin.ParsePublic first",
+				return fmt.Errorf("%w %s: the text %.40q is not a number, but the column %s of the table %s has numbers; read a public id with uidplugin.ParsePublic first",
 					ErrField, c.Field, text, column, stmt.Table)
 			}
 		}

@@ -146,7 +146,7 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 
 func (c NoTextCondition) refuse(stmt *gorm.Statement, text string) {
 	if stmt.Error == nil {
-		_ = stmt.AddError(fmt.Errorf("%w: a condition has %s.%s, a number, and the text %.40q; %s; if the text is for another column, give that column a Where of its own",
+		_ = stmt.AddError(fmt.Errorf("%w: a condition compares %s.%s, a number, with the text %.40q; %s; if the text is for another column, give that column its own Where",
 			c.err, c.column.Schema.Table, c.column.DBName, text, c.remedy))
 	}
 }

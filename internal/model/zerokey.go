@@ -90,9 +90,9 @@ func (z NoZeroKey) why(stmt *gorm.Statement) string {
 	case !used:
 		return "this database handle has no plugin; call db.Use(uidplugin.New()) on it, or set the key"
 	case joins(z.Key.Schema):
-		return "a row of the association has no key, as one that was there already after ON CONFLICT; load it first"
+		return "a row of the association has no key, for example because it existed already and ON CONFLICT left it alone; load it first"
 	case z.Key.TagSettings[tagKey] != "":
-		return "its tag leaves the key to the application; set it"
+		return "its tag leaves the key to the application; set the key"
 	case !HasTag(z.Key):
 		return `the field has no tag uid, so the plugin does not set it; set the key, or tag it gorm:"primaryKey;uid" if it refers to no other row`
 	}

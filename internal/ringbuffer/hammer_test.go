@@ -28,7 +28,7 @@ type numbered struct {
 const (
 	takers = 32
 	// perTaker is the number of claims that each taker makes in a run.
-	perTaker, perTakerRace = 30_000, 3_000
+	perTaker, perTakerRace = 15_000, 3_000
 )
 
 // A course is a succession of rings, the next of which begins where the one

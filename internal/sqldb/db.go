@@ -57,7 +57,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 		return nil, errors.New("the GORM handle has no connection pool")
 	}
 	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
-		return nil, errors.New("the GORM handle is a transaction, which ends before the worker ids do; use the one that gorm.Open returned")
+		return nil, errors.New("the GORM handle is a transaction; use the handle that gorm.Open returned")
 	}
 	return &DB{pool: pool, gorm: db, timeout: timeout}, nil
 }

@@ -72,8 +72,8 @@ func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	for _, conn := range conns {
 		var n int
 		if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM "`+table+`"`).Scan(&n); err != nil {
-			return fmt.Errorf("each connection of this pool has an in-memory database of its own (%w): limit the pool to one connection"+
-				" (SetMaxOpenConns(1) before db.Use), or share it: file::memory:?cache=shared", err)
+			return fmt.Errorf("each connection of this pool has its own in-memory database (%w): limit the pool to one connection"+
+				" (SetMaxOpenConns(1) before db.Use), or share the database: file::memory:?cache=shared", err)
 		}
 	}
 	return nil

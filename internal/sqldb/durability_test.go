@@ -79,7 +79,7 @@ func TestDBOneDatabase_RefusesAnInMemoryDatabaseOfEachConnection(t *testing.T) {
 			}
 			continue
 		}
-		testkit.IsError(t, err, nil, "each connection of this pool has an in-memory database of its own", "no such table",
+		testkit.IsError(t, err, nil, "each connection of this pool has its own in-memory database", "no such table",
 			"SetMaxOpenConns(1)", "file::memory:?cache=shared")
 		if n := pool.Stats().InUse; n != 0 {
 			t.Errorf("%s: %d connections are kept", tt.name, n)

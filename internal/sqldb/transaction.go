@@ -172,7 +172,7 @@ func beginOn(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
 			return tx, nil
 		}
 	}
-	return nil, fmt.Errorf("the connection pool, a %T, begins no transactions", pool)
+	return nil, fmt.Errorf("the connection pool of type %T cannot begin transactions", pool)
 }
 
 // HoldsConnection reports whether a statement already has a connection: in a transaction, or after db.Connection.

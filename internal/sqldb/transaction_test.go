@@ -75,7 +75,7 @@ func TestDBTransact_SaysWhichPoolBeginsNoTransactions(t *testing.T) {
 	must(t, err)
 	none := func(context.Context, *sqldb.DB) error { t.Error("it was called all the same"); return nil }
 	testkit.IsError(t, d.Transact(t.Context(), none), nil,
-		"BEGIN: the connection pool, a sqldb_test.noPool, begins no transactions")
+		"BEGIN: the connection pool of type sqldb_test.noPool cannot begin transactions")
 	testkit.IsError(t, d.Together(t.Context(), none), nil, "BEGIN: the connection pool")
 	must(t, d.PoolError()) // there is none that could be closed
 }

@@ -19,7 +19,7 @@ import (
 // ids, because it shows whether the statement runs in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	if s.LookupOnly {
-		return fmt.Errorf("%w: WithLookupOnly: this plugin makes no ids; use a handle whose plugin is without the option", ErrOption)
+		return fmt.Errorf("%w: WithLookupOnly: this plugin makes no ids; create rows on a handle whose plugin does not have the option", ErrOption)
 	}
 	wait := time.Duration(math.MaxInt64) // the call has a limit of its own
 	transaction := sqldb.HoldsConnection(pool)
@@ -213,8 +213,8 @@ func lacking(sources []*Source) string {
 
 // remedy suggests fixes for a first insert inside a transaction.
 func remedy(what string) string {
-	return "getting " + what + " needs another connection than the transaction's" +
-		" (hooks and CreateInBatches are inside one, too):" +
-		" give the models to WithModels, so that db.Use does it, or insert a row before the transaction," +
-		" or let the pool have more connections (SQLite cannot write from a second one meanwhile)"
+	return "getting " + what + " needs a second connection next to the transaction's" +
+		" (hooks and CreateInBatches run in a transaction, too):" +
+		" list the models in WithModels, so that db.Use does it, or insert a row before the transaction," +
+		" or allow the pool more connections (SQLite cannot write from a second one meanwhile)"
 }

@@ -89,9 +89,9 @@ func TestSupplyEnsure_WaitsForABoundedTime(t *testing.T) {
 			"uidplugin: waiting for the generator mine of table orders: context deadline exceeded", func(*Config) {}},
 		{"WithTimeout", nil, time.Hour, 10 * time.Second, context.DeadlineExceeded, "cannot be opened", func(*Config) {}},
 		{"its transaction", &sql.Tx{}, time.Hour, time.Second, ErrInTransaction,
-			"give the models to WithModels", func(*Config) {}},
+			"list the models in WithModels", func(*Config) {}},
 		{"the only connection", &sql.Conn{}, time.Hour, 0, ErrInTransaction,
-			"the generator mine of table orders needs another connection", fewConnections(t, 1, 0)},
+			"the generator mine of table orders needs a second connection", fewConnections(t, 1, 0)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := supplying(t, hangs, tt.change)

@@ -36,7 +36,7 @@ func (f *Fixed) wait(ctx context.Context) error {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return fmt.Errorf("worker id %d must not be used before %s, when a tick begins that no process before can have stamped: %w",
+			return fmt.Errorf("worker id %d must not be used before %s, because an earlier process may have made ids up to then: %w",
 				f.lease.WorkerID, FormatTime(f.begins), ctx.Err())
 		}
 	}

@@ -62,7 +62,7 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 
 // twoTags returns the error of models of one table with different tags for a column.
 func twoTags(a, b string) error {
-	return fmt.Errorf("%w: models of one table name the tags %q and %q for its numbers, but two counters would make them twice", ErrOption, a, b)
+	return fmt.Errorf("%w: models of one table name the tags %q and %q, but two counters would make the same numbers; use one tag", ErrOption, a, b)
 }
 
 // segmentConfig returns the segment configuration for columns of a table.
@@ -82,7 +82,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 			return config, err
 		}
 		if largest == math.MaxInt64 {
-			return config, fmt.Errorf("%w: %s.%s has the largest id that exists, %d", segment.ErrExhausted, table, c.Name, largest)
+			return config, fmt.Errorf("%w: the largest value of %s.%s is %d, so no ids are left", segment.ErrExhausted, table, c.Name, largest)
 		}
 		config.Used = max(config.Used, largest)
 	}

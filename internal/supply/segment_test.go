@@ -108,5 +108,5 @@ func TestSupplySegmentConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
 	}
 	testkit.Must(t, s.DB.Exec(`INSERT INTO orders VALUES (?, '')`, int64(math.MaxInt64)).Error)
 	_, err = s.segmentConfig(t.Context(), "orders", []Column{no, id})
-	testkit.IsError(t, err, segment.ErrExhausted, "orders.id has the largest id that exists, 9223372036854775807")
+	testkit.IsError(t, err, segment.ErrExhausted, "the largest value of orders.id is 9223372036854775807")
 }

@@ -136,7 +136,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 
 // errNoGenerator is returned if no row seemed to need an id, for example because another goroutine changed the row
 // meanwhile.
-var errNoGenerator = errors.New("the table has no generator yet; create again")
+var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
 func (src *Source) wrap(err error) error {

@@ -19,7 +19,7 @@ func TestSourceNext_SaysWhyThereIsNoGenerator(t *testing.T) {
 		says    string
 	}{
 		{errBroken, errBroken, "the cable is broken"},
-		{nil, errNoGenerator, "uidplugin: no id for table orders: the table has no generator yet; create again"},
+		{nil, errNoGenerator, "uidplugin: no id for table orders: the table has no generator yet; repeat the create"},
 	} {
 		id, err := src.Next(t.Context(), tt.why)
 		testkit.IsError(t, err, tt.is, tt.says)

@@ -105,7 +105,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	case !ok:
 		return nil, fmt.Errorf(`its tag names the generator %q, but only these exist: %s; gorm:"uid" means %s`, name, s.Specs.Names(), s.Default)
 	case c.Tag != "" && name != Segment:
-		return nil, fmt.Errorf("its tag has %q after the generator %s, but only %s has a tag of its own", c.Tag, name, Segment)
+		return nil, fmt.Errorf("its tag has %q after the generator %s, but only %s takes a tag", c.Tag, name, Segment)
 	case spec.opened():
 	case s.Fixed != nil && name != s.Default:
 		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q:"+

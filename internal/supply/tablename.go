@@ -44,7 +44,7 @@ func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n namin
 	}
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(into...) }, query)
 	if err != nil {
-		return n, fmt.Errorf("uidplugin: ask for the current schema, which names of tables depend on: %w", err)
+		return n, fmt.Errorf("uidplugin: read the current schema, on which table names depend: %w", err)
 	}
 	n.fold = lower != 0
 	return n, nil
@@ -74,7 +74,7 @@ func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name
 		name = cmp.Or(n.catalog, n.current)
 	}
 	if err == nil && name == "" {
-		err = fmt.Errorf("%w: WithRegistry: the handle has no current database, by which ids could name it; connect to one, or give its name to WithDatabaseName", ErrOption)
+		err = fmt.Errorf("%w: WithRegistry: the handle has no current database, so ids could not name it; connect to a database, or set WithDatabaseName", ErrOption)
 	}
 	return name, err
 }
