@@ -275,19 +275,19 @@ func TestSlot_LateAcknowledgements(t *testing.T) {
 				testkit.Must(t, former.Close(t.Context()))
 				c.Add(2 * time.Hour)
 			}
-			db, tap := testkit.OpenTap(t, d)
+			db, wire := testkit.OpenWire(t, d)
 			m := harness.NewManager(t, db, c, nil)
 			paused := false
-			tap.Hook(func(query string, run func() error) error {
-				err := run()
-				if !paused && strings.Contains(query, test.statement) && !strings.HasPrefix(query, "SELECT") {
+			wire.Set(func(x *testkit.Crossing) error {
+				err := x.Run()
+				if !paused && strings.Contains(x.SQL, test.statement) && !x.Is("SELECT") {
 					paused = true
 					c.Add(test.pause)
 				}
 				return err
 			})
 			g := harness.NewTenant(t, m, "t1")
-			tap.Hook(nil)
+			wire.Set(nil)
 			l := g.Lease.Leases()[0]
 			if now := harness.SmallLayout(4).TickAt(c.Now()); !paused || l.Until < now {
 				t.Errorf("%+v: lease %+v at %d", test, l, now)

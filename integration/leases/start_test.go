@@ -4,6 +4,7 @@ import (
 	"context"
 	"log"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,27 +116,17 @@ func TestRestart_FewStatementsForManyTables(t *testing.T) {
 		for _, tables := range []int{10, 200} {
 			d := d.New(t)
 			for round := range 2 {
-				db, tap := testkit.OpenTap(t, d)
-				var mu sync.Mutex
-				var sent []string
-				tap.Hook(func(query string, run func() error) error {
-					if about := strings.NewReplacer("`", "", `"`, "").Replace(query); aboutSlots.MatchString(about) &&
-						!strings.HasSuffix(about, "WHERE 1 = 0") { // the probes of migrations.Up
-						mu.Lock()
-						sent = append(sent, about)
-						mu.Unlock()
-					}
-					return run()
-				})
+				db, wire := testkit.OpenWire(t, d)
 				p := uidplugin.New(harness.Quiet, uidplugin.WithModels(harness.Thousand()[:tables]...), uidplugin.WithClock(c.Now))
 				testkit.Must(t, db.Use(p))
 				_, err := p.NextID(t.Context(), &harness.Numbered[harness.D0, harness.D0, harness.D0]{})
 				testkit.Must(t, err)
-				mu.Lock()
-				n, list := len(sent), strings.Join(sent, "\n")
-				mu.Unlock()
-				if round == 1 && (n > 8 || p.Stats().Slot.Reclaimed != 1) {
-					t.Errorf("%d tables: %d statements before the first id, want 8 at most:\n%s", tables, n, list)
+				sent := slices.DeleteFunc(wire.Take(), func(statement string) bool {
+					return !aboutSlots.MatchString(statement) || strings.HasSuffix(statement, "WHERE 1 = 0") // of migrations.Up
+				})
+				if round == 1 && (len(sent) > 8 || p.Stats().Slot.Reclaimed != 1) {
+					t.Errorf("%d tables: %d statements before the first id, want 8 at most:\n%s", tables, len(sent),
+						strings.Join(sent, "\n"))
 				}
 				testkit.Must(t, p.Close(t.Context()))
 				c.Add(2 * time.Hour)
@@ -154,10 +145,10 @@ func TestStart_AThousandModels(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		models := harness.Thousand()
 		start := func(n int, c *testkit.Clock, d *testkit.Database) int64 {
-			db, tap := testkit.OpenTap(t, d)
+			db, wire := testkit.OpenWire(t, d)
 			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(models[:n]...), uidplugin.WithClock(c.Now))
 			testkit.Must(t, db.Use(p))
-			sent := tap.Sent.Load()
+			sent := int64(len(wire.Take()))
 			if got := len(p.Stats().Tables); got != n {
 				t.Errorf("%d tables, want %d", got, n)
 			}
@@ -199,11 +190,11 @@ func TestStart_WhileAnotherProcessHangsAnywhere(t *testing.T) {
 func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 	t.Helper()
 	models := uidplugin.WithModels(&harness.T1{}, &harness.T2{})
-	db, tap := testkit.OpenTap(t, d)
+	db, wire := testkit.OpenWire(t, d)
 	var sent atomic.Int64
 	hangs, goOn := make(chan struct{}), make(chan struct{})
-	tap.Hook(func(_ string, run func() error) error {
-		err := run()
+	wire.Set(func(c *testkit.Crossing) error {
+		err := c.Run()
 		if sent.Add(1) == int64(n) {
 			close(hangs)
 			<-goOn
@@ -228,7 +219,7 @@ func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 		}
 		testkit.Must(t, other.Close(context.Background()))
 	}
-	tap.Hook(nil)
+	wire.Set(nil)
 	close(goOn)
 	<-used
 	testkit.Must(t, p.Close(context.Background()))
@@ -241,17 +232,17 @@ func TestStart_WithASlowDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		testkit.Must(t, harness.Use(t, d.Open(t, nil)).Close(context.Background())) // creates the tables
-		db, tap := testkit.OpenTap(t, d)
-		tap.Hook(func(_ string, run func() error) error {
+		db, wire := testkit.OpenWire(t, d)
+		wire.Set(func(c *testkit.Crossing) error {
 			time.Sleep(300 * time.Millisecond)
-			return run()
+			return c.Run()
 		})
 		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}))
 		for range 3 {
 			_, err := p.NextID(t.Context(), &harness.T1{})
 			testkit.Must(t, err)
 		}
-		tap.Hook(nil)
+		wire.Set(nil)
 	}, "mariadb", "postgres")
 }
 

@@ -44,13 +44,13 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 				}
 				back := harness.Snapshot(t, db)
 				ledger := &testkit.Ledger{}
-				away, tap := testkit.OpenTap(t, d)
+				away, wire := testkit.OpenWire(t, d)
 				first := harness.NewManager(t, away, c, nil)
 				g := harness.NewTenant(t, first, "t1")
 				ledger.Add("t1", g.Drain(t)...)
 				s := harness.NewTenant(t, first, "t2")
 				ledger.Add("t2", s.Drain(t)...)
-				tap.Shut.Store(!noticed) // it must not notice by itself
+				wire.Shut.Store(!noticed) // it must not notice by itself
 				back()
 				c.Add(test.gap)
 				if noticed {

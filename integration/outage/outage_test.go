@@ -128,14 +128,14 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for _, away := range []bool{true, false} {
-			db, tap := testkit.OpenTap(t, d.New(t))
+			db, wire := testkit.OpenWire(t, d.New(t))
 			c := testkit.NewClock(time.Now())
 			p := harness.Use(t, db, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithModels(&harness.T1{}),
 				uidplugin.WithLead(10*time.Second), uidplugin.WithClock(c.Now))
 			s := p.Stats().Tables[0]
 			want := int(s.Until.Sub(s.From)/time.Second) * 16
 			if away {
-				tap.Shut.Store(true)
+				wire.Shut.Store(true)
 				c.Add(2 * time.Second) // so that a renewal moves the fence
 				want -= 2 * 16
 				testkit.Eventually(t, "renewal that fails", 5*time.Second, func() bool { return p.Health() != nil })
@@ -160,7 +160,7 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 			if got > want || got <= want-16 { // a part of the present tick has passed
 				t.Errorf("%d ids, and %d were granted: %+v", got, want, s)
 			}
-			tap.Shut.Store(false)
+			wire.Shut.Store(false)
 			c.Add(time.Minute)
 			testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { _, err := harness.NextID(p); return err == nil })
 		}
@@ -171,12 +171,12 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 func TestOutage_LongOneStaysVisible(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, tap := testkit.OpenTap(t, d)
+		db, wire := testkit.OpenWire(t, d)
 		c, j, statements := testkit.NewClock(time.Now()), &testkit.Log{}, &testkit.Log{}
 		db.Logger = logger.New(log.New(statements, "", 0), logger.Config{LogLevel: logger.Error})
 		p := harness.Use(t, db, uidplugin.WithClock(c.Now), uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.SmallLayout(2)), uidplugin.WithModels(&harness.T1{}))
-		tap.Shut.Store(true)
-		defer tap.Shut.Store(false)
+		wire.Shut.Store(true)
+		defer wire.Shut.Store(false)
 		c.Add(time.Hour + time.Minute)
 		var err error
 		for err == nil {
@@ -190,7 +190,7 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 			}
 		}
 		j.SaysOnce(t, "cannot be renewed")
-		if n := len(statements.Lines("tap is shut")); n > 2 { // those that were sent when it was shut
+		if n := len(statements.Lines(testkit.ErrShut.Error())); n > 2 { // those that were sent when it was shut
 			t.Errorf("%d attempts are in the application's log of statements:\n%s", n, statements)
 		}
 	})

@@ -264,7 +264,7 @@ func TestVisible_NoWorkerIDsLeft(t *testing.T) {
 func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, tap := testkit.OpenTap(t, d)
+		db, wire := testkit.OpenWire(t, d)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
 		j := &testkit.Log{}
 		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
@@ -283,11 +283,11 @@ func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 		testkit.Must(t, tx.Exec(q(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE") VALUES (?, '', '', 1, CURRENT_DATE)`), next).Error)
 		reached, done := make(chan struct{}), make(chan error, 1)
 		reach := sync.OnceFunc(func() { close(reached) })
-		tap.Hook(func(query string, run func() error) error {
-			if strings.Contains(query, "INSERT INTO") && strings.Contains(query, "WORKER_NODE") {
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("INSERT INTO WORKER_NODE") {
 				reach()
 			}
-			return run()
+			return c.Run()
 		})
 		go func() {
 			<-reached

@@ -491,18 +491,18 @@ func TestColumns_OfTablesThatStatementsNameAreRead(t *testing.T) {
 func TestColumns_AreReadOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, tap := testkit.OpenTap(t, d)
+		db, wire := testkit.OpenWire(t, d)
 		testkit.Must(t, db.Exec("CREATE TABLE clubs (id BIGINT PRIMARY KEY)").Error)
 		testkit.Must(t, db.Exec("CREATE TABLE sales (id BIGINT PRIMARY KEY, buyer_id BIGINT, total INT)").Error)
 		harness.Use(t, db, uidplugin.WithModels(&Club{}))
 		var reads atomic.Int64
-		tap.Hook(func(query string, run func() error) error {
+		wire.Set(func(c *testkit.Crossing) error {
 			switch {
-			case strings.Contains(query, "WORKER_"): // of the lease manager
-			case strings.Contains(query, "information_schema.columns"), strings.Contains(query, "pg_attribute"), strings.Contains(query, "s` WHERE 1 = 0"):
+			case strings.Contains(c.SQL, "WORKER_"): // of the lease manager
+			case strings.Contains(c.SQL, "information_schema.columns"), strings.Contains(c.SQL, "pg_attribute"), strings.Contains(c.SQL, "s` WHERE 1 = 0"):
 				reads.Add(1)
 			}
-			return run()
+			return c.Run()
 		})
 		create := func(row any, want int64) {
 			t.Helper()
