@@ -193,7 +193,7 @@ func TestSlot_ClockSetOverARestart(t *testing.T) {
 						options = append(options, uidplugin.WithWorkerID(1))
 					}
 					p := harness.Use(t, d.Open(t, nil), options...)
-					for range 500 {
+					for i := range 500 {
 						id, err := harness.NextID(p)
 						testkit.Must(t, err)
 						ledger.Add("t1", id)
@@ -202,7 +202,7 @@ func TestSlot_ClockSetOverARestart(t *testing.T) {
 						if ahead := parts.Time.Sub(c.Now()); ahead < -time.Second || ahead > 11*time.Second && d.Name != "sqlite" {
 							t.Fatalf("%v: an id that is %v ahead", step, ahead)
 						}
-						if !control {
+						if !control && (i%50 == 0 || i == 499) { // each takes a round trip
 							harness.Resolves(t, p, "t1", "", id)
 						}
 					}

@@ -23,7 +23,7 @@ import (
 
 var (
 	costProcesses = flag.String("cost.processes", "3", "how many processes TestCost has: 1,10,50,400 in the long form")
-	costTables    = flag.String("cost.tables", "1,50", "how many tables each of them writes: 1,50,200 in the long form")
+	costTables    = flag.String("cost.tables", "50", "how many tables each of them writes: 1,50,200 in the long form")
 	costFor       = flag.Duration("cost.for", 7*time.Second, "how long TestCost measures")
 )
 

@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm"
 )
 
-var orderFor = flag.Duration("order.for", 6*time.Second, "how long TestOrder lets rows be inserted")
+var orderFor = flag.Duration("order.for", 3*time.Second, "how long TestOrder lets rows be inserted")
 
 // The tables of TestOrder. Their keys ascend, more or less.
 type (

@@ -18,7 +18,7 @@ import (
 
 var (
 	lateRounds = flag.Int("late.rounds", 2, "how often TestLateAnswers restarts its process: 20 in the long form")
-	lateMost   = flag.Duration("late.most", 300*time.Millisecond, "the longest delay of an answer in TestLateAnswers")
+	lateMost   = flag.Duration("late.most", 150*time.Millisecond, "the longest delay of an answer in TestLateAnswers")
 )
 
 // A numbered table has a row created in it.

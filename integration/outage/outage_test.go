@@ -87,7 +87,7 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := db.WithContext(ctx).Create(&harness.T2{}).Error; err == nil {
-		t.Error("a row though the database is away")
+		t.Error("a row was created while the database was unreachable")
 	}
 	testkit.Eventually(t, "health of the table of the failed create", 15*time.Second, func() bool {
 		return strings.Contains(p.Health().Error(), "no worker id for table t2 since")
