@@ -70,31 +70,6 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 	})
 }
 
-// A process finds out that the database has forgotten a renewal, says so, and goes on with another slot.
-func TestLostCommits_AreNoticedByTheHolder(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, c := d.Open(t, nil), testkit.NewClock(time.Now())
-		m := harness.NewManager(t, db, c, nil)
-		g := harness.NewTenant(t, m, "t1")
-		ledger := testkit.NewLedger(t)
-		ledger.Add("t1", g.Drain(t)...)
-		back := harness.Snapshot(t, db)
-		for range 2 {
-			c.Add(5 * time.Second)
-			g.Renewed(t, m, c)
-			ledger.Add("t1", g.Drain(t)...)
-		}
-		back()
-		c.Add(13 * time.Second)
-		g.Renewed(t, m, c)
-		ledger.Add("t1", g.Drain(t)...)
-		if s := m.Stats(); s.Lost != 0 || s.LostCommits != 1 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 // A backup of ten minutes ago is restored under processes that run, and FLOOR_TICK and the counters are set before they
 // go on, as docs/failures.md says. No id comes twice, and none resolves to a table that it is not of, although slots and
 // worker ids that were lost are given out again.
