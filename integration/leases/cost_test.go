@@ -33,9 +33,7 @@ var (
 //
 //	go test -run TestCost -v -timeout 0 ./integration/leases/ -cost.processes 1,10,50,400 -cost.tables 1,50,200 -cost.for 30s
 func TestCost_OneRowForEachProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a server")
-	}
+	testkit.SkipIfShort(t, "it starts a server")
 	t.Parallel()
 	harness.NeedMariaDB(t)
 	m := harness.NewMariaDB(t, harness.MariaDBFolder(t, "cost"), "cost", "--log-bin=binlog", "--binlog-format=ROW", "--server-id=1",

@@ -153,9 +153,7 @@ func TestClose_LeasesOfClosedPools(t *testing.T) {
 
 // After Close nothing is left even if the server has died.
 func TestClose_LeasesLeaveNothingOfADeadServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a server")
-	}
+	testkit.SkipIfShort(t, "it starts a server")
 	server := testkit.MariaDB().NewServer(t)
 	before := goroutines()
 	var handles []*gorm.DB

@@ -36,9 +36,7 @@ func TestOutage_OfTheConnections(t *testing.T) {
 
 // The same with a server that is killed and started again.
 func TestOutage_OfTheServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a server")
-	}
+	testkit.SkipIfShort(t, "it starts a server")
 	t.Parallel()
 	server := testkit.MariaDB().NewServer(t)
 	j := &testkit.Log{}
@@ -199,9 +197,7 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 // A plugin that is used always has ids for more than half of the lead.
 func TestRenewals_ComeEarly(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: it takes five seconds")
-	}
+	testkit.SkipIfShort(t, "it takes five seconds")
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(6*time.Second))
 		first := p.Stats().Tables[0].Until
@@ -222,9 +218,7 @@ func TestRenewals_ComeEarly(t *testing.T) {
 // transaction that holds the only connection until its ids are used up gets an error, not a deadlock.
 func TestOutage_OfAPoolOfOne(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: it takes four seconds")
-	}
+	testkit.SkipIfShort(t, "it takes four seconds")
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}))

@@ -111,9 +111,7 @@ func TestColumns_ReadingThemTakesNoSnapshot(t *testing.T) {
 // would without the plugin. Reading the columns failed, and took the connection with it.
 func TestColumns_ReadingThemWaitsForALockedTable(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it takes three seconds")
-	}
+	testkit.SkipIfShort(t, "it takes three seconds")
 	type Gate struct {
 		ID    int64 `gorm:"primaryKey;uid"`
 		RowID uint64
