@@ -3,6 +3,7 @@ package uidplugin
 import (
 	"errors"
 
+	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
@@ -62,35 +63,35 @@ var (
 	ErrNoSuchID = errors.New("uidplugin: no such id")
 
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.
-	ErrNegativeID = errors.New("uidplugin: negative id")
+	ErrNegativeID = lookup.ErrNegativeID
 
 	// ErrFutureID reports a number whose time is later than any process may stamp now. Locate and Find return it.
-	ErrFutureID = errors.New("uidplugin: id of the future")
+	ErrFutureID = lookup.ErrFutureID
 
 	// ErrUnknownID reports a number that no process can have made, because its worker id does not exist or was not in
 	// use at that time. Locate and Find return it.
-	ErrUnknownID = errors.New("uidplugin: unknown id")
+	ErrUnknownID = lookup.ErrUnknownID
 
 	// ErrOtherLayout reports a number whose worker id belongs to another layout, so its parts have another meaning.
 	// Locate and Find return it.
-	ErrOtherLayout = errors.New("uidplugin: id of another layout")
+	ErrOtherLayout = lookup.ErrOtherLayout
 
 	// ErrNotDecodable reports a number that is too small for the layout. Examples are keys from before the plugin and
 	// ids of segments, which contain neither a time nor a worker id. Decode, Locate, Find and queries with
 	// CreatedBetween return it.
-	ErrNotDecodable = errors.New("uidplugin: id that cannot be decoded")
+	ErrNotDecodable = lookup.ErrNotDecodable
 
 	// ErrOtherDatabase reports an id of another database in the id space; see [WithRegistry]. Find returns it. Use the
 	// plugin of that database instead.
-	ErrOtherDatabase = errors.New("uidplugin: id of another database")
+	ErrOtherDatabase = lookup.ErrOtherDatabase
 
 	// ErrNoModel reports an id of a known table whose model is not listed. Find returns it.
-	ErrNoModel = errors.New("uidplugin: no model for the table")
+	ErrNoModel = lookup.ErrNoModel
 
 	// ErrNotKey reports an id that does not identify one row of its table. Either the primary key does not have a uid
 	// field, or several rows share the id as part of their key. Find and FindAs return it.
-	ErrNotKey = errors.New("uidplugin: id that is no key")
+	ErrNotKey = lookup.ErrNotKey
 
 	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll and FindAs return it.
-	ErrClause = errors.New("uidplugin: clause that Find cannot use")
+	ErrClause = lookup.ErrClause
 )

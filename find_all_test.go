@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
-	"gorm.io/gorm"
 )
 
 func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
@@ -56,13 +54,13 @@ func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
-	first := file(t, path, &gorm.Config{})
+	first := file(t, path, nil)
 	use(t, first)
 	migrate(t, first, &part{})
 	parts := make([]part, 3)
 	must(t, first.Create(&parts).Error)
 
-	p := use(t, file(t, path, &gorm.Config{}))
+	p := use(t, file(t, path, nil))
 	_, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(parts[0].ID), uidplugin.ID(parts[1].ID), uidplugin.ID(parts[2].ID)})
 	only(t, err, uidplugin.ErrNoModel)
 	for _, r := range parts {
@@ -73,8 +71,7 @@ func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
 func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&part{}))
+	db, _ := openParts(t)
 	rows := make([]part, 2500)
 	must(t, db.CreateInBatches(&rows, 1000).Error)
 	ids := keys(rows...)
@@ -103,11 +100,7 @@ func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 		at(t, 50, 0): uidplugin.ErrNoModel, at(t, 50, 1): uidplugin.ErrNoModel, at(t, 51, 0): uidplugin.ErrNoModel,
 	}
 	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...))
-	list, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("the error is a %T: %v", err, err)
-	}
-	for _, e := range list.Unwrap() {
+	for _, e := range unwrapped(t, err) {
 		id, ok := e.(*uidplugin.IDError)
 		if !ok {
 			t.Errorf("not the error of one id, but a %T: %v", e, e)
@@ -140,19 +133,14 @@ func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 	for _, worker := range []int64{50, 51, 52} {
 		addNode(t, db, elsewhere(worker, fmt.Sprint("elsewhere", worker)))
 	}
-	future, err := generator.DefaultLayout().Compose(generator.Parts{Time: noon.Add(time.Hour * 24), WorkerID: 52})
-	must(t, err)
+	future := stampedAt(t, 52, noon.Add(24*time.Hour))
 	ids := []int64{
 		at(t, 999, 0), at(t, 50, 0), 1<<63 - 1, rows[0], -2, at(t, 51, 7), at(t, 50, 3), rows[1], future, at(t, 998, 5), -1,
 		rows[2], at(t, 50, 1), at(t, 999, 1), at(t, 51, 2),
 	}
 	each := func(ids []int64) []error {
 		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
-		list, ok := err.(interface{ Unwrap() []error })
-		if !ok {
-			t.Fatalf("the error is a %T: %v", err, err)
-		}
-		return list.Unwrap()
+		return unwrapped(t, err)
 	}
 	withoutRows := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(rows, id) })
 	for range 20 {
@@ -193,7 +181,7 @@ func TestPluginFindAll_ItsErrorListsTheFirstIDs(t *testing.T) {
 	if len(lines) != 21 || lines[20] != "and 99980 more" || !strings.Contains(lines[0], ids[0].String()) || !strings.Contains(lines[19], ids[19].String()) {
 		t.Errorf("%d lines: %.300s ... %s", len(lines), err, lines[len(lines)-1])
 	}
-	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) != len(ids) {
+	if all := unwrapped(t, err); len(all) != len(ids) {
 		t.Errorf("it unwraps to %d errors, the last: %v", len(all), all[len(all)-1])
 	}
 	if !errors.Is(err, uidplugin.ErrNoSuchID) {

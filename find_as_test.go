@@ -27,7 +27,7 @@ func TestFindAs_ReturnsRowsInTheOrderOfTheIDs(t *testing.T) {
 		t.Errorf("the error of rows that do not exist: %v", err)
 	}
 	var missing []uidplugin.ID
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+	for _, err := range unwrapped(t, err) {
 		missing = append(missing, err.(*uidplugin.IDError).ID)
 	}
 	if want := []uidplugin.ID{slip, 0, -1}; !slices.Equal(missing, want) {
@@ -141,7 +141,7 @@ func TestFindAs_KeepsTheRowsNextToAnAmbiguousID(t *testing.T) {
 	if !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, uidplugin.ErrNotKey) || !errors.Is(err, gorm.ErrRecordNotFound) {
 		t.Error(err)
 	}
-	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) != 2 {
+	if all := unwrapped(t, err); len(all) != 2 {
 		t.Errorf("%d errors: %v", len(all), err)
 	}
 }

@@ -13,47 +13,6 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A crate belongs to a tenant.
-type crate struct {
-	ID        int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-	Tenant    int
-	Name      string
-	Slips     []slip
-	DeletedAt gorm.DeletedAt
-}
-
-// A slip belongs to a crate, and to its tenant.
-type slip struct {
-	ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-	CrateID int64
-	Tenant  int
-}
-
-// loadedKey is the key of a counter in a context: of the crates that were read.
-type loadedKey struct{}
-
-func (p *crate) AfterFind(tx *gorm.DB) error {
-	if n, ok := tx.Statement.Context.Value(loadedKey{}).(*int); ok {
-		*n++
-	}
-	if mark, ok := tx.Get("mark"); ok {
-		p.Name += mark.(string)
-	}
-	return nil
-}
-
-// crates returns a handle with the crates of two tenants, each with a slip.
-func crates(t *testing.T) (db *gorm.DB, mine, theirs crate) {
-	t.Helper()
-	db = open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&crate{}, &slip{}))
-	mine = crate{Tenant: 1, Name: "mine", Slips: []slip{{Tenant: 1}}}
-	theirs = crate{Tenant: 2, Name: "theirs", Slips: []slip{{Tenant: 2}}}
-	must(t, db.Create(&mine).Error)
-	must(t, db.Create(&theirs).Error)
-	return db, mine, theirs
-}
-
 // Every condition of the handle holds. They were ignored, so that a tenant got the rows of another one.
 func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 	t.Parallel()
@@ -203,17 +162,13 @@ func TestPluginFind_LeavesOutWhatANewSessionHasDropped(t *testing.T) {
 
 	db, mine, theirs := crates(t)
 	p := uidplugin.From(db.Where("tenant = ?", 1).Session(&gorm.Session{NewDB: true}))
-	if row, err := p.Find(t.Context(), uidplugin.ID(theirs.ID)); err != nil || row.(*crate).Name != "theirs" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	findsCrate(t, p, theirs.ID, "theirs")
 	must(t, db.Callback().Query().After("gorm:query").Register("look", func(db *gorm.DB) {
 		if _, ok := db.Statement.Dest.(*[]slip); !ok {
 			return
 		}
 		p := uidplugin.From(db.Session(&gorm.Session{NewDB: true}))
-		if row, err := p.Find(t.Context(), uidplugin.ID(mine.ID)); err != nil || row.(*crate).Name != "mine" {
-			t.Errorf("Find inside of another query: %v, %v", row, err)
-		}
+		findsCrate(t, p, mine.ID, "mine")
 	}))
 	must(t, db.Where("tenant = ?", 2).Limit(1).Find(&[]slip{}).Error)
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/catalog"
 	"gorm.io/gorm"
 )
 
@@ -24,7 +21,7 @@ import (
 // Errors about the id wrap [ErrNoSuchID], and contain the text instead of the number. They are the errors of Find and
 // [ParsePublicID].
 func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOption) (any, error) {
-	loc, f, err := p.startFind(options)
+	f, err := p.finder(options)
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +29,7 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 	if err != nil {
 		return nil, withoutNumber(text, err)
 	}
-	f.prefix = text[:strings.LastIndexByte(text, '_')]
-	row, err := f.findPublic(ctx, loc, id)
+	row, err := f.FindPublic(ctx, text[:strings.LastIndexByte(text, '_')], int64(id))
 	return row, withoutNumber(text, err)
 }
 
@@ -65,44 +61,6 @@ func FindPublicAs[T PublicType](ctx context.Context, db *gorm.DB, text string) (
 		return nil, withoutNumber(text, err)
 	}
 	return rows[0], nil
-}
-
-// findPublic loads the row of id, whose text had the finder's prefix.
-func (f *finder) findPublic(ctx context.Context, loc *locator, id ID) (any, error) {
-	if _, err := loc.decode(id); !errors.Is(err, ErrNotDecodable) || loc.apart || loc.database != "" {
-		return f.find(ctx, loc, id)
-	}
-	p := f.planOf(f.prefix)
-	if p == nil {
-		return nil, idErrorf(id, "%w: %d is too small for the layout, and no model, or more than one, has its prefix", ErrNotDecodable, id)
-	}
-	found, table := map[ID]any{}, p.Schema.Table
-	if errs := f.findIn(ctx, table, p, []ID{id}, found); len(errs) > 0 {
-		return nil, joinIDErrors(errs)
-	}
-	row, ok := found[id]
-	if !ok {
-		return nil, idErrorf(id, "uidplugin: find %d in %s: %w", id, table, gorm.ErrRecordNotFound)
-	}
-	return row, nil
-}
-
-// planOf returns the only model whose keys have the prefix, or nil.
-func (f *finder) planOf(prefix string) *catalog.Plan {
-	candidates := slices.Collect(maps.Values(f.only))
-	if f.only == nil {
-		candidates = f.shared.catalog.Listed()
-	}
-	candidates = slices.DeleteFunc(candidates, func(p *catalog.Plan) bool { return !f.shared.catalog.HasPrefix(p, prefix) })
-	if len(candidates) != 1 {
-		return nil
-	}
-	return candidates[0]
-}
-
-// wants reports whether keys of a model have the prefix of the text, if a text is looked up.
-func (f *finder) wants(p *catalog.Plan) bool {
-	return f.prefix == "" || f.shared.catalog.HasPrefix(p, f.prefix)
 }
 
 func withoutNumber(text string, err error) error {

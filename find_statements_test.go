@@ -77,14 +77,20 @@ func TestPluginNodes_ReadsLaunchDatesAsText(t *testing.T) {
 	}
 }
 
+// listInvoices gives db a plugin that lists invoice, whose worker id is 58.
+func listInvoices(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) (*uidplugin.Plugin, process) {
+	t.Helper()
+	asks := process{sql: d.sql, slot: 7}
+	expect(mock, migrated(d.sql)...)
+	expect(mock, asks.adds(58, "invoices")...)
+	return use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...), asks
+}
+
 func TestPluginFind_IsOneQueryInTheTableOfTheID(t *testing.T) {
 	t.Parallel()
 
 	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
-		asks := process{sql: d.sql, slot: 7}
-		expect(mock, migrated(d.sql)...)
-		expect(mock, asks.adds(58, "invoices")...)
-		p := use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
+		p, asks := listInvoices(t, d, db, mock)
 		id := atFew(t, 58, 4)
 		expect(mock,
 			asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
@@ -103,10 +109,7 @@ func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 	t.Parallel()
 
 	db, mock := testkit.Mock(t, dialects[0].dial)
-	asks := process{sql: dialects[0].sql, slot: 7}
-	expect(mock, migrated(asks.sql)...)
-	expect(mock, asks.adds(58, "invoices")...)
-	use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
+	_, asks := listInvoices(t, dialects[0], db, mock)
 	id := atFew(t, 58, 4)
 	expect(mock,
 		asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
@@ -196,10 +199,7 @@ func TestPluginFind_ReportsTheDatabasesError(t *testing.T) {
 	t.Parallel()
 
 	db, mock := testkit.Mock(t, dialects[0].dial)
-	asks := process{sql: dialects[0].sql, slot: 7}
-	expect(mock, migrated(asks.sql)...)
-	expect(mock, asks.adds(58, "invoices")...)
-	p := use(t, db, append(onMock, uidplugin.WithModels(&invoice{}))...)
+	p, asks := listInvoices(t, dialects[0], db, mock)
 	expect(mock,
 		asks.looksUp(node(nodeRows(), 7, 58, "invoices"), 58),
 		step{sql: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", args: []driver.Value{atFew(t, 58, 0)}, err: errBroken})

@@ -26,15 +26,11 @@ func TestPluginFind_LoadsTheRowOfAnID(t *testing.T) {
 	must(t, db.Create(&b).Error)
 	must(t, db.Create(&c).Error)
 	p := uidplugin.From(db)
-	if row, err := p.Find(t.Context(), uidplugin.ID(a.ID)); err != nil || *row.(*part) != a {
+	finds(t, p, a.ID, a)
+	if row, err := p.Find(t.Context(), b.ID); err != nil || row.(*product).Name != "box" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
-	if row, err := p.Find(t.Context(), uidplugin.ID(b.ID.Int64())); err != nil || row.(*product).Name != "box" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
-	if row, err := p.Find(t.Context(), uidplugin.ID(c.ID)); err != nil || *row.(*counter) != c {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, p, c.ID, c)
 }
 
 func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
@@ -62,25 +58,21 @@ func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
-	first := file(t, path, &gorm.Config{})
+	first := file(t, path, nil)
 	use(t, first)
 	migrate(t, first, &part{})
 	r := part{Name: "nail"}
 	must(t, first.Create(&r).Error)
 
-	second := file(t, path, &gorm.Config{})
+	second := file(t, path, nil)
 	p := use(t, second)
 	_, err := p.Find(t.Context(), uidplugin.ID(r.ID))
 	only(t, err, uidplugin.ErrNoModel, "parts")
 	must(t, p.Register(t.Context(), &part{}))
-	if row, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil || *row.(*part) != r {
-		t.Errorf("Find: %v, %v", row, err)
-	}
-	third := file(t, path, &gorm.Config{})
+	finds(t, p, r.ID, r)
+	third := file(t, path, nil)
 	p = use(t, third, uidplugin.WithModels(&part{}))
-	if row, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil || *row.(*part) != r {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, p, r.ID, r)
 }
 
 // A model is listed by WithModels, Register or AutoMigrate only. One that was merely used, or is associated with a
@@ -131,8 +123,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 func TestPluginFind_TheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&part{}))
+	db, _ := openParts(t)
 	r := sketch{}
 	must(t, db.Create(&r).Error)
 	if row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID)); err != nil || row.(*part).ID != r.ID {
@@ -150,8 +141,7 @@ func (sketch) TableName() string { return "parts" }
 func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithModels(&part{}))
-	must(t, uidplugin.From(db).AutoMigrate(&part{}))
+	db, _ := openParts(t, uidplugin.WithModels(&part{}))
 	tx := db.Begin()
 	defer tx.Rollback()
 	r := part{Name: "nail"}
@@ -174,9 +164,7 @@ func TestPluginFind_QuotesNames(t *testing.T) {
 	r := odd{Select: "a"}
 	must(t, db.Create(&r).Error)
 	isOurs(t, db, "order", r.From)
-	if row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.From)); err != nil || *row.(*odd) != r {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, uidplugin.From(db), r.From, r)
 }
 
 // odd has names that are words of SQL.

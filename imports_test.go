@@ -20,7 +20,13 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
+	},
+	"internal/lookup": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "internal/workernode", "generator", "publicid")
+	},
+	"internal/admin": func(name string) bool {
+		return isGORM(name) || name == module || isPackage(name, "internal/rounded", "internal/sqldb", "internal/supply", "internal/workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
@@ -53,7 +59,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
 	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "generator", "internal/workernode", "publicid", "internal/rounded")
+		return isGORM(name) || name == module || isPackage(name, "generator", "internal/admin", "internal/workernode", "publicid", "internal/rounded")
 	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"

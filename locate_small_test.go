@@ -36,9 +36,7 @@ func TestPluginDecode_NoLeasedIDHasTheFirstTick(t *testing.T) {
 
 	layout := generator.DefaultLayout()
 	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
-		db := open(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
-		p := uidplugin.From(db)
-		must(t, p.AutoMigrate(&part{}))
+		db, p := openParts(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
 		rows := make([]part, 10) // fewer than a tick has
 		must(t, db.Create(&rows).Error)
 		for _, r := range rows {

@@ -12,56 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/internal/workernode"
-	"gorm.io/gorm"
 )
-
-// kindsOfNoID are the errors that tell numbers apart; no two may be found behind
-// one error.
-var kindsOfNoID = []error{
-	uidplugin.ErrNegativeID, uidplugin.ErrFutureID, uidplugin.ErrUnknownID, uidplugin.ErrOtherLayout,
-	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
-}
-
-// only checks that err is of one kind and of no other, and says what it is about.
-func only(t *testing.T, err, kind error, says ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want %v", kind)
-	}
-	for _, k := range kindsOfNoID {
-		if errors.Is(err, k) != (k == kind) {
-			t.Errorf("the error\n\t%v\nis %v: %v", err, k, errors.Is(err, k))
-		}
-	}
-	saysAll(t, err.Error(), says...)
-}
-
-// addNode adds a row of WORKER_NODE that another program, or process, has inserted.
-func addNode(t *testing.T, db *gorm.DB, n workernode.Node) {
-	t.Helper()
-	slot := any(nil)
-	if n.Slot != 0 {
-		slot = n.Slot
-	}
-	must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")`+
-		` VALUES (?, 'java-1', '8080', 1, '2024-02-29', ?, ?, ?, ?, ?)`, n.WorkerID, slot, n.Table.Database, n.Table.Name, n.Layout, n.Start).Error)
-}
-
-// elsewhere is a worker id of a slot that no process of the test has, for a table.
-func elsewhere(worker int64, table string) workernode.Node {
-	return workernode.Node{WorkerID: worker, Slot: 50, Table: workernode.Table{Name: table}, Layout: generator.DefaultLayout().String()}
-}
-
-// addSlot adds a free slot with a FENCE, and its sessions: START_TICK, BEFORE_TICK and host of each.
-func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...workernode.Session) {
-	t.Helper()
-	must(t, db.Exec(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT")`+
-		` VALUES (?, ?, 0, ?, 9, '', 0, 'shop', 'web-9', '80')`, slot, generator.DefaultLayout().String(), fence).Error)
-	for _, s := range sessions {
-		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" ("SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER")`+
-			` VALUES (?, ?, ?, 'shop', ?, '80', 2, '2026-06-01 11:00:00.000', 'token')`, slot, s.Start, s.Before, s.Host).Error)
-	}
-}
 
 func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 	t.Parallel()
@@ -227,9 +178,7 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 
 	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
 		clock := testkit.NewClock(noon)
-		db := open(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
-		p := uidplugin.From(db)
-		must(t, p.AutoMigrate(&part{}))
+		db, p := openParts(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
 		must(t, db.Create(&part{}).Error)
 		clock.Add(-2 * time.Hour)
 		var made []int64
@@ -262,12 +211,8 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	now := l.TickAt(time.Now())
 	addNode(t, db, elsewhere(50, "slips"))
 	addSlot(t, db, 50, now, workernode.Session{})
-	stamped := func(tick int64) uidplugin.ID {
-		id, err := l.Compose(generator.Parts{Time: l.TimeOf(tick), WorkerID: 50})
-		must(t, err)
-		return uidplugin.ID(id)
-	}
-	before, after := stamped(now-5000), stamped(now-10)
+	before := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-5000)))
+	after := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-10)))
 	must(t, db.Create(&slip{ID: int64(before)}).Error)
 	if _, err := p.Find(t.Context(), before); err != nil {
 		t.Fatal(err)

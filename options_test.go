@@ -222,7 +222,7 @@ func TestWithLead_IsPinnedByTheFirstProcess(t *testing.T) {
 	}{{uidplugin.WithLead(time.Minute), 0}, {uidplugin.WithLead(time.Second), 1}, {nil, 1}} {
 		j := &journal{}
 		p := use(t, file(t, fileOf(t, first), &gorm.Config{}), j.option(), tt.option, uidplugin.WithModels(&part{}))
-		lines := j.Lines("another lead")
+		lines := j.Lines("a different lead")
 		if len(lines) != tt.warnings {
 			t.Errorf("warnings: %q", lines)
 		}

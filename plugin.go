@@ -58,6 +58,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
@@ -89,15 +90,20 @@ type shared struct {
 	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
-	locator  atomic.Pointer[locator] // set from the start, because Decode works before Initialize
+	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
 }
 
 // New returns a plugin for db.Use. It does nothing yet; db.Use reports invalid options. Call db.Use before AutoMigrate
 // and before goroutines share the handle, because GORM's registration of callbacks is not safe for concurrent use.
 func New(options ...Option) *Plugin {
 	s := &shared{Config: newConfig(options)}
-	s.locator.Store(&locator{Config: s.Config, time: s.Now})
+	s.locator.Store(s.newLocator())
 	return &Plugin{shared: s}
+}
+
+// newLocator returns a locator that can only decode ids.
+func (s *shared) newLocator() *lookup.Locator {
+	return &lookup.Locator{Config: s.Config, Clock: s.Now, IDError: newIDError}
 }
 
 func newConfig(options []Option) *config.Config {
@@ -206,7 +212,7 @@ func (s *shared) open(db *gorm.DB) error {
 		return err
 	}
 	s.supply, s.catalog = nil, nil // the previous attempt may have used another database
-	loc := &locator{Config: s.Config, time: s.Now}
+	loc := s.newLocator()
 	var statements *sqldb.DB
 	if !s.Fixed {
 		var err error
@@ -222,7 +228,7 @@ func (s *shared) open(db *gorm.DB) error {
 	}
 	s.supply = supply.New(s.supplyConfig(db, loc))
 	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
-	loc.supply = s.supply
+	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
 	ctx := context.Background()
 	if err := s.catalog.Add(ctx, db, s.Models); err != nil {
@@ -238,17 +244,17 @@ func (s *shared) open(db *gorm.DB) error {
 	return nil
 }
 
-func (s *shared) supplyConfig(db *gorm.DB, loc *locator) supply.Config {
+func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) supply.Config {
 	config := supply.Config{
 		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
-		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.time,
+		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock,
 	}
 	if s.Fixed {
-		config.Fixed, config.Clock = supply.NewFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now), generator.NewClock(loc.time)
+		config.Fixed, config.Clock = supply.NewFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now), generator.NewClock(loc.Clock)
 		return config
 	}
 	config.Clock = s.space.idSpace.clock
-	if loc.apart {
+	if loc.Apart {
 		config.Registry = s.Registry
 	}
 	return config

@@ -19,15 +19,8 @@ func TestPluginCreatedBetween_FindsRowsThatAreStampedAhead(t *testing.T) {
 	t.Parallel()
 
 	clock := testkit.NewClock(noon)
-	db := open(t, uidplugin.WithClock(clock.Now))
-	p := uidplugin.From(db)
-	must(t, p.AutoMigrate(&part{}))
-	stamped := func(at time.Time) int64 {
-		id, err := p.Layout().Compose(generator.Parts{Time: at, WorkerID: 9})
-		must(t, err)
-		return id
-	}
-	before, ahead := stamped(noon.Add(-30*time.Minute)), stamped(noon.Add(8*time.Second))
+	db, p := openParts(t, uidplugin.WithClock(clock.Now))
+	before, ahead := stampedAt(t, 9, noon.Add(-30*time.Minute)), stampedAt(t, 9, noon.Add(8*time.Second))
 	must(t, db.Create(&[]part{{ID: before}, {ID: ahead}}).Error)
 	for _, tt := range []struct {
 		name     string
@@ -93,9 +86,7 @@ func TestPluginCreatedBetween_FindsRowsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 
 	clock := testkit.NewClock(noon)
-	db := open(t, uidplugin.WithClock(clock.Now))
-	p := uidplugin.From(db)
-	must(t, p.AutoMigrate(&part{}))
+	db, p := openParts(t, uidplugin.WithClock(clock.Now))
 	must(t, db.Create(&part{}).Error)
 	now := clock.Add(-time.Hour)
 	must(t, db.Create(&part{}).Error)
@@ -113,16 +104,9 @@ func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 
 	start := noon.Add(400 * time.Microsecond)
 	clock := testkit.NewClock(start.Add(-10 * time.Millisecond))
-	db := open(t, uidplugin.WithClock(clock.Now))
-	p := uidplugin.From(db)
-	must(t, p.AutoMigrate(&part{}))
-	stamped := func(at time.Time) int64 {
-		id, err := p.Layout().Compose(generator.Parts{Time: at.Truncate(time.Millisecond), WorkerID: 9})
-		must(t, err)
-		return id
-	}
-	right := stamped(start.Add(100 * time.Microsecond))
-	must(t, db.Create(&[]part{{ID: right}, {ID: stamped(start.Add(time.Millisecond))}}).Error)
+	db, p := openParts(t, uidplugin.WithClock(clock.Now))
+	right := stampedAt(t, 9, start.Add(100*time.Microsecond))
+	must(t, db.Create(&[]part{{ID: right}, {ID: stampedAt(t, 9, start.Add(time.Millisecond))}}).Error)
 	find := func(from, to time.Time) (ids []int64) {
 		t.Helper()
 		must(t, db.Model(&part{}).Scopes(p.CreatedBetween(from, to)).Order("id").Pluck("id", &ids).Error)
@@ -155,9 +139,7 @@ func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 func TestPluginCreatedBetween_AsksForTheModel(t *testing.T) {
 	t.Parallel()
 
-	db := open(t)
-	p := uidplugin.From(db)
-	must(t, p.AutoMigrate(&part{}))
+	db, p := openParts(t)
 	between := p.CreatedBetween(noon, noon.Add(time.Hour))
 	var n int64
 	var maps []map[string]any

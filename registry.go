@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
@@ -49,7 +50,7 @@ var sharedSpaces = struct {
 
 // join opens the id space, or joins plugins that share it. It sets the corresponding fields of s and of loc, the next
 // locator. statements must belong to db.
-func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
+func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	s.database = ""
@@ -59,18 +60,18 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *locator) error {
 	}
 	space := s.space.idSpace
 	s.manager = space.manager
-	loc.sql, loc.wdb, loc.manager, loc.time = space.sql, space.wdb, space.manager, space.manager.Now
-	loc.apart = s.Registry != nil && poolOf(s.Registry) != poolOf(db)
-	if loc.apart {
+	loc.SQL, loc.Workers, loc.Manager, loc.Clock = space.sql, space.wdb, space.manager, space.manager.Now
+	loc.Apart = s.Registry != nil && poolOf(s.Registry) != poolOf(db)
+	if loc.Apart {
 		warnOfOwnSpace(ctx, s.Config, db, statements)
 	}
 	name := s.Database
-	if name == "" && loc.apart {
+	if name == "" && loc.Apart {
 		if name, err = supply.DatabaseName(ctx, db, s.Timeout); err != nil {
 			return err
 		}
 	}
-	s.database, loc.database = name, name
+	s.database, loc.TablesDatabase = name, name
 	if s.space.nameDatabase(s, tablesDatabase{name, poolOf(db)}) && s.Database == "" {
 		s.Log.Warn("uidplugin: another handle of this process with the same registry has a database of this name, so Locate and Find cannot tell them apart:"+
 			" if they are different databases, name them by WithDatabaseName", "database", name)

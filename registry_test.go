@@ -30,9 +30,8 @@ func TestWithRegistry_ShardsShareAnIDSpace(t *testing.T) {
 	plugins := make([]*uidplugin.Plugin, shards)
 	for i := range shards {
 		name := fmt.Sprintf("shard%d.db", i)
-		db := file(t, filepath.Join(t.TempDir(), name), &gorm.Config{})
-		plugins[i] = use(t, db, uidplugin.WithRegistry(registry))
-		migrate(t, db, &part{})
+		db, p := shard(t, registry, filepath.Join(t.TempDir(), name))
+		plugins[i] = p
 		group.Go(func() {
 			for range rows / 100 {
 				batch := make([]part, 100)
@@ -76,12 +75,9 @@ func TestWithRegistry_FindSaysThatAnIDIsOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 
 	registry := testkit.SQLite{}.Open(t)
-	one := file(t, filepath.Join(t.TempDir(), "one.db"), &gorm.Config{})
-	two := file(t, filepath.Join(t.TempDir(), "two.db"), &gorm.Config{})
-	p := use(t, one, uidplugin.WithRegistry(registry), uidplugin.WithModels(&part{}))
-	use(t, two, uidplugin.WithRegistry(registry), uidplugin.WithModels(&part{}), uidplugin.WithDatabaseName("the second"))
-	migrate(t, one, &part{})
-	migrate(t, two, &part{})
+	parts := uidplugin.WithModels(&part{})
+	one, p := shard(t, registry, filepath.Join(t.TempDir(), "one.db"), parts)
+	two, _ := shard(t, registry, filepath.Join(t.TempDir(), "two.db"), parts, uidplugin.WithDatabaseName("the second"))
 	var a, b part
 	must(t, one.Create(&a).Error)
 	must(t, two.Create(&b).Error)
@@ -100,12 +96,6 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	held := func() int64 { return count(t, registry, "WORKER_SLOT", `"HOLDER" <> ''`) }
 	ledger := testkit.NewLedger(t)
 	paths := []string{filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "b.db")}
-	open := func(i int) (*gorm.DB, *uidplugin.Plugin) {
-		db := file(t, paths[i], &gorm.Config{})
-		p := use(t, db, uidplugin.WithRegistry(registry))
-		migrate(t, db, &part{})
-		return db, p
-	}
 	create := func(db *gorm.DB) {
 		t.Helper()
 		for range 100 {
@@ -114,8 +104,8 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 			ledger.Add("parts", row.ID)
 		}
 	}
-	a, first := open(0)
-	b, second := open(1)
+	a, first := shard(t, registry, paths[0])
+	b, second := shard(t, registry, paths[1])
 	create(a)
 	create(b)
 	must(t, first.Close(t.Context()))
@@ -127,7 +117,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	if err := a.Create(&part{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	again, third := open(0) // with the slot of the second
+	again, third := shard(t, registry, paths[0]) // with the slot of the second
 	create(again)
 	create(b)
 	must(t, second.Close(t.Context()))
@@ -136,7 +126,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	if n := held(); n != 0 {
 		t.Errorf("%d slots are held after the last Close", n)
 	}
-	later, _ := open(1)
+	later, _ := shard(t, registry, paths[1])
 	create(later)
 }
 
@@ -184,10 +174,10 @@ func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range tenants {
 		name := fmt.Sprintf("tenant%d.db", i)
-		migrate(t, file(t, filepath.Join(dir, name), &gorm.Config{}), &part{}, &article{})
+		migrate(t, file(t, filepath.Join(dir, name), nil), &part{}, &article{})
 		group.Go(func() {
 			for round := range rounds {
-				db := file(t, filepath.Join(dir, name), &gorm.Config{})
+				db := file(t, filepath.Join(dir, name), nil)
 				p := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithLogger(nil), uidplugin.WithModels(&part{}))
 				if err := db.Use(p); err != nil {
 					t.Error(err)
@@ -227,8 +217,8 @@ func TestWithRegistry_AConflictNextToTheLastCloseLeaksNothing(t *testing.T) {
 	registry := testkit.SQLite{}.Open(t)
 	dir := t.TempDir()
 	for round := range 15 {
-		good := file(t, filepath.Join(dir, "good.db"), &gorm.Config{})
-		bad := file(t, filepath.Join(dir, "bad.db"), &gorm.Config{})
+		good := file(t, filepath.Join(dir, "good.db"), nil)
+		bad := file(t, filepath.Join(dir, "bad.db"), nil)
 		p := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithLogger(nil))
 		must(t, good.Use(p))
 		migrate(t, good, &part{})
@@ -257,16 +247,16 @@ func TestWithRegistry_WarnsOfProcessesWithoutIt(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "shop.db")
-	old := file(t, path, &gorm.Config{})
+	old := file(t, path, nil)
 	p := use(t, old)
 	migrate(t, old, &part{})
 	must(t, old.Create(&part{}).Error)
 	var log journal
-	use(t, file(t, path, &gorm.Config{}), log.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
+	use(t, file(t, path, nil), log.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
 	saysAll(t, log.String(), "an id space of its own", "stop processes without WithRegistry")
 	must(t, p.Close(t.Context()))
 	var quiet journal
-	use(t, file(t, path, &gorm.Config{}), quiet.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
+	use(t, file(t, path, nil), quiet.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
 	if warnings := quiet.Lines("WARN"); len(warnings) > 0 {
 		t.Errorf("%q", warnings)
 	}
@@ -295,9 +285,8 @@ func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 	keep := use(t, bare(t), uidplugin.WithRegistry(registry), uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
 	ledger := testkit.NewLedger(t)
 	for i := range 6 {
-		db := file(t, filepath.Join(t.TempDir(), fmt.Sprintf("tenant%d.db", i)), &gorm.Config{})
-		p := use(t, db, uidplugin.WithRegistry(registry), uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
-		migrate(t, db, &part{})
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("tenant%d.db", i))
+		db, p := shard(t, registry, path, uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
 		rows := make([]part, 500)
 		must(t, db.Create(&rows).Error)
 		for _, r := range rows {

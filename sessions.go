@@ -2,12 +2,7 @@ package uidplugin
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"time"
-
-	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // A Session is the time during which one process held a slot. Only this process used the slot's worker ids between From
@@ -85,7 +80,7 @@ func (p *Plugin) Nodes(ctx context.Context, after int64, limit int) ([]*Node, er
 	if err != nil || loc.Fixed {
 		return nil, err
 	}
-	return loc.wdb.Nodes(ctx, after, limit)
+	return loc.Workers.Nodes(ctx, after, limit)
 }
 
 // Slots returns up to limit slots with an ID above after, in ascending order. With [WithWorkerID] it returns nil.
@@ -94,14 +89,14 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 	if err != nil || loc.Fixed {
 		return nil, err
 	}
-	rows, err := loc.wdb.Slots(ctx, after, limit)
+	rows, err := loc.Workers.Slots(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	slots := make([]Slot, len(rows))
 	for i, r := range rows {
 		slots[i] = Slot{
-			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Fence: loc.timeOf(r.Fence), Seen: loc.timeOf(r.Seen),
+			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Fence: loc.TimeOf(r.Fence), Seen: loc.TimeOf(r.Seen),
 			Application: r.Application, Host: r.Host, Port: r.Port,
 		}
 	}
@@ -113,68 +108,16 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 // returns nil.
 func (p *Plugin) Sessions(ctx context.Context, slot int64, before time.Time, limit int) ([]Session, error) {
 	loc, err := p.located()
-	if err != nil || loc.Fixed {
-		return nil, err
-	}
-	latest := int64(math.MaxInt64)
-	if !before.IsZero() {
-		latest = loc.Layout.TickAt(before)
-		if !loc.timeOf(latest).Before(before) {
-			latest-- // because a session begins after START_TICK
-		}
-	}
-	rows, err := loc.wdb.Sessions(ctx, slot, latest, limit)
 	if err != nil {
 		return nil, err
 	}
-	sessions := make([]Session, len(rows))
-	for i, r := range rows {
-		sessions[i] = loc.session(r)
-		if r.Last >= 0 {
-			sessions[i].Last = loc.timeOf(r.Last)
-		}
+	found, err := loc.Sessions(ctx, slot, before, limit)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	sessions := make([]Session, len(found))
+	for i, s := range found {
+		sessions[i] = Session(s)
 	}
 	return sessions, nil
-}
-
-func (p *Plugin) located() (*locator, error) {
-	shared, err := p.initialized()
-	if err != nil {
-		return nil, err
-	}
-	return shared.locator.Load(), nil
-}
-
-func (loc *locator) session(o workernode.Origin) Session {
-	s := Session{Slot: o.Slot, From: loc.timeOf(o.Start + 1)}
-	if !o.Pruned() {
-		s.Application, s.Host, s.Port, s.Kind, s.Launched = o.Application, o.Host, o.Port, o.Kind, o.Launched
-	}
-	if o.Until >= 0 {
-		s.Until = loc.timeOf(o.Until + 1)
-	}
-	return s
-}
-
-// timeOf returns the start of a tick read from a table, limited to times that JSON can represent.
-func (loc *locator) timeOf(tick int64) time.Time {
-	return workernode.TimeOf(loc.Layout, tick)
-}
-
-// placeTest implements place for package uidtest, whose process holds the only slot.
-func (loc *locator) placeTest(l *Location) error {
-	table, ok := loc.Test.Table(int64(l.ID))
-	if !ok {
-		if err := loc.notYet(l, 0); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: %d has the worker id %d, which says no table to this plugin of %s; list the model with WithModels, "+
-			"or create the row with this plugin if two tables share the worker id",
-			ErrUnknownID, l.ID, l.WorkerID, loc.Test.Name)
-	}
-	l.Session.Slot = 1
-	if table != supply.AllTables {
-		l.Table = table
-	}
-	return loc.notYet(l, 0)
 }

@@ -114,7 +114,7 @@ func (p *Plugin) Stats() Stats {
 		return Stats{}
 	}
 	loc := s.locator.Load()
-	stats := Stats{Layout: s.Layout, Time: loc.time(), Expires: loc.timeOf(s.Layout.MaxTick() + 1)}
+	stats := Stats{Layout: s.Layout, Time: loc.Clock(), Expires: loc.TimeOf(s.Layout.MaxTick() + 1)}
 	if s.manager != nil {
 		stats.Space, stats.Slot = s.manager.Registry().Space, s.slotStats()
 	}

@@ -16,7 +16,8 @@ import (
 // packages are those of this module that are no examples or tests.
 var packages = []string{
 	".", "generator", "generator/foreign", "segment", "migrations", "publicid", "uidtest", "inspector", "uidprom",
-	"internal/catalog", "internal/workernode", "internal/ringbuffer", "internal/config", "internal/model", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
+	"internal/admin", "internal/catalog", "internal/lookup", "internal/workernode", "internal/ringbuffer", "internal/config",
+	"internal/model", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }
 
 // A file that nobody can hold in the head, or a function that does several things, has to be divided.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"path/filepath"
 	"time"
 
@@ -26,9 +25,8 @@ import (
 
 // Created is the cost of a whole db.Create with one kind of key, on a pool that does nothing.
 type Created struct {
-	Name                  string
-	One, Many             Figure // us for a create of one row, and of manyRows
-	OneAllocs, ManyAllocs float64
+	Name      string
+	One, Many Figure // us for a create of one row, and of manyRows
 }
 
 const manyRows = 1000
@@ -191,27 +189,10 @@ func measureCreating(ctx context.Context, l *Lab) (created []Created, err error)
 	if err != nil {
 		return nil, err
 	}
-	allocs := func(n int, create func() error) float64 {
-		times, _ := allocations(n, func(n int) {
-			for range n {
-				err = errors.Join(err, create())
-			}
-		})
-		return times
-	}
 	for i, w := range all {
-		created = append(created, Created{w.name, figures[2*i], figures[2*i+1], allocs(min(100, l.Rounds), w.one),
-			allocs(min(3, max(1, l.Rounds/10)), w.many)})
+		created = append(created, Created{w.name, figures[2*i], figures[2*i+1]})
 	}
 	return created, err
-}
-
-func createTable(all []Created) string {
-	t := table{{"", "1 row, µs", "allocations", "1,000 rows, µs", "allocations"}}
-	for _, c := range all {
-		t.add(c.Name, c.One.String(), number(c.OneAllocs), c.Many.String(), number(c.ManyAllocs))
-	}
-	return t.String()
 }
 
 func drawCreate(all []Created, folder string) error {

@@ -18,7 +18,6 @@ type Sizes struct {
 
 	Rows        int // inserted into each table
 	Chunk       int // rows of one table before the next table's turn
-	Lookups     int
 	Joins       int
 	PoolMB      int           // of a server's memory for pages
 	RowsFor     time.Duration // after which a server gets no more of them
@@ -37,7 +36,7 @@ type Sizes struct {
 func Whole() Sizes {
 	return Sizes{
 		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
-		Rows: 300_000, Chunk: 10_000, Lookups: 3000, Joins: 600, PoolMB: 16, RowsFor: 5 * time.Minute,
+		Rows: 300_000, Chunk: 10_000, Joins: 600, PoolMB: 16, RowsFor: 5 * time.Minute,
 		OrderFor: 45 * time.Second, Writers: []int{2, 8},
 		Interval: renewal, CostFor: 12 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
 		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,
@@ -48,7 +47,7 @@ func Whole() Sizes {
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200
-	s.Rows, s.Chunk, s.Lookups, s.Joins, s.PoolMB, s.RowsFor = 12_000, 2_000, 100, 20, 8, 10*time.Second
+	s.Rows, s.Chunk, s.Joins, s.PoolMB, s.RowsFor = 12_000, 2_000, 20, 8, 10*time.Second
 	s.OrderFor = 3 * time.Second
 	s.CostFor, s.Processes, s.Tables = 3300*time.Millisecond, []int{1, 10}, []int{1, 50}
 	s.Starts, s.StartRounds = []int{1, 10}, 1
@@ -59,7 +58,7 @@ func Short() Sizes {
 func Tiny() Sizes {
 	s := Short()
 	s.Name, s.Rounds, s.Slice, s.Sustained, s.Generators = "tiny", 3, 20*time.Microsecond, time.Millisecond, 5
-	s.Rows, s.Chunk, s.Lookups, s.Joins = 400, 200, 10, 3
+	s.Rows, s.Chunk, s.Joins = 400, 200, 3
 	s.OrderFor, s.Writers = 400*time.Millisecond, []int{2}
 	s.Interval, s.CostFor, s.Processes, s.Tables = 100*time.Millisecond, 300*time.Millisecond, []int{2}, []int{3}
 	s.Starts, s.StartTables = []int{2}, 3

@@ -13,17 +13,15 @@ import (
 
 // Made is the cost of a peer's ids.
 type Made struct {
-	Name       string
-	Bytes      int // of an id
-	Threads    int
-	One, All   Figure // ns for an id, made by one thread, and by all threads from one generator
-	Sustained  Figure // ids a second of one thread without a pause, in the peer's usual settings
-	Usual      string `json:",omitempty"` // those settings, if they decide
-	Allocated  float64
-	Allocs     float64
-	Shared     bool `json:",omitempty"` // the process has one generator
-	Memory     float64
-	Goroutines float64
+	Name      string
+	Bytes     int // of an id
+	Threads   int
+	One, All  Figure // ns for an id, made by one thread, and by all threads from one generator
+	Sustained Figure // ids a second of one thread without a pause, in the peer's usual settings
+	Usual     string `json:",omitempty"` // those settings, if they decide
+	Allocs    float64
+	Shared    bool `json:",omitempty"` // the process has one generator
+	Memory    float64
 }
 
 // measureMaking measures all peers, interleaved.
@@ -55,8 +53,8 @@ func measureMaking(ctx context.Context, l *Lab) (all []Made, err error) {
 	for i, p := range peers() {
 		m := Made{Name: p.name, Bytes: p.bytes, Threads: threads, One: figures[2*i], All: figures[2*i+1], Shared: p.shared,
 			Usual: p.usually}
-		m.Allocs, m.Allocated = allocations(1000, loops[i])
-		if m.Memory, m.Goroutines, err = perGenerator(l.Generators, p); err != nil {
+		m.Allocs = allocations(1000, loops[i])
+		if m.Memory, err = perGenerator(l.Generators, p); err != nil {
 			return nil, err
 		}
 		all = append(all, m)
@@ -117,39 +115,38 @@ func together(threads, n int, loop func(int)) sample {
 }
 
 // allocations returns the allocations for each of n ids, and their bytes.
-func allocations(n int, loop func(int)) (times, bytes float64) {
+func allocations(n int, loop func(int)) float64 {
 	var before, after runtime.MemStats
 	loop(n)
 	runtime.ReadMemStats(&before)
 	loop(n)
 	runtime.ReadMemStats(&after)
-	mallocs, total := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
-	return float64(mallocs / uint64(n)), float64(total / uint64(n))
+	return float64((after.Mallocs - before.Mallocs) / uint64(n))
 }
 
-// perGenerator returns the live heap and the goroutines of one out of n generators, each of which has made an id.
-func perGenerator(n int, p peer) (bytes, goroutines float64, err error) {
+// perGenerator returns the live heap of one out of n generators, each of which has made an id.
+func perGenerator(n int, p peer) (bytes float64, err error) {
 	if p.shared {
-		return 0, 0, nil
+		return 0, nil
 	}
-	live := func() (heap, count float64) {
+	live := func() float64 {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.GC() // because the first one only finalizes some objects
 		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc), float64(runtime.NumGoroutine())
+		return float64(m.HeapAlloc)
 	}
 	kept := make([]func(int), n)
-	heap, count := live()
+	heap := live()
 	for i := range kept {
 		if kept[i], err = p.open(); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		kept[i](1)
 	}
-	heapAfter, countAfter := live()
+	heapAfter := live()
 	runtime.KeepAlive(kept)
-	return max(0, (heapAfter-heap)/float64(n)), max(0, (countAfter-count)/float64(n)), nil
+	return max(0, (heapAfter-heap)/float64(n)), nil
 }
 
 // sustained returns a contestant that measures the ids a second of one thread without a pause, in usual settings.
@@ -178,18 +175,17 @@ func sustained(l *Lab, p peer) contestant {
 }
 
 func makingTable(all []Made) string {
-	t := table{{"", "bytes", "1 thread, ns", fmt.Sprintf("%d threads, ns", all[0].Threads), "allocated, B", "allocations",
-		"ids/s, sustained", "a generator, B", "its goroutines"}}
+	t := table{{"", "bytes", "1 thread, ns", fmt.Sprintf("%d threads, ns", all[0].Threads), "allocations",
+		"ids/s, sustained", "generator, B"}}
 	for _, m := range all {
-		memory, goroutines, rate := number(m.Memory), number(m.Goroutines), number(m.Sustained.Median)
+		memory, rate := number(m.Memory), number(m.Sustained.Median)
 		if m.Shared {
-			memory, goroutines = "–", "–"
+			memory = "–"
 		}
 		if m.Usual != "" {
 			rate += " (" + m.Usual + ")"
 		}
-		t.add(m.Name, fmt.Sprint(m.Bytes), m.One.String(), m.All.String(), number(m.Allocated), number(m.Allocs), rate,
-			memory, goroutines)
+		t.add(m.Name, fmt.Sprint(m.Bytes), m.One.median(), m.All.median(), number(m.Allocs), rate, memory)
 	}
 	return t.String()
 }

@@ -32,9 +32,7 @@ type Ordered struct {
 	Kind      string
 	Rows      int
 	Missed    int   // rows that a poller never sees
-	Backwards int   // rows with a key below the key of the row before, in the order of commit
 	Distances []int // rows by the distance between ORDER BY id and the order of commit, see distances
-	Most      int   // the largest distance
 }
 
 // distances are the upper bounds of the classes of Ordered.Distances; the last class has no bound.
@@ -198,14 +196,10 @@ func judge(kind string, commits []commit, seen map[string]bool) Ordered {
 		if !seen[c.ID] {
 			k.Missed++
 		}
-		if i > 0 && c.ID < commits[i-1].ID {
-			k.Backwards++
-		}
 	}
 	slices.SortFunc(byKey, func(a, b int) int { return cmp.Compare(commits[a].ID, commits[b].ID) })
 	for i, at := range byKey {
 		far := max(at-i, i-at)
-		k.Most = max(k.Most, far)
 		class, _ := slices.BinarySearch(distances, far)
 		k.Distances[class]++
 	}
@@ -337,19 +331,11 @@ func more(kind, than Ordered) (points, verdict string) {
 	return fmt.Sprintf("%+.2f ± %.2f", a-b, chance), verdict
 }
 
-func orderTables(all []Ordered) string {
-	t := table{{"", "rows", "missed", "below the row before", "in place", "1 or 2 places off", "3 or more", "at most"}}
+func orderTable(all []Ordered) string {
 	sums := map[string]Ordered{}
-	for _, run := range orderRuns(all) {
-		t.add(fmt.Sprintf("**%s with %d processes**", run[0].Engine, run[0].Writers))
-		for _, k := range run {
-			sum := sums[k.Kind]
-			sums[k.Kind] = Ordered{Rows: sum.Rows + k.Rows, Missed: sum.Missed + k.Missed}
-			far := k.Rows - k.Distances[0] - k.Distances[1] - k.Distances[2]
-			t.add(k.Kind, number(float64(k.Rows)), percent(k.Missed, k.Rows), percent(k.Backwards, k.Rows),
-				percent(k.Distances[0], k.Rows), percent(k.Distances[1]+k.Distances[2], k.Rows), percent(far, k.Rows),
-				fmt.Sprint(k.Most))
-		}
+	for _, k := range all {
+		sum := sums[k.Kind]
+		sums[k.Kind] = Ordered{Rows: sum.Rows + k.Rows, Missed: sum.Missed + k.Missed}
 	}
 	goals := table{{"all runs", "missed", "points more than google/uuid", "goal", "points more than gofrs/uuid", "goal"}}
 	for _, k := range orderKinds {
@@ -363,7 +349,7 @@ func orderTables(all []Ordered) string {
 		}
 		goals.add(row...)
 	}
-	return goals.String() + "\n" + t.String()
+	return goals.String()
 }
 
 // orderRuns returns the kinds of each engine and number of processes.

@@ -27,9 +27,9 @@ type part struct {
 // parts are in the order of the page.
 var parts = []part{
 	newPart("making", measureMaking, makingTable, drawMaking),
-	newPart("create", measureCreating, createTable, drawCreate),
+	newPart("create", measureCreating, nil, drawCreate),
 	newPart("rows", measureRows, rowsTable, drawRows),
-	newPart("order", measureOrder, orderTables, drawOrder),
+	newPart("order", measureOrder, orderTable, drawOrder),
 	newPart("coordination", measureCoordination, coordinationTables, drawCoordination),
 	newPart("starting", measureStarting, startingTable, drawStarting),
 }
@@ -52,7 +52,7 @@ type Run struct {
 	Machine string
 }
 
-// newPart returns a part whose measurements are Ts.
+// newPart returns a part whose measurements are Ts. Without table it only has charts.
 func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error), table func([]T) string,
 	draw func(all []T, folder string) error) part {
 	return part{name, func(ctx context.Context, l *Lab, to place) error {
@@ -75,7 +75,11 @@ func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error
 		if err != nil || len(all) == 0 {
 			return nil, "Not measured.\n", err
 		}
-		return run, table(all), draw(all, to.charts)
+		text := ""
+		if table != nil {
+			text = table(all)
+		}
+		return run, text, draw(all, to.charts)
 	}}
 }
 

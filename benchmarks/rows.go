@@ -27,13 +27,11 @@ type Inserted struct {
 	Rows      int    // fewer than wanted if the time was over
 	Chunk     int
 	Curve     []float64 // rows a second, chunk by chunk
-	Rate      float64   // of all rows
 	LastRate  Figure    // of the last quarter of the chunks
 	Log       float64   // bytes of redo log or WAL for a row
 	PagesRead float64   // for 1,000 rows
 	TableMB   float64   // with the primary key
 	IndexMB   float64   // secondary indexes; the primary key, too, on PostgreSQL
-	Lookup    Figure    // us for a row by its key
 	Join      Figure    // us for the rows of a customer, joined with their parents
 }
 
@@ -58,7 +56,7 @@ func measureRows(ctx context.Context, l *Lab) (all []Inserted, err error) {
 	})
 }
 
-// insertInto measures one server: rows, chunk by chunk, each chunk into the next table. Then sizes, lookups and joins.
+// insertInto measures one server: rows, chunk by chunk, each chunk into the next table. Then sizes and joins.
 func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB) (all []Inserted, err error) {
 	v7 := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	tables := []*keyed{
@@ -87,15 +85,11 @@ func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db 
 		if k.TableMB, k.IndexMB, err = s.sizes(db, t.table); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.kind, err)
 		}
-		contestants = append(contestants, timed(max(1, l.Lookups/rounds), t.lookup), timed(max(1, l.Joins/rounds), t.join))
+		contestants = append(contestants, timed(max(1, l.Joins/rounds), t.join))
 	}
-	figures, err := interleave(ctx, rounds, contestants, func(int) { l.Tick("rows: %s, lookups and joins", s.Title) })
+	figures, err := interleave(ctx, rounds, contestants, func(int) { l.Tick("rows: %s, joins", s.Title) })
 	for i := range figures {
-		if k := &all[i/2]; i%2 == 0 {
-			k.Lookup = figures[i]
-		} else {
-			k.Join = figures[i]
-		}
+		all[i].Join = figures[i]
 	}
 	return all, err
 }
@@ -103,7 +97,7 @@ func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db 
 // insertChunks inserts all rows, and fewer if the time is over. The tables take turns, because a server becomes slower
 // while they grow.
 func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []*keyed, all []Inserted) error {
-	seconds, done := make([]float64, len(tables)), make([]Counters, len(tables))
+	done := make([]Counters, len(tables))
 	begun, next := time.Now(), turns(len(tables))
 	for rows := 0; rows < l.Rows && time.Since(begun) < l.RowsFor; rows += l.Chunk {
 		for _, i := range next() {
@@ -124,7 +118,6 @@ func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []
 				return err
 			}
 			after = after.since(before, 1)
-			seconds[i] += took
 			done[i].Log += after.Log
 			done[i].PagesRead += after.PagesRead
 			all[i].Rows += l.Chunk
@@ -134,7 +127,7 @@ func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []
 	}
 	for i := range all {
 		k, rows := &all[i], float64(all[i].Rows)
-		k.Rate, k.Log, k.PagesRead = rows/seconds[i], done[i].Log/rows, done[i].PagesRead/rows*1000
+		k.Log, k.PagesRead = done[i].Log/rows, done[i].PagesRead/rows*1000
 	}
 	return nil
 }
@@ -219,7 +212,6 @@ func (shipment[K, T]) TableName() string {
 type keyed struct {
 	kind, table string
 	insert      func(n int) error // n rows, in batches
-	lookup      func() error      // one row, at random
 	join        func() error      // the rows of one customer, at random
 	close       func() error
 	err         error // why it cannot be used
@@ -248,7 +240,7 @@ func newKeyed[K comparable, T any](l *Lab, d *testkit.Database, kind string, key
 	random := rand.New(rand.NewPCG(1, 2))
 	batch := make([]shipment[K, T], min(batchSize, l.Chunk))
 	rows := 0
-	var known, last []K // keys of rows, each with the same probability; keys of the last batch
+	var last []K // keys of the last batch
 	t.insert = func(n int) error {
 		cities := []string{"Ely", "Lincoln", "York", "Salisbury", "Truro"}
 		for ; n > 0; n -= len(batch) {
@@ -270,24 +262,12 @@ func newKeyed[K comparable, T any](l *Lab, d *testkit.Database, kind string, key
 				return err
 			}
 			last = last[:0]
-			for i, row := range batch {
+			for _, row := range batch {
 				last = append(last, row.ID)
-				if i%50 == 0 {
-					known = append(known, row.ID)
-				}
 			}
 			rows += len(batch)
 		}
 		return nil
-	}
-	t.lookup = func() error {
-		var row shipment[K, T]
-		key := known[random.IntN(len(known))]
-		err := db.Where("id = ?", key).Take(&row).Error
-		if err == nil && row.ID != key {
-			err = fmt.Errorf("the row of %v has the key %v", key, row.ID)
-		}
-		return err
 	}
 	t.join = func() error {
 		var count, weight int64
@@ -299,8 +279,7 @@ func newKeyed[K comparable, T any](l *Lab, d *testkit.Database, kind string, key
 }
 
 func rowsTable(all []Inserted) string {
-	t := table{{"", "rows", "rows/s, all", "rows/s, last quarter", "log, B a row", "table, MB", "indexes, MB",
-		"lookup, µs", "join, µs", "pages read for 1,000 rows"}}
+	t := table{{"", "rows/s, last quarter", "log, B a row", "MB with indexes", "join, µs", "pages read for 1,000 rows"}}
 	for _, engine := range groups(all, func(i Inserted) string { return i.Engine }) {
 		t.add("**" + engine[0].Engine + "**")
 		for _, k := range engine {
@@ -308,8 +287,7 @@ func rowsTable(all []Inserted) string {
 			if k.PagesRead > 0 {
 				pages = number(k.PagesRead)
 			}
-			t.add(k.Kind, number(float64(k.Rows)), number(k.Rate), k.LastRate.String(), number(k.Log), number(k.TableMB),
-				number(k.IndexMB), k.Lookup.String(), k.Join.String(), pages)
+			t.add(k.Kind, k.LastRate.String(), number(k.Log), number(k.TableMB+k.IndexMB), k.Join.median(), pages)
 		}
 	}
 	return t.String()

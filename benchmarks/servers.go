@@ -151,11 +151,10 @@ func (c *child) read(value any) error {
 
 // Counters count since a server's start. A counter that an engine does not have is 0.
 type Counters struct {
-	Statements float64 // Questions
-	Changed    float64 // rows inserted, updated and deleted
-	Log        float64 // bytes of redo log or WAL
-	Binlog     float64 // bytes
-	PagesRead  float64 // pages that were not in memory
+	Changed   float64 // rows inserted, updated and deleted
+	Log       float64 // bytes of redo log or WAL
+	Binlog    float64 // bytes
+	PagesRead float64 // pages that were not in memory
 }
 
 // counters reads them.
@@ -175,8 +174,6 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 		var value float64
 		_, _ = fmt.Sscan(v.Value, &value) // others are words
 		switch v.VariableName {
-		case "Questions":
-			c.Statements = value
 		case "Handler_write", "Handler_update", "Handler_delete":
 			c.Changed += value
 		case "Innodb_lsn_current":
@@ -197,6 +194,6 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 
 // since returns the difference to before, divided by n.
 func (c Counters) since(before Counters, n float64) Counters {
-	return Counters{(c.Statements - before.Statements) / n, (c.Changed - before.Changed) / n, (c.Log - before.Log) / n,
+	return Counters{(c.Changed - before.Changed) / n, (c.Log - before.Log) / n,
 		(c.Binlog - before.Binlog) / n, (c.PagesRead - before.PagesRead) / n}
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,10 +157,12 @@ func startAndReport(task startTask) (err error) {
 }
 
 func startingTable(all []Started) string {
-	t := table{{"", "processes", "connection, ms", "the last one, ms", "first id, ms", "the last one, ms"}}
+	most := slices.MaxFunc(all, func(a, b Started) int { return cmp.Compare(a.Processes, b.Processes) }).Processes
+	t := table{{fmt.Sprintf("%d processes", most), "connection, ms", "first id, ms", "the last one, ms"}}
 	for _, s := range all {
-		t.add(s.Engine, fmt.Sprint(s.Processes), s.Bare.Each.String(), number(s.Bare.Last), s.Plugin.Each.String(),
-			number(s.Plugin.Last))
+		if s.Processes == most { // the chart has the others
+			t.add(s.Engine, s.Bare.Each.median(), s.Plugin.Each.median(), number(s.Plugin.Last))
+		}
 	}
 	return t.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,20 +31,24 @@ func write(to place) error {
 	} else if err != nil {
 		return err
 	}
-	runs := table{{"part", "date (UTC)", "took", "load before", "commit", "size", "machine"}}
+	runs := table{{"part", "date (UTC)", "load before", "commit"}}
+	var machines []string
 	for _, p := range parts {
 		run, text, err := p.render(to)
-		if err == nil {
+		if err == nil && text != "" {
 			page, err = fill(page, p.name, text)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		if run != nil {
-			runs.add(p.name, run.Date.Format("2006-01-02 15:04"), run.Took, run.Load, run.Commit, run.Size, run.Machine)
+			runs.add(p.name, run.Date.Format("2006-01-02 15:04"), run.Load, run.Commit)
+			if !slices.Contains(machines, run.Machine) {
+				machines = append(machines, run.Machine)
+			}
 		}
 	}
-	if page, err = fill(page, "runs", runs.String()); err != nil {
+	if page, err = fill(page, "runs", strings.Join(machines, "\n\n")+"\n\n"+runs.String()); err != nil {
 		return err
 	}
 	return os.WriteFile(to.page, []byte(page), 0o666)
@@ -100,13 +105,18 @@ func number(v float64) string {
 
 // String writes a figure with its quartiles.
 func (f Figure) String() string {
-	switch {
-	case f.Noisy:
-		return number(f.Median) + " (noisy)"
-	case f.Low == f.High:
-		return number(f.Median)
+	if f.Noisy || f.Low == f.High {
+		return f.median()
 	}
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median), number(f.Low), number(f.High))
+}
+
+// median writes a figure without its quartiles, which its chart shows.
+func (f Figure) median() string {
+	if f.Noisy {
+		return number(f.Median) + " (noisy)"
+	}
+	return number(f.Median)
 }
 
 // percent writes a part of a whole.

@@ -73,6 +73,17 @@ func get(tb testing.TB, h http.Handler, target string, header ...string) (int, s
 	return w.Code, w.Body.String()
 }
 
+// shows reports a test error unless a page has the status and the words. It returns the body.
+func shows(tb testing.TB, h http.Handler, want int, target string, text ...string) string {
+	tb.Helper()
+	status, body := get(tb, h, target)
+	if status != want {
+		tb.Errorf("%s: %d, want %d", target, status, want)
+	}
+	testkit.SaysAll(tb, words(body), text...)
+	return body
+}
+
 // ask sends a request; header has names and values.
 func ask(tb testing.TB, h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
 	tb.Helper()
@@ -306,18 +317,14 @@ func TestHandler_SaysThatTheDatabaseIsOutOfReach(t *testing.T) {
 	}
 	testkit.Must(t, testkit.Close(s.db))
 	for _, target := range []string{"/", "/id?id=" + a.ID.String(), "/slots", "/tables", "/sessions"} {
-		status, body := get(t, s.handler, target)
-		if status != http.StatusServiceUnavailable {
-			t.Errorf("%s: %d", target, status)
-		}
-		testkit.SaysAll(t, words(body), "database unreachable", "The database cannot be read.", "database is closed")
+		shows(t, s.handler, http.StatusServiceUnavailable, target,
+			"database unreachable", "The database cannot be read.", "database is closed")
 	}
 	testkit.SaysAll(t, log.String(), "inspector: the database cannot be read", "path=/ ", "database is closed")
 	if _, body := get(t, s.handler, "/id?id="+a.ID.String()); !strings.Contains(words(body), "Bits") {
 		t.Error("the bits of an id need no database")
 	}
-	_, body := get(t, s.handler, "/")
-	testkit.SaysAll(t, words(body), "The slots cannot be read now.", "Lease until", "Id space")
+	shows(t, s.handler, http.StatusServiceUnavailable, "/", "The slots cannot be read now.", "Lease until", "Id space")
 }
 
 // Each load of a page in an outage logged the same, every 10 s for each page that refreshes itself.
@@ -349,4 +356,25 @@ func TestHandler_BoundsItsStatements(t *testing.T) {
 	if status != http.StatusServiceUnavailable || problem == nil || problem.Message != message {
 		t.Errorf("%d, %+v", status, problem)
 	}
+}
+
+// A tool has none, and no tables of its own.
+func TestHandler_OfAProcessWithoutModels(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	a := s.create(t, account{Email: "ada@example.org"})
+	db, err := gorm.Open(s.db.Dialector, &gorm.Config{})
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, testkit.Close(db)) })
+	testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithoutMigration(), uidplugin.WithLogger(quiet))))
+	h, err := New(db, WithLogger(quiet))
+	testkit.Must(t, err)
+	for page, want := range map[string]string{
+		"/": "holds no slot now", "/tables": "This process has made no ids of a table.", "/slots": "live",
+		"/sessions": "live", "/id?id=" + a.ID.String(): "This page shows no rows",
+	} {
+		shows(t, h, http.StatusOK, page, want)
+	}
+	testkit.Must(t, uidplugin.From(db).Close(t.Context()))
+	shows(t, h, http.StatusOK, "/", "This process holds no slot now")
 }

@@ -208,10 +208,7 @@ func TestLists_RefuseWhatIsNoKey(t *testing.T) {
 		"/slots?after=x", "/slots?after=99999999999999999999", "/tables?after=1.5", "/sessions?slot=x",
 		"/sessions?before=yesterday",
 	} {
-		status, body := get(t, s.handler, target)
-		if status != http.StatusBadRequest || !strings.Contains(words(body), "In the address, ") {
-			t.Errorf("%s: %d, %s", target, status, words(body))
-		}
+		shows(t, s.handler, http.StatusBadRequest, target, "In the address, ")
 	}
 	for _, target := range []string{
 		"/slots?after=-9223372036854775808", "/slots?after=9223372036854775807", "/sessions?before=0001-01-01T00:00:00Z",
@@ -226,7 +223,7 @@ func TestLists_RefuseWhatIsNoKey(t *testing.T) {
 // Nothing is loaded whole, however much there is.
 func TestLists_ReadAPageAtATime(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it inserts 300,000 rows")
+		t.Skip("-short: it inserts 300,000 rows")
 	}
 	t.Parallel()
 	s := open(t)
@@ -302,11 +299,7 @@ func TestHandler_SaysThatOtherPagesTakeTooLong(t *testing.T) {
 		s.handler.turns <- struct{}{}
 	}
 	for page, want := range map[string]string{"/slots": "Slots", "/": "Lease until"} {
-		status, body := get(t, s.handler, page)
-		if status != http.StatusServiceUnavailable {
-			t.Errorf("%s: %d", page, status)
-		}
-		testkit.SaysAll(t, words(body), "Too many pages read the database at once", want)
+		shows(t, s.handler, http.StatusServiceUnavailable, page, "Too many pages read the database at once", want)
 	}
 	<-s.handler.turns
 	s.handler.limit = timeout

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
@@ -80,15 +80,10 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// named matches the name before an id, as in a log or in JSON.
-var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
-
 // parse reads an id as people paste it: with its name, quotes, spaces, brackets or a comma around it. For a public id
 // it also returns the text.
 func parse(typed string) (id uidplugin.ID, public string, p *problem) {
-	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff"
-	text := strings.Trim(typed, around)
-	text = strings.Trim(text[len(named.FindString(text)):], around)
+	text := admin.TrimID(typed)
 	if text == "" {
 		return 0, "", newProblem(http.StatusBadRequest, "Type or paste an id.", nil)
 	}

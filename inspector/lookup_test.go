@@ -1,7 +1,6 @@
 package inspector
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
-	"gorm.io/gorm"
 )
 
 func TestLookup_ShowsWhereAnIDCameFrom(t *testing.T) {
@@ -23,13 +21,10 @@ func TestLookup_ShowsWhereAnIDCameFrom(t *testing.T) {
 		Parent: parent.ID, Email: "<script>alert(1)</script>", Password: "secret", Data: []byte{0xff, 0x00}, Active: true,
 		Made: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), Share: 0.25, Tags: []string{"a", "b"},
 	})
-	status, body := get(t, s.handler, "/id?id="+a.ID.String())
-	if status != http.StatusOK {
-		t.Fatalf("%d: %s", status, words(body))
-	}
 	where, err := s.plugin.Locate(t.Context(), a.ID)
 	testkit.Must(t, err)
-	testkit.SaysAll(t, words(body), "Id "+a.ID.String(), "Table accounts", where.Session.Application, "Columns of the row",
+	body := shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(),
+		"Id "+a.ID.String(), "Table accounts", where.Session.Application, "Columns of the row",
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "password hidden", "note NULL", "data 0xff00", "active true", "share 0.25",
 		"made 2026-06-01T12:00:00Z", `tags [&#34;a&#34;,&#34;b&#34;]`)
 	if strings.Contains(body, "secret") || strings.Contains(body, "<script") {
@@ -107,14 +102,12 @@ func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 	testkit.Must(t, s.db.AutoMigrate(&ticket{}, &coupon{}))
 	row := ticket{}
 	testkit.Must(t, s.db.Create(&row).Error)
-	if status, body := get(t, s.handler, "/id?id="+row.ID.String()); status != http.StatusOK || !strings.Contains(words(body), "Columns of the row") {
-		t.Errorf("%d: %s", status, words(body))
+	shows(t, s.handler, http.StatusOK, "/id?id="+row.ID.String(), "Columns of the row")
+	other := "/id?id=" + uidplugin.Public[coupon](row.ID).String()
+	if body := shows(t, s.handler, http.StatusOK, other, "Table tickets", "prefix of another type"); strings.Contains(
+		words(body), "Columns of the row") {
+		t.Error(words(body))
 	}
-	status, body := get(t, s.handler, "/id?id="+uidplugin.Public[coupon](row.ID).String())
-	if status != http.StatusOK || strings.Contains(words(body), "Columns of the row") {
-		t.Errorf("%d: %s", status, words(body))
-	}
-	testkit.SaysAll(t, words(body), "Table tickets", "prefix of another type")
 }
 
 // A number that JavaScript has rounded is often an id of another table, or one that was never made. The page named that
@@ -183,209 +176,17 @@ func TestLookup_SaysWhyANumberIsNoID(t *testing.T) {
 	}
 }
 
-func TestLookup_MasksColumns(t *testing.T) {
-	t.Parallel()
-	s := open(t, WithMask(func(table, column string, value any) any {
-		switch {
-		case table != "accounts":
-			t.Errorf("table %q", table)
-		case column == "password":
-			t.Error("a hidden column is masked")
-		case column == "email":
-			return value.(string)[:1] + "…"
-		}
-		want := map[string]any{"tags": `["a"]`, "note": (*string)(nil), "active": true}[column]
-		if want != nil && want != value {
-			t.Errorf("%s is %#v", column, value)
-		}
-		return value
-	}))
-	a := s.create(t, account{Email: "ada@example.org", Active: true, Tags: []string{"a"}})
-	_, body := get(t, s.handler, "/id?id="+a.ID.String())
-	testkit.SaysAll(t, words(body), "email a…", "active true")
-	if strings.Contains(body, "ada@") {
-		t.Error("the column is not masked")
-	}
-}
-
-// A letter has types of bytes that are not []byte.
-type letter struct {
-	ID   uidplugin.ID `gorm:"primaryKey;uid"`
-	Body json.RawMessage
-	Seal seal
-}
-
-type seal []byte
-
-// Whatever its type, a column of bytes is shown as the database has it.
-func TestLookup_ShowsBytesOfEachType(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	testkit.Must(t, s.plugin.AutoMigrate(&letter{}))
-	h, err := New(s.db, WithLogger(quiet), WithModels(&letter{}))
-	testkit.Must(t, err)
-	for _, tt := range []struct {
-		letter
-		want []any // text, or nil for NULL, of each column but the key
-	}{
-		{letter{Body: json.RawMessage(`{"a":1}`), Seal: seal{1, 255}}, []any{`{"a":1}`, "0x01ff"}},
-		{letter{}, []any{nil, nil}},
-	} {
-		testkit.Must(t, s.db.Create(&tt.letter).Error)
-		_, data, problem := getJSON[struct {
-			Row struct{ Columns []struct{ Value any } }
-		}](t, h, "/id?id="+tt.ID.String())
-		if len(data.Row.Columns) != 3 {
-			t.Fatalf("%+v, %+v", data, problem)
-		}
-		for i, want := range tt.want {
-			if got := data.Row.Columns[i+1].Value; got != want {
-				t.Errorf("%#v, want %#v", got, want)
-			}
-		}
-	}
-}
-
-// A vault has values that the page must not show.
-type vault struct {
-	ID     uidplugin.ID `gorm:"primaryKey;uid"`
-	Pin    int
-	Inner  secret  `gorm:"embedded" json:"-"`
-	Other  *secret `gorm:"embedded;embeddedPrefix:other_" json:"-"`
-	Public secret  `gorm:"embedded;embeddedPrefix:public_"`
-}
-
-type secret struct {
-	Token string
-	Code  string `json:"-"`
-}
-
-// A tag json:"-" hides the fields of an embedded struct. A value that does not fit its field is in no page, as it may be
-// one that is masked.
-func TestLookup_ShowsNoValueThatIsHidden(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	v := vault{Pin: 1, Inner: secret{"hush", "hush"}, Other: &secret{"hush", "hush"}, Public: secret{"seen", "hush"}}
-	testkit.Must(t, s.plugin.AutoMigrate(&vault{}))
-	testkit.Must(t, s.db.Create(&v).Error)
-	h, err := New(s.db, WithLogger(quiet), WithModels(&vault{}), WithMask(func(_, column string, value any) any {
-		if column == "pin" {
-			return "masked"
-		}
-		return value
-	}))
-	testkit.Must(t, err)
-	for _, target := range []string{"/id?id=" + v.ID.String(), "/id?format=json&id=" + v.ID.String()} {
-		status, body := get(t, h, target)
-		if status != http.StatusOK || strings.Contains(body, "hush") {
-			t.Errorf("%d: %s", status, body)
-		}
-		testkit.SaysAll(t, body, "seen", "masked")
-	}
-	testkit.Must(t, s.db.Exec("UPDATE vaults SET pin = 'hush'").Error)
-	for _, target := range []string{"/id?id=" + v.ID.String(), "/id?format=json&id=" + v.ID.String()} {
-		status, body := get(t, h, target)
-		if status != http.StatusServiceUnavailable || strings.Contains(body, "hush") {
-			t.Errorf("%d: %s", status, body)
-		}
-		testkit.SaysAll(t, body, "The row cannot be read. The log says why")
-	}
-}
-
-// A tool has none, and no tables of its own.
-func TestHandler_OfAProcessWithoutModels(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	a := s.create(t, account{Email: "ada@example.org"})
-	db, err := gorm.Open(s.db.Dialector, &gorm.Config{})
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, testkit.Close(db)) })
-	testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithoutMigration(), uidplugin.WithLogger(quiet))))
-	h, err := New(db, WithLogger(quiet))
-	testkit.Must(t, err)
-	for page, want := range map[string]string{
-		"/": "holds no slot now", "/tables": "This process has made no ids of a table.", "/slots": "live",
-		"/sessions": "live", "/id?id=" + a.ID.String(): "This page shows no rows",
-	} {
-		status, body := get(t, h, page)
-		if status != http.StatusOK || !strings.Contains(words(body), want) {
-			t.Errorf("%s: %d, %s", page, status, words(body))
-		}
-	}
-	testkit.Must(t, uidplugin.From(db).Close(t.Context()))
-	_, body := get(t, h, "/")
-	testkit.SaysAll(t, words(body), "This process holds no slot now")
-}
-
-func TestLookup_ReadsRowsUnderTheConditionsOfTheHandle(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	a, b := s.create(t, account{Active: true}), s.create(t, account{})
-	h, err := New(s.db.Where("active"), WithModels(&account{}), WithLogger(quiet))
-	testkit.Must(t, err)
-	_, body := get(t, h, "/id?id="+a.ID.String())
-	testkit.SaysAll(t, words(body), "Columns of the row")
-	_, body = get(t, h, "/id?id="+b.ID.String())
-	testkit.SaysAll(t, words(body), "There is no row with this key that this page may show")
-}
-
 func TestLookup_OfAFixedWorkerID(t *testing.T) {
 	t.Parallel()
 	s := openOn(t, testkit.SQLite{}.Open(t), []uidplugin.Option{uidplugin.WithWorkerID(7)})
 	a := s.create(t, account{Email: "ada@example.org"})
-	status, body := get(t, s.handler, "/id?id="+a.ID.String())
-	if status != http.StatusOK {
-		t.Fatalf("%d: %s", status, words(body))
-	}
-	testkit.SaysAll(t, words(body), "any: the worker id serves all tables", "does not say which table its row is in")
+	shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(),
+		"any: the worker id serves all tables", "does not say which table its row is in")
 	for target, want := range map[string]string{
 		"/": "This process has a fixed worker id.", "/slots": "There are no slots.", "/tables": "There are no worker ids.",
 		"/sessions": "There are no such sessions.",
 	} {
-		status, body := get(t, s.handler, target)
-		if status != http.StatusOK || !strings.Contains(words(body), want) {
-			t.Errorf("%s: %d, %s", target, status, words(body))
-		}
-	}
-}
-
-// A time.Time after the year 9999 cannot be written as JSON, and ids of some layouts carry such times.
-func TestHandler_WritesYearsAfter9999(t *testing.T) {
-	t.Parallel()
-	s := openOn(t, testkit.SQLite{}.Open(t), []uidplugin.Option{uidplugin.WithLayout(generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond, Epoch: time.UnixMilli(1582136402000)})})
-	for target, want := range map[string]string{
-		"/": `"ends": "9999-12-31T23:59:59Z"`, "/id?id=9223372036854775807": `"time": "73376-`,
-	} {
-		body := ask(t, s.handler, http.MethodGet, target, "Accept", "application/json").Body.String()
-		if !strings.Contains(body, want) || !json.Valid([]byte(body)) {
-			t.Errorf("%s: %s", target, body)
-		}
-	}
-}
-
-func TestFieldsWith_IsTheNumber(t *testing.T) {
-	t.Parallel()
-	for _, l := range []generator.Layout{
-		generator.DefaultLayout(), generator.SnowflakeLayout(), generator.JSSafeLayout(),
-		{TimeBits: 61, WorkerBits: 1, SequenceBits: 1}, {TimeBits: 1, WorkerBits: 1, SequenceBits: 1},
-	} {
-		for _, id := range []int64{0, 1, 1<<63 - 1, 1176816959799427126} {
-			digits, bits := "", 0
-			for _, f := range fieldsWith(l, id) {
-				digits += f.Bits
-				bits += f.Width
-				if len(f.Bits) != f.Width || f.First != 63-len(digits)+f.Width {
-					t.Errorf("%s: %+v", l, f)
-				}
-			}
-			var back int64
-			for _, d := range digits {
-				back = back<<1 | int64(d-'0')
-			}
-			if bits != 64 || back != id {
-				t.Errorf("%s: %d is %s", l, id, digits)
-			}
-		}
+		shows(t, s.handler, http.StatusOK, target, want)
 	}
 }
 
@@ -397,11 +198,10 @@ func TestLookup_OfAPrunedSession(t *testing.T) {
 	testkit.Must(t, s.db.Exec(`UPDATE WORKER_SESSION SET APPLICATION = '', HOST_NAME = '', PORT = '', TYPE = 0,
 		HOLDER = ''`).Error)
 	for target, says := range map[string]string{"/id?id=" + a.ID.String(): "not known", "/sessions": "no longer known"} {
-		status, body := get(t, s.handler, target)
-		if status != http.StatusOK || strings.Contains(body, " on , port") {
-			t.Errorf("%s: %d, %s", target, status, words(body))
+		body := shows(t, s.handler, http.StatusOK, target, says)
+		if strings.Contains(body, " on , port") {
+			t.Error(words(body))
 		}
-		testkit.SaysAll(t, words(body), says)
 		if target == "/sessions" && !strings.Contains(body, `<rect class="pruned"`) { // a solid bar claims that one held the slot
 			t.Errorf("%s", body)
 		}

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
+
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 //go:embed templates/*.html
@@ -100,26 +99,13 @@ func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 // refresh is the interval of reloads in seconds.
 const refresh = 10
 
-// writeJSON writes indented JSON, for people with curl. It escapes characters that control a terminal or change the
-// direction of text.
+// writeJSON writes indented JSON, for people with curl.
 func writeJSON(body *bytes.Buffer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
+	if err == nil {
+		body.WriteString(admin.EscapeJSON(text) + "\n")
 	}
-	for _, r := range string(text) {
-		switch {
-		case r < unicode.MaxASCII || unicode.IsPrint(r):
-			body.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(body, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(body, `\u%04x`, r)
-		}
-	}
-	body.WriteByte('\n')
-	return nil
+	return err
 }
 
 // send writes a body. net/http drops it for HEAD.

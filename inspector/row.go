@@ -77,11 +77,8 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 		return ""
 	}
 	var near []uidplugin.ID
-	low, high := rounded.Near(int64(id))
-	for n := low; n < high; n++ {
-		if rounded.Is(int64(id), n) {
-			near = append(near, uidplugin.ID(n))
-		}
+	for _, n := range rounded.Originals(int64(id)) {
+		near = append(near, uidplugin.ID(n))
 	}
 	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most are not ids
 	if len(found) == 0 {

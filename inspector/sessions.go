@@ -119,10 +119,7 @@ func (h *handler) slotsOf(ctx context.Context, p *sessionsPage, query url.Values
 	}
 	size := min(h.pageSize, maxLanes)
 	rows, err := h.plugin.Slots(ctx, p.After, size+1)
-	if len(rows) > size {
-		rows = rows[:size]
-		p.Next = next("sessions", query, "after", strconv.FormatInt(rows[size-1].ID, 10))
-	}
+	rows, p.Next = firstPage(rows, size, "sessions", query, slotID)
 	return rows, err
 }
 

@@ -52,10 +52,7 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 		return h.failed(ctx, a, err)
 	}
 	p := slotsPage{Slots: []slot{}, Own: h.plugin.Stats().Slot.ID, After: after}
-	if len(rows) > h.pageSize {
-		rows = rows[:h.pageSize]
-		p.Next = next("slots", query, "after", strconv.FormatInt(rows[len(rows)-1].ID, 10))
-	}
+	rows, p.Next = firstPage(rows, h.pageSize, "slots", query, slotID)
 	now := h.now()
 	for _, r := range rows {
 		p.Slots = append(p.Slots, slotAt(r, now))
@@ -74,6 +71,18 @@ func slotAt(s uidplugin.Slot, now time.Time) slot {
 		v.AheadText = v.Ahead.Round(time.Millisecond).String()
 	}
 	return v
+}
+
+func slotID(s uidplugin.Slot) int64 { return s.ID }
+
+// firstPage returns up to size rows, and if there are more, the relative address of the page after them.
+func firstPage[T any](
+	rows []T, size int, page string, query url.Values, id func(T) int64,
+) (first []T, following string) {
+	if len(rows) <= size {
+		return rows, ""
+	}
+	return rows[:size], next(page, query, "after", strconv.FormatInt(id(rows[size-1]), 10))
 }
 
 // number parses a number of the query; 0 if it is missing.

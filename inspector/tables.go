@@ -3,7 +3,6 @@ package inspector
 import (
 	"context"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -49,10 +48,7 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	if p.Process == nil {
 		p.Process = []uidplugin.TableStats{}
 	}
-	if len(nodes) > h.pageSize {
-		nodes = nodes[:h.pageSize]
-		p.Next = next("tables", query, "after", strconv.FormatInt(nodes[len(nodes)-1].WorkerID, 10))
-	}
+	nodes, p.Next = firstPage(nodes, h.pageSize, "tables", query, func(n *workernode.Node) int64 { return n.WorkerID })
 	for _, n := range nodes {
 		p.Workers = append(p.Workers, h.worker(n))
 	}

@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // functions are the template functions.
@@ -27,25 +28,15 @@ var functions = template.FuncMap{
 // maxText is the maximum length of a text on a page.
 const maxText = 1000
 
-// printable escapes characters that cannot be printed, such as control characters, or that change the direction of
-// text, because tables may contain anything.
+// printable escapes and truncates a text, because tables may contain anything.
 func printable(text string) string {
-	var out strings.Builder
 	n := 0
-	for i, r := range text {
+	for i := range text {
 		if n++; n > maxText {
-			return out.String() + fmt.Sprintf("… (%d bytes)", len(text))
-		}
-		switch {
-		case r == unicode.ReplacementChar && !strings.HasPrefix(text[i:], "\uFFFD"):
-			fmt.Fprintf(&out, `\x%02x`, text[i])
-		case r == '\n' || r == '\t' || unicode.IsPrint(r):
-			out.WriteRune(r)
-		default:
-			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+			return admin.Escape(text[:i], "\n\t") + fmt.Sprintf("… (%d bytes)", len(text))
 		}
 	}
-	return out.String()
+	return admin.Escape(text, "\n\t")
 }
 
 // grouped formats a number with thousands separators.

@@ -77,7 +77,7 @@ func TestOpen_RefusesSettingsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// The error says what is wrong with the database, so that an operator can mend it.
+// The error says what is wrong with the database, so that an operator can fix it.
 func TestOpen_ReturnsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 

@@ -6,29 +6,33 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
 
-// A database is an open database with an id space.
+// A database is an open database.
 type database struct {
-	db      *gorm.DB
-	pool    *sql.DB
-	nodes   *workernode.DB
-	dialect dialect
-	timeout time.Duration // per statement
+	*admin.DB
+	gorm   *gorm.DB
+	pool   *sql.DB
+	others []*database // of --database
+}
 
-	registry workernode.Registry
-	layout   generator.Layout
-
-	others map[string]*database // other open databases, by their names in WORKER_NODE
+// with opens the database of --dsn or UID_DSN, calls f, and closes the database.
+func (a *app) with(ctx context.Context, use usage, f func(d *database) error) error {
+	d, err := a.open(ctx, use)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return f(d)
 }
 
 // open opens the database of --dsn or UID_DSN, and reads its registry. The caller should close it.
@@ -37,7 +41,7 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.readRegistry(ctx); err != nil {
+	if err := d.ReadRegistry(ctx); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -58,18 +62,15 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be opened: %w", err)
 	}
-	d := &database{db: db.WithContext(ctx), dialect: s.dialect, timeout: a.timeout}
+	d := &database{gorm: db.WithContext(ctx)}
 	if d.pool, err = db.DB(); err != nil {
 		return nil, err
 	}
-	if d.nodes, err = workernode.Open(db, a.timeout); err != nil {
+	if d.DB, err = admin.Connect(db, a.timeout, a.now); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
-
-// noTable matches errors about missing tables.
-var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 
 // maxConnect limits the time of a connect, unless --timeout or the data source name sets a shorter one.
 const maxConnect = 10 * time.Second
@@ -92,29 +93,6 @@ func reach(ctx context.Context, pool *sql.DB, limit time.Duration) error {
 	return errors.Join(fmt.Errorf("the database cannot be opened: %w", err), pool.Close())
 }
 
-func (d *database) readRegistry(ctx context.Context) (err error) {
-	if d.registry, err = d.nodes.Registry(ctx); err != nil {
-		if noTable.MatchString(err.Error()) {
-			err = fmt.Errorf("this database has no id space; with WithRegistry, give the data source name of the registry: %w", err)
-		}
-		return err
-	}
-	d.layout, err = generator.ParseLayout(d.registry.Layout)
-	return err
-}
-
-// plugin registers a plugin for lookups only.
-func (d *database) plugin(a *app) (*uidplugin.Plugin, error) {
-	p := uidplugin.New(
-		uidplugin.WithLookupOnly(), uidplugin.WithLayout(d.layout), uidplugin.WithLogger(nil),
-		uidplugin.WithTimeout(a.timeout),
-	)
-	if err := d.db.Use(p); err != nil {
-		return nil, err
-	}
-	return uidplugin.From(d.db), nil
-}
-
 func (d *database) close() error {
 	err := d.pool.Close()
 	for _, other := range d.others {
@@ -123,52 +101,36 @@ func (d *database) close() error {
 	return err
 }
 
-// now returns the time of the database, or of this machine if the database does not have a clock.
-func (d *database) now(ctx context.Context, a *app) (time.Time, error) {
-	now, ok, err := d.nodes.Clock(ctx)
-	if err != nil || !ok {
-		return a.now(), err
-	}
-	return now, nil
+// databaseFlag adds the flag --database to a command that reads tables of other databases than the registry's.
+func databaseFlag(c *cobra.Command, named *[]string) {
+	c.Flags().StringArrayVar(named, "database", nil, "NAME=DSN: where tables of another database are; NAME as in "+
+		`"uid tables --json"; repeatable`)
 }
 
-// timeOf returns the start of a tick, limited to times that JSON can express.
-func (d *database) timeOf(tick int64) time.Time {
-	return workernode.TimeOf(d.layout, tick)
-}
-
-// query runs a statement with ? for values, and calls scan for each row. The timeout applies.
-func (d *database) query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	defer func() {
-		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %v (--timeout); a lock may be held, or the database is busy: %w", d.timeout, err)
+// openOthers opens the databases of --database: names and data source names.
+func (a *app) openOthers(ctx context.Context, d *database, named []string) error {
+	for _, text := range named {
+		name, dsn, ok := strings.Cut(text, "=")
+		if !ok || name == "" || dsn == "" {
+			return errors.New("--database takes NAME=DSN, such as shard-1=mysql://user:password@host/shop")
 		}
-	}()
-	rows, err := d.db.WithContext(ctx).Raw(query, args...).Rows()
-	if err != nil {
-		return err
+		other, err := a.connect(ctx, dsn, reads)
+		if err != nil {
+			return fmt.Errorf("--database %s: %w", name, err)
+		}
+		d.others = append(d.others, other)
+		d.AddOther(name, other.DB)
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
+	known, err := d.TableNames(ctx)
+	for name := range d.Others {
+		of := func(t workernode.Table) bool { return t.Database == name }
+		if err == nil && !slices.ContainsFunc(known, of) {
+			err = fmt.Errorf("--database %s: WORKER_NODE has no table of a database %q; \"uid tables --json\" has the "+
+				"names", name, name)
 		}
 	}
-	return rows.Err()
+	return err
 }
-
-// list is query for a statement with names in double quotes.
-func (d *database) list(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
-	if d.dialect == mysqlDialect {
-		query = strings.ReplaceAll(query, `"`, "`")
-	}
-	return d.query(ctx, scan, query, args...)
-}
-
-// quote quotes a name. A dot separates a schema or a database from a table.
-func (d *database) quote(name string) string { return d.db.Statement.Quote(name) }
 
 // errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
 var errURL = errors.New("the URL of the database cannot be read: write special characters of the password as %40 " +

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/generator/foreign"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // decoding holds the flags of decode.
@@ -23,14 +23,14 @@ type decoding struct {
 
 // A decoded is an id as decoded for one system.
 type decoded struct {
-	ID       int64   `json:"id,string"`
-	System   string  `json:"system"`
-	Layout   string  `json:"layout"`
-	Time     instant `json:"time"`
-	Tick     int64   `json:"tick"`
-	WorkerID int64   `json:"worker_id"`
-	Sequence int64   `json:"sequence"`
-	Note     string  `json:"note,omitempty"`
+	ID       int64         `json:"id,string"`
+	System   string        `json:"system"`
+	Layout   string        `json:"layout"`
+	Time     admin.Instant `json:"time"`
+	Tick     int64         `json:"tick"`
+	WorkerID int64         `json:"worker_id"`
+	Sequence int64         `json:"sequence"`
+	Note     string        `json:"note,omitempty"`
 
 	picture string
 }
@@ -87,28 +87,29 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 	case made != "":
 		d.all = true
 		d.made, err = a.time(made)
-	case d.all:
-	case layout != "":
-		d.system, err = parseSystem(layout)
-	case a.source() != "":
-		var l generator.Layout
-		l, err = a.databaseLayout(ctx)
-		d.system = system{System: foreign.System{Name: "uidplugin", Layout: l}}
-		if err != nil {
+	case !d.all:
+		d.system, err = a.system(ctx, layout)
+		if err != nil && layout == "" {
 			err = fmt.Errorf("%w (--layout decodes without the database)", err)
 		}
-	default:
-		d.system = presets()[0]
 	}
 	return err
 }
 
-func (a *app) databaseLayout(ctx context.Context) (l generator.Layout, err error) {
-	db, err := a.open(ctx, reads)
-	if err != nil {
-		return l, err
+// system returns the system of a flag --layout, of the database, or the default one.
+func (a *app) system(ctx context.Context, layout string) (s system, err error) {
+	switch {
+	case layout != "":
+		return parseSystem(layout)
+	case a.source() == "":
+		return presets()[0], nil
 	}
-	return db.layout, db.close()
+	s.Name = "uidplugin"
+	err = a.with(ctx, reads, func(d *database) error {
+		s.Layout = d.Layout
+		return nil
+	})
+	return s, err
 }
 
 func (a *app) decode(d decoding, args []string) error {
@@ -193,7 +194,7 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 		ID:       id,
 		System:   s.Name,
 		Layout:   l.String(),
-		Time:     instant{p.Time},
+		Time:     admin.Instant{Time: p.Time},
 		Tick:     l.TickAt(p.Time),
 		WorkerID: p.WorkerID,
 		Sequence: p.Sequence,
@@ -214,24 +215,17 @@ const ahead = time.Hour
 
 // writeDecoded writes a picture of an id, or a line for each of several systems.
 func (a *app) writeDecoded(list []decoded, several bool) error {
-	if a.json {
-		for _, one := range list {
-			if err := writeJSON(a.out, one); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if !several {
+	if !several && !a.json {
 		list[0].write(a)
 		return nil
 	}
-	fmt.Fprintf(a.out, "id %d\n", list[0].ID)
-	g := newGrid(a.out, "SYSTEM", "TIME", "WORKER ID", "SEQUENCE", "LAYOUT")
-	for _, one := range list {
-		g.add(one.System, at(one.Time.Time), fmt.Sprint(one.WorkerID), fmt.Sprint(one.Sequence), one.Layout)
+	if !a.json {
+		fmt.Fprintf(a.out, "id %d\n", list[0].ID)
 	}
-	return g.flush()
+	columns := []string{"SYSTEM", "TIME", "WORKER ID", "SEQUENCE", "LAYOUT"}
+	return writeList(a, list, columns, func(d decoded) []string {
+		return []string{d.System, at(d.Time.Time), fmt.Sprint(d.WorkerID), fmt.Sprint(d.Sequence), d.Layout}
+	})
 }
 
 func (o decoded) write(a *app) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -41,19 +42,19 @@ func globally(statements ...string) func(*testing.T, *patient) {
 
 // mysqlSettings are those of MariaDB and MySQL.
 var mysqlSettings = []setting{
-	{code: codeReadOnly, spoil: globally("SET GLOBAL read_only = ON"), words: []string{"read_only is ON", "primary"}},
+	{code: admin.CodeReadOnly, spoil: globally("SET GLOBAL read_only = ON"), words: []string{"read_only is ON", "primary"}},
 	{
-		code:  codeInnoDBFlush,
+		code:  admin.CodeInnoDBFlush,
 		spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 2"),
 		words: []string{"is 2", "crash of the machine", "configuration"},
 	},
 	{
-		code:  codeInnoDBFlush,
+		code:  admin.CodeInnoDBFlush,
 		spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 0"),
 		words: []string{"is 0", "crash of the server"},
 	},
-	{code: codeSyncBinlog, spoil: globally("SET GLOBAL sync_binlog = 0"), words: []string{"is 0", "configuration"}},
-	{code: codeSyncBinlog, spoil: globally("SET GLOBAL sync_binlog = 100"), words: []string{"is 100"}},
+	{code: admin.CodeSyncBinlog, spoil: globally("SET GLOBAL sync_binlog = 0"), words: []string{"is 0", "configuration"}},
+	{code: admin.CodeSyncBinlog, spoil: globally("SET GLOBAL sync_binlog = 100"), words: []string{"is 100"}},
 }
 
 // A serverKind is a kind of servers, with all that the doctor can find in their settings.
@@ -69,7 +70,7 @@ var serverKinds = []serverKind{
 		name: "mariadb", engine: "mariadb", options: binlog,
 		replicate: func(*testing.T, *patient) []string { return []string{"--server-id=2"} },
 		settings: append(slices.Clone(mysqlSettings), setting{
-			code: codeAsyncReplicas,
+			code: admin.CodeAsyncReplicas,
 			spoil: follow("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %s, MASTER_USER = 'test', " +
 				"MASTER_PASSWORD = 'test', MASTER_USE_GTID = slave_pos; START SLAVE"),
 			cure: wait("SET GLOBAL rpl_semi_sync_master_enabled = ON",
@@ -81,7 +82,7 @@ var serverKinds = []serverKind{
 		name: "mysql", engine: "mysql", options: binlog,
 		replicate: func(*testing.T, *patient) []string { return []string{"--server-id=2"} },
 		settings: append(slices.Clone(mysqlSettings), setting{
-			code: codeAsyncReplicas,
+			code: admin.CodeAsyncReplicas,
 			spoil: follow("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %s, " +
 				"SOURCE_USER = 'test', SOURCE_PASSWORD = 'test', GET_SOURCE_PUBLIC_KEY = 1; START REPLICA"),
 			cure: wait("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; "+
@@ -101,38 +102,38 @@ var serverKinds = []serverKind{
 		},
 		settings: []setting{
 			{
-				code:  codeReadOnly,
+				code:  admin.CodeReadOnly,
 				spoil: globally("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"),
 				cure:  globally("ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"),
 				words: []string{"default_transaction_read_only is on", "ALTER ROLE"},
 			},
 			{
-				code:  codeFsync,
+				code:  admin.CodeFsync,
 				spoil: globally("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"),
 				words: []string{"crash of the machine"},
 			},
 			{
-				code:  codeSynchronousCommit,
+				code:  admin.CodeSynchronousCommit,
 				spoil: globally("ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()"),
 				words: []string{"crash of the server", "ALTER ROLE"},
 			},
 			{
-				code:  codeSynchronousCommit,
+				code:  admin.CodeSynchronousCommit,
 				spoil: globally("ALTER DATABASE test SET synchronous_commit = off"),
 				words: []string{"ALTER DATABASE test RESET", "start the processes again"},
 			},
 			{
-				code:  codeSynchronousCommit,
+				code:  admin.CodeSynchronousCommit,
 				spoil: globally("ALTER ROLE test SET synchronous_commit = off"),
 				words: []string{"ALTER ROLE test RESET"},
 			},
 			{
-				code:  codeSynchronousCommit,
+				code:  admin.CodeSynchronousCommit,
 				spoil: globally("ALTER ROLE test IN DATABASE test SET synchronous_commit = off"),
 				words: []string{"ALTER ROLE test IN DATABASE test RESET"},
 			},
 			{
-				code: codeAsyncReplicas,
+				code: admin.CodeAsyncReplicas,
 				spoil: func(t *testing.T, p *patient) {
 					must(t, os.WriteFile(filepath.Join(p.replica.Dir, "data", "standby.signal"), nil, 0o644))
 					p.replica.Run(t, "start")
@@ -145,22 +146,22 @@ var serverKinds = []serverKind{
 		name: "galera", engine: "mariadb", options: galeraNode,
 		settings: []setting{
 			{
-				code:  codeSplitBrain,
+				code:  admin.CodeSplitBrain,
 				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=true'"),
 				words: []string{"pc.ignore_sb = true", "all nodes"},
 			},
 			{
-				code:  codeSplitBrain,
+				code:  admin.CodeSplitBrain,
 				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=ON'"),
 				words: []string{"pc.ignore_sb = on"},
 			},
 			{
-				code:  codeSplitBrain,
+				code:  admin.CodeSplitBrain,
 				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=Y'"),
 				words: []string{"pc.ignore_sb = y"},
 			},
 			{
-				code:  codeSplitBrain,
+				code:  admin.CodeSplitBrain,
 				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_quorum=true'"),
 				words: []string{"pc.ignore_quorum = true", "all nodes"},
 			},
@@ -234,7 +235,7 @@ func admit(t *testing.T, kind serverKind) *patient {
 }
 
 // diagnosed waits until the doctor finds exactly these codes: replicas come, and settings change, after a moment.
-func (p *patient) diagnosed(t *testing.T, codes ...string) (list []finding) {
+func (p *patient) diagnosed(t *testing.T, codes ...string) (list []admin.Finding) {
 	t.Helper()
 	code := exitOK
 	if len(codes) > 0 {
@@ -250,7 +251,7 @@ func (p *patient) diagnosed(t *testing.T, codes ...string) (list []finding) {
 		last, list = p.doctor.run("doctor", "--json"), nil
 		var got []string
 		for line := range strings.Lines(last.out) {
-			var f finding
+			var f admin.Finding
 			must(t, json.Unmarshal([]byte(line), &f))
 			list, got = append(list, f), append(got, f.Code)
 		}
@@ -263,7 +264,7 @@ func (p *patient) diagnosed(t *testing.T, codes ...string) (list []finding) {
 // it prints none, ends the finding. As it comes, a server has none.
 func TestDoctor_FindsEachSettingOfAServer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts servers")
+		t.Skip("-short: it starts servers")
 	}
 	t.Parallel()
 	for _, kind := range serverKinds {
@@ -275,12 +276,12 @@ func TestDoctor_FindsEachSettingOfAServer(t *testing.T) {
 				s.spoil(t, p)
 				f := p.diagnosed(t, s.code)[0]
 				testkit.SaysAll(t, f.Text+f.Advice+f.Fix, s.words...)
-				if s.code == codeReadOnly { // an outage in which each statement that reads has its answer
-					p.doctor.run("status").want(t, exitWrong, codeReadOnly)
+				if s.code == admin.CodeReadOnly { // an outage in which each statement that reads has its answer
+					p.doctor.run("status").want(t, exitWrong, admin.CodeReadOnly)
 				}
 				if s.cure == nil {
 					must(t, p.db.Exec(f.Fix).Error)
-					if strings.Contains(f.Advice, reload) {
+					if strings.Contains(f.Advice, "SELECT pg_reload_conf()") {
 						must(t, p.db.Exec("SELECT pg_reload_conf()").Error)
 					}
 				} else {
@@ -290,64 +291,4 @@ func TestDoctor_FindsEachSettingOfAServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What settings of a server mean.
-func TestDurability_SaysWhatACrashLoses(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		settings settings
-		want     []string
-	}{
-		{settings{}, nil},
-		{settings{"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1", "log_bin": "ON"}, nil},
-		{settings{"innodb_flush_log_at_trx_commit": "0"}, []string{codeInnoDBFlush}},
-		{settings{"innodb_flush_log_at_trx_commit": "2"}, []string{codeInnoDBFlush}},
-		{settings{"sync_binlog": "0", "log_bin": "OFF"}, nil},
-		{settings{"sync_binlog": "0", "log_bin": "ON"}, []string{codeSyncBinlog}},
-		{settings{"sync_binlog": "100", "log_bin": "1"}, []string{codeSyncBinlog}},
-		{settings{"fsync": "on", "synchronous_commit": "on"}, nil},
-		{settings{"fsync": "on", "synchronous_commit": "local"}, nil},
-		{settings{"fsync": "off", "synchronous_commit": "off"}, []string{codeFsync, codeSynchronousCommit}},
-	} {
-		var got []string
-		for _, f := range durabilityFindings(tt.settings) {
-			got = append(got, f.Code)
-			if f.Fix == "" {
-				t.Errorf("%+v has no statement", f)
-			}
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%v: %v, want %v", tt.settings, got, tt.want)
-		}
-	}
-}
-
-// Replicas that commits do not wait for are a finding, and so is a cluster that may split.
-func TestReplication_SaysWhatCouldLoseCommits(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		r    replication
-		want []string
-	}{
-		{replication{}, nil},
-		{replication{replicas: 2}, []string{codeAsyncReplicas}},
-		{replication{replicas: 2, waiting: 1}, nil},
-		{replication{galera: true, provider: "base_port = 4567; pc.ignore_quorum = false; pc.ignore_sb = false;"}, nil},
-		{replication{galera: true, provider: "pc.ignore_quorum = false; pc.ignore_sb = true;"}, []string{codeSplitBrain}},
-		{replication{galera: true, provider: "pc.ignore_quorum=YES;pc.ignore_sb=1"},
-			[]string{codeSplitBrain, codeSplitBrain}},
-		{replication{provider: "pc.ignore_sb = true"}, nil},
-	} {
-		var got []string
-		for _, f := range tt.r.findings(10*time.Second, mysqlDialect) {
-			got = append(got, f.Code)
-			testkit.SaysAll(t, f.Text, "two rows could get one id")
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%+v: %v, want %v", tt.r, got, tt.want)
-		}
-	}
-	text := replication{replicas: 1}.findings(10*time.Second, postgresDialect)[0]
-	testkit.SaysAll(t, text.Text+text.Fix, "within 12s", "synchronous_standby_names")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // The document has each command, flag, code and name of a layout, and no others.
@@ -34,13 +35,13 @@ func TestDocument_HasCommandsFlagsAndCodes(t *testing.T) {
 			t.Errorf("the document has the flag %s, which no command has", flag)
 		}
 	}
-	for _, word := range append(findingCodes(), presetNames()...) {
+	for _, word := range append(admin.Codes, presetNames()...) {
 		if !strings.Contains(string(text), "`"+word+"`") {
 			t.Errorf("the document lacks %s", word)
 		}
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(text), -1) {
-		if !slices.Contains(findingCodes(), m[1]) {
+		if !slices.Contains(admin.Codes, m[1]) {
 			t.Errorf("the document has the code %s, which the doctor does not have", m[1])
 		}
 	}

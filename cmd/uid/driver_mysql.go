@@ -1,8 +1,7 @@
-//go:build !no_mysql
-
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -76,7 +75,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	config.Passwd, _ = u.User.Password()
 	config.Net, config.Addr = "tcp", u.Host
 	if u.Port() == "" {
-		config.Addr = net.JoinHostPort(or(u.Hostname(), "127.0.0.1"), "3306")
+		config.Addr = net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), "3306")
 	}
 	config.DBName = strings.TrimPrefix(u.Path, "/")
 	return config, nil

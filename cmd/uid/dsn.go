@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 )
 
@@ -80,7 +81,7 @@ func (s source) dialector(ctx context.Context, use usage, timeout time.Duration)
 	if err != nil {
 		return nil, err
 	}
-	return openSQLite(dsn)
+	return sqlite.Open(dsn), nil
 }
 
 // A usage is how a command uses the database.

@@ -1,5 +1,3 @@
-//go:build !no_mysql && !no_postgres && !no_sqlite
-
 package main
 
 import (
@@ -167,11 +165,11 @@ func TestConnect_SQLiteRefusesChanges(t *testing.T) {
 		a := &app{dsn: path, timeout: 1e10, env: func(string) string { return "" }}
 		db, err := a.open(context.Background(), reads)
 		must(t, err)
-		testkit.IsError(t, db.db.Exec("DELETE FROM orders").Error, nil, "readonly")
+		testkit.IsError(t, db.gorm.Exec("DELETE FROM orders").Error, nil, "readonly")
 		must(t, db.close())
 		db, err = a.open(context.Background(), writes)
 		must(t, err)
-		must(t, db.db.Exec("UPDATE orders SET text = 'x'").Error)
+		must(t, db.gorm.Exec("UPDATE orders SET text = 'x'").Error)
 		must(t, db.close())
 	}
 	_, err := sqliteURI(t.TempDir(), reads)

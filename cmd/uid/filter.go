@@ -8,63 +8,57 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// A filter limits a list to a time and a table.
+// A filter limits a list to a time, a table and a number.
 type filter struct {
 	since, until string
-	table        string // as in "uid tables"
-
-	from, to time.Time // zero: unbounded
+	limit        int
+	admin.Filter
 }
 
 // filterFlags adds the flags of a filter to a command. of names the time that counts.
 func filterFlags(c *cobra.Command, f *filter, of string) {
+	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+of+" at or after this time, such as 24h for a day ago")
 	c.Flags().StringVar(&f.until, "until", "", "only "+of+" before this time")
-	c.Flags().StringVar(&f.table, "table", "", `only those of this table, as "uid tables" writes it`)
+	c.Flags().StringVar(&f.Table, "table", "", `only those of this table, as "uid tables" writes it`)
 }
 
 func (f *filter) read(a *app) (err error) {
+	if f.limit < 1 || f.limit > admin.MaxPage {
+		return fmt.Errorf("--limit %d is outside 1 to %d", f.limit, admin.MaxPage)
+	}
 	if f.since != "" {
-		f.from, err = a.time(f.since)
+		f.From, err = a.time(f.since)
 	}
 	if err == nil && f.until != "" {
-		f.to, err = a.time(f.until)
+		f.To, err = a.time(f.until)
 	}
-	if f.until != "" && f.to.IsZero() {
-		f.to = f.to.Add(1) // the zero time means unbounded
+	if f.until != "" && f.To.IsZero() {
+		f.To = f.To.Add(1) // the zero time means unbounded
 	}
-	if err == nil && f.since != "" && f.until != "" && !f.from.Before(f.to) {
+	if err == nil && f.since != "" && f.until != "" && !f.From.Before(f.To) {
 		err = fmt.Errorf("--since %s is not before --until %s", f.since, f.until)
 	}
 	return err
 }
 
+// more explains how to get the next page. It writes to standard error, so that lists can be counted and piped.
+func (a *app) more(format string, args ...any) {
+	fmt.Fprintln(a.err, clean(fmt.Sprintf("more: "+format, args...)))
+}
+
 // args returns the flags of the filter for the command of the next page.
 func (f *filter) args(names ...string) (text string) {
-	values := map[string]string{"since": f.since, "until": f.until, "table": f.table}
+	values := map[string]string{"since": f.since, "until": f.until, "table": f.Table}
 	for _, name := range names {
 		if v := values[name]; v != "" {
 			text += fmt.Sprintf(" --%s %q", name, v)
 		}
 	}
 	return text
-}
-
-// ofTable returns a condition for the table's rows of WORKER_NODE, of any database if the text does not name one.
-func (f *filter) ofTable() (condition string, args []any) {
-	if f.table == "" {
-		return "1 = 1", nil
-	}
-	condition, args = `("TABLE_NAME" = ?`, []any{f.table}
-	for i, r := range f.table {
-		if r == '.' { // the names of the table and the database may contain dots
-			condition += ` OR "DATABASE_NAME" = ? AND "TABLE_NAME" = ?`
-			args = append(args, f.table[:i], f.table[i+1:])
-		}
-	}
-	return condition + ")", args
 }
 
 // time parses an instant or an age: 30d, 12h.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/publicid"
 )
 
@@ -30,7 +32,7 @@ var errID = errors.New("no id")
 
 // id parses a decimal number or a public id. It ignores a preceding name, quotes, commas and similar characters.
 func (r idReader) id(text string) (int64, error) {
-	text = valueOf(text)
+	text = admin.TrimID(text)
 	id, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err == nil:
@@ -62,16 +64,6 @@ func (r idReader) id(text string) (int64, error) {
 
 // scientific matches a number as a spreadsheet writes it.
 var scientific = regexp.MustCompile(`^[0-9](\.[0-9]+)?[eE]\+?[0-9]+$`)
-
-// named matches the name before an id, as in a log or in JSON.
-var named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*["']?\s*[=:]\s*`)
-
-// valueOf removes the name, quotes, commas and brackets that logs, lists and JSON put around a value.
-func valueOf(text string) string {
-	const around = " \t\r\n\"'`,;()[]{}\u00a0\u200b\ufeff" // the last three come from pasting and from files
-	text = strings.Trim(text, around)
-	return strings.Trim(text[len(named.FindString(text)):], around)
-}
 
 // isNoWord reports whether a character cannot be part of a public id.
 func isNoWord(r rune) bool {
@@ -155,7 +147,7 @@ func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
 	c.Flags().StringVar(&text, "public-key", "",
 		"the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
 	return func() (idReader, error) {
-		keys, err := parseKeys(or(text, a.env("UID_PUBLIC_KEY")))
+		keys, err := parseKeys(cmp.Or(text, a.env("UID_PUBLIC_KEY")))
 		return idReader{keys, a.now}, err
 	}
 }

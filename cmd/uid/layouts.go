@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/foreign"
 )
@@ -28,7 +30,7 @@ func presets() []system {
 		"yitter IdGenerator": "yitter", "sonyflake v2": "sonyflake", "sonyflake v1": "sonyflake1",
 	}
 	for _, s := range foreign.Systems() {
-		list = append(list, system{s, or(short[s.Name], strings.ToLower(s.Name))})
+		list = append(list, system{s, cmp.Or(short[s.Name], strings.ToLower(s.Name))})
 	}
 	return list
 }
@@ -53,4 +55,11 @@ func parseSystem(text string) (system, error) {
 		return system{}, fmt.Errorf("%w; or name one of %s", err, strings.Join(presetNames(), ", "))
 	}
 	return system{System: foreign.System{Name: "uidplugin", Layout: l}}, nil
+}
+
+// layoutFlag adds the flag --layout to a command.
+func layoutFlag(c *cobra.Command, layout *string) {
+	c.Flags().StringVar(layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
+		"1-41-18-4/1ms@1514764800")
+	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 }

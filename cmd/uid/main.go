@@ -4,7 +4,7 @@
 //	go install github.com/uidplugin/uidplugin/cmd/uid@latest
 //	uid help
 //
-// docs/command.md shows each command. To leave out a driver, build with the tag no_mysql, no_postgres or no_sqlite.
+// docs/command.md shows each command.
 package main
 
 import (

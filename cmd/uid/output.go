@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 // Colours of a terminal.
@@ -32,30 +29,8 @@ func (a *app) paint(w io.Writer, colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// clean escapes all characters that are not printable, as Go does, and invalid UTF-8, because these could control a
-// terminal or mislead a reader. Printable characters of any script remain.
-func clean(text string) string {
-	if !strings.ContainsFunc(text, isHostile) && utf8.ValidString(text) {
-		return text
-	}
-	var out strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		if r == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&out, `\x%02x`, text[0])
-		} else if isHostile(r) {
-			quoted := strconv.QuoteRune(r)
-			out.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			out.WriteString(text[:size])
-		}
-		text = text[size:]
-	}
-	return out.String()
-}
-
-// isHostile reports whether a character is not printable, such as a control character or a direction mark.
-func isHostile(r rune) bool { return !unicode.IsPrint(r) }
+// clean escapes what a terminal could act on.
+func clean(text string) string { return admin.Escape(text, "") }
 
 func oneLine(text string) string {
 	var lines []string
@@ -67,25 +42,13 @@ func oneLine(text string) string {
 	return clean(strings.Join(lines, "; "))
 }
 
-// writeJSON writes v as one line. It escapes characters that are not printable, because the line may go to a terminal.
+// writeJSON writes v as one line.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	var out strings.Builder
-	for _, r := range string(text) {
-		switch {
-		case !isHostile(r):
-			out.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	_, err = fmt.Fprintln(w, out.String())
+	_, err = fmt.Fprintln(w, admin.EscapeJSON(text))
 	return err
 }
 
@@ -114,23 +77,30 @@ func (g *grid) add(cells ...string) {
 
 func (g *grid) flush() error { return g.out.Flush() }
 
-// timeFormat is the format of times, in UTC.
-const timeFormat = "2006-01-02 15:04:05.000"
+// writeList writes a list as JSON, or as a grid with the cells of each.
+func writeList[T any](a *app, list []T, columns []string, cells func(T) []string) error {
+	if a.json {
+		return writeJSONs(a.out, list)
+	}
+	g := newGrid(a.out, columns...)
+	for _, one := range list {
+		g.add(cells(one)...)
+	}
+	return g.flush()
+}
+
+// writeJSONs writes each of list as one line.
+func writeJSONs[T any](w io.Writer, list []T) error {
+	for _, one := range list {
+		if err := writeJSON(w, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // at formats an instant; zero as "-".
-func at(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(timeFormat)
-}
-
-// An instant is a time in JSON. It supports years after 9999, which some layouts reach and [time.Time] rejects.
-type instant struct{ time.Time }
-
-func (i instant) MarshalJSON() ([]byte, error) {
-	return []byte(i.UTC().Format(`"` + time.RFC3339Nano + `"`)), nil
-}
+func at(t time.Time) string { return admin.Time(t) }
 
 // parseTime parses an instant, in UTC unless the text has another zone.
 func parseTime(text string) (time.Time, error) {
@@ -146,20 +116,4 @@ func parseTime(text string) (time.Time, error) {
 		`%q is no time: write it as 2026-11-22, "2026-11-22 15:04:05" (in UTC) or 2026-11-22T15:04:05+08:00`,
 		text,
 	)
-}
-
-// or returns text, or a replacement if it is empty.
-func or(text, empty string) string {
-	if text == "" {
-		return empty
-	}
-	return text
-}
-
-// count formats a number with its noun.
-func count(n int64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -68,7 +69,7 @@ func TestWhere_HostileRowsAndHosts(t *testing.T) {
 			{"where", "--row", ids[0].String()}, {"where", "--row", "--json", ids[0].String()},
 			{"where", "--row", ids[1].String()},
 			{"sessions"}, {"sessions", "--json"}, {"slots"}, {"slots", "--json"}, {"tables"},
-			{"doctor", "--ignore", strings.Join(findingCodes(), ",")},
+			{"doctor", "--ignore", strings.Join(admin.Codes, ",")},
 		} {
 			got := r.run(args...)
 			got.want(t, exitOK)

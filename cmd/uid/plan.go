@@ -1,11 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 func (a *app) planCommand() *cobra.Command {
@@ -25,11 +25,11 @@ has too few worker ids for the leased policy.`,
   uid plan --layout jssafetables --processes 20 --tables 30`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := a.layout(c.Context(), layout)
+			s, err := a.system(c.Context(), layout)
 			if err != nil {
 				return err
 			}
-			f, err := generator.Plan(l, demand)
+			f, err := generator.Plan(s.Layout, demand)
 			if err != nil {
 				return err
 			}
@@ -45,8 +45,7 @@ has too few worker ids for the leased policy.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
-		"1-41-18-4/1ms@1514764800")
+	layoutFlag(c, &layout)
 	flags.IntVar(&demand.Processes, "processes", 1, "processes that run at once")
 	flags.IntVar(&demand.Tables, "tables", 1, "tables for which each process makes ids")
 	flags.Float64Var(&demand.RestartsPerDay, "restarts", 0, "how often a day each process is started")
@@ -56,53 +55,42 @@ has too few worker ids for the leased policy.`,
 	flags.IntVar(&demand.Reserved, "reserved", 0, "slots beyond one for each process; a rolling deployment takes two for "+
 		"each process that it starts at a time, and one of all at once takes --processes")
 	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "how long the slot of a crashed process is kept")
-	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// layout returns the layout of a flag, of the database, or the default one.
-func (a *app) layout(ctx context.Context, text string) (generator.Layout, error) {
-	switch {
-	case text != "":
-		s, err := parseSystem(text)
-		return s.Layout, err
-	case a.source() != "":
-		return a.databaseLayout(ctx)
-	}
-	return generator.DefaultLayout(), nil
 }
 
 // A forecast is a [generator.Forecast] in JSON.
 type forecast struct {
-	Layout             string  `json:"layout"`
-	From               instant `json:"from"`
-	Until              instant `json:"until"`
-	Years              float64 `json:"years"`
-	WorkerIDs          int64   `json:"worker_ids"`
-	PerWorkerPerSecond float64 `json:"ids_per_second_of_a_worker_id"`
+	Layout             string        `json:"layout"`
+	From               admin.Instant `json:"from"`
+	Until              admin.Instant `json:"until"`
+	Years              float64       `json:"years"`
+	WorkerIDs          int64         `json:"worker_ids"`
+	PerWorkerPerSecond float64       `json:"ids_per_second_of_a_worker_id"`
 
-	Leased struct {
-		Held      int64   `json:"worker_ids_held"`
-		Fits      bool    `json:"fits"`
-		Processes int64   `json:"most_processes"`
-		PerSecond float64 `json:"ids_per_second"`
-	} `json:"leased"`
-	Disposable struct {
-		PerDay    float64 `json:"worker_ids_per_day"`
-		Years     float64 `json:"years"`
-		Processes int64   `json:"most_processes"`
-		PerSecond float64 `json:"ids_per_second"`
-	} `json:"disposable"`
+	Leased     leased     `json:"leased"`
+	Disposable disposable `json:"disposable"`
+}
+
+type leased struct {
+	Held      int64   `json:"worker_ids_held"`
+	Fits      bool    `json:"fits"`
+	Processes int64   `json:"most_processes"`
+	PerSecond float64 `json:"ids_per_second"`
+}
+
+type disposable struct {
+	PerDay    float64 `json:"worker_ids_per_day"`
+	Years     float64 `json:"years"`
+	Processes int64   `json:"most_processes"`
+	PerSecond float64 `json:"ids_per_second"`
 }
 
 func forecastOf(f generator.Forecast) forecast {
-	var j forecast
-	j.Layout, j.From, j.Until = f.Layout.String(), instant{f.Layout.Epoch}, instant{f.Layout.Expires()}
-	j.Years, j.WorkerIDs, j.PerWorkerPerSecond = f.Years, f.WorkerIDs, f.PerWorker
-	leased, disposable := f.Leased, f.Disposable
-	j.Leased.Held, j.Leased.Fits = leased.Held, leased.Fits
-	j.Leased.Processes, j.Leased.PerSecond = leased.Processes, leased.PerSecond
-	j.Disposable.PerDay, j.Disposable.Years = disposable.PerDay, disposable.Years
-	j.Disposable.Processes, j.Disposable.PerSecond = disposable.Processes, disposable.PerSecond
-	return j
+	l, d := f.Leased, f.Disposable
+	return forecast{
+		Layout: f.Layout.String(), From: admin.Instant{Time: f.Layout.Epoch}, Until: admin.Instant{Time: f.Layout.Expires()},
+		Years: f.Years, WorkerIDs: f.WorkerIDs, PerWorkerPerSecond: f.PerWorker,
+		Leased:     leased{l.Held, l.Fits, l.Processes, l.PerSecond},
+		Disposable: disposable{d.PerDay, d.Years, d.Processes, d.PerSecond},
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
@@ -55,12 +56,9 @@ SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`
 			if dry {
 				use = reads
 			}
-			d, err := a.open(c.Context(), use)
-			if err != nil {
-				return err
-			}
-			defer d.close()
-			return a.prune(c.Context(), d, pruning{Before: end}, dry, yes)
+			return a.with(c.Context(), use, func(d *database) error {
+				return a.prune(c.Context(), d, pruning{Before: end}, dry, yes)
+			})
 		},
 	}
 	c.Flags().StringVar(&before, "before", "", "the time, such as 2025-01-01, or 90d for 90 days ago")
@@ -72,8 +70,8 @@ SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`
 
 // prune removes sessions that began before a time, after asking for confirmation.
 func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) error {
-	tick := d.tickFrom(p.Before)
-	would, err := d.nodes.Prunable(ctx, tick)
+	tick := d.TickFrom(p.Before)
+	would, err := d.Nodes.Prunable(ctx, tick)
 	if err != nil {
 		return err
 	}
@@ -89,7 +87,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	}
 	ctx, stop := untilSignal(ctx) // so that it can report the removed sessions
 	defer stop()
-	did, err := d.nodes.PruneSessions(ctx, tick)
+	did, err := d.Nodes.PruneSessions(ctx, tick)
 	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
 	if err != nil && did != (workernode.Pruning{}) {
 		return fmt.Errorf("%w (removed before: %s; the command may be repeated)", err, p.sessions())
@@ -98,15 +96,6 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 		return err
 	}
 	return a.writePruning(p)
-}
-
-// tickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
-func (d *database) tickFrom(before time.Time) int64 {
-	tick := d.layout.TickAt(before)
-	if tick >= 0 && !d.timeOf(tick).Before(before) {
-		tick--
-	}
-	return max(tick, 0)
 }
 
 // confirm asks a question at a terminal. It returns an error unless the answer is yes.
@@ -143,5 +132,5 @@ func (a *app) writePruning(p pruning) error {
 }
 
 func (p pruning) sessions() string {
-	return count(p.Sessions, "session", "sessions") + " of " + count(p.Slots, "slot", "slots")
+	return admin.Count(p.Sessions, "session", "sessions") + " of " + admin.Count(p.Slots, "slot", "slots")
 }

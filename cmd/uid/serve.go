@@ -33,19 +33,16 @@ It answers requests for localhost and for the address at which it listens. Anoth
 				return fmt.Errorf("--prefix %q does not begin with a slash", prefix)
 			}
 			prefix = strings.TrimRight(prefix, "/") + "/"
-			d, err := a.open(c.Context(), reads)
-			if err != nil {
-				return err
-			}
-			defer d.close()
-			page, err := d.page(a, prefix)
-			if err != nil {
-				return err
-			}
-			if name, _, err := net.SplitHostPort(address); err == nil && name != "" {
-				hosts = append(hosts, name)
-			}
-			return a.serve(c.Context(), address, prefix, onlyHosts(hosts, page))
+			return a.with(c.Context(), reads, func(d *database) error {
+				page, err := d.page(c.Context(), prefix)
+				if err != nil {
+					return err
+				}
+				if name, _, err := net.SplitHostPort(address); err == nil && name != "" {
+					hosts = append(hosts, name)
+				}
+				return a.serve(c.Context(), address, prefix, onlyHosts(hosts, page))
+			})
 		},
 	}
 	c.Flags().StringVar(&address, "listen", "127.0.0.1:8080", "the address")
@@ -57,12 +54,12 @@ It answers requests for localhost and for the address at which it listens. Anoth
 // maxConnections limits the connections of the page. Other requests wait.
 const maxConnections = 4
 
-func (d *database) page(a *app, prefix string) (http.Handler, error) {
+func (d *database) page(ctx context.Context, prefix string) (http.Handler, error) {
 	d.pool.SetMaxOpenConns(maxConnections)
-	if _, err := d.plugin(a); err != nil {
+	if _, err := d.Plugin(ctx); err != nil {
 		return nil, err
 	}
-	return inspector.New(d.db, inspector.WithPrefix(prefix))
+	return inspector.New(d.gorm, inspector.WithPrefix(prefix))
 }
 
 // onlyHosts returns a handler that accepts only requests for the loopback interface, the address of the connection, and

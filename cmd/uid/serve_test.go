@@ -90,7 +90,7 @@ func TestServe_HasFewConnections(t *testing.T) {
 		open, err := a.open(t.Context(), reads)
 		must(t, err)
 		defer open.close()
-		page, err := open.page(a, "/")
+		page, err := open.page(t.Context(), "/")
 		must(t, err)
 		var requests sync.WaitGroup
 		for range 50 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -21,36 +22,12 @@ func crowd(t *testing.T) (runner, *testkit.Database) {
 	now := generator.DefaultLayout().TickAt(time.Now())
 	for i := range 25 {
 		slot := 100 + i
-		must(
-			t,
-			db.Exec(
-				`INSERT INTO "WORKER_SLOT" VALUES (?, '1-41-18-4/1ms@1514764800', 1, ?, 7, ?, ?,
-					'app', 'h', 'p', '2026-06-01 12:00:00')`,
-				slot,
-				now-int64(i)*1e6,
-				[]string{"", "me"}[i%2],
-				now-int64(i)*1e6,
-			).Error,
-		)
-		must(
-			t,
-			db.Exec(
-				`INSERT INTO "WORKER_SESSION" VALUES (?, ?, 0, 'app', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`,
-				slot,
-				1000+i/4,
-			).Error,
-		)
-		must(
-			t,
-			db.Exec(
-				`INSERT INTO "WORKER_NODE" VALUES (?, 'h', 'p', 1, '2026-01-01',
-					'2026-01-01', '2026-01-01', ?, ?, ?, '1-41-18-4/1ms@1514764800', 0)`,
-				1000+i,
-				slot,
-				[]string{"", "a.b", "other"}[i%3],
-				fmt.Sprintf("t%02d", i/2),
-			).Error,
-		)
+		must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, '1-41-18-4/1ms@1514764800', 1, ?, 7, ?, ?,
+			'app', 'h', 'p', '2026-06-01 12:00:00')`, slot, now-int64(i)*1e6, []string{"", "me"}[i%2], now-int64(i)*1e6).Error)
+		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (?, ?, 0, 'app', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`,
+			slot, 1000+i/4).Error)
+		must(t, db.Exec(`INSERT INTO "WORKER_NODE" VALUES (?, 'h', 'p', 1, '2026-01-01', '2026-01-01', '2026-01-01', ?, ?, ?,
+			'1-41-18-4/1ms@1514764800', 0)`, 1000+i, slot, []string{"", "a.b", "other"}[i%3], fmt.Sprintf("t%02d", i/2)).Error)
 	}
 	return runner{t: t, dsn: dsn(d)}, d
 }
@@ -171,9 +148,9 @@ func TestSlots_OfEachState(t *testing.T) {
 
 	r, _ := crowd(t)
 	total := 0
-	for _, state := range states {
+	for _, state := range admin.States {
 		for line := range pages(t, r, "slots", "--state", state, "--limit", "2") {
-			var s slotUse
+			var s admin.Slot
 			must(t, json.Unmarshal([]byte(line), &s))
 			if total++; s.State != state || s.WorkerIDs == 0 || s.Since.IsZero() {
 				t.Errorf("%s: %+v", state, s)
@@ -205,14 +182,8 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	// Two sessions follow, one of them a year later.
 	later := tick + 365*24*3600*1000
 	for i, start := range []int64{tick + 1000, later} {
-		must(
-			t,
-			db.Exec(
-				`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`,
-				start,
-				tick+500+int64(i)*1000,
-			).Error,
-		)
+		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`,
+			start, tick+500+int64(i)*1000).Error)
 	}
 	r := runner{t: t, dsn: dsn(d), now: func() time.Time { return layout.TimeOf(later).Add(time.Hour) }}
 	date := layout.TimeOf(later - 1000).Format(time.RFC3339)

@@ -55,8 +55,7 @@ split statements at semicolons inside of them; these have none inside.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite")
-	flags.StringVar(&layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
-		"1-41-18-4/1ms@1514764800")
+	layoutFlag(c, &layout)
 	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
 	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator: what extends a WORKER_NODE of "+
 		"UidGenerator")
@@ -95,7 +94,8 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	if s.only == "tables" || s.only == "uidgenerator" {
 		return nil // the same for all layouts
 	}
-	s.layout, err = a.layout(ctx, layout)
+	of, err := a.system(ctx, layout)
+	s.layout = of.Layout
 	if err != nil && layout == "" && (name != "" || errors.Is(err, workernode.ErrTable)) {
 		a.complain(fmt.Errorf("warning: the statements are for the default layout; --layout takes another: %w", err))
 		s.layout, err = generator.DefaultLayout(), nil

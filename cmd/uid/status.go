@@ -1,29 +1,13 @@
 package main
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/admin"
 )
-
-// A status summarizes an id space.
-type status struct {
-	Layout    string           `json:"layout"`
-	Until     instant          `json:"until"` // end of the layout
-	Given     int64            `json:"worker_ids_given"`
-	All       int64            `json:"worker_ids"`
-	PerDay    float64          `json:"worker_ids_per_day"` // average of the last week
-	UsedUp    *instant         `json:"used_up,omitempty"`  // when worker ids run out at this rate; nil if the layout ends earlier
-	Slots     map[string]int64 `json:"slots"`              // by state
-	Databases []string         `json:"databases"`          // other than the registry's
-	Findings  []finding        `json:"findings"`
-}
 
 func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
@@ -37,85 +21,18 @@ at everything.
 The exit code is 1 if something is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			d, err := a.open(c.Context(), reads)
-			if err != nil {
-				return err
-			}
-			defer d.close()
-			s, err := a.status(c.Context(), d)
-			if err != nil {
-				return err
-			}
-			return a.writeStatus(s)
+			return a.with(c.Context(), reads, func(d *database) error {
+				s, err := d.Status(c.Context())
+				if err != nil {
+					return err
+				}
+				return a.writeStatus(s)
+			})
 		},
 	}
 }
 
-func (a *app) status(ctx context.Context, d *database) (s status, err error) {
-	now, err := d.now(ctx, a)
-	if err != nil {
-		return s, err
-	}
-	s = status{
-		Layout: d.layout.String(), Until: instant{d.layout.Expires()}, Given: d.registry.NextID - 1,
-		All: d.layout.MaxWorkerID(), Databases: []string{}, Findings: []finding{},
-	}
-	if s.Slots, err = d.slotStates(ctx, now); err != nil {
-		return s, err
-	}
-	s.Findings = append(s.Findings, standstill(s.Slots)...)
-	const week = 7 * 24 * time.Hour
-	err = d.list(ctx, func(rows *sql.Rows) error { return rows.Scan(&s.PerDay) },
-		`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "START_TICK" >= ?`, max(d.layout.TickAt(now.Add(-week)), 0))
-	if err != nil {
-		return s, fmt.Errorf("count worker ids: %w", err)
-	}
-	s.PerDay /= 7
-	if days := float64(s.All-s.Given) / s.PerDay; s.PerDay > 0 && days < s.Until.Sub(now).Hours()/24 {
-		s.UsedUp = &instant{now.Add(time.Duration(days * float64(24*time.Hour)))}
-	}
-	tables, err := d.tableNames(ctx)
-	for _, t := range tables {
-		if t.Database != "" && !slices.Contains(s.Databases, t.Database) {
-			s.Databases = append(s.Databases, t.Database)
-		}
-	}
-	doctor := doctor{d, a}
-	for _, look := range []func(context.Context) ([]finding, error){doctor.checkClock, doctor.checkWrites, doctor.checkLayout} {
-		if err == nil {
-			var found []finding
-			found, err = look(ctx)
-			s.Findings = append(s.Findings, found...)
-		}
-	}
-	return s, err
-}
-
-// slotStates counts slots by state. The database counts those whose state does not depend on the present time.
-func (d *database) slotStates(ctx context.Context, now time.Time) (map[string]int64, error) {
-	n := map[string]int64{}
-	recent, ticks := d.maybe("live", now)
-	err := d.eachSlot(ctx, func(s uidplugin.Slot) { n[s.State(now)]++ }, recent, ticks...)
-	if err != nil {
-		return nil, err
-	}
-	err = d.list(ctx, func(rows *sql.Rows) error {
-		var s uidplugin.Slot
-		var reusable, held, slots, fence, seen int64
-		err := rows.Scan(&reusable, &held, &slots, &fence, &seen)
-		s.Reusable, s.Held, s.Fence, s.Seen = reusable != 0, held != 0, d.timeOf(fence), d.timeOf(seen)
-		n[s.State(now)] += slots
-		return err
-	}, `SELECT "R", "H", COUNT(*), MAX("F"), MAX("T") FROM (SELECT "FENCE" AS "F", "SEEN_TICK" AS "T",
-		CASE WHEN "REUSABLE" <> 0 THEN 1 ELSE 0 END AS "R", CASE WHEN "HOLDER" <> '' THEN 1 ELSE 0 END AS "H"
-		FROM "WORKER_SLOT" WHERE NOT (`+recent+`)) "X" GROUP BY "R", "H"`, ticks...)
-	if err != nil {
-		return nil, fmt.Errorf("count slots: %w", err)
-	}
-	return n, nil
-}
-
-func (a *app) writeStatus(s status) error {
+func (a *app) writeStatus(s admin.Status) error {
 	if a.json {
 		if err := writeJSON(a.out, s); err != nil {
 			return err
@@ -123,7 +40,7 @@ func (a *app) writeStatus(s status) error {
 		return cond(nil, len(s.Findings) > 0)
 	}
 	each, all := "", int64(0)
-	for _, state := range states {
+	for _, state := range admin.States {
 		if n := s.Slots[state]; n > 0 {
 			each += fmt.Sprintf(", %d %s", n, state)
 			all += n

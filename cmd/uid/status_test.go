@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -35,10 +36,10 @@ func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 			}
 		}
 		exec(`DELETE FROM "WORKER_SLOT" WHERE "HOLDER" = 'live'`)(t, db) // now all that are held stand still
-		r.run("status").want(t, exitWrong, "6, 3 expired, 1 free, 2 retired", "\n"+codeNoSlotLive+"  processes hold 3 slots")
+		r.run("status").want(t, exitWrong, "6, 3 expired, 1 free, 2 retired", "\n"+admin.CodeNoSlotLive+"  processes hold 3 slots")
 		exec(`DELETE FROM "WORKER_SLOT" WHERE "HOLDER" = 'expired'`)(t, db)
 		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262141`)(t, db)
-		r.run("status").want(t, exitWrong, "used up by 20", "\n"+codeWorkerIDs+"  262140 of 262143")
+		r.run("status").want(t, exitWrong, "used up by 20", "\n"+admin.CodeWorkerIDs+"  262140 of 262143")
 		r.run("status", "--json").want(t, exitWrong, `"findings":[{"code":"worker-ids"`)
 	})
 }

@@ -1,28 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/rounded"
-	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
-
-// A place is the origin of an id, and its row.
-type place struct {
-	uidplugin.Location
-	Row     *row         `json:"row,omitempty"`     // nil unless requested
-	Follows uidplugin.ID `json:"follows,omitempty"` // for a number of the database, the id before it; the other fields describe that id
-
-	Prefix       string `json:"prefix,omitempty"`         // of the given public id
-	MayBeRounded bool   `json:"may_be_rounded,omitempty"` // it may be rounded from an id of another table; false with a row
-}
 
 func (a *app) whereCommand() *cobra.Command {
 	var readRow bool
@@ -44,7 +34,6 @@ others; the exit code is 1 then.`,
   uid where '2026-11-22T22:16:24Z order=1177009714823692361 paid'
   cut -d, -f2 ids.csv | uid where --json
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
-		RunE: func(c *cobra.Command, args []string) error { return nil },
 	}
 	c.Flags().BoolVar(&readRow, "row", false, "read the row as well")
 	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id; the primary key if not given")
@@ -55,23 +44,17 @@ others; the exit code is 1 then.`,
 		if err != nil {
 			return err
 		}
-		d, err := a.open(c.Context(), reads)
-		if err != nil {
-			return err
-		}
-		defer d.close()
-		p, err := d.plugin(a)
-		if err != nil {
-			return err
-		}
-		if err := a.openOthers(c.Context(), d, others); err != nil {
-			return err
-		}
-		w := &finder{plugin: p, ids: ids}
-		if readRow || column != "" {
-			w.rows = &rowReader{database: d, column: column}
-		}
-		return a.where(c.Context(), w, args)
+		return a.with(c.Context(), reads, func(d *database) error {
+			p, err := d.Plugin(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := a.openOthers(c.Context(), d, others); err != nil {
+				return err
+			}
+			f := admin.Finder{DB: d.DB, Plugin: p, Rows: readRow || column != "", Column: column}
+			return a.where(c.Context(), &finder{f, ids}, args)
+		})
 	}
 	return c
 }
@@ -115,60 +98,33 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	return cond(err, wrong)
 }
 
-// A finder locates ids.
+// A finder locates ids as people write them.
 type finder struct {
-	plugin *uidplugin.Plugin
-	ids    idReader
-	rows   *rowReader // nil if rows are not requested
+	admin.Finder
+	ids idReader
 }
 
 // find locates an id. If only its row cannot be read, it returns both the place and an error.
-func (f *finder) find(ctx context.Context, text string) (p place, err error) {
+func (f *finder) find(ctx context.Context, text string) (p admin.Place, err error) {
 	id, err := f.ids.id(text)
 	if err != nil {
 		return p, err
 	}
-	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(id)); err == nil && f.rows != nil {
-		p.Row, err = f.rows.read(ctx, p.Location)
-	}
-	if text = valueOf(text); strings.Contains(text, "_") {
+	p, err = f.Find(ctx, id)
+	if text = admin.TrimID(text); strings.Contains(text, "_") {
 		p.Prefix = text[:strings.LastIndexByte(text, '_')]
 	}
-	if f.rows != nil && isWrongID(err) {
-		if numbered, failed := f.numbered(ctx, id); failed == nil {
-			numbered.Prefix = p.Prefix
-			return numbered, nil
-		} else if !isWrongID(failed) {
-			return p, failed
-		}
-	}
-	p.MayBeRounded = p.Row == nil && rounded.Looks(id)
-	return p, f.checkRounded(ctx, id, err)
-}
-
-// numbered returns the row of a number that the database assigned for another program, as [uidplugin.Plugin.Find] does:
-// its table is the table of the id that the number follows.
-func (f *finder) numbered(ctx context.Context, id int64) (p place, err error) {
-	before, ok := supply.Before(f.plugin.Layout(), id)
-	if !ok || f.rows.dialect == sqliteDialect {
-		return p, errNoRow
-	}
-	if p.Location, err = f.plugin.Locate(ctx, uidplugin.ID(before)); err != nil {
-		return p, err
-	}
-	p.ID, p.Follows = uidplugin.ID(id), p.ID
-	p.Row, err = f.rows.read(ctx, p.Location)
 	return p, err
 }
 
-func (a *app) writePlace(p place) error {
+func (a *app) writePlace(p admin.Place) error {
 	if a.json {
 		return writeJSON(a.out, p)
 	}
 	s := p.Session
 	g := newGrid(a.out)
 	g.add("id", fmt.Sprint(p.ID))
-	g.add("table", or(p.Table, "(the worker id serves all tables)"))
+	g.add("table", cmp.Or(p.Table, "(the worker id serves all tables)"))
 	if p.Prefix != "" {
 		g.add("prefix", p.Prefix)
 	}
@@ -183,7 +139,7 @@ func (a *app) writePlace(p place) error {
 		g.add("process", "(pruned)")
 	} else {
 		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s "+
-			"UTC", or(s.Application, "?"), or(s.Host, "?"), or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
+			"UTC", cmp.Or(s.Application, "?"), cmp.Or(s.Host, "?"), cmp.Or(s.Port, "?"), kind(s.Kind), at(s.Launched)))
 		next := "no other process followed"
 		if !s.Until.IsZero() {
 			next = "the next process from " + at(s.Until) + " UTC"
@@ -201,11 +157,34 @@ func (a *app) writePlace(p place) error {
 		return err
 	}
 	title := "row"
-	if p.Row.of != "" {
-		title = fmt.Sprintf("row, of the database %s on this server", clean(p.Row.of))
+	if p.Row.Of != "" {
+		title = fmt.Sprintf("row, of the database %s on this server", clean(p.Row.Of))
 	}
 	fmt.Fprintln(a.out, title)
-	return p.Row.write(a.out)
+	g = newGrid(a.out)
+	for _, c := range p.Row.Cells {
+		g.add("  "+c.Name, cellText(c))
+	}
+	return g.flush()
+}
+
+// Limits for values shown to people: characters of a text, and digits of bytes.
+const (
+	maxText  = 200
+	maxBytes = 66
+)
+
+// cellText returns a value for people, truncated.
+func cellText(c admin.Cell) string {
+	switch n := utf8.RuneCountInString(c.Text); {
+	case c.Null:
+		return "NULL"
+	case c.Size >= 0 && len(c.Text) > maxBytes:
+		return fmt.Sprintf("%s... (%d bytes)", c.Text[:maxBytes], c.Size)
+	case c.Size < 0 && n > maxText:
+		return fmt.Sprintf("%s (%d characters)", shorten(c.Text, maxText), n)
+	}
+	return c.Text
 }
 
 // abbreviates reports whether a table's name contains the letters of a prefix in order, as orders contains ord. It is
@@ -225,26 +204,16 @@ func abbreviates(prefix, table string) bool {
 // kind returns the name of a kind, as in JSON.
 func kind(k workernode.Kind) string { return strings.ToLower(k.String()) }
 
-// codes maps errors of ids to their names in JSON.
-var codes = []struct {
-	err  error
-	name string
-}{
-	{errID, "malformed"}, {uidplugin.ErrNegativeID, "negative_id"}, {uidplugin.ErrFutureID, "future_id"},
-	{uidplugin.ErrOtherLayout, "other_layout"}, {uidplugin.ErrNotDecodable, "not_decodable"},
-	{uidplugin.ErrUnknownID, "unknown_id"}, {errNoRow, "no_row"}, {errRow, "row_not_readable"},
-	{errSystem, "unknown_system"}, {generator.ErrLayout, "not_decodable"},
-}
-
-// codeOf returns the code of an error of an id; empty for other errors.
+// codeOf returns the code of an error of an id in JSON; empty for other errors.
 func codeOf(err error) string {
-	for _, c := range codes {
-		if errors.Is(err, c.err) {
-			return c.name
-		}
+	switch {
+	case errors.Is(err, errID):
+		return "malformed"
+	case errors.Is(err, errSystem):
+		return "unknown_system"
 	}
-	return ""
+	return admin.CodeOf(err)
 }
 
 // isWrongID reports whether an error is about the id instead of the database.
-func isWrongID(err error) bool { return errors.Is(err, uidplugin.ErrNoSuchID) || codeOf(err) != "" }
+func isWrongID(err error) bool { return admin.IsWrongID(err) || codeOf(err) != "" }

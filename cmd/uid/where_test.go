@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
@@ -62,10 +63,7 @@ func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 		}
 		r.run("where", "--row", id).want(t, exitOK, "web-1", "first")
 		// Some of its checks may need more.
-		if got := r.run(
-			"doctor", "--ignore",
-			strings.Join(ofServers, ","),
-		); got.code == exitWrong ||
+		if got := r.run("doctor", "--ignore", strings.Join(ofServers, ",")); got.code == exitWrong ||
 			strings.Contains(got.out, "not checked: keys") {
 			t.Errorf("%+v", got)
 		}
@@ -244,18 +242,18 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 		} {
 			must(t, db.Exec(s).Error)
 		}
-		a := &app{dsn: dsn(d), timeout: 10 * time.Second, env: func(string) string { return "" }}
+		a := &app{dsn: dsn(d), timeout: 10 * time.Second, now: time.Now, env: func(string) string { return "" }}
 		open, err := a.open(t.Context(), reads)
 		must(t, err)
 		defer open.close()
-		read := func(table, column string) (*row, error) {
-			r := &rowReader{database: open, column: column}
-			return r.read(context.Background(), uidplugin.Location{ID: id, Table: table})
+		read := func(table, column string) (*admin.Row, error) {
+			f := &admin.Finder{DB: open.DB, Column: column}
+			return f.Row(context.Background(), uidplugin.Location{ID: id, Table: table})
 		}
-		if r, err := read("texts", ""); err != nil || r.cells[1].text != "7" {
+		if r, err := read("texts", ""); err != nil || r.Cells[1].Text != "7" {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if r, err := read("parts", "b"); err != nil || r.cells[0].text != "1" {
+		if r, err := read("parts", "b"); err != nil || r.Cells[0].Text != "1" {
 			t.Errorf("%+v, %v", r, err)
 		}
 		for _, tt := range [][3]string{
@@ -263,12 +261,12 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 			{"nosuch", "", "there is no table nosuch"}, {"", "", "serves all tables"}, {"orders", "nosuch", "no column nosuch"},
 		} {
 			_, err := read(tt[0], tt[1])
-			testkit.IsError(t, err, errRow, tt[2])
+			testkit.IsError(t, err, admin.ErrRow, tt[2])
 		}
-		_, err = (&rowReader{database: open}).read(
+		_, err = (&admin.Finder{DB: open.DB}).Row(
 			context.Background(),
 			uidplugin.Location{ID: id, Database: "other", Table: "orders"},
 		)
-		testkit.IsError(t, err, errRow, "database other")
+		testkit.IsError(t, err, admin.ErrRow, "database other")
 	})
 }

@@ -13,6 +13,9 @@ import (
 // matrixFile is the document.
 const matrixFile = "../../docs/paths.md"
 
+// notesTitle is the heading of the notes.
+const notesTitle = "Notes"
+
 // matrix collects the results of all lanes.
 type matrix struct {
 	mu    sync.Mutex
@@ -131,11 +134,11 @@ func readMatrix(text string) map[string][]string {
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		if _, err := strconv.Atoi(cells[0]); err == nil && len(cells) == 2 {
+		if _, err := strconv.Atoi(cells[0]); err == nil && len(cells) == 2 && group == notesTitle {
 			notes["["+cells[0]+"]"] = cells[1]
 		}
-		if strings.HasPrefix(line, "|") && len(cells) == len(matrixColumns)+1 && !strings.HasPrefix(line, "|-") && !strings.HasPrefix(line, "| path") {
-			lines[group+": "+cells[0]] = cells[1:]
+		if strings.HasPrefix(line, "|") && len(cells) == 2 && group != notesTitle && !strings.HasPrefix(line, "|-") && cells[0] != "path" {
+			lines[group+": "+cells[0]] = splitResults(cells[1])
 		}
 	}
 	for _, cells := range lines {
@@ -161,13 +164,9 @@ func (m *matrix) render() string {
 			if l.note != "" {
 				fmt.Fprintf(&b, "%s\n\n", l.note)
 			}
-			b.WriteString("| path |")
-			for _, c := range matrixColumns {
-				fmt.Fprintf(&b, " %s |", c.title)
-			}
-			b.WriteString("\n|---|" + strings.Repeat("---|", len(matrixColumns)) + "\n")
+			b.WriteString("| path | result |\n|---|---|\n")
 		}
-		fmt.Fprintf(&b, "| %s |", strings.ReplaceAll(l.path, "|", `\|`))
+		var cells []string
 		for i := range matrixColumns {
 			mark, note := l.cell(i)
 			if note != "" {
@@ -177,45 +176,66 @@ func (m *matrix) render() string {
 				}
 				mark += fmt.Sprintf(" [%d]", numbers[note])
 			}
-			fmt.Fprintf(&b, " %s |", mark)
+			cells = append(cells, mark)
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.ReplaceAll(l.path, "|", `\|`), joinResults(cells))
 	}
-	fmt.Fprintf(&b, "\n## Notes\n\n| | |\n|---|---|\n%s", notes.String())
+	fmt.Fprintf(&b, "\n## %s\n\n| | |\n|---|---|\n%s", notesTitle, notes.String())
 	return b.String()
+}
+
+// joinResults writes the most frequent result of a path, and the other results with their databases.
+func joinResults(cells []string) string {
+	databases := map[string][]string{}
+	for i, c := range cells {
+		databases[c] = append(databases[c], matrixColumns[i].title)
+	}
+	results := slices.Compact(slices.Clone(cells))
+	slices.SortStableFunc(results, func(a, b string) int { return len(databases[b]) - len(databases[a]) })
+	var b strings.Builder
+	b.WriteString(results[0])
+	for i, r := range results {
+		if i > 0 && !slices.Contains(results[:i], r) {
+			b.WriteString("; " + r + " on " + strings.Join(databases[r], " / "))
+		}
+	}
+	return b.String()
+}
+
+// splitResults returns what joinResults was given.
+func splitResults(text string) []string {
+	results := strings.Split(text, "; ")
+	cells := slices.Repeat(results[:1], len(matrixColumns))
+	for _, r := range results[1:] {
+		mark, databases, _ := strings.Cut(r, " on ")
+		for i, c := range matrixColumns {
+			if slices.Contains(strings.Split(databases, " / "), c.title) {
+				cells[i] = mark
+			}
+		}
+	}
+	return cells
 }
 
 const matrixIntroduction = `# Ways to create rows, tested
 
-Each table says what becomes of fields with the tag ` + "`uid`" + ` in the ways in which GORM creates rows, on each database.
-[Creating rows](creating-rows.md) has what you need to know of it. ` + "`TestMatrix`" + ` writes this page from what the databases
-answer.
-
-* **ok**: the row has an id of the plugin. The struct or map has the same id, or none where a note says so. Foreign keys
-  in structs and rows agree. ` + "`RowsAffected`" + ` is the same as without the plugin.
-* **refused**: an error says what to do. Nothing is written, no transaction is left open, and the next create works.
-* **as GORM**: GORM's own limit, with the plugin and without it. The test compares both.
-* **–**: the database does not have it.
-
-A number in brackets refers to the notes at the end. Where kinds of keys differ, the worst result counts, and its note
-names the kinds. In short:
-
-* Give ` + "`Create`" + ` pointers or slices. A struct by value cannot get an id.
-* Create from maps with ` + "`Model(&T{})`" + `. Without a model neither GORM nor the plugin knows that there is a key. In raw
-  SQL, use ` + "`plugin.NextID`" + `.
-* After an upsert look at the key of the struct. It is zero if the row existed already and nothing said under which id.
-  It is never an id that no row has.
-* List your models in ` + "`WithModels`" + ` if the first create of a table may come inside a transaction.
-
-The columns are SQLite, MariaDB with RETURNING, MariaDB with ` + "`DisableWithReturning: true`" + ` in the driver's configuration,
-Oracle MySQL, and PostgreSQL. The kinds of keys are ` + "`int64`" + `, ` + "`uint64`" + ` and ` + "`*int64`" + `, each on AUTO_INCREMENT columns and
-on plain ones, ` + "`string`" + ` and ` + "`uidplugin.ID`" + `.
-
-To write this page again:
+Look up here which id a row gets, for each way in which GORM creates rows, on each database. The cases to know are in
+[Creating rows](creating-rows.md). TestMatrix writes this page from the answers of the databases:
 
 ` + "```sh" + `
 integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update
 ` + "```" + `
 
-Without ` + "`-update`" + ` the test fails if an available database does something else than this page says.
+Without ` + "`-update`" + ` the test fails if an available database gives a result that is not on this page.
+
+* **ok**: the row has an id of the plugin. The struct or map has the same id, or none if a note mentions that. Foreign
+  keys agree, and ` + "`RowsAffected`" + ` is the same as without the plugin.
+* **refused**: the create returns an error and writes nothing. No transaction stays open, and the next create works.
+* **as GORM**: a limit of GORM, which is the same without the plugin.
+* **–**: the database does not have the feature.
+
+A result without a database is the result on all others. The databases are SQLite, MariaDB, MariaDB with
+` + "`DisableWithReturning: true`" + ` in the driver's configuration ("no RETURNING"), Oracle MySQL, and PostgreSQL. Keys are
+` + "`int64`, `uint64` and `*int64`" + `, on AUTO_INCREMENT columns and on plain ones, ` + "`string` and `uidplugin.ID`" + `. If kinds of
+keys differ, the worst result counts. Numbers in brackets refer to the [notes](#notes).
 `

@@ -63,7 +63,7 @@ func (c *Catalog) beforeUpdate(db *gorm.DB) {
 		return // in a transaction, ensure runs in the create that needs the id
 	}
 	if p.savesAssociated(db.Statement) {
-		_ = c.ensure(db, p) // a create without a worker id returns the error
+		_ = c.ensure(db, p, p.needed(db.Statement)) // a create without a worker id returns the error
 	}
 }
 
@@ -177,10 +177,34 @@ func (c *Catalog) afterRaw(db *gorm.DB) {
 	if _, written := stmt.Clauses["SELECT"]; written || db.Error != nil || db.DryRun {
 		return
 	}
-	if query := stmt.SQL.String(); migration.MatchString(query) {
+	if query := stmt.SQL.String(); mayMigrate(query) && migration.MatchString(query) {
 		c.forgetColumns()
-		go c.inspectMigrated(context.WithoutCancel(stmt.Context), c.db.Statement.ConnPool, query)
+		c.supply.Go(stmt.Context, func(ctx context.Context) {
+			c.inspectMigrated(ctx, c.db.Statement.ConnPool, query)
+		})
 	}
+}
+
+// mayMigrate reports whether the expression migration may match a query. It is much cheaper, because raw queries are
+// frequent and migrations are not.
+func mayMigrate(query string) bool {
+	const spaces = " \t\r\n\f"
+	query = strings.TrimLeft(query, spaces)
+	if query == "" {
+		return false
+	}
+	switch query[0] {
+	case 'A', 'a', 'C', 'c', 'R', 'r', '-', '#', '/': // ALTER, CREATE, RENAME, or a comment
+		return true
+	case 'S', 's': // SELECT setval
+		called := strings.TrimLeft(query[min(len("SELECT"), len(query)):], spaces)
+		return hasPrefixFold(called, "setval") || hasPrefixFold(called, "pg_catalog.")
+	}
+	return false
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // comments matches comments and spaces before a statement.

@@ -30,8 +30,9 @@ type table struct {
 
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
-	ids    map[string]idColumn // by column name
-	places map[string]*limits  // by the table's name in statements, because db.Table sends rows to other tables
+	ids     map[string]idColumn           // by column name
+	numbers map[string]model.NumberColumn // those of ids that hold numbers, by column name in lower case
+	places  map[string]*limits            // by the table's name in statements, because db.Table sends rows to other tables
 }
 
 // An idColumn is a column that may hold ids.
@@ -104,7 +105,13 @@ func (c *Catalog) noteColumn(f, key *schema.Field) {
 	}
 	ids := maps.Clone(t.known.Load().ids)
 	ids[f.DBName] = idColumn{f.Schema.Name + "." + f.Name, small, number}
-	t.known.Store(&tableColumns{ids: ids})
+	numbers := map[string]model.NumberColumn{}
+	for name, id := range ids {
+		if id.number {
+			numbers[strings.ToLower(name)] = model.NumberColumn{Field: id.field, Plain: id.small}
+		}
+	}
+	t.known.Store(&tableColumns{ids: ids, numbers: numbers})
 }
 
 // tableNamed returns a table, and adds it if missing. The caller holds the mutex.
@@ -126,7 +133,8 @@ func (c *Catalog) forgetColumns() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.tables {
-		t.known.Store(&tableColumns{ids: t.known.Load().ids})
+		known := t.known.Load()
+		t.known.Store(&tableColumns{ids: known.ids, numbers: known.numbers})
 	}
 }
 
@@ -141,7 +149,7 @@ func (c *Catalog) learn(t *table, known *tableColumns, place string, columns []s
 			places = map[string]*limits{}
 		}
 		places[place] = found
-		t.known.Store(&tableColumns{known.ids, places})
+		t.known.Store(&tableColumns{known.ids, known.numbers, places})
 	}
 	return found
 }
@@ -224,7 +232,7 @@ func (c *Catalog) guard(db *gorm.DB, clauses ...string) {
 	before := guarded.Builder
 	guarded.Builder = func(cl clause.Clause, b clause.Builder) {
 		if !typed {
-			_ = stmt.AddError(c.refuseTexts(stmt, known.ids))
+			_ = stmt.AddError(model.RefuseTexts(stmt, known.numbers, c.public.IsText))
 		}
 		if limited && found.Check(stmt) != nil {
 			known := t.known.Load()
@@ -248,17 +256,6 @@ func isTyped(stmt *gorm.Statement) bool {
 	}
 	conflict, _ := stmt.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
 	return stmt.Schema != nil && t == stmt.Schema.ModelType && len(conflict.DoUpdates) == 0 && stmt.Clauses["SET"].Expression == nil
-}
-
-// refuseTexts returns an error if a statement has a text for a number column.
-func (c *Catalog) refuseTexts(stmt *gorm.Statement, ids map[string]idColumn) error {
-	columns := map[string]model.NumberColumn{}
-	for name, id := range ids {
-		if id.number {
-			columns[strings.ToLower(name)] = model.NumberColumn{Field: id.field, Plain: id.small}
-		}
-	}
-	return model.RefuseTexts(stmt, columns, c.public.IsText)
 }
 
 // tableOf returns the table that a statement writes to, or nil if unknown, and its name in the statement. The clause

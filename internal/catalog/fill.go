@@ -27,8 +27,10 @@ func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
 		return
 	}
 	var notReady error // error of a source without a generator; ignored unless a row needs its id
-	if !p.ready.Load() && (slices.ContainsFunc(p.fields, func(f *Field) bool { return f.anyZero(stmt) }) || p.savesAssociated(stmt)) {
-		notReady = c.ensure(db, p)
+	if !p.ready.Load() {
+		if needed := p.needed(stmt); len(needed) > 0 || p.savesAssociated(stmt) {
+			notReady = c.ensure(db, p, needed)
+		}
 	}
 	var tracker *upsert.Tracker
 	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
@@ -46,11 +48,11 @@ func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
 	}
 }
 
-// ensure gets the worker ids that a create may need. Outside a transaction it gets those of all tables reachable from
+// ensure gets the worker ids that a create may need. needed are the sources of its own rows. Outside a transaction it gets those of all tables reachable from
 // the model. We do this early because GORM creates associated rows in its own transaction, where a second connection
 // may not be available. Tables that keep failing are left to the background unless a row needs their id. Inside a
 // transaction it gets only the ids that the rows need.
-func (c *Catalog) ensure(db *gorm.DB, p *Plan) error {
+func (c *Catalog) ensure(db *gorm.DB, p *Plan, needed []*supply.Source) error {
 	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
 	ready := true
 	var missing []*supply.Source
@@ -59,7 +61,7 @@ func (c *Catalog) ensure(db *gorm.DB, p *Plan) error {
 			continue
 		}
 		ready = false
-		if p.needs(s, db.Statement) || !inTransaction && !c.supply.Failing(s) {
+		if slices.Contains(needed, s) || !inTransaction && !c.supply.Failing(s) {
 			missing = append(missing, s)
 		}
 	}
@@ -72,9 +74,14 @@ func (c *Catalog) ensure(db *gorm.DB, p *Plan) error {
 	return c.supply.Ensure(db.Statement.Context, db.Statement.ConnPool, missing)
 }
 
-// needs reports whether a row of a create needs an id from a source.
-func (p *Plan) needs(s *supply.Source, stmt *gorm.Statement) bool {
-	return slices.ContainsFunc(p.fields, func(f *Field) bool { return f.Source == s && f.anyZero(stmt) })
+// needed returns the sources from which rows of a statement need ids.
+func (p *Plan) needed(stmt *gorm.Statement) (sources []*supply.Source) {
+	for _, f := range p.fields {
+		if f.anyZero(stmt) {
+			sources = append(sources, f.Source)
+		}
+	}
+	return sources
 }
 
 // selectZeroFields returns the fields to set in a create with Select or Omit. A zero uid field that Select leaves out

@@ -80,6 +80,9 @@ func (c *Catalog) addTo(in inspected, table string, p *Plan) {
 // inspectColumns inspects the columns of tables, and the positions of sequences if readSequences is set.
 func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected, readSequences bool) {
 	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(in.tables))...)
+	if err != nil && c.supply.Closed() {
+		return // because Close ends inspections, and no id will be made
+	}
 	if err != nil {
 		c.Log.Warn("uidplugin: the tables of the models could not be inspected: if the database numbers a key, nothing leaves room for its numbers",
 			"error", err)

@@ -34,11 +34,6 @@ func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error
 	return bad
 }
 
-// JoinErrors joins the errors of CheckForeignKeys in the order of the associations.
-func JoinErrors(s *schema.Schema, bad map[*schema.Relationship]error) error {
-	return errors.Join(Distinct(s, bad, nil)...)
-}
-
 // Distinct appends the errors of CheckForeignKeys to errs in the order of the associations. It skips duplicates,
 // because both models of a foreign key may have an association for it.
 func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error) []error {

@@ -48,7 +48,7 @@ func TestCheckForeignKeys_NamesBothFieldsAndTheWayOut(t *testing.T) {
 	} {
 		s := parse(t, tt.model)
 		bad := model.CheckForeignKeys(s, target)
-		err := model.JoinErrors(s, bad)
+		err := errors.Join(model.Distinct(s, bad, nil)...)
 		if tt.says == "" {
 			testkit.Must(t, err)
 			continue
@@ -75,7 +75,8 @@ func TestCheckForeignKeys_LooksAtSizes(t *testing.T) {
 	}
 	s := parse(t, &Order{})
 	for _, dialect := range []string{"mysql", "postgres", "sqlite"} {
-		err := model.JoinErrors(s, model.CheckForeignKeys(s, model.Target{Largest: target.Largest, Dialect: dialect}))
+		bad := model.CheckForeignKeys(s, model.Target{Largest: target.Largest, Dialect: dialect})
+		err := errors.Join(model.Distinct(s, bad, nil)...)
 		testkit.IsError(t, err, model.ErrField, "Line.OrderID has only 32 bits (size:32 in its tag", "refers to Order.ID",
 			"64 bits: remove the size from its tag")
 	}
@@ -100,17 +101,17 @@ func TestCheckForeignKeys_IgnoresWhatRefersToNoUIDField(t *testing.T) {
 }
 
 // A message whose parts change their order at each start cannot be compared.
-func TestJoinErrors_AreInTheOrderOfTheAssociations(t *testing.T) {
+func TestDistinct_KeepsTheOrderOfTheAssociations(t *testing.T) {
 	t.Parallel()
 
 	s := parse(t, &Bill[int64, int32]{})
 	for range 20 {
-		message := model.JoinErrors(s, model.CheckForeignKeys(s, target)).Error()
+		message := errors.Join(model.Distinct(s, model.CheckForeignKeys(s, target), nil)...).Error()
 		if one, many := strings.Index(message, "OwnerID"), strings.Index(message, "BillID"); one < 0 || many < one {
 			t.Fatal(message)
 		}
 	}
-	if err := model.JoinErrors(s, nil); err != nil {
+	if err := errors.Join(model.Distinct(s, nil, nil)...); err != nil {
 		t.Error(err)
 	}
 	if err := model.CheckForeignKeys(s, target)[s.Relationships.Relations["Items"]]; !errors.Is(err, model.ErrField) {

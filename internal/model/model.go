@@ -4,6 +4,7 @@ package model
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -58,7 +59,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 	}
 	m.Lost = CheckForeignKeys(s, t)
 	if len(m.Lost) > 0 {
-		return m, JoinErrors(s, m.Lost)
+		return m, errors.Join(Distinct(s, m.Lost, nil)...)
 	}
 	if key := s.PrioritizedPrimaryField; len(m.Fields) > 0 && key != nil && key.HasDefaultValue && key.DefaultValue == "" && HasTag(key) {
 		m.MapSchema = WithoutDefault(s, key)

@@ -24,6 +24,17 @@ func Is(id, original int64) bool {
 	return written(original, 15) == id || written(original, 16) == id || original/unit*unit == id // cut off after 15 digits
 }
 
+// Originals returns the numbers that rounding may turn into id.
+func Originals(id int64) (list []int64) {
+	low, high := Near(id)
+	for n := low; n < high; n++ {
+		if Is(id, n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // written returns the id that a program reads back after writing it as a float64 with some significant digits; -1 means
 // as many as necessary.
 func written(id int64, digits int) int64 {

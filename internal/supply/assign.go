@@ -135,25 +135,18 @@ func (s *Supply) noteAttempt(sources []*Source, err error) error {
 func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
 	var errs []error
 	for i, src := range sources {
-		var lease *workernode.TableLease
+		var err error
 		if leases != nil {
-			lease = leases[i]
+			err = s.makeLeased(src, leases[i])
+		} else {
+			err = s.makeFixed(src)
 		}
-		err := s.makeOne(src, lease)
 		if m := src.made.Load(); err == nil && m.lease != nil {
 			workers = append(workers, fmt.Sprintf("%s=%d", src.Table, m.lease.Leases()[0].WorkerID))
 		}
 		errs = append(errs, s.noteAttempt([]*Source{src}, err))
 	}
 	return workers, errors.Join(errs...)
-}
-
-// makeOne makes the generator of a source. lease is nil with a fixed worker id.
-func (s *Supply) makeOne(src *Source, lease *workernode.TableLease) error {
-	if lease == nil {
-		return s.makeFixed(src)
-	}
-	return s.makeLeased(src, lease)
 }
 
 // makeLeased makes the generator of a source from a lease of the database.

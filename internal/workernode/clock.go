@@ -4,8 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
 // DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Neither
@@ -63,19 +66,25 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 }
 
 // A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless that
-// was set ahead and the database's clock agrees; see follow.
+// was set ahead and the database's clock agrees; see [clockCheck.follow].
 type clock struct {
-	read func() time.Time
-	base time.Time // the first reading
+	read   func() time.Time
+	layout generator.Layout
+	base   time.Time // the first reading
 
 	gained atomic.Int64 // how far the wall clock was followed ahead since base, in nanoseconds
 	latest atomic.Int64 // latest reading since base, in nanoseconds; only without a monotonic reading
 }
 
-func newClock(read func() time.Time) *clock { return &clock{read: read, base: read()} }
+func newClock(read func() time.Time, layout generator.Layout) *clock {
+	return &clock{read: read, layout: layout, base: read()}
+}
 
 // now returns the time. It may be called concurrently.
 func (c *clock) now() time.Time { return c.steady(c.read()) }
+
+// tick returns the time as a tick of the layout.
+func (c *clock) tick() int64 { return max(c.layout.TickAt(c.now()), 0) }
 
 func (c *clock) steady(reading time.Time) time.Time {
 	passed := int64(reading.Sub(c.base)) + c.gained.Load()
@@ -93,56 +102,58 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// A clockCheck decides when to compare the clock with the database's. Only the lease manager uses it.
+// A clockCheck compares the clock with the database's. Only the goroutine of the lease manager uses it.
 type clockCheck struct {
+	store   *statements
+	clock   *clock
+	maxSkew time.Duration // 0 disables the comparison
+	log     *slog.Logger
+
 	at, shown time.Time     // when the clock was last found right, and its reading then
 	refused   time.Duration // how far ahead the wall clock was when follow last refused it
 }
 
-// checkClock compares the clock with the database's at the first use, and whenever the clock has run ahead of elapsed
-// time.
-func (m *Manager) checkClock(ctx context.Context) error {
-	at, shown := time.Now(), m.clock.now()
-	c := &m.clockCheck
-	if c.at.IsZero() || shown.Sub(c.shown) > at.Sub(c.at)+m.config.MaxSkew {
-		behind, err := m.store.db.behind(ctx, m.clock.now, m.config.MaxSkew)
+// check compares the clocks at the first use, and whenever the clock has run ahead of elapsed time.
+func (c *clockCheck) check(ctx context.Context) error {
+	at, shown := time.Now(), c.clock.now()
+	if c.at.IsZero() || shown.Sub(c.shown) > at.Sub(c.at)+c.maxSkew {
+		behind, err := c.store.db.behind(ctx, c.clock.now, c.maxSkew)
 		if err != nil {
 			return err
 		}
 		if behind.Abs() >= noticedSkew {
-			m.log.Warn("uidplugin: the clock of this process differs from the database's: set the one that is wrong; if it is a minute behind, other processes take its slot",
+			c.log.Warn("uidplugin: the clock of this process differs from the database's: set the one that is wrong; if it is a minute behind, other processes take its slot",
 				"behind", behind)
 		}
 	}
-	if err := m.follow(ctx); err != nil {
+	if err := c.follow(ctx); err != nil {
 		return err
 	}
-	c.at, c.shown = at, m.clock.now()
+	c.at, c.shown = at, c.clock.now()
 	return nil
 }
 
 // follow adjusts the clock if the wall clock has run ahead of the monotonic one, because an operator set it or the
 // machine slept. The database's clock decides which is right: a fence set by a wrong clock would block us once it is
 // corrected.
-func (m *Manager) follow(ctx context.Context) error {
-	reading := m.clock.read()
-	ahead := reading.Round(0).Sub(m.clock.steady(reading))
-	c := &m.clockCheck
+func (c *clockCheck) follow(ctx context.Context) error {
+	reading := c.clock.read()
+	ahead := reading.Round(0).Sub(c.clock.steady(reading))
 	known := ahead > c.refused-time.Second && ahead < c.refused+time.Second
 	if ahead < time.Second || known {
 		return nil
 	}
-	theirs, ok, err := m.store.db.Clock(ctx)
+	theirs, ok, err := c.store.db.Clock(ctx)
 	if err != nil {
 		return err
 	}
-	if !ok || theirs.Sub(m.clock.now()) > ahead/2 {
-		m.clock.gained.Add(int64(ahead))
+	if !ok || theirs.Sub(c.clock.now()) > ahead/2 {
+		c.clock.gained.Add(int64(ahead))
 		c.refused = 0
-		m.log.Info("uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
+		c.log.Info("uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
 		return nil
 	}
 	c.refused = ahead
-	m.log.Warn("uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
+	c.log.Warn("uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
 	return nil
 }

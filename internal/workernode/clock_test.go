@@ -166,45 +166,39 @@ func TestManager_NoticesThatTheMachineSlept(t *testing.T) {
 // A clock that is set must neither repeat ids nor hang: a caller gets an error within seconds where no tick can be
 // granted.
 func TestManager_NeitherRepeatsIDsNorHangsWhenTheClockIsSet(t *testing.T) {
-	t.Parallel()
-
-	for name, by := range map[string]time.Duration{"stands still": 0, "back a second": -time.Second, "back an hour": -time.Hour, "ahead an hour": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				clock := testkit.NewRunningClock(now(), 1)
-				var frozen atomic.Pointer[time.Time]
-				p := w.start(func(c *workernode.Config, _ *workernode.Host) {
-					c.Now = func() time.Time {
-						if at := frozen.Load(); at != nil {
-							return *at
-						}
-						return clock.Now()
-					}
-				})
-				p.use(t, table("orders"), 100)
-				if shown := clock.Add(by); by == 0 {
-					frozen.Store(&shown)
+	each(t, map[string]time.Duration{"stands still": 0, "back a second": -time.Second, "back an hour": -time.Hour, "ahead an hour": time.Hour}, func(t *testing.T, w *world, by time.Duration) {
+		clock := testkit.NewRunningClock(now(), 1)
+		var frozen atomic.Pointer[time.Time]
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) {
+			c.Now = func() time.Time {
+				if at := frozen.Load(); at != nil {
+					return *at
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				for range 100 {
-					ids := make([]int64, 400)
-					err := p.generators[table("orders")].Fill(ctx, ids)
-					if err != nil {
-						if ctx.Err() != nil || by > 0 {
-							t.Fatal(err)
-						}
-						saysAll(t, err.Error(), "clock")
-						return
-					}
-					w.ledger.Add("orders", ids...)
-					time.Sleep(10 * time.Millisecond)
-				}
-				if by == 0 {
-					t.Error("ids came without end")
-				}
-				w.check()
-			})
+				return clock.Now()
+			}
 		})
-	}
+		p.use(t, table("orders"), 100)
+		if shown := clock.Add(by); by == 0 {
+			frozen.Store(&shown)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 100 {
+			ids := make([]int64, 400)
+			err := p.generators[table("orders")].Fill(ctx, ids)
+			if err != nil {
+				if ctx.Err() != nil || by > 0 {
+					t.Fatal(err)
+				}
+				saysAll(t, err.Error(), "clock")
+				return
+			}
+			w.ledger.Add("orders", ids...)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if by == 0 {
+			t.Error("ids came without end")
+		}
+		w.check()
+	})
 }

@@ -1,6 +1,11 @@
 package workernode
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+)
 
 // Errors that a caller can act on. Every error of this package wraps one of them, unless it comes from the database.
 var (
@@ -19,3 +24,16 @@ var (
 	// written values. [NewManager], [Manager.Assign], [DB.OneDatabase] and package migrations return it.
 	ErrTable = errors.New("workernode: table not usable")
 )
+
+// timedOut reports whether a statement had no answer in time.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// printable quotes text from a table if it could mislead a reader.
+func printable(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` || strings.ContainsAny(s, " ,;") {
+		return q
+	}
+	return s
+}

@@ -58,6 +58,6 @@ func (d *DB) NextSlot(ctx context.Context) (int64, error) {
 
 // CheckClock compares the clock of a manager with the database's.
 func CheckClock(ctx context.Context, db *DB, now func() time.Time, log *slog.Logger) error {
-	m := &Manager{store: &statements{db: db}, clock: newClock(now), config: Config{MaxSkew: DefaultMaxSkew}, log: log}
-	return m.checkClock(ctx)
+	c := clockCheck{store: &statements{db: db}, clock: newClock(now, generator.DefaultLayout()), maxSkew: DefaultMaxSkew, log: log}
+	return c.check(ctx)
 }

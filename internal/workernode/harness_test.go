@@ -147,16 +147,6 @@ func (p *process) stop() {
 	_ = p.Close(context.Background())
 }
 
-// closeWithin calls Close with a context of a limited time, and returns how long it took.
-func (p *process) closeWithin(t *testing.T, limit time.Duration) (took time.Duration, err error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	begin := time.Now()
-	err = p.Close(ctx)
-	return time.Since(begin), err
-}
-
 // table names a table of the registry's database.
 func table(name string) workernode.Table { return workernode.Table{Name: name} }
 
@@ -233,45 +223,59 @@ func (w *world) nodes() []*workernode.Node {
 	return nodes
 }
 
-// check verifies that each id of the ledger has a worker id whose row names its table, and that ids were stamped in a
-// session of the worker id's slot: the first and the last of each worker id, and some in between.
-func (w *world) check() {
+// nodesOfLedger returns the rows of WORKER_NODE by worker id. It fails the test if the worker id of an id in the ledger
+// has no row, or one of another table. unresolved counts ids whose tick the row excludes.
+func (w *world) nodesOfLedger() (byID map[int64]*workernode.Node, unresolved int) {
 	w.tb.Helper()
-	d, byID := open(w.tb, w.db), map[int64]*workernode.Node{}
+	byID = map[int64]*workernode.Node{}
 	for _, n := range w.nodes() {
 		byID[n.WorkerID] = n
 	}
-	tables, ticks, faults := w.ledger.Tables(), map[int64][]int64{}, 0
-	fault := func(format string, args ...any) {
-		if faults++; faults <= 5 {
-			w.tb.Errorf(format, args...)
-		}
-	}
-	for id, t := range tables {
+	for id, t := range w.ledger.Tables() {
 		worker, tick := w.parts(id)
-		ticks[worker] = append(ticks[worker], tick)
 		switch n := byID[worker]; {
 		case n == nil:
-			fault("the id %d of %s: its worker id %d has no row", id, t, worker)
+			w.tb.Fatalf("the id %d of %s: its worker id %d has no row", id, t, worker)
+		case n.Table.Name == "" || tick <= n.Start:
+			unresolved++
 		case n.Table.String() != t:
-			fault("the id %d of %s: its worker id %d is of the table %q", id, t, worker, n.Table)
-		case tick <= n.Start:
-			fault("the id %d of %s: its tick %d is not above START_TICK %d of the worker id %d", id, t, tick, n.Start, worker)
+			w.tb.Fatalf("the id %d of %s: its worker id %d is of the table %q", id, t, worker, n.Table)
 		}
 	}
+	return byID, unresolved
+}
+
+// checkWorkerIDs verifies that no id resolves to another table.
+func (w *world) checkWorkerIDs() {
+	w.tb.Helper()
+	if _, unresolved := w.nodesOfLedger(); unresolved > w.ledger.Len()/10 {
+		w.tb.Errorf("%d of %d ids resolve to no table", unresolved, w.ledger.Len())
+	}
+}
+
+// check verifies that each id of the ledger resolves to its table, and that ids were stamped in a session of the worker
+// id's slot: the first and the last of each worker id, and some in between.
+func (w *world) check() {
+	w.tb.Helper()
+	byID, unresolved := w.nodesOfLedger()
+	if unresolved > 0 {
+		w.tb.Errorf("%d ids have a tick up to START_TICK of their worker ids", unresolved)
+	}
+	d, ticks, faults := open(w.tb, w.db), map[int64][]int64{}, 0
+	for id := range w.ledger.Tables() {
+		worker, tick := w.parts(id)
+		ticks[worker] = append(ticks[worker], tick)
+	}
 	for worker, list := range ticks {
-		n := byID[worker]
-		if n == nil {
-			continue
-		}
 		slices.Sort(list)
 		list = slices.Compact(list)
 		for i, tick := range list {
 			if i%50 != 0 && i != len(list)-1 {
 				continue
 			}
-			if o, ok, err := d.Origin(w.tb.Context(), n.Slot, tick); err != nil || !ok {
-				fault("the tick %d of the worker id %d has no session: %+v, %v", tick, worker, o, err)
+			if o, ok, err := d.Origin(w.tb.Context(), byID[worker].Slot, tick); (err != nil || !ok) && faults < 5 {
+				faults++
+				w.tb.Errorf("the tick %d of the worker id %d has no session: %+v, %v", tick, worker, o, err)
 			}
 		}
 	}
@@ -296,6 +300,17 @@ func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	bubbleWith(t, layout, test)
 }
 
+// each runs a test in a bubble for each of cases.
+func each[T any](t *testing.T, cases map[string]T, test func(t *testing.T, w *world, tt T)) {
+	t.Helper()
+	t.Parallel()
+	for name, tt := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) { test(t, w, tt) })
+		})
+	}
+}
+
 // bubbleWith is bubble for ids of another layout.
 func bubbleWith(t *testing.T, layout generator.Layout, test func(t *testing.T, w *world)) {
 	t.Helper()
@@ -306,33 +321,25 @@ func bubbleWith(t *testing.T, layout generator.Layout, test func(t *testing.T, w
 	})
 }
 
-// checkWorkerIDs verifies that no id resolves to another table.
-func (w *world) checkWorkerIDs() {
+// formers leaves n slots of former processes, with a worker id of a table, that can be reclaimed.
+func (w *world) formers(n int, x workernode.Table) {
 	w.tb.Helper()
-	byID, unresolved := map[int64]*workernode.Node{}, 0
-	for _, n := range w.nodes() {
-		byID[n.WorkerID] = n
+	list := make([]*process, n)
+	for i := range list {
+		list[i] = w.start(nil)
+		list[i].assign(x)
+		list[i].make(x, 10)
 	}
-	for id, t := range w.ledger.Tables() {
-		worker, tick := w.parts(id)
-		switch n := byID[worker]; {
-		case n == nil:
-			w.tb.Fatalf("the id %d of %s: its worker id %d has no row", id, t, worker)
-		case n.Table.Name == "" || tick <= n.Start:
-			unresolved++
-		case n.Table.String() != t:
-			w.tb.Fatalf("the id %d of %s: its worker id %d is of the table %q", id, t, worker, n.Table)
-		}
+	for _, p := range list {
+		p.end(w.tb)
 	}
-	if unresolved > w.ledger.Len()/10 {
-		w.tb.Errorf("%d of %d ids resolve to no table", unresolved, w.ledger.Len())
-	}
+	time.Sleep(3 * time.Second)
 }
 
 // patient calls f until it succeeds, for a minute at most. Callers of an application try again, too.
-func patient(t *testing.T, what string, f func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+func patient(tb testing.TB, what string, f func(ctx context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	for {
 		err := f(ctx)
@@ -340,7 +347,7 @@ func patient(t *testing.T, what string, f func(ctx context.Context) error) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("%s: %v", what, err)
+			tb.Fatalf("%s: %v", what, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -371,12 +378,12 @@ func (p *process) use(t *testing.T, x workernode.Table, n int) {
 }
 
 // end closes a process as an application does: the generators first.
-func (p *process) end(t *testing.T) {
-	t.Helper()
+func (p *process) end(tb testing.TB) {
+	tb.Helper()
 	for _, g := range p.generators {
 		g.Close()
 	}
-	patient(t, "Close", p.Close)
+	patient(tb, "Close", p.Close)
 }
 
 // Start gets the slot, without a worker id.

@@ -133,3 +133,23 @@ func fit(s string, n int) string {
 	}
 	return s
 }
+
+// A Kind is the kind of machine that a process runs on: column TYPE, with UidGenerator's values.
+type Kind int
+
+// The kinds of UidGenerator's WorkerNodeType.
+const (
+	Container Kind = 1
+	Actual    Kind = 2 // a machine, physical or virtual
+)
+
+// String returns UidGenerator's name of the kind.
+func (k Kind) String() string {
+	switch k {
+	case Container:
+		return "CONTAINER"
+	case Actual:
+		return "ACTUAL"
+	}
+	return fmt.Sprintf("Kind(%d)", int(k))
+}

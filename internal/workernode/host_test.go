@@ -42,8 +42,8 @@ const (
 `
 )
 
-// A container that passes for a machine misleads whoever looks a worker id up. A machine that runs containers is
-// none.
+// A container that is recorded as a machine misleads people who look up a worker id. A machine that runs containers is
+// still a machine.
 func TestDetectHost_TellsContainersFromMachines(t *testing.T) {
 	t.Parallel()
 

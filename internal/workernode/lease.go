@@ -139,6 +139,9 @@ func inOrder(rows []slotRow, shuffle func(n int, swap func(i, j int))) []slotRow
 	return rows[:min(len(rows), 2*maxRefused)]
 }
 
+// maxRefused bounds how often a refused statement is retried at once.
+const maxRefused = 4
+
 // looksAgain reports whether a process that got no slot should read candidates again. It should if all were refused,
 // because more slots are free than each of many starting processes has read. After some looks it inserts a slot
 // instead.

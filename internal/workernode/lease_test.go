@@ -1,7 +1,6 @@
 package workernode
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -287,79 +286,6 @@ func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
 		}
 		if step := l.next(leaseTestParams, 10_050); step != tt.next || l.used != 3 {
 			t.Errorf("%s: step %d, %+v", tt.name, step, l)
-		}
-	}
-}
-
-// Whatever happens to its statements, a process never takes a tick for granted twice, or one that another holder
-// has. Two processes use one row here; the model of the protocol does so exhaustively.
-func TestSlotLease_GrantsEachTickOnce(t *testing.T) {
-	t.Parallel()
-
-	for seed := range uint64(300) {
-		random := rand.New(rand.NewPCG(seed, 7))
-		p := leaseParams{lead: 10, settle: 2, grace: 12, quiet: 12, last: 10_000}
-		row := slotRow{id: 1, fence: 5}
-		leases, owner := [2]slotLease{}, map[int64]string{}
-		now := int64(100)
-		grant := func(who int, from, until int64) {
-			for tick := from; tick <= until; tick++ {
-				if other, taken := owner[tick]; taken {
-					t.Fatalf("seed %d: the tick %d was granted to %s, and now to %d", seed, tick, other, who)
-				}
-				owner[tick] = fmt.Sprint(who)
-			}
-		}
-		for range 300 {
-			now += random.Int64N(4)
-			who := random.IntN(2)
-			l, me := &leases[who], fmt.Sprint("holder", who)
-			var c change
-			session := false
-			switch l.next(p, now) {
-			case stepAcquire:
-				if !p.reclaimable(row, now) && random.IntN(10) > 0 { // the rule is not what safety rests on
-					continue
-				}
-				c, session = l.reclaimChange(p, row, now, me), true
-			case stepRead:
-				l.noteRow(row, true, me)
-				continue
-			case stepBegin:
-				c, session = l.beginChange(p, now, me), true
-			case stepReady:
-				c = l.renewChange(p, now, me)
-			default:
-				c = l.releaseChange(me)
-			}
-			now += random.Int64N(3)
-			answer := random.IntN(4) // 0: lost on the way, 1: the answer is lost
-			ok := answer != 0 && c.holder == row.holder && c.version == row.version && c.fence == row.fence
-			if session {
-				ok = c.setFirst(now, 0) && ok
-			}
-			if ok {
-				row.holder, row.version, row.fence, row.seen = c.newHolder, c.newVersion, c.newFence, now
-			}
-			now += random.Int64N(3)
-			switch {
-			case answer <= 1 || !ok:
-				if l.held {
-					l.doubt()
-				}
-			case session:
-				l.noteSession(c, 0)
-				grant(who, c.first, c.newFence)
-			case c.newHolder == "":
-				l.lose()
-			default:
-				before := l.granted
-				l.noteRenewal(c, now)
-				grant(who, before+1, l.granted)
-			}
-		}
-		if len(owner) == 0 {
-			t.Fatalf("seed %d: nothing was granted", seed)
 		}
 	}
 }

@@ -6,14 +6,15 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // Config configures [NewManager]. The zero Config is usable.
@@ -34,33 +35,6 @@ type Config struct {
 	Log *slog.Logger     // logs changes of state; nil logs nothing
 }
 
-const (
-	// DefaultLead is the default of Config.Lead.
-	DefaultLead = 10 * time.Second
-	// DefaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
-	// manager's writes, and because a file does not fail over.
-	DefaultLeadSQLite = 10 * time.Minute
-
-	// skew is the assumed difference between the clocks of two processes.
-	skew = time.Second
-	// grace is how long a process's slot must have been left alone before it is reclaimed.
-	grace = time.Minute
-	// rereadAfter is the time between two checks of the rows of the slot's worker ids.
-	rereadAfter = 10 * time.Minute
-	// idleAfter is how long renewals continue after the last id.
-	idleAfter = 10 * time.Minute
-	// Statements of the lease manager get a quarter of Lead, and transactions half of it, within these bounds.
-	minStatement   = 500 * time.Millisecond
-	maxStatement   = 2 * time.Second
-	maxTransaction = 5 * time.Second
-	// minPause is the shortest time between two renewals when a generator needs more ids. maxPause is the longest
-	// between two attempts while the database is unreachable.
-	minPause = 250 * time.Millisecond
-	maxPause = 500 * time.Millisecond
-	// maxRefused bounds how often a refused statement is retried at once.
-	maxRefused = 4
-)
-
 // A Manager is the lease manager of one process and registry. It holds a slot, and with it the worker ids of the
 // process's tables. From the first [Manager.Assign] to [Manager.Close] its goroutine sends every statement about the
 // slot, one at a time. All methods may be called concurrently.
@@ -68,93 +42,42 @@ const (
 // Ticks, and the last use of a generator, are by Config's clock. Due times of statements, and how long a slot is
 // avoided, are by time.Now, because the application's clock may stand still.
 type Manager struct {
-	store    *statements
 	layout   generator.Layout
 	config   Config
-	params   leaseParams
 	registry Registry
-	me       string // HOLDER: a random token of this start
-	most     int    // limit of lanes for a generator
 	clock    *clock
-	log      *slog.Logger // writes to the queue, so it may be used with the mutex held
+	log      *slog.Logger // writes to the queue, so it may be used with a mutex held
 	queue    *logqueue.Queue
 
+	requests  requests   // what callers wait for
+	allocator *allocator // which generator has which worker id of the slot
+
 	// Used only by the goroutine, or by Close after it.
-	clockCheck clockCheck
-	refused    int                 // statements in a row that changed no row
-	slotsTaken int                 // new slots in a row that exist already
-	idsTaken   int                 // adds in a row whose worker ids another program has inserted
-	mayInsert  bool                // the right to insert was checked
-	atLeast    int64               // the smallest worker id to reserve
-	leastSlot  int64               // the smallest slot to reserve
-	unspent    []int64             // worker ids that were reserved but not inserted
-	exhausted  bool                // worker ids are used up, so reclaim slots of other applications, too
-	ignored    map[int64]bool      // unusable worker ids that were logged
-	timeouts   int                 // unanswered statements in a row on the slot's row
-	avoid      map[int64]time.Time // slots that could not be reclaimed, and the time of the attempt
+	store     *statements
+	slot      *slotHolder // how the process keeps its slot
+	rows      workerRows  // how the slot gets further worker ids
+	still     stillness   // of the clock
+	exhausted bool        // worker ids are used up, so reclaim slots of other applications, too
 
 	ctx    context.Context // of the goroutine's statements
 	cancel func()          // ends ctx; called by Close
 
-	wake chan struct{} // capacity 1: a caller or a generator needs something
-	done chan struct{} // closed when the goroutine has ended; nil before it starts
+	start sync.Once     // starts the goroutine, or closes done
+	wake  chan struct{} // capacity 1: a caller or a generator needs something
+	done  chan struct{} // closed when the goroutine has ended
 
 	closing  chan struct{} // capacity 1: Close holds it while it contains a value
 	released bool          // guarded by closing
 
-	mu          sync.Mutex
-	slot        slotLease     // only the goroutine writes it, with mu held; slot.used is its own
-	workers     []*worker     // the slot's worker ids
-	tableLeases []*TableLease // the generators' shares of the slot
-	requests    []*request
-	lastUse     time.Time     // when Assign was called
-	still       stillness     // of the clock
-	mustReread  bool          // worker ids were added with an unknown outcome: read them after the next acknowledgement
-	lastRead    time.Time     // when the rows of the slot's worker ids were last read
-	lastAck     time.Time     // when a renewal, keep-alive or session was last acknowledged
-	seen        int64         // SEEN_TICK of the last keep-alive
-	renewAfter  time.Duration // the next renewal is due this long after lastAck
-	closed      bool
-	ended       error // why the goroutine has ended
-	stats       SlotStats
-	given       int64 // the largest worker id known to be given out
-}
-
-// SlotStats is the state of a process's slot, with counters since the start.
-type SlotStats struct {
-	Slot      int64 // 0 if the process holds none
-	From      int64 // first tick of the current session
-	Until     int64 // last granted tick
-	WorkerIDs int   // number of the slot's worker ids
-	Given     int64 // the registry's largest worker id known to be given out, or 0
-
-	Renewals  int64 // acknowledged statements that moved the fence
-	Failures  int64 // failed attempts to renew the slot, or of other statements about it; each is retried
-	Sessions  int64 // sessions that were begun
-	Reclaimed int64 // slots of former processes that were reclaimed
-	Allocated int64 // slots that were inserted
-	Lost      int64 // slots that another process reclaimed, or an operator released
-	// LostCommits counts how often the slot's row was missing, or older than acknowledged.
-	LostCommits int64
-
-	LastError error     // error of the last statement; nil if it succeeded
-	Since     time.Time // when the statements began to fail
-}
-
-// A request is a waiting call of Assign.
-type request struct {
-	tables []Table
-	lanes  []int
-	done   chan struct{} // closed when leases or err is set
-	leases []*TableLease
-	err    error
-	last   error // why the latest attempt failed
+	stats atomic.Pointer[SlotStats] // a copy of the slotHolder's
 }
 
 // NewManager opens the registry and returns the lease manager for this start of a process. The error wraps
 // [ErrLayoutMismatch], [ErrTable] or [generator.ErrConfig], or comes from the database.
 func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host, c Config) (*Manager, error) {
-	c.Now = nowOr(c.Now)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Lead == 0 {
 		c.Lead = DefaultLead
@@ -171,44 +94,38 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		return nil, err
 	}
 	if pinned := time.Duration(r.LeadTicks) * layout.Tick; r.LeadTicks != ticks(layout, c.Lead) {
-		c.Log.Warn("uidplugin: the database has another lead than this process is set to; the database's is used",
+		c.Log.Warn("uidplugin: this process is set to a different lead than the database; the database's is used",
 			"database", pinned, "process", c.Lead, "to_change",
 			"stop all processes for twice the longer one, then "+db.sql.Translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
 	}
+	return newManager(db, layout, host, c, r), nil
+}
+
+// newManager returns the lease manager for a registry that was read.
+func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry) *Manager {
 	queue := logqueue.New(nil)
 	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), queue.Do)}
 	m := &Manager{
-		store:  &statements{db: short, layout: layout, space: r.Space, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
-		layout: layout, config: c, registry: r, me: rand.Text(), most: maxLanes(layout), clock: newClock(c.Now), log: queue.Logger(c.Log), queue: queue,
-		wake: make(chan struct{}, 1), closing: make(chan struct{}, 1), ignored: map[int64]bool{}, avoid: map[int64]time.Time{},
+		layout: layout, config: c, registry: r, clock: newClock(c.Now, layout), log: queue.Logger(c.Log), queue: queue,
+		store: &statements{db: short, layout: layout, space: r.Space, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
+		wake:  make(chan struct{}, 1), done: make(chan struct{}), closing: make(chan struct{}, 1),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot
-	// rests for Lead plus the clock difference. SQLite's file does not fail over, so there only clocks count: with its
-	// Lead of 10 minutes each restarted process would take another slot.
-	settle := ticks(layout, c.Lead+skew) + 1
-	if db.sql.Dialect() == "sqlite" {
-		settle = ticks(layout, skew)
+	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
+	m.allocator = &allocator{
+		clock: m.clock, params: params, most: maxLanes(layout), log: m.log, given: r.NextID - 1, ignored: map[int64]bool{},
 	}
-	m.params = leaseParams{lead: r.LeadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}
-	m.params.quiet = max(m.params.grace, ticks(layout, c.Lead+skew)+1)
-	m.slot.floor, m.given = r.Floor, r.NextID-1
-	m.setRenewAfter()
-	return m, nil
-}
-
-func nowOr(now func() time.Time) func() time.Time {
-	if now == nil {
-		return time.Now
+	m.slot = &slotHolder{
+		store: m.store, params: params, me: rand.Text(), lead: c.Lead, clock: m.clock, log: m.log,
+		check:   &clockCheck{store: m.store, clock: m.clock, maxSkew: c.MaxSkew, log: m.log},
+		closing: func() bool { return m.ctx.Err() != nil },
+		lease:   slotLease{floor: r.Floor}, avoid: map[int64]time.Time{},
 	}
-	return now
-}
-
-// setRenewAfter chooses a random time after about a third of the lead, so that processes do not all renew at once.
-func (m *Manager) setRenewAfter() {
-	third := m.config.Lead / 3
-	m.renewAfter = third - third/8 + mathrand.N(third/8+1)
+	m.slot.setRenewAfter()
+	m.rows = workerRows{store: m.store}
+	m.showStats()
+	return m
 }
 
 // Registry returns the registry as read at the start.
@@ -217,8 +134,6 @@ func (m *Manager) Registry() Registry { return m.registry }
 // Now returns the protocol's time, for generators. It does not go back with the wall clock, and follows a wall clock
 // that is set ahead only if the database's agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
-
-func (m *Manager) tick() int64 { return max(m.layout.TickAt(m.clock.now()), 0) }
 
 // Assign returns a lease for each of tables, in their order, with as many worker ids as lanes has for it. nil lanes
 // mean one each. The number of statements does not depend on the number of tables. Assign waits until ctx ends, and its
@@ -235,51 +150,18 @@ func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*T
 	if len(r.lanes) != len(tables) || slices.ContainsFunc(r.lanes, wrongLanes) {
 		return nil, fmt.Errorf("%w: %d tables with %v worker ids: each needs 1 to %d", generator.ErrConfig, len(tables), r.lanes, MaxLanes)
 	}
-	if err := m.enqueue(r); err != nil {
+	if err := m.requests.add(r, m.clock.now()); err != nil {
 		return nil, err
 	}
-	select {
-	case <-r.done:
-		return r.leases, r.err
-	case <-ctx.Done():
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.leases, r.err
-	default:
-	}
-	m.requests = slices.DeleteFunc(m.requests, func(other *request) bool { return other == r })
-	if r.last != nil {
-		return nil, fmt.Errorf("workernode: no worker ids: %w: the last attempt: %w", ctx.Err(), r.last)
-	}
-	return nil, fmt.Errorf("workernode: no worker ids: the database has not answered: %w", ctx.Err())
-}
-
-func (m *Manager) enqueue(r *request) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return generator.ErrClosed
-	}
-	if m.ended != nil {
-		return m.ended
-	}
-	m.requests = append(m.requests, r)
-	m.lastUse = m.clock.now()
-	if m.done == nil {
-		m.done = make(chan struct{})
-		go m.run()
-	}
+	m.start.Do(func() { go m.run() })
 	m.RequestRenewal()
-	return nil
+	return m.requests.wait(ctx, r)
 }
 
 func checkTables(tables []Table) error {
 	for _, t := range tables {
 		if t.Name == "" || utf8.RuneCountInString(t.Name) > MaxTableName || utf8.RuneCountInString(t.Database) > MaxTableName {
-			return fmt.Errorf("%w: the name %q of a table has not 1 to %d characters", ErrTable, t, MaxTableName)
+			return fmt.Errorf("%w: the name %q of a table must have 1 to %d characters", ErrTable, t, MaxTableName)
 		}
 	}
 	return nil
@@ -298,13 +180,8 @@ func (m *Manager) RequestRenewal() {
 
 // Stats returns the state of the slot.
 func (m *Manager) Stats() SlotStats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.stats
-	s.WorkerIDs, s.Given = len(m.workers), m.given
-	if m.slot.held {
-		s.Slot, s.From, s.Until = m.slot.id, m.slot.start+1, m.slot.granted
-	}
+	s := *m.stats.Load()
+	s.WorkerIDs, s.Given = m.allocator.counts()
 	return s
 }
 
@@ -312,14 +189,14 @@ func (m *Manager) Stats() SlotStats {
 // once the clock has passed its fence and Lead. Close waits at most until ctx ends. An unreleased slot is free after a
 // minute. Close may be called again to retry whatever failed.
 func (m *Manager) Close(ctx context.Context) error {
-	m.mu.Lock()
-	done := m.done
-	m.closed = true
-	m.mu.Unlock()
 	m.cancel()
-	if done != nil {
+	m.requests.end(generator.ErrClosed)
+	m.start.Do(func() { close(m.done) })
+	select {
+	case <-m.done:
+	default:
 		select {
-		case <-done:
+		case <-m.done:
 		case <-ctx.Done():
 			return fmt.Errorf("workernode: close: the context ended while a statement was running: %w", ctx.Err())
 		}
@@ -334,7 +211,19 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.released {
 		return nil
 	}
-	err := m.releaseForClose(ctx)
+	err := m.release(ctx)
 	m.released = err == nil
 	return err
+}
+
+// release frees the slot for Close, with retries.
+func (m *Manager) release(ctx context.Context) error {
+	defer m.store.hold()()
+	for try := 0; ; try++ {
+		err := m.slot.releaseForClose(ctx)
+		m.share(false)
+		if err == nil || ctx.Err() != nil || !sqldb.IsTransient(err) || try >= maxTries || pause(ctx, try) != nil {
+			return err
+		}
+	}
 }

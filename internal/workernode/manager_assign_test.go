@@ -99,10 +99,7 @@ func TestManagerAssign_AfterARestartTakesFewStatements(t *testing.T) {
 		for _, x := range list {
 			first.make(x, 3)
 		}
-		for _, g := range first.generators {
-			g.Close()
-		}
-		must(t, first.Close(t.Context()))
+		first.end(t)
 		time.Sleep(3 * time.Second)
 
 		second := w.start(nil)
@@ -275,32 +272,26 @@ func TestManagerAssign_RefusesWrongLanes(t *testing.T) {
 // Errors that a later attempt may not meet are waited out; others fail a waiting caller at once, as nothing will come
 // of waiting.
 func TestManagerAssign_WaitsOnlyForErrorsThatPass(t *testing.T) {
-	t.Parallel()
-
-	for _, tt := range []struct {
-		name  string
+	type failure struct {
 		err   error
 		waits bool
-	}{
-		{"locked", testkit.SQLiteCode(5), true},
-		{"deadlock", errors.New("Error 1213 (40001): Deadlock found when trying to get lock"), true},
-		{"no answer", context.DeadlineExceeded, true},
-		{"no right to", testkit.SQLState("42501"), false},
-		{"connection refused", testkit.ErrLost, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(nil)
-				p.wire.Set(func(*testkit.Crossing) error { return tt.err })
-				time.AfterFunc(3*time.Second, func() { p.wire.Set(nil) })
-				begin := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
-				if took := time.Since(begin); tt.waits && (err != nil || took < 3*time.Second || took > 5*time.Second) || !tt.waits && (!errors.Is(err, tt.err) || took > time.Second) {
-					t.Errorf("after %v: %v", took, err)
-				}
-			})
-		})
 	}
+	each(t, map[string]failure{
+		"locked":             {testkit.SQLiteCode(5), true},
+		"deadlock":           {errors.New("Error 1213 (40001): Deadlock found when trying to get lock"), true},
+		"no answer":          {context.DeadlineExceeded, true},
+		"no right to":        {testkit.SQLState("42501"), false},
+		"connection refused": {testkit.ErrLost, false},
+	}, func(t *testing.T, w *world, tt failure) {
+		p := w.start(nil)
+		p.wire.Set(func(*testkit.Crossing) error { return tt.err })
+		time.AfterFunc(3*time.Second, func() { p.wire.Set(nil) })
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
+		if took := time.Since(begin); tt.waits && (err != nil || took < 3*time.Second || took > 5*time.Second) || !tt.waits && (!errors.Is(err, tt.err) || took > time.Second) {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }

@@ -14,6 +14,16 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
+// closeWithin calls Close with a context of a limited time, and returns how long it took.
+func (p *process) closeWithin(t *testing.T, limit time.Duration) (took time.Duration, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	begin := time.Now()
+	err = p.Close(ctx)
+	return time.Since(begin), err
+}
+
 // A closed process has given its slot back, so the next one gets it as soon as the clock has passed its fence.
 func TestManagerClose_ReleasesTheSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -85,8 +85,7 @@ func TestManager_StampsThePresent(t *testing.T) {
 			if _, tick := w.parts(p.make(table("orders"), 1)[0]); tick < w.tick() || tick > w.tick()+5 {
 				t.Errorf("the tick is %d, now is %d", tick, w.tick())
 			}
-			p.generators[table("orders")].Close()
-			must(t, p.Close(t.Context()))
+			p.end(t)
 			time.Sleep(3 * time.Second)
 		}
 	})
@@ -133,7 +132,7 @@ func TestNewManager_UsesThePinnedLead(t *testing.T) {
 		if s := other.Stats(); s.Until != w.tick()+1000 {
 			t.Errorf("%+v, now is %d", s, w.tick())
 		}
-		w.logs("another lead", "LEAD_TICKS", "1s", "1m0s")
+		w.logs("a different lead", "LEAD_TICKS", "1s", "1m0s")
 	})
 }
 
@@ -147,8 +146,7 @@ func TestManager_DisposableSlotsAreNotReclaimed(t *testing.T) {
 			if s := p.Stats(); s.Slot != i+1 || s.Allocated != 1 {
 				t.Errorf("start %d: %+v", i, s)
 			}
-			p.generators[table("orders")].Close()
-			must(t, p.Close(t.Context()))
+			p.end(t)
 			time.Sleep(2 * time.Minute)
 		}
 		w.check()
@@ -161,9 +159,7 @@ func TestManagerStart_GivesProcessesAtOnceDifferentSlots(t *testing.T) {
 		for range 5 {
 			p := w.start(nil)
 			p.assign(table("orders"), table("items"))
-			p.generators[table("orders")].Close()
-			p.generators[table("items")].Close()
-			must(t, p.Close(t.Context()))
+			p.end(t)
 		}
 		time.Sleep(5 * time.Second)
 		var group sync.WaitGroup

@@ -238,7 +238,7 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 	w.provide(s, p)
 }
 
-// began is what Manager.beginSession notes.
+// began is what slotHolder.beginSession notes.
 func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLease) {
 	x := &s.procs[p]
 	c := q.change.change()
@@ -263,7 +263,7 @@ func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLeas
 	w.provide(s, p)
 }
 
-// grant is Manager.noteRenewal.
+// grant is slotHolder.noteRenewal.
 func (w *modelWorld) grant(s *modelState, p uint8, l slotLease, q *modelStatement, after uint8) {
 	x, m, c, now := &s.procs[p], &w.mutant, q.change.change(), int64(after)
 	granted, compared := l.granted, l.fence

@@ -114,7 +114,7 @@ func (w *modelWorld) stampAll(s *modelState, p, from, to uint8) {
 	}
 }
 
-// adopt is Manager.addRead.
+// adopt is allocator.addRead.
 func (x *modelProc) adopt(i int, table, start uint8) {
 	if x.uses[i] != 0 || table == 0 {
 		return
@@ -122,7 +122,7 @@ func (x *modelProc) adopt(i int, table, start uint8) {
 	x.uses[i], x.starts[i] = modelFree+table, start
 }
 
-// lose is Manager.noteLost. What was granted has been stamped.
+// lose is slotHolder.lost. What was granted has been stamped.
 func (x *modelProc) lose(l slotLease) {
 	l.lose()
 	*x = modelProc{
@@ -148,7 +148,7 @@ func (w *modelWorld) act(s *modelState, p uint8, visit modelVisitor) {
 	}
 }
 
-// reselect is Manager.rereadWorkers. The SELECT also compares HOLDER and VERSION of the slot
+// mustReread is Manager.reread. The SELECT also compares HOLDER and VERSION of the slot
 // with what was acknowledged, so that it sees no worker ids that a later statement added.
 func (w *modelWorld) mustReread(s *modelState, p uint8, l slotLease, visit modelVisitor) {
 	m := &w.mutant

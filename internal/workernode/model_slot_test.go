@@ -2,7 +2,7 @@ package workernode
 
 // What the processes of the model do about their slot, as slot.go does.
 
-// slotStep is what Manager.one does about its slot.
+// slotStep is what Manager.send does about its slot.
 func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
 	params, now, m := w.params(), int64(c), &w.mutant
 	switch l.next(params, now) {
@@ -36,7 +36,7 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit mode
 	}
 }
 
-// acquire is Manager.acquire. SEEN_TICK is always old: nothing may rest on it.
+// acquire is slotHolder.acquire. SEEN_TICK is always old: nothing may rest on it.
 func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
 	params, now := w.params(), int64(c)
 	for i := range uint8(modelSlots) {
@@ -60,7 +60,7 @@ func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit model
 	}
 }
 
-// read is Manager.read.
+// read is slotHolder.read.
 func (w *modelWorld) read(s *modelState, p uint8, visit modelVisitor) {
 	if s.down > 0 {
 		return

@@ -164,9 +164,9 @@ type modelProc struct {
 	uses        modelList // by worker id: a table, modelFree + table; 0: it has not got it
 	starts      modelList // worker.start
 	holed       bool      // see hole
-	mustReread  bool      // Manager.reselect
+	mustReread  bool      // workerRows.mustReread
 	doing       uint8     // what it has decided, and not yet sent: an action, or modelAllocates
-	avoid       bool      // Manager.atLeast
+	avoid       bool      // workerRows.atLeast
 	reserved    uint8     // of an add or a new slot
 	adding      modelList
 	flight      [2]modelStatement // the second only with a mutant

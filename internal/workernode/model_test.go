@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // These tests go through everything that can happen to a few processes that share one or two
@@ -37,7 +39,7 @@ func modelLimit(limit int) int {
 	switch {
 	case *modelDeep:
 		return 12_000_000
-	case modelRacing:
+	case testkit.Race: // then a state takes some ten times as long
 		return min(limit, 8_000)
 	case testing.Short():
 		return min(limit, 25_000)
@@ -103,7 +105,7 @@ func TestSlotLease_SafeInEveryWorld(t *testing.T) {
 			}
 		})
 	}
-	if modelRacing || testing.Short() || len(left) > 0 {
+	if testkit.Race || testing.Short() || len(left) > 0 {
 		return
 	}
 	for _, what := range modelMustHappen {

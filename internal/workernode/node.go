@@ -10,55 +10,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The names of the tables. GORM's naming strategies and prefixes do not change them, so all applications of a database
-// share the same tables.
-const (
-	NodeTable     = "WORKER_NODE"
-	SlotTable     = "WORKER_SLOT"
-	SessionTable  = "WORKER_SESSION"
-	RegistryTable = "WORKER_REGISTRY"
-)
-
-// MaxTableName is the longest name of a table or database that fits into a worker node, in characters.
-const MaxTableName = 128
-
-// AllTables is the table name of a worker id that serves all tables.
-const AllTables = "*"
-
-// A Table names a table of the application.
-type Table struct {
-	Database string // empty for the registry's database
-	Name     string // [AllTables] stands for all of them
-}
-
-// String returns the name, prefixed with the database if it differs from the registry's.
-func (t Table) String() string {
-	if t.Database == "" {
-		return t.Name
-	}
-	return t.Database + "." + t.Name
-}
-
-// A Kind is the kind of machine that a process runs on: column TYPE, with UidGenerator's values.
-type Kind int
-
-// The kinds of UidGenerator's WorkerNodeType.
-const (
-	Container Kind = 1
-	Actual    Kind = 2 // a machine, physical or virtual
-)
-
-// String returns UidGenerator's name of the kind.
-func (k Kind) String() string {
-	switch k {
-	case Container:
-		return "CONTAINER"
-	case Actual:
-		return "ACTUAL"
-	}
-	return fmt.Sprintf("Kind(%d)", int(k))
-}
-
 // MarshalText returns UidGenerator's name of the kind in lower case, or String for an unknown kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(strings.ToLower(k.String())), nil }
 

@@ -29,16 +29,9 @@ func randomHistory(r *rand.Rand, slot int64) history {
 	fence := int64(0)
 	for i := range 1 + r.IntN(12) {
 		start := fence + r.Int64N(20)
-		h.sessions = append(
-			h.sessions,
-			workernode.Session{
-				Slot:        slot,
-				Start:       start,
-				Before:      fence,
-				Application: fmt.Sprint("p", i),
-				Holder:      fmt.Sprint("h", i),
-			},
-		)
+		h.sessions = append(h.sessions, workernode.Session{
+			Slot: slot, Start: start, Before: fence, Application: fmt.Sprint("p", i), Holder: fmt.Sprint("h", i),
+		})
 		fence = start + 1 + r.Int64N(30)
 	}
 	h.fence = fence
@@ -48,17 +41,10 @@ func randomHistory(r *rand.Rand, slot int64) history {
 // insert writes the history into the tables.
 func (h history) insert(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	run(
-		t, db,
-		`INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`,
-		h.slot, h.fence,
-	)
+	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`, h.slot, h.fence)
 	for _, s := range h.sessions {
-		run(
-			t, db,
-			`INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`,
-			s.Slot, s.Start, s.Before, s.Application, s.Holder,
-		)
+		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`,
+			s.Slot, s.Start, s.Before, s.Application, s.Holder)
 	}
 }
 
@@ -137,7 +123,11 @@ func checkPruned(t *testing.T, all []history, before int64, was, is map[[2]int64
 func TestDBPruneSessions_NeverNamesAWrongProcess(t *testing.T) {
 	t.Parallel()
 
-	for seed := range uint64(15) {
+	seeds := uint64(15)
+	if testkit.Race { // a statement takes twenty times as long
+		seeds = 3
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		db := tables(t)
 		var all []history
@@ -177,13 +167,7 @@ func TestDBPruneSessions_KeepsTheSessionThatLastsOverTheDate(t *testing.T) {
 		[]workernode.Session{
 			{Slot: 1, Start: 10, Application: "a", Holder: "x"},
 			{Slot: 1, Start: 20, Before: 15, Application: "b", Holder: "y"},
-			{
-				Slot:        1,
-				Start:       30,
-				Before:      25,
-				Application: "c",
-				Holder:      "z",
-			},
+			{Slot: 1, Start: 30, Before: 25, Application: "c", Holder: "z"},
 			{Slot: 1, Start: 40, Before: 35, Application: "d", Holder: "z"},
 		},
 		50,

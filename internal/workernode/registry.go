@@ -84,23 +84,15 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 func (r Registry) check(layout generator.Layout) error {
 	switch {
 	case r.Layout != layout.String():
-		return fmt.Errorf("%w: this process is set to %s, and the database was begun with %s;"+
+		return fmt.Errorf("%w: this process uses %s, but the database was begun with %s;"+
 			" with both, two rows could get one id: give this process the database's layout (WithLayout), or a database of its own",
 			ErrLayoutMismatch, layout, r.Layout)
 	case r.LeadTicks < minLeadTicks || r.LeadTicks > max(ticks(layout, 24*time.Hour), minLeadTicks):
-		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it is a number of ticks of %v, at least %d and at most a day", ErrTable, RegistryTable, r.LeadTicks, layout.Tick, minLeadTicks)
+		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it must be at least %d ticks of %v, and at most a day", ErrTable, RegistryTable, r.LeadTicks, minLeadTicks, layout.Tick)
 	case r.NextID < 1 || r.NextSlot < 1:
 		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
 	}
 	return nil
-}
-
-// minLeadTicks is the shortest lead, because a renewal comes after a third of it.
-const minLeadTicks = 3
-
-// ticks converts a duration to ticks of a layout, rounded up.
-func ticks(layout generator.Layout, d time.Duration) int64 {
-	return int64((d + layout.Tick - 1) / layout.Tick)
 }
 
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
@@ -218,7 +210,7 @@ func (d *DB) advance(ctx context.Context, space, counter string, least, n int64)
 		return 0, fmt.Errorf("%w: the row %q of %s is missing: restore it, or, if all four tables were emptied, restart this process",
 			ErrTable, registryName, RegistryTable)
 	case first-n < least:
-		return 0, fmt.Errorf("%w: %s in %s was set to %d, says the database, and that is less than %d: does something run the statements of one connection on several?",
+		return 0, fmt.Errorf("%w: the database reports that it has set %s in %s to %d, which is less than %d: check whether a proxy runs the statements of one connection on several",
 			ErrTable, counter, RegistryTable, first, least+n)
 	}
 	return first - n, nil
@@ -229,7 +221,7 @@ func (d *DB) advance(ctx context.Context, space, counter string, least, n int64)
 func (d *DB) mayInsert(ctx context.Context) error {
 	_, err := d.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
 	if err != nil {
-		return fmt.Errorf("workernode: the right to insert into %s: %w", NodeTable, err)
+		return fmt.Errorf("workernode: check the INSERT privilege on %s: %w", NodeTable, err)
 	}
 	return nil
 }
@@ -257,7 +249,7 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, space string,
 		atLeast = max(atLeast, largest+1)
 	}
 	exhausted := func(first int64) error {
-		return fmt.Errorf("%w: %d more are wanted from %d on, and the layout's %d bits hold 1 to %d",
+		return fmt.Errorf("%w: %d more are needed from %d on, but the layout's %d bits only hold 1 to %d",
 			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
 	}
 	if first := max(r.NextID, atLeast); !room(layout, first, n) {
@@ -316,7 +308,7 @@ func pause(ctx context.Context, try int) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("other processes were always faster: %w", ctx.Err())
+		return fmt.Errorf("lost every race: %w", ctx.Err())
 	case <-timer.C:
 		return nil
 	}

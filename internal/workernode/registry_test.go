@@ -127,9 +127,7 @@ func TestManager_GetsNothingOfAnotherIDSpace(t *testing.T) {
 
 // The registry alone was replaced, so the process renewed its slot, and worker ids of that slot were given out again.
 func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
-	t.Parallel()
-
-	for name, use := range map[string]func(*process) error{
+	each(t, map[string]func(*process) error{
 		"at the next worker id": func(p *process) error {
 			_, err := p.Assign(p.world.tb.Context(), []workernode.Table{table("items")}, nil)
 			return err
@@ -141,20 +139,16 @@ func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
 			}
 			return p.Stats().LastError
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(nil)
-				p.use(t, table("orders"), 10)
-				run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = 'other'`)
-				testkit.IsError(t, use(p), workernode.ErrTable, "of another id space", "ID_SPACE is other")
-				time.Sleep(2 * time.Second)
-				if s := p.Stats(); s.Slot != 0 || w.slot(1).Fence > w.tick() {
-					t.Errorf("it renews its slot: %+v", s)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, w *world, use func(*process) error) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 10)
+		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = 'other'`)
+		testkit.IsError(t, use(p), workernode.ErrTable, "of another id space", "ID_SPACE is other")
+		time.Sleep(2 * time.Second)
+		if s := p.Stats(); s.Slot != 0 || w.slot(1).Fence > w.tick() {
+			t.Errorf("it renews its slot: %+v", s)
+		}
+	})
 }
 
 // Somebody set a counter back, and deleted the slots, while processes lived. The next process got the same slot with the

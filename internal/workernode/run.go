@@ -12,36 +12,30 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The goroutine of the lease manager. The statements about the slot are in slot.go and slot_release.go.
+// The goroutine of the lease manager: which statement it sends next, and what the outcome means for those who wait.
 
 func (m *Manager) run() {
 	defer close(m.done)
-	ended := generator.ErrClosed
 	for failures := 0; m.ctx.Err() == nil; { // after Close no statement begins: Close would cut it off and leave a doubt
 		wait, err := m.pass(m.ctx)
 		if m.ctx.Err() != nil {
-			break
+			return
 		}
 		if err == nil {
 			failures = 0
 			m.noteRecovery()
-		} else {
-			if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // not only a connection of another pool
-				m.noteFailure(err, fatal)
-				ended = err
-				break // permanently, because those who close the pool seldom close the plugin
-			}
-			failures++
-			m.noteFailure(err, severityOf(err, failures))
-			m.rest(rand.N(min(20*time.Millisecond<<min(failures, 10), maxPause)) + time.Millisecond)
+			m.sleep(wait)
 			continue
 		}
-		m.sleep(wait)
+		if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // not only a connection of another pool
+			m.noteFailure(err, fatal)
+			m.requests.end(err)
+			return // permanently, because those who close the pool seldom close the plugin
+		}
+		failures++
+		m.noteFailure(err, severityOf(err, failures))
+		m.rest(rand.N(min(20*time.Millisecond<<min(failures, 10), maxPause)) + time.Millisecond)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ended = ended
-	m.endRequests(ended, slices.Clone(m.requests)...)
 }
 
 // rest waits for a time, and ignores requests meanwhile.
@@ -57,7 +51,7 @@ func (m *Manager) rest(wait time.Duration) {
 // most 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, sampleInterval)
-	if m.waiting() {
+	if m.requests.any() {
 		wait = min(wait, 2*time.Millisecond)
 	}
 	timer := time.NewTimer(wait)
@@ -69,15 +63,9 @@ func (m *Manager) sleep(wait time.Duration) {
 		return
 	case <-m.wake:
 	}
-	if !m.waiting() {
+	if !m.requests.any() {
 		m.rest(pause)
 	}
-}
-
-func (m *Manager) waiting() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.requests) > 0
 }
 
 // pass sends all due statements on one connection, and returns the time until the next is due.
@@ -94,50 +82,105 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 
 // one sends the next statement. more is false if nothing is due for a time.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
-	w, sessions := m.lookAndServe(), m.stats.Sessions // only this goroutine changes that
-	tick := m.tick()
-	next, step := w.next(&m.slot, m.params, tick)
+	w, tick := m.lookAndServe(), m.clock.tick()
+	next, step := w.next(&m.slot.lease, m.slot.params, tick)
 	if next.sends(step) {
 		if err := m.store.db.sql.Ready(ctx); err != nil {
 			return false, 0, err
 		}
-		tick = m.tick() // the wait for a connection may have been long
-		next, step = w.next(&m.slot, m.params, tick)
+		tick = m.clock.tick() // the wait for a connection may have been long
+		next, step = w.next(&m.slot.lease, m.slot.params, tick)
 	}
-	switch next {
-	case doNothing:
+	switch {
+	case next == doNothing:
 		return false, w.wait, w.stuck
-	case doKeepAlive:
-		err = m.keepAlive(ctx)
-	case doAdd:
-		err = m.add(ctx, w.missing)
-	case doRenew:
-		err = m.renew(ctx)
-	case doSlot:
-		switch step {
-		case stepAcquire:
-			err = m.acquire(ctx, w.tables)
-		case stepRead:
-			err = m.read(ctx)
-		case stepCheckCommits:
-			err = m.checkLostCommits(ctx)
-		case stepBegin:
-			err = m.begin(ctx)
-		case stepAbandon:
-			err = m.abandon(ctx)
-		case stepWait:
-			return false, min(w.wait, max(m.layout.TimeOf(tick+1).Sub(m.clock.now()), time.Millisecond)), w.stuck
-		case stepExhausted:
-			err = fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
-		}
+	case next == doSlot && step == stepWait:
+		return false, min(w.wait, max(m.layout.TimeOf(tick+1).Sub(m.clock.now()), time.Millisecond)), w.stuck
 	}
-	if err == nil && sessions != m.stats.Sessions && m.tick() > m.slot.granted {
-		m.noteDegraded(m.tooLate())
+	sessions := m.slot.stats.Sessions
+	err = m.send(ctx, w, next, step)
+	began := sessions != m.slot.stats.Sessions
+	m.share(began)
+	if err == nil && began && m.clock.tick() > m.slot.lease.granted {
+		m.noteDegraded(m.slot.tooLate())
 	}
 	if err == nil {
-		err = m.rereadWorkers(ctx)
+		err = m.reread(ctx)
 	}
 	return true, 0, err
+}
+
+// send sends the statement of an action.
+func (m *Manager) send(ctx context.Context, w *work, next action, step step) error {
+	switch next {
+	case doKeepAlive:
+		return m.slot.keepAlive(ctx)
+	case doAdd:
+		return m.add(ctx, w.missing)
+	case doRenew:
+		return m.slot.renew(ctx)
+	}
+	switch step {
+	case stepAcquire:
+		var tables []Table
+		if m.exhausted {
+			tables = slices.Compact(slices.Clone(w.missing))
+		}
+		return m.slot.acquire(ctx, tables)
+	case stepRead:
+		return m.slot.read(ctx)
+	case stepCheckCommits:
+		return m.slot.checkLostCommits(ctx)
+	case stepBegin:
+		return m.slot.begin(ctx)
+	case stepAbandon:
+		return m.slot.abandon(ctx)
+	}
+	return fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
+}
+
+// share passes the outcome of a statement about the slot on, to the generators and to Stats. began reports whether it
+// began a session.
+func (m *Manager) share(began bool) {
+	h := m.slot
+	if began { // first, because the row of a worker id may have been deleted
+		m.rows.noteRead(h.nodes)
+		m.allocator.noteRead(h.nodes)
+	}
+	m.allocator.noteSlot(h.lease)
+	m.showStats()
+	if !began {
+		return
+	}
+	args := []any{"slot", h.lease.id, "id_space", m.registry.Space,
+		"from", m.layout.TimeOf(h.lease.start + 1), "until", m.layout.TimeOf(h.lease.granted + 1)}
+	if workers, _ := m.allocator.counts(); workers > 0 { // a new slot gets its first one with the first table
+		args = append(args, "worker_ids", workers)
+	}
+	m.log.Info("uidplugin: this process has a slot", args...)
+}
+
+// showStats makes Stats return the present state.
+func (m *Manager) showStats() {
+	s, l := m.slot.stats, &m.slot.lease
+	if l.held {
+		s.Slot, s.From, s.Until = l.id, l.start+1, l.granted
+	}
+	m.stats.Store(&s)
+}
+
+// reread reads the rows of the slot's worker ids if that is due. A renewal that is due goes first, because the table
+// may be locked.
+func (m *Manager) reread(ctx context.Context) error {
+	h := m.slot
+	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewAfter && h.params.fenceAt(m.clock.tick(), h.lease.fence) > h.lease.granted {
+		return nil
+	}
+	nodes, ok, err := m.rows.reread(ctx, &h.lease, h.me)
+	if ok {
+		m.allocator.noteRead(nodes)
+	}
+	return err
 }
 
 // A severity decides how an error affects waiting callers.
@@ -163,85 +206,58 @@ func severityOf(err error, failures int) severity {
 
 // noteFailure records an error of a pass. The severity decides how it affects requests and generators.
 func (m *Manager) noteFailure(err error, s severity) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stats.Failures++
-	if errors.Is(err, errSpace) {
-		m.forget() // because renewals do not read the registry
+	m.slot.stats.Failures++
+	if errors.Is(err, errSpace) { // because renewals do not read the registry
+		m.slot.lease.lose()
+		m.share(false)
 	}
-	for _, r := range m.requests {
-		r.last = err
+	m.requests.note(err)
+	if s != brief {
+		m.showError(err)
+		m.allocator.noteFailure(err, true)
 	}
-	if s == brief {
-		return
-	}
-	m.showError(err)
+	m.showStats()
 	if s == fatal {
-		m.endRequests(err, slices.Clone(m.requests)...)
-	}
-	for _, l := range m.tableLeases {
-		if l.generator != nil {
-			l.generator.Suspend(err)
-		}
+		m.requests.fail(err)
 	}
 }
 
-// showError shows an error in the log and in Health. The caller holds the mutex.
+// noteDegraded records an error after which generators continue, and wait.
+func (m *Manager) noteDegraded(err error) {
+	m.requests.note(err)
+	m.showError(err)
+	m.allocator.noteFailure(err, false)
+	m.showStats()
+}
+
+// showError shows an error in the log and in Health.
 func (m *Manager) showError(err error) {
-	last := m.stats.LastError
+	stats := &m.slot.stats
+	last := stats.LastError
 	if last == nil {
-		m.stats.Since = m.clock.now()
+		stats.Since = m.clock.now()
 	}
 	if unusable := errors.Is(err, ErrTable); last == nil || unusable && !errors.Is(last, ErrTable) {
 		switch {
 		case unusable: // permanent until somebody fixes the table
 			m.log.Error("uidplugin: the plugin's tables cannot be used, so this process is granted no more ids", "error", err)
-		case m.stats.Sessions == 0:
+		case stats.Sessions == 0:
 			m.log.Warn("uidplugin: this process cannot get a lease, so no ids can be made", "error", err)
 		default:
 			m.log.Warn("uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up", "error", err)
 		}
 	}
-	m.stats.LastError = err
+	stats.LastError = err
 }
 
-// noteDegraded records an error after which generators continue, and wait.
-func (m *Manager) noteDegraded(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range m.requests {
-		r.last = err
-	}
-	m.showError(err)
-}
-
-// noteRecovery undoes noteFailure and noteDegraded after a pass without an error. A generator whose table lacks a
-// worker id keeps its own error until [Manager.replace] gives the table another.
+// noteRecovery undoes noteFailure and noteDegraded after a pass without an error.
 func (m *Manager) noteRecovery() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stats.LastError == nil {
+	stats := &m.slot.stats
+	if stats.LastError == nil {
 		return
 	}
-	m.log.Info("uidplugin: the lease of this process is renewed again", "after", m.clock.now().Sub(m.stats.Since))
-	m.stats.LastError, m.stats.Since = nil, time.Time{}
-	for _, l := range m.tableLeases {
-		if l.generator != nil {
-			l.generator.Suspend(l.noWorkerID)
-		}
-	}
-}
-
-// endRequests ends requests with an error. The caller holds the mutex.
-func (m *Manager) endRequests(err error, requests ...*request) {
-	for _, r := range requests {
-		r.err = err
-		close(r.done)
-	}
-	m.requests = slices.DeleteFunc(m.requests, func(r *request) bool { return slices.Contains(requests, r) })
-}
-
-// timedOut reports whether a statement had no answer in time.
-func timedOut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	m.log.Info("uidplugin: the lease of this process is renewed again", "after", m.clock.now().Sub(stats.Since))
+	stats.LastError, stats.Since = nil, time.Time{}
+	m.allocator.noteRecovery()
+	m.showStats()
 }

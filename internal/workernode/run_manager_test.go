@@ -2,7 +2,9 @@ package workernode_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -211,5 +213,120 @@ func TestManager_ARenewalIsOneStatement(t *testing.T) {
 			t.Errorf("%d renewals, %d statements: %q", renewals, len(sent), sent[:min(len(sent), 10)])
 		}
 		w.check()
+	})
+}
+
+// The answer of a COMMIT is lost, and the clock stands still: the ticks of the moment are used up, and no other can be
+// granted. Assign waited without a reason, and said that the database had not answered.
+func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var frozen atomic.Pointer[time.Time]
+		clock := func() time.Time {
+			if at := frozen.Load(); at != nil {
+				return *at
+			}
+			return now()
+		}
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Now = clock })
+		p.assign(table("a"))
+		time.Sleep(100 * time.Millisecond)
+		at := now()
+		frozen.Store(&at)
+		var adds, lost atomic.Bool
+		p.wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("INSERT INTO WORKER_NODE") {
+				adds.Store(true)
+			}
+			if lost.Load() || !adds.Load() || c.SQL != "COMMIT" {
+				return c.Run()
+			}
+			lost.Store(true)
+			return errors.Join(c.Run(), testkit.ErrLost)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := p.Assign(ctx, []workernode.Table{table("b")}, nil)
+		if err == nil || !lost.Load() {
+			t.Fatalf("%v; the answer was lost: %t", err, lost.Load())
+		}
+		_, err = p.Assign(ctx, []workernode.Table{table("b")}, nil) // the caller tries again
+		if err == nil {
+			t.Fatal("a worker id although no tick can be granted")
+		}
+		saysAll(t, err.Error(), "the clock stands still at ")
+
+		frozen.Store(nil)
+		p.wire.Set(nil)
+		p.assign(table("b"))
+		p.make(table("b"), 100)
+		w.check()
+	})
+}
+
+// A pool whose connections are always taken, each for some seconds: a renewal waits for one, and is then sent. It gave
+// up after two seconds, and had to read the slot's row before the next attempt. With a hundred callers on four
+// connections a process was without a lease for half a minute.
+func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p.assign(table("a"))
+		pool, err := p.db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(1)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 60 {
+				conn, err := pool.Conn(t.Context())
+				must(t, err)
+				time.Sleep(2500*time.Millisecond + rand.N(2300*time.Millisecond))
+				must(t, conn.Close())
+			}
+		}()
+		for range 200 {
+			p.make(table("a"), 100)
+			if s := p.Stats(); s.LastError != nil || s.Until < w.tick() {
+				t.Fatalf("%+v, now is %d", s, w.tick())
+			}
+			time.Sleep(time.Second)
+		}
+		<-done
+		w.check()
+	})
+}
+
+// A free slot was avoided for a minute, and a new one inserted, because the pool had no connection for a moment.
+func TestManager_ReclaimsAFreeSlotThatItHadNoConnectionFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		long := func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second }
+		a := w.start(long)
+		a.assign(table("a"))
+		a.end(t)
+		time.Sleep(2 * time.Minute)
+
+		b := w.start(long)
+		pool, err := b.db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(1)
+		cut := false
+		b.wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("BEGIN") && !cut { // the lease manager has read which slots are free
+				cut = true
+				go func() {
+					conn, err := pool.Conn(context.Background())
+					must(t, err)
+					time.Sleep(6 * time.Second)
+					must(t, conn.Close())
+				}()
+				time.Sleep(time.Millisecond)
+				return driver.ErrBadConn
+			}
+			return c.Run()
+		})
+		b.assign(table("a"))
+		if s := b.Stats(); s.Reclaimed != 1 || s.Allocated != 0 || !cut {
+			t.Errorf("slot 1 is free: %+v", s)
+		}
+		time.Sleep(10 * time.Second)
 	})
 }

@@ -4,16 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
-
-// latestTime is the latest time that [time.Time] can write as JSON.
-var latestTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 // TimeOf returns the start of any tick read from a table, limited to the layout's epoch and end. It returns no time
 // after the year 9999, because [time.Time] cannot write one as JSON. The layout must be valid.
@@ -112,17 +108,6 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 	}
 	return sessions, nil
 }
-
-// maxText limits the characters of a text in a list. This package writes no longer ones, but SQLite does not limit
-// other programs.
-const maxText = 200
-
-// cut limits the texts among columns to maxText characters.
-func cut(columns string) string {
-	return textColumn.ReplaceAllString(columns, fmt.Sprintf(`SUBSTR($0, 1, %d) AS $0`, maxText))
-}
-
-var textColumn = regexp.MustCompile(`"(LAYOUT|HOLDER|APPLICATION|HOST_NAME|PORT|DATABASE_NAME|TABLE_NAME)"`)
 
 // An Origin is the session that stamped an id's tick.
 type Origin struct {

@@ -135,7 +135,7 @@ func (p *simProcess) waits(again func()) bool {
 	return p.ended
 }
 
-// acquire is Manager.acquire: it reads which slots may be reclaimed, and tries them.
+// acquire is slotHolder.acquire: it reads which slots may be reclaimed, and tries them.
 func (p *simProcess) acquire(look int) {
 	if p.waits(func() { p.acquire(look) }) {
 		return
@@ -309,7 +309,7 @@ func (s *simulation) check(t *testing.T) {
 
 // simulatedDays is how many days the application runs.
 func simulatedDays() float64 {
-	if testing.Short() || modelRacing {
+	if testing.Short() || testkit.Race {
 		return 0.2
 	}
 	return 3

@@ -150,7 +150,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 		})
 		t.Run(name+" at a reclaim", func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				w.formers(3)
+				w.formers(3, table("a"))
 				run(t, w.db, trigger)
 				p := w.start(nil)
 				_, err := p.Assign(t.Context(), []workernode.Table{table("a")}, nil)
@@ -232,40 +232,34 @@ func TestManager_KeepsASlotWhoseReleaseLowersFence(t *testing.T) {
 // Somebody deletes or changes rows of WORKER_NODE while a process stamps with their worker ids. The log must say so, and
 // later ids must have worker ids that resolve, also if the row comes back.
 func TestManager_ReplacesWorkerIDsThatWereDeleted(t *testing.T) {
-	t.Parallel()
-
-	for name, change := range map[string]string{
+	each(t, map[string]string{
 		"deleted": `DELETE FROM "WORKER_NODE" WHERE "TABLE_NAME" = 'orders'`,
 		"renamed": `UPDATE "WORKER_NODE" SET "TABLE_NAME" = 'invoices' WHERE "TABLE_NAME" = 'orders'`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(nil)
-				p.use(t, table("orders"), 10)
-				p.use(t, table("items"), 10)
-				run(t, w.db, change)
-				for range 22 * 60 {
-					time.Sleep(time.Second)
-					p.use(t, table("items"), 1)
-				}
-				w.logs("level=ERROR", "the row of a worker id was deleted", "table=orders")
-				ids := p.make(table("orders"), 1)
-				ids = append(ids, p.make(table("orders"), 10)...)
-				worker, _ := w.parts(ids[len(ids)-1])
-				if n := w.number(`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "ID" = ? AND "TABLE_NAME" = 'orders'`, worker); n != 1 {
-					t.Errorf("the worker id %d has no row", worker)
-				}
-				p.use(t, table("invoices"), 10)
-				if worker, _ := w.parts(p.make(table("invoices"), 1)[0]); worker <= 2 {
-					t.Errorf("the worker id %d of another table is used", worker)
-				}
-				if s := p.Stats(); s.LastError != nil || s.WorkerIDs != 3 {
-					t.Errorf("%+v", s)
-				}
-				if n := strings.Count(w.log.String(), "was deleted"); n != 1 {
-					t.Errorf("%d lines about one row", n)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, w *world, change string) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 10)
+		p.use(t, table("items"), 10)
+		run(t, w.db, change)
+		for range 22 * 60 {
+			time.Sleep(time.Second)
+			p.use(t, table("items"), 1)
+		}
+		w.logs("level=ERROR", "the row of a worker id was deleted", "table=orders")
+		ids := p.make(table("orders"), 1)
+		ids = append(ids, p.make(table("orders"), 10)...)
+		worker, _ := w.parts(ids[len(ids)-1])
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "ID" = ? AND "TABLE_NAME" = 'orders'`, worker); n != 1 {
+			t.Errorf("the worker id %d has no row", worker)
+		}
+		p.use(t, table("invoices"), 10)
+		if worker, _ := w.parts(p.make(table("invoices"), 1)[0]); worker <= 2 {
+			t.Errorf("the worker id %d of another table is used", worker)
+		}
+		if s := p.Stats(); s.LastError != nil || s.WorkerIDs != 3 {
+			t.Errorf("%+v", s)
+		}
+		if n := strings.Count(w.log.String(), "was deleted"); n != 1 {
+			t.Errorf("%d lines about one row", n)
+		}
+	})
 }

@@ -14,13 +14,12 @@ import (
 
 // A slot whose row is gone, or which somebody has emptied, is lost, and another one follows.
 func TestManager_SurvivesRowsThatAreChanged(t *testing.T) {
-	t.Parallel()
-
-	for name, tt := range map[string]struct {
+	type fault struct {
 		change func(w *world) string
 		logs   string
 		slot   int64 // afterwards; 0: any
-	}{
+	}
+	each(t, map[string]fault{
 		"deleted":                {func(*world) string { return `DELETE FROM "WORKER_SLOT"` }, "has lost its slot", 2},
 		"emptied":                {func(*world) string { return `UPDATE "WORKER_SLOT" SET "HOLDER" = ''` }, "has lost its slot", 2},
 		"another holder":         {func(*world) string { return `UPDATE "WORKER_SLOT" SET "HOLDER" = 'a' || char(10) || 'b'` }, "has lost its slot", 2},
@@ -32,63 +31,53 @@ func TestManager_SurvivesRowsThatAreChanged(t *testing.T) {
 		"a fence of tomorrow":    {func(*world) string { return `UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 86400000` }, "further ahead of the clock than the lead", 2},
 		"a fence at the end":     {func(w *world) string { return fmt.Sprintf(`UPDATE "WORKER_SLOT" SET "FENCE" = %d`, layout.MaxTick()) }, "further ahead of the clock than the lead", 2},
 		"the largest fence":      {func(*world) string { return `UPDATE "WORKER_SLOT" SET "FENCE" = 9223372036854775807` }, "further ahead of the clock than the lead", 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(nil)
-				p.use(t, table("orders"), 10)
-				time.Sleep(100 * time.Millisecond)
-				run(t, w.db, tt.change(w))
-				for range 30 {
-					time.Sleep(100 * time.Millisecond)
-					p.use(t, table("orders"), 10)
-				}
-				w.logs(tt.logs)
-				s := p.Stats()
-				if s.Slot == 0 || tt.slot != 0 && s.Slot != tt.slot || s.LastError != nil {
-					t.Errorf("%+v", s)
-				}
-				next := w.start(nil)
-				next.use(t, table("orders"), 10)
-				time.Sleep(2 * time.Minute)
-				next.use(t, table("orders"), 10)
-			})
-		})
-	}
+	}, func(t *testing.T, w *world, tt fault) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 10)
+		time.Sleep(100 * time.Millisecond)
+		run(t, w.db, tt.change(w))
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			p.use(t, table("orders"), 10)
+		}
+		w.logs(tt.logs)
+		s := p.Stats()
+		if s.Slot == 0 || tt.slot != 0 && s.Slot != tt.slot || s.LastError != nil {
+			t.Errorf("%+v", s)
+		}
+		next := w.start(nil)
+		next.use(t, table("orders"), 10)
+		time.Sleep(2 * time.Minute)
+		next.use(t, table("orders"), 10)
+	})
 }
 
 // FLOOR_TICK is set after a restore, when nobody knows how far ids went: no tick up to it may be stamped.
 func TestManager_StampsNoTickUpToTheFloor(t *testing.T) {
-	t.Parallel()
-
-	for _, ahead := range []int64{-1000, -1, 0, 1, 500, 999} {
-		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				first := w.start(nil)
-				first.use(t, table("orders"), 10)
-				first.end(t)
-				time.Sleep(3 * time.Second)
-				floor := w.tick() + ahead
-				run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, floor)
-				for _, host := range []string{"shop", "other"} { // one reclaims, the other inserts
-					p := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = host })
-					for _, l := range p.assign(table("orders"), table("items")) {
-						for _, lease := range l.Leases() {
-							if lease.From != max(floor+1, w.tick()) {
-								t.Errorf("%s: from %d, the floor is %d and now is %d", host, lease.From, floor, w.tick())
-							}
-						}
-					}
-					for _, id := range p.make(table("items"), 20) {
-						if _, tick := w.parts(id); tick <= floor {
-							t.Errorf("the tick %d is not above the floor %d", tick, floor)
-						}
+	each(t, map[string]int64{"-1000": -1000, "-1": -1, "0": 0, "1": 1, "500": 500, "999": 999}, func(t *testing.T, w *world, ahead int64) {
+		first := w.start(nil)
+		first.use(t, table("orders"), 10)
+		first.end(t)
+		time.Sleep(3 * time.Second)
+		floor := w.tick() + ahead
+		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, floor)
+		for _, host := range []string{"shop", "other"} { // one reclaims, the other inserts
+			p := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = host })
+			for _, l := range p.assign(table("orders"), table("items")) {
+				for _, lease := range l.Leases() {
+					if lease.From != max(floor+1, w.tick()) {
+						t.Errorf("%s: from %d, the floor is %d and now is %d", host, lease.From, floor, w.tick())
 					}
 				}
-				w.check()
-			})
-		})
-	}
+			}
+			for _, id := range p.make(table("items"), 20) {
+				if _, tick := w.parts(id); tick <= floor {
+					t.Errorf("the tick %d is not above the floor %d", tick, floor)
+				}
+			}
+		}
+		w.check()
+	})
 }
 
 // A floor that leaves nothing to stamp must be an error that names it, for a process that starts and for one that
@@ -148,133 +137,45 @@ func waits(c *testkit.Crossing) error {
 	return err
 }
 
-// A transaction that held a lock on the row of a free slot kept each new process from starting, which tried that slot
-// again and again. It must take another one.
-func TestManager_StartsWhileFreeSlotsAreLocked(t *testing.T) {
-	t.Parallel()
-
-	for _, tt := range []struct{ free, locked int64 }{{1, 1}, {2, 1}, {4, 4}} {
-		t.Run(fmt.Sprintf("%d of %d", tt.locked, tt.free), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var before []*process
-				for range tt.free {
-					p := w.start(nil)
-					p.use(t, table("orders"), 10)
-					before = append(before, p)
-				}
-				for _, p := range before {
-					p.end(t)
-				}
-				time.Sleep(3 * time.Second)
-				for slot := range tt.locked {
-					w.lock(slot + 1)
-				}
-				p := w.start(nil)
-				p.wire.Set(waits)
-				begin := time.Now()
-				p.use(t, table("orders"), 10)
-				if took := time.Since(begin); took > 15*time.Second {
-					t.Errorf("the first ids came after %v", took)
-				}
-				if s := p.Stats(); s.Slot <= tt.locked || (tt.free > tt.locked) != (s.Reclaimed == 1) {
-					t.Errorf("%+v", s)
-				}
-				for range 30 {
-					time.Sleep(100 * time.Millisecond)
-					p.use(t, table("orders"), 10)
-				}
-				w.check()
-			})
-		})
-	}
-}
-
 // A process whose own row somebody had locked made no ids until the lock was released. It must take another slot as
 // soon as what was granted is used up, and not sooner: that would cost worker ids each time.
 func TestManager_LeavesALockedSlot(t *testing.T) {
-	t.Parallel()
-
-	for name, tt := range map[string]struct {
+	type fault struct {
 		locked time.Duration
 		lost   uint64
-	}{
+	}
+	each(t, map[string]fault{
 		"for a moment": {600 * time.Millisecond, 0},
 		"for long":     {20 * time.Second, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(nil)
-				p.wire.Set(waits)
-				p.use(t, table("orders"), 10)
-				until := p.Stats().Until
-				w.lock(1)
-				longest := time.Duration(0)
-				for begin := time.Now(); time.Since(begin) < tt.locked; time.Sleep(50 * time.Millisecond) {
-					if s := p.Stats(); s.Slot != 1 && w.tick() <= until {
-						t.Fatalf("the slot was given up before the tick %d: %+v", until, s)
-					}
-					asked := time.Now()
-					p.use(t, table("orders"), 200) // more in all than a lead has
-					longest = max(longest, time.Since(asked))
-				}
-				w.unlock(1)
-				if longest > 15*time.Second {
-					t.Errorf("ids came after %v", longest)
-				}
-				for range 30 {
-					time.Sleep(100 * time.Millisecond)
-					p.use(t, table("orders"), 10)
-				}
-				if s := p.Stats(); s.Slot == 0 || (s.Slot != 1) != (tt.lost > 0) || s.LastError != nil {
-					t.Errorf("%+v", s)
-				}
-				if tt.lost > 0 {
-					w.logs("its row can be read and not be changed")
-				}
-				w.check()
-			})
-		})
-	}
-}
-
-// When many processes start at once, all slots that one has read may be taken before it tries them. It made a new slot
-// then, with worker ids for all its tables, although others were free.
-func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
-	t.Parallel()
-
-	const free = 3
-	for _, tt := range []struct {
-		faster    int // times that others take what was read
-		reclaimed int64
-	}{{0, 1}, {1, 1}, {4, 1}, {5, 0}} {
-		t.Run(fmt.Sprintf("%d times", tt.faster), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var before []*process
-				for range free {
-					p := w.start(nil)
-					p.use(t, table("orders"), 10)
-					before = append(before, p)
-				}
-				for _, p := range before {
-					p.end(t)
-				}
-				time.Sleep(3 * time.Second)
-				p, looks := w.start(nil), 0
-				p.wire.Set(func(c *testkit.Crossing) error {
-					if c.Is("SELECT ID, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION") {
-						looks++
-					}
-					if c.Is("BEGIN") && looks <= tt.faster { // they have taken and released all
-						run(t, w.db, `UPDATE "WORKER_SLOT" SET "VERSION" = "VERSION" + 2 WHERE "HOLDER" = ''`)
-					}
-					return c.Run()
-				})
-				p.use(t, table("orders"), 10)
-				if s := p.Stats(); s.Reclaimed != tt.reclaimed || s.Allocated != 1-tt.reclaimed || looks != min(tt.faster+1, 5) {
-					t.Errorf("after %d looks: %+v", looks, s)
-				}
-				w.check()
-			})
-		})
-	}
+	}, func(t *testing.T, w *world, tt fault) {
+		p := w.start(nil)
+		p.wire.Set(waits)
+		p.use(t, table("orders"), 10)
+		until := p.Stats().Until
+		w.lock(1)
+		longest := time.Duration(0)
+		for begin := time.Now(); time.Since(begin) < tt.locked; time.Sleep(50 * time.Millisecond) {
+			if s := p.Stats(); s.Slot != 1 && w.tick() <= until {
+				t.Fatalf("the slot was given up before the tick %d: %+v", until, s)
+			}
+			asked := time.Now()
+			p.use(t, table("orders"), 200) // more in all than a lead has
+			longest = max(longest, time.Since(asked))
+		}
+		w.unlock(1)
+		if longest > 15*time.Second {
+			t.Errorf("ids came after %v", longest)
+		}
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			p.use(t, table("orders"), 10)
+		}
+		if s := p.Stats(); s.Slot == 0 || (s.Slot != 1) != (tt.lost > 0) || s.LastError != nil {
+			t.Errorf("%+v", s)
+		}
+		if tt.lost > 0 {
+			w.logs("its row can be read and not be changed")
+		}
+		w.check()
+	})
 }

@@ -33,12 +33,6 @@ type newNode struct {
 	table  Table
 }
 
-const (
-	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"`
-	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
-	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
-)
-
 // hold makes all statements share one connection until release is called.
 func (s *statements) hold() (release func()) {
 	pool := s.db
@@ -354,12 +348,4 @@ func (s *statements) owners(ctx context.Context) (string, error) {
 		return nil
 	}, `SELECT "TABLE_NAME", COUNT(*) FROM "WORKER_NODE" GROUP BY "TABLE_NAME" ORDER BY COUNT(*) DESC, "TABLE_NAME" LIMIT 5`)
 	return strings.Join(owners, ", "), err
-}
-
-// printable quotes text from a table if it could mislead a reader.
-func printable(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` || strings.ContainsAny(s, " ,;") {
-		return q
-	}
-	return s
 }

@@ -9,24 +9,14 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A worker is a worker id of the slot. The Manager's mutex guards it.
-type worker struct {
-	id    int64
-	table Table
-	start int64       // START_TICK: no tick up to it is stamped
-	user  *TableLease // the lease that has it as a lane; nil if none
-
-	retired int64 // last tick that a closed generator may have stamped; 0: none
-}
-
 // A TableLease is one generator's share of the slot: worker ids for one table, one for each lane. [Manager.Assign]
 // returns it. Call [TableLease.Attach] with the generator, which then gets every change. All methods may be called
 // concurrently.
 type TableLease struct {
-	manager *Manager
-	table   Table
+	allocator *allocator
+	table     Table
 
-	// The manager's mutex guards the rest.
+	// The allocator's mutex guards the rest.
 	lanes      []*worker           // ascending; empty from the loss of the slot until others replace them
 	least      int                 // number of lanes that its generator needs
 	want       int                 // number of lanes that it should have
@@ -46,56 +36,61 @@ func (l *TableLease) Table() Table { return l.table }
 
 // Err returns the reason why a table that lost its worker ids gets no others. It is nil if it has some, or soon will.
 func (l *TableLease) Err() error {
-	l.manager.mu.Lock()
-	defer l.manager.mu.Unlock()
+	l.allocator.mu.Lock()
+	defer l.allocator.mu.Unlock()
 	return l.noWorkerID
 }
 
 // Leases returns the current leases of the generator, one for each lane.
 func (l *TableLease) Leases() []generator.Lease {
-	l.manager.mu.Lock()
-	defer l.manager.mu.Unlock()
+	l.allocator.mu.Lock()
+	defer l.allocator.mu.Unlock()
 	return slices.Clone(l.published)
 }
 
 // Attach names the generator that was created from [TableLease.Leases]. It then gets each renewal, and more worker ids
 // when it needs them.
 func (l *TableLease) Attach(g generator.Renewable) {
-	m := l.manager
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l.generator, l.lastUse = g, m.clock.now()
+	a := l.allocator
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l.generator, l.lastUse = g, a.clock.now()
 	made := l.published
 	l.published = nil // the lease may have been renewed since the generator was created
 	l.publish()
 	if l.published == nil {
 		l.published = made // the slot was lost meanwhile, or the generator refuses: it keeps its first leases
 	}
-	if m.stats.LastError != nil {
-		g.Suspend(m.stats.LastError)
+	if a.failure != nil {
+		g.Suspend(a.failure)
 	}
 }
 
 // Release gives the worker ids of a lease without a generator back to the slot.
 func (l *TableLease) Release() {
-	m := l.manager
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, w := range l.lanes {
-		w.user = nil
-	}
-	l.lanes = nil
-	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
+	a := l.allocator
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l.giveBack()
+	a.remove(l)
 }
 
 // Retire gives the worker ids back to the slot after the generator was closed. The process reuses them when the clock
 // has passed the generator's leases.
 func (l *TableLease) Retire() {
-	m := l.manager
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	a := l.allocator
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	l.giveUpLanes()
-	m.tableLeases = slices.DeleteFunc(m.tableLeases, func(other *TableLease) bool { return other == l })
+	a.remove(l)
+}
+
+// giveBack gives the worker ids, which nobody has stamped with, back to the slot. The caller holds the mutex.
+func (l *TableLease) giveBack() {
+	for _, w := range l.lanes {
+		w.user = nil
+	}
+	l.lanes = nil
 }
 
 // giveUpLanes gives the worker ids back to the slot. They are not reused before the clock has passed the generator's
@@ -109,28 +104,10 @@ func (l *TableLease) giveUpLanes() {
 	l.want, l.lanes = max(l.want, len(l.lanes)), nil
 }
 
-// leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It is nil without such
-// ticks.
-func (m *Manager) leasesOf(lanes []*worker) []generator.Lease {
-	from := m.slot.start + 1
-	for _, w := range lanes {
-		from = max(from, w.start+1, w.retired+1)
-	}
-	if !m.slot.held || len(lanes) == 0 || from > m.slot.granted {
-		return nil
-	}
-	leases := make([]generator.Lease, len(lanes))
-	for i, w := range lanes {
-		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: m.slot.granted}
-	}
-	return leases
-}
-
 // publish passes changed leases to the generator. Lanes of a lost slot stay until others replace them, because their
 // grants remain valid. The caller holds the mutex.
 func (l *TableLease) publish() {
-	m := l.manager
-	leases := m.leasesOf(l.lanes)
+	leases := l.allocator.leasesOf(l.lanes)
 	if leases == nil || slices.Equal(leases, l.published) {
 		return
 	}
@@ -138,29 +115,51 @@ func (l *TableLease) publish() {
 		if err := l.generator.Renew(leases...); errors.Is(err, generator.ErrClosed) {
 			return
 		} else if err != nil {
-			m.log.Error("uidplugin: a generator refuses its lease", "table", l.table.String(), "error", err)
+			l.allocator.log.Error("uidplugin: a generator refuses its lease", "table", l.table.String(), "error", err)
 			return
 		}
 	}
 	l.published = leases
 }
 
-// free returns a table's unused worker ids, in ascending order. The caller holds the mutex.
-func (m *Manager) free(t Table) (free []*worker) {
-	for _, w := range m.workers {
-		if w.table == t && w.user == nil && (w.retired == 0 || w.retired < m.tick()) {
-			free = append(free, w)
-		}
-	}
-	return free
-}
-
+// take gives the lease n of the free worker ids as further lanes. The caller holds the mutex.
 func (l *TableLease) take(free []*worker, n int) {
 	for _, w := range free[:n] {
 		w.user = l
 		l.lanes = append(l.lanes, w)
 	}
 	slices.SortFunc(l.lanes, func(a, b *worker) int { return cmp.Compare(a.id, b.id) })
+}
+
+// replace gives the lease more lanes, or others in place of lost ones. The caller holds the mutex.
+func (l *TableLease) replace(free []*worker, n int) {
+	had := len(l.published)
+	l.take(free, n)
+	l.publish()
+	if l.noWorkerID != nil && l.generator != nil {
+		l.generator.Suspend(nil)
+	}
+	l.noWorkerID = nil
+	ids := make([]int64, len(l.lanes))
+	for i, w := range l.lanes {
+		ids[i] = w.id
+	}
+	text := "uidplugin: a table has other worker ids now"
+	if len(ids) > had {
+		text = "uidplugin: a table has more worker ids now because it needs them"
+	}
+	l.allocator.log.Info(text, "table", l.table.String(), "worker_id", ids)
+}
+
+// exhaust records that the lease has lost its worker ids without a replacement. The caller holds the mutex.
+func (l *TableLease) exhaust(why error, again time.Time) {
+	if l.noWorkerID == nil {
+		l.allocator.log.Error("uidplugin: a table has lost its worker id, and no replacement is available: creates fail", "table", l.table.String(), "error", why)
+	}
+	l.noWorkerID, l.again = why, again
+	if l.generator != nil {
+		l.generator.Suspend(why)
+	}
 }
 
 // look samples the generator's usage. The caller holds the mutex.
@@ -178,12 +177,13 @@ func (l *TableLease) look(now time.Time) {
 // grow samples the rate of a generator in need, and sets the lanes that it should have. lanes.go decides. The caller
 // holds the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
-	m, u := l.manager, l.usage
+	a, u := l.allocator, l.usage
 	l.unknown = false
 	if l.generator == nil || len(l.published) == 0 || len(l.lanes) == 0 || l.want > len(l.lanes) {
 		return
 	}
-	perTick, until := uint64(m.layout.MaxSequence()+1), l.published[0].Until
+	layout := a.clock.layout
+	perTick, until := uint64(layout.MaxSequence()+1), l.published[0].Until
 	if !inNeed(u, until, tick, perTick) {
 		l.sample = laneSample{}
 		return
@@ -197,12 +197,12 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	if !known || now.Before(l.again) {
 		return
 	}
-	most := m.most
+	most := a.most
 	if u.MaxLanes > 0 {
 		most = min(most, u.MaxLanes)
 	}
-	have, perLane := len(l.lanes), float64(perTick)/m.layout.Tick.Seconds()
-	most = mostLanes(most, have, len(m.free(l.table)), m.given, m.layout)
+	have, perLane := len(l.lanes), float64(perTick)/layout.Tick.Seconds()
+	most = mostLanes(most, have, len(a.free(l.table)), a.given, layout)
 	l.want = wantedLanes(have, most, perSecond, perLane, now.Sub(last.at))
 	if u.Waiting && have >= most && perSecond > 0.9*perLane*float64(have) {
 		l.limit(nil)
@@ -215,10 +215,10 @@ func (l *TableLease) limit(why error) {
 		return
 	}
 	l.limited = true
-	args := []any{"table", l.table.String(), "lanes", len(l.lanes), "most", l.manager.most}
+	args := []any{"table", l.table.String(), "lanes", len(l.lanes), "most", l.allocator.most}
 	if why != nil {
 		args = append(args, "error", why)
 	}
-	l.manager.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: creates wait"+
+	l.allocator.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: creates wait"+
 		" (a layout with more sequence bits makes more ids per worker id)", args...)
 }

@@ -1,0 +1,149 @@
+// Package admin reads the tables of an id space for people: slots, sessions, tables, rows, and findings about its
+// health. It returns plain values, which command uid renders. Package inspector shares the functions for texts.
+package admin
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"gorm.io/gorm"
+)
+
+// GORM's names of the supported databases.
+const (
+	mysql    = "mysql"
+	postgres = "postgres"
+	sqlite   = "sqlite"
+)
+
+// A DB is a database with an id space, or with other tables of one.
+type DB struct {
+	SQL   *sqldb.DB
+	Nodes *workernode.DB
+
+	Now      func() time.Time // clock of this machine
+	Registry workernode.Registry
+	Layout   generator.Layout
+
+	Others map[string]*DB // where tables of other databases are, by their names in WORKER_NODE
+
+	gorm    *gorm.DB
+	timeout time.Duration // per statement
+}
+
+// Connect returns a DB on the pool of db. It sends no statement. Call [DB.ReadRegistry] before anything else.
+func Connect(db *gorm.DB, timeout time.Duration, now func() time.Time) (*DB, error) {
+	statements, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := workernode.Open(db, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{SQL: statements, Nodes: nodes, Now: now, gorm: db, timeout: timeout}, nil
+}
+
+// noTable matches errors about missing tables.
+var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
+
+// ReadRegistry reads the layout and the registry.
+func (d *DB) ReadRegistry(ctx context.Context) (err error) {
+	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
+		if noTable.MatchString(err.Error()) {
+			err = fmt.Errorf("this database has no id space; with WithRegistry, give the data source name of the registry: %w",
+				err)
+		}
+		return err
+	}
+	d.Layout, err = generator.ParseLayout(d.Registry.Layout)
+	return err
+}
+
+// AddOther adds a database that has tables of the id space, under its name in WORKER_NODE.
+func (d *DB) AddOther(name string, other *DB) {
+	other.Nodes, other.Registry, other.Layout = d.Nodes, d.Registry, d.Layout
+	if d.Others == nil {
+		d.Others = map[string]*DB{}
+	}
+	d.Others[name] = other
+}
+
+// Plugin registers a plugin for lookups only.
+func (d *DB) Plugin(ctx context.Context) (*uidplugin.Plugin, error) {
+	p := uidplugin.New(
+		uidplugin.WithLookupOnly(), uidplugin.WithLayout(d.Layout), uidplugin.WithLogger(nil),
+		uidplugin.WithTimeout(d.timeout),
+	)
+	if err := d.gorm.WithContext(ctx).Use(p); err != nil {
+		return nil, err
+	}
+	return uidplugin.From(d.gorm), nil
+}
+
+// Clock returns the time of the database, or of this machine if the database does not have a clock.
+func (d *DB) Clock(ctx context.Context) (time.Time, error) {
+	now, ok, err := d.Nodes.Clock(ctx)
+	if err != nil || !ok {
+		return d.Now(), err
+	}
+	return now, nil
+}
+
+// TimeOf returns the start of a tick, limited to times that JSON can express.
+func (d *DB) TimeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
+
+// TickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
+func (d *DB) TickFrom(before time.Time) int64 {
+	tick := d.Layout.TickAt(before)
+	if tick >= 0 && !d.TimeOf(tick).Before(before) {
+		tick--
+	}
+	return max(tick, 0)
+}
+
+// lead returns how far ids may be ahead of the clock.
+func (d *DB) lead() time.Duration { return time.Duration(d.Registry.LeadTicks) * d.Layout.Tick }
+
+// A Filter limits a list to a time and a table.
+type Filter struct {
+	From, To time.Time // zero: unbounded
+	Table    string    // optionally after the name of its database and a dot
+}
+
+// ofTable returns a condition for the table's rows of WORKER_NODE, of any database if the text does not name one.
+func (f *Filter) ofTable() (condition string, args []any) {
+	if f.Table == "" {
+		return "1 = 1", nil
+	}
+	condition, args = `("TABLE_NAME" = ?`, []any{f.Table}
+	for i, r := range f.Table {
+		if r == '.' { // the names of the table and the database may contain dots
+			condition += ` OR "DATABASE_NAME" = ? AND "TABLE_NAME" = ?`
+			args = append(args, f.Table[:i], f.Table[i+1:])
+		}
+	}
+	return condition + ")", args
+}
+
+// Time formats an instant in UTC; zero as "-".
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000")
+}
+
+// Count formats a number with its noun.
+func Count(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}

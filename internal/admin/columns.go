@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// A column is a column of a table of the application.
+type column struct {
+	name     string
+	kind     string // as the database writes it
+	key      bool   // in the primary key
+	auto     bool   // numbered by the database: AUTO_INCREMENT, a sequence, or IDENTITY
+	identity bool   // numbered by IDENTITY, on PostgreSQL
+}
+
+var (
+	integerType = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer|serial)\d?\b`)
+	textType    = regexp.MustCompile(`(?i)char|text|clob`)
+	wideType    = regexp.MustCompile(`(?i)^(bigint|int8|bigserial)\b`)
+)
+
+func (c column) isInteger() bool { return integerType.MatchString(c.kind) }
+func (c column) isText() bool    { return textType.MatchString(c.kind) }
+
+// isNarrow reports whether an integer column cannot hold all ids. SQLite's integers always have 64 bits.
+func (c column) isNarrow(dialect string) bool {
+	return dialect != sqlite && c.isInteger() && !wideType.MatchString(c.kind)
+}
+
+// A table is a table of the application.
+type table struct {
+	name    string // unquoted, as in WORKER_NODE
+	quoted  string // for statements
+	columns []column
+}
+
+// table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
+// A dot either belongs to the name or separates a schema or database: WORKER_NODE does not distinguish these.
+func (d *DB) table(ctx context.Context, name string) (t table, err error) {
+	t = table{name: name, quoted: d.identifier(name)}
+	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
+		return t, err
+	}
+	for i := range name {
+		if name[i] != '.' || i == 0 {
+			continue
+		}
+		schema, rest := name[:i], name[i+1:]
+		columns, err := d.columns(ctx, schema, rest)
+		if err != nil || len(columns) > 0 {
+			return table{name, d.identifier(schema) + "." + d.identifier(rest), columns}, err
+		}
+	}
+	return t, nil
+}
+
+// identifier quotes one name.
+func (d *DB) identifier(name string) string {
+	quote := "`"
+	if d.SQL.Dialect() == postgres {
+		quote = `"`
+	}
+	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote
+}
+
+// columns returns the columns of a table. schema "" means the current one.
+func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {
+	query, args := "", []any{table}
+	switch d.SQL.Dialect() {
+	case mysql:
+		query = `SELECT column_name, column_type, column_key = 'PRI', CONCAT(extra, COALESCE(column_default, '')), ''
+			FROM information_schema.columns
+			WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY ordinal_position`
+		args = []any{schema, table}
+	case postgres:
+		query = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), i.indrelid IS NOT NULL,
+			COALESCE(pg_get_expr(f.adbin, f.adrelid), ''), a.attidentity::text
+			FROM pg_attribute a LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+			LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)
+			WHERE a.attrelid = to_regclass(?) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`
+		args = []any{d.identifier(table)}
+		if schema != "" {
+			args = []any{d.identifier(schema) + "." + d.identifier(table)}
+		}
+	default:
+		if schema != "" { // a file attached only by the application
+			return nil, nil
+		}
+		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`
+	}
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var c column
+		var extra, identity string
+		if err := rows.Scan(&c.name, &c.kind, &c.key, &extra, &identity); err != nil {
+			return err
+		}
+		c.identity = identity != ""
+		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") ||
+			strings.Contains(extra, "nextval(")
+		list = append(list, c)
+		return nil
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+	}
+	return list, nil
+}
+
+// keyOf returns the primary key if it is a single column that can hold ids: an integer, or a text of digits.
+func keyOf(columns []column) (key column, ok bool) {
+	n := 0
+	for _, c := range columns {
+		if c.key {
+			key = c
+			n++
+		}
+	}
+	return key, n == 1 && (key.isInteger() || key.isText())
+}
+
+// TableNames returns the tables in WORKER_NODE, sorted by name.
+func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var t workernode.Table
+		err := rows.Scan(&t.Database, &t.Name)
+		if t.Name != "" && t.Name != workernode.AllTables {
+			list = append(list, t)
+		}
+		return err
+	}, `SELECT DISTINCT "DATABASE_NAME", "TABLE_NAME" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL
+		ORDER BY "DATABASE_NAME", "TABLE_NAME"`)
+	if err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	return list, nil
+}
+
+// tableOf returns a table and the database to read it in: one of --database, or this one if the server has the other
+// database under its name. The table has no columns if it does not exist or this user may not see it.
+func (d *DB) tableOf(ctx context.Context, of workernode.Table) (on *DB, t table, err error) {
+	if other := d.Others[of.Database]; other != nil {
+		t, err = other.table(ctx, of.Name)
+		return other, t, err
+	}
+	if of.Database == "" {
+		t, err = d.table(ctx, of.Name)
+		return d, t, err
+	}
+	schema := of.Database
+	if d.SQL.Dialect() == postgres {
+		if schema, err = d.schemaOf(ctx, of.Database); err != nil || schema == "" {
+			return d, t, err
+		}
+	}
+	t = table{name: of.Name, quoted: d.identifier(schema) + "." + d.identifier(of.Name)}
+	t.columns, err = d.columns(ctx, schema, of.Name)
+	return d, t, err
+}
+
+// schemaOf returns the schema named with WithRegistry if it is in the same PostgreSQL database; otherwise "".
+func (d *DB) schemaOf(ctx context.Context, name string) (schema string, err error) {
+	catalog := ""
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&catalog) }, `SELECT current_database()`)
+	if rest, ok := strings.CutPrefix(name, catalog+"."); ok {
+		schema = rest
+	} else if name == catalog {
+		schema = "public"
+	}
+	return schema, err
+}

@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+const (
+	// endSoon is the remaining time below which a layout is a finding.
+	endSoon = 365 * 24 * time.Hour
+
+	// unheld is the time after which a slot without a holder is a finding.
+	unheld = 7 * 24 * time.Hour
+)
+
+// checkLayout checks the remaining time and worker ids of the layout.
+func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
+	if left := d.Layout.Expires().Sub(d.Now()); left < endSoon {
+		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: then no id can be "+
+			"made", d.Layout, Time(d.Layout.Expires()), int(left.Hours()/24))
+		if left <= 0 {
+			text = fmt.Sprintf("the layout %s ended at %s UTC: no id can be made", d.Layout, Time(d.Layout.Expires()))
+		}
+		list = append(list, Finding{Code: CodeLayoutEnd, Text: text,
+			Advice: "Begin a new id space, with a layout whose ids are above the present ones: docs/migrating.md, " +
+				"and generator.Layout.Above."})
+	}
+	given, all := d.Registry.NextID-1, d.Layout.MaxWorkerID()
+	if given > all/2 {
+		text := fmt.Sprintf("%d of %d worker ids were given out, more than half, so busy tables get no further "+
+			"ones (lanes)", given, all)
+		if given >= all {
+			text = fmt.Sprintf("all %d worker ids were given out: a table or process without one gets no ids", all)
+		}
+		list = append(list, Finding{
+			Code: CodeWorkerIDs,
+			Text: text,
+			Advice: `"uid tables" and "uid slots" say who has them. Fewer processes at once need fewer, ` +
+				`and slots of former applications can be handed on (slot-unheld). ` +
+				`Otherwise begin a new id space with more worker bits: "uid plan".`,
+		})
+	}
+	return list, nil
+}
+
+// standstill returns a finding if all held slots are late. states counts slots by state.
+func standstill(states map[string]int64) []Finding {
+	late := states["overdue"] + states["expired"]
+	if late == 0 || states["live"]+states["idle"] > 0 {
+		return nil
+	}
+	return []Finding{{
+		Code: CodeNoSlotLive,
+		Text: fmt.Sprintf("processes hold %s and renew none (%d overdue, %d expired): they cannot write to the "+
+			"database, or all have ended without Close", Count(late, "slot", "slots"), states["overdue"], states["expired"]),
+		Advice: `If they run, their logs have the reason, and creates fail until the database accepts their statements ` +
+			`again. "uid slots" has their last statements.`,
+	}}
+}
+
+// checkSlots looks for a standstill of all processes, and for slots without a holder for a long time whose applications
+// hold no others.
+func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
+	now, err := d.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states, err := d.CountSlots(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	list = standstill(states)
+	tick := max(d.Layout.TickAt(now.Add(-unheld)), 0)
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var name string
+		var slots, workers, fence int64
+		if err := sqldb.Scan(rows, workernode.SlotTable, 1, &name, &slots, &workers, &fence); err != nil {
+			return err
+		}
+		list = append(list, Finding{
+			Code: CodeSlotUnheld,
+			Text: fmt.Sprintf("nobody has held any of the %s of the application %q since %s UTC; with them come "+
+				"%s, which no other application gets while there are new "+
+				"ones", Count(slots, "slot", "slots"), name, Time(d.TimeOf(fence)), Count(workers, "worker id", "worker ids")),
+			Advice: "If the application has another name now, the statement lets it have them. If it is gone for " +
+				"good, nothing needs to be done while there are worker ids left.",
+			Fix: d.SQL.Translate(`UPDATE "WORKER_SLOT" SET "APPLICATION" = 'NEW NAME' WHERE "APPLICATION" = `) + d.literal(name),
+		})
+		return nil
+	}, `SELECT "S"."APPLICATION", COUNT(*), COALESCE(SUM("N"."WORKERS"), 0), MAX("S"."FENCE") FROM "WORKER_SLOT" "S"
+		LEFT JOIN (SELECT "SLOT", COUNT(*) AS "WORKERS" FROM "WORKER_NODE" GROUP BY "SLOT") "N" ON "N"."SLOT" = "S"."ID"
+		WHERE "S"."REUSABLE" = 1 GROUP BY "S"."APPLICATION" HAVING COUNT(*) = SUM(CASE WHEN "S"."FENCE" < ? AND
+		("S"."HOLDER" = '' OR "S"."SEEN_TICK" < ?) THEN 1 ELSE 0 END) ORDER BY "S"."APPLICATION" LIMIT 100`, tick, tick)
+	return list, err
+}
+
+// checkSessions looks for held slots without a session.
+func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var slot int64
+		err := rows.Scan(&slot)
+		list = append(list, Finding{
+			Code: CodeSessionDeleted,
+			Text: fmt.Sprintf("the session of the process that holds the slot %d was deleted from WORKER_SESSION: its ids "+
+				"resolve to another process, or to none", slot),
+			Advice: `Restore the row from a backup. Only "uid sessions prune" may remove sessions. ` +
+				"A restart of the process begins a new one.",
+		})
+		return err
+	}, `SELECT "S"."ID" FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID" AND
+		"X"."HOLDER" = "S"."HOLDER" WHERE "S"."HOLDER" <> '' AND "X"."SLOT" IS NULL ORDER BY "S"."ID" LIMIT 100`)
+	return list, err
+}
+
+// literal returns an SQL literal for a statement that people run.
+func (d *DB) literal(text string) string {
+	text = strings.ReplaceAll(text, "'", "''")
+	if d.SQL.Dialect() == mysql {
+		text = strings.ReplaceAll(text, `\`, `\\`)
+	}
+	return "'" + text + "'"
+}
+
+// checkNodes looks for rows of WORKER_NODE whose ids cannot be located.
+func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
+	const ours = `"SLOT" IS NOT NULL AND "SLOT" <> 0`
+	inside := fmt.Sprintf(`"ID" BETWEEN 1 AND %d`, d.Layout.MaxWorkerID())
+	for _, kind := range []struct {
+		Finding
+		where string
+	}{
+		{Finding{Code: CodeNodeForeign, Text: "%s of WORKER_NODE: inserted by another program, such as " +
+			"UidGenerator: its ids do not resolve, and its worker ids are never given out here",
+			Advice: "Nothing needs to be done, even if it goes on: see docs/migrating.md. The rows may " +
+				"stay."}, "NOT (" + ours + ") AND " + inside},
+		{Finding{Code: CodeNodeOutside, Text: "%s of WORKER_NODE: the ID is no worker id of the layout, which has " +
+			"1 to " + fmt.Sprint(d.Layout.MaxWorkerID()) + ", and is never used",
+			Advice: "Delete them, if no row has an id with such a worker id.",
+			Fix:    d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (` + inside + ")")}, "NOT (" + inside + ")"},
+		{Finding{Code: CodeNodeLayout, Text: "%s of WORKER_NODE: of another layout than " +
+			"" + d.Layout.String() + ", so ids do not resolve",
+			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/several-databases.md."},
+			ours + " AND " + inside + ` AND "LAYOUT" <> ` + d.literal(d.Layout.String())},
+		{Finding{Code: CodeNodeSlot, Text: "%s of WORKER_NODE: of a slot that WORKER_SLOT does not have, so ids do " +
+			"not resolve, as after a restore of some tables only",
+			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/failures.md, on databases that " +
+				"lose commits."},
+			ours + " AND " + inside + ` AND "X" IS NULL`},
+	} {
+		from := `"WORKER_NODE"`
+		if kind.Code == CodeNodeSlot { // a join, because NOT EXISTS takes ten times as long on MariaDB
+			from += ` LEFT JOIN (SELECT "ID" AS "X" FROM "WORKER_SLOT") "S" ON "X" = "SLOT"`
+		}
+		var n int64
+		err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) },
+			"SELECT COUNT(*) FROM "+from+" WHERE "+kind.where)
+		if err != nil {
+			return list, err
+		}
+		if n > 0 {
+			kind.Text = fmt.Sprintf(kind.Text, Count(n, "row", "rows"))
+			list = append(list, kind.Finding)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/segment"
+)
+
+// TableNamed returns the table that people name as in a statement, or as a list of tables names it.
+func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, err error) {
+	known, err := d.TableNames(ctx)
+	if err != nil {
+		return t, err
+	}
+	if t.Name, err = supply.TableName(ctx, d.gorm, d.timeout, name); err != nil || slices.Contains(known, t) {
+		return t, err
+	}
+	for _, other := range known {
+		if other.Database != "" && other.String() == name {
+			return other, nil
+		}
+	}
+	return t, nil
+}
+
+// CheckNext returns an error if ids should not be made for a table manually, because it does not exist, or its keys are
+// not ids of WORKER_NODE. It returns a warning if the database numbers the key. If it cannot see the table, it trusts
+// WORKER_NODE.
+func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string, err error) {
+	known, err := d.databasesOf(ctx, of.Name)
+	if err != nil {
+		return "", err
+	}
+	made := slices.Contains(known, of.Database)
+	if !made && of.Database == "" && len(known) > 0 {
+		return "", fmt.Errorf("processes make ids for a table %q in the database %q, and not in this one: give --database; "+
+			"--force makes ids for the table here all the same", of.Name, known[0])
+	}
+	on, t, err := d.tableOf(ctx, of)
+	switch seen := of.Database == "" || d.Others[of.Database] != nil; {
+	case err != nil:
+		return "", err
+	case len(t.columns) == 0 && seen:
+		return "", fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids for it "+
+			"all the same", of)
+	case len(t.columns) == 0 && !made:
+		return "", fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the "+
+			"names; --force makes ids for it all the same", of.Name, of.Database)
+	}
+	key, ok := keyOf(t.columns)
+	if !ok {
+		return "", nil
+	}
+	if err := d.checkSegment(ctx, on, of, t, key, made); err != nil {
+		return "", err
+	}
+	if key.auto && on.SQL.Dialect() == mysql {
+		warning = fmt.Sprintf("the database numbers %s.%s: a row that is inserted without an id gets the number after "+
+			"the largest id", of, key.name)
+	}
+	return warning, nil
+}
+
+// checkSegment returns an error if the keys of a table come from segments: the largest key is too small for an id, and
+// a tag has the table's name. Because tags may have any name, small keys are enough if no process has made ids for the
+// table.
+func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t table, key column, made bool) error {
+	const advice = "an id of uid next would be far above them; --force makes ids for the table all the same"
+	if !key.isInteger() {
+		return nil
+	}
+	largest, err := on.largest(ctx, t, key)
+	if err != nil || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 { // an id
+		return err
+	}
+	for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
+		columns, err := d.columns(ctx, "", name)
+		if err != nil {
+			return err
+		}
+		if len(columns) == 0 {
+			continue
+		}
+		tag := ""
+		err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
+			"SELECT biz_tag FROM "+d.identifier(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
+		if err != nil {
+			return err
+		}
+		if tag != "" {
+			return fmt.Errorf("the keys of %s come from segments, as %s has the tag %q: %s", of, name, tag, advice)
+		}
+	}
+	if !made && largest.Int64 > 0 {
+		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, as from a segment or from the "+
+			"database's own numbers: %s", of, largest.Int64, advice)
+	}
+	return nil
+}
+
+// databasesOf returns the databases with this table in WORKER_NODE, sorted by name; "" is the registry's.
+func (d *DB) databasesOf(ctx context.Context, table string) (names []string, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
+		return err
+	}, `SELECT DISTINCT "DATABASE_NAME" FROM "WORKER_NODE" WHERE "TABLE_NAME" = ? ORDER BY "DATABASE_NAME"`, table)
+	return names, err
+}

@@ -1,0 +1,68 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/rounded"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// checkRounded adds to the error of a number without a row an id from which it may have been rounded. All other errors
+// stay unchanged.
+func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
+	if !f.Rows || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
+		return err
+	}
+	original, n, failed := f.original(ctx, id)
+	switch {
+	case failed != nil:
+		return fmt.Errorf("%w; whether it was rounded is not known: %w", err, failed)
+	case n > 0:
+		if of := (*uidplugin.IDError)(nil); errors.As(err, &of) {
+			err = of.Err // drop its advice
+		}
+		return fmt.Errorf("%w; the number was rounded: it may be of %s, such as that of %d; read ids as text",
+			err, Count(int64(n), "row", "rows"), original)
+	}
+	return err
+}
+
+// original returns the smallest id of a row that programs round to id, and the number of such ids.
+func (f *Finder) original(ctx context.Context, id int64) (smallest int64, n int, err error) {
+	var workers []int64
+	for _, k := range rounded.Originals(id) {
+		if parts, err := f.Plugin.Decode(uidplugin.ID(k)); err == nil && !slices.Contains(workers, parts.WorkerID) {
+			workers = append(workers, parts.WorkerID)
+		}
+	}
+	low, high := rounded.Near(id)
+	nodes, err := f.Nodes.Lookup(ctx, workers...)
+	tables := map[workernode.Table]bool{}
+	for _, node := range nodes {
+		if node.Table.Name == "" || tables[node.Table] {
+			continue
+		}
+		tables[node.Table] = true
+		t, failed := f.keyed(ctx, node.Table)
+		if failed != nil || t.key.isText() {
+			continue // texts are not rounded
+		}
+		key := t.on.identifier(t.key.name)
+		err = errors.Join(err, t.on.SQL.Query(ctx, func(rows *sql.Rows) error {
+			var k int64
+			err := rows.Scan(&k)
+			if err == nil && rounded.Is(id, k) {
+				if n++; n == 1 || k < smallest {
+					smallest = k
+				}
+			}
+			return err
+		}, "SELECT "+key+" FROM "+t.quoted+" WHERE "+key+" BETWEEN ? AND ?", low, high))
+	}
+	return smallest, n, err
+}

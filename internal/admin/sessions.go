@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+)
+
+// MaxPage is the maximum length of a list, because the rows of one statement are in memory.
+const MaxPage = 10_000
+
+// Sessions returns up to limit sessions, of one slot or for 0 of all, and whether there are more. The filter's time is
+// their beginning. A page may be longer, because sessions that began at the same instant stay together.
+func (d *DB) Sessions(
+	ctx context.Context, slot int64, f Filter, limit int,
+) (list []uidplugin.Session, more bool, err error) {
+	p, err := d.Plugin(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	of, size := map[int64]bool{}, limit
+	if f.Table != "" {
+		size = MaxPage // many sessions may belong to other tables
+		where, args := f.ofTable()
+		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
+			var slot int64
+			err := rows.Scan(&slot)
+			of[slot] = true
+			return err
+		}, `SELECT DISTINCT "SLOT" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL AND `+where, args...)
+		if err != nil {
+			return nil, false, fmt.Errorf("list the slots of %s: %w", f.Table, err)
+		}
+	}
+	more = true
+	for before := f.To; more && len(list) <= limit; {
+		var page []uidplugin.Session
+		page, more, err = sessionsBefore(ctx, p, slot, before, size)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, s := range page {
+			before = s.From
+			if s.From.Before(f.From) {
+				more = false
+			} else if f.Table == "" || of[s.Slot] {
+				list = append(list, s)
+			}
+		}
+	}
+	if len(list) <= limit {
+		return list, more, nil
+	}
+	end := limit
+	for end < len(list) && list[end].From.Equal(list[end-1].From) {
+		end++
+	}
+	return list[:end], more || end < len(list), nil
+}
+
+// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It adds all
+// that began at the same instant as the last one.
+func sessionsBefore(
+	ctx context.Context, p *uidplugin.Plugin, slot int64, before time.Time, limit int,
+) (list []uidplugin.Session, more bool, err error) {
+	for n := limit; ; n *= 2 {
+		list, err = p.Sessions(ctx, slot, before, n+1)
+		if err != nil || len(list) <= n {
+			return list, false, err
+		}
+		next := list[n].From
+		for end := n; end > 0; end-- {
+			if !list[end-1].From.Equal(next) {
+				return list[:end], true, nil
+			}
+		}
+	}
+}
+
+// SessionsAt returns the sessions that may have made ids at a time, by slot.
+func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []uidplugin.Session, err error) {
+	tick := d.Layout.TickAt(t)
+	if tick < 0 || tick > d.Layout.MaxTick() {
+		return nil, fmt.Errorf("--at %s is outside of the layout, whose ids have times from %s to %s",
+			Time(t), Time(d.Layout.Epoch), Time(d.Layout.Expires()))
+	}
+	found, err := d.Nodes.Origins(ctx, tick)
+	for _, o := range found {
+		p := uidplugin.Session{Slot: o.Slot, From: d.TimeOf(o.Start + 1), Last: d.TimeOf(o.Last)}
+		if !o.Pruned() {
+			p.Application, p.Host, p.Port, p.Kind, p.Launched = o.Application, o.Host, o.Port, o.Kind, o.Launched
+		}
+		if o.Until >= 0 {
+			p.Until = d.TimeOf(o.Until + 1)
+		}
+		list = append(list, p)
+	}
+	return list, err
+}

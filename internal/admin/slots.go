@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// States lists the states of [uidplugin.Slot.State].
+var States = []string{"live", "idle", "overdue", "expired", "free", "retired"}
+
+// A Slot is a slot with its last holder.
+type Slot struct {
+	Slot        int64     `json:"slot"`
+	State       string    `json:"state"`
+	Application string    `json:"application"`
+	Host        string    `json:"host"`
+	Port        string    `json:"port"`
+	WorkerIDs   int64     `json:"worker_ids"`
+	Since       time.Time `json:"since,omitzero"` // when the last holder got it
+	Fence       time.Time `json:"fence"`          // no id of the slot has a later time
+	Seen        time.Time `json:"seen"`           // clock of the last holder at its last statement
+}
+
+// Slots returns up to limit slots above a slot. An empty state means all. The filter's time is Seen.
+func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, limit int) (list []Slot, err error) {
+	now, err := d.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	where, args := d.maybe(state, now)
+	if !f.From.IsZero() {
+		where, args = where+` AND "SEEN_TICK" > ?`, append(args, d.TickFrom(f.From))
+	}
+	if !f.To.IsZero() {
+		where, args = where+` AND "SEEN_TICK" <= ?`, append(args, d.TickFrom(f.To))
+	}
+	if f.Table != "" {
+		of, names := f.ofTable()
+		where, args = where+` AND "ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE `+of+")", append(args, names...)
+	}
+	for chunk := max(limit, 1000); len(list) < limit; {
+		n := 0
+		err := d.eachSlot(ctx, func(s uidplugin.Slot) {
+			n, after = n+1, s.ID
+			u := Slot{
+				Slot: s.ID, State: s.State(now), Application: s.Application, Host: s.Host, Port: s.Port,
+				Fence: s.Fence, Seen: s.Seen,
+			}
+			if (state == "" || u.State == state) && len(list) < limit {
+				list = append(list, u)
+			}
+		}, where+fmt.Sprintf(` AND "ID" > ? ORDER BY "ID" LIMIT %d`, chunk), append(slices.Clone(args), after)...)
+		if err != nil {
+			return nil, err
+		}
+		if n < chunk {
+			break
+		}
+	}
+	return list, d.complete(ctx, list)
+}
+
+// recently is longer than Lead, and longer than a process goes without a statement. So a held slot without a statement
+// and a lease for as long is expired.
+const recently = 25 * time.Hour
+
+// maybe returns a necessary condition for a state, so that few other slots are read. [uidplugin.Slot.State] decides.
+func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
+	switch state {
+	case "":
+		return "1 = 1", nil
+	case "free":
+		return `"HOLDER" = ''`, nil
+	case "retired":
+		return `"REUSABLE" = 0`, nil
+	case "expired":
+		return `"HOLDER" <> ''`, nil
+	}
+	tick := max(d.Layout.TickAt(now.Add(-recently)), 0)
+	return `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
+}
+
+// eachSlot calls f for each matching slot.
+func (d *DB) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where string, args ...any) error {
+	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var s uidplugin.Slot
+		var holder string
+		var reusable, fence, seen int64
+		if err := sqldb.Scan(rows, workernode.SlotTable, 1, &s.ID, &reusable, &fence, &holder, &seen, &s.Application, &s.Host,
+			&s.Port); err != nil {
+			return err
+		}
+		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, d.TimeOf(fence), d.TimeOf(seen)
+		f(s)
+		return nil
+	}, `SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT"
+		FROM "WORKER_SLOT" WHERE `+where, args...)
+	if err != nil {
+		return fmt.Errorf("list slots: %w", err)
+	}
+	return nil
+}
+
+// complete sets the number of worker ids of slots, and when they were acquired.
+func (d *DB) complete(ctx context.Context, list []Slot) error {
+	if len(list) == 0 {
+		return nil
+	}
+	byID := map[int64]*Slot{}
+	ids := make([]any, len(list))
+	for i := range list {
+		byID[list[i].Slot], ids[i] = &list[i], list[i].Slot
+	}
+	for _, q := range []struct {
+		value, table string
+		set          func(s *Slot, n int64)
+	}{
+		{"COUNT(*)", workernode.NodeTable, func(s *Slot, n int64) { s.WorkerIDs = n }},
+		{`MAX("START_TICK")`, workernode.SessionTable, func(s *Slot, n int64) { s.Since = d.TimeOf(n + 1) }},
+	} {
+		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
+			var slot, n int64
+			if err := sqldb.Scan(rows, q.table, 1, &slot, &n); err != nil {
+				return err
+			}
+			q.set(byID[slot], n)
+			return nil
+		}, `SELECT "SLOT", `+q.value+` FROM "`+q.table+`" WHERE "SLOT" IN (?`+strings.Repeat(", ?", len(ids)-1)+`)
+			GROUP BY "SLOT"`, ids...)
+		if err != nil {
+			return fmt.Errorf("list slots: %w", err)
+		}
+	}
+	return nil
+}
+
+// CountSlots counts slots by state. The database counts those whose state does not depend on the present time.
+func (d *DB) CountSlots(ctx context.Context, now time.Time) (map[string]int64, error) {
+	n := map[string]int64{}
+	recent, ticks := d.maybe("live", now)
+	err := d.eachSlot(ctx, func(s uidplugin.Slot) { n[s.State(now)]++ }, recent, ticks...)
+	if err != nil {
+		return nil, err
+	}
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var s uidplugin.Slot
+		var reusable, held, slots, fence, seen int64
+		err := rows.Scan(&reusable, &held, &slots, &fence, &seen)
+		s.Reusable, s.Held, s.Fence, s.Seen = reusable != 0, held != 0, d.TimeOf(fence), d.TimeOf(seen)
+		n[s.State(now)] += slots
+		return err
+	}, `SELECT "R", "H", COUNT(*), MAX("F"), MAX("T") FROM (SELECT "FENCE" AS "F", "SEEN_TICK" AS "T",
+		CASE WHEN "REUSABLE" <> 0 THEN 1 ELSE 0 END AS "R", CASE WHEN "HOLDER" <> '' THEN 1 ELSE 0 END AS "H"
+		FROM "WORKER_SLOT" WHERE NOT (`+recent+`)) "X" GROUP BY "R", "H"`, ticks...)
+	if err != nil {
+		return nil, fmt.Errorf("count slots: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,80 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/publicid"
+)
+
+// findIn adds the rows of one table to found. p is the plan of its model, or nil. findIn modifies ids.
+func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids []int64, found map[int64]any) (errs []error) {
+	if table == "" {
+		return failureForEach(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
+			ErrNoModel)
+	}
+	switch {
+	case p == nil && f.only != nil:
+		return failureForEach(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
+	case p == nil:
+		return failureForEach(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
+			" or the AutoMigrate of the plugin", ErrNoModel, table)
+	case p.RowKey() == nil:
+		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
+			" query the table for %d", ErrNotKey, table)
+	case !f.wants(p):
+		return failureForEach(ids, "%w: the public ids of %s do not begin with %s_, as the text of %d does",
+			publicid.ErrInvalid, table, f.prefix)
+	}
+	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 }) // because a row loaded without its key would match 0
+	slices.Sort(ids)
+	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
+		for _, err := range f.load(ctx, p, chunk, found) {
+			if _, ok := err.(*failure); !ok {
+				err = fmt.Errorf("uidplugin: find in %s: %w", table, err)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func (f *Finder) load(ctx context.Context, p *catalog.Plan, ids []int64, found map[int64]any) (errs []error) {
+	rows, key := reflect.New(reflect.SliceOf(reflect.PointerTo(p.Schema.ModelType))), p.RowKey()
+	if err := f.query(ctx, p, ids).Find(rows.Interface()).Error; err != nil {
+		return []error{err}
+	}
+	wanted := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	ambiguous := map[int64]bool{}
+	for _, loaded := range rows.Elem().Seq2() {
+		r := model.Row{Struct: loaded.Elem()}
+		id := r.ID(ctx, key.Field)
+		if !wanted[id] {
+			// The database ignored spaces at the end of a text, so this is another key.
+			if _, zero := r.Value(ctx, key.Field.Field); key.Text && !zero {
+				continue
+			}
+			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
+				" %s.%s in", ErrClause, p.Schema.Table, key.DBName)}
+		}
+		if other, ok := found[id]; ok && !p.SameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
+			ambiguous[id] = true
+			continue
+		}
+		found[id] = loaded.Interface()
+	}
+	for id := range ambiguous {
+		delete(found, id)
+		errs = append(errs, failuref(id, "%w: several rows of %s have %d in their key;"+
+			" add a condition on the rest of the key, as in From(db.Where(...))", ErrNotKey,
+			p.Schema.Table, id))
+	}
+	return errs
+}

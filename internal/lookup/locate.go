@@ -1,0 +1,90 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"gorm.io/gorm"
+)
+
+// Locate returns the place of an id. It reads with the handle db, or outside of its transaction.
+func (loc *Locator) Locate(ctx context.Context, db *gorm.DB, id int64) (Place, error) {
+	l, err := loc.locateOne(ctx, db, id)
+	if err != nil {
+		return Place{}, loc.errorOf(err)
+	}
+	return l, nil
+}
+
+func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place, error) {
+	l, err := loc.split(id)
+	if err != nil {
+		return Place{}, err
+	}
+	var n *workernode.Node
+	var o workernode.Origin
+	stamped := false
+	if !loc.Fixed {
+		n, o, stamped, err = loc.workersFor(db).Trace(ctx, l.WorkerID, loc.Layout.TickAt(l.Time))
+		if err != nil {
+			return Place{}, fmt.Errorf("uidplugin: locate: %w", err)
+		}
+	}
+	err = loc.place(&l, n)
+	switch {
+	case err != nil && !(stamped && l.Session.Slot != 0 && errors.Is(err, ErrFutureID)):
+		return Place{}, &failure{id, err} // a stamped id may be in the future if a clock was ahead
+	case loc.Fixed && loc.Test == nil:
+		return l, nil // any process that has had the worker id may have made it
+	case loc.Fixed: // in a test only this process makes ids
+		host := loc.DetectHost()
+		l.Session.Application, l.Session.Host, l.Session.Port, l.Session.Kind = host.Application, host.Name, host.Port, host.Kind
+		return l, nil
+	case !stamped:
+		return Place{}, failuref(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d, or the database has lost the commits of that time",
+			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
+	}
+	if o.Pruned() {
+		l.Session = Session{}
+		return l, nil
+	}
+	l.Session = loc.session(o)
+	return l, nil
+}
+
+// locate calls found for each id that has a place, without its session, and returns an error for each other id.
+// future is set if the id seems to be in the future; it may be valid, because a clock may have been ahead. locate reads
+// worker nodes each time, because remembered ones could be wrong after lost commits.
+func (loc *Locator) locate(ctx context.Context, db *workernode.DB, ids []int64, found func(l *Place, future error)) (errs []error) {
+	nodes := map[int64]*workernode.Node{}
+	for _, id := range ids {
+		if l, err := loc.split(id); err == nil {
+			nodes[l.WorkerID] = nil
+		}
+	}
+	if !loc.Fixed {
+		var err error
+		if nodes, err = db.Lookup(ctx, slices.Sorted(maps.Keys(nodes))...); err != nil {
+			return []error{fmt.Errorf("uidplugin: locate: %w", err)}
+		}
+	}
+	for _, id := range ids {
+		l, err := loc.split(id)
+		if err == nil {
+			if err = loc.place(&l, nodes[l.WorkerID]); err != nil {
+				err = &failure{id, err}
+			}
+		}
+		if err == nil || errors.Is(err, ErrFutureID) && l.Session.Slot != 0 {
+			found(&l, err)
+			continue
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}

@@ -1,0 +1,101 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// query returns the handle with the caller's scope, restricted to rows with the given keys.
+func (f *Finder) query(ctx context.Context, p *catalog.Plan, ids []int64) *gorm.DB {
+	key := p.RowKey()
+	values := make([]any, len(ids))
+	for i, id := range ids {
+		values[i] = key.Value(id)
+	}
+	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: key.DBName}, Values: values}
+	var scope clause.Expression
+	restrict := func(db *gorm.DB) *gorm.DB {
+		if db.Error == nil {
+			_ = db.AddError(f.restrict(p, db.Statement, condition, scope))
+		}
+		return db
+	}
+	// Clauses without arguments begins a statement, like every method of GORM, so conditions dropped by a session with
+	// NewDB do not return. The session copies the rest.
+	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
+	if !scopesKnown {
+		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
+			" use a version of uidplugin that knows it", ErrClause))
+		return db
+	}
+	return db.Scopes(inTurn(append(f.scopes(p, &scope), restrict)...))
+}
+
+// inTurn returns a scope that runs scopes one after the other. Each waits until no scope is pending, because scopes may
+// add scopes, which GORM runs in another round.
+func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
+	return func(db *gorm.DB) *gorm.DB {
+		for i, scope := range scopes {
+			if hasScopes(db.Statement) {
+				return db.Scopes(inTurn(scopes[i:]...))
+			}
+			db = scope(db)
+		}
+		return db
+	}
+}
+
+// scopesField is the private field that holds pending scopes. We need reflection because GORM does not export it.
+var scopesField, scopesKnown = reflect.TypeFor[gorm.Statement]().FieldByName("scopes")
+
+func hasScopes(stmt *gorm.Statement) bool {
+	return reflect.ValueOf(stmt).Elem().FieldByIndex(scopesField.Index).Len() > 0
+}
+
+// restrict limits a statement to rows that meet the key and the caller's scope, whatever other conditions it has. It
+// refuses clauses that would prevent this.
+func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clause.Expression) error {
+	if err := refuse(p, stmt); err != nil {
+		return err
+	}
+	if order, _ := stmt.Clauses["ORDER BY"].Expression.(clause.OrderBy); f.inOrder && (len(order.Columns) > 0 || order.Expression != nil) {
+		return refused("Order", "the rows come in the order of the ids; leave it out")
+	}
+	stmt.Model = nil // use the model of the rows instead
+	where := stmt.Clauses["WHERE"]
+	where.Name, where.Builder = "WHERE", restricted(key, scope)
+	stmt.Clauses["WHERE"] = where
+	return nil
+}
+
+// restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
+// calls it last, after types such as [gorm.DeletedAt] and other plugins have added conditions. So the handle's own
+// conditions are written as usual, in parentheses.
+func restricted(key, scope clause.Expression) clause.ClauseBuilder {
+	return func(where clause.Clause, b clause.Builder) {
+		all := []clause.Expression{where.Expression, scope, key}
+		if stmt, ok := b.(*gorm.Statement); ok && scope != nil {
+			all[1] = withQueryClauses(stmt, scope)
+		}
+		where.Builder, where.Expression = nil, model.AllOf(all)
+		where.Build(b)
+	}
+}
+
+// withQueryClauses adds the query clauses of the model's field types to conditions. We apply them here because a soft
+// delete changes how an Or counts.
+func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
+	clauses := stmt.Clauses
+	defer func() { stmt.Clauses = clauses }()
+	stmt.Clauses = map[string]clause.Clause{"WHERE": {Name: "WHERE", Expression: conditions}}
+	for _, c := range stmt.Schema.QueryClauses {
+		stmt.AddClause(c)
+	}
+	return stmt.Clauses["WHERE"].Expression
+}

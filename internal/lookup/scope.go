@@ -1,0 +1,78 @@
+package lookup
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// scopes returns scopes that run the caller's scope and store its conditions in into, apart from those of the
+// statement.
+func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.DB) *gorm.DB {
+	if f.scope == nil {
+		return nil
+	}
+	var handle gorm.Statement // the clauses before the scope runs
+	return []func(*gorm.DB) *gorm.DB{
+		func(db *gorm.DB) *gorm.DB {
+			stmt := db.Statement
+			_ = db.AddError(refuse(p, stmt))
+			handle.Unscoped, handle.Joins, handle.Clauses = stmt.Unscoped, stmt.Joins, maps.Clone(stmt.Clauses)
+			delete(stmt.Clauses, "WHERE")
+			return db
+		},
+		func(db *gorm.DB) *gorm.DB {
+			dest := db.Statement.Dest
+			scoped := f.scope(db, p.NewRow())
+			if scoped == nil || scoped.Statement.Dest != dest {
+				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped returned another handle for %s; return the one that it was given, with conditions added",
+					ErrClause, p.Schema.Table))
+				return db
+			}
+			return scoped
+		},
+		func(db *gorm.DB) *gorm.DB {
+			stmt := db.Statement
+			where := stmt.Clauses["WHERE"].Expression
+			inner, again := joinsFrom(stmt, len(handle.Joins))
+			switch err := refuse(p, stmt); {
+			case db.Error != nil: // set by the scope
+			case err != nil:
+				_ = db.AddError(err)
+			case stmt.Unscoped && !handle.Unscoped:
+				_ = db.AddError(refused("Unscoped", "a scope of Scoped cannot show deleted rows; give it to the handle"))
+			case again != "":
+				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped joins %s for %s again, and GORM leaves out the second join: leave it out of the handle, or add the condition by Where",
+					ErrClause, again, p.Schema.Table))
+			case where == nil && !inner:
+				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped added no condition for %s, as a LEFT JOIN or Where with a struct whose fields are zero:"+
+					` write Where("tenant = ?", tenant), or Where("1 = 1") if all rows are meant`, ErrClause, p.Schema.Table))
+			}
+			*into, stmt.Clauses["WHERE"] = where, handle.Clauses["WHERE"]
+			return db
+		},
+	}
+}
+
+// innerJoin matches SQL that begins with an inner join.
+var innerJoin = regexp.MustCompile(`(?i)^\s*(INNER\s+)?JOIN\s`)
+
+// joinsFrom reports whether an inner join is among the joins of a statement from first on, because other joins keep all
+// rows. It also returns the name of a join whose association was joined before, or "". A join of A.B also joins A.
+func joinsFrom(stmt *gorm.Statement, first int) (inner bool, again string) {
+	for i := first; i < len(stmt.Joins); i++ {
+		name := stmt.Joins[i].Name
+		inner = inner || stmt.Joins[i].JoinType == clause.InnerJoin || innerJoin.MatchString(name)
+		for _, j := range stmt.Joins[:i] {
+			if strings.HasPrefix(j.Name+".", name+".") {
+				again = name
+			}
+		}
+	}
+	return inner, again
+}

@@ -1,0 +1,99 @@
+package workernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// How the lease manager adds missing worker ids to its slot, or goes on without them. Only its goroutine calls these
+// functions.
+
+func (m *Manager) add(ctx context.Context, tables []Table) error {
+	nodes, err := m.rows.reserve(ctx, tables)
+	if errors.Is(err, ErrExhausted) {
+		return m.usedUp(ctx, err, tables)
+	}
+	if err != nil {
+		return err
+	}
+	start, ok, err := m.slot.add(ctx, nodes)
+	if err != nil {
+		return m.notAdded(ctx, tables, err)
+	}
+	if !ok {
+		return m.slot.refuse(ctx, "add worker ids")
+	}
+	m.exhausted = false
+	m.rows.noteAdded(nodes)
+	m.allocator.add(nodes, start)
+	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-most/10 {
+		m.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; once all are, new processes and tables can only use the worker ids of free slots",
+			"worker_id", last, "of", most, "layout", m.layout.String())
+	}
+	return nil
+}
+
+// notAdded handles a failed add.
+func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
+	m.rows.mustReread = true
+	optional := !m.requests.any() && m.allocator.postpone(tables, m.later())
+	if errors.Is(why, errTaken) { // UidGenerator inserts into the same table
+		if again, err := m.rows.noteTaken(ctx); again || err != nil {
+			return err
+		}
+	}
+	if !optional {
+		return why
+	}
+	m.log.Warn("uidplugin: could not add further worker ids for a table; trying again later", "error", why)
+	return nil
+}
+
+// later is when to try again to get worker ids.
+func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
+
+// usedUp handles missing worker ids when the layout has none left. The process continues without further lanes. Without
+// any worker id it tries a slot that has some. Otherwise requests fail.
+func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
+	later := m.later()
+	more, used := m.allocator.limit(why, later)
+	if more {
+		return nil // the next pass tries the rest, without the optional ones
+	}
+	if !used && !m.exhausted && !m.config.Disposable {
+		others, err := m.slot.candidates(ctx, tables)
+		if err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			m.exhausted = true
+			_, err = m.slot.release(ctx)
+			return err
+		}
+	}
+	m.exhausted = false
+	err := m.explain(ctx, why, tables)
+	m.allocator.exhaust(err, later)
+	m.requests.fail(err)
+	return nil
+}
+
+// explain adds to an ErrExhausted the tables with the most worker ids, and a remedy. tables are those that lack some.
+func (m *Manager) explain(ctx context.Context, err error, tables []Table) error {
+	owners, e := m.store.owners(ctx)
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	if m.config.Disposable {
+		return fmt.Errorf("%w (most have: %s); each start of a process takes one for each table, and none is reused:"+
+			" use a layout with more worker bits in a new id space, write to fewer tables, or drop WithDisposable", err, owners)
+	}
+	if n := m.allocator.soonFree(tables); n > 0 {
+		return fmt.Errorf("%w (most have: %s); %d worker ids of closed plugins of this process become free within %v: try again then",
+			err, owners, n, m.config.Lead+m.layout.Tick)
+	}
+	return fmt.Errorf("%w (most have: %s), and no free slot has a worker id of one of these tables: a slot is free when its process has ended and the clock has passed its FENCE;"+
+		" end processes that are not needed, write to fewer tables, or use a layout with more worker bits in a new id space", err, owners)
+}

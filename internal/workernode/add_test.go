@@ -1,0 +1,236 @@
+package workernode_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+const failingInsert = `CREATE TRIGGER "NO" BEFORE INSERT ON "WORKER_NODE"
+	BEGIN SELECT RAISE(ABORT, 'not while I watch'); END`
+
+func (w *world) nextID() int64 { return w.number(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`) }
+
+// Callers ask again and again for a table whose worker id cannot be inserted. Each attempt must not use up another
+// worker id, and they get the database's reason each time.
+func TestManagerAssign_ThatFailsUsesUpNoWorkerIDs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 1)
+		before := w.nextID()
+		run(t, w.db, failingInsert)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
+			if err == nil || ctx.Err() != nil {
+				t.Fatalf("%v, %v", err, ctx.Err())
+			}
+			cancel()
+			saysAll(t, err.Error(), "not while I watch")
+			time.Sleep(2 * time.Second)
+		}
+		if n := w.nextID() - before; n > 1 {
+			t.Errorf("%d worker ids were used up", n)
+		}
+		run(t, w.db, `DROP TRIGGER "NO"`)
+		p.use(t, table("items"), 10)
+		if n := w.nextID() - before; n != 1 {
+			t.Errorf("%d worker ids were used up by one table", n)
+		}
+		w.check()
+	})
+}
+
+// Another program that always inserts the worker ids first used up worker ids without end, and the caller
+// waited until its context ended.
+func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 1)
+		before := w.nextID()
+		p.wire.Set(func(c *testkit.Crossing) error {
+			_ = c.Sleep(500 * time.Microsecond)
+			if c.Is("BEGIN") {
+				run(t, w.db, `INSERT OR IGNORE INTO "WORKER_NODE"
+					("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED")
+					SELECT "NEXT_ID" - 1, 'java-1', '8080', 1, '2024-02-29', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP
+					FROM "WORKER_REGISTRY"`)
+			}
+			return c.Run()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
+		if err == nil || ctx.Err() != nil {
+			t.Fatalf("%v, %v", err, ctx.Err())
+		}
+		saysAll(t, err.Error(), "taken by another program")
+		if n := w.nextID() - before; n < 2 || n > 20 {
+			t.Errorf("%d worker ids were used up", n)
+		}
+		p.wire.Set(nil)
+		p.use(t, table("items"), 10)
+		w.check()
+	})
+}
+
+// When worker ids are used up, each failing Assign released the slot to look for a better one, and inserted another.
+func TestManagerAssign_WhenWorkerIDsAreUsedUpInsertsFewSlots(t *testing.T) {
+	t.Parallel()
+
+	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
+		foreign(t, w.db, 7)
+		p := w.start(nil)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
+			if !errors.Is(err, workernode.ErrExhausted) || ctx.Err() != nil {
+				t.Fatalf("%v, %v", err, ctx.Err())
+			}
+			cancel()
+		}
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n > 2 {
+			t.Errorf("%d slots", n)
+		}
+		if n := w.number(`SELECT "NEXT_SLOT" FROM "WORKER_REGISTRY"`); n > 3 {
+			t.Errorf("NEXT_SLOT is %d", n)
+		}
+	})
+}
+
+// steadily makes an id of a table every 10 ms, and returns the longest wait.
+func (p *process) steadily(t *testing.T, x workernode.Table, d time.Duration) (longest time.Duration) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < d; time.Sleep(10 * time.Millisecond) {
+		at := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		id, err := p.generators[x].Next(ctx)
+		cancel()
+		if err != nil {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+			return time.Since(at)
+		}
+		p.world.ledger.Add(x.String(), id)
+		longest = max(longest, time.Since(at))
+	}
+	return longest
+}
+
+// While WORKER_NODE is locked, as by ALTER TABLE, nobody gets worker ids, but those who have some make ids. With a
+// short lead, the worker ids were read again for so long that the lease ended.
+func TestManager_MakesIDsWhileWorkerNodeIsLocked(t *testing.T) {
+	each(t, map[string]time.Duration{"1s": time.Second, "3s": 3 * time.Second, "10s": 10 * time.Second}, func(t *testing.T, w *world, lead time.Duration) {
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = lead })
+		p.assign(table("a"))
+		p.wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("INSERT INTO WORKER_NODE", "SELECT N.ID", "SELECT ID, SLOT") {
+				<-c.Context.Done()
+				return c.Context.Err()
+			}
+			return c.Run()
+		})
+		go func() { _, _ = p.Assign(t.Context(), []workernode.Table{table("b")}, nil) }()
+		if longest := p.steadily(t, table("a"), 3*time.Minute); longest > 50*time.Millisecond {
+			t.Errorf("a create waited for %v", longest)
+		}
+	})
+}
+
+// When worker ids are used up, errors name which tables have them. A process without any reclaims a slot of another
+// application that has its tables, and gets those of the slot.
+func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
+		first := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "old" })
+		first.use(t, table("orders"), 10)
+		first.use(t, table("items"), 10)
+		first.end(t)
+		second := w.start(nil)
+		for _, x := range tablesNamed(5) {
+			second.use(t, x, 10)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil)
+		if !errors.Is(err, workernode.ErrExhausted) {
+			t.Fatal(err)
+		}
+		saysAll(t, err.Error(), "1 to 7", "items 1", "orders 1", "no free slot has a worker id of one of these tables")
+		time.Sleep(3 * time.Second)
+		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
+		third.use(t, table("orders"), 10)
+		third.use(t, table("items"), 10)
+		if s := third.Stats(); s.Slot != 1 || s.Reclaimed != 1 {
+			t.Errorf("%+v", s)
+		}
+		second.use(t, table("t000"), 10)
+		w.check()
+		_, err = third.Assign(t.Context(), []workernode.Table{table("users")}, nil)
+		if !errors.Is(err, workernode.ErrExhausted) {
+			t.Errorf("%v", err)
+		}
+		third.use(t, table("orders"), 10)
+	})
+}
+
+// A process that gets no worker id tries again and again, as its callers do. That must not fill the tables.
+func TestManager_WithoutWorkerIDsDoesNotFillTheTables(t *testing.T) {
+	t.Parallel()
+
+	bubbleWith(t, narrow(2), func(t *testing.T, w *world) {
+		first := w.start(nil)
+		for _, x := range tablesNamed(3) {
+			first.use(t, x, 1)
+		}
+		second := w.start(nil)
+		for range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if _, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil); !errors.Is(err, workernode.ErrExhausted) {
+				t.Fatal(err)
+			}
+			cancel()
+			time.Sleep(100 * time.Millisecond)
+			first.use(t, table("t000"), 1)
+		}
+		if slots, sessions := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`), w.number(`SELECT COUNT(*) FROM "WORKER_SESSION"`); slots > 5 || sessions > 50 {
+			t.Errorf("%d slots and %d sessions", slots, sessions)
+		}
+	})
+}
+
+// A process whose user may not insert fails at every start. Each would use up worker ids, until none were left.
+func TestManagerAssign_WithoutTheRightToInsertUsesUpNoWorkerIDs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.start(nil)
+		for range 5 {
+			p := w.start(nil)
+			denied := errors.New("Error 1142 (42000): INSERT command denied to user")
+			p.wire.Set(func(c *testkit.Crossing) error {
+				if c.Is("INSERT INTO WORKER_NODE") {
+					return denied
+				}
+				return c.Run()
+			})
+			for range 3 {
+				_, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
+				if !errors.Is(err, denied) {
+					t.Fatal(err)
+				}
+				saysAll(t, err.Error(), "WORKER_NODE", "INSERT privilege")
+			}
+			must(t, p.Close(t.Context()))
+			time.Sleep(3 * time.Second)
+		}
+		if n := w.number(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`); n != 1 {
+			t.Errorf("NEXT_ID is %d", n)
+		}
+		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n != 1 {
+			t.Errorf("%d slots", n)
+		}
+	})
+}

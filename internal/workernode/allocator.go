@@ -1,0 +1,352 @@
+package workernode
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A worker is a worker id of the slot. The allocator's mutex guards it.
+type worker struct {
+	id    int64
+	table Table
+	start int64       // START_TICK: no tick up to it is stamped
+	user  *TableLease // the lease that has it as a lane; nil if none
+
+	retired int64 // last tick that a closed generator may have stamped; 0: none
+}
+
+// An allocator divides the slot's worker ids among the generators, and passes its grants on to them. It sends no
+// statement. All methods may be called concurrently.
+type allocator struct {
+	clock  *clock
+	params leaseParams
+	most   int // limit of lanes for a generator
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	slot    slotLease      // the slotHolder's, after its latest statement
+	workers []*worker      // the slot's worker ids
+	leases  []*TableLease  // the generators' shares of the slot
+	given   int64          // the largest worker id known to be given out
+	failure error          // of the latest statement; nil if it succeeded
+	ignored map[int64]bool // unusable worker ids that were logged
+}
+
+// noteSlot records the slot after a statement, and passes grants on to the generators.
+func (a *allocator) noteSlot(slot slotLease) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	granted := slot.start != a.slot.start || slot.granted != a.slot.granted
+	a.slot = slot
+	switch {
+	case !slot.held:
+		a.forget()
+	case granted:
+		for _, l := range a.leases {
+			l.publish()
+		}
+	}
+}
+
+// forget forgets the slot's worker ids, and detaches all generators, which use up their leases. The caller holds the
+// mutex.
+func (a *allocator) forget() {
+	a.workers = nil
+	for _, l := range a.leases {
+		l.want = max(l.want, len(l.lanes), 1)
+		l.lanes = nil
+	}
+}
+
+// noteRead records the rows of all worker ids of the slot, which were read.
+func (a *allocator) noteRead(nodes []*Node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.addRead(nodes)
+	a.dropDeleted(nodes)
+}
+
+// addRead adds worker ids that were read to the slot's. It skips and reports unusable ones. The caller holds the mutex.
+func (a *allocator) addRead(nodes []*Node) {
+	have := make(map[int64]bool, len(a.workers))
+	for _, w := range a.workers {
+		have[w.id] = true
+	}
+	layout := a.clock.layout
+	for _, n := range nodes {
+		if have[n.WorkerID] || a.ignored[n.WorkerID] {
+			continue
+		}
+		why := ""
+		switch {
+		case n.WorkerID < 1 || n.WorkerID > layout.MaxWorkerID():
+			why = "it is outside the layout"
+		case n.Layout != layout.String():
+			why = "its LAYOUT is " + printable(n.Layout)
+		case n.Start > a.params.fenceAt(a.clock.tick(), 0):
+			why = "its START_TICK is ahead of the clock"
+		}
+		if why == "" {
+			a.workers = append(a.workers, &worker{id: n.WorkerID, table: n.Table, start: n.Start})
+		} else {
+			a.ignored[n.WorkerID] = true
+			a.log.Error("uidplugin: a row of "+NodeTable+" is not used: "+why, "worker_id", n.WorkerID, "slot", n.Slot)
+		}
+	}
+}
+
+// dropDeleted gives up worker ids whose rows were deleted or name another table, because their ids cannot be located.
+// Their tables get others. The caller holds the mutex.
+func (a *allocator) dropDeleted(nodes []*Node) {
+	there := make(map[int64]Table, len(nodes))
+	for _, n := range nodes {
+		there[n.WorkerID] = n.Table
+	}
+	a.workers = slices.DeleteFunc(a.workers, func(w *worker) bool {
+		if there[w.id] == w.table {
+			return false
+		}
+		a.ignored[w.id] = true // even if the row comes back, because its stamped ticks are no longer recorded
+		a.log.Error("uidplugin: the row of a worker id was deleted from "+NodeTable+", or names another table: its ids cannot be located, and its table gets another worker id",
+			"table", w.table.String(), "worker_id", w.id, "slot", a.slot.id)
+		if l := w.user; l != nil {
+			l.giveUpLanes()
+		}
+		return true
+	})
+}
+
+// add records new worker ids of the slot.
+func (a *allocator) add(nodes []newNode, start int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, n := range nodes {
+		a.workers = append(a.workers, &worker{id: n.worker, table: n.table, start: start})
+	}
+	a.given = max(a.given, nodes[len(nodes)-1].worker)
+}
+
+// counts returns the number of the slot's worker ids, and the largest worker id known to be given out.
+func (a *allocator) counts() (workers int, given int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.workers), a.given
+}
+
+// A demand sums up the generators' needs.
+type demand struct {
+	leases   int       // number of generators
+	lastUse  time.Time // the latest use of one
+	pressing bool      // one needs more ticks
+	starving bool      // one has callers that wait for ticks
+	unknown  bool      // one is in need, and its rate is unknown
+}
+
+// look samples the usage of all generators, and decides which of them get more lanes.
+func (a *allocator) look(now time.Time, tick int64) demand {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := demand{leases: len(a.leases)}
+	for _, l := range a.leases {
+		l.look(now)
+		l.grow(now, tick)
+		if l.lastUse.After(d.lastUse) {
+			d.lastUse = l.lastUse
+		}
+		d.unknown = d.unknown || l.unknown
+		d.starving = d.starving || l.usage.Waiting && l.usage.Left == 0
+		d.pressing = d.pressing || inNeed(l.usage, a.slot.granted, tick, uint64(a.clock.layout.MaxSequence()+1))
+	}
+	return d
+}
+
+// provide gives generators the worker ids that they lack, and returns those that the slot lacks.
+func (a *allocator) provide(now time.Time) (lack map[Table]int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lack = map[Table]int{}
+	for _, l := range a.leases {
+		n := max(l.want, 1) - len(l.lanes)
+		if n <= 0 {
+			continue
+		}
+		free := a.free(l.table)
+		switch {
+		case len(free)-lack[l.table] >= n && a.slot.held:
+			l.replace(free, n)
+		case !now.Before(l.again):
+			lack[l.table] += n
+		}
+	}
+	return lack
+}
+
+// assign returns a lease for each of tables, with as many worker ids as lanes has for it. It returns nil if the slot
+// lacks a worker id or has no tick left.
+func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.slot.held || a.slot.inDoubt || a.clock.tick() > a.slot.granted {
+		return nil
+	}
+	leases := make([]*TableLease, len(tables))
+	for i, t := range tables {
+		l := &TableLease{allocator: a, table: t, least: lanes[i], want: lanes[i], lastUse: a.clock.now()}
+		leases[i] = l
+		if free := a.free(t); len(free) >= l.want {
+			l.take(free, l.want)
+			l.publish()
+		}
+		if l.published == nil {
+			for _, l := range leases[:i+1] {
+				l.giveBack()
+			}
+			return nil
+		}
+	}
+	a.leases = append(a.leases, leases...)
+	return leases
+}
+
+// remove forgets a lease. The caller holds the mutex.
+func (a *allocator) remove(l *TableLease) {
+	a.leases = slices.DeleteFunc(a.leases, func(other *TableLease) bool { return other == l })
+}
+
+// missing returns the table of each worker id that the slot has to get. lack is the need of each table.
+func (a *allocator) missing(lack map[Table]int) []Table {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return missing(lack, func(t Table) int { return len(a.free(t)) })
+}
+
+// missing returns the table of each worker id that a slot has to get. lack is the need of each table, and free counts
+// its unused worker ids. It is pure.
+func missing(lack map[Table]int, free func(Table) int) (tables []Table) {
+	for t, n := range lack {
+		for range n - free(t) {
+			tables = append(tables, t)
+		}
+	}
+	slices.SortFunc(tables, func(a, b Table) int { return strings.Compare(a.String(), b.String()) })
+	return tables
+}
+
+// free returns a table's unused worker ids, in ascending order. The caller holds the mutex.
+func (a *allocator) free(t Table) (free []*worker) {
+	for _, w := range a.workers {
+		if w.table == t && w.user == nil && (w.retired == 0 || w.retired < a.clock.tick()) {
+			free = append(free, w)
+		}
+	}
+	return free
+}
+
+// soonFree counts unused worker ids of tables that become free once the clock has passed the leases of their last user.
+func (a *allocator) soonFree(tables []Table) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.workers {
+		if w.user == nil && w.retired >= a.clock.tick() && slices.Contains(tables, w.table) {
+			n++
+		}
+	}
+	return n
+}
+
+// leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It is nil without such
+// ticks. The caller holds the mutex.
+func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
+	from := a.slot.start + 1
+	for _, w := range lanes {
+		from = max(from, w.start+1, w.retired+1)
+	}
+	if !a.slot.held || len(lanes) == 0 || from > a.slot.granted {
+		return nil
+	}
+	leases := make([]generator.Lease, len(lanes))
+	for i, w := range lanes {
+		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: a.slot.granted}
+	}
+	return leases
+}
+
+// postpone keeps generators from further lanes until again, because adding worker ids of tables has failed. It reports
+// false, and does nothing, if a generator waits for its first one.
+func (a *allocator) postpone(tables []Table, again time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.leases {
+		if len(l.lanes) == 0 && slices.Contains(tables, l.table) {
+			return false
+		}
+	}
+	for _, l := range a.leases {
+		if n := len(l.lanes); n > 0 && l.want > n {
+			l.want, l.again = n, again
+		}
+	}
+	return true
+}
+
+// limit lets generators do with the lanes that the slot has until again, because the layout has no further worker ids.
+// more reports whether that changes anything. used reports whether a generator has a worker id.
+func (a *allocator) limit(why error, again time.Time) (more, used bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.leases {
+		n := len(l.lanes)
+		used = used || n > 0
+		if n == 0 { // its slot was lost, and the new one may have fewer
+			n = floorPower(len(a.free(l.table)))
+		}
+		if n >= l.least && l.want > n {
+			more, l.want, l.again = true, n, again
+			l.limit(why)
+		}
+	}
+	return more, used
+}
+
+// exhaust records that generators without worker ids get none before again.
+func (a *allocator) exhaust(why error, again time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.leases {
+		if len(l.lanes) == 0 {
+			l.exhaust(fmt.Errorf("the table %s has lost its worker id: %w", l.table, why), again)
+		}
+	}
+}
+
+// noteFailure records an error of a statement. If it suspends generators, callers that find their leases used up get
+// the error. Otherwise they wait.
+func (a *allocator) noteFailure(err error, suspends bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failure = err
+	for _, l := range a.leases {
+		if suspends && l.generator != nil {
+			l.generator.Suspend(err)
+		}
+	}
+}
+
+// noteRecovery undoes noteFailure. A generator whose table lacks a worker id keeps its own error until
+// [TableLease.replace] gives the table another.
+func (a *allocator) noteRecovery() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failure = nil
+	for _, l := range a.leases {
+		if l.generator != nil {
+			l.generator.Suspend(l.noWorkerID)
+		}
+	}
+}

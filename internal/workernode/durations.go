@@ -1,0 +1,54 @@
+package workernode
+
+import (
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+const (
+	// DefaultLead is the default of Config.Lead.
+	DefaultLead = 10 * time.Second
+	// DefaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
+	// manager's writes, and because a file does not fail over.
+	DefaultLeadSQLite = 10 * time.Minute
+
+	// skew is the assumed difference between the clocks of two processes.
+	skew = time.Second
+	// grace is how long a process's slot must have been left alone before it is reclaimed.
+	grace = time.Minute
+	// rereadAfter is the time between two checks of the rows of the slot's worker ids.
+	rereadAfter = 10 * time.Minute
+	// idleAfter is how long renewals continue after the last id.
+	idleAfter = 10 * time.Minute
+	// Statements of the lease manager get a quarter of Lead, and transactions half of it, within these bounds.
+	minStatement   = 500 * time.Millisecond
+	maxStatement   = 2 * time.Second
+	maxTransaction = 5 * time.Second
+	// minPause is the shortest time between two renewals when a generator needs more ids. maxPause is the longest
+	// between two attempts while the database is unreachable.
+	minPause = 250 * time.Millisecond
+	maxPause = 500 * time.Millisecond
+)
+
+// minLeadTicks is the shortest lead, because a renewal comes after a third of it.
+const minLeadTicks = 3
+
+// ticks converts a duration to ticks of a layout, rounded up.
+func ticks(layout generator.Layout, d time.Duration) int64 {
+	return int64((d + layout.Tick - 1) / layout.Tick)
+}
+
+// paramsOf returns the durations of the protocol for a lead.
+func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) leaseParams {
+	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot
+	// rests for Lead plus the clock difference. SQLite's file does not fail over, so there only clocks count: with its
+	// Lead of 10 minutes each restarted process would take another slot.
+	settle := ticks(layout, lead+skew) + 1
+	if dialect == "sqlite" {
+		settle = ticks(layout, skew)
+	}
+	p := leaseParams{lead: leadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}
+	p.quiet = max(p.grace, ticks(layout, lead+skew)+1)
+	return p
+}

@@ -1,0 +1,120 @@
+package workernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A request is a waiting call of [Manager.Assign].
+type request struct {
+	tables []Table
+	lanes  []int
+	done   chan struct{} // closed when leases or err is set
+	leases []*TableLease
+	err    error
+	last   error // why the latest attempt failed
+}
+
+// requests are the waiting calls of [Manager.Assign]. All methods may be called concurrently.
+type requests struct {
+	mu      sync.Mutex
+	waiting []*request
+	latest  time.Time // when Assign was last called
+	ended   error     // why no further requests are accepted
+}
+
+func (q *requests) add(r *request, now time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended != nil {
+		return q.ended
+	}
+	q.waiting = append(q.waiting, r)
+	q.latest = now
+	return nil
+}
+
+// wait waits until r is done or ctx ends.
+func (q *requests) wait(ctx context.Context, r *request) ([]*TableLease, error) {
+	select {
+	case <-r.done:
+		return r.leases, r.err
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.leases, r.err
+	default:
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(other *request) bool { return other == r })
+	if r.last != nil {
+		return nil, fmt.Errorf("workernode: no worker ids: %w: the last attempt: %w", ctx.Err(), r.last)
+	}
+	return nil, fmt.Errorf("workernode: no worker ids: the database has not answered: %w", ctx.Err())
+}
+
+// any reports whether requests wait.
+func (q *requests) any() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0
+}
+
+// lastUse returns when the latest request arrived.
+func (q *requests) lastUse() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.latest
+}
+
+// serve calls assign for each request. If that returns leases, the request is done.
+func (q *requests) serve(assign func(*request) []*TableLease) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool {
+		r.leases = assign(r)
+		if r.leases == nil {
+			return false
+		}
+		close(r.done)
+		return true
+	})
+}
+
+// note records why the latest attempt to serve the requests failed. They keep waiting.
+func (q *requests) note(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.waiting {
+		r.last = err
+	}
+}
+
+// fail ends all waiting requests with an error.
+func (q *requests) fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.waiting {
+		r.err = err
+		close(r.done)
+	}
+	q.waiting = nil
+}
+
+// end ends all waiting requests and all later ones with an error, which is [generator.ErrClosed] after Close.
+func (q *requests) end(err error) {
+	q.mu.Lock()
+	if !errors.Is(q.ended, generator.ErrClosed) {
+		q.ended = err
+	}
+	q.mu.Unlock()
+	q.fail(err)
+}

@@ -1,0 +1,146 @@
+package workernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// How a slotHolder gets a slot and begins sessions.
+
+// acquire gets a slot: a former process's, or a new one. The former process is of this application. With tables, it is
+// of any application, and its slot has worker ids for one of them.
+func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
+	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
+		return err
+	}
+	if err := h.check.check(ctx); err != nil {
+		return err
+	}
+	if !h.store.disposable {
+		if ok, err := h.reclaim(ctx, tables); ok || err != nil {
+			return err
+		}
+	}
+	slot, err := h.store.db.nextSlot(ctx, h.store.space, h.leastSlot)
+	if err != nil {
+		return fmt.Errorf("workernode: reserve a slot: %w", err)
+	}
+	c := h.lease.allocateChange(h.params, slot, h.clock.tick(), h.me)
+	ok, err := h.beginSession(ctx, &c)
+	if errors.Is(err, errTaken) && h.slotsTaken < maxTries {
+		h.slotsTaken++ // NEXT_SLOT is behind, because its latest commits were lost or the row was restored
+		h.leastSlot = slot + 1<<h.slotsTaken
+		return pause(ctx, h.slotsTaken)
+	}
+	h.slotsTaken = 0
+	if ok {
+		h.stats.Allocated++
+	}
+	return err
+}
+
+// reclaim tries to get a slot of a former process, and reports whether it did.
+func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) {
+	for look := 1; ; look++ {
+		rows, err := h.candidates(ctx, tables)
+		if err != nil {
+			return false, err
+		}
+		rows = inOrder(rows, mathrand.Shuffle)
+		got, refused, err := h.reclaimOne(ctx, rows)
+		if got || err != nil || !looksAgain(len(rows), refused, look) {
+			return got, err
+		}
+	}
+}
+
+// reclaimOne tries to get a slot of rows. refused counts those that another process has changed since.
+func (h *slotHolder) reclaimOne(ctx context.Context, rows []slotRow) (got bool, refused int, err error) {
+	failures := 0
+	for _, r := range rows {
+		if time.Since(h.avoid[r.id]) < grace && !h.avoid[r.id].IsZero() {
+			continue
+		}
+		c := h.lease.reclaimChange(h.params, r, h.clock.tick(), h.me)
+		ok, err := h.beginSession(ctx, &c)
+		if errors.Is(err, sqldb.ErrNoConnection) || errors.Is(err, ErrTable) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
+			return false, refused, err // another slot would not help: no connection, or another process interfered
+		}
+		if err != nil {
+			// The row may be locked or unreadable, so try another slot or a new one.
+			h.avoid[r.id] = time.Now()
+			if timedOut(err) {
+				failures++
+			}
+			if failures > 1 || ctx.Err() != nil || !timedOut(err) && sqldb.IsUnreachable(err) {
+				return false, refused, err
+			}
+			continue
+		}
+		if ok {
+			h.stats.Reclaimed++
+			return true, refused, nil
+		}
+		refused++
+	}
+	return false, refused, nil
+}
+
+// candidates returns reclaimable slots: of this application, or of any with worker ids for one of tables.
+func (h *slotHolder) candidates(ctx context.Context, tables []Table) ([]slotRow, error) {
+	if len(tables) > 0 {
+		return h.store.candidatesWithTables(ctx, h.params, h.clock.tick(), tables)
+	}
+	return h.store.candidatesOfApplication(ctx, h.params, h.clock.tick())
+}
+
+// begin begins a new session in the same slot.
+func (h *slotHolder) begin(ctx context.Context) error {
+	if err := h.check.check(ctx); err != nil {
+		return err
+	}
+	c := h.lease.beginChange(h.params, h.clock.tick(), h.me)
+	ok, err := h.beginSession(ctx, &c)
+	if err == nil && !ok {
+		return h.refuse(ctx, "begin a session")
+	}
+	return err
+}
+
+// beginSession begins a session with c, in the same slot or another one. It reports false if c was refused.
+func (h *slotHolder) beginSession(ctx context.Context, c *change) (bool, error) {
+	nodes, floor, ok, err := h.store.beginSession(ctx, c, h.clock.tick)
+	if !ok {
+		if h.lease.held {
+			h.lease.doubt()
+			h.giveUpIfLocked(err)
+		}
+		layout := h.clock.layout
+		if err == nil && floor >= c.newFence {
+			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d, which is %s; now is %s, and ids are stamped at most %v ahead",
+				ErrClock, RegistryTable, floor, layout.TimeOf(min(floor, layout.MaxTick())), h.clock.now().UTC().Format(time.RFC3339), h.lead)
+		} else if err == nil && c.first > c.newFence {
+			err = h.tooLate()
+		}
+		return false, err
+	}
+	h.nodes = nodes
+	if c.insert {
+		h.nodes = nil // no process has held the slot, so it owns no worker ids
+	}
+	h.lease.noteSession(*c, floor)
+	h.noteAck()
+	h.stats.Sessions++
+	return true, nil
+}
+
+// tooLate is the error for a session whose ticks have passed before it could be used.
+func (h *slotHolder) tooLate() error {
+	return fmt.Errorf("workernode: begin a session: the database's answers took longer than the lead of %v (LEAD_TICKS in %s): %w",
+		h.lead, RegistryTable, context.DeadlineExceeded)
+}
