@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -208,17 +207,10 @@ func TestHandler_OnlyReads(t *testing.T) {
 
 func TestHandler_SendsSelectsOnly(t *testing.T) {
 	t.Parallel()
-	db, tap := testkit.OpenTap(t, testkit.Engine{Name: "sqlite"}.New(t))
+	db, wire := testkit.OpenWire(t, testkit.Engine{Name: "sqlite"}.New(t))
 	s := openOn(t, db, nil)
 	a := s.create(t, account{})
-	var mu sync.Mutex
-	var sent []string
-	tap.Hook(func(query string, run func() error) error {
-		mu.Lock()
-		defer mu.Unlock()
-		sent = append(sent, query)
-		return run()
-	})
+	wire.Take()
 	for _, tt := range []struct {
 		page       string
 		statements int
@@ -227,13 +219,11 @@ func TestHandler_SendsSelectsOnly(t *testing.T) {
 		{"/sessions", 2}, {"/id?id=" + a.ID.String(), 3}, // worker id and session, worker id, row
 	} {
 		get(t, s.handler, tt.page)
-		mu.Lock()
+		sent := wire.Take()
 		writes := slices.ContainsFunc(sent, func(query string) bool { return !strings.HasPrefix(query, "SELECT ") })
 		if len(sent) != tt.statements || writes {
 			t.Errorf("%s sends %q", tt.page, sent)
 		}
-		sent = nil
-		mu.Unlock()
 	}
 }
 

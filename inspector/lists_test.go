@@ -259,17 +259,17 @@ func TestLists_ReadAPageAtATime(t *testing.T) {
 // The page shares the pool of the application: many people who look at it in an incident must not take all connections.
 func TestHandler_ReadsFewPagesAtOnce(t *testing.T) {
 	t.Parallel()
-	db, tap := testkit.OpenTap(t, testkit.Engine{Name: "sqlite"}.New(t))
+	db, wire := testkit.OpenWire(t, testkit.Engine{Name: "sqlite"}.New(t))
 	s := openOn(t, db, nil)
 	var mu sync.Mutex
 	running, most := 0, 0
-	tap.Hook(func(_ string, run func() error) error {
+	wire.Set(func(c *testkit.Crossing) error {
 		mu.Lock()
 		running++
 		most = max(most, running)
 		mu.Unlock()
 		time.Sleep(time.Millisecond)
-		err := run()
+		err := c.Run()
 		mu.Lock()
 		running--
 		mu.Unlock()

@@ -37,16 +37,16 @@ func (odd) TableName() string   { return "o\xffders" }
 func (odder) TableName() string { return "o\xfeders" }
 
 // open returns a plugin in use on a new SQLite database, and what is between it and the database.
-func open(t *testing.T, options ...uidplugin.Option) (*uidplugin.Plugin, *gorm.DB, *testkit.Tap) {
+func open(t *testing.T, options ...uidplugin.Option) (*uidplugin.Plugin, *gorm.DB, *testkit.Wire) {
 	t.Helper()
-	db, tap := testkit.OpenTap(t, testkit.Engines()[0].New(t))
+	db, wire := testkit.OpenWire(t, testkit.Engines()[0].New(t))
 	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
 	testkit.Must(t, db.Use(p))
 	t.Cleanup(func() {
-		tap.Shut.Store(false)
+		wire.Shut.Store(false)
 		_ = p.Close(context.Background())
 	})
-	return p, db, tap
+	return p, db, wire
 }
 
 // registered returns a registry with the collector of a plugin.
@@ -95,7 +95,7 @@ func (s scrape) is(t *testing.T, want scrape) {
 func TestCollectorCollect_ShowsThePlugin(t *testing.T) {
 	t.Parallel()
 
-	p, db, tap := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}))
+	p, db, wire := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}))
 	testkit.Must(t, p.AutoMigrate(&order{}, &article{}, &ticket{}))
 	for range 3 {
 		testkit.Must(t, db.Create(&order{}).Error)
@@ -106,7 +106,7 @@ func TestCollectorCollect_ShowsThePlugin(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	sent := tap.Sent.Load()
+	wire.Take()
 	s := gather(t, r)
 	s.is(t, scrape{
 		"healthy": 1, "slot_id": 1, "slot_failures_total": 0, "slot_failing_seconds": 0,
@@ -134,7 +134,7 @@ func TestCollectorCollect_ShowsThePlugin(t *testing.T) {
 			t.Errorf("%d series of three tables", n)
 		}
 	}
-	if n := tap.Sent.Load() - sent; n != 0 {
+	if n := len(wire.Take()); n != 0 {
 		t.Errorf("101 scrapes sent %d statements", n)
 	}
 }
@@ -194,19 +194,19 @@ func TestCollectorCollect_APluginThatIsNotInUse(t *testing.T) {
 func TestCollectorCollect_TellsThatTheLeaseIsNotRenewed(t *testing.T) {
 	t.Parallel()
 
-	p, db, tap := open(t, uidplugin.WithModels(&order{}), uidplugin.WithLead(300*time.Millisecond))
+	p, db, wire := open(t, uidplugin.WithModels(&order{}), uidplugin.WithLead(300*time.Millisecond))
 	testkit.Must(t, p.AutoMigrate(&order{}))
 	testkit.Must(t, db.Create(&order{}).Error)
 	r := registered(t, p)
 	testkit.Eventually(t, "it is renewed", 10*time.Second, func() bool { return gather(t, r)["slot_renewals_total"] > 1 })
-	tap.Shut.Store(true)
+	wire.Shut.Store(true)
 	testkit.Eventually(t, "a scrape tells of it", 10*time.Second, func() bool {
 		s := gather(t, r)
 		return s["healthy"] == 0 && s["slot_failures_total"] > 0 && s["slot_failing_seconds"] > 0 &&
 			s["lease_remaining_seconds"] < 0
 	})
 	failures := gather(t, r)["slot_failures_total"]
-	tap.Shut.Store(false)
+	wire.Shut.Store(false)
 	testkit.Eventually(t, "and that it has recovered", 10*time.Second, func() bool {
 		s := gather(t, r)
 		return s["healthy"] == 1 && s["slot_failing_seconds"] == 0 && s["slot_failures_total"] >= failures
@@ -278,7 +278,7 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	models := map[string]any{"cached orders": &order{}, "snowflake articles": &article{}, "segment tickets": &ticket{}}
 	layout := generator.DefaultLayout()
 	layout.SequenceBits = 1 // so that the tables need more lanes also on a busy machine
-	p, _, tap := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
+	p, _, wire := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
 		uidplugin.WithLayout(layout))
 	r := registered(t, p)
 	length := 4 * time.Second
@@ -319,13 +319,13 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	}
 	others.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			tap.Shut.Store(i%4 == 3)
+			wire.Shut.Store(i%4 == 3)
 			select {
 			case <-ctx.Done():
 			case <-time.After(length / 20):
 			}
 		}
-		tap.Shut.Store(false)
+		wire.Shut.Store(false)
 	})
 	callers.Wait()
 	others.Wait()

@@ -296,8 +296,9 @@ func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
 		return gorm.Open(mariadb.Dialector(c.DSN), &gorm.Config{Logger: logger.Discard})
 	}
 	if c.Unguarded != "" {
-		tap := &testkit.Tap{Exec: unguarded(c.Unguarded)}
-		open = func() (*gorm.DB, error) { return tap.Connect(mariadb, c.DSN) }
+		wire := &testkit.Wire{}
+		wire.Set(unguarded(c.Unguarded))
+		open = func() (*gorm.DB, error) { return wire.Connect(mariadb, c.DSN) }
 	}
 	db, err := open()
 	if err != nil {
@@ -338,18 +339,20 @@ func (l chaosLog) Write(line []byte) (int, error) {
 //   - blind: it does not compare HOLDER, VERSION and FENCE
 //   - deaf: it compares them, and the answer always reports a changed row. No id comes twice, because the transaction
 //     that begins a session reads back what it has written.
-func unguarded(how string) func(query string, args []driver.NamedValue, run testkit.Executor) (driver.Result, error) {
+func unguarded(how string) func(*testkit.Crossing) error {
 	const begin, compare = "UPDATE `WORKER_SLOT` SET `FENCE` = ?", " AND `HOLDER` = ? AND `VERSION` = ? AND `FENCE` = ?"
-	return func(query string, args []driver.NamedValue, run testkit.Executor) (driver.Result, error) {
+	return func(c *testkit.Crossing) error {
 		switch {
-		case !strings.HasPrefix(query, begin):
-			return run(query, args)
-		case !strings.HasSuffix(query, compare):
-			return nil, errors.New("chaos: the statement that renews a slot does not look as it did: see unguarded")
+		case !strings.HasPrefix(c.SQL, begin):
+			return c.Run()
+		case !strings.HasSuffix(c.SQL, compare):
+			return errors.New("chaos: the statement that renews a slot does not look as it did: see unguarded")
 		case how == "blind":
-			return run(strings.TrimSuffix(query, compare), args[:len(args)-3])
+			c.SQL, c.Args = strings.TrimSuffix(c.SQL, compare), c.Args[:len(c.Args)-3]
+			return c.Run()
 		}
-		_, err := run(query, args)
-		return driver.RowsAffected(1), err
+		err := c.Run()
+		c.Result = driver.RowsAffected(1)
+		return err
 	}
 }

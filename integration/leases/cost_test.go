@@ -23,7 +23,7 @@ import (
 
 var (
 	costProcesses = flag.String("cost.processes", "3", "how many processes TestCost has: 1,10,50,400 in the long form")
-	costTables    = flag.String("cost.tables", "1,50", "how many tables each of them writes: 1,50,200 in the long form")
+	costTables    = flag.String("cost.tables", "50", "how many tables each of them writes: 1,50,200 in the long form")
 	costFor       = flag.Duration("cost.for", 7*time.Second, "how long TestCost measures")
 )
 
@@ -33,9 +33,7 @@ var (
 //
 //	go test -run TestCost -v -timeout 0 ./integration/leases/ -cost.processes 1,10,50,400 -cost.tables 1,50,200 -cost.for 30s
 func TestCost_OneRowForEachProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a server")
-	}
+	testkit.SkipIfShort(t, "it starts a server")
 	t.Parallel()
 	harness.NeedMariaDB(t)
 	m := harness.NewMariaDB(t, harness.MariaDBFolder(t, "cost"), "cost", "--log-bin=binlog", "--binlog-format=ROW", "--server-id=1",

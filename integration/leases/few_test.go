@@ -91,11 +91,11 @@ func TestExhausted_WorkerIDsOfACrashedProcess(t *testing.T) {
 				ledger.Add("n", int64(id))
 			}
 		}
-		crashed, tap := testkit.OpenTap(t, d)
+		crashed, wire := testkit.OpenWire(t, d)
 		p := uidplugin.New(options(models...)...)
 		testkit.Must(t, crashed.Use(p))
 		take(p)
-		tap.Shut.Store(true)
+		wire.Shut.Store(true)
 		refused := func(when string, model any) {
 			t.Helper()
 			err := d.Open(t, nil).Use(uidplugin.New(options(model)...))

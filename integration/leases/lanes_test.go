@@ -27,9 +27,7 @@ type Letter struct {
 // An import wants more ids than one worker id makes. The table gets further worker ids, the ids ascend from the first
 // to the last, and all of them resolve.
 func TestLanes_ComeUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes some seconds")
-	}
+	testkit.SkipIfShort(t, "it takes some seconds")
 	t.Parallel()
 	const n, batch = 1_000_000, 1000
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -97,7 +95,7 @@ type SaleFields struct {
 // those of AUTO_INCREMENT, in turns of 250: rows of a usual width, and the narrowest
 // that there are, a key and a number, of which the key is half.
 //
-//	go test -run '^$' -bench Import -benchtime 1000x ./integration
+//	go test -run '^$' -bench Import -benchtime 1000x ./integration/leases/
 func BenchmarkImport(b *testing.B) {
 	for _, e := range testkit.Engines() {
 		b.Run(e.Name+"/usual", func(b *testing.B) {
@@ -125,9 +123,7 @@ func BenchmarkImport(b *testing.B) {
 }
 
 func benchmarkImport(b *testing.B, e testkit.Engine, model, auto any, rows, autoRows func() any) {
-	if !e.Available() {
-		b.Skipf("%s is not set: no %s", e.Variable, e.Name)
-	}
+	e.Need(b)
 	db := e.New(b).Open(b, nil)
 	p := uidplugin.New(harness.Quiet, uidplugin.WithModels(model))
 	testkit.Must(b, db.Use(p))

@@ -9,6 +9,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	harness.Main(m, testkit.Roles{createRows: testkit.Role(child), makeIDs: testkit.Role(maker),
-		startAndReport: testkit.Role(started)})
+	harness.Main(m, testkit.Roles{makeIDs: testkit.Role(maker), startAndReport: testkit.Role(started)})
 }

@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm"
 )
 
-var orderFor = flag.Duration("order.for", 6*time.Second, "how long TestOrder lets rows be inserted")
+var orderFor = flag.Duration("order.for", 3*time.Second, "how long TestOrder lets rows be inserted")
 
 // The tables of TestOrder. Their keys ascend, more or less.
 type (
@@ -48,9 +48,7 @@ func uuidV7() string {
 //
 //	go test -run TestOrder -v ./integration/leases/ -order.for 1m
 func TestOrder_APollerMissesFewRows(t *testing.T) { // not with others: on a busy machine every kind of key is missed more often
-	if testing.Short() {
-		t.Skip("it takes some seconds")
-	}
+	testkit.SkipIfShort(t, "it takes some seconds")
 	sequential(t, func(t *testing.T, d *testkit.Database) {
 		testkit.Must(t, d.Open(t, nil).AutoMigrate(&OrderUID{}, &OrderAuto{}, &OrderV7{}))
 		kinds := []struct {

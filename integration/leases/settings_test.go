@@ -30,29 +30,32 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 			p := harness.Use(t, db, uidplugin.WithLead(3*time.Second), uidplugin.WithModels(&harness.T1{}))
 			ledger := testkit.NewLedger(t)
 			rollback := errors.New("rollback")
-			for range 3 {
-				before := p.Stats().Slot.Renewals
-				err := db.Transaction(func(tx *gorm.DB) error {
-					for begin := time.Now(); time.Since(begin) < 20*time.Second && p.Stats().Slot.Renewals < before+2; {
-						row := harness.T1{}
-						if err := tx.Create(&row).Error; err != nil {
-							return err
-						}
-						ledger.Add("t1", row.ID.Int64())
+			before := p.Stats().Slot.Renewals
+			err = db.Transaction(func(tx *gorm.DB) error {
+				for begin := time.Now(); time.Since(begin) < 20*time.Second && p.Stats().Slot.Renewals < before+2; {
+					row := harness.T1{}
+					if err := tx.Create(&row).Error; err != nil {
+						return err
 					}
-					return rollback
-				})
-				if !errors.Is(err, rollback) {
-					t.Fatal(err)
+					ledger.Add("t1", row.ID.Int64())
 				}
-				s := p.Stats().Slot
-				if s.Renewals < before+2 {
-					t.Errorf("no renewals during the transaction (prepared: %t): %+v", prepare, s)
-				}
-				if fence, until := harness.Slots(t, db)[0].Fence, p.Layout().TickAt(s.Until)-1; fence < until {
-					t.Errorf("the fence is %d, and ids are made until %d (prepared: %t)", fence, until, prepare)
-				}
+				return rollback
+			})
+			if !errors.Is(err, rollback) {
+				t.Fatal(err)
 			}
+			s := p.Stats().Slot
+			if s.Renewals < before+2 {
+				t.Errorf("no renewals during the transaction (prepared: %t): %+v", prepare, s)
+			}
+			if fence, until := harness.Slots(t, db)[0].Fence, p.Layout().TickAt(s.Until)-1; fence < until {
+				t.Errorf("the fence is %d, and ids are made until %d (prepared: %t)", fence, until, prepare)
+			}
+			again := s.Renewals + 1 // which finds out whether the rollback has taken anything back
+			testkit.Eventually(t, "renewal after the rollback", 20*time.Second, func() bool {
+				_, err := harness.NextID(p)
+				return err == nil && p.Stats().Slot.Renewals >= again
+			})
 			if s := p.Stats().Slot; s.LostCommits != 0 || s.Lost != 0 {
 				t.Errorf("%+v (prepared: %t)", s, prepare)
 			}

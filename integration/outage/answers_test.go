@@ -45,9 +45,9 @@ func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 // live runs one life, which loses the answer of one statement, and returns how many there were.
 func live(t *testing.T, d *testkit.Database, lose int, executed bool) int {
 	t.Helper()
-	db, tap := testkit.OpenTap(t, d.New(t))
+	db, wire := testkit.OpenWire(t, d.New(t))
 	defer func() { _ = testkit.Close(db) }()
-	l := &life{T: t, db: db, tap: tap, lose: lose, executed: executed, c: testkit.NewClock(time.Now()), ledger: testkit.NewLedger(t),
+	l := &life{T: t, db: db, wire: wire, lose: lose, executed: executed, c: testkit.NewClock(time.Now()), ledger: testkit.NewLedger(t),
 		of: map[int64]lateID{}}
 	l.c.Set(l.c.Now().Truncate(time.Second))
 	defer func() {
@@ -63,7 +63,7 @@ func live(t *testing.T, d *testkit.Database, lose int, executed bool) int {
 type life struct {
 	*testing.T
 	db       *gorm.DB
-	tap      *testkit.Tap
+	wire     *testkit.Wire
 	lose     int    // this statement of the process
 	executed bool   // it is executed
 	hit      string // its text
@@ -115,13 +115,13 @@ func (l *life) run() {
 	m := harness.NewManager(l.T, l.db, l.c, func(c *workernode.Config) {
 		c.Log = l.log.Logger()
 	})
-	l.tap.Hook(func(query string, run func() error) error {
+	l.wire.Set(func(c *testkit.Crossing) error {
 		if l.n++; l.n-1 != l.lose {
-			return run()
+			return c.Run()
 		}
-		l.hit = query
+		l.hit = c.SQL
 		if l.executed {
-			if err := run(); err != nil {
+			if err := c.Run(); err != nil {
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ func (l *life) run() {
 			l.Fatal(err)
 		}
 	}
-	l.tap.Hook(nil)
+	l.wire.Set(nil)
 	l.c.Add(2 * time.Hour)
 	next := harness.NewManager(l.T, l.db, l.c, nil)
 	theirs := map[string]*harness.Tenant{}

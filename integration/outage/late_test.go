@@ -18,7 +18,7 @@ import (
 
 var (
 	lateRounds = flag.Int("late.rounds", 2, "how often TestLateAnswers restarts its process: 20 in the long form")
-	lateMost   = flag.Duration("late.most", 300*time.Millisecond, "the longest delay of an answer in TestLateAnswers")
+	lateMost   = flag.Duration("late.most", 150*time.Millisecond, "the longest delay of an answer in TestLateAnswers")
 )
 
 // A numbered table has a row created in it.
@@ -46,9 +46,7 @@ var nineTables = []numbered{ofNumber[harness.D0](), ofNumber[harness.D1](), ofNu
 //	go test -run TestLateAnswers -v -timeout 0 ./integration/outage/ -late.rounds 20
 func TestLateAnswers_OneTableForEachWorkerID(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
+	testkit.SkipIfShort(t, "it takes half a minute")
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, c := d.Open(t, nil), testkit.NewRunningClock(time.Now(), 1)
 		testkit.Must(t, db.AutoMigrate(harness.Ten[harness.D9, harness.D9]()...))

@@ -36,9 +36,7 @@ func TestOutage_OfTheConnections(t *testing.T) {
 
 // The same with a server that is killed and started again.
 func TestOutage_OfTheServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a server")
-	}
+	testkit.SkipIfShort(t, "it starts a server")
 	t.Parallel()
 	server := testkit.MariaDB().NewServer(t)
 	j := &testkit.Log{}
@@ -87,7 +85,7 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := db.WithContext(ctx).Create(&harness.T2{}).Error; err == nil {
-		t.Error("a row though the database is away")
+		t.Error("a row was created while the database was unreachable")
 	}
 	testkit.Eventually(t, "health of the table of the failed create", 15*time.Second, func() bool {
 		return strings.Contains(p.Health().Error(), "no worker id for table t2 since")
@@ -128,14 +126,14 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for _, away := range []bool{true, false} {
-			db, tap := testkit.OpenTap(t, d.New(t))
+			db, wire := testkit.OpenWire(t, d.New(t))
 			c := testkit.NewClock(time.Now())
 			p := harness.Use(t, db, uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithModels(&harness.T1{}),
 				uidplugin.WithLead(10*time.Second), uidplugin.WithClock(c.Now))
 			s := p.Stats().Tables[0]
 			want := int(s.Until.Sub(s.From)/time.Second) * 16
 			if away {
-				tap.Shut.Store(true)
+				wire.Shut.Store(true)
 				c.Add(2 * time.Second) // so that a renewal moves the fence
 				want -= 2 * 16
 				testkit.Eventually(t, "renewal that fails", 5*time.Second, func() bool { return p.Health() != nil })
@@ -160,7 +158,7 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 			if got > want || got <= want-16 { // a part of the present tick has passed
 				t.Errorf("%d ids, and %d were granted: %+v", got, want, s)
 			}
-			tap.Shut.Store(false)
+			wire.Shut.Store(false)
 			c.Add(time.Minute)
 			testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { _, err := harness.NextID(p); return err == nil })
 		}
@@ -171,12 +169,12 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 func TestOutage_LongOneStaysVisible(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, tap := testkit.OpenTap(t, d)
+		db, wire := testkit.OpenWire(t, d)
 		c, j, statements := testkit.NewClock(time.Now()), &testkit.Log{}, &testkit.Log{}
 		db.Logger = logger.New(log.New(statements, "", 0), logger.Config{LogLevel: logger.Error})
 		p := harness.Use(t, db, uidplugin.WithClock(c.Now), uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.SmallLayout(2)), uidplugin.WithModels(&harness.T1{}))
-		tap.Shut.Store(true)
-		defer tap.Shut.Store(false)
+		wire.Shut.Store(true)
+		defer wire.Shut.Store(false)
 		c.Add(time.Hour + time.Minute)
 		var err error
 		for err == nil {
@@ -190,7 +188,7 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 			}
 		}
 		j.SaysOnce(t, "cannot be renewed")
-		if n := len(statements.Lines("tap is shut")); n > 2 { // those that were sent when it was shut
+		if n := len(statements.Lines(testkit.ErrShut.Error())); n > 2 { // those that were sent when it was shut
 			t.Errorf("%d attempts are in the application's log of statements:\n%s", n, statements)
 		}
 	})
@@ -199,9 +197,7 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 // A plugin that is used always has ids for more than half of the lead.
 func TestRenewals_ComeEarly(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: it takes five seconds")
-	}
+	testkit.SkipIfShort(t, "it takes five seconds")
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(6*time.Second))
 		first := p.Stats().Tables[0].Until
@@ -222,9 +218,7 @@ func TestRenewals_ComeEarly(t *testing.T) {
 // transaction that holds the only connection until its ids are used up gets an error, not a deadlock.
 func TestOutage_OfAPoolOfOne(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: it takes four seconds")
-	}
+	testkit.SkipIfShort(t, "it takes four seconds")
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}))

@@ -13,8 +13,6 @@ import (
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/internal/workernode"
-	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 )
 
 // Each failure must be visible in three places: the log, Health, and the error of a create, with the database's own
@@ -86,15 +84,15 @@ func TestVisible_ARightIsRevoked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithLead(3*time.Second)).Close(context.Background()))
-		u := newUser(t, d)
-		u.grant("SELECT, INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
+		u := harness.NewUser(t, d)
+		u.Grant("SELECT, INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
 		j := &testkit.Log{}
-		p := harness.Use(t, u.open(), uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
+		p := harness.Use(t, u.Open(), uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
 		_, err := harness.NextID(p)
 		testkit.Must(t, err)
-		u.revoke("UPDATE", "WORKER_SLOT")
+		u.Revoke("UPDATE", "WORKER_SLOT")
 		visible(t, p, j, "denied")
-		u.grant("UPDATE", "WORKER_SLOT")
+		u.Grant("UPDATE", "WORKER_SLOT")
 		healthy(t, p)
 	}, "mariadb", "mysql", "postgres")
 }
@@ -106,12 +104,12 @@ func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		admin := d.Open(t, nil)
 		testkit.Must(t, harness.Use(t, admin, uidplugin.WithLayout(harness.FewWorkers(4))).Close(context.Background()))
-		u := newUser(t, d)
-		u.grant("SELECT, INSERT, UPDATE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
-		u.grant("SELECT, UPDATE", "WORKER_NODE")
+		u := harness.NewUser(t, d)
+		u.Grant("SELECT, INSERT, UPDATE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
+		u.Grant("SELECT, UPDATE", "WORKER_NODE")
 		j := &testkit.Log{}
 		for range 15 {
-			err := u.open().Use(uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(&harness.T1{}),
+			err := u.Open().Use(uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(&harness.T1{}),
 				uidplugin.WithTimeout(5*time.Second)))
 			testkit.IsError(t, err, nil, "t1", "WORKER_NODE", "denied")
 		}
@@ -122,67 +120,12 @@ func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 		if r.NextID != 1 || len(harness.Nodes(t, admin)) != 0 {
 			t.Errorf("NEXT_ID is %d after 15 failed starts", r.NextID)
 		}
-		u.grant("INSERT", "WORKER_NODE")
-		q := harness.Use(t, u.open(), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(&harness.T1{}))
+		u.Grant("INSERT", "WORKER_NODE")
+		q := harness.Use(t, u.Open(), uidplugin.WithLayout(harness.FewWorkers(4)), uidplugin.WithModels(&harness.T1{}))
 		if w := q.Stats().Tables[0].WorkerIDs[0]; w != 1 {
 			t.Errorf("worker id %d", w)
 		}
 	}, "mariadb", "mysql", "postgres")
-}
-
-// A dbUser is a user of the database with the rights that a test grants.
-type dbUser struct {
-	t     *testing.T
-	d     *testkit.Database
-	admin *gorm.DB
-	name  string
-}
-
-func newUser(t *testing.T, d *testkit.Database) *dbUser {
-	t.Helper()
-	u := &dbUser{t, d, d.Open(t, nil), strings.ReplaceAll(d.Schema, "t", "v")}
-	if d.IsMySQL() {
-		testkit.Must(t, u.admin.Exec("CREATE USER "+u.name+"@'%' IDENTIFIED BY 'secret'").Error)
-		t.Cleanup(func() { testkit.Must(t, u.admin.Exec("DROP USER "+u.name+"@'%'").Error) })
-	} else {
-		testkit.Must(t, u.admin.Exec("CREATE ROLE "+u.name+" LOGIN PASSWORD 'secret'").Error)
-		testkit.Must(t, u.admin.Exec("GRANT USAGE ON SCHEMA "+d.Schema+" TO "+u.name).Error)
-		t.Cleanup(func() { testkit.Must(t, u.admin.Exec("DROP OWNED BY "+u.name+"; DROP ROLE "+u.name).Error) })
-	}
-	return u
-}
-
-func (u *dbUser) change(what, rights, to string, tables ...string) {
-	u.t.Helper()
-	for _, table := range tables {
-		on, user := `"`+table+`"`, u.name
-		if u.d.IsMySQL() {
-			on, user = u.d.Schema+"."+table, u.name+"@'%'"
-		}
-		testkit.Must(u.t, u.admin.Exec(what+" "+rights+" ON "+on+" "+to+" "+user).Error)
-	}
-}
-
-func (u *dbUser) grant(rights string, tables ...string) {
-	u.t.Helper()
-	u.change("GRANT", rights, "TO", tables...)
-}
-func (u *dbUser) revoke(rights string, tables ...string) {
-	u.t.Helper()
-	u.change("REVOKE", rights, "FROM", tables...)
-}
-
-// open returns a handle of the user.
-func (u *dbUser) open() *gorm.DB {
-	u.t.Helper()
-	dsn := strings.Replace(u.d.DSN(), "test:test@", u.name+":secret@", 1)
-	if u.d.Name == "postgres" {
-		dsn = u.d.DSN("user="+u.name, "password=secret")
-	}
-	db, err := gorm.Open(u.d.Dialector(dsn), &gorm.Config{Logger: logger.Discard})
-	testkit.Must(u.t, err)
-	u.t.Cleanup(func() { _ = testkit.Close(db) })
-	return db
 }
 
 // The pool is closed under the plugin.
@@ -264,7 +207,7 @@ func TestVisible_NoWorkerIDsLeft(t *testing.T) {
 func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, tap := testkit.OpenTap(t, d)
+		db, wire := testkit.OpenWire(t, d)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
 		j := &testkit.Log{}
 		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
@@ -283,11 +226,11 @@ func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 		testkit.Must(t, tx.Exec(q(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE") VALUES (?, '', '', 1, CURRENT_DATE)`), next).Error)
 		reached, done := make(chan struct{}), make(chan error, 1)
 		reach := sync.OnceFunc(func() { close(reached) })
-		tap.Hook(func(query string, run func() error) error {
-			if strings.Contains(query, "INSERT INTO") && strings.Contains(query, "WORKER_NODE") {
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("INSERT INTO WORKER_NODE") {
 				reach()
 			}
-			return run()
+			return c.Run()
 		})
 		go func() {
 			<-reached

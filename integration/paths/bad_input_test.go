@@ -66,61 +66,17 @@ func TestBadInput_UserWithFewRights(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		admin := d.Open(t, nil)
-		user := strings.ReplaceAll(d.Schema, "t", "u")
-		must := func(statements ...string) {
-			t.Helper()
-			for _, s := range statements {
-				if err := admin.Exec(s).Error; err != nil {
-					t.Fatalf("%s: %v", s, err)
-				}
-			}
-		}
-		poor := func() *gorm.DB {
-			t.Helper()
-			dsn := strings.Replace(d.DSN(), "test:test@", user+":secret@", 1)
-			if d.Name == "postgres" {
-				dsn = d.DSN("user="+user, "password=secret")
-			}
-			db, err := gorm.Open(d.Dialector(dsn), &gorm.Config{Logger: logger.Discard})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				pool, _ := db.DB()
-				_ = pool.Close()
-			})
-			return db
-		}
-		if d.IsMySQL() {
-			must("CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'", "GRANT SELECT ON "+d.Schema+".* TO "+user+"@'%'")
-			t.Cleanup(func() { must("DROP USER " + user + "@'%'") })
-		} else {
-			must("CREATE ROLE "+user+" LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+d.Schema+" TO "+user)
-			t.Cleanup(func() { must("DROP OWNED BY "+user, "DROP ROLE "+user) })
-		}
-
-		testkit.IsError(t, poor().Use(uidplugin.New(harness.Quiet)), workernode.ErrTable, "WORKER_NODE", "created", ".sql")
-		testkit.IsError(t, poor().Use(uidplugin.New(harness.Quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
+		u := harness.NewUser(t, d)
+		u.Grant("SELECT")
+		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet)), workernode.ErrTable, "WORKER_NODE", "created", ".sql")
+		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
 
 		harness.Migrate(t, admin, d.SQLFile())
-		tables := []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"}
-		if d.IsMySQL() {
-			// SELECT is granted already.
-		} else {
-			for _, table := range tables {
-				must(`GRANT SELECT ON "` + table + `" TO ` + user)
-			}
-		}
-		testkit.IsError(t, poor().Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}))), nil, "WORKER_REGISTRY", "denied")
+		u.Grant("SELECT") // on the tables that there are now
+		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}))), nil, "WORKER_REGISTRY", "denied")
 
-		for _, table := range tables {
-			if d.IsMySQL() {
-				must("GRANT INSERT, UPDATE ON " + d.Schema + "." + table + " TO " + user + "@'%'")
-			} else {
-				must(`GRANT INSERT, UPDATE ON "` + table + `" TO ` + user)
-			}
-		}
-		harness.Use(t, poor(), uidplugin.WithModels(&harness.T1{}))
+		u.Grant("INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
+		harness.Use(t, u.Open(), uidplugin.WithModels(&harness.T1{}))
 	}, "mariadb", "mysql", "postgres")
 }
 

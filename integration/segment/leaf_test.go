@@ -24,24 +24,19 @@ type leafServer struct {
 	used, size int // of the first range
 }
 
-// fetch fetches a range, by Leaf's statements.
-func (l *leafServer) fetch() error {
+// leafFetches fetches a range by Leaf's statements, and returns its ids.
+func leafFetches(db *gorm.DB, table, tag string) (ids []int64, err error) {
 	var row struct{ MaxID, Step int64 }
-	err := l.db.Transaction(func(tx *gorm.DB) error {
-		if err := tx.Exec("UPDATE "+l.table+" SET max_id = max_id + step WHERE biz_tag = ?", l.tag).Error; err != nil {
+	err = db.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Exec("UPDATE "+table+" SET max_id = max_id + step WHERE biz_tag = ?", tag).Error; err != nil {
 			return err
 		}
-		return tx.Raw("SELECT biz_tag, max_id, step FROM "+l.table+" WHERE biz_tag = ?", l.tag).Scan(&row).Error
+		return tx.Raw("SELECT biz_tag, max_id, step FROM "+table+" WHERE biz_tag = ?", tag).Scan(&row).Error
 	})
-	if err != nil {
-		return err
-	}
-	var ids []int64
-	for id := row.MaxID - row.Step; id < row.MaxID; id++ {
+	for id := row.MaxID - row.Step; err == nil && id < row.MaxID; id++ {
 		ids = append(ids, id)
 	}
-	l.ranges = append(l.ranges, ids)
-	return nil
+	return ids, err
 }
 
 // next returns an id.
@@ -50,8 +45,10 @@ func (l *leafServer) next() (int64, error) {
 		l.ranges, l.used = l.ranges[1:], 0
 	}
 	if len(l.ranges) == 0 || len(l.ranges) == 1 && l.used*10 >= l.size {
-		err := l.fetch()
-		if err != nil && (len(l.ranges) == 0 || !strings.Contains(err.Error(), "1213")) {
+		ids, err := leafFetches(l.db, l.table, l.tag)
+		if err == nil {
+			l.ranges = append(l.ranges, ids)
+		} else if len(l.ranges) == 0 || !strings.Contains(err.Error(), "1213") {
 			return 0, err
 		}
 	}

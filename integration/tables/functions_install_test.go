@@ -180,33 +180,14 @@ func TestCreateFunctions_WithoutTheRight(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		admin := d.Open(t, nil)
 		harness.Use(t, admin)
-		user := strings.ReplaceAll(d.Schema, "t", "f")
-		sends := func(statements ...string) {
-			t.Helper()
-			for _, s := range statements {
-				testkit.Must(t, admin.Exec(s).Error)
-			}
-		}
-		var db *gorm.DB
-		open := func(dsn string) {
-			var err error
-			db, err = gorm.Open(d.Dialector(dsn), admin.Config)
-			testkit.Must(t, err)
-			t.Cleanup(func() { _ = testkit.Close(db) })
-		}
-		want := []string{"permission denied", "CREATE on the schema"}
+		rights, want := "SELECT", []string{"permission denied", "CREATE on the schema"}
 		if d.IsMySQL() {
-			sends("CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'",
-				"GRANT SELECT, CREATE VIEW, DROP ON "+d.Schema+".* TO "+user+"@'%'")
-			t.Cleanup(func() { sends("DROP USER " + user + "@'%'") })
-			open(strings.Replace(d.DSN(), "test:test@", user+":secret@", 1))
+			rights = "SELECT, CREATE VIEW, DROP"
 			want = []string{"uid_time", "denied", "CREATE ROUTINE", "log_bin_trust_function_creators"}
-		} else {
-			sends("CREATE ROLE "+user+" LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+d.Schema+" TO "+user,
-				"GRANT SELECT ON ALL TABLES IN SCHEMA "+d.Schema+" TO "+user)
-			t.Cleanup(func() { sends("DROP OWNED BY "+user, "DROP ROLE "+user) })
-			open(d.DSN("user="+user, "password=secret"))
 		}
+		u := harness.NewUser(t, d)
+		u.Grant(rights)
+		db := u.Open()
 		testkit.IsError(t, migrations.CreateFunctions(t.Context(), db), nil, append(want, "migrations: ", "FunctionStatements")...)
 		var left []string
 		if d.IsMySQL() {

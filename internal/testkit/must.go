@@ -51,6 +51,14 @@ func IsError(tb testing.TB, err, want error, words ...string) {
 	SaysAll(tb, err.Error(), words...)
 }
 
+// SkipIfShort skips a long test with -short, and names the reason.
+func SkipIfShort(tb testing.TB, why string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("-short: " + why)
+	}
+}
+
 // LeftOut skips a test that should run, loudly. With CI=true it fails the test instead.
 func LeftOut(t *testing.T, why string) {
 	t.Helper()

@@ -171,8 +171,8 @@ func (r *Relay) Open(tb testing.TB, d *Database, params ...string) *gorm.DB {
 func OpenBreakable(tb testing.TB, d *Database) (db *gorm.DB, cut, restore func()) {
 	tb.Helper()
 	if d.Name == "sqlite" {
-		db, tap := OpenTap(tb, d)
-		return db, func() { tap.Shut.Store(true) }, func() { tap.Shut.Store(false) }
+		db, wire := OpenWire(tb, d)
+		return db, func() { wire.Shut.Store(true) }, func() { wire.Shut.Store(false) }
 	}
 	r := NewRelay(tb, d.Address())
 	return r.Open(tb, d), r.Cut, func() { r.Restore(tb) }
