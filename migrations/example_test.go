@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/glebarez/sqlite"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/migrations"
 	"gorm.io/gorm"
 )
@@ -25,7 +25,7 @@ func ExampleUp() {
 		panic(err)
 	}
 	ctx := context.Background()
-	fmt.Println(errors.Is(migrations.Check(ctx, db), workernode.ErrTable))
+	fmt.Println(errors.Is(migrations.Check(ctx, db), uidplugin.ErrTable))
 	if err := migrations.Up(ctx, db); err != nil {
 		panic(err)
 	}
