@@ -86,7 +86,7 @@ func TestLayoutValidate_SaysWhatIsWrong(t *testing.T) {
 			if !errors.Is(err, generator.ErrLayout) || !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("Validate() = %v; want ErrLayout that says %q", err, tt.says)
 			}
-			// Whoever does not validate gets the same error from where it matters.
+			// A caller that does not validate gets the same error where it matters.
 			for what, other := range map[string]error{
 				"Compose":   second(tt.layout.Compose(generator.Parts{Time: date(2026, 2, 1)})),
 				"Decompose": second(tt.layout.Decompose(1)),

@@ -263,7 +263,7 @@ func ExampleComputed() {
 	ring.Raise(140)
 	fmt.Println("left:", ring.Has(10), ring.Has(11))
 
-	// Whoever goes on does so where Close says.
+	// A successor continues where Close returned.
 	fmt.Println("successor:", ring.Close())
 	// Output:
 	// one: 100
