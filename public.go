@@ -117,7 +117,13 @@ func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, 
 // conditions instead of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
 //
 //	after, err := uidplugin.ParsePublic[Order](r.FormValue("after"))
+//	if err != nil {
+//		return err
+//	}
 //	err = db.Where("id > ?", after).Order("id").Limit(50).Find(&orders).Error
+//
+// Return on every error: the id is then 0, and GORM leaves a zero key of a model out of the condition, so an update of
+// &Order{ID: id} would change all rows that match the rest.
 //
 // It refuses texts of another type, and decimal digits because they can be guessed. The error wraps
 // [publicid.ErrInvalid] and [ErrNoSuchID]. Before [SetPublicKeys], or with an invalid prefix, it is the error of
