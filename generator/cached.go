@@ -55,8 +55,7 @@ type CachedConfig struct {
 //
 // When the lease is used up and OnLow is set, callers wait for its renewal, in the order of their arrival. An idle
 // generator may still have ids left when the clock passes the end of its lease. Then callers wait for a renewal as
-// well, but for at most 100 ms for each lease. After that the remaining ids, which are of the
-// past, are handed out.
+// well, but for at most 100 ms for each lease. After that the remaining ids, which are of the past, are handed out.
 //
 // The clock may jump in both directions. When it is set forward, the ids follow it. When it is set back, the ids
 // continue from where they are, as fast as before, because an id never repeats. They are then ahead of the clock by
