@@ -15,13 +15,13 @@ import (
 )
 
 // ID is a 64-bit key that survives JavaScript. In JSON it is a string of decimal digits, such as "302914527191040001",
-// because numbers there keep only 53 bits. Strings and numbers are both read.
+// because JavaScript keeps only 53 bits of a number. It reads both strings and numbers.
 //
-// In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type needs no tag uid unless it
-// is a foreign key. With gorm:"uid:-" the application sets it. You should add that tag to a foreign key whose
-// association only the other model declares, such as UserID of a profile.
+// In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type gets an id without the tag
+// uid, unless it is a foreign key. With gorm:"uid:-" the application sets it. You should add that tag if a sole primary
+// key is a foreign key and only the other model declares the association, such as UserID of a profile.
 //
-// A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless the tag has a
+// A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless its tag has a
 // default. This also holds without the plugin, except with Unscoped, because GORM then skips the clauses of types.
 type ID int64
 
@@ -124,7 +124,7 @@ func (id *ID) Scan(src any) error {
 func (ID) GormDataType() string { return "bigint" }
 
 // GormDBDataType returns the column type: the tag's type if set, otherwise BIGINT. On SQLite it returns "integer",
-// because the table is then stored by this key.
+// because SQLite then stores the rows by this key.
 func (ID) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 	if f != nil && f.TagSettings["TYPE"] != "" {
 		return f.TagSettings["TYPE"]

@@ -29,8 +29,9 @@ import (
 //	func (Order) PublicPrefix() string { return "ord" }
 //
 // Call [SetPublicKeys] first, because otherwise reading and writing texts fails. 0 is null in JSON and an empty text
-// elsewhere. Empty texts are not read, because a condition with 0 could select too many rows. Reading the text of
-// another type, or one made with other keys, fails with [publicid.ErrInvalid].
+// elsewhere. In a request body a missing field and null are 0, so check for it. Empty texts are not read, because a
+// condition with 0 could select too many rows. Reading the text of another type, or one made with other keys, fails
+// with [publicid.ErrInvalid].
 //
 // In Go a Public is a number: compare it with ==, and convert it with ID(key). In package fmt only %v and %s write the
 // text. The other rules of [ID] also apply.
@@ -117,7 +118,13 @@ func (c *publicCodecs) codec(prefix string) (codec *publicid.Codec, known bool, 
 // conditions instead of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
 //
 //	after, err := uidplugin.ParsePublic[Order](r.FormValue("after"))
+//	if err != nil {
+//		return err
+//	}
 //	err = db.Where("id > ?", after).Order("id").Limit(50).Find(&orders).Error
+//
+// Return on every error, because the id is then 0. Write the id into a condition, because GORM leaves out a zero key of
+// a model: an update of &Order{ID: 0} changes all rows that match the other conditions.
 //
 // It refuses texts of another type, and decimal digits because they can be guessed. The error wraps
 // [publicid.ErrInvalid] and [ErrNoSuchID]. Before [SetPublicKeys], or with an invalid prefix, it is the error of

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,6 +100,22 @@ func TestStructure_DocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	}
 	if found < 100 {
 		t.Errorf("the documents name %d files and tests: the patterns of this test do not find them", found)
+	}
+}
+
+// A program that "go build" left in its folder is in every clone, and in the module that users download.
+func TestStructure_GitHasNoLargeFiles(t *testing.T) {
+	t.Parallel()
+
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skipf("this is not a clone: %v", err)
+	}
+	const most = 1 << 20
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		if info, err := os.Stat(name); err == nil && info.Size() > most {
+			t.Errorf("git has %s with %d bytes, more than %d", name, info.Size(), most)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultMaxBorrow is the default of CachedConfig.MaxBorrow: how far a [Cached] generator runs ahead of the clock at
-// most. In the default layout and one lane that is 57.6 million ids at once.
+// most. With the default layout and one lane that is 57.6 million ids at once.
 const DefaultMaxBorrow = time.Hour
 
 // CachedConfig configures [NewCached].
@@ -28,7 +28,8 @@ type CachedConfig struct {
 
 	// OnLow is called when the lease should be renewed:
 	//
-	//   - fewer ids are left than half of those from the present, or the lease's beginning if that is later, to its end
+	//   - more than half of the ids are used up that the lease has from the present on, or from its beginning if that
+	//     is later
 	//   - the end of the lease has passed
 	//   - a caller wants more ids than are left
 	//
@@ -54,8 +55,7 @@ type CachedConfig struct {
 //
 // When the lease is used up and OnLow is set, callers wait for its renewal, in the order of their arrival. An idle
 // generator may still have ids left when the clock passes the end of its lease. Then callers wait for a renewal as
-// well, but for 100 ms at most, all callers of that lease together. After that the remaining ids, which are of the
-// past, are handed out.
+// well, but for at most 100 ms for each lease. After that the remaining ids, which are of the past, are handed out.
 //
 // The clock may jump in both directions. When it is set forward, the ids follow it. When it is set back, the ids
 // continue from where they are, as fast as before, because an id never repeats. They are then ahead of the clock by
@@ -71,7 +71,7 @@ type Cached struct {
 
 	gate
 
-	// The borrowing limit is anchor and what the clock has gained since anchor was set. It never shrinks, and is raised
+	// The borrowing limit is anchor plus what the clock has gained since anchor was set. It never shrinks, and is raised
 	// when the wall clock has run ahead of it. anchor is at most the top of the scale. mu guards it.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
@@ -118,7 +118,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 // Next implements [Generator]. It does not allocate.
 func (g *Cached) Next(ctx context.Context) (int64, error) {
 	w := g.window.Load()
-	bases := w.bases // loaded before the claim: after it, it would cost time
+	bases := w.bases // loaded before the claim, because a load after it would cost time
 	if position, ok := w.ring.TakeOne(); ok {
 		return w.idIn(bases, position), nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // A Generator makes ids. Its ids strictly ascend, in real time too: an id is larger than every id whose call returned
-// before its own call began.
+// before its own call began. Only a [Paired] does not promise this.
 //
 // Any number of goroutines may call its methods at once.
 type Generator interface {

@@ -55,9 +55,9 @@ func SnowflakeLayout() Layout {
 		Epoch: time.UnixMilli(1288834974657).UTC()}
 }
 
-// JSSafeLayout is the 53-bit variant whose ids a JavaScript number holds without
-// loss, 32/5/16 bits and ticks of a second: 65,536 ids a second for each of 32
-// worker ids, from 2019-01-01 until 2155-02-07.
+// JSSafeLayout is the 53-bit layout for a [Paired], so that a JavaScript number holds its ids without loss. It has
+// 32/5/16 bits and ticks of a second: 65,536 ids a second for each of 32 worker ids, from 2019-01-01 until 2155-02-07
+// (UTC). Unless you need a backup worker id, use [JSSafeTablesLayout].
 func JSSafeLayout() Layout {
 	return Layout{TimeBits: 32, WorkerBits: 5, SequenceBits: 16, Tick: time.Second,
 		Epoch: time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -66,10 +66,10 @@ func JSSafeLayout() Layout {
 // JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids without loss. It has enough worker
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
-// Its 8,191 worker ids are for the leased policy. With 50 tables they are enough for 163 processes at
-// once. If each of these may also have crashed once within the grace, they are enough for 81. [JSSafeLayout] has 31
-// worker ids, too few for one such process. Disposable worker ids would not last: 20 processes that restart 12 times a
-// day use up all of them in 16 hours.
+// With 50 tables, its 8,191 worker ids are enough for 163 processes at once, or for 81 if all of these may crash and
+// restart within 70 s ([DefaultGrace]). [JSSafeLayout] has 31 worker ids, too few for one such process. Processes must
+// reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in
+// 16 hours.
 //
 // One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
 func JSSafeTablesLayout() Layout {

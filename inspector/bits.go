@@ -11,7 +11,7 @@ import (
 type field struct {
 	Name  string `json:"name"` // sign, unused, time, worker id or sequence
 	Width int    `json:"width"`
-	First int    `json:"first_bit"`       // highest bit, from 63
+	First int    `json:"first_bit"`       // highest bit; the sign is bit 63
 	Bits  string `json:"bits,omitempty"`  // 0 and 1, the highest first; empty without an id
 	Value string `json:"value,omitempty"` // decimal; empty without an id
 }

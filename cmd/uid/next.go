@@ -23,13 +23,13 @@ func (a *app) nextCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "next TABLE",
 		Short: "Make ids for a table, for seeds and raw SQL",
-		Long: `next makes ids that new rows of a table may have, one a line. They locate to the table and to this
-program.
+		Long: `next makes ids that new rows of a table may have, one a line. They resolve to the table and to the
+application "uid".
 
-It takes a slot of its own, as the application "uid", and releases it. It needs the rights SELECT, INSERT
-and UPDATE on the four tables of uidplugin. A table of another database than that of the registry, as with
-WithRegistry, is named as "uid tables" writes it, or with --database: NAME, or NAME=DSN to see whether the table
-exists. A table whose keys come from segments is refused, because the ids would be far above them.`,
+It takes a slot of its own and releases it. It needs the rights SELECT, INSERT and UPDATE on the four tables
+of uidplugin. With WithRegistry, name a table of another database as "uid tables" writes it, or add
+--database: NAME, or NAME=DSN to check that the table exists. A table whose keys come from segments is
+refused, because the ids would be far above them.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
 		Args: cobra.ExactArgs(1),
@@ -51,7 +51,7 @@ exists. A table whose keys come from segments is refused, because the ids would 
 	}
 	c.Flags().IntVarP(&n, "count", "n", 1, "how many")
 	c.Flags().StringVar(&where, "database", "", "NAME or NAME=DSN: the database of the table, if it is not that of the registry")
-	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet, or whose keys are no such ids")
+	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet, or whose keys are not such ids")
 	return c
 }
 

@@ -3,7 +3,7 @@
 //
 // # Which system made a key
 //
-// [Identify] returns the systems by which an id carries the time at which its row was created. [Systems] lists all of
+// [Identify] returns the systems in whose format an id has the time at which its row was created. [Systems] lists all of
 // them. [System.Decode] splits an id.
 //
 // # To continue above the keys of a system
@@ -43,12 +43,12 @@ type System struct {
 	Name   string
 	Source string // the address where the system documents it
 
-	// Layout has the widths, the tick and the epoch. All that concerns ids as numbers
-	// and their time, such as Range, Above and Expires, is as the system has it.
+	// Layout has the widths, the tick and the epoch. Its methods that use only the time of ids, such as Range, Above
+	// and Expires, are right for every system.
 	Layout generator.Layout
 
 	// SequenceFirst is true if the sequence is above the worker id. Then Decompose and Compose of Layout mix the two
-	// up, and Decode returns them right.
+	// up, but Decode does not.
 	SequenceFirst bool
 }
 
@@ -64,7 +64,7 @@ func Systems() []System {
 		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
 	instagram := generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1314220021721).UTC()}
-	// Ids need more than 53 bits only from 2089-10-26 on, because the time has all bits that yitter leaves.
+	// The time has all bits that yitter leaves for it. Ids need more than 53 bits only from 2089-10-26 on.
 	yitter := generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1582136402000).UTC()}
 	return []System{
@@ -90,10 +90,10 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 	return p, err
 }
 
-// Identify returns the [Systems] that may have made id: those by which it carries the time made, give or take within.
-// made is when its row was created. Identify returns none if within is negative. A single id can match by accident, so
-// you should try several of different ages. It assumes the epochs of Systems, so it does not find ids of a UidGenerator
-// whose Java process has another time zone than +08:00.
+// Identify returns the [Systems] that may have made id: those in whose format its time differs from made by at most
+// within. made is when its row was created. Identify returns none if within is negative. A single id can match by
+// accident, so you should try several of different ages. It assumes the epochs of Systems, so it does not find ids of a
+// UidGenerator whose Java process has another time zone than +08:00.
 func Identify(id int64, made time.Time, within time.Duration) []System {
 	var could []System
 	for _, f := range Systems() {

@@ -27,6 +27,7 @@ var notRun = map[string]string{
 	"go run ./examples/node -listen": "serves until it is stopped",
 	"go install ":                    "needs a network",
 	"go run ./cmd/uid":               "the scripts of cmd/uid run each command",
+	"export ":                        "sets a variable",
 	"uid ":                           "the scripts of cmd/uid run each command",
 	"tail -n +2 ids.csv":             "its file is an example",
 }

@@ -89,7 +89,7 @@ func (d *DB) columns(ctx context.Context, schema, table string) (list []column, 
 			args = []any{d.identifier(schema) + "." + d.identifier(table)}
 		}
 	default:
-		if schema != "" { // a file attached only by the application
+		if schema != "" { // a file that only the application has attached
 			return nil, nil
 		}
 		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`

@@ -22,8 +22,8 @@ import (
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key. They keep GORM from
 //     overwriting keys of maps, and correct keys after a conflict.
-//   - beforeInsert and guardUpdate directly precede the statement, because they refuse ids that do not fit into their
-//     columns. By then all values are set and the connection is known.
+//   - beforeInsert, and guardUpdate as uidplugin:before_update, directly precede the statement: they refuse ids that do
+//     not fit into their columns, and by then all values are set and the connection is known.
 //   - beforeUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
 //     create associated rows inside its transaction.
 //   - afterExec, registered as uidplugin:created, follows each Exec, because GORM's migrator uses Exec to create

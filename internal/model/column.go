@@ -31,7 +31,7 @@ var everything = Range{Largest: math.MaxInt64}
 // RangeOf returns the range of a column type, as the database or the field's tag spells it.
 func RangeOf(column, dialect string) Range {
 	column = strings.ToLower(column)
-	if dialect == "sqlite" { // SQLite looks at the class of a type only
+	if dialect == "sqlite" { // SQLite looks only for such words in a type
 		if strings.Contains(column, "real") || strings.Contains(column, "floa") || strings.Contains(column, "doub") {
 			return Range{Largest: 1 << 53}
 		}

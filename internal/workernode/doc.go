@@ -112,9 +112,9 @@
 //
 // # Lanes
 //
-// After a burst of Lead a worker id makes as many ids in a tick as the layout has sequences. A generator that needs
-// more gets further worker ids of its table, up to [MaxLanes]. They stay with the slot, so later holders have them
-// without a statement. Once half of the layout's worker ids were given out, no lanes are added.
+// Once a burst has used up Lead, a worker id makes only as many ids in a tick as the layout has sequences. A generator
+// that needs more gets further worker ids of its table, up to [MaxLanes]. They stay with the slot, so later holders
+// have them without a statement. Once half of the layout's worker ids were given out, lanes get no new ones.
 //
 // # Worker ids
 //
