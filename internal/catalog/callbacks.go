@@ -22,9 +22,9 @@ import (
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key. They keep GORM from
 //     overwriting keys of maps, and correct keys after a conflict.
-//   - beforeInsert, and guardUpdate as uidplugin:before_update, directly precede the statement: they refuse ids that do
+//   - beforeInsert and beforeUpdate directly precede the statement: they refuse ids that do
 //     not fit into their columns, and by then all values are set and the connection is known.
-//   - beforeUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
+//   - prepareUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
 //     create associated rows inside its transaction.
 //   - afterExec, registered as uidplugin:created, follows each Exec, because GORM's migrator uses Exec to create
 //     tables. afterRaw follows each query, because Raw can also send such statements.
@@ -35,8 +35,8 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
 		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
-		update.Before("*").Register("uidplugin:prepare", c.beforeUpdate),
-		update.Before("gorm:update").Register("uidplugin:before_update", c.guardUpdate),
+		update.Before("*").Register("uidplugin:prepare", c.prepareUpdate),
+		update.Before("gorm:update").Register("uidplugin:before_update", c.beforeUpdate),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.afterExec),
 		db.Callback().Query().After("gorm:query").Register("uidplugin:after_raw", c.afterRaw),
 		db.Callback().Row().After("gorm:row").Register("uidplugin:after_raw", c.afterRaw),
@@ -46,9 +46,9 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 // Fill sets the uid fields that are zero.
 func (c *Catalog) Fill(db *gorm.DB) { c.fillZeros(db, upsert.Track) }
 
-// beforeUpdate omits zero uid fields other than the key, because callers that save a row often do not know them. It
+// prepareUpdate omits zero uid fields other than the key, because callers that save a row often do not know them. It
 // refuses associations that lose ids. And it gets worker ids if the UPDATE saves associated rows, which may be new.
-func (c *Catalog) beforeUpdate(db *gorm.DB) {
+func (c *Catalog) prepareUpdate(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
 	}
@@ -135,8 +135,8 @@ func (c *Catalog) beforeInsert(db *gorm.DB) {
 	}
 }
 
-// guardUpdate refuses ids that do not fit into their columns.
-func (c *Catalog) guardUpdate(db *gorm.DB) { c.guard(db, "UPDATE", "SET") }
+// beforeUpdate refuses ids that do not fit into their columns.
+func (c *Catalog) beforeUpdate(db *gorm.DB) { c.guard(db, "UPDATE", "SET") }
 
 // afterInsert sets the ids of rows in an upsert that had conflicts.
 func (c *Catalog) afterInsert(db *gorm.DB) {
