@@ -283,6 +283,9 @@ func rowsTable(all []Inserted) string {
 	for _, engine := range groups(all, func(i Inserted) string { return i.Engine }) {
 		t.add("**" + engine[0].Engine + "**")
 		for _, k := range engine {
+			if strings.HasSuffix(k.Kind, " as text") {
+				continue // only in the charts and results
+			}
 			pages := "–"
 			if k.PagesRead > 0 {
 				pages = number(k.PagesRead)

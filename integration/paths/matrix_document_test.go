@@ -137,6 +137,9 @@ func readMatrix(text string) map[string][]string {
 		if _, err := strconv.Atoi(cells[0]); err == nil && len(cells) == 2 && group == notesTitle {
 			notes["["+cells[0]+"]"] = cells[1]
 		}
+		if path, ok := strings.CutPrefix(line, "* "); ok && group != "" {
+			lines[group+": "+path] = splitResults(marks[right])
+		}
 		if strings.HasPrefix(line, "|") && len(cells) == 2 && group != notesTitle && !strings.HasPrefix(line, "|-") && cells[0] != "path" {
 			lines[group+": "+cells[0]] = splitResults(cells[1])
 		}
@@ -156,15 +159,13 @@ func (m *matrix) render() string {
 	var b, notes strings.Builder
 	b.WriteString(matrixIntroduction)
 	numbers := map[string]int{}
-	group := ""
-	for _, l := range m.lines {
-		if l.group != group {
-			group = l.group
-			fmt.Fprintf(&b, "\n## %s\n\n", group)
+	var rows strings.Builder // of the table of the group
+	for i, l := range m.lines {
+		if i == 0 || l.group != m.lines[i-1].group {
+			fmt.Fprintf(&b, "\n## %s\n\n", l.group)
 			if l.note != "" {
 				fmt.Fprintf(&b, "%s\n\n", l.note)
 			}
-			b.WriteString("| path | result |\n|---|---|\n")
 		}
 		var cells []string
 		for i := range matrixColumns {
@@ -178,7 +179,16 @@ func (m *matrix) render() string {
 			}
 			cells = append(cells, mark)
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.ReplaceAll(l.path, "|", `\|`), joinResults(cells))
+		path := strings.ReplaceAll(l.path, "|", `\|`)
+		if results := joinResults(cells); results == marks[right] {
+			fmt.Fprintf(&b, "* %s\n", path)
+		} else {
+			fmt.Fprintf(&rows, "| %s | %s |\n", path, results)
+		}
+		if last := i+1 == len(m.lines) || l.group != m.lines[i+1].group; last && rows.Len() > 0 {
+			fmt.Fprintf(&b, "\n| path | result |\n|---|---|\n%s", rows.String())
+			rows.Reset()
+		}
 	}
 	fmt.Fprintf(&b, "\n## %s\n\n| | |\n|---|---|\n%s", notesTitle, notes.String())
 	return b.String()
@@ -228,8 +238,8 @@ integration/servers.sh run -- go test ./integration/paths -run TestMatrix -updat
 
 Without ` + "`-update`" + ` the test fails if an available database gives a result that is not on this page.
 
-* **ok**: the row has an id of the plugin. The struct or map has the same id, or none if a note mentions that. Foreign
-  keys agree, and ` + "`RowsAffected`" + ` is the same as without the plugin.
+* **ok**, also for all paths in lists: the row has an id of the plugin. The struct or map has the same id, or none if a
+  note mentions that. Foreign keys agree, and ` + "`RowsAffected`" + ` is the same as without the plugin.
 * **refused**: the create returns an error and writes nothing. No transaction stays open, and the next create works.
 * **as GORM**: a limit of GORM, which is the same without the plugin.
 * **–**: the database does not have the feature.
