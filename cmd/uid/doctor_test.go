@@ -312,7 +312,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
 	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 262143 worker ids")
-	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is none of clock`)
+	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is unknown; use one of clock`)
 }
 
 // Live slots of an application keep its free ones from being a finding: they will be held again.

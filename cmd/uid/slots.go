@@ -28,7 +28,7 @@ func (a *app) slotsCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if state != "" && !slices.Contains(admin.States, state) {
-				return fmt.Errorf("--state %q is none of %s", state, strings.Join(admin.States, ", "))
+				return fmt.Errorf("--state %q is unknown; use one of %s", state, strings.Join(admin.States, ", "))
 			}
 			if err := f.read(a); err != nil {
 				return err
