@@ -259,7 +259,7 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 		}
 		for _, tt := range [][3]string{
 			{"parts", "", "name the column of the id by --column"}, {"plain", "", "--column"}, {"plain", "b", "several rows"},
-			{"nosuch", "", "there is no table nosuch"}, {"", "", "serves all tables"}, {"orders", "nosuch", "no column nosuch"},
+			{"nosuch", "", "the table nosuch does not exist"}, {"", "", "serves all tables"}, {"orders", "nosuch", "no column nosuch"},
 		} {
 			_, err := read(tt[0], tt[1])
 			testkit.IsError(t, err, admin.ErrRow, tt[2])
