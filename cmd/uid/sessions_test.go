@@ -148,7 +148,7 @@ func TestSlots_OfEachState(t *testing.T) {
 
 	r, _ := crowd(t)
 	total := 0
-	for _, state := range admin.States {
+	for _, state := range admin.StateNames() {
 		for line := range pages(t, r, "slots", "--state", state, "--limit", "2") {
 			var s admin.Slot
 			must(t, json.Unmarshal([]byte(line), &s))

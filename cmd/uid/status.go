@@ -39,7 +39,7 @@ func (a *app) writeStatus(s admin.Status) error {
 		return cond(nil, len(s.Findings) > 0)
 	}
 	each, all := "", int64(0)
-	for _, state := range admin.States {
+	for _, state := range admin.StateNames() {
 		if n := s.Slots[state]; n > 0 {
 			each += fmt.Sprintf(", %d %s", n, state)
 			all += n
