@@ -67,7 +67,8 @@ and the exit code is 1.`,
 	c.Flags().StringVar(&layout, "layout", "", "the layout: a name, see --all, or a text such as "+
 		"1-41-18-4/1ms@1514764800")
 	c.Flags().BoolVar(&d.all, "all", false, "decode with all named layouts")
-	c.Flags().StringVar(&made, "made", "", "when the rows were created; lists only systems in which the ids have this time")
+	c.Flags().StringVar(&made, "made", "",
+		"when the rows were created; lists only systems in which the ids have this time")
 	c.Flags().Var(durationVar(&d.within, time.Hour), "within", "tolerance of --made")
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	c.MarkFlagsMutuallyExclusive("layout", "all")

@@ -120,7 +120,8 @@ func (s script) text() (string, error) {
 		return "-- For the layout " + s.layout.String() + "\n" + functions, err
 	case "uidgenerator":
 		if s.dialect != mysqlDialect {
-			return "", fmt.Errorf("--only uidgenerator is for MySQL, because UidGenerator's table is there; the dialect is %s", s.dialect)
+			return "", fmt.Errorf("--only uidgenerator is for MySQL, because UidGenerator's table is there; the dialect is %s",
+				s.dialect)
 		}
 		text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
 		return string(text), err
