@@ -316,7 +316,7 @@ func TestPluginInitialize_WarnsOfADatabaseThatForgets(t *testing.T) {
 		expect(mock, steps...)
 		j := &journal{}
 		must(t, db.Use(uidplugin.New(append(onMock, j.option())...)))
-		warnings := strings.Join(j.Lines("two rows could get one id"), "")
+		warnings := strings.Join(j.Lines("two rows could get the same id"), "")
 		if n := strings.Count(warnings, " loses "); n != len(tt.says) {
 			t.Errorf("%s = %s: %d warnings: %s", tt.name, tt.value, n, warnings)
 		}

@@ -73,8 +73,8 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) er
 	}
 	s.database, loc.TablesDatabase = name, name
 	if s.space.nameDatabase(s, tablesDatabase{name, poolOf(db)}) && s.Database == "" {
-		s.Log.Warn("uidplugin: another handle of this process with the same registry has a database of this name, so Locate and Find cannot tell them apart:"+
-			" if they are different databases, name them by WithDatabaseName", "database", name)
+		s.Log.Warn("uidplugin: two handles with one registry have databases of the same name, so Locate and Find cannot"+
+			" distinguish them; if the databases differ, set WithDatabaseName", "database", name)
 	}
 	return nil
 }
@@ -170,8 +170,8 @@ func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 // conflict returns an error if the options of two plugins differ, so they cannot share an id space.
 func conflict(first, cfg *config.Config) error {
 	differ := func(option string, one, other any) error {
-		return fmt.Errorf("%w: %s: another plugin of this process uses the same handle of WithRegistry with %v, and this one has %v;"+
-			" they share a slot, so give both the same", ErrOption, option, one, other)
+		return fmt.Errorf("%w: %s: another plugin with the same handle of WithRegistry has %v, and this one has %v;"+
+			" use the same value for both, because they share a slot", ErrOption, option, one, other)
 	}
 	switch {
 	case first.Layout.String() != cfg.Layout.String():
@@ -206,8 +206,8 @@ func warnOfOwnSpace(ctx context.Context, cfg *config.Config, db *gorm.DB, statem
 		return
 	}
 	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Holder != "" }); held >= 0 {
-		cfg.Log.Warn("uidplugin: this database has an id space of its own, and a process that makes ids in it, or that ended without Close:"+
-			" its ids and those of WithRegistry can be equal; stop processes without WithRegistry first",
+		cfg.Log.Warn("uidplugin: a process still makes ids in this database's own id space, or ended without Close;"+
+			" stop all processes without WithRegistry first, because both id spaces can make the same ids",
 			"host", slots[held].Host, "port", slots[held].Port)
 	}
 }
@@ -233,7 +233,7 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 		return nil, err
 	}
 	if risks := space.sql.DurabilityRisks(ctx); len(risks) > 0 {
-		cfg.Log.Warn("uidplugin: the database may lose what it has acknowledged, and with it who may make which ids: two rows could get one id",
+		cfg.Log.Warn("uidplugin: the database may lose acknowledged commits, so two rows could get the same id",
 			"settings", strings.Join(risks, "; "))
 	}
 	if err := space.wdb.CheckClock(ctx, cfg.Now, cfg.Skew()); err != nil {

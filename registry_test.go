@@ -253,7 +253,7 @@ func TestWithRegistry_WarnsOfProcessesWithoutIt(t *testing.T) {
 	must(t, old.Create(&part{}).Error)
 	var log journal
 	use(t, file(t, path, nil), log.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
-	saysAll(t, log.String(), "an id space of its own", "stop processes without WithRegistry")
+	saysAll(t, log.String(), "this database's own id space", "stop all processes without WithRegistry")
 	must(t, p.Close(t.Context()))
 	var quiet journal
 	use(t, file(t, path, nil), quiet.option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
@@ -315,7 +315,7 @@ func TestWithRegistry_WarnsOfDatabasesWithOneName(t *testing.T) {
 		t.Cleanup(func() { _ = p.Close(context.Background()) })
 		return p
 	}
-	const warning = "has a database of this name"
+	const warning = "have databases of the same name"
 	a, b := filepath.Join(t.TempDir(), "s.db"), filepath.Join(t.TempDir(), "s.db")
 	must(t, use(a).Close(t.Context()))
 	first := use(a)

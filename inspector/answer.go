@@ -44,7 +44,7 @@ func (h *handler) unreadable(ctx context.Context, err error) *problem {
 	switch {
 	case context.Cause(ctx) == errBusy:
 		return newProblem(http.StatusServiceUnavailable,
-			"Too many pages read the database at once, and it is slow: try again.", nil)
+			"Too many pages read the database at once. Try again.", nil)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		message = "The database did not answer within " + h.limit.String() + "."
 	}

@@ -49,7 +49,10 @@ func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) 
 	case err == nil && makes:
 		return health{OK: true, Summary: "healthy", Class: good, Advice: "Ids can be made now, and later."}
 	case err == nil:
-		return health{OK: true, Summary: "holds no slot", Advice: "This process holds no slot now: it makes no ids, or has made none yet."}
+		return health{
+			OK: true, Summary: "holds no slot",
+			Advice: "This process holds no slot now: it makes no ids, or has made none yet.",
+		}
 	}
 	h := health{Summary: "needs attention", Class: late, Reason: err.Error(), Advice: "Some creates fail or will fail."}
 	switch {
@@ -61,13 +64,14 @@ func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) 
 		switch until := stats.Slot.Until; {
 		case until.After(now):
 			h.Summary, h.Class = "creates fail soon", late
-			when = "Creates fail after " + clock(until) + ", in " + span(until.Sub(now)) + ", and before if the database does not answer."
+			when = "Creates will fail after " + clock(until) + ", in " + span(until.Sub(now)) +
+				", or earlier if the database does not answer."
 		case !until.IsZero():
-			when = "Creates fail since " + clock(later(until, stats.Slot.Since)) + " at the latest."
+			when = "Creates have failed since " + clock(later(until, stats.Slot.Since)) + " at the latest."
 		}
 		h.Advice = "The lease of this process could not be renewed since " + clock(stats.Slot.Since) + ", " +
-			since(stats.Slot.Since, now) + ". " + when + " Rows are safe, and no id comes twice. " +
-			"The process recovers by itself as soon as the database accepts its statements again: do not restart it."
+			since(stats.Slot.Since, now) + ". " + when + " Rows are safe, and no id is made twice. " +
+			"Do not restart the process, because it recovers as soon as the database accepts its statements again."
 	}
 	return h
 }

@@ -36,15 +36,16 @@ func TestHealthOf_SaysWhatAnOutageMeans(t *testing.T) {
 		"table":      {uidplugin.Stats{Space: "x"}, gone, false, "needs attention", "Some creates fail"},
 		"an outage begins": {
 			stats(-3*time.Second, 7*time.Second), gone, true, "creates fail soon",
-			"since 2026-06-01 11:59:57.000, 3.0 s ago. Creates fail after 2026-06-01 12:00:07.000, in 7.0 s, and before if the " +
-				"database does not answer. Rows are safe",
+			"since 2026-06-01 11:59:57.000, 3.0 s ago. Creates will fail after 2026-06-01 12:00:07.000, in 7.0 s, or earlier if " +
+				"the database does not answer. Rows are safe",
 		},
 		"an outage": {
 			stats(-5*time.Minute, -290*time.Second), gone, true, "creates fail",
-			"5 min 0 s ago. Creates fail since 2026-06-01 11:55:10.000 at the latest. Rows are safe, and no id comes twice. The process recovers",
+			"5 min 0 s ago. Creates have failed since 2026-06-01 11:55:10.000 at the latest. Rows are safe, and no id is " +
+				"made twice. Do not restart the process, because it recovers",
 		},
 		"an outage of an idle process": {
-			stats(-time.Minute, -time.Hour), gone, true, "creates fail", "Creates fail since 2026-06-01 11:59:00.000 at",
+			stats(-time.Minute, -time.Hour), gone, true, "creates fail", "Creates have failed since 2026-06-01 11:59:00.000 at",
 		},
 	} {
 		h := healthOf(tt.stats, tt.err, tt.unreadable, noon)

@@ -370,7 +370,7 @@ func TestHandler_OfAProcessWithoutModels(t *testing.T) {
 	h, err := New(db, WithLogger(quiet))
 	testkit.Must(t, err)
 	for page, want := range map[string]string{
-		"/": "holds no slot now", "/tables": "This process has made no ids of a table.", "/slots": "live",
+		"/": "holds no slot now", "/tables": "This process has not made ids for any table.", "/slots": "live",
 		"/sessions": "live", "/id?id=" + a.ID.String(): "This page shows no rows",
 	} {
 		shows(t, h, http.StatusOK, page, want)

@@ -73,7 +73,8 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 		f.Row, err = h.row(ctx, location, public)
 		if err != nil {
 			a.problem, a.cause, a.ofRow = h.unreadable(ctx, err), err, true
-			a.problem.Detail = "The row cannot be read. The log says why: the error may have values that this page masks."
+			a.problem.Detail = "The row cannot be read. The log has the reason, because it may contain values that this " +
+				"page masks."
 		}
 	}
 	a.data = f
@@ -117,11 +118,11 @@ func statusOf(err error) int {
 func sentence(err error) string {
 	switch {
 	case errors.Is(err, uidplugin.ErrFutureID):
-		return "No process has come that far: the time in this number is later than any id can have now."
+		return "The time in this number is in the future, so no process can have made it yet."
 	case errors.Is(err, uidplugin.ErrOtherLayout):
-		return "Another program, or another layout, made the ids with this worker id: the parts below mean something else."
+		return "Another program or another layout uses this worker id, so the parts below are not valid."
 	case errors.Is(err, uidplugin.ErrNotDecodable):
-		return "This number is too small for an id. It may be a key from before the plugin, or of a segment."
+		return "This number is too small for an id. It may be a key from before the plugin, or from a segment."
 	case errors.Is(err, generator.ErrLayout):
 		return "This number has more bits than an id of this layout."
 	}
@@ -136,15 +137,15 @@ func rowProblem(models int, table string, err error) string {
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return "There is no row with this key that this page may show: it was not inserted, or it is deleted."
 	case errors.Is(err, uidplugin.ErrOtherDatabase):
-		return "The row is in another database: ask the page of an application that uses it."
+		return "The row is in another database: use the page of an application that uses that database."
 	case errors.Is(err, uidplugin.ErrNoModel) && table == "":
-		return "The worker id serves all tables, so the id does not say which table its row is in."
+		return "The worker id serves all tables, so the table of the row is unknown."
 	case errors.Is(err, uidplugin.ErrNoModel) && models == 0:
 		return "This page shows no rows, because no models are listed for it."
 	case errors.Is(err, uidplugin.ErrNoModel):
 		return fmt.Sprintf("The application does not let this page show rows of %q.", table)
 	case errors.Is(err, uidplugin.ErrNotKey), errors.Is(err, uidplugin.ErrNoSuchID):
-		return "The id does not name one row: " + err.Error()
+		return "The id does not identify one row: " + err.Error()
 	}
 	return ""
 }

@@ -156,7 +156,7 @@ func TestLookup_SaysWhyANumberIsNoID(t *testing.T) {
 		{"acc_0123456789abcdef", 400, "This is neither an id nor a public id of this application."},
 		{"0", 404, "This number is too small for an id."},
 		{"42", 404, "This number is too small for an id."},
-		{uidplugin.ID(a + day).String(), 404, "No process has come that far"},
+		{uidplugin.ID(a + day).String(), 404, "The time in this number is in the future"},
 		{uidplugin.ID(a - day).String(), 404, "No process can have made this number, or the database has lost the commits of that time."},
 		{uidplugin.ID(a | l.MaxWorkerID()<<l.SequenceBits).String(), 404, "No process can have made this number, or the database has lost the commits of that time."},
 		{other.String(), 200, "The application does not let this page show rows of &#34;orders&#34;."},
@@ -181,10 +181,10 @@ func TestLookup_OfAFixedWorkerID(t *testing.T) {
 	s := openOn(t, testkit.SQLite{}.Open(t), []uidplugin.Option{uidplugin.WithWorkerID(7)})
 	a := s.create(t, account{Email: "ada@example.org"})
 	shows(t, s.handler, http.StatusOK, "/id?id="+a.ID.String(),
-		"any: the worker id serves all tables", "does not say which table its row is in")
+		"any: the worker id serves all tables", "so the table of the row is unknown")
 	for target, want := range map[string]string{
 		"/": "This process has a fixed worker id.", "/slots": "There are no slots.", "/tables": "There are no worker ids.",
-		"/sessions": "There are no such sessions.",
+		"/sessions": "No sessions match.",
 	} {
 		shows(t, s.handler, http.StatusOK, target, want)
 	}

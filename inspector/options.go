@@ -30,7 +30,7 @@ const (
 func WithPrefix(prefix string) Option {
 	return func(c *config) error {
 		if prefix != "" && prefix[0] != '/' {
-			return fmt.Errorf("%w: inspector.WithPrefix: %q does not begin with a slash", uidplugin.ErrOption, prefix)
+			return fmt.Errorf("%w: inspector.WithPrefix: %q must begin with a slash", uidplugin.ErrOption, prefix)
 		}
 		c.prefix = strings.TrimRight(prefix, "/")
 		return nil
@@ -64,7 +64,7 @@ func WithMask(mask func(table, column string, value any) any) Option {
 func WithPageSize(n int) Option {
 	return func(c *config) error {
 		if n < 1 || n > maxPageSize {
-			return fmt.Errorf("%w: inspector.WithPageSize: %d is not between 1 and %d", uidplugin.ErrOption, n, maxPageSize)
+			return fmt.Errorf("%w: inspector.WithPageSize: %d is outside 1 to %d", uidplugin.ErrOption, n, maxPageSize)
 		}
 		c.pageSize = n
 		return nil

@@ -90,7 +90,7 @@ func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 	}
 	if err != nil {
 		h.log.Error("inspector: a page cannot be written", "path", r.URL.Path, "error", err)
-		http.Error(w, "The page cannot be written; the log says why.", http.StatusInternalServerError)
+		http.Error(w, "The page cannot be written; the log has the reason.", http.StatusInternalServerError)
 		return
 	}
 	send(w, status, kind, body.Bytes())

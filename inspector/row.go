@@ -23,7 +23,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // of the row, if the database numbered it and the number locates to another table
+	Table   string   `json:"table,omitempty"` // of a row that the database numbered, if the number locates to another table
 	Columns []column `json:"columns,omitempty"`
 }
 
@@ -84,7 +84,8 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	if len(found) == 0 {
 		return " JavaScript or a spreadsheet may have rounded the number."
 	}
-	return " JavaScript or a spreadsheet has rounded the number: it may have been " + slices.Min(slices.Collect(maps.Keys(found))).String() + "."
+	nearest := slices.Min(slices.Collect(maps.Keys(found)))
+	return " JavaScript or a spreadsheet has rounded the number: it may have been " + nearest.String() + "."
 }
 
 // isHidden reports whether a field, or a struct that embeds it, is tagged json:"-".

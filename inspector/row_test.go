@@ -115,7 +115,7 @@ func TestLookup_ShowsNoValueThatIsHidden(t *testing.T) {
 		if status != http.StatusServiceUnavailable || strings.Contains(body, "hush") {
 			t.Errorf("%d: %s", status, body)
 		}
-		testkit.SaysAll(t, body, "The row cannot be read. The log says why")
+		testkit.SaysAll(t, body, "The row cannot be read. The log has the reason")
 	}
 }
 

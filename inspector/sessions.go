@@ -152,7 +152,8 @@ func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query ur
 
 // sameProcess reports whether two sessions belong to one process.
 func sameProcess(a, b uidplugin.Session) bool {
-	return !a.Pruned() && a.Application == b.Application && a.Host == b.Host && a.Port == b.Port && a.Launched.Equal(b.Launched)
+	return !a.Pruned() && a.Application == b.Application && a.Host == b.Host && a.Port == b.Port &&
+		a.Launched.Equal(b.Launched)
 }
 
 // Pager returns the links to other pages.

@@ -13,7 +13,7 @@ import (
 
 // functions are the template functions.
 var functions = template.FuncMap{
-	"state": stateOf, "states": func() []state { return states },
+	"state": stateOf, "states": states,
 	"slotList": func(slots []slot, own int64, now time.Time) slotList { return slotList{slots, own, now} },
 	"text":     printable, "number": grouped, "clock": clock, "minute": minute, "iso": iso, "span": span, "since": since,
 	"perSecond": func(rate *float64) string {

@@ -55,7 +55,7 @@ func ExampleNewCollector() {
 		panic(err)
 	}
 	err = testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP uidplugin_ids_made_total Ids that were handed out, also to creates that failed afterwards.
+# HELP uidplugin_ids_made_total Ids handed out, also to creates that failed afterwards.
 # TYPE uidplugin_ids_made_total counter
 uidplugin_ids_made_total{generator="cached",table="orders"} 2
 `), "uidplugin_ids_made_total")

@@ -103,7 +103,7 @@ const (
 var (
 	// ofLayout exists if the plugin is in use.
 	ofLayout = []metric[uidplugin.Stats]{
-		{"layout_remaining_seconds", "Time until the layout ends; then no id can be made.", gauge,
+		{"layout_remaining_seconds", "Time until the layout ends; after that no ids can be made.", gauge,
 			func(s *uidplugin.Stats) float64 { return s.Expires.Sub(s.Time).Seconds() }},
 	}
 
@@ -111,25 +111,25 @@ var (
 	ofSlot = []metric[uidplugin.Stats]{
 		{"slot_id", "ID of the slot of this process; 0 if it has none now.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.ID) }},
-		{"slot_renewals_total", "Statements that moved the end of the lease of the slot.", counter,
+		{"slot_renewals_total", "Statements that extended the lease of the slot.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Renewals) }},
-		{"slot_failures_total", "Attempts to renew the slot, or to do anything else with it, that failed.", counter,
+		{"slot_failures_total", "Failed attempts to renew the slot, or to do anything else with it.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Failures) }},
-		{"slot_failing_seconds", "Time for which all attempts to renew the slot have failed; 0 if the last one did not.", gauge,
-			failing},
+		{"slot_failing_seconds", "Time since the first of consecutive failures to renew the slot; 0 if the last attempt " +
+			"succeeded.", gauge, failing},
 		{"slot_worker_ids", "Worker ids of the slot.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.WorkerIDs) }},
-		{"sessions_total", "Sessions of slots that were begun.", counter,
+		{"sessions_total", "Sessions begun.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Sessions) }},
-		{"slots_allocated_total", "Slots that were inserted.", counter,
+		{"slots_allocated_total", "Slots inserted.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Allocated) }},
-		{"slots_reclaimed_total", "Slots of former processes that were reclaimed.", counter,
+		{"slots_reclaimed_total", "Slots reclaimed from former processes.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Reclaimed) }},
-		{"slots_lost_total", "Slots that another process has reclaimed.", counter,
+		{"slots_lost_total", "Slots reclaimed by another process.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Lost) }},
 		{"lost_commits_total", "Slots given up because the database lost commits.", counter,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.LostCommits) }},
-		{"worker_ids_given", "Largest worker id that is given out, of those that this process knows of.", gauge,
+		{"worker_ids_given", "Largest worker id given out, as far as this process knows.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.Given) }},
 		{"worker_ids_max", "Largest worker id of the layout.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Layout.MaxWorkerID()) }},
@@ -144,7 +144,7 @@ var (
 	}
 
 	ofTable = []metric[uidplugin.TableStats]{
-		{"ids_made_total", "Ids that were handed out, also to creates that failed afterwards.", counter,
+		{"ids_made_total", "Ids handed out, also to creates that failed afterwards.", counter,
 			func(t *uidplugin.TableStats) float64 { return float64(t.Made) }},
 		{"waits_total", "Calls that waited for an id.", counter,
 			func(t *uidplugin.TableStats) float64 { return float64(t.Waits) }},

@@ -28,7 +28,7 @@ const (
 var errWrong = errors.New("something is wrong")
 
 // errUndone reports a check that could not run. The command has already printed the reason.
-var errUndone = errors.New("a check was not done")
+var errUndone = errors.New("a check could not run")
 
 // An app is one run of the program.
 type app struct {
@@ -115,21 +115,21 @@ func (a *app) source() string {
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "uid",
-		Short: "What ids of uidplugin mean, where they came from, and whether a database is fit for them",
-		Long: `uid answers questions about ids of uidplugin.
+		Short: "Decode and locate ids of uidplugin, and check their database",
+		Long: `uid decodes and locates ids of uidplugin, lists their processes, and checks their database.
 
-The database is --dsn, or UID_DSN in the environment. It is the one with WORKER_REGISTRY:
+Name the database with WORKER_REGISTRY by --dsn, or by UID_DSN in the environment:
   mysql://user:password@host:3306/shop       MySQL and MariaDB; parameters follow "?"
-  postgres://user:password@host:5432/shop    PostgreSQL; "host=... dbname=..." as well
-  sqlite:shop.db                             SQLite; the path of a file as well
+  postgres://user:password@host:5432/shop    PostgreSQL; or "host=... dbname=..."
+  sqlite:shop.db                             SQLite; or only the path of the file
   user:password@tcp(host:3306)/shop          the form of Go's MySQL driver
 
-With --json each answer is an object on a line of its own. Ids in it are strings.
+With --json it prints JSON objects, one per line, with ids as strings.
 
 Exit codes:
-  0  done, and nothing is wrong
-  1  something is wrong with an id, a plan or the database, and the output says what
-  2  there is no answer: a wrong flag, or a database that cannot be reached or read`,
+  0  success: no problem was found
+  1  the output names a problem with an id, a plan or the database
+  2  failure: an invalid flag, or a database that cannot be reached or read`,
 		Example: `  uid decode 1176816959799427126
   uid where --row 1176816959799427126 --dsn sqlite:shop.db
   uid status
@@ -141,9 +141,9 @@ Exit codes:
 		SilenceUsage:  true,
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.dsn, "dsn", "", "the database; UID_DSN in the environment is the default")
-	flags.BoolVar(&a.json, "json", false, "write JSON, one object a line")
-	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "how long a statement may take, and connecting up to 10s")
+	flags.StringVar(&a.dsn, "dsn", "", "data source name of the database (default: UID_DSN in the environment)")
+	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
+	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting is limited to 10s")
 	// Do not complete file names, because only the database may be a file.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
@@ -160,8 +160,8 @@ Exit codes:
 		return unknown("flag", name, c.CommandPath(), names.SuggestionsFor(name))
 	})
 	root.AddCommand(
-		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(), a.sessionsCommand(),
-		a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
+		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(),
+		a.sessionsCommand(), a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
 	)
 	return root
 }

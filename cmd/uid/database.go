@@ -103,7 +103,7 @@ func (d *database) close() error {
 
 // databaseFlag adds the flag --database to a command that reads tables of other databases than the registry's.
 func databaseFlag(c *cobra.Command, named *[]string) {
-	c.Flags().StringArrayVar(named, "database", nil, "NAME=DSN: where tables of another database are; NAME as in "+
+	c.Flags().StringArrayVar(named, "database", nil, "NAME=DSN of another database that has tables; NAME as in "+
 		`"uid tables --json"; repeatable`)
 }
 
@@ -125,7 +125,7 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string) error
 	for name := range d.Others {
 		of := func(t workernode.Table) bool { return t.Database == name }
 		if err == nil && !slices.ContainsFunc(known, of) {
-			err = fmt.Errorf("--database %s: WORKER_NODE has no table of a database %q; \"uid tables --json\" has the "+
+			err = fmt.Errorf("--database %s: WORKER_NODE has no table of a database %q; \"uid tables --json\" lists the "+
 				"names", name, name)
 		}
 	}
@@ -133,5 +133,5 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string) error
 }
 
 // errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
-var errURL = errors.New("the URL of the database cannot be read: write special characters of the password as %40 " +
-	"and the like")
+var errURL = errors.New("the URL of the database cannot be parsed; escape special characters of the password, such " +
+	"as @ as %40")

@@ -113,7 +113,7 @@ func TestCommands_NameADatabaseThatIsElsewhere(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShards(t, sqlite.New(t), d, "shard-1")
 		r := runner{t: t, dsn: dsn(s.registry)}
-		r.run("doctor").want(t, exitFailed, `not checked: keys: databases of the registry that are not on this connection: `+
+		r.run("doctor").want(t, exitFailed, `not checked: keys: databases of the registry are not on this connection: `+
 			`"shard-1" (1 table)`, "--database NAME=DSN", "0 findings, 1 not done")
 		r.run("where", "--row", s.id.String()).want(t, exitWrong, "orders", "--database shard-1=DSN")
 

@@ -50,9 +50,9 @@ func (a *app) decodeCommand() *cobra.Command {
 		Short: "Split ids into their parts, without a database",
 		Long: `decode splits ids into time, worker id and sequence, and draws their bits.
 
-It reads arguments or, without any, standard input: one id a line. The layout is --layout; else that of
-the database if --dsn or UID_DSN names one; else the default layout. An id that cannot be decoded does
-not stop the others; the exit code is 1 then.`,
+It reads its arguments or, if there are none, standard input: one id per line. The layout is --layout, or else
+the layout of the database, or else the default layout. If an id cannot be decoded, it goes on with the others,
+and the exit code is 1.`,
 		Example: `  uid decode 1176816959799427126
   uid decode --layout discord 175928847299117063
   uid decode --made 2022-11-14 --within 24h 1592258304000000000
@@ -66,9 +66,10 @@ not stop the others; the exit code is 1 then.`,
 	}
 	c.Flags().StringVar(&layout, "layout", "", "the layout: a name, see --all, or a text such as "+
 		"1-41-18-4/1ms@1514764800")
-	c.Flags().BoolVar(&d.all, "all", false, "decode by all layouts with a name")
-	c.Flags().StringVar(&made, "made", "", "when the rows were created: only systems by which the ids carry this time")
-	c.Flags().Var(durationVar(&d.within, time.Hour), "within", "how far the time of --made may be off")
+	c.Flags().BoolVar(&d.all, "all", false, "decode with all named layouts")
+	c.Flags().StringVar(&made, "made", "",
+		"when the rows were created; lists only systems in which the ids have this time")
+	c.Flags().Var(durationVar(&d.within, time.Hour), "within", "tolerance of --made")
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	c.MarkFlagsMutuallyExclusive("layout", "all")
 	c.MarkFlagsMutuallyExclusive("layout", "made")
@@ -90,7 +91,7 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 	case !d.all:
 		d.system, err = a.system(ctx, layout)
 		if err != nil && layout == "" {
-			err = fmt.Errorf("%w (--layout decodes without the database)", err)
+			err = fmt.Errorf("%w (pass --layout to decode without the database)", err)
 		}
 	}
 	return err
@@ -146,7 +147,7 @@ func (a *app) writeWrong(text string, err error) error {
 }
 
 // errSystem reports an id that cannot come from any known system.
-var errSystem = errors.New("id of no known system")
+var errSystem = errors.New("no known system fits")
 
 // decode decodes an id for each requested system.
 func (d decoding) decode(text string) ([]decoded, error) {
@@ -170,11 +171,10 @@ func (d decoding) decode(text string) ([]decoded, error) {
 		list = append(list, one)
 	}
 	if len(list) == 0 && !d.made.IsZero() {
-		return nil, fmt.Errorf("%w: by none of them %d carries a time within %v of "+
-			"%s", errSystem, id, d.within, at(d.made))
+		return nil, fmt.Errorf("%w: in none of them %d has a time within %v of %s", errSystem, id, d.within, at(d.made))
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w: none of them can have made %d by now", errSystem, id)
+		return nil, fmt.Errorf("%w: none of them can have made %d yet", errSystem, id)
 	}
 	return list, nil
 }
@@ -205,7 +205,7 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 		return decoded{}, err
 	}
 	if p.Time.Sub(d.now) > ahead {
-		one.Note = "this time is in the future: the id may be of another layout; --all decodes by all that have a name"
+		one.Note = "this time is in the future, so the id may have another layout; try --all"
 	}
 	return one, nil
 }

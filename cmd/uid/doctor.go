@@ -20,15 +20,15 @@ func (a *app) doctorCommand() *cobra.Command {
 	var ignore, others []string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with a database",
-		Long: `doctor looks at clocks, whether the server takes writes, settings, replication, keys, the layout, slots and worker ids. Each finding has a
-code, a sentence, and the statement that fixes it or what to do. It changes nothing.
+		Short: "Check a database for problems",
+		Long: `doctor checks clocks, whether the server accepts writes, settings, replication, keys, the layout, slots and
+worker ids. Each finding has a code, a sentence, and a statement or advice that fixes it. It changes nothing.
 
-The exit code is 1 if there is a finding, and 2 if there is none but a check could not look, for example
-without the right to. --ignore leaves out codes that are known and accepted.
+The exit code is 1 if there are findings, and 2 if there are none but a check could not run, for example because
+a privilege is missing. --ignore leaves out codes that you accept.
 
-Tables that this user may not see are not checked. Tables of other databases, with WithRegistry, are if their
-server is this one, or if --database says where they are. Others are named as not done.`,
+It does not check tables that this user may not see. With WithRegistry, it checks tables of other databases if
+they are on this server, or if you pass --database for them. It lists the others as not checked.`,
 		Example: `  uid doctor
   uid doctor --ignore async-replicas,node-foreign --json
   uid doctor --database shard-1=mysql://user:password@host/shop`,
@@ -36,7 +36,7 @@ server is this one, or if --database says where they are. Others are named as no
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, code := range ignore {
 				if !slices.Contains(admin.Codes, code) {
-					return fmt.Errorf("--ignore %q is none of %s", code, strings.Join(admin.Codes, ", "))
+					return fmt.Errorf("--ignore %q is unknown; use one of %s", code, strings.Join(admin.Codes, ", "))
 				}
 			}
 			return a.with(c.Context(), reads, func(d *database) error {
@@ -48,7 +48,7 @@ server is this one, or if --database says where they are. Others are named as no
 		},
 	}
 	databaseFlag(c, &others)
-	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings that are accepted, with commas")
+	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out, separated by commas")
 	_ = c.RegisterFlagCompletionFunc("ignore", cobra.FixedCompletions(admin.Codes, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

@@ -120,7 +120,7 @@ var serverKinds = []serverKind{
 			{
 				code:  admin.CodeSynchronousCommit,
 				spoil: globally("ALTER DATABASE test SET synchronous_commit = off"),
-				words: []string{"ALTER DATABASE test RESET", "start the processes again"},
+				words: []string{"ALTER DATABASE test RESET", "restart the processes"},
 			},
 			{
 				code:  admin.CodeSynchronousCommit,

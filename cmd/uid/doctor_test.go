@@ -52,7 +52,7 @@ var sicknesses = []sickness{
 		code: admin.CodeNoSlotLive,
 		spoil: exec(`UPDATE "WORKER_SLOT" SET "HOLDER" = (SELECT MAX("HOLDER") FROM "WORKER_SESSION"),
 			"SEEN_TICK" = "SEEN_TICK" - 3600000, "FENCE" = "FENCE" - 3600000`),
-		words: []string{"hold 1 slot and renew none (0 overdue, 1 expired)", "creates fail"},
+		words: []string{"hold 1 slot but have not renewed any (0 overdue, 1 expired)", "creates fail"},
 	},
 	{
 		code:    admin.CodeSynchronousCommit,
@@ -125,7 +125,7 @@ var sicknesses = []sickness{
 			nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
 		VALUES (700, 'h', 'p', 1, '2026-01-01', 7, 'orders', '1-41-18-4/1ms@1514764800')`,
 		),
-		words: []string{"the 1 slot of", `"o'ld"`, "2018-01-01 00:00:01.000", "1 worker id,", "= 'o''ld'"},
+		words: []string{"its 1 slot since", `"o'ld"`, "2018-01-01 00:00:01.000", "its 1 worker id until", "= 'o''ld'"},
 	},
 	{
 		code:  admin.CodeSessionDeleted,
@@ -156,7 +156,7 @@ var sicknesses = []sickness{
 			nodeRow + `, "SLOT", "LAYOUT", "TABLE_NAME")
 				VALUES (900, 'h', 'p', 1, '2026-01-01', 99, '1-41-18-4/1ms@1514764800', 'orders')`,
 		),
-		words: []string{"1 row of", "a slot that WORKER_SLOT does not have"},
+		words: []string{"1 row of", "a slot that is missing from WORKER_SLOT"},
 	},
 }
 
@@ -312,7 +312,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
 	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 262143 worker ids")
-	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is none of clock`)
+	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is unknown; use one of clock`)
 }
 
 // Live slots of an application keep its free ones from being a finding: they will be held again.
@@ -329,7 +329,7 @@ func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 	r := runner{t: t, dsn: dsn(d)}
 	r.run("doctor").want(t, exitOK)
 	r.now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
-	r.run("doctor").want(t, exitWrong, admin.CodeSlotUnheld, `2 slots of the application "shop"`)
+	r.run("doctor").want(t, exitWrong, admin.CodeSlotUnheld, `application "shop" has held its 2 slots`)
 	must(t, db.Exec(`UPDATE "WORKER_SLOT" SET "HOLDER" = 'me', "SEEN_TICK" = ? WHERE "ID" = 7`,
 		generator.DefaultLayout().TickAt(r.now())).Error) // an idle process keeps its slot
 	r.run("doctor", "--ignore", admin.CodeSessionDeleted).want(t, exitOK)

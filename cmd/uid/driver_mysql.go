@@ -58,7 +58,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 		// The driver's reason may contain a part of the password, unless it is about the parameters.
 		rest, _, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
 		if _, failed := mysql.ParseDSN(dsn[:strings.LastIndexByte(dsn, '/')+1] + rest); failed != nil {
-			err = errors.New("it has the form user:password@tcp(host:3306)/shop")
+			err = errors.New("use the form user:password@tcp(host:3306)/shop")
 		}
 		return nil, fmt.Errorf("the data source name of MySQL cannot be read: %w", err)
 	}

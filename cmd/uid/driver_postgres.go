@@ -26,7 +26,8 @@ func openPostgres(ctx context.Context, dsn string, timeout time.Duration) (gorm.
 	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, errors.New("the data source name of PostgreSQL cannot be read: " + quotedDSN.ReplaceAllString(err.Error(), ""))
+		return nil, errors.New("the data source name of PostgreSQL cannot be read: " +
+			quotedDSN.ReplaceAllString(err.Error(), ""))
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = maxConnect
@@ -37,5 +38,6 @@ func openPostgres(ctx context.Context, dsn string, timeout time.Duration) (gorm.
 		}
 	}
 	pool := stdlib.OpenDB(*config)
-	return postgres.New(postgres.Config{Conn: pool}), reach(ctx, pool, timeout) // the timeout may be longer than the driver's for one of several hosts
+	// The timeout may be longer than the driver's for one of several hosts.
+	return postgres.New(postgres.Config{Conn: pool}), reach(ctx, pool, timeout)
 }

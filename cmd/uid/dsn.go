@@ -40,7 +40,7 @@ func parseSource(dsn string) (source, error) {
 	scheme, rest, hasScheme := strings.Cut(dsn, ":")
 	switch scheme = strings.ToLower(scheme); {
 	case dsn == "":
-		return source{}, errors.New("which database? Give --dsn, or set UID_DSN, such as " +
+		return source{}, errors.New("no database given; pass --dsn or set UID_DSN, such as " +
 			"mysql://user:password@host/shop or sqlite:shop.db")
 	case hasScheme && (scheme == "mysql" || scheme == "mariadb") && strings.HasPrefix(rest, "//"):
 		return source{mysqlDialect, "mysql:" + rest}, nil
@@ -55,8 +55,8 @@ func parseSource(dsn string) (source, error) {
 	case keywordForm.MatchString(dsn):
 		return source{postgresDialect, dsn}, nil
 	case strings.Contains(dsn, "://"):
-		return source{}, errors.New("the scheme of the data source name is none of mysql, mariadb, postgres, " +
-			"postgresql and sqlite")
+		return source{}, errors.New("the scheme of the data source name is unknown; use mysql, mariadb, postgres, " +
+			"postgresql or sqlite")
 	case strings.ContainsAny(dsn, "@(") && driverForm.MatchString(dsn):
 		return source{mysqlDialect, dsn}, nil
 	}
@@ -106,15 +106,15 @@ func sqliteURI(path string, use usage) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && fileName.MatchString(path):
-		return "", fmt.Errorf("there is no file %q, so it is no SQLite database; a server needs a data source name "+
-			"such as mysql://user:password@host/shop", path)
+		return "", fmt.Errorf("the SQLite file %q does not exist; for a server, use a data source name such as "+
+			"mysql://user:password@host/shop", path)
 	case errors.Is(err, fs.ErrPermission) && fileName.MatchString(path):
 		return "", fmt.Errorf("the file %q cannot be read: permission denied", path)
 	case err != nil: // the text may be a server's, with its password
-		return "", errors.New("the data source name is none of a server, and names no file; a server needs one such as " +
-			"mysql://user:password@host/shop")
+		return "", errors.New("the data source name is neither a file nor a known form for a server; use a form such " +
+			"as mysql://user:password@host/shop")
 	case info.IsDir():
-		return "", fmt.Errorf("%q is a folder, and no SQLite database", path)
+		return "", fmt.Errorf("%q is a folder, not an SQLite database", path)
 	}
 	params := []string{"mode=rw", "_pragma=busy_timeout(10000)", "_txlock=immediate"}
 	if use == reads {

@@ -20,10 +20,10 @@ type filter struct {
 
 // filterFlags adds the flags of a filter to a command. of names the time that counts.
 func filterFlags(c *cobra.Command, f *filter, of string) {
-	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", admin.MaxPage))
+	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+of+" at or after this time, such as 24h for a day ago")
 	c.Flags().StringVar(&f.until, "until", "", "only "+of+" before this time")
-	c.Flags().StringVar(&f.Table, "table", "", `only those of this table, as "uid tables" writes it`)
+	c.Flags().StringVar(&f.Table, "table", "", `only entries of this table, as "uid tables" writes it`)
 }
 
 func (f *filter) read(a *app) (err error) {
@@ -91,7 +91,7 @@ func parseDuration(text string) (time.Duration, error) {
 	}
 	more, err := time.ParseDuration(rest)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration: write it as 30d, 12h or 1m30s", text)
+		return 0, fmt.Errorf("%q is not a duration; write it as 30d, 12h or 1m30s", text)
 	}
 	return d + more, nil
 }

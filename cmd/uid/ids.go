@@ -28,7 +28,7 @@ type idReader struct {
 }
 
 // errID reports a text that is not an id.
-var errID = errors.New("no id")
+var errID = errors.New("not an id")
 
 // id parses a decimal number or a public id. It ignores a preceding name, quotes, commas and similar characters.
 func (r idReader) id(text string) (int64, error) {
@@ -40,14 +40,14 @@ func (r idReader) id(text string) (int64, error) {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%w: %.40s does not fit into 64 bits", errID, text)
 	case scientific.MatchString(text):
-		return 0, fmt.Errorf("%w: %q was rounded, as spreadsheets do, and its last digits are lost; read ids as text",
+		return 0, fmt.Errorf("%w: %q has lost its last digits, because a spreadsheet rounded it; read ids as text",
 			errID, shorten(text, 60))
 	case !strings.Contains(text, "_") || strings.ContainsFunc(text, isNoWord):
-		return 0, fmt.Errorf("%w: %q is neither a decimal number nor the text of a public id; give the id, or a "+
-			"line of a log that has one", errID, shorten(text, 60))
+		return 0, fmt.Errorf("%w: %q is neither a decimal number nor a public id; pass an id, or a line of a log "+
+			"with one", errID, shorten(text, 60))
 	case r.keys == nil:
 		return 0, fmt.Errorf(
-			"%w: %q looks like a public id; reading it takes its key: --public-key, or UID_PUBLIC_KEY",
+			"%w: %q looks like a public id; pass its key by --public-key or UID_PUBLIC_KEY",
 			errID,
 			shorten(text, 60),
 		)
@@ -57,7 +57,7 @@ func (r idReader) id(text string) (int64, error) {
 		id, err = codec.Decode(text)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %q is no public id of this key", errID, shorten(text, 60))
+		return 0, fmt.Errorf("%w: %q is not a public id of this key", errID, shorten(text, 60))
 	}
 	return id, nil
 }
@@ -145,7 +145,7 @@ func parseKeys(text string) (*publicid.Keys, error) {
 func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
 	var text string
 	c.Flags().StringVar(&text, "public-key", "",
-		"the key of public ids, 32 bytes in hexadecimal or base64; several with commas; better in UID_PUBLIC_KEY")
+		"key of public ids, 32 bytes in hexadecimal or base64; separate several by commas; prefer UID_PUBLIC_KEY")
 	return func() (idReader, error) {
 		keys, err := parseKeys(cmp.Or(text, a.env("UID_PUBLIC_KEY")))
 		return idReader{keys, a.now}, err
@@ -157,7 +157,7 @@ func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
 func (a *app) eachID(args []string, f func(text string) error) error {
 	if len(args) == 0 {
 		if file, ok := a.in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
-			return errors.New("which ids? Give them as arguments, or one a line on standard input")
+			return errors.New("no ids given; pass them as arguments, or one per line on standard input")
 		}
 		args = []string{"-"}
 	}

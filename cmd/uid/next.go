@@ -23,13 +23,14 @@ func (a *app) nextCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "next TABLE",
 		Short: "Make ids for a table, for seeds and raw SQL",
-		Long: `next makes ids that new rows of a table may have, one a line. They resolve to the table and to the
-application "uid".
+		Long: `next makes ids for new rows of a table, one per line. They resolve to the table and to
+the application "uid".
 
-It takes a slot of its own and releases it. It needs the rights SELECT, INSERT and UPDATE on the four tables
-of uidplugin. With WithRegistry, name a table of another database as "uid tables" writes it, or add
---database: NAME, or NAME=DSN to check that the table exists. A table whose keys come from segments is
-refused, because the ids would be far above them.`,
+It acquires a slot as the application "uid", and releases it at the end. It needs the privileges SELECT, INSERT
+and UPDATE on the four tables of uidplugin. If the table is in another database than the registry, as with
+WithRegistry, write its name as "uid tables" lists it, or pass --database NAME. With --database NAME=DSN it
+also checks whether the table exists. It refuses a table whose keys come from segments, because the ids would be
+far above them.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
 		Args: cobra.ExactArgs(1),
@@ -49,9 +50,9 @@ refused, because the ids would be far above them.`,
 			})
 		},
 	}
-	c.Flags().IntVarP(&n, "count", "n", 1, "how many")
-	c.Flags().StringVar(&where, "database", "", "NAME or NAME=DSN: the database of the table, if it is not that of the registry")
-	c.Flags().BoolVar(&force, "force", false, "also for a table that does not exist yet, or whose keys are not such ids")
+	c.Flags().IntVarP(&n, "count", "n", 1, "number of ids")
+	c.Flags().StringVar(&where, "database", "", "database of the table, if it is not the registry's: NAME or NAME=DSN")
+	c.Flags().BoolVar(&force, "force", false, "make ids even if the table does not exist yet, or has other keys")
 	return c
 }
 
@@ -96,7 +97,7 @@ func (a *app) next(ctx context.Context, d *database, table workernode.Table, n i
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 		defer cancel()
 		if failed := m.Close(ending); err == nil && failed != nil { // the ids are valid anyway
-			a.complain(fmt.Errorf("warning: the slot was not released, and others get it some time after its lease: %w", failed))
+			a.complain(fmt.Errorf("warning: the slot was not released, so it stays reserved for some time: %w", failed))
 		}
 	}()
 	getting, cancel := context.WithTimeout(ctx, a.timeout)

@@ -40,11 +40,12 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	must(t, p.AutoMigrate(&order{}))
 	must(t, db.Create(&order{Text: "first"}).Error)
 	r := runner{t: t, dsn: dsn(registry)}
-	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "give --database")
+	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "pass --database")
 	r.run("next", "orders", "--database", "shard-2").want(t, exitFailed, `"shard-2"`, "uid tables --json")
 	must(t, registry.Open(t, nil).AutoMigrate(&order{})) // a table of the same name
-	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "give --database")
-	r.run("next", "nosuch", "--database", "shard-1="+dsn(shard)).want(t, exitFailed, `there is no table "shard-1.nosuch"`)
+	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "pass --database")
+	r.run("next", "nosuch", "--database", "shard-1="+dsn(shard)).want(t, exitFailed,
+		`the table "shard-1.nosuch" does not exist`)
 	for _, args := range [][]string{{"next", "shard-1.orders"}, {"next", "orders", "--database", "shard-1=" + dsn(shard)}} {
 		made := r.run(args...)
 		made.want(t, exitOK)

@@ -113,7 +113,7 @@ func parseTime(text string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf(
-		`%q is no time: write it as 2026-11-22, "2026-11-22 15:04:05" (in UTC) or 2026-11-22T15:04:05+08:00`,
+		`%q is not a time; write it as 2026-11-22, "2026-11-22 15:04:05" (in UTC) or 2026-11-22T15:04:05+08:00`,
 		text,
 	)
 }

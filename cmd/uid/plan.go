@@ -13,13 +13,13 @@ func (a *app) planCommand() *cobra.Command {
 	var demand generator.Demand
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Say how long a layout lasts and how much it carries",
-		Long: `plan says how long a layout lasts, and how many processes, tables and ids a second it carries.
+		Short: "Calculate how long a layout lasts and how much it carries",
+		Long: `plan calculates how long a layout lasts, and how many processes, tables and ids a second it carries.
 
-The layout is --layout; else that of the database if --dsn or UID_DSN names one; else the default layout.
-The policy is leased, unless the application has WithDisposable. For deployments give --reserved: old and
-new processes run side by side, and a slot is free 21 s after its process was closed. The exit code is 1 if the layout
-has too few worker ids for the leased policy.`,
+The layout is --layout, or else the layout of the database, or else the default layout. The policy is "leased",
+or "disposable" if the application uses WithDisposable. For deployments pass --reserved, because old and new
+processes run side by side, and a slot is free 21 s after its process was closed. The exit code is 1 if the
+layout has too few worker ids for the leased policy.`,
 		Example: `  uid plan --processes 200 --tables 80 --restarts 10 --reserved 100
   uid plan --processes 28 --tables 50 --restarts 12
   uid plan --layout jssafetables --processes 20 --tables 30`,
@@ -48,13 +48,14 @@ has too few worker ids for the leased policy.`,
 	layoutFlag(c, &layout)
 	flags.IntVar(&demand.Processes, "processes", 1, "processes that run at once")
 	flags.IntVar(&demand.Tables, "tables", 1, "tables for which each process makes ids")
-	flags.Float64Var(&demand.RestartsPerDay, "restarts", 0, "how often a day each process is started")
+	flags.Float64Var(&demand.RestartsPerDay, "restarts", 0, "starts of each process per day")
 	flags.Float64Var(&demand.CrashesPerDay, "crashes", 0, "how many of these starts follow a crash")
 	flags.IntVar(&demand.Lanes, "lanes", 1, "worker ids of each table and process, for tables that need more ids a "+
 		"second")
-	flags.IntVar(&demand.Reserved, "reserved", 0, "slots beyond one for each process; a rolling deployment takes two for "+
-		"each process that it starts at a time, and one of all at once takes --processes")
-	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "how long the slot of a crashed process is kept")
+	flags.IntVar(&demand.Reserved, "reserved", 0, "slots in addition to one per process: two for each process that a "+
+		"rolling deployment starts at a time; --processes if all start at once")
+	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "time for which the slot of a crashed process "+
+		"is kept")
 	return c
 }
 
@@ -88,9 +89,13 @@ type disposable struct {
 func forecastOf(f generator.Forecast) forecast {
 	l, d := f.Leased, f.Disposable
 	return forecast{
-		Layout: f.Layout.String(), From: admin.Instant{Time: f.Layout.Epoch}, Until: admin.Instant{Time: f.Layout.Expires()},
-		Years: f.Years, WorkerIDs: f.WorkerIDs, PerWorkerPerSecond: f.PerWorker,
-		Leased:     leased{l.Held, l.Fits, l.Processes, l.PerSecond},
-		Disposable: disposable{d.PerDay, d.Years, d.Processes, d.PerSecond},
+		Layout:             f.Layout.String(),
+		From:               admin.Instant{Time: f.Layout.Epoch},
+		Until:              admin.Instant{Time: f.Layout.Expires()},
+		Years:              f.Years,
+		WorkerIDs:          f.WorkerIDs,
+		PerWorkerPerSecond: f.PerWorker,
+		Leased:             leased{l.Held, l.Fits, l.Processes, l.PerSecond},
+		Disposable:         disposable{d.PerDay, d.Years, d.Processes, d.PerSecond},
 	}
 }

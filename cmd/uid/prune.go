@@ -29,28 +29,27 @@ func (a *app) pruneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune --before TIME",
 		Short: "Remove the processes of old sessions",
-		Long: `prune removes from WORKER_SESSION which process held which slot before a time. Ids that are older then
-resolve to their table and time, and no longer to their process. A number that nobody made may resolve as
-well, if it is that old.
+		Long: `prune removes the rows of WORKER_SESSION that record which process held which slot before a time. Older ids
+then resolve to their table and time, but not to their process. A number of that age that no process made may
+resolve too.
 
-Of each slot the latest session that began before the time stays, as it may have made ids after it. So
-does one row without a process, for all the others. The last holder of a slot stays in WORKER_SLOT, and who
-inserted a worker id in WORKER_NODE. Processes may run meanwhile. It needs the rights
-SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`,
+Each slot keeps the latest session that began before the time, because it may have made ids after it, and one
+row without a process for the others. WORKER_SLOT keeps the last holder of each slot, and WORKER_NODE the
+process that inserted each worker id. Processes may run meanwhile. It needs the privileges SELECT, UPDATE and
+DELETE on WORKER_SESSION. Only a backup can restore removed sessions.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
   uid sessions prune --before 90d`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if before == "" {
-				return errors.New("before which time? Give --before, such as --before 2025-01-01")
+				return errors.New("no time given; pass one, such as --before 2025-01-01")
 			}
 			end, err := a.time(before)
 			if err != nil {
 				return err
 			}
 			if end.After(a.now()) {
-				return fmt.Errorf("--before %s is in the future; the process that holds a slot now would be kept "+
-					"anyway", at(end))
+				return fmt.Errorf("--before %s is in the future; pass an earlier time", at(end))
 			}
 			use := writes
 			if dry {
@@ -62,8 +61,8 @@ SELECT, UPDATE and DELETE on WORKER_SESSION. There is no way back but a backup.`
 		},
 	}
 	c.Flags().StringVar(&before, "before", "", "the time, such as 2025-01-01, or 90d for 90 days ago")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only count what would be removed")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
 }
@@ -80,8 +79,8 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 		return a.writePruning(p)
 	}
 	if !yes {
-		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will not resolve to a "+
-			"process any more. [y/N] ", p.sessions(), at(p.Before))); err != nil {
+		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will no longer resolve to a "+
+			"process. [y/N] ", p.sessions(), at(p.Before))); err != nil {
 			return err
 		}
 	}
@@ -102,8 +101,8 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 func (a *app) confirm(question string) error {
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {
-		return errors.New("standard input is no terminal, so nobody can confirm; give --yes to remove, or " +
-			"--dry-run to see what would be removed")
+		return errors.New("cannot ask for confirmation, because standard input is not a terminal; pass --yes to " +
+			"remove, or --dry-run to count what would be removed")
 	}
 	fmt.Fprint(a.err, question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
@@ -123,7 +122,7 @@ func (a *app) writePruning(p pruning) error {
 		word = "removed"
 	}
 	if p.Sessions == 0 {
-		_, err := fmt.Fprintf(a.out, "nothing to remove before %s: of each slot, the latest session before it stays\n",
+		_, err := fmt.Fprintf(a.out, "nothing to remove before %s: each slot keeps the latest session before it\n",
 			at(p.Before))
 		return err
 	}

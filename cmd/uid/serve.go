@@ -19,18 +19,19 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the page of package inspector",
-		Long: `serve shows the page of package inspector: ids, and the slots, tables and sessions of all processes. It makes no ids
-itself, so its health is not theirs. It only reads, and it asks nobody who they are. So it listens on this machine only,
-unless --listen says otherwise; then put it behind a proxy that authenticates.
+		Long: `serve serves the page of package inspector, which shows ids, and the slots, tables and sessions of all
+processes. It makes no ids itself, so its health does not describe other processes. It only reads. By default it
+listens on this machine only, because it does not authenticate its users. If you set --listen, put it behind a
+proxy that authenticates.
 
-It answers requests for localhost and for the address at which it listens. Another name, such as that of a proxy, takes
---host, because a web site could give its own name the address of this machine, and then read the page in a browser.`,
+It accepts requests for localhost and for the address at which it listens. Pass --host for any other name, such
+as a proxy's. Otherwise a web site could point its own name at this machine and read the page in a browser.`,
 		Example: `  uid serve --listen 127.0.0.1:8080
   uid serve --host uid.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !strings.HasPrefix(prefix, "/") {
-				return fmt.Errorf("--prefix %q does not begin with a slash", prefix)
+				return fmt.Errorf("--prefix %q must begin with a slash", prefix)
 			}
 			prefix = strings.TrimRight(prefix, "/") + "/"
 			return a.with(c.Context(), reads, func(d *database) error {
@@ -45,9 +46,9 @@ It answers requests for localhost and for the address at which it listens. Anoth
 			})
 		},
 	}
-	c.Flags().StringVar(&address, "listen", "127.0.0.1:8080", "the address")
-	c.Flags().StringSliceVar(&hosts, "host", nil, "names or addresses, with commas, under which browsers ask for the page as well")
-	c.Flags().StringVar(&prefix, "prefix", "/", "the path under which the page is")
+	c.Flags().StringVar(&address, "listen", "127.0.0.1:8080", "address to listen at")
+	c.Flags().StringSliceVar(&hosts, "host", nil, "further host names or addresses of the page, separated by commas")
+	c.Flags().StringVar(&prefix, "prefix", "/", "path of the page")
 	return c
 }
 
@@ -73,8 +74,8 @@ func onlyHosts(hosts []string, next http.Handler) http.Handler {
 		own := ip != nil && (ip.IsLoopback() || local != nil && ip.Equal(local.IP))
 		named := func(name string) bool { return hostOf(name) == host }
 		if !own && host != "localhost" && !slices.ContainsFunc(hosts, named) {
-			http.Error(w, fmt.Sprintf("This page is not served for the host %q. If it should be, start uid serve with "+
-				"--host %[1]s.", clean(shorten(host, 100))), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("The host %q is not allowed. To allow it, start uid serve with --host %[1]s.",
+				clean(shorten(host, 100))), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -96,14 +97,17 @@ func (a *app) serve(ctx context.Context, address, prefix string, handler http.Ha
 		return err
 	}
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: a.timeout + 10*time.Second, IdleTimeout: time.Minute,
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      a.timeout + 10*time.Second,
+		IdleTimeout:       time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	ctx, restore := untilSignal(ctx)
 	defer restore()
 	fmt.Fprintf(a.err, "http://%s%s\n", listener.Addr(), prefix)
 	if at, ok := listener.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
-		fmt.Fprintln(a.err, "Other machines can reach this address, and the page asks nobody who they are.")
+		fmt.Fprintln(a.err, "Other machines can reach this address, and the page does not authenticate its users.")
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

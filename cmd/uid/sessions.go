@@ -16,14 +16,14 @@ func (a *app) sessionsCommand() *cobra.Command {
 	var f filter
 	c := &cobra.Command{
 		Use:   "sessions",
-		Short: "List which process held which slot when, the latest first",
-		Long: `sessions lists which process held which slot from when on, the latest first. With --slot it also says
-when the next process had the slot; "-" if none followed. "uid slots" says who holds a slot now.
+		Short: "List which process held which slot, latest first",
+		Long: `sessions lists which process held which slot, and since when, latest first. With --slot it also prints when
+the next process got the slot, or "-" if none followed. "uid slots" lists the present holders.
 
-With --at it lists the processes that may have made ids at a time. LAST is the time after which a process
-made none, up to 10 s (Lead) after its end. A process that made no ids after the time is missing.
+With --at it lists the processes that may have made ids at a time. LAST is the latest time that ids of a process
+can have, up to 10 s (Lead) after its end. Processes that made no ids after the given time are left out.
 
-A session without a process stands for those that "uid sessions prune" has removed.`,
+A session marked (pruned) replaces those that "uid sessions prune" has removed.`,
 		Example: `  uid sessions --slot 7
   uid sessions --since 24h --table orders
   uid sessions --at "2026-11-22 15:04:05"`,
@@ -46,7 +46,7 @@ A session without a process stands for those that "uid sessions prune" has remov
 	}
 	c.Flags().Int64Var(&slot, "slot", 0, "only sessions of this slot")
 	filterFlags(c, &f, "sessions that began")
-	c.Flags().StringVar(&when, "at", "", "only processes that may have made ids at this time; all of them")
+	c.Flags().StringVar(&when, "at", "", "list all processes that may have made ids at this time")
 	for _, other := range []string{"slot", "since", "until", "table", "limit"} {
 		c.MarkFlagsMutuallyExclusive("at", other)
 	}

@@ -148,7 +148,7 @@ func TestSlots_OfEachState(t *testing.T) {
 
 	r, _ := crowd(t)
 	total := 0
-	for _, state := range admin.States {
+	for _, state := range admin.StateNames() {
 		for line := range pages(t, r, "slots", "--state", state, "--limit", "2") {
 			var s admin.Slot
 			must(t, json.Unmarshal([]byte(line), &s))
@@ -188,7 +188,7 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	r := runner{t: t, dsn: dsn(d), now: func() time.Time { return layout.TimeOf(later).Add(time.Hour) }}
 	date := layout.TimeOf(later - 1000).Format(time.RFC3339)
 	r.run("where", id.String()).want(t, exitOK, "web-1")
-	r.run("sessions", "prune", "--before", date).want(t, exitFailed, "standard input is no terminal", "--yes")
+	r.run("sessions", "prune", "--before", date).want(t, exitFailed, "standard input is not a terminal", "--yes")
 	r.run("sessions", "prune", "--before", date, "--dry-run").
 		want(t, exitOK, "1 session of 1 slot before ", "to be removed")
 	r.run("sessions", "prune", "--before", date, "--yes", "--dry-run").want(t, exitFailed, "dry-run")
@@ -248,6 +248,6 @@ func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
 	}
 	r.run("sessions", "--at", at(layout.TimeOf(tick))+" UTC").want(t, exitOK, "LAST", "web-1")
 	r.run("sessions", "--at", "2017-01-01").want(t, exitFailed, "2018-01-01", "2087-09-07")
-	r.run("sessions", "--at", "then").want(t, exitFailed, "no time")
+	r.run("sessions", "--at", "then").want(t, exitFailed, "not a time")
 	r.run("sessions", "--at", "2026-11-22", "--slot", "1").want(t, exitFailed, "slot")
 }

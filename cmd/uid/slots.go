@@ -13,22 +13,19 @@ func (a *app) slotsCommand() *cobra.Command {
 	var after int64
 	var state string
 	var f filter
+	states := admin.StateNames()
+	long := "slots lists the slots in the order of their numbers. SEEN is the time of the holder's last statement.\n"
+	for _, s := range admin.States {
+		long += fmt.Sprintf("\n  %-9s %s", s.Name, s.Meaning)
+	}
 	c := &cobra.Command{
 		Use:   "slots",
-		Short: "List the slots: who holds them, and since when",
-		Long: `slots lists the slots in the order of their numbers.
-
-  live      a process holds it and may stamp ids
-  idle      a process holds it, and has made no ids for minutes
-  overdue   its process should have renewed it and has not: it has ended, is paused, cannot
-            reach the database, or its clock is behind; SEEN is its last statement
-  expired   the same for more than a minute, so another process may reclaim it
-  free      its process released it
-  retired   it is one of WithDisposable, and nobody will use it again`,
-		Args: cobra.NoArgs,
+		Short: "List the slots with their holders",
+		Long:  long,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if state != "" && !slices.Contains(admin.States, state) {
-				return fmt.Errorf("--state %q is none of %s", state, strings.Join(admin.States, ", "))
+			if state != "" && !slices.Contains(states, state) {
+				return fmt.Errorf("--state %q is unknown; use one of %s", state, strings.Join(states, ", "))
 			}
 			if err := f.read(a); err != nil {
 				return err
@@ -44,10 +41,10 @@ func (a *app) slotsCommand() *cobra.Command {
 	}
 	filterFlags(c, &f, "slots whose last holder sent its last statement (SEEN)")
 	c.Flags().Int64Var(&after, "after", 0, "only slots with a larger number")
-	c.Flags().StringVar(&state, "state", "", "only slots of a state: "+strings.Join(admin.States, ", "))
+	c.Flags().StringVar(&state, "state", "", "only slots of a state: "+strings.Join(states, ", "))
 	_ = c.RegisterFlagCompletionFunc(
 		"state",
-		cobra.FixedCompletions(admin.States, cobra.ShellCompDirectiveNoFileComp),
+		cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp),
 	)
 	return c
 }

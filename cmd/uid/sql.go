@@ -26,13 +26,12 @@ func (a *app) sqlCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sql",
 		Short: "Print the tables, the view and the functions as SQL",
-		Long: `sql prints the statements that create the four tables, and then those of the view uid_origin and the
-functions uid_time, uid_worker and uid_table, for somebody who has the rights. It changes nothing.
+		Long: `sql prints the statements that create the four tables, the view uid_origin, and the functions uid_time,
+uid_worker and uid_table, so that somebody with the privileges can run them. It changes nothing.
 
-The dialect is --dialect, or that of the database. The layout is --layout; else that of the database if
---dsn or UID_DSN names one; else the default layout. A warning says if that database has no layout yet, or
-with --dialect cannot be reached. On MySQL, functions need a client that does not
-split statements at semicolons inside of them; these have none inside.`,
+The dialect is --dialect, or else the database's. The layout is --layout, or else the database's, or else the
+default. It prints a warning if the database has no layout yet, or with --dialect if it cannot be reached.
+Clients that split statements at semicolons can run the functions for MySQL, because they contain none.`,
 		Example: `  uid sql --dialect postgres
   uid sql --dialect mysql --only functions --layout jssafetables`,
 		Args: cobra.NoArgs,
@@ -57,8 +56,8 @@ split statements at semicolons inside of them; these have none inside.`,
 	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite")
 	layoutFlag(c, &layout)
 	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
-	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator: what extends a WORKER_NODE of "+
-		"UidGenerator")
+	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator (extends a WORKER_NODE of "+
+		"UidGenerator)")
 	_ = c.RegisterFlagCompletionFunc(
 		"dialect",
 		cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp),
@@ -81,7 +80,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 		s.dialect = sqliteDialect
 	case "":
 		if a.source() == "" {
-			return errors.New("which dialect? Give --dialect mysql, postgres or sqlite")
+			return errors.New("no dialect given; pass --dialect mysql, postgres or sqlite")
 		}
 		source, err := parseSource(a.source())
 		if err != nil {
@@ -89,7 +88,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 		}
 		s.dialect = source.dialect
 	default:
-		return fmt.Errorf("--dialect %q is none of mysql, postgres and sqlite", name)
+		return fmt.Errorf("--dialect %q is unknown; use mysql, postgres or sqlite", name)
 	}
 	if s.only == "tables" || s.only == "uidgenerator" {
 		return nil // the same for all layouts
@@ -97,7 +96,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	of, err := a.system(ctx, layout)
 	s.layout = of.Layout
 	if err != nil && layout == "" && (name != "" || errors.Is(err, workernode.ErrTable)) {
-		a.complain(fmt.Errorf("warning: the statements are for the default layout; --layout takes another: %w", err))
+		a.complain(fmt.Errorf("warning: the statements are for the default layout; pass --layout for another: %w", err))
 		s.layout, err = generator.DefaultLayout(), nil
 	}
 	return err
@@ -121,10 +120,11 @@ func (s script) text() (string, error) {
 		return "-- For the layout " + s.layout.String() + "\n" + functions, err
 	case "uidgenerator":
 		if s.dialect != mysqlDialect {
-			return "", fmt.Errorf("UidGenerator's table is on MySQL, not on %s", s.dialect)
+			return "", fmt.Errorf("--only uidgenerator is for MySQL, because UidGenerator's table is there; the dialect is %s",
+				s.dialect)
 		}
 		text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
 		return string(text), err
 	}
-	return "", fmt.Errorf("--only %q is none of tables, functions and uidgenerator", s.only)
+	return "", fmt.Errorf("--only %q is unknown; use tables, functions or uidgenerator", s.only)
 }

@@ -12,13 +12,12 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Say in a few lines how an id space is",
-		Long: `status says when the layout ends, how many worker ids were given out and how many a day, how many slots
-there are in each state, and whether something is wrong with the clock, the layout or the worker ids, the
-server takes no writes, or no process renews its slot. It is quick enough for a probe; "uid doctor" looks
-at everything.
+		Short: "Summarize an id space in a few lines",
+		Long: `status prints when the layout ends, how many worker ids were given out, in total and per day, and how many
+slots are in each state. It checks the clock, the layout and the worker ids, that the server accepts writes,
+and that processes renew their slots. It is quick enough for a probe; "uid doctor" checks everything.
 
-The exit code is 1 if something is wrong.`,
+The exit code is 1 if a check finds a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), reads, func(d *database) error {
@@ -40,7 +39,7 @@ func (a *app) writeStatus(s admin.Status) error {
 		return cond(nil, len(s.Findings) > 0)
 	}
 	each, all := "", int64(0)
-	for _, state := range admin.States {
+	for _, state := range admin.StateNames() {
 		if n := s.Slots[state]; n > 0 {
 			each += fmt.Sprintf(", %d %s", n, state)
 			all += n
@@ -52,13 +51,14 @@ func (a *app) writeStatus(s admin.Status) error {
 	}
 	g := newGrid(a.out)
 	g.add("layout", fmt.Sprintf("%s, until %s UTC", s.Layout, at(s.Until.Time)))
-	g.add("worker ids", fmt.Sprintf("%d of %d given out, %.1f a day in the last week: %s", s.Given, s.All, s.PerDay, enough))
+	g.add("worker ids", fmt.Sprintf("%d of %d given out, %.1f a day in the last week: %s",
+		s.Given, s.All, s.PerDay, enough))
 	g.add("slots", fmt.Sprint(all)+each)
 	if len(s.Databases) > 0 {
 		g.add("databases", "this one, "+strings.Join(s.Databases, ", "))
 	}
 	if len(s.Findings) == 0 {
-		g.add("health", `nothing is wrong with the clock, writes, the layout, worker ids and slots; "uid doctor" looks at more`)
+		g.add("health", `no problem with the clock, writes, layout, worker ids or slots; "uid doctor" checks more`)
 	}
 	if err := g.flush(); err != nil || len(s.Findings) == 0 {
 		return err

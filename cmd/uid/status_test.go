@@ -27,7 +27,8 @@ func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 				10+i, s.reusable, now+s.ahead, s.holder, min(now, now+s.ahead)))(t, db)
 		}
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("status").want(t, exitOK, "1 of 262143 given out", "7, 1 live, 3 expired, 1 free, 2 retired", "nothing is wrong")
+		r.run("status").want(t, exitOK, "1 of 262143 given out", "7, 1 live, 3 expired, 1 free, 2 retired",
+			"no problem with the clock")
 		r.run("status", "--json").want(t, exitOK, `"slots":{"expired":3,"free":1,"live":1,"retired":2},"databases":[],"findings":[]`)
 		for state, n := range map[string]int{"live": 1, "expired": 3, "free": 1, "retired": 2, "idle": 0} {
 			got := r.run("slots", "--json", "--state", state)

@@ -20,23 +20,22 @@ func (a *app) whereCommand() *cobra.Command {
 	var others []string
 	c := &cobra.Command{
 		Use:   "where [ID...]",
-		Short: "Say which table, process and time ids came from",
-		Long: `where says which table ids are keys of, which process made them, and when.
+		Short: "Look up the table, process and time of ids",
+		Long: `where looks up the table that ids belong to, the process that made them, and when it made them.
 
-It reads arguments or, without any, standard input: one id a line, or a line of a log. Quotes, commas and
-brackets around an id are ignored, and so is a name before it, as in order_id=1176816959799427126. Of a line
-with other text it takes the numbers of 15 to 19 digits, and the public ids, that are ids. It leaves out
-digits after a decimal point, and Unix times without a name. It needs the right SELECT on the four
-tables of uidplugin, and for --row on the table of the id. An id that nobody made does not stop the
-others; the exit code is 1 then.`,
+It reads its arguments or, if there are none, standard input: an id or a line of a log per line. It ignores
+quotes, commas and brackets around an id, and a name before it, as in order_id=1176816959799427126. In a line
+with other text it looks for public ids and for numbers of 15 to 19 digits. It skips digits after a decimal
+point, and Unix times without a name. It needs the privilege SELECT on the four tables of uidplugin, and for
+--row on the table of the id. If no process made an id, it goes on with the others, and the exit code is 1.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
   uid where '2026-11-22T22:16:24Z order=1177009714823692361 paid'
   cut -d, -f2 ids.csv | uid where --json
   psql -Atc 'SELECT row_id FROM audit' | uid where --json`,
 	}
-	c.Flags().BoolVar(&readRow, "row", false, "read the row as well")
-	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id; the primary key if not given")
+	c.Flags().BoolVar(&readRow, "row", false, "also print the row")
+	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id (default: the primary key)")
 	databaseFlag(c, &others)
 	keys := a.publicKeyFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -129,7 +128,7 @@ func (a *app) writePlace(p admin.Place) error {
 		g.add("prefix", p.Prefix)
 	}
 	if !abbreviates(p.Prefix, p.Table) {
-		g.add("but", "the prefix does not look like one of this table: if it is another table's, the text was made with the wrong type")
+		g.add("but", "the prefix does not fit this table; if it is another table's, the text was made with the wrong type")
 	}
 	if p.Database != "" {
 		g.add("database", p.Database)
@@ -148,10 +147,11 @@ func (a *app) writePlace(p admin.Place) error {
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
 	if p.Follows != 0 {
-		g.add("but", fmt.Sprintf("the database has numbered the row; time, process and worker id are of %d, the id before it", p.Follows))
+		g.add("but", fmt.Sprintf("the database numbered the row; time, process and worker id are those of %d, the id "+
+			"before it", p.Follows))
 	}
 	if p.MayBeRounded {
-		g.add("but", "JavaScript or a spreadsheet may have rounded the number; then it is not this id: check with --row")
+		g.add("but", "JavaScript or a spreadsheet may have rounded the number, so it may be another id; check with --row")
 	}
 	if err := g.flush(); err != nil || p.Row == nil {
 		return err

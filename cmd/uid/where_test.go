@@ -96,8 +96,8 @@ func TestCommands_ExitCodes(t *testing.T) {
 	must(t, db.Exec(`DROP TABLE "WORKER_SESSION"`).Error)
 	r.run("where", ids[0].String()).want(t, exitFailed, "WORKER_SESSION")
 	must(t, db.Exec(`DROP TABLE "WORKER_REGISTRY"`).Error)
-	r.run("decode", ids[0].String()).want(t, exitFailed, "--layout decodes without the database")
-	runner{t: t}.run("where", "1").want(t, exitFailed, "which database?")
+	r.run("decode", ids[0].String()).want(t, exitFailed, "pass --layout to decode without the database")
+	runner{t: t}.run("where", "1").want(t, exitFailed, "no database given")
 	r.run("next", "orders", "-n", "0").want(t, exitFailed, "outside 1 to 1000000")
 }
 
@@ -203,8 +203,9 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	r.run("where", "--json", codec.Encode(id.Int64())).want(t, exitOK, `"prefix":"cus"`)
 	r = runner{t: t, dsn: dsn(d)}
 	r.run("where", "order_id="+strings.Repeat("x", 100)).want(t, exitWrong, `"`+strings.Repeat("x", 60)+`..."`)
-	r.run("where", "made order_id 4").want(t, exitWrong, `"made order_id 4" is neither`, "give the id")
-	r.run("where", "order_id: 1.17705913759118E+18").want(t, exitWrong, `"1.17705913759118E+18" was rounded`, "as text")
+	r.run("where", "made order_id 4").want(t, exitWrong, `"made order_id 4" is neither`, "pass an id")
+	r.run("where", "order_id: 1.17705913759118E+18").want(t, exitWrong,
+		`"1.17705913759118E+18" has lost its last digits, because a spreadsheet rounded it`, "as text")
 	line := `2026-11-23T08:00:00Z level=info trace=1600000000000000000 msg="paid" order={id:` + id.String() + `} in 12 ms`
 	got := r.run("where", "--json", line)
 	if got.want(t, exitOK, `"id":"`+id.String()+`"`); strings.Count(got.out, "\n") != 1 {
@@ -216,7 +217,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	r.run("where", strings.ReplaceAll(line, id.String(), "none")).want(t, exitWrong, "1600000000000000000")
 	r.run("where", text).want(t, exitWrong, "looks like a public id", "UID_PUBLIC_KEY")
 	got = r.run("where", "--public-key", other, text)
-	got.want(t, exitWrong, "no public id of this key")
+	got.want(t, exitWrong, "not a public id of this key")
 	if strings.Contains(got.err, other) {
 		t.Errorf("the key is in %s", got.err)
 	}
@@ -258,7 +259,7 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 		}
 		for _, tt := range [][3]string{
 			{"parts", "", "name the column of the id by --column"}, {"plain", "", "--column"}, {"plain", "b", "several rows"},
-			{"nosuch", "", "there is no table nosuch"}, {"", "", "serves all tables"}, {"orders", "nosuch", "no column nosuch"},
+			{"nosuch", "", "the table nosuch does not exist"}, {"", "", "serves all tables"}, {"orders", "nosuch", "no column nosuch"},
 		} {
 			_, err := read(tt[0], tt[1])
 			testkit.IsError(t, err, admin.ErrRow, tt[2])

@@ -26,7 +26,7 @@ import (
 
 func main() {
 	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids, which the tour prints
-	file := flag.String("file", filepath.Join(os.TempDir(), "uidplugin-quickstart.db"), "the SQLite file, made if it is missing")
+	file := flag.String("file", filepath.Join(os.TempDir(), "uidplugin-quickstart.db"), "the SQLite file, created if it does not exist")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, *file, os.Stdout)
@@ -45,7 +45,7 @@ func run(ctx context.Context, file string, out io.Writer) (err error) {
 		NamingStrategy: schema.NamingStrategy{TablePrefix: "shop_"},
 	})
 	if err != nil {
-		return fmt.Errorf("open %s: %w; -file takes another one", file, err)
+		return fmt.Errorf("open %s: %w; choose another file with -file", file, err)
 	}
 	pool, err := db.DB()
 	if err != nil {
@@ -58,7 +58,7 @@ func run(ctx context.Context, file string, out io.Writer) (err error) {
 	// rows of these tables.
 	plugin := uidplugin.New(uidplugin.WithModels(models...))
 	if err := db.Use(plugin); err != nil {
-		return fmt.Errorf("set up ids in %s: %w; -file takes another one", file, err)
+		return fmt.Errorf("set up ids in %s: %w; choose another file with -file", file, err)
 	}
 	// Close releases the slot, so it should run before the pool is closed.
 	defer func() { err = errors.Join(err, plugin.Close(context.WithoutCancel(ctx))) }()

@@ -11,7 +11,7 @@ import (
 // TestRun runs the program twice on one file, as a newcomer does.
 func TestRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.db")
-	for i, want := range []string{"Run me again!", "There are rows of earlier runs."} {
+	for i, want := range []string{"Run the example again.", "There are rows of earlier runs."} {
 		var out bytes.Buffer
 		if err := run(t.Context(), file, &out); err != nil {
 			t.Fatalf("run %d: %v\n%s", i+1, err, &out)
@@ -38,7 +38,8 @@ func TestRun_NamesTheFlagForAnotherFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Repeat("Dear reader, ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), file, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "-file takes another one") {
+	err := run(t.Context(), file, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "choose another file with -file") {
 		t.Error(err)
 	}
 }

@@ -38,13 +38,13 @@ func (t *tour) show(ctx context.Context) error {
 	}{
 		{"db.Create sets ids and foreign keys", t.create},
 		{"Batches", t.batch},
-		{"Decode: what an id is made of", t.decode},
+		{"Decode: the parts of an id", t.decode},
 		{"Locate: which table, process and second an id came from", t.locate},
 		{"Find: the row of an id, whatever its table", t.find},
 		{"Numbers that cannot be resolved", t.nowhere},
-		{"WORKER_NODE and WORKER_SESSION: who may make which ids", t.workers},
+		{"WORKER_NODE and WORKER_SESSION: the worker ids of each process", t.workers},
 		{"Stats: the state of this process", t.stats},
-		{"Ids go on ascending over restarts", t.restart},
+		{"Ids keep ascending across restarts", t.restart},
 	} {
 		t.printf("\n%d. %s\n\n", i+1, step.title)
 		if err := step.show(ctx); err != nil {
@@ -147,18 +147,18 @@ func (t *tour) nowhere(ctx context.Context) error {
 	}
 	l := t.plugin.Layout()
 	day := int64(24*time.Hour/l.Tick) << (l.WorkerBits + l.SequenceBits)
-	t.printf("Each error can be told apart with errors.Is.\n")
+	t.printf("Distinguish these errors with errors.Is.\n")
 	for _, n := range []struct {
 		what  string
 		id    int64
 		want  error
 		means string
 	}{
-		{"a negative number", -1, uidplugin.ErrNegativeID, "ErrNegativeID: no id is negative."},
-		{"the last order's id a day later", t.last + day, uidplugin.ErrFutureID, "ErrFutureID: no process has come that far."},
+		{"a negative number", -1, uidplugin.ErrNegativeID, "ErrNegativeID: ids are never negative."},
+		{"the last order's id a day later", t.last + day, uidplugin.ErrFutureID, "ErrFutureID: its time is in the future."},
 		{"a day earlier", t.last - day, uidplugin.ErrUnknownID, "ErrUnknownID: its worker id was not given out yet."},
-		{"with another worker id", t.last | l.MaxWorkerID()<<l.SequenceBits, uidplugin.ErrUnknownID, "ErrUnknownID: nobody has this worker id."},
-		{"from NextID, not used yet", int64(unused), gorm.ErrRecordNotFound, "gorm.ErrRecordNotFound: an id, but there is no such row."},
+		{"with another worker id", t.last | l.MaxWorkerID()<<l.SequenceBits, uidplugin.ErrUnknownID, "ErrUnknownID: no process has this worker id."},
+		{"from NextID, not used yet", int64(unused), gorm.ErrRecordNotFound, "gorm.ErrRecordNotFound: a valid id without a row."},
 	} {
 		_, err := t.plugin.Find(ctx, uidplugin.ID(n.id))
 		if !errors.Is(err, n.want) {
@@ -220,7 +220,7 @@ func (t *tour) restart(ctx context.Context) error {
 		time.Sleep(s.Lead)
 	}
 	if t.before[0] == 0 {
-		t.printf("There are no rows of an earlier run to compare with. Run me again!\n")
+		t.printf("There are no rows of an earlier run to compare with. Run the example again.\n")
 		return nil
 	}
 	l, err := t.plugin.Locate(ctx, uidplugin.ID(t.before[1]))

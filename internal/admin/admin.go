@@ -57,7 +57,7 @@ var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
 		if noTable.MatchString(err.Error()) {
-			err = fmt.Errorf("this database has no id space; with WithRegistry, give the data source name of the registry: %w",
+			err = fmt.Errorf("this database has no id space; with WithRegistry, use the registry's data source name: %w",
 				err)
 		}
 		return err

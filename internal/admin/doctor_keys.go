@@ -63,7 +63,7 @@ func unseenError(unseen map[string]int) error {
 	if len(each) > 10 {
 		each = append(each[:10], fmt.Sprintf("and %d more", len(each)-10))
 	}
-	return fmt.Errorf("databases of the registry that are not on this connection: %s; give each by --database NAME=DSN",
+	return fmt.Errorf("databases of the registry are not on this connection: %s; pass --database NAME=DSN for each",
 		strings.Join(each, ", "))
 }
 
@@ -88,10 +88,10 @@ func (d *DB) checkKey(ctx context.Context, of workernode.Table, t table) (list [
 		strays, failed := d.strays(ctx, t, key)
 		err = errors.Join(err, failed)
 		list = append(list, Finding{Code: CodeKeyNumbered, Fix: d.plainStatement(t, key),
-			Text: fmt.Sprintf("the database numbers %s.%s: a row that is inserted without the plugin gets a "+
-				"number that locates to nothing, or that the plugin is about to use%s", name, key.name, strays),
-			Advice: "First let all that insert use the plugin. docs/from-auto-increment.md has the statements for a key " +
-				"that foreign keys refer to, and says how such rows are found."})
+			Text: fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without the plugin gets a "+
+				"number that cannot be located, or that the plugin may use for another row%s", name, key.name, strays),
+			Advice: "First make all programs that insert rows use the plugin. docs/from-auto-increment.md has the " +
+				"statements for a key that foreign keys refer to, and explains how to find such rows."})
 	}
 	return append(list, d.checkLargest(name, largest)...), err
 }
@@ -149,7 +149,7 @@ func (d *DB) strays(ctx context.Context, t table, key column) (text string, err 
 	if err != nil || n == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("; of its newest %d rows it numbered %d so that they locate to other tables or to nothing",
+	return fmt.Sprintf("; among the newest %d rows it numbered %d, which locate to other tables or to nothing",
 		newest, n), nil
 }
 
@@ -207,11 +207,11 @@ func (d *DB) checkLargest(table string, largest sql.NullInt64) []Finding {
 	return []Finding{
 		{
 			Code: CodeKeyAhead,
-			Text: fmt.Sprintf("the largest key of %s is %d, above the ids that are made now: new rows sort below it, "+
+			Text: fmt.Sprintf("the largest key of %s is %d, above present ids: new rows sort below it, "+
 				"and an id may equal an old key; %s",
 				table, largest.Int64, strings.TrimPrefix(above.Error(), generator.ErrLayout.Error()+": ")),
-			Advice: `Find where the key is from: "uid where" and "uid decode --all". ` +
-				"docs/migrating.md says which layout is above keys of another system.",
+			Advice: `Find the origin of the key with "uid where" and "uid decode --all". ` +
+				"docs/migrating.md explains how to choose a layout above the keys of another system.",
 		},
 	}
 }

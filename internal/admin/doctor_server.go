@@ -27,11 +27,11 @@ func (d *DB) checkClock(ctx context.Context) ([]Finding, error) {
 	theirs, err := d.Clock(ctx)
 	return []Finding{{
 		Code: CodeClock,
-		Text: fmt.Sprintf("it is %s on this machine and %s on the database's: ids have the time of the process "+
-			"that makes them, and clocks may differ by a second",
+		Text: fmt.Sprintf("the clock of this machine is at %s and the database's at %s, but they may differ by at most "+
+			"a second, because ids have the time of the process that makes them",
 			Time(d.Now()), Time(theirs)),
-		Advice: "Set the clock that is wrong, and let both follow NTP. Processes whose clock is 10 minutes off do " +
-			"not start.",
+		Advice: "Correct the wrong clock, and use NTP on both machines. A process does not start if its clock is " +
+			"10 minutes off.",
 	}}, err
 }
 
@@ -52,9 +52,9 @@ func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
 	}
 	s, err := d.read(ctx, query)
 	for _, name := range slices.Sorted(maps.Keys(s)) {
-		f := Finding{Code: CodeReadOnly, Text: name + " is " + s[name] + ", so the server takes no writes of the " +
+		f := Finding{Code: CodeReadOnly, Text: name + " is " + s[name] + ", so the server rejects writes of the " +
 			"application: processes cannot renew their slots, and creates fail",
-			Advice: "If it is a replica, let the application and this command connect to the primary."}
+			Advice: "If it is a replica, connect the application and this command to the primary."}
 		switch {
 		case s[name] == "" || s[name] == "0" || strings.EqualFold(s[name], "off"):
 			continue
@@ -111,7 +111,7 @@ func (d *DB) checkDurability(ctx context.Context) ([]Finding, error) {
 
 // durabilityFindings returns the findings for settings.
 func durabilityFindings(s settings) (list []Finding) {
-	const lost = ": a lost commit may be the one that says who may make which ids, and two rows could get one id"
+	const lost = ": if a lost commit granted ids to a process, two rows could get the same id"
 	flush := s["innodb_flush_log_at_trx_commit"]
 	if crash := map[string]string{"0": "server", "2": "machine"}[flush]; crash != "" {
 		list = append(list, Finding{Code: CodeInnoDBFlush, Fix: "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
@@ -120,8 +120,8 @@ func durabilityFindings(s settings) (list []Finding) {
 	}
 	if v, ok := s["sync_binlog"]; ok && v != "1" && isOn(s["log_bin"]) {
 		list = append(list, Finding{Code: CodeSyncBinlog, Fix: "SET GLOBAL sync_binlog = 1",
-			Text: "sync_binlog is " + v + ", so a crash of the machine loses commits that replicas may have, or " +
-				"have not" + lost})
+			Text: "sync_binlog is " + v + ", so a crash of the machine loses commits, even some that replicas " +
+				"have" + lost})
 	}
 	for i := range list {
 		list[i].Advice = "Set it in the configuration of the server as well."
@@ -142,7 +142,7 @@ func durabilityFindings(s settings) (list []Finding) {
 // synchronousCommitFix returns the statement that turns synchronous_commit on, depending on where it is off; "" if no
 // statement can.
 func synchronousCommitFix(s settings) (fix, advice string) {
-	const open = " Connections that are open keep it off: start the processes again."
+	const open = " Open connections keep it off, so restart the processes."
 	switch s["source"] {
 	case "database":
 		return "ALTER DATABASE " + s["database"] + " RESET synchronous_commit", "It is set for the database." + open
@@ -152,9 +152,9 @@ func synchronousCommitFix(s settings) (fix, advice string) {
 		return "ALTER ROLE " + s["user"] + " IN DATABASE " + s["database"] + " RESET synchronous_commit",
 			"It is set for this user in this database." + open
 	case "client":
-		return "", "The data source name or PGOPTIONS of this command sets it: take it out, also for the application."
+		return "", "The data source name or PGOPTIONS of this command sets it; remove it, for the application as well."
 	case "command line":
-		return "", "The command line of the server sets it: take it out, and start the server again."
+		return "", "The command line of the server sets it; remove it and restart the server."
 	}
 	return "ALTER SYSTEM SET synchronous_commit = on",
 		reload + " It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
@@ -194,13 +194,13 @@ func (d *DB) checkReplication(ctx context.Context) ([]Finding, error) {
 func (r replication) findings(lead time.Duration, dialect string) (list []Finding) {
 	if r.replicas > 0 && r.waiting == 0 {
 		f := Finding{Code: CodeAsyncReplicas,
-			Text: fmt.Sprintf("%s connected, and commits wait for none of them: if one is promoted without the last "+
-				"commits within %v of them, two rows could get one id",
+			Text: fmt.Sprintf("%s connected, but commits do not wait for any: if one is promoted within %v of "+
+				"commits that it lacks, two rows could get the same id",
 				Count(int64(r.replicas), "replica", "replicas"), lead+2*time.Second),
-			Advice: "A failover that takes longer needs nothing. For a faster one, let commits wait for a replica " +
+			Advice: "A slower failover is safe. For a faster one, make commits wait for a replica " +
 				"(semi-synchronous replication), or set a shorter WithLead."}
 		if dialect == postgres {
-			f.Advice = "A failover that takes longer needs nothing. For a faster one, let commits wait for a " +
+			f.Advice = "A slower failover is safe. For a faster one, make commits wait for a " +
 				"replica, or set a shorter WithLead. " + reload
 			f.Fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'"
 		}
@@ -215,8 +215,8 @@ func (r replication) findings(lead time.Duration, dialect string) (list []Findin
 	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
 		if v := options[name]; r.galera && slices.Contains(yes, v) {
 			list = append(list, Finding{Code: CodeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",
-				Text: "Galera has " + name + " = " + v + ", so parts of a cluster that cannot see each other all " +
-					"take writes: that is not one database, and two rows could get one id",
+				Text: "Galera has " + name + " = " + v + ", so all parts of a divided cluster accept writes, and two " +
+					"rows could get the same id",
 				Advice: "Set it in the configuration of all nodes as well."})
 		}
 	}
@@ -259,7 +259,7 @@ func (d *DB) mysqlReplication(ctx context.Context) (r replication, err error) {
 	case err != nil:
 		return r, err
 	case !may:
-		return r, errors.New("seeing replicas takes the right PROCESS: GRANT PROCESS ON *.* TO this user")
+		return r, errors.New("listing replicas needs the privilege PROCESS: GRANT PROCESS ON *.* TO this user")
 	}
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&r.replicas) },
 		`SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`)
@@ -293,8 +293,8 @@ func (d *DB) postgresReplication(ctx context.Context) (r replication, err error)
 		return err
 	}, `SELECT sync_state FROM pg_stat_replication`)
 	if err == nil && hidden > 0 {
-		return replication{}, errors.New("seeing what replicas do takes the role pg_monitor: GRANT pg_monitor TO " +
-			"this user")
+		return replication{}, errors.New("reading the state of replicas needs the role pg_monitor: GRANT pg_monitor " +
+			"TO this user")
 	}
 	return r, err
 }

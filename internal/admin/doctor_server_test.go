@@ -58,7 +58,7 @@ func TestReplication_SaysWhatCouldLoseCommits(t *testing.T) {
 		var got []string
 		for _, f := range tt.r.findings(10*time.Second, mysql) {
 			got = append(got, f.Code)
-			testkit.SaysAll(t, f.Text, "two rows could get one id")
+			testkit.SaysAll(t, f.Text, "two rows could get the same id")
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %v, want %v", tt.r, got, tt.want)

@@ -22,13 +22,13 @@ const (
 // checkLayout checks the remaining time and worker ids of the layout.
 func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
 	if left := d.Layout.Expires().Sub(d.Now()); left < endSoon {
-		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: then no id can be "+
+		text := fmt.Sprintf("the layout %s ends at %s UTC, in %d days: after that no ids can be "+
 			"made", d.Layout, Time(d.Layout.Expires()), int(left.Hours()/24))
 		if left <= 0 {
-			text = fmt.Sprintf("the layout %s ended at %s UTC: no id can be made", d.Layout, Time(d.Layout.Expires()))
+			text = fmt.Sprintf("the layout %s ended at %s UTC: no ids can be made", d.Layout, Time(d.Layout.Expires()))
 		}
 		list = append(list, Finding{Code: CodeLayoutEnd, Text: text,
-			Advice: "Begin a new id space, with a layout whose ids are above the present ones: docs/migrating.md, " +
+			Advice: "Begin a new id space, with a layout whose ids are above the present ones; see docs/migrating.md " +
 				"and generator.Layout.Above."})
 	}
 	given, all := d.Registry.NextID-1, d.Layout.MaxWorkerID()
@@ -41,9 +41,9 @@ func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
 		list = append(list, Finding{
 			Code: CodeWorkerIDs,
 			Text: text,
-			Advice: `"uid tables" and "uid slots" say who has them. Fewer processes at once need fewer, ` +
-				`and slots of former applications can be handed on (slot-unheld). ` +
-				`Otherwise begin a new id space with more worker bits: "uid plan".`,
+			Advice: `"uid tables" and "uid slots" list the owners. Run fewer processes at once, or reuse the slots of ` +
+				`former applications (slot-unheld). ` +
+				`Otherwise begin a new id space with more worker bits; see "uid plan".`,
 		})
 	}
 	return list, nil
@@ -57,10 +57,10 @@ func standstill(states map[string]int64) []Finding {
 	}
 	return []Finding{{
 		Code: CodeNoSlotLive,
-		Text: fmt.Sprintf("processes hold %s and renew none (%d overdue, %d expired): they cannot write to the "+
+		Text: fmt.Sprintf("processes hold %s but have not renewed any (%d overdue, %d expired): they cannot write to the "+
 			"database, or all have ended without Close", Count(late, "slot", "slots"), states["overdue"], states["expired"]),
-		Advice: `If they run, their logs have the reason, and creates fail until the database accepts their statements ` +
-			`again. "uid slots" has their last statements.`,
+		Advice: `If they run, see their logs for the reason; creates fail until the database accepts their statements ` +
+			`again. "uid slots" lists the times of their last statements.`,
 	}}
 }
 
@@ -85,11 +85,11 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 		}
 		list = append(list, Finding{
 			Code: CodeSlotUnheld,
-			Text: fmt.Sprintf("nobody has held any of the %s of the application %q since %s UTC; with them come "+
-				"%s, which no other application gets while there are new "+
-				"ones", Count(slots, "slot", "slots"), name, Time(d.TimeOf(fence)), Count(workers, "worker id", "worker ids")),
-			Advice: "If the application has another name now, the statement lets it have them. If it is gone for " +
-				"good, nothing needs to be done while there are worker ids left.",
+			Text: fmt.Sprintf("no process of the application %q has held its %s since %s UTC; other applications cannot use "+
+				"its %s until new ones run out",
+				name, Count(slots, "slot", "slots"), Time(d.TimeOf(fence)), Count(workers, "worker id", "worker ids")),
+			Advice: "If the application has a new name, run the statement with that name. If it no longer exists, do " +
+				"nothing until worker ids run out.",
 			Fix: d.SQL.Translate(`UPDATE "WORKER_SLOT" SET "APPLICATION" = 'NEW NAME' WHERE "APPLICATION" = `) + d.literal(name),
 		})
 		return nil
@@ -107,7 +107,7 @@ func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 		err := rows.Scan(&slot)
 		list = append(list, Finding{
 			Code: CodeSessionDeleted,
-			Text: fmt.Sprintf("the session of the process that holds the slot %d was deleted from WORKER_SESSION: its ids "+
+			Text: fmt.Sprintf("the session of the process that holds slot %d was deleted from WORKER_SESSION, so its ids "+
 				"resolve to another process, or to none", slot),
 			Advice: `Restore the row from a backup. Only "uid sessions prune" may remove sessions. ` +
 				"A restart of the process begins a new one.",
@@ -135,22 +135,23 @@ func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 		Finding
 		where string
 	}{
-		{Finding{Code: CodeNodeForeign, Text: "%s of WORKER_NODE: inserted by another program, such as " +
-			"UidGenerator: its ids do not resolve, and its worker ids are never given out here",
-			Advice: "Nothing needs to be done, even if it goes on: see docs/migrating.md. The rows may " +
-				"stay."}, "NOT (" + ours + ") AND " + inside},
-		{Finding{Code: CodeNodeOutside, Text: "%s of WORKER_NODE: the ID is no worker id of the layout, which has " +
-			"1 to " + fmt.Sprint(d.Layout.MaxWorkerID()) + ", and is never used",
-			Advice: "Delete them, if no row has an id with such a worker id.",
+		{Finding{Code: CodeNodeForeign, Text: "%s of WORKER_NODE from another program, such as UidGenerator: " +
+			"its ids do not resolve, and processes of this library never use its worker ids",
+			Advice: "Keep the rows. Nothing needs to be done, even if the program inserts more; see " +
+				"docs/migrating.md."}, "NOT (" + ours + ") AND " + inside},
+		{Finding{Code: CodeNodeOutside, Text: "%s of WORKER_NODE with an ID outside of the layout's worker ids, 1 to " +
+			fmt.Sprint(d.Layout.MaxWorkerID()) + ": such an ID is never used",
+			Advice: "Delete them if no row has an id with such a worker id.",
 			Fix:    d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (` + inside + ")")}, "NOT (" + inside + ")"},
-		{Finding{Code: CodeNodeLayout, Text: "%s of WORKER_NODE: of another layout than " +
-			"" + d.Layout.String() + ", so ids do not resolve",
-			Advice: "They are of another id space, as after a copy of rows. Keep them apart: docs/several-databases.md."},
+		{Finding{Code: CodeNodeLayout, Text: "%s of WORKER_NODE with another layout than " +
+			d.Layout.String() + ", so their ids do not resolve",
+			Advice: "They belong to another id space, perhaps because rows were copied. Keep id spaces apart; see " +
+				"docs/several-databases.md."},
 			ours + " AND " + inside + ` AND "LAYOUT" <> ` + d.literal(d.Layout.String())},
-		{Finding{Code: CodeNodeSlot, Text: "%s of WORKER_NODE: of a slot that WORKER_SLOT does not have, so ids do " +
-			"not resolve, as after a restore of some tables only",
-			Advice: "Restore WORKER_SLOT and WORKER_SESSION of the same moment: docs/failures.md, on databases that " +
-				"lose commits."},
+		{Finding{Code: CodeNodeSlot, Text: "%s of WORKER_NODE with a slot that is missing from WORKER_SLOT, so their ids " +
+			"do not resolve; perhaps only some tables were restored",
+			Advice: "Restore WORKER_SLOT and WORKER_SESSION from the same moment; see docs/failures.md about databases " +
+				"that lose commits."},
 			ours + " AND " + inside + ` AND "X" IS NULL`},
 	} {
 		from := `"WORKER_NODE"`

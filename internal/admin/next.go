@@ -39,19 +39,19 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 	}
 	made := slices.Contains(known, of.Database)
 	if !made && of.Database == "" && len(known) > 0 {
-		return "", fmt.Errorf("processes make ids for a table %q in the database %q, and not in this one: give --database; "+
-			"--force makes ids for the table here all the same", of.Name, known[0])
+		return "", fmt.Errorf("processes make ids for the table %q in the database %q, not in this one; pass --database, "+
+			"or --force to make ids for the table here", of.Name, known[0])
 	}
 	on, t, err := d.tableOf(ctx, of)
 	switch seen := of.Database == "" || d.Others[of.Database] != nil; {
 	case err != nil:
 		return "", err
 	case len(t.columns) == 0 && seen:
-		return "", fmt.Errorf("there is no table %q in this database, or this user may not see it; --force makes ids for it "+
-			"all the same", of)
+		return "", fmt.Errorf("the table %q does not exist in this database, or this user may not see it; pass --force to "+
+			"make ids for it anyway", of)
 	case len(t.columns) == 0 && !made:
-		return "", fmt.Errorf("no process has made ids for a table %q of a database %q; \"uid tables --json\" has the "+
-			"names; --force makes ids for it all the same", of.Name, of.Database)
+		return "", fmt.Errorf("no process has made ids for the table %q of the database %q; \"uid tables --json\" lists the "+
+			"names; pass --force to make ids for it anyway", of.Name, of.Database)
 	}
 	key, ok := keyOf(t.columns)
 	if !ok {
@@ -61,7 +61,7 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 		return "", err
 	}
 	if key.auto && on.SQL.Dialect() == mysql {
-		warning = fmt.Sprintf("the database numbers %s.%s: a row that is inserted without an id gets the number after "+
+		warning = fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without an id gets the number after "+
 			"the largest id", of, key.name)
 	}
 	return warning, nil
@@ -71,7 +71,7 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 // a tag has the table's name. Because tags may have any name, small keys are enough if no process has made ids for the
 // table.
 func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t table, key column, made bool) error {
-	const advice = "an id of uid next would be far above them; --force makes ids for the table all the same"
+	const advice = "ids of uid next would be far above them; pass --force to make ids anyway"
 	if !key.isInteger() {
 		return nil
 	}
@@ -94,12 +94,12 @@ func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t ta
 			return err
 		}
 		if tag != "" {
-			return fmt.Errorf("the keys of %s come from segments, as %s has the tag %q: %s", of, name, tag, advice)
+			return fmt.Errorf("the keys of %s come from segments, because %s has the tag %q; %s", of, name, tag, advice)
 		}
 	}
 	if !made && largest.Int64 > 0 {
-		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, as from a segment or from the "+
-			"database's own numbers: %s", of, largest.Int64, advice)
+		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, so its keys seem to come from a "+
+			"segment or from the database; %s", of, largest.Int64, advice)
 	}
 	return nil
 }

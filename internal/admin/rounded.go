@@ -21,12 +21,12 @@ func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	original, n, failed := f.original(ctx, id)
 	switch {
 	case failed != nil:
-		return fmt.Errorf("%w; whether it was rounded is not known: %w", err, failed)
+		return fmt.Errorf("%w; could not check whether it was rounded: %w", err, failed)
 	case n > 0:
 		if of := (*uidplugin.IDError)(nil); errors.As(err, &of) {
 			err = of.Err // drop its advice
 		}
-		return fmt.Errorf("%w; the number was rounded: it may be of %s, such as that of %d; read ids as text",
+		return fmt.Errorf("%w; the number was rounded: it may stand for %s, such as the one with id %d; read ids as text",
 			err, Count(int64(n), "row", "rows"), original)
 	}
 	return err

@@ -48,8 +48,8 @@ type Cell struct {
 // Row returns the row of an id.
 func (f *Finder) Row(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	if l.Table == "" {
-		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so nothing says which has the "+
-			"row", ErrRow, l.ID)
+		return nil, fmt.Errorf("%w: the worker id of %d serves all tables, so the table of the row is unknown",
+			ErrRow, l.ID)
 	}
 	t, err := f.keyed(ctx, workernode.Table{Database: l.Database, Name: l.Table})
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *Finder) Row(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	}
 	of, elsewhere := "", ""
 	if t.on == f.DB && l.Database != "" {
-		of, elsewhere = l.Database, fmt.Sprintf("; if %s is on another server, give --database %[1]s=DSN", l.Database)
+		of, elsewhere = l.Database, fmt.Sprintf("; if %s is on another server, pass --database %[1]s=DSN", l.Database)
 	}
 	found, err := t.on.rows(ctx, l.ID, t.table, t.key)
 	switch {
@@ -66,8 +66,9 @@ func (f *Finder) Row(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s: %w", ErrRow, l.Table, err)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted, or never inserted, or the database "+
-			"numbered a row of another table so (docs/from-auto-increment.md)%s", errNoRow, l.Table, t.key.name, l.ID, elsewhere)
+		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted or never inserted, or the database gave "+
+			"this number to a row of another table (docs/from-auto-increment.md)%s",
+			errNoRow, l.Table, t.key.name, l.ID, elsewhere)
 	case len(found) > 1:
 		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", ErrRow, l.Table, t.key.name, l.ID)
 	}
@@ -92,10 +93,10 @@ func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err
 	}
 	switch {
 	case len(t.columns) == 0 && name.Database != "" && f.Others[name.Database] == nil:
-		return t, fmt.Errorf("%w: the table %s is in the database %q, which is not on this connection: repeat with "+
+		return t, fmt.Errorf("%w: the table %s is in the database %q, which is not on this connection; pass "+
 			"--database %[3]s=DSN", ErrRow, name.Name, name.Database)
 	case len(t.columns) == 0:
-		return t, fmt.Errorf("%w: there is no table %s, or this user may not read it", ErrRow, name)
+		return t, fmt.Errorf("%w: the table %s does not exist, or this user may not read it", ErrRow, name)
 	case !ok && f.Column != "":
 		return t, fmt.Errorf("%w: %s has no column %s", ErrRow, name, f.Column)
 	case !ok:

@@ -13,9 +13,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// States lists the states of [uidplugin.Slot.State].
-var States = []string{"live", "idle", "overdue", "expired", "free", "retired"}
-
 // A Slot is a slot with its last holder.
 type Slot struct {
 	Slot        int64     `json:"slot"`

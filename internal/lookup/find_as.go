@@ -20,7 +20,8 @@ func FindAs[T any](ctx context.Context, loc *Locator, db *gorm.DB, ids []int64) 
 		return nil, err
 	}
 	if p.RowKey() == nil {
-		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition", ErrNotKey, p.Schema.Table)
+		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field; query the table with a condition",
+			ErrNotKey, p.Schema.Table)
 	}
 	f, found := &Finder{loc: loc, db: db, inOrder: true}, make(map[int64]any, len(ids))
 	errs := f.findIn(ctx, p.Schema.Table, p, slices.Clone(ids), found)

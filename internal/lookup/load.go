@@ -19,7 +19,8 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 	}
 	switch {
 	case p == nil && f.only != nil:
-		return failureForEach(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels", ErrNoModel, table)
+		return failureForEach(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels",
+			ErrNoModel, table)
 	case p == nil:
 		return failureForEach(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
 			" or the AutoMigrate of the plugin", ErrNoModel, table)
@@ -30,7 +31,8 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 		return failureForEach(ids, "%w: the public ids of %s do not begin with %s_, as the text of %d does",
 			publicid.ErrInvalid, table, f.prefix)
 	}
-	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 }) // because a row loaded without its key would match 0
+	// A row that was loaded without its key would match 0.
+	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 })
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
 		for _, err := range f.load(ctx, p, chunk, found) {

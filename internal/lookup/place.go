@@ -48,7 +48,8 @@ func (loc *Locator) place(l *Place, n *workernode.Node) error {
 		if err := loc.notYet(l, 0); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
+		return fmt.Errorf("%w: %d has the worker id %d, which %s does not have",
+			ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
 	}
 	switch {
 	case n.Layout == "" || n.Slot == 0:
@@ -67,7 +68,8 @@ func (loc *Locator) place(l *Place, n *workernode.Node) error {
 			ErrUnknownID, l.ID, supply.FormatTime(l.Time), l.WorkerID, supply.FormatTime(loc.TimeOf(n.Start+1)))
 	}
 	if n.Table.Name == "" {
-		return fmt.Errorf("%w: %d has the worker id %d, whose row in %s has no table", ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
+		return fmt.Errorf("%w: %d has the worker id %d, whose row in %s has no table",
+			ErrUnknownID, l.ID, l.WorkerID, workernode.NodeTable)
 	}
 	l.Session.Slot = n.Slot
 	l.Database, l.Table = n.Table.Database, n.Table.Name

@@ -59,7 +59,7 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 	}
 	by = max(theirs.Sub(after), 0) + min(theirs.Sub(before), 0)
 	if by > skew || by < -skew {
-		err = fmt.Errorf("%w: it is %s here and %s on the database's machine, and ids would have a wrong time: set the clock that is wrong",
+		err = fmt.Errorf("%w: it is %s here and %s on the database's machine, so ids would have a wrong time: correct the wrong clock",
 			ErrClock, after.UTC().Format(time.DateTime), theirs.UTC().Format(time.DateTime))
 	}
 	return by, err

@@ -85,7 +85,7 @@ func (r Registry) check(layout generator.Layout) error {
 	switch {
 	case r.Layout != layout.String():
 		return fmt.Errorf("%w: this process uses %s, but the database was begun with %s;"+
-			" with both, two rows could get one id: give this process the database's layout (WithLayout), or a database of its own",
+			" with both, two rows could get the same id: give this process the database's layout (WithLayout), or a database of its own",
 			ErrLayoutMismatch, layout, r.Layout)
 	case r.LeadTicks < minLeadTicks || r.LeadTicks > max(ticks(layout, 24*time.Hour), minLeadTicks):
 		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it must be at least %d ticks of %v, and at most a day", ErrTable, RegistryTable, r.LeadTicks, minLeadTicks, layout.Tick)
@@ -137,14 +137,14 @@ func (d *DB) floor(ctx context.Context, space string) (floor int64, err error) {
 }
 
 // errSpace reports that another registry was begun, or restored, while this process ran.
-var errSpace = fmt.Errorf("%w: %s is of another id space than this process", ErrTable, RegistryTable)
+var errSpace = fmt.Errorf("%w: %s belongs to another id space than this process", ErrTable, RegistryTable)
 
 // sameSpace returns an error that wraps errSpace if the ID_SPACE there differs from this process's.
 func sameSpace(there, space string) error {
 	if there == space {
 		return nil
 	}
-	return fmt.Errorf("%w: ID_SPACE is %s and was %s when it started, so it is granted no more ids: restart this process",
+	return fmt.Errorf("%w: ID_SPACE is %s, but was %s when it started, so it can make no more ids: restart this process",
 		errSpace, printable(there), space)
 }
 

@@ -45,7 +45,7 @@ func TestDBOpenRegistry_PinsTheLayout(t *testing.T) {
 		if !errors.Is(err, workernode.ErrLayoutMismatch) {
 			t.Fatalf("%v: %v", other, err)
 		}
-		saysAll(t, err.Error(), layout.String(), other.String(), "two rows could get one id", "WithLayout")
+		saysAll(t, err.Error(), layout.String(), other.String(), "two rows could get the same id", "WithLayout")
 	}
 }
 
@@ -113,7 +113,7 @@ func TestManager_GetsNothingOfAnotherIDSpace(t *testing.T) {
 		b := w.start(nil)
 		w.layout = l
 		must(t, b.Start(t.Context()))
-		lost("of another id space", "restart this process")
+		lost("belongs to another id space", "restart this process")
 		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n != 1 {
 			t.Errorf("%d slots", n)
 		}
@@ -143,7 +143,7 @@ func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
 		p := w.start(nil)
 		p.use(t, table("orders"), 10)
 		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = 'other'`)
-		testkit.IsError(t, use(p), workernode.ErrTable, "of another id space", "ID_SPACE is other")
+		testkit.IsError(t, use(p), workernode.ErrTable, "belongs to another id space", "ID_SPACE is other")
 		time.Sleep(2 * time.Second)
 		if s := p.Stats(); s.Slot != 0 || w.slot(1).Fence > w.tick() {
 			t.Errorf("it renews its slot: %+v", s)

@@ -165,7 +165,7 @@ func (h *slotHolder) read(ctx context.Context) error {
 // lost forgets the slot and logs the reason.
 func (h *slotHolder) lost(slot int64, why string) {
 	if !h.closing() {
-		h.log.Warn("uidplugin: this process has lost its slot and gets another: "+why, "slot", slot)
+		h.log.Warn("uidplugin: this process has lost its slot and acquires another: "+why, "slot", slot)
 	}
 	h.lease.lose()
 }
@@ -181,7 +181,7 @@ func (h *slotHolder) giveUpIfLocked(err error) {
 	if h.timeouts > 2 && h.clock.tick() > h.lease.granted {
 		h.timeouts = 0
 		h.avoid[h.lease.id] = time.Now()
-		h.lost(h.lease.id, "its row can be read and not be changed; another transaction may hold a lock")
+		h.lost(h.lease.id, "its row can be read but not changed, so another transaction may hold a lock")
 	}
 }
 

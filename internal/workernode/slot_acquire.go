@@ -122,8 +122,10 @@ func (h *slotHolder) beginSession(ctx context.Context, c *change) (bool, error) 
 		}
 		layout := h.clock.layout
 		if err == nil && floor >= c.newFence {
-			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d, which is %s; now is %s, and ids are stamped at most %v ahead",
-				ErrClock, RegistryTable, floor, layout.TimeOf(min(floor, layout.MaxTick())), h.clock.now().UTC().Format(time.RFC3339), h.lead)
+			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d (%s), but the clock is at %s, and ids are stamped at most %v ahead;"+
+				" correct the clock if it is behind, or else wait, or set FLOOR_TICK as docs/failures.md describes",
+				ErrClock, RegistryTable, floor, layout.TimeOf(min(floor, layout.MaxTick())),
+				h.clock.now().UTC().Format(time.RFC3339), h.lead)
 		} else if err == nil && c.first > c.newFence {
 			err = h.tooLate()
 		}

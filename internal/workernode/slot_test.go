@@ -174,7 +174,7 @@ func TestManager_LeavesALockedSlot(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		if tt.lost > 0 {
-			w.logs("its row can be read and not be changed")
+			w.logs("its row can be read but not changed")
 		}
 		w.check()
 	})

@@ -1,0 +1,22 @@
+package admin
+
+// A State describes a value of [uidplugin.Slot.State].
+type State struct{ Name, Meaning string }
+
+// States lists all states, in the order in which lists and help texts show them.
+var States = []State{
+	{"live", "A process holds the slot and may make ids up to its fence."},
+	{"idle", "A process holds the slot, but has made no ids for minutes."},
+	{"overdue", "Its process did not renew it in time: it has ended, hangs, lost the database, or its clock is behind."},
+	{"expired", "It is overdue by more than a minute, so the next process may reclaim it."},
+	{"free", "Its process released it, so the next process may reclaim it."},
+	{"retired", "It was made with WithDisposable, for one process only, and is not used again."},
+}
+
+// StateNames lists the names of [States].
+func StateNames() (names []string) {
+	for _, s := range States {
+		names = append(names, s.Name)
+	}
+	return names
+}
