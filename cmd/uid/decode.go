@@ -216,8 +216,7 @@ const ahead = time.Hour
 // writeDecoded writes a picture of an id, or a line for each of several systems.
 func (a *app) writeDecoded(list []decoded, several bool) error {
 	if !several && !a.json {
-		list[0].write(a)
-		return nil
+		return list[0].write(a)
 	}
 	if !a.json {
 		fmt.Fprintf(a.out, "id %d\n", list[0].ID)
@@ -228,12 +227,14 @@ func (a *app) writeDecoded(list []decoded, several bool) error {
 	})
 }
 
-func (o decoded) write(a *app) {
-	if o.picture == "" {
-		fmt.Fprintf(a.out, "id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time.Time), o.WorkerID, o.Sequence)
+func (o decoded) write(a *app) error {
+	text := o.picture
+	if text == "" {
+		text = fmt.Sprintf("id     %d\ntime   %s UTC\nworker %d\nseq    %d\n", o.ID, at(o.Time.Time), o.WorkerID, o.Sequence)
 	}
-	fmt.Fprint(a.out, o.picture)
 	if o.Note != "" {
-		fmt.Fprintf(a.out, "note   %s\n", o.Note)
+		text += fmt.Sprintf("note   %s\n", o.Note)
 	}
+	_, err := fmt.Fprint(a.out, text)
+	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -64,9 +65,10 @@ func (a *app) writeReport(r admin.Report) error {
 			return err
 		}
 	} else {
-		a.writeFindings(r.Findings)
+		var text strings.Builder
+		a.writeFindings(&text, r.Findings)
 		for _, u := range failed {
-			fmt.Fprintf(a.out, "not checked: %s: %s\n", u.Check, u.Error)
+			fmt.Fprintf(&text, "not checked: %s: %s\n", u.Check, u.Error)
 		}
 		colour := green
 		if len(r.Findings)+len(failed) > 0 {
@@ -74,7 +76,10 @@ func (a *app) writeReport(r admin.Report) error {
 		}
 		findings := admin.Count(int64(len(r.Findings)), "finding", "findings")
 		summary := fmt.Sprintf("%d checks, %s, %d not done", r.Checks, findings, len(failed))
-		fmt.Fprintln(a.out, a.paint(a.out, colour, summary))
+		fmt.Fprintln(&text, a.paint(a.out, colour, summary))
+		if _, err := io.WriteString(a.out, text.String()); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(r.Findings) > 0:
@@ -85,14 +90,14 @@ func (a *app) writeReport(r admin.Report) error {
 	return nil
 }
 
-func (a *app) writeFindings(list []admin.Finding) {
+func (a *app) writeFindings(w io.Writer, list []admin.Finding) {
 	for _, f := range list {
-		fmt.Fprintf(a.out, "%s  %s\n", a.paint(a.out, red, f.Code), clean(f.Text))
+		fmt.Fprintf(w, "%s  %s\n", a.paint(a.out, red, f.Code), clean(f.Text))
 		if f.Advice != "" {
-			fmt.Fprintf(a.out, "    %s\n", clean(f.Advice))
+			fmt.Fprintf(w, "    %s\n", clean(f.Advice))
 		}
 		if f.Fix != "" {
-			fmt.Fprintf(a.out, "    %s;\n", clean(f.Fix))
+			fmt.Fprintf(w, "    %s;\n", clean(f.Fix))
 		}
 	}
 }

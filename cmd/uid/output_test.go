@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -136,4 +138,27 @@ func TestParseTime_ReadsWhatPeopleWrite(t *testing.T) {
 	}
 	_, err := parseTime("22.11.2026")
 	testkit.IsError(t, err, nil, "22.11.2026", "2026-11-22")
+}
+
+// A full is a writer to a full disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// A script must not take an answer that was lost for a good one.
+func TestRun_FailsIfTheAnswerCannotBeWritten(t *testing.T) {
+	t.Parallel()
+
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	id := shop(t, d.Open(t, nil), "web-1", "first")[0].String()
+	for _, args := range [][]string{
+		{"decode", id}, {"decode", "--all", id}, {"doctor"}, {"status"}, {"tables"}, {"where", id}, {"version"},
+	} {
+		a := &app{in: strings.NewReader(""), out: full{}, err: io.Discard, now: time.Now, env: func(name string) string {
+			return map[string]string{"UID_DSN": dsn(d)}[name]
+		}}
+		if code := a.run(t.Context(), args); code != exitFailed {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
 }

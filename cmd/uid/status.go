@@ -63,6 +63,6 @@ func (a *app) writeStatus(s admin.Status) error {
 	if err := g.flush(); err != nil || len(s.Findings) == 0 {
 		return err
 	}
-	a.writeFindings(s.Findings)
+	a.writeFindings(a.out, s.Findings)
 	return errWrong
 }
