@@ -127,7 +127,7 @@ func TestCommands_NameADatabaseThatIsElsewhere(t *testing.T) {
 			exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
 				"INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 19))(t, s.db)
 			r.run("doctor", "--database", there).want(t, exitWrong, "the database numbers shard-1.orders.id",
-				"of its newest 10000 rows it numbered ", "1 finding, 0 not done")
+				"among the newest 10000 rows it numbered ", "1 finding, 0 not done")
 		}
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
 		r.run("doctor", "--database", there).want(t, exitWrong, "the largest key of shard-1.orders is 1600000000000000000")
@@ -146,7 +146,7 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		// Another server may have a database of this name, and the row was looked for in the wrong one without a word.
 		r.run("where", "--row", s.id.String()).want(t, exitOK, "row, of the database "+s.name+" on this server", "elsewhere")
 		must(t, s.db.Exec("DELETE FROM orders").Error)
-		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, give --database "+s.name+"=DSN")
+		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, pass --database "+s.name+"=DSN")
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
 		r.run("doctor", "--ignore", ignore).want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
 	}, "mariadb", "mysql", "postgres")

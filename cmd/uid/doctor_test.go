@@ -46,7 +46,7 @@ var sicknesses = []sickness{
 		code:    admin.CodeClock,
 		engines: []string{"mariadb", "mysql", "postgres"},
 		ahead:   5 * time.Second,
-		words:   []string{"on this machine", "NTP"},
+		words:   []string{"the clock of this machine", "NTP"},
 	},
 	{
 		code: admin.CodeNoSlotLive,
@@ -64,14 +64,14 @@ var sicknesses = []sickness{
 		code:    admin.CodeKeyNumbered,
 		engines: []string{"mariadb", "mysql"},
 		spoil:   exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT"),
-		words:   []string{"orders.id", "is about to use", "ALTER TABLE `orders` MODIFY `id` BIGINT NOT NULL"},
+		words:   []string{"orders.id", "may use for another row", "ALTER TABLE `orders` MODIFY `id` BIGINT NOT NULL"},
 	},
 	{
 		code:    admin.CodeKeyNumbered, // the numbers of a worker id end after 16 rows at most
 		engines: []string{"mariadb", "mysql"},
 		spoil: exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
 			"INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 19)),
-		words: []string{"of its newest 10000 rows it numbered ", " so that they locate to other tables or to nothing"},
+		words: []string{"among the newest 10000 rows it numbered ", ", which locate to other tables or to nothing"},
 	},
 	{
 		code:    admin.CodeKeyNumbered,

@@ -44,6 +44,7 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	r.run("next", "orders", "--database", "shard-2").want(t, exitFailed, `"shard-2"`, "uid tables --json")
 	must(t, registry.Open(t, nil).AutoMigrate(&order{})) // a table of the same name
 	r.run("next", "orders").want(t, exitFailed, `in the database "shard-1"`, "pass --database")
+	r.run("next", "*", "--force").want(t, exitFailed, `"*" is not a table`)
 	r.run("next", "nosuch", "--database", "shard-1="+dsn(shard)).want(t, exitFailed,
 		`the table "shard-1.nosuch" does not exist`)
 	for _, args := range [][]string{{"next", "shard-1.orders"}, {"next", "orders", "--database", "shard-1=" + dsn(shard)}} {

@@ -85,7 +85,7 @@ func (d *DB) checkKey(ctx context.Context, of workernode.Table, t table) (list [
 	references, failed := d.checkReferences(ctx, t, key)
 	list, err = append(list, references...), errors.Join(err, failed)
 	if key.auto {
-		strays, failed := d.strays(ctx, t, key)
+		strays, failed := d.strays(ctx, of, t, key)
 		err = errors.Join(err, failed)
 		list = append(list, Finding{Code: CodeKeyNumbered, Fix: d.plainStatement(t, key),
 			Text: fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without the plugin gets a "+
@@ -125,7 +125,7 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 
 // strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because
 // the database numbered them; "" without such rows.
-func (d *DB) strays(ctx context.Context, t table, key column) (text string, err error) {
+func (d *DB) strays(ctx context.Context, of workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.name)
 	var workers []int64 // of each row
@@ -142,7 +142,7 @@ func (d *DB) strays(ctx context.Context, t table, key column) (text string, err 
 	nodes, err := d.Nodes.Lookup(ctx, slices.Compact(slices.Sorted(slices.Values(workers)))...)
 	n := 0
 	for _, w := range workers {
-		if node := nodes[w]; node == nil || node.Table.Name != t.name && node.Table.Name != workernode.AllTables {
+		if node := nodes[w]; node == nil || node.Table != of && node.Table.Name != workernode.AllTables {
 			n++
 		}
 	}
