@@ -225,7 +225,7 @@ func TestSlot_WrongClocksAreRefused(t *testing.T) {
 			c := testkit.NewRunningClock(time.Now(), 1)
 			c.Add(off)
 			err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, skew, lead, uidplugin.WithModels(&harness.T1{}), uidplugin.WithClock(c.Now)))
-			testkit.IsError(t, err, workernode.ErrClock, "set the clock", c.Now().UTC().Format("2006-01-02 15"))
+			testkit.IsError(t, err, workernode.ErrClock, "correct the wrong clock", c.Now().UTC().Format("2006-01-02 15"))
 		}
 		c := testkit.NewRunningClock(time.Now(), 1)
 		c.Add(5 * time.Minute)
