@@ -2,9 +2,13 @@
 package outage_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m, nil) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // unless -parallel is given, because these tests mostly wait
+	harness.Main(m, nil)
+}
