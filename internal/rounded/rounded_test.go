@@ -1,6 +1,7 @@
 package rounded_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/internal/rounded"
@@ -34,5 +35,23 @@ func TestIs_KnowsWhatProgramsMakeOfAnID(t *testing.T) {
 	}
 	if low, high := rounded.Near(1<<63 - 1); low > high || high != 1<<63-1 {
 		t.Errorf("%d to %d", low, high)
+	}
+}
+
+// The originals of a rounded number include the id, and all of them round to it.
+func TestOriginals_IncludeTheID(t *testing.T) {
+	t.Parallel()
+	const id int64 = 1176816959799427126
+	list := rounded.Originals(1176816959799427072)
+	if !slices.Contains(list, id) {
+		t.Errorf("%d is not among %d originals", id, len(list))
+	}
+	for _, n := range list {
+		if !rounded.Is(1176816959799427072, n) {
+			t.Errorf("%d does not round to it", n)
+		}
+	}
+	if list := rounded.Originals(id); len(list) > 0 {
+		t.Errorf("a number that was not rounded has the originals %d", list)
 	}
 }

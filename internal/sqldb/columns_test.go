@@ -139,3 +139,42 @@ func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 		t.Errorf("columns %q", names)
 	}
 }
+
+// In a transaction the catalog would take the snapshot. So it is not read if the columns are wide, and a TEMPORARY table
+// is not in it.
+func TestDBColumnsFor_ReadsWideAndNarrowColumns(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		handle := d.Open(t, nil)
+		db := open(t, handle)
+		must(t, handle.Exec("CREATE TABLE wide (id BIGINT, nr INT)").Error)
+		must(t, handle.Exec("CREATE TABLE narrow (id INT)").Error)
+		for table, names := range map[string]map[string]bool{"wide": {"ID": true, "nr": false}, "narrow": {"id": true}} {
+			columns, err := db.ColumnsFor(t.Context(), table, names)
+			must(t, err)
+			if len(columns) != len(names) {
+				t.Fatalf("%s: %+v", table, columns)
+			}
+			if big := strings.HasPrefix(strings.ToLower(columns[0].Type), "bigint"); columns[0].Name != "id" || big != (table == "wide") {
+				t.Errorf("%s: %+v", table, columns[0])
+			}
+		}
+	})
+}
+
+// LastOf reads the sequences of a column, and 0 if it has none.
+func TestDBLastOf_ReadsTheSequence(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		handle := d.Open(t, nil)
+		must(t, handle.Exec("CREATE TABLE a (id BIGSERIAL, nr BIGINT)").Error)
+		for range 3 {
+			must(t, handle.Exec("INSERT INTO a (nr) VALUES (9)").Error)
+		}
+		for column, want := range map[string]int64{"id": 3, "nr": 0} {
+			if last, err := open(t, handle).LastOf(t.Context(), "a", column); err != nil || last != want {
+				t.Errorf("%s: %d, %v; want %d", column, last, err, want)
+			}
+		}
+	}, "postgres")
+}
