@@ -48,6 +48,7 @@ var picture = map[string]func(name string) bool{
 	"internal/workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
+	"internal/follow":     func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "generator") },
 	"internal/sqldb":      isGORM,
 	"internal/logqueue":   func(string) bool { return false },
 	"internal/rounded":    func(string) bool { return false },

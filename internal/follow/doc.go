@@ -1,0 +1,45 @@
+// Package follow reads the rows of a table in the order of their ids, each once, and misses none.
+//
+// Ids contain a time, so rows sort by when they were made. But a transaction may commit long after it made its ids, so
+// a reader that asks for ids above the last one misses the rows that commit later below it. This package closes the
+// past instead.
+//
+// # The protocol
+//
+//  1. Raise. The reader sets the table's mark to the smallest id of "now minus slack". A trigger of the table refuses
+//     every new row whose id is below the mark.
+//  2. Wait. For each row the trigger first takes a shared lock, the gate, until the end of the transaction, and only
+//     then reads the mark. The reader asks for the same lock exclusively. When it has had the lock, every transaction
+//     has ended that took the gate before.
+//  3. Publish. The reader stores the mark in UID_FOLLOW. From then on all rows with ids below it are visible, or will
+//     never be.
+//
+// # Why no row is missed
+//
+// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark. If it
+// read m or more, it refused r. Otherwise it read the mark before m was raised, so it took its gate before that, too.
+// The reader passed this gate after it had raised the mark, so the transaction of r had ended. Hence r was visible, or
+// rolled back, before m was published. A follower reads the published mark first and its rows afterwards, with a new
+// snapshot, so it sees r.
+//
+// This holds for all clocks, pauses and retries. Slack only decides how many rows are refused: an id that is older than
+// slack when its INSERT arrives. The program then creates the row again with a new id.
+//
+// # The parts
+//
+// There are two gates, so that nobody waits for the reader: while it waits for one, new transactions take the other.
+// Which one they take does not matter for correctness, because the reader passes both before it publishes.
+//
+// The trigger must see the mark of now instead of its snapshot's. On MySQL it reads the row of the gate with a shared
+// lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions; the gates are rows that are locked but
+// never written, or advisory locks. SQLite has one writer at a time, so the UPDATE that raises the mark also waits.
+//
+// A mark that is missing or NULL refuses all rows. The trigger runs after the INSERT because a trigger before it also
+// fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
+//
+// Several processes may close at once, because raising never lowers the mark and each waits by itself. One at a time is
+// enough, so they take turns by a column of UID_FOLLOW.
+//
+// A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
+// database may have lost the mark. For the same reason followers ask for the published mark before each read.
+package follow

@@ -1,0 +1,163 @@
+package follow
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/binary"
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// The tables of followed tables. GateTable exists on MySQL, MariaDB and SQLite.
+const (
+	MarkTable = "UID_FOLLOW"
+	GateTable = "UID_FOLLOW_GATE"
+)
+
+// A Flavor is a kind of database.
+type Flavor string
+
+// The flavors.
+const (
+	MySQL    Flavor = "mysql"
+	MariaDB  Flavor = "mariadb"
+	Postgres Flavor = "postgres"
+	SQLite   Flavor = "sqlite"
+)
+
+// A Table is a table whose rows are followed.
+type Table struct {
+	Name   string // as in the model, with or without a schema
+	Schema string // of the installation on PostgreSQL, if Name has none; empty means public
+	Key    string // column of the ids
+	Slack  time.Duration
+}
+
+// qualified returns a name in the schema of the table, which the trigger needs because its search path is fixed.
+func (t Table) qualified(name string) string {
+	if strings.Contains(t.Name, ".") {
+		return beside(t.Name, name)
+	}
+	return cmp.Or(t.Schema, "public") + "." + name
+}
+
+// names are the names of what belongs to a table.
+type names struct {
+	mark, trigger, function string // sequence of the mark; trigger and its function
+	lock                    string // user-level lock of MySQL, which chooses the gate
+	advisory                int64  // the first of three advisory locks of PostgreSQL
+}
+
+var unusual = regexp.MustCompile(`[^a-z0-9_]+`)
+
+// namesOf derives names from the table's, so that statements can be printed without asking a database.
+func namesOf(table string) names {
+	sum := sha256.Sum256([]byte(table))
+	short := unusual.ReplaceAllString(strings.ToLower(table), "_")
+	name := "uid_follow_" + short[:min(len(short), 30)] + "_" + hex.EncodeToString(sum[:3])
+	return names{
+		mark: name + "_mark", trigger: name, function: name, lock: name,
+		// Two bits for the lock, and a constant above so that other programs are unlikely to use the same.
+		advisory: 0x75696400<<32 | int64(binary.BigEndian.Uint32(sum[:4]))&^3,
+	}
+}
+
+// quote quotes a name, with or without a schema.
+func (f Flavor) quote(name string) string {
+	q := `"`
+	if f == MySQL || f == MariaDB {
+		q = "`"
+	}
+	parts := strings.Split(name, ".")
+	for i, p := range parts {
+		parts[i] = q + strings.ReplaceAll(p, q, q+q) + q
+	}
+	return strings.Join(parts, ".")
+}
+
+// text quotes a text.
+func (f Flavor) text(s string) string {
+	if f == MySQL || f == MariaDB {
+		s = strings.ReplaceAll(s, `\`, `\\`)
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+// beside returns name in the schema of the table.
+func beside(table, name string) string {
+	if i := strings.LastIndexByte(table, '.'); i >= 0 {
+		return table[:i+1] + name
+	}
+	return name
+}
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Install returns the statements that make a table followed. They must run in this order. The INSERT into UID_FOLLOW is
+// the last, because it stores which trigger has been installed.
+func (f Flavor) Install(t Table) []string {
+	n, file := namesOf(t.Name), f
+	values := map[string]any{
+		"Name": t.Name, "Table": f.quote(t.Name), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
+		"Marks": f.quote(beside(t.Name, MarkTable)), "Gates": f.quote(beside(t.Name, GateTable)),
+		"Mark": f.quote(beside(t.Name, n.mark)), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
+		"Lock": n.lock, "Gate1": n.advisory + 1, "Gate2": n.advisory + 2, "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
+		"Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
+	}
+	switch f {
+	case Postgres:
+		values["Mark"], values["Function"] = f.quote(t.qualified(n.mark)), f.quote(t.qualified(n.function))
+	case MariaDB, MySQL:
+		values["Trigger"], file = f.quote(beside(t.Name, n.trigger)), MySQL
+	}
+	text := template.Must(template.New(string(file)+".sql").Funcs(template.FuncMap{"text": f.text}).ParseFS(sqlFiles, "sql/"+string(file)+".sql"))
+	var out strings.Builder
+	if err := text.Execute(&out, values); err != nil {
+		panic(err) // the files are part of the program
+	}
+	return strings.Split(strings.TrimSpace(out.String()), "\n---\n")
+}
+
+// remedy is part of the message of a refused row, which a program without the plugin shows.
+const remedy = "create the row again with a new id"
+
+// bare returns the name of a table without its schema.
+func bare(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }
+
+// schema returns an expression for the schema of a table.
+func (f Flavor) schema(table string) string {
+	if i := strings.LastIndexByte(table, '.'); i >= 0 {
+		return f.text(table[:i])
+	}
+	return "DATABASE()"
+}
+
+var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
+
+// columns quotes the names in a list, because PostgreSQL folds those without quotes to lower case.
+func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
+
+// Uninstall returns the statements that undo [Flavor.Install]. The tables stay.
+func (f Flavor) Uninstall(t Table) []string {
+	n := namesOf(t.Name)
+	where := " WHERE " + f.quote("TABLE_NAME") + " = " + f.text(t.Name)
+	statements := []string{"DELETE FROM " + f.quote(beside(t.Name, MarkTable)) + where}
+	switch f {
+	case Postgres:
+		return append(statements,
+			"DROP TRIGGER IF EXISTS "+f.quote(n.trigger)+" ON "+f.quote(t.Name),
+			"DROP FUNCTION IF EXISTS "+f.quote(beside(t.Name, n.function))+"()",
+			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
+	case MariaDB:
+		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)),
+			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
+	default:
+		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)))
+	}
+	return append(statements, "DELETE FROM "+f.quote(beside(t.Name, GateTable))+where)
+}

@@ -1,0 +1,54 @@
+package follow_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+type event struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false"`
+	V  int
+}
+
+// Twice enabled is as once, and what is disabled refuses nothing.
+func TestMark_RefusesRowsBelow(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		ctx := context.Background()
+		f, err := follow.FlavorOf(ctx, conn)
+		testkit.Must(t, err)
+		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
+		for range 2 {
+			testkit.Must(t, follow.Enable(ctx, conn, f, table))
+		}
+		layout := generator.DefaultLayout()
+		m := follow.NewMark(conn, f, table, layout, time.Now)
+		published := int64(0)
+		for range 3 {
+			higher, err := m.Advance(ctx, 0)
+			testkit.Must(t, err)
+			if higher <= published {
+				t.Fatalf("%d was published after %d", higher, published)
+			}
+			published = higher
+			time.Sleep(2 * time.Millisecond)
+		}
+		if err := db.Create(&event{ID: published - 1}).Error; err == nil || !strings.Contains(err.Error(), "uid_follow: too late") {
+			t.Errorf("a row below the mark: %v", err)
+		}
+		testkit.Must(t, db.Create(&event{ID: published}).Error)
+		testkit.Must(t, follow.Disable(ctx, conn, f, table))
+		testkit.Must(t, db.Create(&event{ID: published - 1}).Error)
+	})
+}

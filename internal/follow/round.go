@@ -1,0 +1,126 @@
+package follow
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+)
+
+// A Step is the next thing to do in a [Round].
+type Step int
+
+// The steps of a round, in their order. Only after all of them the mark may be published, because each gate is passed
+// when every transaction has ended that took it before the mark was raised.
+const (
+	Raise    Step = iota // raise the mark: the trigger refuses ids below it from now on
+	PassIdle             // pass the gate that new transactions do not use
+	PassUsed             // send new transactions to the other gate, and pass this one
+	Publish              // store the mark for readers
+	Done
+)
+
+// A Round closes the ids below a mark, waits for the transactions that were writing, and publishes the mark. It is
+// bound to one connection: after an error on it, begin another round, because the database may have lost the mark.
+type Round struct {
+	Mark int64
+	Step Step
+}
+
+// Passed advances the round after its step has succeeded.
+func (r *Round) Passed() {
+	if r.Step < Done {
+		r.Step++
+	}
+}
+
+// A State is the row of a followed table, as one statement has read it.
+type State struct {
+	Published int64 // all rows with smaller ids are visible or will never be
+	Slack     time.Duration
+	Trigger   string    // identity of the trigger, from its installation
+	Found     string    // identity of the trigger that the table has; empty if it has none
+	Closer    string    // name of the process that closes
+	Until     time.Time // end of its turn, by the database's clock
+	Now       time.Time // the database's clock
+}
+
+// A Plan is the decision about a [State].
+type Plan struct {
+	Mark int64 // the mark to close at; 0 to leave the closing to another process
+	Take bool  // become the closer, or remain it, before the round
+}
+
+// turn is how long a closer may close without another claim.
+const turn = 10 * time.Second
+
+// Decide returns what the process named me should do. now is the clock of this process. The mark follows the database's
+// clock, but only while both clocks agree within the slack, because a clock that runs an hour ahead would close the
+// next hour.
+func Decide(s State, layout generator.Layout, me string, now time.Time) (Plan, error) {
+	if err := s.check(); err != nil {
+		return Plan{}, err
+	}
+	mine := s.Closer == me
+	if !mine && s.Now.Before(s.Until) {
+		return Plan{}, nil
+	}
+	if apart := s.Now.Sub(now).Abs(); apart > max(s.Slack, minApart) {
+		return Plan{}, fmt.Errorf("%w: they differ by %v, and the slack is %v; synchronize them",
+			ErrClocks, apart.Round(time.Millisecond), s.Slack)
+	}
+	mark, err := MarkAt(layout, s.Now.Add(-s.Slack))
+	if err != nil {
+		return Plan{}, err
+	}
+	if mine && mark <= s.Published {
+		return Plan{}, nil
+	}
+	return Plan{Mark: max(mark, s.Published), Take: !mine || s.Until.Sub(s.Now) < turn/2}, nil
+}
+
+// minApart is the least difference of clocks that stops the closing. The two clocks are read up to a round trip apart,
+// which a small slack may not cover.
+const minApart = 250 * time.Millisecond
+
+// check returns an error if the trigger is not the one that was installed.
+func (s State) check() error {
+	switch {
+	case s.Found == "":
+		return fmt.Errorf("%w: its trigger is gone, so rows may have come unnoticed; "+
+			"call EnableFollow again, and compare the rows since then", ErrNotEnabled)
+	case s.Found != s.Trigger:
+		return fmt.Errorf("%w: its trigger was replaced (it is %s, and %s was installed), so rows may have come unnoticed; "+
+			"call EnableFollow again, and compare the rows since then", ErrNotEnabled, s.Found, s.Trigger)
+	}
+	return nil
+}
+
+// MarkAt returns the smallest id of the tick at a time. Ids of earlier ticks are below it.
+func MarkAt(layout generator.Layout, at time.Time) (int64, error) {
+	if at.Before(layout.Epoch) {
+		at = layout.Epoch
+	}
+	return layout.Compose(generator.Parts{Time: at})
+}
+
+// A Cursor is how far a follower has read: every row up to Last was returned.
+type Cursor struct {
+	Last int64
+}
+
+// Bounds returns the ids to read, both exclusive, and reports whether there can be any.
+func (c Cursor) Bounds(published int64) (above, below int64, any bool) {
+	return c.Last, published, published > c.Last+1
+}
+
+// Read moves the cursor after rows were read up to published: to the last row, or if the rows did not fill the limit, to
+// the id before the mark. It never moves to the mark itself, because a row with that id may still come.
+func (c *Cursor) Read(last int64, rows, limit int, published int64) {
+	if rows > 0 {
+		c.Last = last
+	}
+	if rows < limit {
+		c.Last = max(c.Last, published-1)
+	}
+}

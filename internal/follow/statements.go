@@ -1,0 +1,199 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A statements sends the statements about one followed table. All of a round go to one connection.
+type statements struct {
+	flavor Flavor
+	table  Table
+	names  names
+}
+
+func newStatements(f Flavor, t Table) *statements { return &statements{f, t, namesOf(t.Name)} }
+
+// now is the database's clock in milliseconds since 1970.
+func (s *statements) now() string {
+	switch s.flavor {
+	case Postgres:
+		return "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+	case SQLite:
+		return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+	}
+	return "FLOOR(UNIX_TIMESTAMP(SYSDATE(6)) * 1000)"
+}
+
+// found is a subquery for the identity of the trigger that the table has now, if it is enabled.
+func (s *statements) found() string {
+	f, name := s.flavor, s.flavor.text(s.names.trigger)
+	switch f {
+	case Postgres:
+		return "(SELECT oid::text FROM pg_trigger WHERE tgrelid = to_regclass(" + f.text(f.quote(s.table.Name)) + ") AND tgname = " + name +
+			" AND tgenabled IN ('O', 'A'))"
+	case SQLite:
+		return "(SELECT name || ' ' || sql FROM sqlite_schema WHERE type = 'trigger' AND name = " + name + ")"
+	}
+	// With the table's name MariaDB opens only this table's file.
+	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table.Name) + " AND EVENT_OBJECT_TABLE = " +
+		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
+}
+
+func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
+func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
+
+// row is the condition for the row of the table in UID_FOLLOW and UID_FOLLOW_GATE.
+func (s *statements) row() string {
+	return " WHERE " + s.flavor.quote("TABLE_NAME") + " = " + s.flavor.text(s.table.Name)
+}
+
+// state reads the row of the table. It returns ErrNotEnabled if there is none.
+func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err error) {
+	rows := 0
+	err = db.Query(ctx, func(r *sql.Rows) error {
+		rows++
+		var slack, until, now int64
+		var found sql.NullString
+		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now); err != nil {
+			return err
+		}
+		state.Slack, state.Found = time.Duration(slack)*time.Millisecond, found.String
+		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
+		return nil
+	}, "SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
+		" FROM "+s.marks()+s.row())
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
+	}
+	return state, err
+}
+
+// published reads the published mark.
+func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int64, err error) {
+	rows := 0
+	err = db.Query(ctx, func(r *sql.Rows) error { rows++; return r.Scan(&published) },
+		"SELECT "+s.flavor.quote("PUBLISHED")+" FROM "+s.marks()+s.row())
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
+	}
+	return published, err
+}
+
+// claim makes the process named me the closer for a turn, and reports whether it is.
+func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, error) {
+	until, closer := s.flavor.quote("CLOSER_UNTIL"), s.flavor.quote("CLOSER")
+	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+closer+" = ?, "+until+" = "+s.now()+" + "+strconv.FormatInt(turn.Milliseconds(), 10)+
+		s.row()+" AND ("+closer+" = ? OR "+until+" <= "+s.now()+")", me, me)
+	return n > 0, err
+}
+
+// raise raises the mark to at least mark. It never lowers it, whoever else raises it at the same time.
+func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err error) {
+	value := strconv.FormatInt(mark, 10)
+	switch s.flavor {
+	case Postgres:
+		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
+		// The lock ends with the statement. setval itself does not compare.
+		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(0)+"))"+
+			" SELECT setval("+sequence+", greatest("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
+	case MariaDB:
+		// It is NULL, and changes nothing, if the sequence is beyond the mark.
+		err = s.one(ctx, db, "SELECT SETVAL("+s.flavor.quote(beside(s.table.Name, s.names.mark))+", "+value+", 0)")
+	case SQLite:
+		return s.update(ctx, db, "UPDATE "+s.gates()+` SET "MARK" = max("MARK", `+value+")"+s.row())
+	}
+	return err // on MySQL the gates are the mark
+}
+
+// pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
+// reports false if they have not ended within wait.
+func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
+	seconds := strconv.Itoa(int(patience / time.Second))
+	row := s.row() + " AND " + s.flavor.quote("GATE") + " = " + strconv.Itoa(gate)
+	var err error
+	switch s.flavor {
+	case Postgres:
+		// The setting ends with the statement.
+		err = s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
+			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(int64(gate))+") WHERE set_config IS NOT NULL) AS passed")
+	case MySQL:
+		err = s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
+			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+row)
+	case MariaDB:
+		err = s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT GATE FROM "+s.gates()+row+" FOR UPDATE")
+	}
+	if err != nil && isLockTimeout(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
+const patience = 2 * time.Second
+
+// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the wait
+// for the first gate does that by itself.
+func (s *statements) divert(ctx context.Context, db *sqldb.DB) error {
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		return nil
+	}
+	// The sleep is for those who have seen the lock free and have not taken the first gate yet: they would wait.
+	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.text(s.names.lock)+", 1), SLEEP(0.005)")
+}
+
+func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		return nil
+	}
+	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.text(s.names.lock)+")")
+}
+
+// publish stores the mark for readers if the table still has the trigger that was installed. It returns the mark that
+// readers see.
+func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64) (int64, error) {
+	published, greatest := s.flavor.quote("PUBLISHED"), "GREATEST"
+	if s.flavor == SQLite {
+		greatest = "max"
+	}
+	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+published+" = "+greatest+"("+published+", "+strconv.FormatInt(mark, 10)+")"+s.row()+
+		" AND "+s.flavor.quote("TRIGGER_ID")+" = "+s.found())
+	if err != nil || n > 0 {
+		return mark, err
+	}
+	return s.published(ctx, db) // MySQL counts a row only if its value has changed
+}
+
+func (s *statements) advisory(lock int64) string { return strconv.FormatInt(s.names.advisory+lock, 10) }
+
+// one runs a query that returns a row of no interest.
+func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error {
+	rows := 0
+	err := db.Query(ctx, func(*sql.Rows) error { rows++; return nil }, query)
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%w: a part of its installation is missing; call EnableFollow again", ErrNotEnabled)
+	}
+	return err
+}
+
+// update runs an UPDATE of a row that must be there.
+func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) error {
+	_, err := db.Exec(ctx, query)
+	return err
+}
+
+// isLockTimeout reports whether a statement gave up waiting for a lock.
+func isLockTimeout(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "55P03"
+	}
+	return strings.Contains(err.Error(), "Error 1205")
+}
