@@ -289,3 +289,14 @@ func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
 		}
 	}
 }
+
+// A session begins after the ticks that were granted and after FENCE, whichever is later. Somebody may have lowered FENCE.
+func TestSlotLease_ASessionBeginsAfterAllThatWasGranted(t *testing.T) {
+	t.Parallel()
+	for _, l := range []slotLease{{fence: 100, granted: 200}, {fence: 200, granted: 100}} {
+		c := l.beginChange(leaseTestParams, 50, "me")
+		if c.least != 201 || c.before != l.granted {
+			t.Errorf("fence %d, granted %d: the session begins at %d, after %d", l.fence, l.granted, c.least, c.before)
+		}
+	}
+}
