@@ -212,7 +212,7 @@ func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
 				if !end.IsZero() && time.Now().After(end) {
 					return
 				}
-				published, err := m.Advance(ctx, 0)
+				published, err := m.Advance(ctx)
 				if err != nil {
 					if !sqldb.IsTransient(err) {
 						t.Error(err)

@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
 )
 
 // Errors.
@@ -17,65 +19,124 @@ var (
 	ErrClocks     = errors.New("uidplugin: the clocks of the database and of this process differ")
 )
 
-// A Mark is the published mark of a table. All followers in a process share it. It may be used concurrently.
+// A Mark is the published mark of a table. All followers in a process share it, and while there are any, a goroutine
+// advances it. It may be used concurrently.
 type Mark struct {
 	db         *sqldb.DB
 	statements *statements
 	layout     generator.Layout
 	now        func() time.Time
 	me         string
-	turn       chan struct{} // held by the goroutine that asks the database
-	last       int64         // published, as seen by the last holder of turn
-	at         time.Time     // when that was
-	slack      time.Duration // of the table
+
+	mu     sync.Mutex
+	users  int   // followers
+	latest *news // never nil
+	stop   func()
+}
+
+// news is what the goroutine has found last. It does not change; next is closed when there is other news.
+type news struct {
+	published int64
+	err       error
+	next      chan struct{}
 }
 
 // NewMark returns the mark of a table. now is the clock of this process.
 func NewMark(db *sqldb.DB, flavor Flavor, table Table, layout generator.Layout, now func() time.Time) *Mark {
-	return &Mark{db: db, statements: newStatements(flavor, table), layout: layout, now: now, me: rand.Text(), turn: make(chan struct{}, 1)}
+	return &Mark{db: db, statements: newStatements(flavor, table), layout: layout, now: now, me: rand.Text(),
+		latest: &news{next: make(chan struct{})}}
 }
 
-// Advance publishes a new mark if this process is the closer of the table, or becomes it, and returns the published mark.
-// A result that is younger than fresh is good enough. Advance waits for transactions that have inserted rows into the
-// table, until the context ends.
-func (m *Mark) Advance(ctx context.Context, fresh time.Duration) (int64, error) {
-	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+// follow starts the goroutine for the first follower. Call the returned function when the follower ends.
+func (m *Mark) follow() (leave func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.users++
+	if m.users == 1 {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		m.latest = &news{next: make(chan struct{})}
+		go func() { m.run(ctx); close(ended) }()
+		m.stop = func() { cancel(); <-ended }
 	}
-	if fresh > 0 && time.Since(m.at) < fresh {
-		return m.last, nil
+	return func() {
+		m.mu.Lock()
+		m.users--
+		stop := func() {}
+		if m.users == 0 {
+			stop = m.stop
+		}
+		m.mu.Unlock()
+		stop()
 	}
-	published, err := m.advance(ctx)
+}
+
+// news returns the latest news.
+func (m *Mark) news() *news {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.latest
+}
+
+// run advances the mark until the context ends.
+func (m *Mark) run(ctx context.Context) {
+	busy := time.Now()
+	for {
+		state, err := m.visit(ctx, false)
+		if ctx.Err() != nil {
+			return
+		}
+		m.mu.Lock()
+		if last := m.latest; last.published != state.Published || err != nil || last.err != nil {
+			m.latest = &news{published: state.Published, err: err, next: make(chan struct{})}
+			close(last.next)
+		}
+		m.mu.Unlock()
+		pause := errorPause
+		if err == nil {
+			if state.Next > 0 {
+				busy = time.Now()
+			}
+			pause = state.Pause(m.layout, time.Since(busy) < idleAfter)
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// idleAfter is how long a table without new rows counts as busy.
+const idleAfter = time.Minute
+
+// Advance publishes a new mark, unless another process is the closer of the table, and returns the published mark. It
+// waits for transactions that have inserted rows into the table, until the context ends.
+func (m *Mark) Advance(ctx context.Context) (int64, error) {
+	state, err := m.visit(ctx, true)
+	return state.Published, err
+}
+
+// Published returns the published mark without advancing it. Rows that the same transaction reads afterwards are
+// complete below it.
+func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
+	published, err := m.statements.published(ctx, m.db.On(tx))
 	if err != nil {
-		return 0, fmt.Errorf("follow %s: %w", m.statements.table.Name, err)
+		err = fmt.Errorf("follow %s: %w", m.statements.table.Name, err)
 	}
-	m.last, m.at = published, time.Now()
-	return published, nil
+	return published, err
 }
 
-// pause returns how long a follower waits for the next mark while rows come.
-func (m *Mark) pause() time.Duration {
-	m.turn <- struct{}{}
-	defer func() { <-m.turn }()
-	return min(max(m.slack/8, 10*time.Millisecond), 50*time.Millisecond)
-}
-
-// Published returns the published mark without advancing it.
-func (m *Mark) Published(ctx context.Context) (int64, error) {
-	return m.statements.published(ctx, m.db)
-}
-
-func (m *Mark) advance(ctx context.Context) (published int64, err error) {
-	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		state, err := m.statements.state(ctx, conn)
-		if err != nil {
+// visit reads the state of the table, and does a round if one is due or wanted. The state that it returns has the new
+// published mark.
+func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) {
+	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
+		if state, err = m.statements.state(ctx, conn); err != nil {
 			return err
 		}
-		published, m.slack = state.Published, state.Slack
-		plan, err := Decide(state, m.layout, m.me, m.now())
+		due := state
+		if wanted {
+			due.Next = max(state.Published, 1) // as if a row waited
+		}
+		plan, err := Decide(due, m.layout, m.me, m.now())
 		if err != nil || plan.Mark == 0 {
 			return err
 		}
@@ -84,10 +145,13 @@ func (m *Mark) advance(ctx context.Context) (published int64, err error) {
 				return err
 			}
 		}
-		published, err = m.close(ctx, conn, Round{Mark: plan.Mark}, state.Published)
+		state.Published, err = m.close(ctx, conn, Round{Mark: plan.Mark}, state.Published)
 		return err
 	})
-	return published, err
+	if err != nil {
+		return State{}, fmt.Errorf("follow %s: %w", m.statements.table.Name, err)
+	}
+	return state, nil
 }
 
 // close does a round on one connection. It returns the published mark, which stays as it was if another process became

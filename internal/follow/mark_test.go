@@ -36,7 +36,7 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 		m := follow.NewMark(conn, f, table, layout, time.Now)
 		published := int64(0)
 		for range 3 {
-			higher, err := m.Advance(ctx, 0)
+			higher, err := m.Advance(ctx)
 			testkit.Must(t, err)
 			if higher <= published {
 				t.Fatalf("%d was published after %d", higher, published)

@@ -219,7 +219,9 @@ func (w *world) close(s modelState, i int) {
 	c := s.Closers[i]
 	if !c.Busy {
 		at := w.layout.TimeOf(int64(s.Now))
-		plan, err := Decide(State{Published: w.id(s.Published), Trigger: "t", Found: "t", Now: at}, w.layout, "me", at)
+		published := w.id(s.Published)
+		// A row waits, or the application asks for the mark, so a round may begin at any time.
+		plan, err := Decide(State{Published: published, Next: max(published, 1), Trigger: "t", Found: "t", Now: at}, w.layout, "me", at)
 		if err != nil {
 			panic(err)
 		}

@@ -43,11 +43,12 @@ type State struct {
 	Closer    string    // name of the process that closes
 	Until     time.Time // end of its turn, by the database's clock
 	Now       time.Time // the database's clock
+	Next      int64     // the lowest id of a visible row that is not below Published; 0 if there is none
 }
 
 // A Plan is the decision about a [State].
 type Plan struct {
-	Mark int64 // the mark to close at; 0 to leave the closing to another process
+	Mark int64 // the mark to close at; 0 to do nothing
 	Take bool  // become the closer, or remain it, before the round
 }
 
@@ -56,7 +57,7 @@ const turn = 10 * time.Second
 
 // Decide returns what the process named me should do. now is the clock of this process. The mark follows the database's
 // clock, but only while both clocks agree within the slack, because a clock that runs an hour ahead would close the
-// next hour.
+// next hour. While no row can be published, rounds take place only every few seconds.
 func Decide(s State, layout generator.Layout, me string, now time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
@@ -73,10 +74,35 @@ func Decide(s State, layout generator.Layout, me string, now time.Time) (Plan, e
 	if err != nil {
 		return Plan{}, err
 	}
-	if mine && mark <= s.Published {
+	recent, err := MarkAt(layout, s.Now.Add(-s.Slack-idleRound))
+	if err != nil {
+		return Plan{}, err
+	}
+	waiting := s.Next > 0 && s.Next < mark
+	if !waiting && s.Published >= recent || mine && mark <= s.Published {
 		return Plan{}, nil
 	}
 	return Plan{Mark: max(mark, s.Published), Take: !mine || s.Until.Sub(s.Now) < turn/2}, nil
+}
+
+// idleRound is the time between rounds while no row waits for one.
+const idleRound = 5 * time.Second
+
+// Pause returns how long to wait before the state is read again. busy means that a row came within the last minute.
+func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
+	if !busy {
+		return time.Second
+	}
+	pause := min(max(s.Slack/10, 10*time.Millisecond), 100*time.Millisecond)
+	if s.Next == 0 {
+		return pause
+	}
+	p, err := layout.Decompose(s.Next)
+	if err != nil {
+		return pause
+	}
+	due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now)
+	return max(min(pause, due), 2*time.Millisecond)
 }
 
 // minApart is the least difference of clocks that stops the closing. The two clocks are read up to a round trip apart,
@@ -124,3 +150,7 @@ func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 		c.Last = max(c.Last, published-1)
 	}
 }
+
+// lost reports whether the database has lost the mark up to which rows were returned. Every returned row was below a
+// published mark. 0 is the mark before the first round.
+func (c Cursor) lost(published int64) bool { return 0 < published && published <= c.Last }

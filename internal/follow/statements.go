@@ -47,6 +47,13 @@ func (s *statements) found() string {
 		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
 }
 
+// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m.
+func (s *statements) next() string {
+	key := "t." + s.flavor.quote(s.table.Key)
+	return "(SELECT " + key + " FROM " + s.flavor.quote(s.table.Name) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
+		" ORDER BY " + key + " LIMIT 1)"
+}
+
 func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
 func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
 
@@ -62,14 +69,15 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 		rows++
 		var slack, until, now int64
 		var found sql.NullString
-		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now); err != nil {
+		var next sql.NullInt64
+		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now, &next); err != nil {
 			return err
 		}
-		state.Slack, state.Found = time.Duration(slack)*time.Millisecond, found.String
+		state.Slack, state.Found, state.Next = time.Duration(slack)*time.Millisecond, found.String, next.Int64
 		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
 		return nil
 	}, "SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
-		" FROM "+s.marks()+s.row())
+		", "+s.next()+" FROM "+s.marks()+" m"+s.row())
 	if err == nil && rows == 0 {
 		err = fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
 	}
