@@ -20,16 +20,16 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
 	},
 	"internal/lookup": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "internal/workernode", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "internal/workernode", "generator", "publicid")
 	},
 	"internal/admin": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/rounded", "internal/sqldb", "internal/supply", "internal/workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/follow", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "internal/workernode", "segment")
@@ -48,7 +48,9 @@ var picture = map[string]func(name string) bool{
 	"internal/workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"internal/follow":     func(name string) bool { return isGORM(name) || isPackage(name, "internal/sqldb", "generator") },
+	"internal/follow": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/workernode", "generator")
+	},
 	"internal/sqldb":      isGORM,
 	"internal/logqueue":   func(string) bool { return false },
 	"internal/rounded":    func(string) bool { return false },

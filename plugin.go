@@ -91,6 +91,7 @@ type shared struct {
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
+	marks    sync.Map                       // *follow.Mark by follow.Table
 }
 
 // New returns a plugin for db.Use. It does nothing yet; db.Use reports invalid options. Call db.Use before AutoMigrate

@@ -177,10 +177,8 @@ func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
 		ctx := t.Context()
 		conn, err := sqldb.Open(db, 5*time.Second)
 		testkit.Must(t, err)
-		f, err := follow.FlavorOf(ctx, conn)
-		testkit.Must(t, err)
 		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
-		testkit.Must(t, follow.Enable(ctx, conn, f, table))
+		testkit.Must(t, follow.Enable(ctx, conn, table))
 		h := &hostile{T: t, db: db, engine: d.Name, slow: d.Name != "sqlite", layout: generator.DefaultLayout(),
 			committed: map[int64]time.Time{}, open: map[int]bool{}}
 
@@ -198,7 +196,7 @@ func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
 		var rounds int
 		var readers sync.WaitGroup
 		readers.Go(func() {
-			m := follow.NewMark(conn, f, table, h.layout, time.Now)
+			m := follow.NewMark(conn, table, h.layout, time.Now)
 			var cursor follow.Cursor
 			end := time.Time{}
 			for {

@@ -22,6 +22,7 @@ import (
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key. They keep GORM from
 //     overwriting keys of maps, and correct keys after a conflict.
+//   - settle is last ("*"), because it handles refused rows when their associations have been saved too.
 //   - beforeInsert and beforeUpdate directly precede the statement: they refuse ids that do
 //     not fit into their columns, and by then all values are set and the connection is known.
 //   - prepareUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
@@ -35,6 +36,7 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
 		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
+		create.After("*").Register("uidplugin:settle", c.settle),
 		update.Before("*").Register("uidplugin:prepare", c.prepareUpdate),
 		update.Before("gorm:update").Register("uidplugin:before_update", c.beforeUpdate),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.afterExec),
@@ -44,7 +46,7 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 }
 
 // Fill sets the uid fields that are zero.
-func (c *Catalog) Fill(db *gorm.DB) { c.fillZeros(db, upsert.Track) }
+func (c *Catalog) Fill(db *gorm.DB) { c.fillZeros(db, upsert.Track, noteFilled) }
 
 // prepareUpdate omits zero uid fields other than the key, because callers that save a row often do not know them. It
 // refuses associations that lose ids. And it gets worker ids if the UPDATE saves associated rows, which may be new.
@@ -84,7 +86,7 @@ func (p *Plan) omitZeros(stmt *gorm.Statement) {
 // refuseLost adds an error if an UPDATE would save rows of an association that loses ids.
 func (p *Plan) refuseLost(db *gorm.DB) {
 	columns, restricted := db.Statement.SelectAndOmitColumns(false, true)
-	for _, r := range model.Relations(p.Schema) {
+	for _, r := range p.relations {
 		err := p.Lost[r]
 		if selected, named := columns[r.Name]; err == nil || named && !selected || !named && restricted {
 			continue
@@ -97,7 +99,7 @@ func (p *Plan) refuseLost(db *gorm.DB) {
 
 // savesAssociated reports whether a statement has associated rows, because GORM saves those too.
 func (p *Plan) savesAssociated(stmt *gorm.Statement) bool {
-	return slices.ContainsFunc(model.Relations(p.Schema), func(r *schema.Relationship) bool {
+	return slices.ContainsFunc(p.relations, func(r *schema.Relationship) bool {
 		return p.anyAssociated(stmt.ReflectValue, r) || p.anyAssociated(reflect.ValueOf(stmt.Model), r)
 	})
 }
@@ -146,7 +148,7 @@ func (c *Catalog) afterInsert(db *gorm.DB) {
 // refill sets fields again that hooks of the model have zeroed.
 func (c *Catalog) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
-		c.fillZeros(db, upsert.TrackerOf)
+		c.fillZeros(db, upsert.TrackerOf, filledOf)
 	}
 }
 
@@ -159,7 +161,11 @@ func (c *Catalog) afterExec(db *gorm.DB) {
 	if definition.MatchString(query) {
 		c.forgetColumns()
 	}
-	if db.Error != nil || db.DryRun {
+	if db.Error != nil {
+		db.Error = c.tooLate(stmt, db.Error) // of an INSERT
+		return
+	}
+	if db.DryRun {
 		return
 	}
 	switch create := strings.HasPrefix(query, "CREATE TABLE "); {

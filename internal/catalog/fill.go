@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert.
-func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
+// fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert, and note the notes of the create.
+func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker, note func(*gorm.Statement) *filled) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
 		return
@@ -40,11 +40,18 @@ func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker) {
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
 		fields = selectZeroFields(stmt, fields, tracker)
 	}
+	if len(fields) == 0 {
+		return
+	}
+	notes := note(stmt)
 	for _, f := range fields {
-		if err := f.fill(db, p.Schema, tracker, notReady); err != nil {
+		if err := f.fill(db, p.Schema, notes, tracker, notReady); err != nil {
 			_ = db.AddError(err)
 			return
 		}
+	}
+	if len(p.relations) > 0 && p.savesAssociated(stmt) {
+		notes.share(stmt)
 	}
 }
 
@@ -143,7 +150,7 @@ func (f *Field) anyZero(stmt *gorm.Statement) bool {
 
 // fill sets the field in all rows where it is zero, and notes the ids. It returns notReady if it needs an id and the
 // source does not have a generator.
-func (f *Field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, notReady error) error {
+func (f *Field) fill(db *gorm.DB, s *schema.Schema, notes *filled, tracker *upsert.Tracker, notReady error) error {
 	stmt := db.Statement
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
@@ -165,6 +172,7 @@ func (f *Field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, not
 		if tracker != nil {
 			tracker.Note(f.Field, id)
 		}
+		notes.add(f, model.Row{Struct: rows}, id)
 		return f.Put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
@@ -172,21 +180,21 @@ func (f *Field) fill(db *gorm.DB, s *schema.Schema, tracker *upsert.Tracker, not
 			element = element.Elem()
 		}
 		if element == s.ModelType {
-			return f.fillSlice(stmt.Context, rows, tracker, notReady)
+			return f.fillSlice(stmt.Context, rows, notes, tracker, notReady)
 		}
 		if element.Kind() == reflect.Struct && rows.Len() > 0 {
 			return f.errModel(element, s)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
-				if err := f.fillMap(stmt.Context, m, tracker, notReady); err != nil {
+				if err := f.fillMap(stmt.Context, m, notes, tracker, notReady); err != nil {
 					return err
 				}
 			}
 		}
 	case reflect.Map:
 		if m, ok := rows.Interface().(map[string]any); ok {
-			return f.fillMap(stmt.Context, m, tracker, notReady)
+			return f.fillMap(stmt.Context, m, notes, tracker, notReady)
 		}
 	}
 	return nil
@@ -199,7 +207,7 @@ var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
 // fillSlice sets the field where it is zero. It reserves ids for all remaining rows, so rows that already have an id
 // leave some unused.
-func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upsert.Tracker, notReady error) error {
+func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, notes *filled, tracker *upsert.Tracker, notReady error) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)
 	var ids []int64
@@ -228,6 +236,7 @@ func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upse
 		if err := f.Put(ctx, place, ids[0]); err != nil {
 			return err
 		}
+		notes.add(f, model.Row{Struct: row}, ids[0])
 		if tracker != nil {
 			tracker.Note(f.Field, ids[0])
 		}
@@ -237,7 +246,7 @@ func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, tracker *upse
 }
 
 // fillMap sets the field if it is missing or zero. Maps may use the name of the column or the field.
-func (f *Field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.Tracker, notReady error) error {
+func (f *Field) fillMap(ctx context.Context, m map[string]any, notes *filled, tracker *upsert.Tracker, notReady error) error {
 	if m == nil {
 		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.Name)
 	}
@@ -252,6 +261,7 @@ func (f *Field) fillMap(ctx context.Context, m map[string]any, tracker *upsert.T
 	if tracker != nil {
 		tracker.Note(f.Field, id)
 	}
+	notes.add(f, r, id)
 	return r.Set(ctx, f.Field, id)
 }
 

@@ -77,6 +77,8 @@ type Plan struct {
 	table  *table
 	Err    error // the model is unusable; creates return this error
 
+	relations []*schema.Relationship // associations whose rows a create saves too
+
 	// sources belong to fields, and to the models that GORM can create along with this one, directly or not. ready is
 	// set permanently when all of them have a generator.
 	sources []*supply.Source
@@ -123,7 +125,7 @@ func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 }
 
 func (c *Catalog) newPlan(s *schema.Schema) *Plan {
-	p := &Plan{table: c.noteColumns(s)}
+	p := &Plan{table: c.noteColumns(s), relations: model.Relations(s)}
 	if p.Model, p.Err = model.New(c.db, s, c.target()); p.Err != nil {
 		return p
 	}

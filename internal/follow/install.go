@@ -124,7 +124,7 @@ func (f Flavor) Install(t Table) []string {
 }
 
 // remedy is part of the message of a refused row, which a program without the plugin shows.
-const remedy = "create the row again with a new id"
+const remedy = "create it again with a new id"
 
 // bare returns the name of a table without its schema.
 func bare(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }

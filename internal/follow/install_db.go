@@ -28,26 +28,34 @@ func FlavorOf(ctx context.Context, db *sqldb.DB) (Flavor, error) {
 }
 
 // Enable installs what makes a table followed. It waits for transactions that have inserted rows into the table.
-func Enable(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+	}
 	if f == Postgres {
 		err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Schema) }, "SELECT current_schema()")
 		if err != nil {
-			return fmt.Errorf("follow %s: %w", t.Name, err)
+			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
 	for _, statement := range f.Install(t) {
 		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil && !isThere(err) {
-			return fmt.Errorf("follow %s: %w", t.Name, err)
+			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
 	return nil
 }
 
 // Disable removes what Enable has installed.
-func Disable(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+	}
 	for _, statement := range f.Uninstall(t) {
 		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil {
-			return fmt.Errorf("follow %s: %w", t.Name, err)
+			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -13,20 +14,18 @@ import (
 	"gorm.io/gorm"
 )
 
-// Errors.
-var (
-	ErrNotEnabled = errors.New("uidplugin: the table is not enabled for following")
-	ErrClocks     = errors.New("uidplugin: the clocks of the database and of this process differ")
-)
+// ErrNotEnabled reports a table that EnableFollow has not prepared, or whose preparation was changed.
+var ErrNotEnabled = errors.New("the table is not enabled for following")
 
 // A Mark is the published mark of a table. All followers in a process share it, and while there are any, a goroutine
 // advances it. It may be used concurrently.
 type Mark struct {
-	db         *sqldb.DB
-	statements *statements
-	layout     generator.Layout
-	now        func() time.Time
-	me         string
+	db     *sqldb.DB
+	table  Table
+	layout generator.Layout
+	now    func() time.Time
+	me     string
+	known  atomic.Pointer[statements] // nil until the kind of database is known
 
 	mu     sync.Mutex
 	users  int   // followers
@@ -42,9 +41,26 @@ type news struct {
 }
 
 // NewMark returns the mark of a table. now is the clock of this process.
-func NewMark(db *sqldb.DB, flavor Flavor, table Table, layout generator.Layout, now func() time.Time) *Mark {
-	return &Mark{db: db, statements: newStatements(flavor, table), layout: layout, now: now, me: rand.Text(),
-		latest: &news{next: make(chan struct{})}}
+func NewMark(db *sqldb.DB, table Table, layout generator.Layout, now func() time.Time) *Mark {
+	return &Mark{db: db, table: table, layout: layout, now: now, me: rand.Text(), latest: &news{next: make(chan struct{})}}
+}
+
+// statements returns the statements for the database.
+func (m *Mark) statements(ctx context.Context) (*statements, error) {
+	if s := m.known.Load(); s != nil {
+		return s, nil
+	}
+	flavor, err := FlavorOf(ctx, m.db)
+	if err != nil {
+		return nil, m.failed(err)
+	}
+	s := newStatements(flavor, m.table)
+	m.known.Store(s)
+	return s, nil
+}
+
+func (m *Mark) failed(err error) error {
+	return fmt.Errorf("uidplugin: follow %s: %w", m.table.Name, err)
 }
 
 // follow starts the goroutine for the first follower. Call the returned function when the follower ends.
@@ -118,18 +134,22 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 // Published returns the published mark without advancing it. Rows that the same transaction reads afterwards are
 // complete below it.
 func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
-	published, err := m.statements.published(ctx, m.db.On(tx))
+	s, err := m.statements(ctx)
 	if err != nil {
-		err = fmt.Errorf("follow %s: %w", m.statements.table.Name, err)
+		return 0, err
 	}
-	return published, err
+	return s.published(ctx, m.db.On(tx))
 }
 
 // visit reads the state of the table, and does a round if one is due or wanted. The state that it returns has the new
 // published mark.
 func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) {
+	s, err := m.statements(ctx)
+	if err != nil {
+		return state, err
+	}
 	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
-		if state, err = m.statements.state(ctx, conn); err != nil {
+		if state, err = s.state(ctx, conn); err != nil {
 			return err
 		}
 		due := state
@@ -141,38 +161,38 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 			return err
 		}
 		if plan.Take {
-			if ok, err := m.statements.claim(ctx, conn, m.me); err != nil || !ok {
+			if ok, err := s.claim(ctx, conn, m.me); err != nil || !ok {
 				return err
 			}
 		}
-		state.Published, err = m.close(ctx, conn, Round{Mark: plan.Mark}, state.Published)
+		state.Published, err = m.close(ctx, conn, s, Round{Mark: plan.Mark}, state.Published)
 		return err
 	})
 	if err != nil {
-		return State{}, fmt.Errorf("follow %s: %w", m.statements.table.Name, err)
+		return State{}, m.failed(err)
 	}
 	return state, nil
 }
 
 // close does a round on one connection. It returns the published mark, which stays as it was if another process became
 // the closer meanwhile.
-func (m *Mark) close(ctx context.Context, conn *sqldb.DB, round Round, published int64) (int64, error) {
+func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round Round, published int64) (int64, error) {
 	for {
 		var err error
 		passed := true
 		switch round.Step {
 		case Raise:
-			err = m.statements.raise(ctx, conn, round.Mark)
+			err = s.raise(ctx, conn, round.Mark)
 		case PassIdle:
-			passed, err = m.statements.pass(ctx, conn, idleGate, round.Mark)
+			passed, err = s.pass(ctx, conn, idleGate, round.Mark)
 		case PassUsed:
-			if err = m.statements.divert(ctx, conn); err != nil {
+			if err = s.divert(ctx, conn); err != nil {
 				break
 			}
-			passed, err = m.statements.pass(ctx, conn, usedGate, round.Mark)
-			err = errors.Join(err, m.statements.undivert(ctx, conn))
+			passed, err = s.pass(ctx, conn, usedGate, round.Mark)
+			err = errors.Join(err, s.undivert(ctx, conn))
 		case Publish:
-			published, err = m.statements.publish(ctx, conn, round.Mark)
+			published, err = s.publish(ctx, conn, round.Mark)
 		case Done:
 			return published, nil
 		}
@@ -183,7 +203,7 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, round Round, published
 			round.Passed()
 			continue
 		}
-		if ok, err := m.statements.claim(ctx, conn, m.me); err != nil || !ok {
+		if ok, err := s.claim(ctx, conn, m.me); err != nil || !ok {
 			return published, err
 		}
 	}

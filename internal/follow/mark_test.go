@@ -26,14 +26,12 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 		conn, err := sqldb.Open(db, 5*time.Second)
 		testkit.Must(t, err)
 		ctx := context.Background()
-		f, err := follow.FlavorOf(ctx, conn)
-		testkit.Must(t, err)
 		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
 		for range 2 {
-			testkit.Must(t, follow.Enable(ctx, conn, f, table))
+			testkit.Must(t, follow.Enable(ctx, conn, table))
 		}
 		layout := generator.DefaultLayout()
-		m := follow.NewMark(conn, f, table, layout, time.Now)
+		m := follow.NewMark(conn, table, layout, time.Now)
 		published := int64(0)
 		for range 3 {
 			higher, err := m.Advance(ctx)
@@ -48,7 +46,7 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 			t.Errorf("a row below the mark: %v", err)
 		}
 		testkit.Must(t, db.Create(&event{ID: published}).Error)
-		testkit.Must(t, follow.Disable(ctx, conn, f, table))
+		testkit.Must(t, follow.Disable(ctx, conn, table))
 		testkit.Must(t, db.Create(&event{ID: published - 1}).Error)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // A Step is the next thing to do in a [Round].
@@ -67,8 +68,8 @@ func Decide(s State, layout generator.Layout, me string, now time.Time) (Plan, e
 		return Plan{}, nil
 	}
 	if apart := s.Now.Sub(now).Abs(); apart > max(s.Slack, minApart) {
-		return Plan{}, fmt.Errorf("%w: they differ by %v, and the slack is %v; synchronize them",
-			ErrClocks, apart.Round(time.Millisecond), s.Slack)
+		return Plan{}, fmt.Errorf("%w: it differs from the database's by %v, and the slack is %v; synchronize the clocks",
+			workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
 	}
 	mark, err := MarkAt(layout, s.Now.Add(-s.Slack))
 	if err != nil {

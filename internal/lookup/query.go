@@ -18,11 +18,23 @@ func (f *Finder) query(ctx context.Context, p *catalog.Plan, ids []int64) *gorm.
 	for i, id := range ids {
 		values[i] = key.Value(id)
 	}
-	condition := clause.IN{Column: clause.Column{Table: clause.CurrentTable, Name: key.DBName}, Values: values}
+	return f.where(ctx, p, clause.IN{Column: columnOf(key), Values: values})
+}
+
+func columnOf(key *catalog.Field) clause.Column {
+	return clause.Column{Table: clause.CurrentTable, Name: key.DBName}
+}
+
+// where returns the handle with the caller's scope, restricted to rows that meet a condition. more are added after the
+// clauses of the handle have been checked.
+func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	var scope clause.Expression
 	restrict := func(db *gorm.DB) *gorm.DB {
 		if db.Error == nil {
 			_ = db.AddError(f.restrict(p, db.Statement, condition, scope))
+		}
+		for _, c := range more {
+			db.Statement.AddClause(c)
 		}
 		return db
 	}

@@ -245,3 +245,11 @@ func list(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With a
+// fixed worker id it does nothing, because the clock is then the application's.
+func (s *Supply) ReachClock(to time.Time) {
+	if s.Manager != nil && s.Manager.ReachClock(to) {
+		time.Sleep(2 * time.Millisecond) // because generators in use follow their clock every millisecond
+	}
+}

@@ -102,6 +102,20 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
+// reach sets the clock ahead to a time, but by no more than most. It returns by how much. It may be called concurrently.
+func (c *clock) reach(to time.Time, most time.Duration) time.Duration {
+	for {
+		gained := c.gained.Load()
+		by := to.Sub(c.now())
+		if by <= 0 || by > most {
+			return 0
+		}
+		if c.gained.CompareAndSwap(gained, gained+int64(by)) {
+			return by
+		}
+	}
+}
+
 // A clockCheck compares the clock with the database's. Only the goroutine of the lease manager uses it.
 type clockCheck struct {
 	store   *statements

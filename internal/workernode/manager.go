@@ -135,6 +135,16 @@ func (m *Manager) Registry() Registry { return m.registry }
 // that is set ahead only if the database's agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
+// ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, but by no more
+// than the largest difference that db.Use allows. It reports whether it has.
+func (m *Manager) ReachClock(to time.Time) bool {
+	by := m.clock.reach(to, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
+	if by >= noticedSkew {
+		m.log.Warn("uidplugin: the clock of this process is behind the database's, so ids follow the database's clock; set the clock that is wrong", "by", by)
+	}
+	return by > 0
+}
+
 // Assign returns a lease for each of tables, in their order, with as many worker ids as lanes has for it. nil lanes
 // mean one each. The number of statements does not depend on the number of tables. Assign waits until ctx ends, and its
 // error then includes the database's latest one. The error wraps [ErrExhausted], [ErrTable], [ErrClock],

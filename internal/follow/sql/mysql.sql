@@ -35,7 +35,8 @@ BEGIN
   END IF;
   {{- end}}
   IF lowest IS NULL OR NEW.{{.Key}} < lowest THEN
-    SET message = CONCAT('uid_follow: too late: the id ', NEW.{{.Key}}, ' is below the mark ', IFNULL(lowest, 'NULL'), '; {{.Remedy}}');
+    SET message = CONCAT('uid_follow: too late: the id ', NEW.{{.Key}}, ' is below ', IFNULL(lowest, 'no mark'), ' at ',
+      FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000), '; {{.Remedy}}');
     SIGNAL SQLSTATE '45U01' SET MESSAGE_TEXT = message;
   END IF;
 END

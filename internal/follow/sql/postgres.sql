@@ -27,7 +27,7 @@ BEGIN
   END IF;
   mark := pg_sequence_last_value({{text .Mark}}::regclass); -- after the gate, and without a snapshot
   IF mark IS NULL OR lowest < mark THEN
-    RAISE EXCEPTION 'uid_follow: too late: the id % is below the mark % of %', lowest, mark, {{text .Name}}
+    RAISE EXCEPTION 'uid_follow: too late: the id % is below % at %', lowest, mark, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
       USING ERRCODE = 'UID01', HINT = '{{.Remedy}}';
   END IF;
   RETURN NULL;

@@ -1,0 +1,167 @@
+package uidplugin
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/lookup"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// EnableFollow installs the trigger that [Follow] needs in the table of a model, with the tables UID_FOLLOW and
+// UID_FOLLOW_GATE and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows whose ids are older than
+// the slack; see [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: it changes nothing but
+// the slack if the table is enabled.
+//
+// EnableFollow waits for transactions that have inserted rows into the table, and while it waits, so do new ones. It
+// therefore gives up each time after a moment and tries again, until the context ends.
+//
+// The error wraps [ErrNoField], [ErrField], [ErrNotKey], [ErrNotDecodable], [ErrOption] or [ErrNotRegistered], or comes
+// from the database.
+func (p *Plugin) EnableFollow(ctx context.Context, model any, options ...FollowOption) error {
+	o, err := followOptionsOf("EnableFollow", options)
+	if err != nil {
+		return err
+	}
+	t, err := p.followed(model)
+	if err != nil {
+		return err
+	}
+	layout := t.loc.Layout
+	switch least := max(20*time.Millisecond, layout.Tick); {
+	case o.slack == 0:
+		t.table.Slack = max(time.Second, layout.Tick)
+	case o.slack < least || o.slack > maxSlack:
+		return fmt.Errorf("%w: WithSlack(%v): it must be from %v to %v", ErrOption, o.slack, least, maxSlack)
+	default:
+		t.table.Slack = o.slack
+	}
+	return follow.Enable(ctx, t.db, t.table)
+}
+
+const maxSlack = time.Hour
+
+// DisableFollow removes what EnableFollow has installed, except for the tables. Followers then get errors that wrap
+// [ErrNotFollowed].
+func (p *Plugin) DisableFollow(ctx context.Context, model any) error {
+	t, err := p.followed(model)
+	if err != nil {
+		return err
+	}
+	return follow.Disable(ctx, t.db, t.table)
+}
+
+// Settled returns an id below which the table of a model is complete: each row with a smaller id is visible, or will
+// never exist. It is for queries of your own:
+//
+//	settled, err := uidplugin.From(db).Settled(ctx, &Event{})
+//	err = db.Where("id > ? AND id < ?", last, settled).Order("id").Find(&events).Error
+//
+// Read the rows after Settled has returned, with a new snapshot, and from the primary. Settled waits for transactions
+// that have inserted rows into the table, unless another process is doing so already. The error is that of
+// EnableFollow, or wraps [ErrNotFollowed] or [ErrClock].
+func (p *Plugin) Settled(ctx context.Context, model any) (ID, error) {
+	t, err := p.followed(model)
+	if err != nil {
+		return 0, err
+	}
+	id, err := t.mark.Advance(ctx)
+	return ID(id), err
+}
+
+// Follow returns the rows of T whose ids are above after, in the order of their ids, each once, and misses none: first
+// those that exist, then those that come, until the context ends or the caller leaves the loop. [Plugin.EnableFollow]
+// must have been called for the model, by any process.
+//
+//	for event, err := range uidplugin.Follow[Event](ctx, db, cursor) {
+//		if err != nil {
+//			log.Print(err) // Follow tries again
+//			continue
+//		}
+//		... // handle the event, and store event.ID as the cursor in the same transaction
+//	}
+//
+// A row comes when its transaction has ended and its id is older than the slack. A row that the conditions of db exclude
+// does not come; see [FindAs] for the clauses that db may have. db must not be a transaction. Rows that are updated do
+// not come again.
+//
+// An error does not end the loop. A caller that continues makes Follow try again after a second. Errors come from the
+// database, or wrap [ErrNotFollowed], [ErrClock], [ErrFutureID] for a cursor in the future, [ErrNegativeID], or those of
+// EnableFollow. When the context has ended, its cause is the last error.
+//
+// All followers of a table in a process share one goroutine and, while it waits for transactions, one connection.
+func Follow[T any](ctx context.Context, db *gorm.DB, after ID, options ...FollowOption) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		o, err := followOptionsOf("Follow", options)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		t, err := From(db).followed(new(T))
+		if err == nil {
+			err = t.checkCursor(after)
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		read := lookup.RowsAfter[T](t.loc, db, t.model, t.mark, o.locked)
+		id := func(row *T) int64 { return t.model.ID(row) }
+		rows := follow.Rows(ctx, t.mark, follow.Cursor{Last: int64(after)}, follow.Options[*T]{Limit: followChunk, Rewind: o.rewind, ID: id}, read)
+		rows(yield)
+	}
+}
+
+// followChunk is the number of rows that Follow reads at a time.
+const followChunk = 500
+
+// A followed is a table that can be followed.
+type followed struct {
+	loc   *lookup.Locator
+	db    *sqldb.DB
+	model lookup.Followable
+	table follow.Table
+	mark  *follow.Mark
+}
+
+func (p *Plugin) followed(model any) (*followed, error) {
+	loc, err := p.located()
+	if err != nil {
+		return nil, err
+	}
+	m, err := loc.Followable(p.db, model)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqldb.Open(p.db, max(p.shared.Timeout, followTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("uidplugin: follow: %w", err)
+	}
+	f := &followed{loc: loc, db: db, model: m}
+	f.table.Name, f.table.Key = m.Table()
+	mark, ok := p.shared.marks.Load(f.table)
+	if !ok {
+		mark, _ = p.shared.marks.LoadOrStore(f.table, follow.NewMark(db, f.table, loc.Layout, loc.Clock))
+	}
+	f.mark = mark.(*follow.Mark)
+	return f, nil
+}
+
+// followTimeout is the least time for a statement, because those that wait for transactions take two seconds.
+const followTimeout = 10 * time.Second
+
+// checkCursor returns an error for a cursor that no row can have.
+func (f *followed) checkCursor(after ID) error {
+	if after < 0 {
+		return newIDError(int64(after), fmt.Errorf("%w: the cursor %d; 0 is before the first row", ErrNegativeID, after))
+	}
+	parts, err := f.loc.Layout.Decompose(int64(after))
+	if latest := f.loc.Clock().Add(maxSlack); err == nil && parts.Time.After(latest) {
+		err = newIDError(int64(after), fmt.Errorf("%w: the cursor %d is of %s, so it has been computed or stored wrongly", ErrFutureID, after, parts.Time.UTC().Format(time.DateTime)))
+	}
+	return err
+}

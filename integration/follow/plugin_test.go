@@ -1,0 +1,415 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+type sender struct {
+	ID   uidplugin.ID `gorm:"primaryKey;uid"`
+	Name string
+}
+
+type letter struct {
+	ID       uidplugin.ID `gorm:"primaryKey;uid"`
+	Town     string
+	SenderID *uidplugin.ID
+	Sender   *sender
+	Stamps   []stamp
+}
+
+type stamp struct {
+	ID       uidplugin.ID `gorm:"primaryKey;uid"`
+	LetterID uidplugin.ID
+	Price    int
+}
+
+const slack = 50 * time.Millisecond
+
+// office opens a database whose letters and stamps are followed.
+func office(t *testing.T, d *testkit.Database, options ...uidplugin.Option) *gorm.DB {
+	t.Helper()
+	db := d.Open(t, nil)
+	testkit.Must(t, db.Use(uidplugin.New(append(options, uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&sender{}, &letter{}, &stamp{}))...)))
+	t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+	testkit.Must(t, uidplugin.From(db).AutoMigrate(&sender{}, &letter{}, &stamp{}))
+	for _, model := range []any{&letter{}, &stamp{}} {
+		testkit.Must(t, uidplugin.From(db).EnableFollow(t.Context(), model, uidplugin.WithSlack(slack)))
+	}
+	return db
+}
+
+// collect follows until it has n rows.
+func collect[T any](t *testing.T, db *gorm.DB, after uidplugin.ID, n int) (rows []*T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for row, err := range uidplugin.Follow[T](ctx, db, after) {
+		testkit.Must(t, err)
+		if rows = append(rows, row); len(rows) == n {
+			break
+		}
+	}
+	return rows
+}
+
+// Rows that exist come first, then those that are created meanwhile, in the order of their ids.
+func TestFollow_ReturnsOldRowsAndNewOnes(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		var ids []uidplugin.ID
+		create := func() {
+			l := letter{Town: "Ely"}
+			testkit.Must(t, db.Create(&l).Error)
+			ids = append(ids, l.ID)
+		}
+		for range 3 {
+			create()
+		}
+		n := 0
+		for l, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+			testkit.Must(t, err)
+			if l.ID != ids[n] {
+				t.Fatalf("row %d is %d instead of %d", n, l.ID, ids[n])
+			}
+			if n++; n == 6 {
+				break
+			}
+			if n >= 3 {
+				create()
+			}
+		}
+		if again := collect[letter](t, db, ids[1], 4); again[0].ID != ids[2] || again[3].ID != ids[5] {
+			t.Errorf("after %d came %d and %d", ids[1], again[0].ID, again[3].ID)
+		}
+	})
+}
+
+func TestFollow_AppliesTheConditionsOfTheHandle(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		for i := range 1200 {
+			l := letter{Town: []string{"Ely", "Bath", "York"}[i%3]}
+			if i%3 == 0 {
+				l.Sender, l.Stamps = &sender{Name: "Ann"}, []stamp{{Price: 1}, {Price: i}}
+			}
+			if i < 9 {
+				testkit.Must(t, db.Create(&l).Error)
+			}
+		}
+		got := collect[letter](t, db.Where("town = ?", "Ely").Or("town = ?", "York").Preload("Stamps").Joins("Sender"), 0, 6)
+		for i, l := range got {
+			town, stamps := []string{"Ely", "York"}[i%2], []int{2, 0}[i%2]
+			if l.Town != town || len(l.Stamps) != stamps || (l.Sender != nil && l.Sender.Name == "Ann") != (stamps > 0) {
+				t.Errorf("letter %d: %+v", i, l)
+			}
+		}
+		for name, handle := range map[string]*gorm.DB{"Order": db.Order("id"), "Limit": db.Limit(1), "Omit": db.Omit("id"), "Table": db.Table("senders")} {
+			for _, err := range uidplugin.Follow[letter](t.Context(), handle, 0) {
+				if !errors.Is(err, uidplugin.ErrClause) {
+					t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+		}
+	})
+}
+
+// More rows than one read returns.
+func TestFollow_ReadsInChunks(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		letters := make([]letter, 1700)
+		testkit.Must(t, db.CreateInBatches(&letters, 100).Error)
+		got := collect[letter](t, db, 0, len(letters))
+		for i := range got {
+			if got[i].ID != letters[i].ID {
+				t.Fatalf("row %d is %d instead of %d", i, got[i].ID, letters[i].ID)
+			}
+		}
+	})
+}
+
+// The table is complete below the id.
+func TestSettled_FollowsTheClock(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		l := letter{}
+		testkit.Must(t, db.Create(&l).Error)
+		testkit.Eventually(t, "the mark passes the row", 10*time.Second, func() bool {
+			settled, err := uidplugin.From(db).Settled(t.Context(), &letter{})
+			testkit.Must(t, err)
+			return settled > l.ID
+		})
+	})
+}
+
+func TestFollow_RefusesWhatCannotBeFollowed(t *testing.T) {
+	t.Parallel()
+	d := testkit.Engines()[0].New(t)
+	db := office(t, d)
+	type plain struct{ ID int }
+	type text struct {
+		ID string `gorm:"primaryKey;size:20;uid"`
+	}
+	type part struct {
+		Number int    `gorm:"primaryKey"`
+		Code   string `gorm:"size:30"`
+		Serial uint64 `gorm:"uid"`
+	}
+	for name, tt := range map[string]struct {
+		model any
+		want  error
+	}{
+		"no uid field": {&plain{}, uidplugin.ErrNoField},
+		"a text":       {&text{}, uidplugin.ErrNotKey},
+		"no key":       {&part{}, uidplugin.ErrNotKey},
+	} {
+		if err := uidplugin.From(db).EnableFollow(t.Context(), tt.model); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	first := func(db *gorm.DB, after uidplugin.ID, options ...uidplugin.FollowOption) (err error) {
+		for _, err = range uidplugin.Follow[sender](t.Context(), db, after, options...) {
+			break
+		}
+		return err
+	}
+	for name, tt := range map[string]struct{ err, want error }{
+		"a table that is not enabled": {first(db, 0), uidplugin.ErrNotFollowed},
+		"a negative cursor":           {first(db, -1), uidplugin.ErrNegativeID},
+		"a cursor in the future":      {first(db, 1<<62), uidplugin.ErrFutureID},
+		"an option for EnableFollow":  {first(db, 0, uidplugin.WithSlack(time.Second)), uidplugin.ErrOption},
+		"a handle without the plugin": {first(d.Open(t, nil), 0), uidplugin.ErrNotRegistered},
+	} {
+		if !errors.Is(tt.err, tt.want) {
+			t.Errorf("%s: %v", name, tt.err)
+		}
+	}
+	for _, slack := range []time.Duration{-1, time.Millisecond, 2 * time.Hour} {
+		testkit.IsError(t, uidplugin.From(db).EnableFollow(t.Context(), &sender{}, uidplugin.WithSlack(slack)), uidplugin.ErrOption, "WithSlack", slack.String())
+	}
+}
+
+// passMark waits until ids that are made now are too old.
+func passMark(t *testing.T, db *gorm.DB, model any) {
+	t.Helper()
+	id, err := uidplugin.From(db).NextID(t.Context(), model)
+	testkit.Must(t, err)
+	testkit.Eventually(t, "the mark passes", 10*time.Second, func() bool {
+		settled, err := uidplugin.From(db).Settled(t.Context(), model)
+		testkit.Must(t, err)
+		return settled > id
+	})
+}
+
+// behind returns an office whose ids are too old for a while, because its clock is set back.
+func behind(t *testing.T, d *testkit.Database, by time.Duration) *gorm.DB {
+	t.Helper()
+	db := office(t, d, uidplugin.WithClock(func() time.Time { return time.Now().Add(-by) }))
+	other := d.Open(t, nil)
+	testkit.Must(t, other.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&sender{}, &letter{}, &stamp{}))))
+	t.Cleanup(func() { _ = uidplugin.From(other).Close(context.Background()) })
+	for _, model := range []any{&letter{}, &stamp{}} {
+		passMark(t, other, model)
+	}
+	return db
+}
+
+// A try creates rows, and reports whether their ids are zero.
+type try struct {
+	create func(db *gorm.DB) error
+	clear  func() bool
+}
+
+func tries() map[string]try {
+	single, upsert, outside := &letter{Town: "Ely"}, &letter{Town: "Bath"}, &letter{Sender: &sender{Name: "Bob"}}
+	two := []*letter{{Town: "Ely"}, {Town: "Bath"}}
+	mapped := map[string]any{"town": "Ely"}
+	associated := &letter{Town: "Ely", Sender: &sender{Name: "Ann"}, Stamps: []stamp{{Price: 1}}}
+	return map[string]try{
+		"a struct": {func(db *gorm.DB) error { return db.Create(single).Error }, func() bool { return single.ID == 0 }},
+		"a slice":  {func(db *gorm.DB) error { return db.Create(&two).Error }, func() bool { return two[0].ID+two[1].ID == 0 }},
+		"a map": {func(db *gorm.DB) error { return db.Model(&letter{}).Create(mapped).Error },
+			func() bool { _, ok := mapped["id"]; return !ok }},
+		"associations": {func(db *gorm.DB) error { return db.Create(associated).Error },
+			func() bool { return associated.ID+associated.Sender.ID+associated.Stamps[0].ID == 0 }},
+		"an upsert": {func(db *gorm.DB) error {
+			return db.Clauses(clause.OnConflict{DoNothing: true}).Create(upsert).Error
+		}, func() bool { return upsert.ID == 0 }},
+		"a row that belongs to one of another table": {func(db *gorm.DB) error { return db.Create(outside).Error },
+			func() bool { return outside.ID+outside.Sender.ID == 0 }},
+	}
+}
+
+// A refused create leaves the structs as they were, and the clock has moved, so the second try succeeds.
+func TestTooLate_TheSecondTrySucceeds(t *testing.T) {
+	t.Parallel()
+	for name := range tries() {
+		t.Run(name, func(t *testing.T) {
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				db, try := behind(t, d, 20*time.Second), tries()[name]
+				testkit.IsError(t, try.create(db), uidplugin.ErrTooLate, "follow", "create the rows again")
+				if !try.clear() {
+					t.Error("the refused create has left ids")
+				}
+				testkit.Must(t, try.create(db))
+				if try.clear() {
+					t.Error("the second try has set no id")
+				}
+			})
+		})
+	}
+}
+
+// The application may have given the id to others.
+func TestTooLate_KeepsTheKeysOfTheApplication(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		id, err := uidplugin.From(db).NextID(t.Context(), &letter{})
+		testkit.Must(t, err)
+		passMark(t, db, &letter{})
+		rows := []letter{{ID: id}, {Town: "York"}}
+		for range 2 {
+			testkit.IsError(t, db.Create(&rows).Error, uidplugin.ErrTooLate, "new ids where the application has set them")
+			if rows[0].ID != id || rows[1].ID != 0 {
+				t.Errorf("%d and %d instead of %d and 0", rows[0].ID, rows[1].ID, id)
+			}
+		}
+		err = db.Exec(fmt.Sprintf("INSERT INTO letters (id, town) VALUES (%d, 'a')", id)).Error
+		testkit.IsError(t, err, uidplugin.ErrTooLate)
+	})
+}
+
+// The rows are rolled back with the others of the transaction.
+func TestTooLate_ATransactionIsRepeated(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := behind(t, d, 20*time.Second)
+		work := func(tx *gorm.DB) error { return tx.Create(&letter{Town: "Ely", Stamps: []stamp{{Price: 1}}}).Error }
+		testkit.IsError(t, db.Transaction(work), uidplugin.ErrTooLate, "in a transaction")
+		testkit.Must(t, db.Transaction(work))
+	})
+}
+
+// An error of another kind keeps the keys, as GORM does, because the rows may have been inserted.
+func TestTooLate_OtherErrorsKeepKeys(t *testing.T) {
+	t.Parallel()
+	db := office(t, testkit.Engines()[0].New(t))
+	testkit.Must(t, db.Exec("CREATE UNIQUE INDEX one_town ON letters (town)").Error)
+	testkit.Must(t, db.Create(&letter{Town: "uid_follow: too late"}).Error)
+	again := letter{Town: "uid_follow: too late"}
+	if err := db.Create(&again).Error; err == nil || errors.Is(err, uidplugin.ErrTooLate) || again.ID == 0 {
+		t.Errorf("%v, %+v", err, again)
+	}
+}
+
+// The trigger may be dropped, or lost when GORM's migrator creates a table of SQLite again.
+func TestFollow_NoticesThatTheTriggerIsGone(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		testkit.Must(t, db.Create(&letter{Town: "Ely"}).Error)
+		drop := map[string]string{
+			"postgres": "SELECT format('DROP TRIGGER %I ON letters', tgname) FROM pg_trigger WHERE tgrelid = 'letters'::regclass",
+			"sqlite":   "SELECT 'DROP TRIGGER ' || name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'letters'",
+		}[d.Name]
+		if drop == "" {
+			drop = "SELECT CONCAT('DROP TRIGGER ', TRIGGER_NAME) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'letters'"
+		}
+		var errs []error
+		for _, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+			if err == nil { // the first row
+				var statement string
+				testkit.Must(t, db.Raw(drop).Scan(&statement).Error)
+				testkit.Must(t, db.Exec(statement).Error)
+				continue
+			}
+			errs = append(errs, err)
+			if len(errs) == 2 {
+				break
+			}
+		}
+		for _, err := range errs {
+			testkit.IsError(t, err, uidplugin.ErrNotFollowed, "letters", "trigger is gone", "EnableFollow")
+		}
+	})
+}
+
+// A follower ends with its context, and tells why.
+func TestFollow_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	db := office(t, testkit.Engines()[0].New(t))
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { time.Sleep(100 * time.Millisecond); cancel(why) }()
+	var errs []error
+	for _, err := range uidplugin.Follow[letter](ctx, db, 0) {
+		errs = append(errs, err)
+	}
+	if len(errs) != 1 || !errors.Is(errs[0], why) {
+		t.Error(errs)
+	}
+}
+
+// Inside a transaction a follower would never see a new row.
+func TestFollow_RefusesATransaction(t *testing.T) {
+	t.Parallel()
+	db := office(t, testkit.Engines()[0].New(t))
+	tx := db.Begin()
+	defer tx.Rollback()
+	for _, err := range uidplugin.Follow[letter](t.Context(), tx, 0) {
+		if err == nil || !strings.Contains(err.Error(), "transaction") {
+			t.Error(err)
+		}
+	}
+}
+
+// Twenty followers share one goroutine and the same rows.
+func TestFollow_ManyFollowersSeeTheSame(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		results := make(chan []uidplugin.ID)
+		for range 20 {
+			go func() {
+				var ids []uidplugin.ID
+				for l, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					if ids = append(ids, l.ID); len(ids) == 50 {
+						break
+					}
+				}
+				results <- ids
+			}()
+		}
+		for range 50 {
+			testkit.Must(t, db.Create(&letter{}).Error)
+		}
+		first := <-results
+		for range 19 {
+			if other := <-results; !slices.Equal(first, other) {
+				t.Errorf("%v and %v", first, other)
+			}
+		}
+	})
+}

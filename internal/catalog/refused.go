@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// A followed table refuses rows whose ids are too old. The application then creates the same structs again, so they must
+// not keep the ids that were refused. Each create therefore notes which keys it has set.
+
+// ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
+var ErrTooLate = errors.New("uidplugin: too late")
+
+// filled notes the ids that a create has set. It travels in the statement's clauses under a name that GORM does not
+// build, because an entry in that map costs no allocation.
+type filled struct {
+	ids    []filledID
+	parent *filled // of the create that saves these rows as an association; nil if there is none
+}
+
+type filledID struct {
+	field *Field
+	row   model.Row
+	id    int64
+}
+
+const filledClause = "uidplugin:filled"
+
+// Build implements [clause.Expression].
+func (*filled) Build(clause.Builder) {}
+
+var filledPool = sync.Pool{New: func() any { return new(filled) }}
+
+// noteFilled begins the notes of a create, even if the statement has some, because it may be a copy of another one.
+func noteFilled(stmt *gorm.Statement) *filled {
+	notes := filledPool.Get().(*filled)
+	stmt.Clauses[filledClause] = clause.Clause{Expression: notes}
+	return notes
+}
+
+// filledOf returns the notes of a create.
+func filledOf(stmt *gorm.Statement) *filled {
+	if notes, ok := stmt.Clauses[filledClause].Expression.(*filled); ok {
+		return notes
+	}
+	return noteFilled(stmt)
+}
+
+func (n *filled) add(f *Field, row model.Row, id int64) { n.ids = append(n.ids, filledID{f, row, id}) }
+
+// filledKey is the key of a create's notes in its settings, which GORM copies to the creates of associated rows.
+type filledKey struct{}
+
+// share makes the notes known to the creates of associated rows.
+func (n *filled) share(stmt *gorm.Statement) {
+	if v, ok := stmt.Settings.Load(filledKey{}); ok {
+		n.parent = v.(*filled)
+	}
+	stmt.Settings.Store(filledKey{}, n)
+}
+
+// settle ends the notes of a create. If a row was too late, it clears the keys that the create has set, also those of
+// associated rows, which are rolled back with it.
+func (c *Catalog) settle(db *gorm.DB) {
+	stmt := db.Statement
+	if db.Error != nil {
+		db.Error = c.tooLate(stmt, db.Error)
+	}
+	notes, ok := stmt.Clauses[filledClause].Expression.(*filled)
+	if !ok {
+		return
+	}
+	delete(stmt.Clauses, filledClause)
+	parent := notes.parent
+	if v, ok := stmt.Settings.Load(filledKey{}); ok && v.(*filled) == notes {
+		stmt.Settings.Delete(filledKey{})
+	} else if ok {
+		parent = v.(*filled)
+	}
+	switch {
+	case errors.Is(db.Error, ErrTooLate):
+		for _, n := range notes.ids {
+			if n.row.ID(stmt.Context, n.field.Field) == n.id {
+				_ = n.row.Set(stmt.Context, n.field.Field, 0)
+			}
+		}
+	case db.Error == nil && parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
+		parent.ids = append(parent.ids, notes.ids...)
+	}
+	clear(notes.ids)
+	notes.ids, notes.parent = notes.ids[:0], nil
+	if cap(notes.ids) <= 1024 {
+		filledPool.Put(notes)
+	}
+}
+
+// tooLate returns an error that wraps ErrTooLate if a followed table has refused a row. It then moves the clock to the
+// database's, because the table would refuse the next ids as well if this process's clock is behind.
+func (c *Catalog) tooLate(stmt *gorm.Statement, err error) error {
+	at, ok := follow.TooLate(err)
+	if !ok || errors.Is(err, ErrTooLate) {
+		return err
+	}
+	c.supply.ReachClock(at)
+	return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
+		" from its beginning, and with new ids where the application has set them: %w", ErrTooLate, stmt.Table, err)
+}

@@ -1,0 +1,33 @@
+package follow
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tooLate begins the message of the triggers. SQLSTATE is theirs, too: UID01 on PostgreSQL, 45U01 on MySQL and MariaDB.
+const tooLate = "uid_follow: too late"
+
+var tooLateAt = regexp.MustCompile(tooLate + `.* at (\d{13})\b`)
+
+// TooLate reports whether a trigger has refused a row, and returns the database's clock at that time. On SQLite that is
+// the clock of this machine.
+func TooLate(err error) (at time.Time, ok bool) {
+	text := err.Error()
+	if !strings.Contains(text, tooLate) {
+		return at, false
+	}
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && state.SQLState() != "UID01" || strings.Contains(text, "Error ") && !strings.Contains(text, "(45U01)") {
+		return at, false // the text is a part of another message
+	}
+	if found := tooLateAt.FindStringSubmatch(text); found != nil {
+		if ms, err := strconv.ParseInt(found[1], 10, 64); err == nil {
+			return time.UnixMilli(ms), true
+		}
+	}
+	return time.Now(), true
+}
