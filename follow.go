@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/follow"
@@ -164,4 +167,25 @@ func (f *followed) checkCursor(after ID) error {
 		err = newIDError(int64(after), fmt.Errorf("%w: the cursor %d is of %s, so it has been computed or stored wrongly", ErrFutureID, after, parts.Time.UTC().Format(time.DateTime)))
 	}
 	return err
+}
+
+// followStats returns the states of tables that are followed here, or that have refused rows, by their names.
+func (s *shared) followStats(now time.Time) []FollowStats {
+	tables := map[string]FollowStats{}
+	for table, n := range s.catalog.TooLate() {
+		tables[table] = FollowStats{Table: table, TooLate: n}
+	}
+	for key, value := range s.marks.Range {
+		followers, settled, err := value.(*follow.Mark).State()
+		if followers == 0 {
+			continue
+		}
+		name := key.(follow.Table).Name
+		t := FollowStats{Table: name, TooLate: tables[name].TooLate, Followers: followers, Settled: ID(settled), LastError: err}
+		if parts, err := s.Layout.Decompose(settled); err == nil && settled > 0 {
+			t.Delay = max(now.Sub(parts.Time), 0)
+		}
+		tables[name] = t
+	}
+	return slices.SortedFunc(maps.Values(tables), func(a, b FollowStats) int { return strings.Compare(a.Table, b.Table) })
 }

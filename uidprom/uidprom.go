@@ -39,6 +39,12 @@
 //	uidplugin_lead_seconds                how far the next id is ahead of the clock
 //	uidplugin_lanes                       worker ids used together; 0 if the ids are not of the layout
 //
+// Of each followed table, by the label table, if this process follows it or has had a create refused:
+//
+//	uidplugin_too_late_total              creates of this process that were refused as too late
+//	uidplugin_followers                   loops of uidplugin.Follow in this process
+//	uidplugin_follow_delay_seconds        how far the published mark is behind the clock; absent without followers
+//
 // A failed create has used up its ids, and a retry with new structs takes new ones. So during an outage
 // uidplugin_ids_made_total grows although no rows are inserted. It does not count numbers left free for other programs,
 // such as the gaps of an AUTO_INCREMENT key.
@@ -68,7 +74,8 @@ import (
 // A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
 // is safe for concurrent use. If the plugin is nil or not in use yet, the only metric is uidplugin_healthy, 0. After
 // Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed permanently
-// while the process continues. There are 16 series, and 4 for each table and generator.
+// while the process continues. There are 16 series, 4 for each table and
+// generator, and 3 for each followed table.
 func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{plugin: plugin, descs: map[string]*prometheus.Desc{}}
 	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)
@@ -77,6 +84,9 @@ func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus
 	}
 	for _, m := range ofTable {
 		c.descs[m.name] = describe(m.name, m.help, []string{"table", "generator"}, labels)
+	}
+	for _, m := range slices.Concat(ofFollowed, ofFollower) {
+		c.descs[m.name] = describe(m.name, m.help, []string{"table"}, labels)
 	}
 	return c
 }
@@ -153,6 +163,19 @@ var (
 		{"lanes", "Worker ids that the table uses together.", gauge,
 			func(t *uidplugin.TableStats) float64 { return float64(len(t.WorkerIDs)) }},
 	}
+
+	ofFollowed = []metric[uidplugin.FollowStats]{
+		{"too_late_total", "Creates that a followed table has refused as too late.", counter,
+			func(t *uidplugin.FollowStats) float64 { return float64(t.TooLate) }},
+		{"followers", "Loops of Follow in this process.", gauge,
+			func(t *uidplugin.FollowStats) float64 { return float64(t.Followers) }},
+	}
+
+	// ofFollower exists once a follower knows the published mark.
+	ofFollower = []metric[uidplugin.FollowStats]{
+		{"follow_delay_seconds", "How far the published mark of a followed table is behind the clock.", gauge,
+			func(t *uidplugin.FollowStats) float64 { return t.Delay.Seconds() }},
+	}
 )
 
 // failing returns the seconds since the first of consecutive failures.
@@ -196,6 +219,12 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, t := range s.Tables {
 		send(c, to, ofTable, &t, valid(t.Table), t.Generator)
+	}
+	for _, t := range s.Followed {
+		send(c, to, ofFollowed, &t, valid(t.Table))
+		if t.Settled != 0 {
+			send(c, to, ofFollower, &t, valid(t.Table))
+		}
 	}
 }
 

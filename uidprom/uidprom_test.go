@@ -345,3 +345,30 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 		t.Error("no caller has waited")
 	}
 }
+
+func TestCollectorCollect_ShowsFollowedTables(t *testing.T) {
+	t.Parallel()
+
+	p, db, _ := open(t, uidplugin.WithModels(&order{}, &article{}))
+	testkit.Must(t, p.AutoMigrate(&order{}, &article{}))
+	testkit.Must(t, p.EnableFollow(t.Context(), &order{}, uidplugin.WithSlack(20*time.Millisecond)))
+	r, old := registered(t, p), order{ID: 1 << 40}
+	testkit.Must(t, db.Create(&order{}).Error)
+	for _, err := range uidplugin.Follow[order](t.Context(), db, 0) {
+		testkit.Must(t, err)
+		if err := db.Create(&old).Error; !errors.Is(err, uidplugin.ErrTooLate) {
+			t.Error(err)
+		}
+		s := gather(t, r)
+		s.is(t, scrape{"followers orders": 1, "too_late_total orders": 1})
+		if delay, ok := s["follow_delay_seconds orders"]; !ok || delay < 0.02 || delay > 60 {
+			t.Errorf("a delay of %v s (%t)", delay, ok)
+		}
+		break
+	}
+	s := gather(t, r)
+	s.is(t, scrape{"too_late_total orders": 1})
+	if _, ok := s["follow_delay_seconds orders"]; ok {
+		t.Error("there is a delay without a follower")
+	}
+}

@@ -109,6 +109,7 @@ var well = map[string]string{
 	`uidplugin_worker_ids_max`:           `262143x240`,
 	`uidplugin_ids_made_total`:           `0+100x240`,
 	`uidplugin_waits_total`:              `0+1x240`,
+	`uidplugin_follow_delay_seconds`:     `6x240`,
 }
 
 // outage are those that differ while the database is unreachable for five minutes, and clients try again and again.
@@ -116,6 +117,7 @@ var outage = map[string]string{
 	`uidplugin_healthy`:                 `1x220 0x20`,
 	`uidplugin_slot_failing_seconds`:    `0x220 12+15x19`,
 	`uidplugin_lease_remaining_seconds`: `8x220 -5-15x19`,
+	`uidplugin_follow_delay_seconds`:    `6x220 12+15x19`,
 }
 
 // with returns the series of a process that is well, but for some.
@@ -140,6 +142,7 @@ func TestAlerts_HoldWhenTheyShould(t *testing.T) {
 		"UidpluginLostCommits":           {`uidplugin_lost_commits_total`: `0x230 1x10`},
 		"UidpluginSlotLost":              {`uidplugin_slots_lost_total`: `0x10 1x230`},
 		"UidpluginWorkerIDsNearlyUsedUp": {`uidplugin_worker_ids_given`: `210000x240`},
+		"UidpluginFollowersBehind":       {`uidplugin_follow_delay_seconds`: `6x200 1+15x40`},
 		"UidpluginCallersWait":           {`uidplugin_waits_total`: `0+30x240`},
 	}
 	alerts := rules(t)

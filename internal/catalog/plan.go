@@ -32,6 +32,8 @@ type Catalog struct {
 	tables map[string]*table  // by the names in models
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
+	refused map[string]int64 // creates that were too late, by table
+
 	// Until started is set, only db.Use uses these.
 	started bool             // db.Use has succeeded
 	later   []*supply.Source // sources to open afterwards
@@ -61,7 +63,7 @@ func (c *Catalog) Undo() {
 // New returns an empty catalog. statements is nil with a fixed worker id.
 func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply, public Public) *Catalog {
 	cat := &Catalog{Config: cfg, db: db, sql: statements, reader: statements, supply: ids, public: public,
-		listed: map[string]*Plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}}
+		listed: map[string]*Plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
 	if statements == nil {
 		cat.reader, _ = sqldb.Open(db, cfg.Timeout)
 	}

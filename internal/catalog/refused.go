@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/follow"
@@ -108,7 +109,17 @@ func (c *Catalog) tooLate(stmt *gorm.Statement, err error) error {
 	if !ok || errors.Is(err, ErrTooLate) {
 		return err
 	}
+	c.mu.Lock()
+	c.refused[stmt.Table]++
+	c.mu.Unlock()
 	c.supply.ReachClock(at)
 	return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
 		" from its beginning, and with new ids where the application has set them: %w", ErrTooLate, stmt.Table, err)
+}
+
+// TooLate returns the number of refused creates by table.
+func (c *Catalog) TooLate() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.refused)
 }

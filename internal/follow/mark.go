@@ -94,6 +94,16 @@ func (m *Mark) news() *news {
 	return m.latest
 }
 
+// State returns the number of followers, the published mark that they know, and the latest error.
+func (m *Mark) State() (followers int, published int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.users == 0 {
+		return 0, 0, nil
+	}
+	return m.users, m.latest.published, m.latest.err
+}
+
 // run advances the mark until the context ends.
 func (m *Mark) run(ctx context.Context) {
 	busy := time.Now()
@@ -105,6 +115,9 @@ func (m *Mark) run(ctx context.Context) {
 		m.mu.Lock()
 		if last := m.latest; last.published != state.Published || err != nil || last.err != nil {
 			m.latest = &news{published: state.Published, err: err, next: make(chan struct{})}
+			if err != nil {
+				m.latest.published = last.published
+			}
 			close(last.next)
 		}
 		m.mu.Unlock()
