@@ -84,7 +84,7 @@ func (m *Mark) advance(ctx context.Context) (published int64, err error) {
 				return err
 			}
 		}
-		published, err = m.close(ctx, conn, Round{Mark: plan.Mark}, state.Published)
+		published, err = m.close(ctx, conn, Round{Mark: plan.Mark}, state)
 		return err
 	})
 	return published, err
@@ -92,7 +92,8 @@ func (m *Mark) advance(ctx context.Context) (published int64, err error) {
 
 // close does a round on one connection. It returns the published mark, which stays as it was if another process became
 // the closer meanwhile.
-func (m *Mark) close(ctx context.Context, conn *sqldb.DB, round Round, published int64) (int64, error) {
+func (m *Mark) close(ctx context.Context, conn *sqldb.DB, round Round, state State) (int64, error) {
+	published := state.Published
 	for {
 		var err error
 		passed := true
@@ -108,7 +109,7 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, round Round, published
 			passed, err = m.statements.pass(ctx, conn, usedGate, round.Mark)
 			err = errors.Join(err, m.statements.undivert(ctx, conn))
 		case Publish:
-			published, err = m.statements.publish(ctx, conn, round.Mark)
+			published, err = m.statements.publish(ctx, conn, round.Mark, state.Trigger)
 		case Done:
 			return published, nil
 		}
