@@ -312,7 +312,7 @@ func (x *transaction) body() error {
 // locks out all others, so it is rare.
 func (x *transaction) snapshot() error {
 	query, n := "SELECT COUNT(*) FROM events WHERE id = ?", 0
-	if rand.IntN(20) == 0 {
+	if rand.IntN(50) == 0 {
 		query = "SELECT COUNT(*) FROM events WHERE id > ?"
 	}
 	if err := x.c.Raw(query, x.idOf(time.Minute)).Scan(&n).Error; err != nil {
@@ -354,14 +354,14 @@ func (x *transaction) insert() error {
 	}
 	var err error
 	begin := time.Now()
-	switch n := rand.IntN(8); {
+	switch n := rand.IntN(32); {
 	case n == 0 && len(x.mine) > 0: // a row that is there
 		return x.again()
-	case n == 1:
-		err = x.c.Clauses(clause.OnConflict{UpdateAll: true}).Create(&batch).Error
-	case n == 2:
-		err = x.c.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
 	case n <= 4:
+		err = x.c.Clauses(clause.OnConflict{UpdateAll: true}).Create(&batch).Error
+	case n <= 8:
+		err = x.c.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
+	case n <= 16:
 		batch = batch[:1]
 		err = x.raw(batch[0])
 	default:
