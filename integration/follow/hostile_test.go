@@ -2,30 +2,35 @@
 package follow_test
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"flag"
-	"math/rand/v2"
+	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 )
 
-func TestMain(m *testing.M) { harness.Main(m, nil) }
+func TestMain(m *testing.M) { harness.Main(m, hostileRoles) }
 
-var hostileFor = flag.Duration("hostile.for", 3*time.Second, "how long the writers of TestFollow_MissesNoRowOfHostileWriters write")
+// make test sets the variable. With 20 s or more the test starts servers of its own, and kills processes and servers.
+var hostileFor = flag.Duration("hostile.for", hostileDefault(),
+	"how long the writers of TestFollow_MissesNoRowOfHostileWriters write; 10m in its long form")
+
+func hostileDefault() time.Duration {
+	d, _ := time.ParseDuration(cmp.Or(os.Getenv("UID_TEST_HOSTILE_FOR"), "3s"))
+	return d
+}
 
 type event struct {
 	ID     int64 `gorm:"primaryKey;autoIncrement:false"`
@@ -36,241 +41,218 @@ type event struct {
 // A hostile database has writers and followers of the table events.
 type hostile struct {
 	*testing.T
-	db     *gorm.DB
-	engine string
-	slow   bool // transactions may last for seconds
+	hostileTask                 // of a direct connection
+	server      *testkit.Server // nil unless the test may kill it
+	relay       *testkit.Relay  // nil for SQLite
+	db          *gorm.DB
+	followers   []*hostileFollower
 
-	layout generator.Layout
-	serial atomic.Int64 // makes ids unique
+	mu           sync.Mutex
+	counts       map[string]int
+	open         map[int]time.Time // by writer: when its transaction had inserted its first row
+	unheld       int               // transactions that were open when a mark was published
+	marks        int               // publications
+	gap, longest time.Duration     // between publications; of an INSERT
+	naive        []int64           // what id > last has returned
 
-	mu        sync.Mutex
-	committed map[int64]time.Time
-	open      map[int]bool // by writer: its transaction has inserted
-	refused   int
-	unheld    int // transactions that were open when a mark was published
+	prepared map[string]time.Time // transactions, and since when the test knows them
 }
 
-// id returns a new id whose time is up to 1.5 s ago.
-func (h *hostile) id() int64 {
-	old := time.Duration(rand.Float64() * rand.Float64() * float64(1500*time.Millisecond))
-	id, err := h.layout.Compose(generator.Parts{Time: time.Now().Add(-old), WorkerID: h.serial.Add(1) % h.layout.MaxWorkerID(), Sequence: rand.Int64N(16)})
-	if err != nil {
-		panic(err)
+func (h *hostile) note(what string, n int) {
+	if strings.HasPrefix(what, "error:") {
+		h.Error(what)
+		return
 	}
-	return id
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[what] += n
 }
 
-var levels = []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
-
-// write writes in transactions of all kinds until the context ends.
-func (h *hostile) write(ctx context.Context, writer int) {
-	for ctx.Err() == nil {
-		var ids []int64
-		length := time.Duration(0)
-		if rand.IntN(3) == 0 {
-			length = time.Duration(rand.Float64() * rand.Float64() * float64(50*time.Millisecond))
-			if h.slow && rand.IntN(3) == 0 {
-				length *= 50
-			}
-		}
-		options := &sql.TxOptions{Isolation: levels[rand.IntN(len(levels))]}
-		if h.engine == "sqlite" {
-			options = nil
-		}
-		err := h.db.Transaction(func(tx *gorm.DB) error {
-			if options != nil && rand.IntN(2) == 0 {
-				var n int64
-				if err := tx.Raw("SELECT COUNT(*) FROM events WHERE id > ?", h.id()).Scan(&n).Error; err != nil { // takes the snapshot
-					return err
-				}
-				time.Sleep(length / 4)
-			}
-			for range 1 + rand.IntN(3) {
-				batch := make([]event, 1)
-				if rand.IntN(8) == 0 {
-					batch = make([]event, 20)
-				}
-				for i := range batch {
-					batch[i] = event{h.id(), writer, len(ids)}
-				}
-				create := tx
-				if rand.IntN(4) == 0 {
-					create = tx.Clauses(clause.OnConflict{UpdateAll: true})
-				}
-				nested := rand.IntN(5) == 0
-				insert := func(tx *gorm.DB) error {
-					if len(batch) == 1 && rand.IntN(4) == 0 {
-						return tx.Exec("INSERT INTO events (id, writer, n) VALUES (?, ?, ?)", batch[0].ID, writer, -1).Error
-					}
-					return create.Session(&gorm.Session{}).Create(&batch).Error
-				}
-				var err error
-				kept := true
-				if nested {
-					err = tx.Transaction(func(tx *gorm.DB) error {
-						if err := insert(tx); err != nil {
-							return err
-						}
-						if rand.IntN(2) == 0 {
-							kept = false
-							return errBack
-						}
-						return nil
-					})
-				} else {
-					err = insert(tx)
-				}
-				if err != nil && err != errBack {
-					return err
-				}
-				var there []int64
-				if kept {
-					for _, e := range batch {
-						there = append(there, e.ID)
-					}
-				}
-				if len(ids) == 0 {
-					h.mu.Lock()
-					h.open[writer] = true
-					h.mu.Unlock()
-				}
-				ids = append(ids, there...)
-				time.Sleep(length / 3)
-			}
-			if rand.IntN(8) == 0 {
-				return errBack
-			}
-			return nil
-		}, options)
-		h.mu.Lock()
+func (h *hostile) setOpen(writer int, open bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !open {
 		delete(h.open, writer)
-		switch {
-		case err == nil:
-			for _, id := range ids {
-				h.committed[id] = time.Now()
-			}
-		case errors.Is(err, errBack):
-		case strings.Contains(err.Error(), "too late"):
-			h.refused++
-		case sqldb.IsTransient(err), strings.Contains(err.Error(), "Duplicate"):
-		default:
-			h.Errorf("writer %d: %v", writer, err)
-		}
-		h.mu.Unlock()
-		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+	} else if h.open[writer].IsZero() {
+		h.open[writer] = time.Now()
 	}
 }
 
-var errBack = errors.New("roll back")
-
-// read returns the ids between two, in their order.
-func (h *hostile) read(ctx context.Context, above, below int64) (ids []int64, err error) {
-	err = h.db.WithContext(ctx).Raw("SELECT id FROM events WHERE id > ? AND id < ? ORDER BY id", above, below).Scan(&ids).Error
-	return ids, err
+func (h *hostile) tookInsert(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.longest = max(h.longest, d)
 }
 
+// The servers of the long form have a binary log, and prepared transactions.
+var hostileOptions = map[string][]string{
+	"mysql":    {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=10"},
+	"mariadb":  {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=10"},
+	"postgres": {"-c", "max_prepared_transactions=100"},
+}
+
+// Twelve writers use old ids, long transactions, rollbacks, savepoints, batches, upserts, raw SQL, all isolation levels
+// and prepared transactions. A proxy delays and resets connections. In the long form the clock of some processes is
+// 30 s behind, and processes and servers are killed. Each follower sees the rows of the table in the order of their ids,
+// each once. The rows that id > last misses show that the writers are hostile.
+//
+//	go test -run HostileWriters -v -timeout 0 ./integration/follow/ -hostile.for 10m
 func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		testkit.Must(t, db.AutoMigrate(&event{}))
-		ctx := t.Context()
-		conn, err := sqldb.Open(db, 5*time.Second)
-		testkit.Must(t, err)
-		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
-		testkit.Must(t, follow.Enable(ctx, conn, table))
-		h := &hostile{T: t, db: db, engine: d.Name, slow: d.Name != "sqlite", layout: generator.DefaultLayout(),
-			committed: map[int64]time.Time{}, open: map[int]bool{}}
-
-		writing, stop := context.WithTimeout(ctx, *hostileFor)
-		defer stop()
-		var group sync.WaitGroup
-		for writer := range 12 {
-			group.Go(func() { h.write(writing, writer) })
-		}
-		written := make(chan struct{})
-		go func() { group.Wait(); close(written) }()
-
-		var seen, naive []int64
-		var delays []time.Duration
-		var rounds int
-		var readers sync.WaitGroup
-		readers.Go(func() {
-			m := follow.NewMark(conn, table, h.layout, time.Now)
-			var cursor follow.Cursor
-			end := time.Time{}
-			for {
-				select {
-				case <-written:
-					if end.IsZero() {
-						end = time.Now().Add(2 * time.Second)
-					}
-				default:
-				}
-				if !end.IsZero() && time.Now().After(end) {
-					return
-				}
-				published, err := m.Advance(ctx)
-				if err != nil {
-					if !sqldb.IsTransient(err) {
-						t.Error(err)
-					}
-					continue
-				}
-				h.mu.Lock()
-				h.unheld += len(h.open)
-				h.mu.Unlock()
-				rounds++
-				if above, below, any := cursor.Bounds(published); any {
-					ids, err := h.read(ctx, above, below)
-					if err != nil {
-						t.Error(err)
-						continue
-					}
-					h.mu.Lock()
-					for _, id := range ids {
-						if at, ok := h.committed[id]; ok {
-							delays = append(delays, time.Since(at))
-						}
-					}
-					h.mu.Unlock()
-					seen = append(seen, ids...)
-					cursor.Read(lastOf(ids), len(ids), len(ids)+1, published)
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
+	var group sync.WaitGroup
+	for _, e := range testkit.Engines() { // all at once, because they mostly wait
+		group.Go(func() {
+			t.Run(e.Name, func(t *testing.T) {
+				e.Need(t)
+				h := newHostile(t, e, *hostileFor >= 20*time.Second)
+				h.run(*hostileFor)
+				h.check(*hostileFor)
+			})
 		})
-		readers.Go(func() {
-			for {
-				ids, err := h.read(ctx, lastOf(naive), 1<<62)
-				if err != nil {
-					continue
-				}
-				naive = append(naive, ids...)
-				select {
-				case <-written:
-					return
-				case <-time.After(5 * time.Millisecond):
-				}
-			}
-		})
-		readers.Wait()
-		missed, twice, disorder, unborn := compare(h.committed, seen)
-		missedNaive, _, _, _ := compare(h.committed, naive)
-		slices.Sort(delays)
-		median := time.Duration(0)
-		if len(delays) > 0 {
-			median = delays[len(delays)/2]
+	}
+	group.Wait()
+}
+
+func newHostile(t *testing.T, e testkit.Engine, long bool) *hostile {
+	h := &hostile{T: t, counts: map[string]int{}, prepared: map[string]time.Time{}, open: map[int]time.Time{}}
+	h.Own = long
+	switch {
+	case long && e.Name != "sqlite":
+		h.server = e.NewServer(t, hostileOptions[e.Name]...)
+		h.Database = *h.server.Database()
+	default:
+		h.Database = *e.New(t)
+	}
+	if e.Name != "sqlite" {
+		h.relay = testkit.NewRelay(t, h.Database.Address())
+		h.relay.Slow.Store(int64(2 * time.Millisecond))
+	}
+	var err error
+	h.db, err = h.connect()
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = testkit.Close(h.db) })
+	testkit.Must(t, h.db.AutoMigrate(&event{}))
+	conn, err := sqldb.Open(h.db, 5*time.Second)
+	testkit.Must(t, err)
+	testkit.Must(t, follow.Enable(t.Context(), conn, hostileTable))
+	return h
+}
+
+// proxied returns a task that uses the proxy.
+func (h *hostile) proxied() hostileTask {
+	t := h.hostileTask
+	if t.Flaky = h.relay == nil; h.relay != nil {
+		t.Address = h.relay.Address()
+	}
+	return t
+}
+
+// run lets the writers write and the followers follow, until these have seen the last row.
+func (h *hostile) run(length time.Duration) {
+	h.addFollowers()
+	ctx, cancel := context.WithCancel(h.Context())
+	var following sync.WaitGroup
+	for _, f := range h.followers {
+		following.Go(func() { h.keepFollowing(ctx, f) })
+	}
+	writing, stop := context.WithTimeout(h.Context(), length)
+	defer stop()
+	following.Go(func() { h.watchMarks(ctx) })
+	var polling sync.WaitGroup
+	polling.Go(func() { h.pollNaively(writing) })
+	polling.Go(func() { h.makeFaults(writing, length) })
+	h.write(writing)
+	polling.Wait()
+	h.endPrepared("", 0)
+	truth := h.truth()
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
+		if !slices.ContainsFunc(h.followers, func(f *hostileFollower) bool { return f.last() < lastOf(truth) }) {
+			break
 		}
-		t.Logf("%d rows committed, %d refused, %d seen in %d rounds; missed %d, twice %d, out of order %d, not committed %d; id > last misses %d; %d transactions open at publication; median delay %v",
-			len(h.committed), h.refused, len(seen), rounds, missed, twice, disorder, unborn, missedNaive, h.unheld, median)
-		if missed+twice+disorder+unborn > 0 {
-			t.Error("the follower is wrong")
+	}
+	cancel()
+	following.Wait()
+}
+
+// write runs the writers of this process, and in the long form those of two children: one is killed again and again, and
+// the clock of the other is behind.
+func (h *hostile) write(ctx context.Context) {
+	here, children := 12, []hostileTask{}
+	if h.Own {
+		here = 10
+		killed, behind := h.hostileTask, h.proxied()
+		killed.Name, killed.First, killed.Writers = "killed", 10, 1
+		behind.Name, behind.First, behind.Writers, behind.Behind = "behind", 11, 1, 30*time.Second
+		children = []hostileTask{killed, behind}
+	}
+	var group sync.WaitGroup
+	proxied := h.proxied()
+	through, err := proxied.connect()
+	testkit.Must(h.T, err)
+	defer func() { _ = testkit.Close(through) }()
+	for i := range here {
+		db, task := h.db, h.hostileTask
+		if i%2 == 1 {
+			db, task = through, proxied
 		}
-		if missedNaive == 0 || h.refused == 0 {
-			t.Error("the writers were not hostile: id > last misses nothing, or no row was refused")
+		group.Go(func() { task.writer(db, i, reports{h.note, h.setOpen, h.tookInsert}).write(ctx) })
+	}
+	for _, task := range children {
+		group.Go(func() { h.keepWriting(ctx, task) })
+	}
+	group.Wait()
+}
+
+// truth returns the rows of the table.
+func (h *hostile) truth() (ids []int64) {
+	testkit.Must(h.T, h.db.Raw("SELECT id FROM events ORDER BY id").Scan(&ids).Error)
+	return ids
+}
+
+// check compares what the followers have seen with the rows of the table.
+func (h *hostile) check(length time.Duration) {
+	truth := h.truth()
+	missed, _, _, _ := compare(truth, h.naive)
+	h.Logf("%d rows; id > last misses %d; %d marks published, %v between two at most, %d transactions open at publication, longest INSERT %v",
+		len(truth), missed, h.marks, h.gap.Round(time.Millisecond), h.unheld, h.longest.Round(time.Millisecond))
+	for _, what := range slices.Sorted(maps.Keys(h.counts)) {
+		h.Logf("%6d %s", h.counts[what], what)
+	}
+	for _, f := range h.followers {
+		missed, twice, disorder, unborn := compare(truth, f.seen)
+		text := fmt.Sprintf("follower %s: %d seen, missed %d, twice %d, out of order %d, not in the table %d",
+			f.Name, len(f.seen), missed, twice, disorder, unborn)
+		h.Log(text)
+		if wrong := twice + disorder + unborn; wrong > 0 || missed > 0 && !f.control {
+			h.Error(text)
+		} else if f.control && missed == 0 && h.Database.Name == "mariadb" && length > 20*time.Second {
+			h.Error("without locking reads no row of an XA transaction was missed, so they were not tested")
 		}
-	})
+	}
+	part := min(1, length.Seconds()/30)
+	if missed < int(300*part) || h.counts["refused"] < int(50*part) || h.marks < int(length.Seconds()/3) {
+		h.Errorf("the writers were not hostile: id > last misses %d rows, %d were refused, %d marks published", missed, h.counts["refused"], h.marks)
+	}
+	if h.unheld < int(20*part) && h.Database.Name != "sqlite" { // a transaction that has written holds up all others there
+		h.Errorf("%d transactions were open when a mark was published", h.unheld)
+	}
+	for _, what := range h.expected() {
+		if h.counts[what] == 0 {
+			h.Errorf("never: %s", what)
+		}
+	}
+}
+
+// expected returns what must have happened.
+func (h *hostile) expected() []string {
+	all := []string{"committed", "rolled back", "back to a savepoint", "refused and went on", "upsert of an old row"}
+	if h.Own {
+		all = append(all, "writers killed", "follower killed", "refused behind")
+	}
+	if h.server != nil {
+		all = append(all, "server killed", "prepared", "connections reset")
+	}
+	return all
 }
 
 func lastOf(ids []int64) int64 {
@@ -280,8 +262,8 @@ func lastOf(ids []int64) int64 {
 	return ids[len(ids)-1]
 }
 
-// compare counts the committed rows that were missed or seen twice, rows out of order, and rows that were not committed.
-func compare(committed map[int64]time.Time, seen []int64) (missed, twice, disorder, unborn int) {
+// compare counts the rows that were missed or seen twice, those out of order, and those that are not in the table.
+func compare(truth, seen []int64) (missed, twice, disorder, unborn int) {
 	count := map[int64]int{}
 	for i, id := range seen {
 		count[id]++
@@ -289,18 +271,14 @@ func compare(committed map[int64]time.Time, seen []int64) (missed, twice, disord
 			disorder++
 		}
 	}
-	for id := range committed {
+	for _, id := range truth {
 		switch n := count[id]; {
 		case n == 0:
 			missed++
 		case n > 1:
 			twice++
 		}
+		delete(count, id)
 	}
-	for id := range count {
-		if _, ok := committed[id]; !ok {
-			unborn++
-		}
-	}
-	return missed, twice, disorder, unborn
+	return missed, twice, disorder, len(count)
 }

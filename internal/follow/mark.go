@@ -178,7 +178,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 				return err
 			}
 		}
-		state.Published, err = m.close(ctx, conn, s, Round{Mark: plan.Mark}, state.Published)
+		state.Published, err = m.close(ctx, conn, s, Round{Mark: plan.Mark}, state)
 		return err
 	})
 	if err != nil {
@@ -189,7 +189,8 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 
 // close does a round on one connection. It returns the published mark, which stays as it was if another process became
 // the closer meanwhile.
-func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round Round, published int64) (int64, error) {
+func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round Round, state State) (int64, error) {
+	published := state.Published
 	for {
 		var err error
 		passed := true
@@ -205,7 +206,7 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round R
 			passed, err = s.pass(ctx, conn, usedGate, round.Mark)
 			err = errors.Join(err, s.undivert(ctx, conn))
 		case Publish:
-			published, err = s.publish(ctx, conn, round.Mark)
+			published, err = s.publish(ctx, conn, round.Mark, state.Trigger)
 		case Done:
 			return published, nil
 		}

@@ -50,3 +50,31 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 		testkit.Must(t, db.Create(&event{ID: published - 1}).Error)
 	})
 }
+
+// A round that began before the trigger was installed again must not publish: the new mark may be lower than its own.
+func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, wire := testkit.OpenWire(t, d)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		ctx := context.Background()
+		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
+		testkit.Must(t, follow.Enable(ctx, conn, table))
+		m := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)
+		again := false
+		wire.Set(func(c *testkit.Crossing) error {
+			if !again && c.Is("UPDATE UID_FOLLOW SET PUBLISHED") {
+				again = true
+				testkit.Must(t, follow.Disable(ctx, conn, table))
+				testkit.Must(t, follow.Enable(ctx, conn, table))
+			}
+			return c.Run()
+		})
+		published, err := m.Advance(ctx)
+		if err != nil || published != 0 || !again {
+			t.Errorf("%d was published, %v; installed again: %t", published, err, again)
+		}
+	})
+}

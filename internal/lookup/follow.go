@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"reflect"
 
@@ -48,6 +49,10 @@ func (f Followable) ID(row any) int64 {
 // RowsAfter returns a function that loads rows of T for [follow.Rows]. The conditions of db apply as for [FindAs]. With
 // locked, it waits for transactions that have rows below the mark, even if they have lost the lock of the gate.
 func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, locked bool) follow.Reader[*T] {
+	var isolation sql.TxOptions
+	if locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
+		isolation.Isolation = sql.LevelReadCommitted
+	}
 	order := clause.OrderBy{Columns: []clause.OrderByColumn{{Column: columnOf(f.key)}}}
 	return func(ctx context.Context, cursor follow.Cursor, limit int) (rows []*T, published int64, err error) {
 		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
@@ -68,7 +73,7 @@ func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, l
 				return err
 			}
 			return f.check(rows, cursor, published)
-		})
+		}, &isolation)
 		if err != nil {
 			rows, err = nil, fmt.Errorf("uidplugin: follow %s: %w", f.plan.Schema.Table, err)
 		}

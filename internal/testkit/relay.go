@@ -110,6 +110,18 @@ func (r *Relay) Cut() {
 	}
 }
 
+// Reset resets a part of the connections, chosen at random. New ones are still accepted.
+func (r *Relay) Reset(part float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.ends {
+		if tcp, ok := c.(*net.TCPConn); ok && rand.Float64() < part {
+			_ = tcp.SetLinger(0) // the peer gets a reset
+			_ = tcp.Close()
+		}
+	}
+}
+
 func (r *Relay) pass(l net.Listener, client net.Conn, address string) {
 	server, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err != nil {
@@ -155,16 +167,23 @@ func (a answers) Read(p []byte) (int, error) {
 // Open returns a handle on a database through the relay, and closes its pool when the test ends.
 func (r *Relay) Open(tb testing.TB, d *Database, params ...string) *gorm.DB {
 	tb.Helper()
-	host, port, err := net.SplitHostPort(r.Address())
-	Must(tb, err)
-	dsn := pgAddress.ReplaceAllString(d.DSN(params...), "host="+host+" port="+port)
-	if d.IsMySQL() {
-		dsn = mysqlAddress.ReplaceAllString(d.DSN(params...), "tcp("+r.Address()+")")
-	}
-	db, err := gorm.Open(d.Dialector(dsn), quiet(nil))
+	db, err := d.ConnectTo(r.Address(), nil, params...)
 	Must(tb, err)
 	tb.Cleanup(func() { _ = Close(db) })
 	return db
+}
+
+// ConnectTo is [Database.Connect] with another address of the server, such as a relay's.
+func (d *Database) ConnectTo(address string, config *gorm.Config, params ...string) (*gorm.DB, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	dsn := pgAddress.ReplaceAllString(d.DSN(params...), "host="+host+" port="+port)
+	if d.IsMySQL() {
+		dsn = mysqlAddress.ReplaceAllString(d.DSN(params...), "tcp("+address+")")
+	}
+	return gorm.Open(d.Dialector(dsn), quiet(config))
 }
 
 // OpenBreakable returns a handle on a database, with functions that make the database unreachable and reachable again.

@@ -10,14 +10,19 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
 ---
 CREATE SEQUENCE IF NOT EXISTS {{.Mark}}
 ---
-SELECT setval({{text .Mark}}, 1) FROM {{.Mark}} WHERE NOT is_called
+SELECT nextval({{text .Mark}}) FROM {{.Mark}} WHERE NOT is_called -- never lowers it, unlike setval
 ---
 CREATE OR REPLACE FUNCTION {{.Function}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $uid$
 DECLARE
   mark bigint;
-  lowest bigint := (SELECT min({{.Key}}) FROM uid_rows);
+  lowest bigint;
 BEGIN
+  IF TG_LEVEL = 'ROW' THEN
+    lowest := NEW.{{.Key}};
+  ELSE
+    lowest := (SELECT min({{.Key}}) FROM uid_rows);
+  END IF;
   IF lowest IS NULL THEN
     RETURN NULL; -- the statement has inserted no row
   END IF;
@@ -33,8 +38,17 @@ BEGIN
   RETURN NULL;
 END $uid$
 ---
-CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}} REFERENCING NEW TABLE AS uid_rows
-FOR EACH STATEMENT EXECUTE FUNCTION {{.Function}}()
+DO $uid$
+BEGIN
+  -- A trigger for each statement is faster, but does not fire for rows that are inserted into a partition directly.
+  IF EXISTS (SELECT FROM pg_class WHERE oid = {{text .Table}}::regclass AND (relkind = 'p' OR relispartition)) THEN
+    CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}}
+    FOR EACH ROW EXECUTE FUNCTION {{.Function}}();
+  ELSE
+    CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}} REFERENCING NEW TABLE AS uid_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION {{.Function}}();
+  END IF;
+END $uid$
 ---
 INSERT INTO {{.Marks}} ("TABLE_NAME", "KEY_COLUMN", "SLACK", "PUBLISHED", "TRIGGER_ID")
 SELECT {{text .Name}}, {{text .KeyName}}, {{.Slack}}, 0, oid::text FROM pg_trigger
