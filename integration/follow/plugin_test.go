@@ -413,3 +413,40 @@ func TestFollow_ManyFollowersSeeTheSame(t *testing.T) {
 		}
 	})
 }
+
+// The database falls back to an older mark, as after the failover to a replica that was behind.
+func TestFollow_WithRewindGoesBackToTheRecoveredMark(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		towns := func(options ...uidplugin.FollowOption) (all []string) {
+			testkit.Must(t, db.Where("1 = 1").Delete(&letter{}).Error)
+			var ids []uidplugin.ID
+			for i := range 3 {
+				l := letter{Town: string(rune('a' + i))}
+				testkit.Must(t, db.Create(&l).Error)
+				ids = append(ids, l.ID)
+			}
+			for l, err := range uidplugin.Follow[letter](t.Context(), db, ids[0]-1, options...) {
+				testkit.Must(t, err)
+				all = append(all, l.Town)
+				switch {
+				case l.Town == "last":
+					return all
+				case len(all) == 3:
+					q := db.Statement.Quote
+					fall := fmt.Sprintf("UPDATE %s SET %s = ? WHERE %s = 'letters'", q("UID_FOLLOW"), q("PUBLISHED"), q("TABLE_NAME"))
+					testkit.Must(t, db.Exec(fall, int64(ids[1])).Error)
+					testkit.Must(t, db.Create(&letter{Town: "last"}).Error)
+				}
+			}
+			return all
+		}
+		if got := towns(); !slices.Equal(got, []string{"a", "b", "c", "last"}) {
+			t.Errorf("without the option: %v", got)
+		}
+		if got := towns(uidplugin.WithRewind()); !slices.Equal(got, []string{"a", "b", "c", "b", "c", "last"}) {
+			t.Errorf("with the option: %v", got)
+		}
+	})
+}

@@ -79,6 +79,14 @@ func (f Flavor) quote(name string) string {
 	return strings.Join(parts, ".")
 }
 
+// join is an expression for concatenated texts and numbers.
+func (f Flavor) join(parts ...string) string {
+	if f == MySQL || f == MariaDB {
+		return "CONCAT(" + strings.Join(parts, ", ") + ")"
+	}
+	return strings.Join(parts, " || ")
+}
+
 // text quotes a text.
 func (f Flavor) text(s string) string {
 	if f == MySQL || f == MariaDB {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type Mark struct {
 	now    func() time.Time
 	me     string
 	known  atomic.Pointer[statements] // nil until the kind of database is known
+	turn   chan struct{}              // held by the goroutine that visits, because a process does one round at a time
+	seen   int64                      // the published mark at the last visit; guarded by turn
 
 	mu     sync.Mutex
 	users  int   // followers
@@ -36,13 +39,14 @@ type Mark struct {
 // news is what the goroutine has found last. It does not change; next is closed when there is other news.
 type news struct {
 	published int64
+	recovered []int64 // the marks that the database had after it lost commits
 	err       error
 	next      chan struct{}
 }
 
 // NewMark returns the mark of a table. now is the clock of this process.
 func NewMark(db *sqldb.DB, table Table, layout generator.Layout, now func() time.Time) *Mark {
-	return &Mark{db: db, table: table, layout: layout, now: now, me: rand.Text(), latest: &news{next: make(chan struct{})}}
+	return &Mark{db: db, table: table, layout: layout, now: now, me: rand.Text(), turn: make(chan struct{}, 1), latest: &news{next: make(chan struct{})}}
 }
 
 // statements returns the statements for the database.
@@ -114,7 +118,7 @@ func (m *Mark) run(ctx context.Context) {
 		}
 		m.mu.Lock()
 		if last := m.latest; last.published != state.Published || err != nil || last.err != nil {
-			m.latest = &news{published: state.Published, err: err, next: make(chan struct{})}
+			m.latest = &news{published: state.Published, recovered: last.recovered, err: err, next: make(chan struct{})}
 			if err != nil {
 				m.latest.published = last.published
 			}
@@ -157,6 +161,12 @@ func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 // visit reads the state of the table, and does a round if one is due or wanted. The state that it returns has the new
 // published mark.
 func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) {
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return state, ctx.Err()
+	}
 	s, err := m.statements(ctx)
 	if err != nil {
 		return state, err
@@ -165,6 +175,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		if state, err = s.state(ctx, conn); err != nil {
 			return err
 		}
+		m.noteLoss(state)
 		due := state
 		if wanted {
 			due.Next = max(state.Published, 1) // as if a row waited
@@ -178,13 +189,33 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 				return err
 			}
 		}
+		if state.Stuck != 0 {
+			if err := s.kill(ctx, conn, state.Stuck); err != nil {
+				return err
+			}
+		}
 		state.Published, err = m.close(ctx, conn, s, Round{Mark: plan.Mark}, state)
 		return err
 	})
 	if err != nil {
 		return State{}, m.failed(err)
 	}
+	m.seen = state.Published
 	return state, nil
+}
+
+// noteLoss tells followers if the database has lost commits since the last visit.
+func (m *Mark) noteLoss(state State) {
+	recovered, lost := state.lost(m.seen)
+	m.seen = state.Published
+	if !lost {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.latest
+	m.latest = &news{published: state.Published, recovered: append(slices.Clip(last.recovered), recovered), next: make(chan struct{})}
+	close(last.next)
 }
 
 // close does a round on one connection. It returns the published mark, which stays as it was if another process became

@@ -65,7 +65,7 @@ func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
 		m := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)
 		again := false
 		wire.Set(func(c *testkit.Crossing) error {
-			if !again && c.Is("UPDATE UID_FOLLOW SET PUBLISHED") {
+			if !again && c.Is("UPDATE UID_FOLLOW SET RECENT") {
 				again = true
 				testkit.Must(t, follow.Disable(ctx, conn, table))
 				testkit.Must(t, follow.Enable(ctx, conn, table))
@@ -77,4 +77,33 @@ func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
 			t.Errorf("%d was published, %v; installed again: %t", published, err, again)
 		}
 	})
+}
+
+// A closer that stands still in its round holds the lock that sends all new transactions to one gate.
+func TestMark_EndsTheConnectionOfACloserThatStandsStill(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		ctx := t.Context()
+		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
+		testkit.Must(t, follow.Enable(ctx, conn, table))
+		var trigger, lock string
+		testkit.Must(t, db.Raw("SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()").Scan(&trigger).Error)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		still, err := pool.Conn(ctx)
+		testkit.Must(t, err)
+		defer still.Close()
+		var got int
+		testkit.Must(t, still.QueryRowContext(ctx, "SELECT GET_LOCK(?, 1)", trigger).Scan(&got))
+		if published, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(ctx); err != nil || published == 0 {
+			t.Errorf("%d, %v", published, err)
+		}
+		if err := still.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&lock); err == nil {
+			t.Error("the connection is still open")
+		}
+	}, "mysql", "mariadb")
 }

@@ -2,6 +2,8 @@ package follow
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -37,13 +39,15 @@ func (r *Round) Passed() {
 
 // A State is the row of a followed table, as one statement has read it.
 type State struct {
-	Published int64 // all rows with smaller ids are visible or will never be
+	Published int64  // all rows with smaller ids are visible or will never be
+	Recent    string // the marks that were published before, as text, the latest first
 	Slack     time.Duration
 	Trigger   string    // identity of the trigger, from its installation
 	Found     string    // identity of the trigger that the table has; empty if it has none
 	Closer    string    // name of the process that closes
 	Until     time.Time // end of its turn, by the database's clock
 	Now       time.Time // the database's clock
+	Stuck     int64     // the connection that holds the lock of a round on MySQL and MariaDB; 0 if there is none
 	Next      int64     // the lowest id of a visible row that is not below Published; 0 if there is none
 }
 
@@ -102,8 +106,10 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if err != nil {
 		return pause
 	}
-	due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now)
-	return max(min(pause, due), 2*time.Millisecond)
+	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // else another process closes, and waits
+		pause = min(pause, max(due, time.Millisecond))
+	}
+	return pause
 }
 
 // minApart is the least difference of clocks that stops the closing. The two clocks are read up to a round trip apart,
@@ -155,3 +161,24 @@ func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 // lost reports whether the database has lost the mark up to which rows were returned. Every returned row was below a
 // published mark. 0 is the mark before the first round.
 func (c Cursor) lost(published int64) bool { return 0 < published && published <= c.Last }
+
+// lost reports whether the database has lost commits since a process saw the mark seen, and returns the mark that it had
+// after the loss. Higher marks may have been published since, but then seen is missing among the recent ones.
+func (s State) lost(seen int64) (recovered int64, ok bool) {
+	if s.Published <= seen {
+		return s.Published, 0 < s.Published && s.Published < seen
+	}
+	recent := strings.Fields(s.Recent)
+	if len(s.Recent) >= recentLength && len(recent) > 0 {
+		recent = recent[:len(recent)-1] // it may be cut off
+	}
+	for _, text := range recent {
+		if mark, err := strconv.ParseInt(text, 10, 64); err == nil && mark <= seen {
+			return mark, 0 < mark && mark < seen
+		}
+	}
+	return 0, false // seen is too long ago
+}
+
+// recentLength is the number of characters of Recent. They are enough for about 50 marks.
+const recentLength = 1000

@@ -25,8 +25,12 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 		defer m.follow()()
 		cursor := cursor // so that the sequence can be used again
 		var none T
+		losses := len(m.news().recovered) // those that are known
 		for ctx.Err() == nil {
 			n := m.news()
+			for ; o.Rewind && losses < len(n.recovered); losses++ {
+				cursor.Last = min(cursor.Last, n.recovered[losses]-1)
+			}
 			rows, err := []T(nil), n.err
 			published := n.published
 			if _, _, any := cursor.Bounds(published); err == nil && (any || o.Rewind && cursor.lost(published)) {

@@ -54,6 +54,24 @@ func (s *statements) next() string {
 		" ORDER BY " + key + " LIMIT 1)"
 }
 
+// stuck is an expression for the connection that holds the lock of a round.
+func (s *statements) stuck() string {
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		return "0"
+	}
+	return "IS_USED_LOCK(" + s.flavor.text(s.names.lock) + ")"
+}
+
+// kill ends the connection of a closer that stands still in its round. While it holds the lock, all new transactions use
+// the same gate, and would wait together with the next closer.
+func (s *statements) kill(ctx context.Context, db *sqldb.DB, connection int64) error {
+	err := db.ExecRaw(ctx, "KILL "+strconv.FormatInt(connection, 10))
+	if err != nil && strings.Contains(err.Error(), "Error 1094") {
+		return nil // it has ended meanwhile
+	}
+	return err
+}
+
 func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
 func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
 
@@ -69,15 +87,16 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 		rows++
 		var slack, until, now int64
 		var found sql.NullString
-		var next sql.NullInt64
-		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now, &next); err != nil {
+		var next, stuck sql.NullInt64
+		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now, &state.Recent, &stuck, &next); err != nil {
 			return err
 		}
 		state.Slack, state.Found, state.Next = time.Duration(slack)*time.Millisecond, found.String, next.Int64
+		state.Stuck = stuck.Int64
 		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
 		return nil
 	}, "SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
-		", "+s.next()+" FROM "+s.marks()+" m"+s.row())
+		", "+s.flavor.columns("RECENT")+", "+s.stuck()+", "+s.next()+" FROM "+s.marks()+" m"+s.row())
 	if err == nil && rows == 0 {
 		err = fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
 	}
@@ -171,7 +190,11 @@ func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, trig
 	if s.flavor == SQLite { // another installation has the same trigger, but begins with a low mark
 		greatest, same = "max", ` AND (SELECT "MARK" FROM `+s.gates()+s.row()+") >= "+strconv.FormatInt(mark, 10)
 	}
-	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+published+" = "+greatest+"("+published+", "+strconv.FormatInt(mark, 10)+")"+s.row()+
+	value, recent := strconv.FormatInt(mark, 10), s.flavor.quote("RECENT")
+	// MySQL assigns from left to right, so RECENT comes first.
+	history := recent + " = CASE WHEN " + published + " < " + value + " THEN SUBSTR(" + s.flavor.join(published, "' '", recent) +
+		", 1, " + strconv.Itoa(recentLength) + ") ELSE " + recent + " END, "
+	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+strconv.FormatInt(mark, 10)+")"+s.row()+
 		" AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ?"+same, trigger, trigger)
 	if err != nil || n > 0 {
 		return mark, err

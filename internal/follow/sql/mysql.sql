@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
   SLACK bigint NOT NULL COMMENT 'milliseconds',
   PUBLISHED bigint NOT NULL,
   TRIGGER_ID varchar(64) NOT NULL,
+  RECENT varchar(1000) NOT NULL DEFAULT '' COMMENT 'marks that were published before',
   CLOSER varchar(64) NOT NULL DEFAULT '',
   CLOSER_UNTIL bigint NOT NULL DEFAULT 0
 ) ENGINE=InnoDB

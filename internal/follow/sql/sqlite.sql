@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
   "SLACK" bigint NOT NULL, -- in milliseconds
   "PUBLISHED" bigint NOT NULL,
   "TRIGGER_ID" text NOT NULL,
+  "RECENT" varchar(1000) NOT NULL DEFAULT '', -- marks that were published before
   "CLOSER" varchar(64) NOT NULL DEFAULT '',
   "CLOSER_UNTIL" bigint NOT NULL DEFAULT 0
 )
