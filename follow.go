@@ -43,6 +43,9 @@ func (p *Plugin) EnableFollow(ctx context.Context, model any, options ...FollowO
 	default:
 		t.table.Slack = o.slack
 	}
+	if t.loc.Test != nil {
+		return nil
+	}
 	return follow.Enable(ctx, t.db, t.table)
 }
 
@@ -54,6 +57,9 @@ func (p *Plugin) DisableFollow(ctx context.Context, model any) error {
 	t, err := p.followed(model)
 	if err != nil {
 		return err
+	}
+	if t.loc.Test != nil {
+		return nil
 	}
 	return follow.Disable(ctx, t.db, t.table)
 }
@@ -71,6 +77,10 @@ func (p *Plugin) Settled(ctx context.Context, model any) (ID, error) {
 	t, err := p.followed(model)
 	if err != nil {
 		return 0, err
+	}
+	if t.loc.Test != nil {
+		id, err := t.model.Highest(ctx, p.db)
+		return ID(id), err
 	}
 	id, err := t.mark.Advance(ctx)
 	return ID(id), err
@@ -113,9 +123,13 @@ func Follow[T any](ctx context.Context, db *gorm.DB, after ID, options ...Follow
 			return
 		}
 		read := lookup.RowsAfter[T](t.loc, db, t.model, t.mark, o.locked)
-		id := func(row *T) int64 { return t.model.ID(row) }
-		rows := follow.Rows(ctx, t.mark, follow.Cursor{Last: int64(after)}, follow.Options[*T]{Limit: followChunk, Rewind: o.rewind, ID: id}, read)
-		rows(yield)
+		cursor := follow.Cursor{Last: int64(after)}
+		settings := follow.Options[*T]{Limit: followChunk, Rewind: o.rewind, ID: func(row *T) int64 { return t.model.ID(row) }}
+		if t.loc.Test != nil {
+			follow.Poll(ctx, cursor, settings, read)(yield)
+			return
+		}
+		follow.Rows(ctx, t.mark, cursor, settings, read)(yield)
 	}
 }
 
@@ -161,6 +175,9 @@ const followTimeout = 10 * time.Second
 func (f *followed) checkCursor(after ID) error {
 	if after < 0 {
 		return newIDError(int64(after), fmt.Errorf("%w: the cursor %d; 0 is before the first row", ErrNegativeID, after))
+	}
+	if f.loc.Test != nil {
+		return nil
 	}
 	parts, err := f.loc.Layout.Decompose(int64(after))
 	if latest := f.loc.Clock().Add(maxSlack); err == nil && parts.Time.After(latest) {

@@ -41,7 +41,8 @@
 // FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], FindPublic,
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
-// Nodes, Slots and Sessions return nil, as with WithWorkerID.
+// Nodes, Slots and Sessions return nil, as with WithWorkerID. EnableFollow and DisableFollow do nothing, because the ids
+// may be old or without a time. [uidplugin.Follow] returns rows as soon as they are visible, so a test does not wait.
 package uidtest
 
 import (

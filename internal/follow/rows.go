@@ -68,6 +68,34 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 	}
 }
 
+// Poll yields rows like [Rows], but misses those that become visible after one with a higher id. It is for tests of
+// applications, whose ids need not have a time.
+func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], read Reader[T]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		cursor := cursor
+		var none T
+		for ctx.Err() == nil {
+			rows, _, err := read(ctx, cursor, o.Limit)
+			if err != nil && ctx.Err() == nil && !yield(none, err) {
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+				cursor.Last = o.ID(row)
+			}
+			if len(rows) < o.Limit {
+				sleep(ctx, pollPause)
+			}
+		}
+		yield(none, context.Cause(ctx))
+	}
+}
+
+// pollPause is the time between two reads of [Poll].
+const pollPause = 10 * time.Millisecond
+
 // errorPause is the time from an error to the next try.
 const errorPause = time.Second
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"reflect"
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
@@ -30,7 +31,7 @@ func (loc *Locator) Followable(db *gorm.DB, value any) (Followable, error) {
 	switch {
 	case key == nil:
 		err = fmt.Errorf("%w: no field of the primary key of %s is a uid field, so its rows cannot be followed", ErrNotKey, p.Schema.Table)
-	case key.Source.Foreign, loc.Test != nil && loc.Test.Table == nil:
+	case key.Source.Foreign && loc.Test == nil:
 		err = fmt.Errorf("%w: the ids of %s.%s have no time, so its rows cannot be followed", ErrNotDecodable, p.Schema.Table, key.DBName)
 	case key.Text:
 		err = fmt.Errorf("%w: %s.%s holds texts, which do not sort like numbers, so its rows cannot be followed", ErrNotKey, p.Schema.Table, key.DBName)
@@ -46,6 +47,17 @@ func (f Followable) ID(row any) int64 {
 	return model.Row{Struct: reflect.ValueOf(row).Elem()}.ID(context.Background(), f.key.Field)
 }
 
+// Highest returns the id above the largest in the table, or 0 if the table is empty.
+func (f Followable) Highest(ctx context.Context, db *gorm.DB) (above int64, err error) {
+	var largest sql.NullInt64
+	column := clause.Column{Table: clause.CurrentTable, Name: f.key.DBName}
+	err = db.WithContext(ctx).Unscoped().Model(f.plan.NewRow()).Select("MAX(?)", column).Scan(&largest).Error
+	if err == nil && largest.Valid {
+		above = largest.Int64 + 1
+	}
+	return above, err
+}
+
 // RowsAfter returns a function that loads rows of T for [follow.Rows]. The conditions of db apply as for [FindAs]. With
 // locked, it waits for transactions that have rows below the mark, even if they have lost the lock of the gate.
 func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, locked bool) follow.Reader[*T] {
@@ -55,8 +67,11 @@ func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, l
 	}
 	order := clause.OrderBy{Columns: []clause.OrderByColumn{{Column: columnOf(f.key)}}}
 	return func(ctx context.Context, cursor follow.Cursor, limit int) (rows []*T, published int64, err error) {
-		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			if published, err = m.Published(ctx, tx.Statement.ConnPool); err != nil {
+		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
+			if published = math.MaxInt64; loc.Test == nil {
+				published, err = m.Published(ctx, tx.Statement.ConnPool)
+			}
+			if err != nil {
 				return err
 			}
 			above, below, any := cursor.Bounds(published)
