@@ -450,3 +450,29 @@ func TestFollow_WithRewindGoesBackToTheRecoveredMark(t *testing.T) {
 		}
 	})
 }
+
+// A handler needs the connection for its transaction, and so does the goroutine that advances the mark.
+func TestFollow_NeedsOnlyOneConnection(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(1)
+		n := 0
+		testkit.Must(t, db.Create(&letter{Town: "Ely"}).Error)
+		for l, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+			testkit.Must(t, err)
+			testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+				if err := tx.Model(l).Update("town", "York").Error; err != nil {
+					return err
+				}
+				time.Sleep(200 * time.Millisecond)
+				return tx.Create(&letter{Town: "Ely"}).Error
+			}))
+			if n++; n == 5 {
+				break
+			}
+		}
+	})
+}
