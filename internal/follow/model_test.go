@@ -49,6 +49,8 @@ type modelState struct {
 	Cursor          Cursor
 	Stamps          int8
 	Lost            bool
+	Recovered       int8 // the published mark after the loss
+	Rewound         bool // the follower has gone back to it
 
 	// The state that survives the loss of later commits.
 	SavedMark, SavedPublished int8
@@ -68,11 +70,13 @@ const (
 	roundSurvives  mutant = "a round goes on after its connection broke"
 	cursorToMark   mutant = "the cursor moves to the mark"
 	lowersMark     mutant = "the mark can be lowered"
+	keepsCursor    mutant = "a follower that rewinds goes on from its cursor"
 )
 
 type world struct {
 	ticks, rows int8
 	loses       bool
+	rewinds     bool // the follower goes back after a loss
 	mutant      mutant
 	layout      generator.Layout
 	seen        map[modelState]bool
@@ -109,9 +113,16 @@ func (w *world) add(s modelState) {
 		return
 	}
 	// A row up to the cursor that was not delivered will never be.
+	exempt := s.Exempt
+	switch {
+	case w.rewinds && s.Rewound:
+		exempt = 0
+	case w.rewinds && s.Lost:
+		exempt = ^uint16(0)
+	}
 	for id := range int8(16) {
 		bit := uint16(1) << id
-		if s.Committed&bit != 0 && s.Delivered&bit == 0 && s.Exempt&bit == 0 && w.id(id) <= s.Cursor.Last {
+		if s.Committed&bit != 0 && s.Delivered&bit == 0 && exempt&bit == 0 && w.id(id) <= s.Cursor.Last {
 			w.violation = fmt.Sprintf("the row %d was missed: %+v", id, s)
 			return
 		}
@@ -273,6 +284,12 @@ func (w *world) follow(s modelState) {
 		return
 	}
 	published := w.id(s.Fetched)
+	if w.rewinds && s.Lost && !s.Rewound {
+		if s.Rewound = true; w.mutant != keepsCursor {
+			s.Cursor.Last = min(s.Cursor.Last, w.id(s.Recovered)-1)
+		}
+		s.Recovered = 0
+	}
 	above, below, any := s.Cursor.Bounds(published)
 	if any {
 		last, rows := int64(0), 0
@@ -304,6 +321,9 @@ func (w *world) lose(s modelState) {
 		return
 	}
 	s.Lost = true
+	if w.rewinds {
+		s.Recovered = s.SavedPublished
+	}
 	s.Mark, s.Published, s.Committed = s.SavedMark, s.SavedPublished, s.SavedCommitted
 	s.SavedMark, s.SavedPublished, s.SavedCommitted = 0, 0, 0
 	s.Writers = [2]modelWriter{}
@@ -318,7 +338,9 @@ func (w *world) lose(s modelState) {
 
 func TestModel_NoRowIsMissed(t *testing.T) {
 	t.Parallel()
-	for _, w := range []*world{newWorld(1, 3, false, ""), newWorld(1, 2, true, "")} {
+	rewinds := newWorld(1, 1, true, "")
+	rewinds.rewinds = true
+	for _, w := range []*world{newWorld(1, 3, false, ""), newWorld(1, 2, true, ""), rewinds} {
 		w.explore()
 		if w.violation != "" {
 			t.Error(w.violation)
@@ -329,10 +351,12 @@ func TestModel_NoRowIsMissed(t *testing.T) {
 
 func TestModel_FindsEveryMutant(t *testing.T) {
 	t.Parallel()
-	for _, m := range []mutant{oneGate, versionedMark, publishFirst, markBeforeGate, keepsFetched, roundSurvives, cursorToMark, lowersMark} {
+	for _, m := range []mutant{oneGate, versionedMark, publishFirst, markBeforeGate, keepsFetched, roundSurvives, cursorToMark, lowersMark, keepsCursor} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			for _, w := range []*world{newWorld(1, 2, false, m), newWorld(1, 1, true, m), newWorld(2, 2, false, m)} {
+			rewinds := newWorld(1, 1, true, m)
+			rewinds.rewinds = m == keepsCursor
+			for _, w := range []*world{newWorld(1, 2, false, m), rewinds, newWorld(2, 2, false, m)} {
 				w.explore()
 				if w.violation != "" {
 					t.Logf("%d states: %s", len(w.seen), w.violation)
