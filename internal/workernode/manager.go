@@ -214,17 +214,34 @@ func (m *Manager) Close(ctx context.Context) error {
 	defer m.queue.Flush(ctx, time.Second)
 	select {
 	case m.closing <- struct{}{}:
-		defer func() { <-m.closing }()
 	case <-ctx.Done():
 		return fmt.Errorf("workernode: close: the context ended while another Close was running: %w", ctx.Err())
 	}
-	if m.released {
-		return nil
+	done := make(chan error, 1)
+	go func() { // because a driver may not notice that ctx ends: SQLite's waits for a lock
+		defer func() { <-m.closing }()
+		var err error
+		if !m.released {
+			err = m.release(ctx)
+			m.released = err == nil
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
 	}
-	err := m.release(ctx)
-	m.released = err == nil
-	return err
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(lateRelease):
+		return fmt.Errorf("workernode: close: the context ended while the slot was being released: %w", ctx.Err())
+	}
 }
+
+// lateRelease is the time for a release to return its error, which says more, after the context of Close has ended.
+const lateRelease = 100 * time.Millisecond
 
 // release frees the slot for Close, with retries.
 func (m *Manager) release(ctx context.Context) error {

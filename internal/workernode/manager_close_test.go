@@ -142,6 +142,28 @@ func TestManagerClose_EndsWhileTheDatabaseHangs(t *testing.T) {
 	})
 }
 
+// SQLite's driver waits for a lock although the context has ended. Close took as long as the lock was held.
+func TestManagerClose_EndsWithItsContextWhenTheDriverDoesNot(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.assign(table("orders"))
+		p.wire.Set(func(c *testkit.Crossing) error {
+			time.Sleep(30 * time.Second)
+			return c.Run()
+		})
+		for range 2 {
+			if took, err := p.closeWithin(t, 3*time.Second); !errors.Is(err, context.DeadlineExceeded) || took > 4*time.Second {
+				t.Errorf("after %v: %v", took, err)
+			}
+		}
+		p.wire.Set(nil)
+		must(t, p.Close(t.Context()))
+		if s := w.slot(1); s.Holder != "" {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 // A stuck is where a log goes that takes no more, such as a full pipe.
 type stuck chan struct{}
 
