@@ -10,6 +10,12 @@ import (
 // How the lease manager adds missing worker ids to its slot, or goes on without them. Only its goroutine calls these
 // functions.
 
+// An addError is the error of adding worker ids. The slot's grants are not affected, so tables with worker ids go on: if
+// renewals fail as well, they say so themselves.
+type addError struct{ error }
+
+func (e addError) Unwrap() error { return e.error }
+
 func (m *Manager) add(ctx context.Context, tables []Table) error {
 	nodes, err := m.rows.reserve(ctx, tables)
 	if errors.Is(err, ErrExhausted) {

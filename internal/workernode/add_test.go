@@ -3,6 +3,7 @@ package workernode_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +76,79 @@ func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 		p.wire.Set(nil)
 		p.use(t, table("items"), 10)
 		w.check()
+	})
+}
+
+// While worker ids were added for one table, callers of other tables arrived. They got the error of that table, although
+// the slot has worker ids for theirs.
+func TestManagerAssign_FailsOnlyCallersWhoseWorkerIDsCannotBeAdded(t *testing.T) {
+	t.Parallel()
+
+	breaks := map[string]func(t *testing.T, w *world){
+		"used up": func(t *testing.T, w *world) { run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 8`) },
+		"refused": func(t *testing.T, w *world) { run(t, w.db, failingInsert) },
+	}
+	for name, damage := range breaks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
+				p := w.start(nil)
+				leases, err := p.Assign(t.Context(), []workernode.Table{table("orders"), table("items")}, nil)
+				must(t, err)
+				p.attach(leases[0])
+				leases[1].Release()
+				damage(t, w)
+				p.wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(20*time.Millisecond), c.Run()) })
+				users := make(chan error)
+				go func() {
+					_, err := p.Assign(t.Context(), []workernode.Table{table("users")}, nil)
+					users <- err
+				}()
+				time.Sleep(30 * time.Millisecond) // the lease manager tries to add a worker id
+				items := make(chan error)
+				go func() {
+					_, err := p.Assign(t.Context(), []workernode.Table{table("items")}, nil)
+					items <- err
+				}()
+				if err := <-users; err == nil {
+					t.Error("users got a worker id")
+				}
+				must(t, <-items)
+				w.check()
+			})
+		})
+	}
+}
+
+// A table has lost its worker id and cannot get another. Creates of the other tables failed as soon as they were faster
+// than their leases, with an error that said that those were not renewed.
+func TestManager_ATableWithoutAWorkerIDDoesNotDisturbOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(nil)
+		p.use(t, table("orders"), 1)
+		p.use(t, table("items"), 1)
+		run(t, w.db, failingInsert)
+		run(t, w.db, `DELETE FROM "WORKER_NODE" WHERE "TABLE_NAME" = 'items'`)
+		_ = p.steadily(t, table("orders"), 11*time.Minute) // until the rows are read again
+		if err := p.Stats().LastError; err == nil || !strings.Contains(err.Error(), "not while I watch") {
+			t.Fatalf("the table has no worker id, and the state is %v", err)
+		}
+		p.make(table("orders"), 100_000)
+		w.logs("cannot add worker ids; tables that have some are not affected", "not while I watch")
+		if lines := w.log.Lines("cannot be renewed"); len(lines) > 0 {
+			t.Errorf("%q", lines)
+		}
+		var err error
+		for chunk := make([]int64, 100_000); err == nil; { // what the lease of the lost worker id has left
+			err = p.generators[table("items")].Fill(t.Context(), chunk)
+		}
+		saysAll(t, err.Error(), "not while I watch")
+		run(t, w.db, `DROP TRIGGER "NO"`)
+		p.use(t, table("items"), 10)
+		time.Sleep(time.Second)
+		if s := p.Stats(); s.LastError != nil {
+			t.Errorf("%+v", s)
+		}
 	})
 }
 

@@ -338,7 +338,24 @@ func (a *allocator) noteFailure(err error, suspends bool) {
 	}
 }
 
-// noteRecovery undoes noteFailure. A generator whose table lacks a worker id keeps its own error until
+// noteNotAdded records why worker ids could not be added. Callers of generators that have none get the error. Others are
+// not affected, because the slot's grants are renewed before worker ids are added.
+func (a *allocator) noteNotAdded(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failure = nil
+	for _, l := range a.leases {
+		switch {
+		case l.generator == nil:
+		case len(l.lanes) == 0:
+			l.generator.Suspend(err)
+		default:
+			l.generator.Suspend(nil)
+		}
+	}
+}
+
+// noteRecovery undoes noteFailure and noteNotAdded. A generator whose table lacks a worker id keeps its own error until
 // [TableLease.replace] gives the table another.
 func (a *allocator) noteRecovery() {
 	a.mu.Lock()

@@ -19,6 +19,7 @@ type request struct {
 	leases []*TableLease
 	err    error
 	last   error // why the latest attempt failed
+	tried  bool  // an attempt to serve it was made, so its failure concerns this request
 }
 
 // requests are the waiting calls of [Manager.Assign]. All methods may be called concurrently.
@@ -80,7 +81,7 @@ func (q *requests) serve(assign func(*request) []*TableLease) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool {
-		r.leases = assign(r)
+		r.tried, r.leases = true, assign(r)
 		if r.leases == nil {
 			return false
 		}
@@ -98,23 +99,32 @@ func (q *requests) note(err error) {
 	}
 }
 
-// fail ends all waiting requests with an error.
+// fail ends the waiting requests that were tried with an error. Others arrived during the statement that failed, and may
+// need another one or none.
 func (q *requests) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, r := range q.waiting {
+	q.failThose(err, func(r *request) bool { return r.tried })
+}
+
+// failThose ends waiting requests with an error. The caller holds the mutex.
+func (q *requests) failThose(err error, which func(*request) bool) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool {
+		if !which(r) {
+			return false
+		}
 		r.err = err
 		close(r.done)
-	}
-	q.waiting = nil
+		return true
+	})
 }
 
 // end ends all waiting requests and all later ones with an error, which is [generator.ErrClosed] after Close.
 func (q *requests) end(err error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if !errors.Is(q.ended, generator.ErrClosed) {
 		q.ended = err
 	}
-	q.mu.Unlock()
-	q.fail(err)
+	q.failThose(err, func(*request) bool { return true })
 }

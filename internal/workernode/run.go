@@ -116,7 +116,10 @@ func (m *Manager) send(ctx context.Context, w *work, next action, step step) err
 	case doKeepAlive:
 		return m.slot.keepAlive(ctx)
 	case doAdd:
-		return m.add(ctx, w.missing)
+		if err := m.add(ctx, w.missing); err != nil {
+			return addError{err}
+		}
+		return nil
 	case doRenew:
 		return m.slot.renew(ctx)
 	}
@@ -212,7 +215,13 @@ func (m *Manager) noteFailure(err error, s severity) {
 		m.share(false)
 	}
 	m.requests.note(err)
-	if s != brief {
+	var adding addError
+	switch {
+	case s == brief:
+	case errors.As(err, &adding):
+		m.showError(err)
+		m.allocator.noteNotAdded(err)
+	default:
 		m.showError(err)
 		m.allocator.noteFailure(err, true)
 	}
@@ -238,11 +247,14 @@ func (m *Manager) showError(err error) {
 		stats.Since = m.clock.now()
 	}
 	if unusable := errors.Is(err, ErrTable); last == nil || unusable && !errors.Is(last, ErrTable) {
+		var adding addError
 		switch {
 		case unusable: // permanent until somebody fixes the table
 			m.log.Error("uidplugin: the plugin's tables cannot be used, so this process is granted no more ids", "error", err)
 		case stats.Sessions == 0:
 			m.log.Warn("uidplugin: this process cannot get a lease, so no ids can be made", "error", err)
+		case errors.As(err, &adding):
+			m.log.Warn("uidplugin: this process cannot add worker ids; tables that have some are not affected", "error", err)
 		default:
 			m.log.Warn("uidplugin: the lease of this process cannot be renewed; ids are made until what was granted is used up", "error", err)
 		}
