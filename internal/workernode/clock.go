@@ -125,6 +125,7 @@ type clockCheck struct {
 
 	at, shown time.Time     // when the clock was last found right, and its reading then
 	refused   time.Duration // how far ahead the wall clock was when follow last refused it
+	asked     time.Time     // when that was
 }
 
 // check compares the clocks at the first use, and whenever the clock has run ahead of elapsed time.
@@ -149,12 +150,12 @@ func (c *clockCheck) check(ctx context.Context) error {
 
 // follow adjusts the clock if the wall clock has run ahead of the monotonic one, because an operator set it or the
 // machine slept. The database's clock decides which is right: a fence set by a wrong clock would block us once it is
-// corrected.
+// corrected. It asks again later, because after both machines slept the database's clock may be the last to be set.
 func (c *clockCheck) follow(ctx context.Context) error {
 	reading := c.clock.read()
 	ahead := reading.Round(0).Sub(c.clock.steady(reading))
 	known := ahead > c.refused-time.Second && ahead < c.refused+time.Second
-	if ahead < time.Second || known {
+	if ahead < time.Second || known && time.Since(c.asked) < grace/2 {
 		return nil
 	}
 	theirs, ok, err := c.store.db.Clock(ctx)
@@ -167,7 +168,9 @@ func (c *clockCheck) follow(ctx context.Context) error {
 		c.log.Info("uidplugin: the wall clock has run ahead; ids follow it", "by", ahead, "database_agrees", ok)
 		return nil
 	}
-	c.refused = ahead
-	c.log.Warn("uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
+	c.refused, c.asked = ahead, time.Now()
+	if !known {
+		c.log.Warn("uidplugin: the wall clock has run ahead, and the database's has not; ids do not follow it", "by", ahead)
+	}
 	return nil
 }

@@ -112,6 +112,42 @@ func TestManager_LogsAClockThatDiffers(t *testing.T) {
 	}
 }
 
+// Two machines slept for an hour, and the clock of the database's was set a minute later. The process never asked it
+// again, so its ids stayed an hour behind, and others took its slots.
+func TestManager_FollowsAClockThatTheDatabaseConfirmsLater(t *testing.T) {
+	t.Parallel()
+
+	s, log := &settable{}, &testkit.Log{}
+	d, mock := mocked(t, testkit.OnMySQL)
+	theirs := func(ahead time.Duration) {
+		at := time.Now().Add(ahead).Unix()
+		mock.ExpectQuery("SELECT UNIX_TIMESTAMP()").WillReturnRows(sqlmock.NewRows([]string{"t"}).AddRow(at))
+	}
+	c := workernode.NewClockCheck(d, s.now, log.Logger())
+	theirs(0)
+	must(t, c.Check(t.Context()))
+	s.ahead.Store(3600)
+	theirs(0)
+	for range 3 { // it asks once
+		must(t, c.Check(t.Context()))
+	}
+	c.Pass(time.Minute)
+	theirs(0)
+	must(t, c.Check(t.Context()))
+	if ahead := time.Until(c.Now()); ahead > time.Minute {
+		t.Fatalf("the process follows a clock that is %v ahead of the database's", ahead)
+	}
+	c.Pass(time.Minute)
+	theirs(time.Hour)
+	must(t, c.Check(t.Context()))
+	if ahead := time.Until(c.Now()); ahead < 59*time.Minute {
+		t.Errorf("the process is %v ahead, and the wall clock an hour", ahead)
+	}
+	log.SaysOnce(t, "ids do not follow it")
+	log.SaysOnce(t, "ids follow it")
+	must(t, mock.ExpectationsWereMet())
+}
+
 // A database whose clock cannot be read is no reason to take the process's for right.
 func TestDBClock_ReturnsTheErrorOfTheDatabase(t *testing.T) {
 	t.Parallel()

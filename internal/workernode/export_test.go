@@ -58,6 +58,20 @@ func (d *DB) NextSlot(ctx context.Context) (int64, error) {
 
 // CheckClock compares the clock of a manager with the database's.
 func CheckClock(ctx context.Context, db *DB, now func() time.Time, log *slog.Logger) error {
-	c := clockCheck{store: &statements{db: db}, clock: newClock(now, generator.DefaultLayout()), maxSkew: DefaultMaxSkew, log: log}
-	return c.check(ctx)
+	return NewClockCheck(db, now, log).Check(ctx)
 }
+
+// A ClockCheck compares the clock of a manager with the database's again and again.
+type ClockCheck struct{ c clockCheck }
+
+func NewClockCheck(db *DB, now func() time.Time, log *slog.Logger) *ClockCheck {
+	return &ClockCheck{clockCheck{
+		store: &statements{db: db}, clock: newClock(now, generator.DefaultLayout()), maxSkew: DefaultMaxSkew, log: log,
+	}}
+}
+
+func (c *ClockCheck) Check(ctx context.Context) error { return c.c.check(ctx) }
+func (c *ClockCheck) Now() time.Time                  { return c.c.clock.now() }
+
+// Pass makes the latest refusal of the wall clock older.
+func (c *ClockCheck) Pass(d time.Duration) { c.c.asked = c.c.asked.Add(-d) }
