@@ -39,8 +39,8 @@ func closedFor(tb testing.TB, db *gorm.DB) {
 	}
 }
 
-// Applications end on a fatal error wherever it occurs, also in a callback of a create or a query, whose transaction has
-// a connection. Close ends there, with a pool of one connection, too, and later creates say why they fail.
+// Applications end on a fatal error wherever it occurs, also in a callback of a create, whose transaction has a
+// connection. Close ends there, with a pool of one connection, too, and later creates say why they fail.
 func TestPluginClose_WithinACallback(t *testing.T) {
 	t.Parallel()
 

@@ -55,8 +55,8 @@ func TestManager_ReadsTheSlotAfterAnAddWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Within one tick an added worker id changes only VERSION, so no session follows that reads the slot's rows. The process
-// has to read them on its own, or it forgets the worker id for ten minutes and takes another.
+// Within one tick an added worker id changes only VERSION, so no session follows that reads the slot's rows. The
+// process has to read them on its own, or it does not know the worker id for ten minutes.
 func TestManager_FindsAWorkerIDWhoseAddHadNoAnswer(t *testing.T) {
 	t.Parallel()
 
