@@ -1,7 +1,10 @@
 package follow_test
 
 import (
+	"context"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 )
 
 // A trigger for each statement does not fire for rows that are inserted into a partition directly.
@@ -51,4 +55,95 @@ func TestEnable_GuardsEveryWayIntoAPartitionedTable(t *testing.T) {
 			testkit.Must(t, run("DELETE FROM events WHERE id >= 1000"))
 		}
 	}, "postgres")
+}
+
+// Writers insert all the time, one of them in a transaction of three seconds, while several processes enable the table.
+// They do not wait long, and a follower that begins afterwards misses nothing.
+func TestEnable_OnATableInUseDelaysNobodyAndMissesNoRow(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		task := hostileTask{Database: *d}
+		ctx, stop := context.WithCancel(t.Context())
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		defer stop()
+		h := &hostile{T: t, db: db, counts: map[string]int{}, open: map[int]time.Time{}}
+		for i := range 4 {
+			writing.Go(func() {
+				w := task.writer(db, i, reports{h.note, h.setOpen, h.tookInsert})
+				for ctx.Err() == nil {
+					begin := time.Now()
+					err := db.Create(&event{ID: w.id(age()), Writer: i}).Error
+					h.tookInsert(time.Since(begin))
+					if err != nil && !isTooLate(err) {
+						t.Error(err)
+					}
+					time.Sleep(rand.N(10 * time.Millisecond))
+				}
+			})
+		}
+		began := make(chan struct{})
+		writing.Go(func() { keepOpen(t, db, d.Name, task.writer(db, 9, reports{}).idOf(0), began) })
+		<-began
+
+		begin := time.Now()
+		var enabling sync.WaitGroup
+		for range 3 {
+			enabling.Go(func() {
+				conn, err := sqldb.Open(d.Open(t, nil), 5*time.Second)
+				if err == nil {
+					err = follow.Enable(ctx, conn, hostileTable)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		enabling.Wait()
+		took := time.Since(begin)
+		seen := make(chan int64, 100_000)
+		following, end := context.WithCancel(t.Context())
+		defer end()
+		go task.follow(following, db, func(id int64) { seen <- id }, func(err error) {
+			if following.Err() == nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		stop()
+		writing.Wait()
+		truth := h.truth()
+		var ids []int64
+		for lastOf(ids) < lastOf(truth) && !t.Failed() {
+			select {
+			case id := <-seen:
+				ids = append(ids, id)
+			case <-time.After(10 * time.Second):
+				t.Fatal("the follower has stopped")
+			}
+		}
+		missed, twice, disorder, unborn := compare(truth, ids)
+		t.Logf("%d rows; enabled in %v; longest INSERT %v; missed %d, twice %d, out of order %d, not in the table %d",
+			len(truth), took, h.longest, missed, twice, disorder, unborn)
+		if missed+twice+disorder+unborn > 0 || took < 2*time.Second && d.Name != "sqlite" || h.longest > 2*time.Second && d.Name != "sqlite" {
+			t.Error("rows are missed, or it did not wait for the open transaction, or others waited for it")
+		}
+	})
+}
+
+// keepOpen inserts a row and commits three seconds later. On SQLite, where everybody waits for it, it commits at once.
+func keepOpen(t *testing.T, db *gorm.DB, engine string, id int64, inserted chan<- struct{}) {
+	err := db.Transaction(func(tx *gorm.DB) error {
+		err := tx.Create(&event{ID: id, Writer: -1}).Error
+		close(inserted)
+		if engine != "sqlite" {
+			time.Sleep(3 * time.Second)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -82,7 +82,7 @@ var (
 	unreachable = regexp.MustCompile(`bad connection|invalid connection|connection refused|connection reset|broken pipe|EOF|` +
 		`closed|SQLSTATE (57P0|08)|Error (1053|1317|2013)|unexpected packet|busy buffer|commands out of sync|failed to connect|` +
 		`no answer within|deadline exceeded|timeout: context already done|testkit: the connection was lost|Error 1399|Error 1402|XAER_NOTA|prepared transaction with identifier`)
-	markInError = regexp.MustCompile(`below the mark (\d+)`)
+	markInError = regexp.MustCompile(`is below (\d+)`)
 )
 
 // refused sets the floor to the mark, mostly, as the generator of a process whose clock is behind would.
