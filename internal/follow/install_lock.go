@@ -25,6 +25,7 @@ var locksTable = regexp.MustCompile(`(?m)^\s*(CREATE|DROP) TRIGGER`)
 
 // install runs a statement of an installation. It tries again after conflicts with other processes.
 func install(ctx context.Context, db *sqldb.DB, f Flavor, t Table, statement string) error {
+	db = db.Quiet() // tries may fail
 	begin, locks := time.Now(), locksTable.MatchString(statement)
 	for try := 1; ; try++ {
 		var err error
