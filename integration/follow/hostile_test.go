@@ -93,8 +93,8 @@ var hostileOptions = map[string][]string{
 
 // Twelve writers use old ids, long transactions, rollbacks, savepoints, batches, upserts, raw SQL, all isolation levels
 // and prepared transactions. A proxy delays and resets connections. In the long form the clock of some processes is
-// 30 s behind, and processes and servers are killed. Each follower sees the rows of the table in the order of their ids,
-// each once. The rows that id > last misses show that the writers are hostile.
+// 30 s behind, and processes and servers are killed. Each follower sees the rows of the table in the order of their
+// ids, each once. The rows that id > last misses show that the writers are hostile.
 //
 //	go test -run HostileWriters -v -timeout 0 ./integration/follow/ -hostile.for 10m
 func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
@@ -180,8 +180,8 @@ func (h *hostile) run(length time.Duration) {
 	following.Wait()
 }
 
-// write runs the writers of this process, and in the long form those of two children: one is killed again and again, and
-// the clock of the other is behind.
+// write runs the writers of this process, and in the long form those of two children: one is killed again and again,
+// and the clock of the other is behind.
 func (h *hostile) write(ctx context.Context) {
 	here, children := 12, []hostileTask{}
 	if h.Own {
@@ -219,8 +219,9 @@ func (h *hostile) truth() (ids []int64) {
 func (h *hostile) check(length time.Duration) {
 	truth := h.truth()
 	missed, _, _, _ := compare(truth, h.naive)
-	h.Logf("%d rows; id > last misses %d; %d marks published, %v between two at most, %d transactions open at publication, "+
-		"longest INSERT %v", len(truth), missed, h.marks, h.gap.Round(time.Millisecond), h.unheld, h.longest.Round(time.Millisecond))
+	h.Logf("%d rows; id > last misses %d; %d marks published, %v between two at most, "+
+		"%d transactions open at publication, longest INSERT %v", len(truth), missed, h.marks,
+		h.gap.Round(time.Millisecond), h.unheld, h.longest.Round(time.Millisecond))
 	for _, what := range slices.Sorted(maps.Keys(h.counts)) {
 		h.Logf("%6d %s", h.counts[what], what)
 	}
@@ -261,7 +262,7 @@ func (h *hostile) lacking(length time.Duration) string {
 	switch {
 	case h.counts["refused"] < int(50*part):
 		return fmt.Sprintf("%d refused", h.counts["refused"])
-	case h.unheld < int(20*part) && h.Database.Name != "sqlite": // there a transaction that has written holds up all others
+	case h.unheld < int(20*part) && h.Database.Name != "sqlite": // it has one writer at a time
 		return fmt.Sprintf("%d transactions open when a mark was published", h.unheld)
 	}
 	return ""

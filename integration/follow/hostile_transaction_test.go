@@ -284,7 +284,8 @@ func (x *transaction) again() error {
 
 // raw inserts a row with SQL of the application.
 func (x *transaction) raw(e event) error {
-	forms := []string{"INSERT INTO events (id, writer, n) VALUES (?, ?, ?)", "INSERT INTO events (id, writer, n) SELECT ?, ?, ?"}
+	forms := []string{"INSERT INTO events (id, writer, n) VALUES (?, ?, ?)",
+		"INSERT INTO events (id, writer, n) SELECT ?, ?, ?"}
 	if x.Database.Name == "postgres" {
 		forms[1] = "WITH e AS (INSERT INTO events (id, writer, n) VALUES (?, ?, ?) RETURNING id) SELECT count(*) FROM e"
 	} else {

@@ -76,9 +76,10 @@ func isTooLate(err error) bool {
 var (
 	errBack     = errors.New("roll back")
 	duplicate   = regexp.MustCompile(`Duplicate entry|duplicate key|UNIQUE constraint|XAER_DUPID|is already in use`)
-	unreachable = regexp.MustCompile(`bad connection|invalid connection|connection refused|connection reset|broken pipe|EOF|` +
-		`closed|SQLSTATE (57P0|08)|Error (1053|1317|2013)|unexpected packet|busy buffer|commands out of sync|failed to connect|` +
-		`no answer within|deadline exceeded|timeout: context already done|testkit: the connection was lost|Error 1399|Error 1402|XAER_NOTA|prepared transaction with identifier`)
+	unreachable = regexp.MustCompile(`bad connection|invalid connection|connection refused|connection reset|broken pipe|` +
+		`EOF|closed|SQLSTATE (57P0|08)|Error (1053|1317|1399|1402|2013)|unexpected packet|busy buffer|` +
+		`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
+		`testkit: the connection was lost|XAER_NOTA|prepared transaction with identifier`)
 	markInError = regexp.MustCompile(`is below (\d+)`)
 )
 

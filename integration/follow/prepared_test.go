@@ -16,8 +16,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// MariaDB releases the gate of a transaction at XA PREPARE, so a mark is published above its rows, and they appear later.
-// A follower misses them, unless its reads lock: these wait for the transaction. MySQL keeps the gate, until it crashes.
+// MariaDB releases the gate of a transaction at XA PREPARE, so a mark is published above its rows, and they appear
+// later. A follower misses them, unless its reads lock: these wait for the transaction. MySQL keeps the gate until it
+// crashes.
 func TestFollow_ALockingReadWaitsForPreparedTransactions(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

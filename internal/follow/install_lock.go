@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A statement that creates or drops a trigger waits for the transactions that use the table, and everybody else queues up
-// behind it. So it waits briefly, and tries again for a while.
+// A statement that creates or drops a trigger waits for the transactions that use the table, and everybody else queues
+// up behind it. So it waits briefly, and tries again for a while.
 const (
 	lockPatience = 500 * time.Millisecond
 	lockFor      = time.Minute
