@@ -12,10 +12,11 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-var transient = regexp.MustCompile(`SQLSTATE (40001|40P01|55P03)|Error (1020|1180|1205|1213)|database (table )?is locked|SQLITE_BUSY`)
+var transient = regexp.MustCompile(`SQLSTATE (40001|40P01|55P03)|Error (1020|1180|1205|1213)|` +
+	`database (table )?is locked|SQLITE_BUSY`)
 
-// addFollowers adds one with a direct connection and one through the proxy, and in the long form children: one is killed
-// again and again, and the clock of the other is behind. They take turns in closing.
+// addFollowers adds one with a direct connection and one through the proxy, and in the long form children: one is
+// killed again and again, and the clock of the other is behind. They take turns in closing.
 func (h *hostile) addFollowers() {
 	add := func(task hostileTask, name string) *hostileFollower {
 		f := &hostileFollower{hostileTask: task}

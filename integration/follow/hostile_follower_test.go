@@ -72,7 +72,8 @@ func (t hostileTask) follow(ctx context.Context, db *gorm.DB, row func(int64), f
 			if published, err = m.Published(ctx, tx.Statement.ConnPool); err != nil {
 				return err
 			}
-			return tx.Raw("SELECT id FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?"+lock, cursor.Last, published, limit).Scan(&ids).Error
+			query := "SELECT id FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?" + lock
+			return tx.Raw(query, cursor.Last, published, limit).Scan(&ids).Error
 		}, options)
 		return ids, published, err
 	}

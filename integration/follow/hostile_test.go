@@ -93,8 +93,8 @@ var hostileOptions = map[string][]string{
 
 // Twelve writers use old ids, long transactions, rollbacks, savepoints, batches, upserts, raw SQL, all isolation levels
 // and prepared transactions. A proxy delays and resets connections. In the long form the clock of some processes is
-// 30 s behind, and processes and servers are killed. Each follower sees the rows of the table in the order of their ids,
-// each once. The rows that id > last misses show that the writers are hostile.
+// 30 s behind, and processes and servers are killed. Each follower sees the rows of the table in the order of their
+// ids, each once. The rows that id > last misses show that the writers are hostile.
 //
 //	go test -run HostileWriters -v -timeout 0 ./integration/follow/ -hostile.for 10m
 func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
@@ -155,12 +155,18 @@ func (h *hostile) run(length time.Duration) {
 	for _, f := range h.followers {
 		following.Go(func() { h.keepFollowing(ctx, f) })
 	}
-	writing, stop := context.WithTimeout(h.Context(), length)
+	writing, stop := context.WithTimeout(h.Context(), 3*length)
 	defer stop()
 	following.Go(func() { h.watchMarks(ctx) })
 	var polling sync.WaitGroup
 	polling.Go(func() { h.pollNaively(writing) })
 	polling.Go(func() { h.makeFaults(writing, length) })
+	polling.Go(func() {
+		for begin := time.Now(); time.Since(begin) < length || writing.Err() == nil && h.lacking(length) != ""; {
+			time.Sleep(100 * time.Millisecond) // on a busy machine, longer
+		}
+		stop()
+	})
 	h.write(writing)
 	polling.Wait()
 	h.endPrepared("", 0)
@@ -174,8 +180,8 @@ func (h *hostile) run(length time.Duration) {
 	following.Wait()
 }
 
-// write runs the writers of this process, and in the long form those of two children: one is killed again and again, and
-// the clock of the other is behind.
+// write runs the writers of this process, and in the long form those of two children: one is killed again and again,
+// and the clock of the other is behind.
 func (h *hostile) write(ctx context.Context) {
 	here, children := 12, []hostileTask{}
 	if h.Own {
@@ -213,8 +219,9 @@ func (h *hostile) truth() (ids []int64) {
 func (h *hostile) check(length time.Duration) {
 	truth := h.truth()
 	missed, _, _, _ := compare(truth, h.naive)
-	h.Logf("%d rows; id > last misses %d; %d marks published, %v between two at most, %d transactions open at publication, longest INSERT %v",
-		len(truth), missed, h.marks, h.gap.Round(time.Millisecond), h.unheld, h.longest.Round(time.Millisecond))
+	h.Logf("%d rows; id > last misses %d; %d marks published, %v between two at most, "+
+		"%d transactions open at publication, longest INSERT %v", len(truth), missed, h.marks,
+		h.gap.Round(time.Millisecond), h.unheld, h.longest.Round(time.Millisecond))
 	for _, what := range slices.Sorted(maps.Keys(h.counts)) {
 		h.Logf("%6d %s", h.counts[what], what)
 	}
@@ -225,26 +232,21 @@ func (h *hostile) check(length time.Duration) {
 		h.Log(text)
 		if wrong := twice + disorder + unborn; wrong > 0 || missed > 0 && !f.control {
 			h.Error(text)
-		} else if f.control && missed == 0 && h.Database.Name == "mariadb" && length > 20*time.Second {
-			h.Error("without locking reads no row of an XA transaction was missed, so they were not tested")
 		}
 	}
-	part := min(1, length.Seconds()/30)
-	if missed < int(300*part) || h.counts["refused"] < int(50*part) || h.marks < int(length.Seconds()/3) {
-		h.Errorf("the writers were not hostile: id > last misses %d rows, %d were refused, %d marks published", missed, h.counts["refused"], h.marks)
+	if least := int(10 * min(30, length.Seconds())); missed < least {
+		h.Errorf("id > last misses %d rows, fewer than %d: the writers were not hostile", missed, least)
 	}
-	if h.unheld < int(20*part) && h.Database.Name != "sqlite" { // a transaction that has written holds up all others there
-		h.Errorf("%d transactions were open when a mark was published", h.unheld)
-	}
-	for _, what := range h.expected() {
-		if h.counts[what] == 0 {
-			h.Errorf("never: %s", what)
-		}
+	if lacking := h.lacking(length); lacking != "" {
+		h.Errorf("the writers were not hostile: %s", lacking)
 	}
 }
 
-// expected returns what must have happened.
-func (h *hostile) expected() []string {
+// lacking returns what has not happened often enough for the test to mean something.
+func (h *hostile) lacking(length time.Duration) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	part := min(1, length.Seconds()/30)
 	all := []string{"committed", "rolled back", "back to a savepoint", "refused and went on", "upsert of an old row"}
 	if h.Own {
 		all = append(all, "writers killed", "follower killed", "refused behind")
@@ -252,7 +254,18 @@ func (h *hostile) expected() []string {
 	if h.server != nil {
 		all = append(all, "server killed", "prepared", "connections reset")
 	}
-	return all
+	for _, what := range all {
+		if h.counts[what] == 0 {
+			return "never: " + what
+		}
+	}
+	switch {
+	case h.counts["refused"] < int(50*part):
+		return fmt.Sprintf("%d refused", h.counts["refused"])
+	case h.unheld < int(20*part) && h.Database.Name != "sqlite": // it has one writer at a time
+		return fmt.Sprintf("%d transactions open when a mark was published", h.unheld)
+	}
+	return ""
 }
 
 func lastOf(ids []int64) int64 {

@@ -37,6 +37,15 @@
 // A mark that is missing or NULL refuses all rows. The trigger runs after the INSERT because a trigger before it also
 // fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
 //
+// On PostgreSQL the trigger runs once for each statement, with the inserted rows as a table. Such a trigger does not fire
+// for rows that are inserted into a partition directly, so a partitioned table and a partition get one for each row.
+//
+// InnoDB forgets the gates of XA transactions that are prepared: MariaDB at XA PREPARE, and MySQL when the server crashes.
+// Their rows stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits for them.
+//
+// CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded. All
+// writers queue up behind it, so it gives up after half a second and tries again.
+//
 // Several processes may close at once, because raising never lowers the mark and each waits by itself. One at a time is
 // enough, so they take turns by a column of UID_FOLLOW.
 //

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"strings"
 	"text/template"
@@ -49,7 +50,7 @@ func (t Table) qualified(name string) string {
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
 	lock                    string // user-level lock of MySQL, which chooses the gate
-	advisory                int64  // the first of three advisory locks of PostgreSQL
+	advisory                int64  // the first of four advisory locks of PostgreSQL
 }
 
 var unusual = regexp.MustCompile(`[^a-z0-9_]+`)
@@ -114,8 +115,8 @@ func (f Flavor) Install(t Table) []string {
 		"Name": t.Name, "Table": f.quote(t.Name), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
 		"Marks": f.quote(beside(t.Name, MarkTable)), "Gates": f.quote(beside(t.Name, GateTable)),
 		"Mark": f.quote(beside(t.Name, n.mark)), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
-		"Lock": n.lock, "Gate1": n.advisory + 1, "Gate2": n.advisory + 2, "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
-		"Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
+		"Lock": n.lock, "Gate1": n.advisory + 1, "Gate2": n.advisory + 2, "InstallLock": n.advisory + 3, "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
+		"Patience": lockPatience.Milliseconds(), "Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
 	}
 	switch f {
 	case Postgres:
@@ -158,7 +159,8 @@ func (f Flavor) Uninstall(t Table) []string {
 	switch f {
 	case Postgres:
 		return append(statements,
-			"DROP TRIGGER IF EXISTS "+f.quote(n.trigger)+" ON "+f.quote(t.Name),
+			fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
+				"  DROP TRIGGER IF EXISTS %s ON %s;\nEND $uid$", lockPatience.Milliseconds(), f.quote(n.trigger), f.quote(t.Name)),
 			"DROP FUNCTION IF EXISTS "+f.quote(beside(t.Name, n.function))+"()",
 			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
 	case MariaDB:

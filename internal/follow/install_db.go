@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
@@ -40,7 +39,7 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 		}
 	}
 	for _, statement := range f.Install(t) {
-		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil && !isThere(err) {
+		if err := install(ctx, db, f, t, statement); err != nil && !isThere(err) {
 			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
@@ -54,7 +53,7 @@ func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}
 	for _, statement := range f.Uninstall(t) {
-		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil {
+		if err := install(ctx, db, f, t, statement); err != nil {
 			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
@@ -65,15 +64,4 @@ func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 func isThere(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "Error 1359") || strings.Contains(text, "already exists") && strings.Contains(text, "trigger")
-}
-
-// retry runs f again after conflicts with other processes.
-func retry(ctx context.Context, f func() error) error {
-	for try := 0; ; try++ {
-		err := f()
-		if err == nil || try == 10 || ctx.Err() != nil || !sqldb.IsTransient(err) && !strings.Contains(err.Error(), "tuple concurrently updated") {
-			return err
-		}
-		time.Sleep(time.Duration(try+1) * 20 * time.Millisecond)
-	}
 }

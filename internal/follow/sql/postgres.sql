@@ -41,6 +41,11 @@ END $uid$
 ---
 DO $uid$
 BEGIN
+  PERFORM pg_advisory_xact_lock({{.InstallLock}}); -- one at a time, so that others do not wait for several
+  IF EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {{text .Table}}::regclass AND tgname = {{text .TriggerName}}) THEN
+    RETURN;
+  END IF;
+  PERFORM set_config('lock_timeout', '{{.Patience}}ms', true); -- because writers queue up behind this; try again if it fails
   -- A trigger for each statement is faster, but does not fire for rows that are inserted into a partition directly.
   IF EXISTS (SELECT FROM pg_class WHERE oid = {{text .Table}}::regclass AND (relkind = 'p' OR relispartition)) THEN
     CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}}
