@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -64,6 +65,16 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 		query = s.holdersOfMariaDB()
 	default:
 		return nil, nil // SQLite has one writer at a time
+	}
+	if s.flavor == MySQL {
+		on := true
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&on) }, "SELECT @@performance_schema")
+		if err == nil && !on { // its tables are empty
+			err = errors.New("performance_schema is OFF, so the transactions that have inserted rows cannot be listed")
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var h Holder

@@ -27,9 +27,13 @@ func FlavorOf(ctx context.Context, db *sqldb.DB) (Flavor, error) {
 	}
 }
 
-// Enable installs what makes a table followed. It waits for transactions that have inserted rows into the table.
+// Enable installs what makes a table followed. It waits for transactions that have inserted rows into the table. The
+// error wraps ErrRefused if rows could be missed.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		err = refuse(ctx, db, f, t)
+	}
 	if err != nil {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}
@@ -41,7 +45,7 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	}
 	for _, statement := range f.Install(t) {
 		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil && !isThere(err) {
-			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, explain(err))
 		}
 	}
 	return nil

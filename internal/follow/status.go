@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -93,7 +94,8 @@ func List(ctx context.Context, db *sqldb.DB, f Flavor, layout generator.Layout, 
 				list = append(list, s)
 			}
 		}
-		if err != nil && !noTable.MatchString(err.Error()) {
+		others := only == "" && schema != "" // this user may see that the table exists, but not read it
+		if err != nil && !others && !noTable.MatchString(err.Error()) {
 			return nil, fmt.Errorf("list followed tables: %w", err)
 		}
 	}
@@ -106,8 +108,7 @@ var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 // for another.
 func (f Flavor) schemas(ctx context.Context, db *sqldb.DB) (prefixes []string, err error) {
 	prefixes = []string{""}
-	current := map[Flavor]string{MySQL: "DATABASE()", MariaDB: "DATABASE()", Postgres: "current_schema()"}[f]
-	if current == "" {
+	if f == SQLite {
 		return prefixes, nil
 	}
 	err = db.Query(ctx, func(r *sql.Rows) error {
@@ -119,8 +120,7 @@ func (f Flavor) schemas(ctx context.Context, db *sqldb.DB) (prefixes []string, e
 	return prefixes, err
 }
 
-// tablesIn returns the tables of one UID_FOLLOW. Names in the default schema's have no schema, unless the application
-// wrote it.
+// tablesIn returns the tables in one UID_FOLLOW that have its prefix in their names.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (names []string, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string
@@ -129,7 +129,8 @@ func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (name
 			names = append(names, name)
 		}
 		return err
-	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.quote(prefix+MarkTable)+" ORDER BY 1")
+	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.quote(prefix+MarkTable))
+	slices.Sort(names)
 	return names, err
 }
 
