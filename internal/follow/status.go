@@ -73,12 +73,16 @@ func (s *Status) Closing() bool { return s.Closer != "" && s.Now.Before(s.Until)
 
 // List returns the followed tables of a database, or only the one that is named. A name with a schema is looked for in
 // that schema's UID_FOLLOW. It returns nothing if no table was ever followed.
-func List(ctx context.Context, db *sqldb.DB, f Flavor, layout generator.Layout, only string) (list []Status, err error) {
+func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, only string) (list []Status, err error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	schemas := []string{""}
 	if only != "" {
 		schemas = []string{only[:len(only)-len(bare(only))]}
 	} else if schemas, err = f.schemas(ctx, db); err != nil {
-		return nil, fmt.Errorf("list followed tables: %w", err)
+		return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
 	}
 	for _, schema := range schemas {
 		names, err := f.tablesIn(ctx, db, schema)
@@ -88,7 +92,7 @@ func List(ctx context.Context, db *sqldb.DB, f Flavor, layout generator.Layout, 
 			}
 			s := Status{layout: layout}
 			if err = newStatements(f, Table{Name: name}).status(ctx, db, &s); err != nil {
-				return nil, fmt.Errorf("follow %s: %w", name, err)
+				return nil, fmt.Errorf("uidplugin: follow %s: %w", name, err)
 			}
 			if s.Table != "" { // it was disabled meanwhile
 				list = append(list, s)
@@ -96,7 +100,7 @@ func List(ctx context.Context, db *sqldb.DB, f Flavor, layout generator.Layout, 
 		}
 		others := only == "" && schema != "" // this user may see that the table exists, but not read it
 		if err != nil && !others && !noTable.MatchString(err.Error()) {
-			return nil, fmt.Errorf("list followed tables: %w", err)
+			return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
 		}
 	}
 	return list, nil

@@ -31,15 +31,15 @@ func enable(t *testing.T, d *testkit.Database) followed {
 	testkit.Must(t, err)
 	e.f, err = follow.FlavorOf(t.Context(), e.conn)
 	testkit.Must(t, err)
-	testkit.Must(t, follow.Enable(t.Context(), e.conn, e.f, e.table))
-	e.mark = follow.NewMark(e.conn, e.f, e.table, generator.DefaultLayout(), time.Now)
+	testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
+	e.mark = follow.NewMark(e.conn, e.table, generator.DefaultLayout(), time.Now)
 	return e
 }
 
 // status returns the status of events.
 func (e followed) status(t *testing.T) follow.Status {
 	t.Helper()
-	list, err := follow.List(t.Context(), e.conn, e.f, generator.DefaultLayout(), "")
+	list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), "")
 	testkit.Must(t, err)
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
@@ -69,9 +69,7 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		conn, err := sqldb.Open(d.Open(t, nil), 5*time.Second)
 		testkit.Must(t, err)
-		f, err := follow.FlavorOf(t.Context(), conn)
-		testkit.Must(t, err)
-		if list, err := follow.List(t.Context(), conn, f, generator.DefaultLayout(), "events"); err != nil || len(list) > 0 {
+		if list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "events"); err != nil || len(list) > 0 {
 			t.Errorf("without UID_FOLLOW: %v, %v", list, err)
 		}
 		e := enable(t, d)
@@ -134,7 +132,7 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 		other := e.table
 		other.Name = "event_" // similar to events, also as a pattern
 		testkit.Must(t, e.db.Exec("CREATE TABLE event_ (id bigint PRIMARY KEY)").Error)
-		testkit.Must(t, follow.Enable(t.Context(), e.conn, e.f, other))
+		testkit.Must(t, follow.Enable(t.Context(), e.conn, other))
 		tx := e.db.Begin()
 		defer tx.Rollback()
 		testkit.Must(t, tx.Exec("INSERT INTO event_ VALUES (?)", e.id(t, 0)).Error)
@@ -146,11 +144,11 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 		testkit.Must(t, tx.Raw(query).Scan(&session).Error)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		mark := follow.NewMark(e.conn, e.f, other, generator.DefaultLayout(), time.Now)
+		mark := follow.NewMark(e.conn, other, generator.DefaultLayout(), time.Now)
 		go func() { defer close(ended); _, _ = mark.Advance(ctx) }()
 		defer func() { stop(); <-ended }()
 		for begin := time.Now(); ; time.Sleep(300 * time.Millisecond) { // InnoDB renews its lists after 100 ms without readers
-			list, err := follow.List(t.Context(), e.conn, e.f, generator.DefaultLayout(), "")
+			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), "")
 			if err != nil || len(list) != 2 || len(list[1].Holders) > 0 {
 				t.Fatalf("%+v, %v", list, err)
 			}
