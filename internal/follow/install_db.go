@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 		}
 	}
 	for _, statement := range f.Install(t) {
-		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil && !isThere(err) {
+		if err := install(ctx, db, f, statement); err != nil && !isThere(err) {
 			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, explain(err))
 		}
 	}
@@ -58,11 +59,39 @@ func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}
 	for _, statement := range f.Uninstall(t) {
-		if err := retry(ctx, func() error { return db.ExecRaw(ctx, statement) }); err != nil {
+		if err := install(ctx, db, f, statement); err != nil {
 			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
 	return nil
+}
+
+// install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no
+// transaction uses the table, and while the statement waits for that, new transactions wait for it.
+func install(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
+	return retry(ctx, func() error { return execSoon(ctx, db, f, statement) })
+}
+
+// execSoon runs a statement that waits for locks for at most a second.
+func execSoon(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
+	switch f {
+	case Postgres:
+		return db.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
+			if err := tx.ExecRaw(ctx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+				return err
+			}
+			return tx.ExecRaw(ctx, statement)
+		})
+	case MySQL, MariaDB:
+		return db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+			if err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"); err != nil {
+				return err
+			}
+			err := conn.ExecRaw(ctx, statement)
+			return errors.Join(err, conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait"))
+		})
+	}
+	return db.ExecRaw(ctx, statement)
 }
 
 // isThere reports whether a statement failed because the trigger is there already.
@@ -71,13 +100,23 @@ func isThere(err error) bool {
 	return strings.Contains(text, "Error 1359") || strings.Contains(text, "already exists") && strings.Contains(text, "trigger")
 }
 
-// retry runs f again after conflicts with other processes.
+// retry runs f again after conflicts with other processes, and until the context ends if f has waited for a lock.
 func retry(ctx context.Context, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()
-		if err == nil || try == 10 || ctx.Err() != nil || !sqldb.IsTransient(err) && !strings.Contains(err.Error(), "tuple concurrently updated") {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return err
+		case isLockTimeout(err):
+			if !sleep(ctx, lockPause) {
+				return fmt.Errorf("a transaction that uses the table has not ended: %w: %w", context.Cause(ctx), err)
+			}
+		case try >= 10 || !sqldb.IsTransient(err) && !strings.Contains(err.Error(), "tuple concurrently updated"):
+			return err
+		default:
+			time.Sleep(time.Duration(try+1) * 20 * time.Millisecond)
 		}
-		time.Sleep(time.Duration(try+1) * 20 * time.Millisecond)
 	}
 }
+
+const lockPause = 300 * time.Millisecond // lets waiting transactions pass

@@ -7,12 +7,27 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // ErrRefused is the reason why a table cannot be followed.
 var ErrRefused = errors.New("the table cannot be followed")
+
+// The limits of a slack. It must also be at least a tick.
+const (
+	MinSlack = 20 * time.Millisecond
+	MaxSlack = time.Hour
+)
+
+// CheckSlack returns an error for a slack outside the limits.
+func CheckSlack(slack time.Duration) error {
+	if slack < MinSlack || slack > MaxSlack {
+		return fmt.Errorf("the slack %v must be from %v to %v", slack, MinSlack, MaxSlack)
+	}
+	return nil
+}
 
 // refuse returns an error wrapping ErrRefused if rows of the table could be missed. What this user may not see does not
 // refuse it.
