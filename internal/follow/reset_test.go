@@ -73,7 +73,7 @@ func TestReset_KeepsALowMark(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		e := enable(t, d)
 		testkit.Must(t, follow.Reset(t.Context(), e.conn, "events", generator.DefaultLayout(), time.Now))
-		if s := e.status(t); s.Raised != 1 || s.Published != -1 {
+		if s := e.status(t); s.Raised != 1 || s.Published >= 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -97,7 +97,7 @@ func TestReset_EndsRoundsThatHaveBegun(t *testing.T) {
 			return c.Run()
 		})
 		published, err := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now).Advance(t.Context())
-		if s := e.status(t); err != nil || published > 0 || s.Published != -1 || !reset {
+		if s := e.status(t); err != nil || published > 0 || s.Published >= 0 || !reset {
 			t.Errorf("%d was published, %v; reset: %t; %+v", published, err, reset, s)
 		}
 	})
