@@ -108,13 +108,13 @@ func databaseFlag(c *cobra.Command, named *[]string) {
 }
 
 // openOthers opens the databases of --database: names and data source names.
-func (a *app) openOthers(ctx context.Context, d *database, named []string) error {
+func (a *app) openOthers(ctx context.Context, d *database, named []string, use usage) error {
 	for _, text := range named {
 		name, dsn, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dsn == "" {
 			return errors.New("--database takes NAME=DSN, such as shard-1=mysql://user:password@host/shop")
 		}
-		other, err := a.connect(ctx, dsn, reads)
+		other, err := a.connect(ctx, dsn, use)
 		if err != nil {
 			return fmt.Errorf("--database %s: %w", name, err)
 		}

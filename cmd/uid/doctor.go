@@ -41,7 +41,7 @@ they are on this server, or if you pass --database for them. It lists the others
 				}
 			}
 			return a.with(c.Context(), reads, func(d *database) error {
-				if err := a.openOthers(c.Context(), d, others); err != nil {
+				if err := a.openOthers(c.Context(), d, others, reads); err != nil {
 					return err
 				}
 				return a.writeReport(d.Examine(c.Context(), ignore...))

@@ -71,7 +71,7 @@ var serverKinds = []serverKind{
 		replicate: func(*testing.T, *patient) []string { return []string{"--server-id=2"} },
 		settings: append(slices.Clone(mysqlSettings), setting{
 			code: admin.CodeAsyncReplicas,
-			spoil: follow("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %s, MASTER_USER = 'test', " +
+			spoil: replicate("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %s, MASTER_USER = 'test', " +
 				"MASTER_PASSWORD = 'test', MASTER_USE_GTID = slave_pos; START SLAVE"),
 			cure: wait("SET GLOBAL rpl_semi_sync_master_enabled = ON",
 				"SET GLOBAL rpl_semi_sync_slave_enabled = ON; STOP SLAVE IO_THREAD; START SLAVE IO_THREAD"),
@@ -83,7 +83,7 @@ var serverKinds = []serverKind{
 		replicate: func(*testing.T, *patient) []string { return []string{"--server-id=2"} },
 		settings: append(slices.Clone(mysqlSettings), setting{
 			code: admin.CodeAsyncReplicas,
-			spoil: follow("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %s, " +
+			spoil: replicate("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %s, " +
 				"SOURCE_USER = 'test', SOURCE_PASSWORD = 'test', GET_SOURCE_PUBLIC_KEY = 1; START REPLICA"),
 			cure: wait("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; "+
 				"SET GLOBAL rpl_semi_sync_source_enabled = ON",
@@ -184,8 +184,8 @@ func galeraNode(t *testing.T) []string {
 	}
 }
 
-// follow starts the replica, and has it run statements that name the port of the server.
-func follow(statements string) func(*testing.T, *patient) {
+// replicate starts the replica, and has it run statements that name the port of the server.
+func replicate(statements string) func(*testing.T, *patient) {
 	return func(t *testing.T, p *patient) {
 		t.Helper()
 		p.replica.Run(t, "start")

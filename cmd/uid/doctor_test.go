@@ -158,6 +158,21 @@ var sicknesses = []sickness{
 		),
 		words: []string{"1 row of", "a slot that is missing from WORKER_SLOT"},
 	},
+	{
+		code:  admin.CodeFollowTrigger,
+		spoil: followThen(0, "DROP TRIGGER uid_follow_orders_1c168a"),
+		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"},
+	},
+	{
+		code:  admin.CodeFollowStopped,
+		spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
+		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"},
+	},
+	{
+		code:  admin.CodeFollowAhead,
+		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
+		words: []string{"the mark of orders is 59m5", "uid follow reset"},
+	},
 }
 
 // ofServers are the codes of what settings of the server say, which a test cannot set on a server that others use.
@@ -220,7 +235,7 @@ func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		shop(t, d.Open(t, nil), "web-1", "first")
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "9 checks, 0 findings, 0 not done")
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "10 checks, 0 findings, 0 not done")
 		found := r.run("doctor", "--json")
 		if found.code == exitFailed {
 			t.Errorf("%+v", found)
@@ -308,7 +323,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	shop(t, db, "web-1", "first")
 	must(t, db.Exec(`DROP TABLE "WORKER_SLOT"`).Error)
 	r := runner{t: t, dsn: dsn(d)}
-	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "9 checks, 0 findings")
+	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "10 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
 	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 262143 worker ids")

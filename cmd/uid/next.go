@@ -63,7 +63,7 @@ func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t
 	}
 	t.Database, _, _ = strings.Cut(where, "=")
 	if strings.Contains(where, "=") {
-		if err := a.openOthers(ctx, d, []string{where}); err != nil {
+		if err := a.openOthers(ctx, d, []string{where}, reads); err != nil {
 			return t, err
 		}
 	}

@@ -80,7 +80,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	}
 	if !yes {
 		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will no longer resolve to a "+
-			"process. [y/N] ", p.sessions(), at(p.Before))); err != nil {
+			"process. [y/N] ", p.sessions(), at(p.Before)), "pass --yes to remove, or --dry-run to count what would be removed"); err != nil {
 			return err
 		}
 	}
@@ -97,12 +97,12 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// confirm asks a question at a terminal. It returns an error unless the answer is yes.
-func (a *app) confirm(question string) error {
+// confirm asks a question at a terminal. It returns an error unless the answer is yes. otherwise is the advice for other
+// inputs.
+func (a *app) confirm(question, otherwise string) error {
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {
-		return errors.New("cannot ask for confirmation, because standard input is not a terminal; pass --yes to " +
-			"remove, or --dry-run to count what would be removed")
+		return errors.New("cannot ask for confirmation, because standard input is not a terminal; " + otherwise)
 	}
 	fmt.Fprint(a.err, question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
@@ -110,7 +110,7 @@ func (a *app) confirm(question string) error {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("nothing was removed")
+	return errors.New("nothing was changed")
 }
 
 func (a *app) writePruning(p pruning) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
@@ -18,6 +19,10 @@ type script struct {
 	schema  string
 	layout  generator.Layout
 	only    string // tables, functions or uidgenerator; empty: tables and functions
+
+	follow string // a table to prepare for followers, instead of all others
+	key    string // column of its ids
+	slack  time.Duration
 }
 
 func (a *app) sqlCommand() *cobra.Command {
@@ -31,11 +36,19 @@ uid_worker and uid_table, so that somebody with the privileges can run them. It 
 
 The dialect is --dialect, or else the database's. The layout is --layout, or else the database's, or else the
 default. It prints a warning if the database has no layout yet, or with --dialect if it cannot be reached.
-Clients that split statements at semicolons can run the functions for MySQL, because they contain none.`,
+Clients that split statements at semicolons can run the functions for MySQL, because they contain none.
+
+With --follow it prints the statements of "uid follow enable" for a table instead. The dialect may then be mariadb, too.
+For MySQL and MariaDB the trigger is between DELIMITER commands, which the client mysql understands; with --json each
+statement is an object of its own. Package migrations has a function for the same statements.`,
 		Example: `  uid sql --dialect postgres
-  uid sql --dialect mysql --only functions --layout jssafetables`,
+  uid sql --dialect mysql --only functions --layout jssafetables
+  uid sql --dialect mariadb --follow shop_orders --key id`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if s.follow != "" {
+				return a.writeFollowScript(c.Context(), s, name)
+			}
 			if err := a.readScript(c.Context(), &s, name, layout); err != nil {
 				return err
 			}
@@ -53,11 +66,17 @@ Clients that split statements at semicolons can run the functions for MySQL, bec
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite")
+	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite; with --follow also mariadb")
 	layoutFlag(c, &layout)
 	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
 	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator (extends a WORKER_NODE of "+
 		"UidGenerator)")
+	flags.StringVar(&s.follow, "follow", "", "the statements with which this table can be followed")
+	flags.StringVar(&s.key, "key", "id", "with --follow: column of the ids")
+	slackFlag(c, &s.slack)
+	for _, other := range []string{"only", "layout"} {
+		c.MarkFlagsMutuallyExclusive("follow", other)
+	}
 	_ = c.RegisterFlagCompletionFunc(
 		"dialect",
 		cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp),

@@ -48,7 +48,7 @@ point, and Unix times without a name. It needs the privilege SELECT on the four 
 			if err != nil {
 				return err
 			}
-			if err := a.openOthers(c.Context(), d, others); err != nil {
+			if err := a.openOthers(c.Context(), d, others, reads); err != nil {
 				return err
 			}
 			f := admin.Finder{DB: d.DB, Plugin: p, Rows: readRow || column != "", Column: column}

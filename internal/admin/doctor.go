@@ -35,6 +35,9 @@ const (
 	CodeNodeOutside       = "node-outside"
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
+	CodeFollowTrigger     = "follow-trigger"
+	CodeFollowStopped     = "follow-stopped"
+	CodeFollowAhead       = "follow-ahead"
 )
 
 // Codes lists the codes of findings.
@@ -42,6 +45,7 @@ var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeLayoutEnd, CodeWorkerIDs,
 	CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
+	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead,
 }
 
 // An Undone is a check that could not run.
@@ -65,7 +69,7 @@ func (d *DB) Examine(ctx context.Context, ignore ...string) (r Report) {
 	}{
 		{"clock", d.checkClock}, {"writes", d.checkWrites}, {"durability", d.checkDurability},
 		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"slots", d.checkSlots},
-		{"sessions", d.checkSessions}, {"worker nodes", d.checkNodes},
+		{"sessions", d.checkSessions}, {"worker nodes", d.checkNodes}, {"followed tables", d.checkFollowed},
 	} {
 		r.Checks++
 		found, err := check.look(ctx)

@@ -132,6 +132,10 @@ func (f Flavor) Install(t Table) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n---\n")
 }
 
+// lockPatience is how long a statement of PostgreSQL that creates or drops a trigger waits for the transactions that use
+// the table, because everybody else queues up behind it.
+const lockPatience = 500 * time.Millisecond
+
 // remedy is part of the message of a refused row, which a program without the plugin shows.
 const remedy = "create it again with a new id"
 

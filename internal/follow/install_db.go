@@ -3,8 +3,10 @@ package follow
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
@@ -26,11 +28,18 @@ func FlavorOf(ctx context.Context, db *sqldb.DB) (Flavor, error) {
 	}
 }
 
-// Enable installs what makes a table followed. It waits for transactions that have inserted rows into the table.
+// Enable installs what makes a table followed. It waits for transactions that have inserted rows into the table. The
+// error wraps ErrRefused if rows could be missed.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		err = refuse(ctx, db, f, t)
+	}
 	if err != nil {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+	}
+	if ok, err := isEnabled(ctx, db, f, t); ok || err != nil {
+		return err // the statements below would lock the table
 	}
 	if f == Postgres {
 		err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Schema) }, "SELECT current_schema()")
@@ -39,11 +48,25 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 		}
 	}
 	for _, statement := range f.Install(t) {
-		if err := install(ctx, db, f, t, statement); err != nil && !isThere(err) {
-			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+		if err := install(ctx, db, f, statement); err != nil && !isThere(err) {
+			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, explain(err))
 		}
 	}
 	return nil
+}
+
+// isEnabled reports whether a table is followed by the trigger that was installed, and then sets the slack.
+func isEnabled(ctx context.Context, db *sqldb.DB, f Flavor, t Table) (bool, error) {
+	s := newStatements(f, t)
+	state, err := s.state(ctx, db.Quiet())
+	if err != nil || state.check() != nil {
+		return false, ctx.Err() // no table UID_FOLLOW, or no row in it
+	}
+	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+f.quote("SLACK")+" = ?"+s.row(), t.Slack.Milliseconds())
+	if err != nil {
+		err = fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+	}
+	return true, err
 }
 
 // Disable removes what Enable has installed.
@@ -53,11 +76,32 @@ func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}
 	for _, statement := range f.Uninstall(t) {
-		if err := install(ctx, db, f, t, statement); err != nil {
+		if err := install(ctx, db, f, statement); err != nil {
 			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
 	return nil
+}
+
+// install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no
+// transaction uses the table, and while the statement waits for that, new transactions wait for it.
+func install(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
+	return retry(ctx, func() error { return execSoon(ctx, db, f, statement) })
+}
+
+// execSoon runs a statement. On MySQL it waits for locks for a second, which is the least; on PostgreSQL and SQLite the
+// statements have a limit of their own.
+func execSoon(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
+	if f != MySQL && f != MariaDB {
+		return db.ExecRaw(ctx, statement)
+	}
+	return db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+		if err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"); err != nil {
+			return err
+		}
+		err := conn.ExecRaw(ctx, statement)
+		return errors.Join(err, conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait"))
+	})
 }
 
 // isThere reports whether a statement failed because the trigger is there already.
@@ -65,3 +109,34 @@ func isThere(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "Error 1359") || strings.Contains(text, "already exists") && strings.Contains(text, "trigger")
 }
+
+// retry runs f again after conflicts with other processes, and until the context ends if f has waited for a lock.
+func retry(ctx context.Context, f func() error) error {
+	for try := 0; ; try++ {
+		err := f()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case isLockTimeout(err):
+			if !sleep(ctx, lockPause) {
+				return fmt.Errorf("a transaction that uses the table has not ended: %w: %w", context.Cause(ctx), err)
+			}
+		case try >= 10 || !isConflict(err):
+			return err
+		default:
+			time.Sleep(time.Duration(try+1) * 20 * time.Millisecond)
+		}
+	}
+}
+
+// isConflict reports whether a statement may succeed if it is tried again. PostgreSQL's IF NOT EXISTS fails if another
+// session creates the same at the same time.
+func isConflict(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && state.SQLState() == "23505" {
+		return strings.Contains(err.Error(), "pg_")
+	}
+	return sqldb.IsTransient(err) || strings.Contains(err.Error(), "tuple concurrently")
+}
+
+const lockPause = 300 * time.Millisecond // lets waiting transactions pass

@@ -237,7 +237,7 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round R
 			passed, err = s.pass(ctx, conn, usedGate, round.Mark)
 			err = errors.Join(err, s.undivert(ctx, conn))
 		case Publish:
-			published, err = s.publish(ctx, conn, round.Mark, state.Trigger)
+			published, err = s.publish(ctx, conn, round.Mark, state)
 		case Done:
 			return published, nil
 		}

@@ -183,9 +183,10 @@ func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
 	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.text(s.names.lock)+")")
 }
 
-// publish stores the mark for readers if the table still has the trigger with which the round began. Otherwise somebody
-// may have installed another one meanwhile, with a mark of its own. It returns the mark that readers see.
-func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, trigger string) (int64, error) {
+// publish stores the mark for readers if the table still has the trigger and the published mark with which the round
+// began. Otherwise somebody may have installed another trigger meanwhile, with a mark of its own, or [Reset] may have
+// lowered the trigger's. It returns the mark that readers see.
+func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, began State) (int64, error) {
 	published, greatest, same := s.flavor.quote("PUBLISHED"), "GREATEST", ""
 	if s.flavor == SQLite { // another installation has the same trigger, but begins with a low mark
 		greatest, same = "max", ` AND (SELECT "MARK" FROM `+s.gates()+s.row()+") >= "+strconv.FormatInt(mark, 10)
@@ -195,7 +196,7 @@ func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, trig
 	history := recent + " = CASE WHEN " + published + " < " + value + " THEN SUBSTR(" + s.flavor.join(published, "' '", recent) +
 		", 1, " + strconv.Itoa(recentLength) + ") ELSE " + recent + " END, "
 	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+strconv.FormatInt(mark, 10)+")"+s.row()+
-		" AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ?"+same, trigger, trigger)
+		" AND "+published+" = ? AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ?"+same, began.Published, began.Trigger, began.Trigger)
 	if err != nil || n > 0 {
 		return mark, err
 	}

@@ -11,7 +11,8 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
 ---
 CREATE SEQUENCE IF NOT EXISTS {{.Mark}}
 ---
-SELECT nextval({{text .Mark}}) FROM {{.Mark}} WHERE NOT is_called -- never lowers it, unlike setval
+-- Unlike setval, it never lowers the mark.
+SELECT nextval({{text .Mark}}) FROM {{.Mark}} WHERE NOT is_called
 ---
 CREATE OR REPLACE FUNCTION {{.Function}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $uid$

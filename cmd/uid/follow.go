@@ -1,0 +1,287 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/migrations"
+)
+
+func (a *app) followCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "follow",
+		Short: "Prepare tables for followers, and check their marks",
+		Long: `follow prepares tables for Follow, which reads the rows of a table in the order of their ids and misses none. A
+trigger refuses new rows whose ids are below the table's mark, and a follower raises the mark to "now minus slack".
+
+With WithRegistry, pass --database NAME=DSN and write tables of that database as NAME.TABLE.`,
+		Args: onlyCommands,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.followStatusCommand(), a.followEnableCommand(), a.followDisableCommand(), a.followResetCommand())
+	return c
+}
+
+func (a *app) followStatusCommand() *cobra.Command {
+	return a.followSubcommand(reads, &cobra.Command{
+		Use:   "status [TABLE]",
+		Short: "List followed tables, their marks, and who holds them up",
+		Long: `status lists the followed tables. MARK is the published mark: all rows with smaller ids are visible, or will
+never be. BEHIND is how far its time is behind the database's clock: the slack, plus the time of the longest open
+transaction that has inserted rows, or a few seconds while no rows come. CLOSER is the name of the process that raises
+the mark, and TURN how long it may do so alone; it renews its turn. TRIGGER is installed, gone or replaced.
+
+Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB these are only the ones
+that the closer waits for at this moment. The list needs the role pg_monitor on PostgreSQL, SELECT on
+performance_schema and PROCESS on MySQL, and PROCESS on MariaDB.
+
+The exit code is 1 if a trigger is gone or was replaced, if a mark is in the future, or if it has stood still for more
+than a minute.`,
+		Args: cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, d *database, args []string) error {
+		if len(args) == 0 {
+			list, err := d.Followed(ctx, "")
+			if err != nil {
+				return err
+			}
+			return a.writeFollowed(list)
+		}
+		return a.showFollowed(ctx, d, args[0])
+	})
+}
+
+func (a *app) followEnableCommand() *cobra.Command {
+	var key string
+	var slack time.Duration
+	c := a.followSubcommand(writes, &cobra.Command{
+		Use:   "enable TABLE",
+		Short: "Install the trigger with which a table can be followed",
+		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, on PostgreSQL and
+MariaDB also a sequence. The application may do the same by EnableFollow, and "uid sql --follow" prints the
+statements. For an enabled table it only changes the slack.
+
+From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for
+transactions that use the table, for up to --timeout, a moment at a time so that others can pass.
+
+It needs the right to create tables and triggers. MySQL and MariaDB with a binary log also require SUPER, or
+log_bin_trust_function_creators = 1.`,
+		Example: `  uid follow enable shop_orders
+  uid follow enable shop_events --key event_id --slack 200ms`,
+		Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, d *database, args []string) error {
+		if err := d.EnableFollow(ctx, args[0], key, slack); err != nil {
+			return err
+		}
+		return a.showFollowed(ctx, d, args[0])
+	})
+	c.Flags().StringVar(&key, "key", "", "column of the ids (default: the primary key)")
+	slackFlag(c, &slack)
+	return c
+}
+
+func slackFlag(c *cobra.Command, slack *time.Duration) {
+	c.Flags().Var(durationVar(slack, time.Second), "slack", "age from which ids of new rows are refused: 20ms to 1h")
+}
+
+func (a *app) followDisableCommand() *cobra.Command {
+	return a.followSubcommand(writes, &cobra.Command{
+		Use:   "disable TABLE",
+		Short: "Remove the trigger of a table",
+		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the table
+is enabled again, rows that came meanwhile may have ids below those that followers have read.`,
+		Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, d *database, args []string) error {
+		if err := d.DisableFollow(ctx, args[0]); err != nil {
+			return err
+		}
+		if a.json {
+			return writeJSON(a.out, struct {
+				Table    string `json:"table"`
+				Followed bool   `json:"followed"`
+			}{args[0], false})
+		}
+		_, err := fmt.Fprintf(a.out, "%s is no longer followed\n", clean(args[0]))
+		return err
+	})
+}
+
+func (a *app) followResetCommand() *cobra.Command {
+	var yes bool
+	c := a.followSubcommand(writes, &cobra.Command{
+		Use:   "reset TABLE",
+		Short: "Lower a mark that is in the future",
+		Long: `reset lowers the mark of a table to "now minus slack", by the database's clock. Use it if the mark is in the future,
+because the table refuses all new rows until then. This happens if the database's clock was ahead. Correct the clock
+first: reset refuses to run while the clocks of the database and of this machine differ by more than the slack.
+
+What followers may miss: a follower that has read rows with ids above the new mark misses the rows that come with
+smaller ids from now on. Followers that run may have read up to the old mark even without such rows. So stop the
+followers, run reset, and start them again, each from its last row or, if the time of its last row is in the future,
+from an id with the present time. Rows with higher ids then come again.
+
+A mark that is not in the future stays as it is, except that the next round publishes it again.`,
+		Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, d *database, args []string) error {
+		if !yes {
+			question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss rows. [y/N] ",
+				clean(args[0]))
+			if err := a.confirm(question, "pass --yes to lower the mark"); err != nil {
+				return err
+			}
+		}
+		if err := d.ResetFollow(ctx, args[0]); err != nil {
+			return err
+		}
+		return a.showFollowed(ctx, d, args[0])
+	})
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return c
+}
+
+// followSubcommand adds what the commands have in common: the databases, and f.
+func (a *app) followSubcommand(use usage, c *cobra.Command, f func(context.Context, *database, []string) error) *cobra.Command {
+	var others []string
+	databaseFlag(c, &others)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.with(c.Context(), use, func(d *database) error {
+			if err := a.openOthers(c.Context(), d, others, use); err != nil {
+				return err
+			}
+			return f(c.Context(), d, args)
+		})
+	}
+	return c
+}
+
+// showFollowed writes the status of one table.
+func (a *app) showFollowed(ctx context.Context, d *database, table string) error {
+	list, err := d.Followed(ctx, table)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf(`%s is not followed; "uid follow status" lists the followed tables`, table)
+	}
+	if err != nil {
+		return err
+	}
+	return a.writeFollowed(list)
+}
+
+// writeFollowed writes the status of tables, and returns the error for its exit code.
+func (a *app) writeFollowed(list []admin.Followed) error {
+	columns := []string{"TABLE", "KEY", "SLACK", "MARK", "TIME", "BEHIND", "CLOSER", "TURN", "TRIGGER"}
+	err := writeList(a, list, columns, func(f admin.Followed) []string {
+		mark, behind, closer, turn := "-", "-", "-", "-"
+		if f.Mark != 0 {
+			mark, behind = f.Mark.String(), milliseconds(f.Behind)
+		}
+		if f.Closer != "" {
+			closer, turn = f.Closer, "until "+at(f.Until)
+			if !f.Closing {
+				turn = "ended " + at(f.Until)
+			}
+		}
+		return []string{f.Name(), f.Key, milliseconds(f.Slack), mark, at(f.MarkTime), behind, closer, turn, string(f.Trigger)}
+	})
+	if err != nil {
+		return err
+	}
+	wrong := false
+	for _, f := range list {
+		wrong = wrong || len(f.Findings) > 0
+		if f.Unread != "" && !a.json {
+			fmt.Fprintln(a.err, oneLine("warning: "+f.Name()+": "+f.Unread))
+		}
+	}
+	if !a.json {
+		if err := a.writeHolders(list); err != nil {
+			return err
+		}
+		for _, f := range list {
+			a.writeFindings(a.out, f.Findings)
+		}
+	}
+	return cond(nil, wrong)
+}
+
+// writeHolders writes the open transactions of tables.
+func (a *app) writeHolders(list []admin.Followed) error {
+	type holder struct {
+		table string
+		follow.Holder
+	}
+	var all []holder
+	for _, f := range list {
+		for _, h := range f.Holders {
+			all = append(all, holder{f.Name(), h})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	columns := []string{"TABLE", "SESSION", "USER", "CLIENT", "APPLICATION", "STATE", "OPEN SINCE"}
+	return writeList(a, all, columns, func(h holder) []string {
+		session := strconv.FormatInt(h.Session, 10)
+		if h.Session == 0 {
+			session = "prepared " + h.Prepared
+		}
+		return []string{h.table, session, cmp.Or(h.User, "-"), cmp.Or(h.Client, "-"), cmp.Or(h.Application, "-"), cmp.Or(h.State, "-"), at(h.Since)}
+	})
+}
+
+// writeFollowScript writes the statements that prepare a table for followers. name is --dialect.
+func (a *app) writeFollowScript(ctx context.Context, s script, name string) error {
+	switch name = strings.ToLower(name); name {
+	case "postgresql":
+		name = "postgres"
+	case "sqlite3":
+		name = "sqlite"
+	case "":
+		if a.source() == "" {
+			return errors.New("no dialect given; pass --dialect mysql, mariadb, postgres or sqlite")
+		}
+		d, err := a.connect(ctx, a.source(), reads) // only the server knows whether it is MariaDB
+		if err != nil {
+			return err
+		}
+		defer d.close()
+		f, err := follow.FlavorOf(ctx, d.SQL)
+		if err != nil {
+			return err
+		}
+		name = string(f)
+	}
+	statements, _, err := migrations.FollowStatementsFor(name, s.schema, s.follow, s.key, s.slack)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		for _, statement := range statements {
+			if err := writeJSON(a.out, struct {
+				SQL string `json:"sql"`
+			}{statement}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var text strings.Builder
+	for _, statement := range statements {
+		if strings.HasPrefix(name, "m") && strings.Contains(statement, ";") {
+			statement = "DELIMITER //\n" + statement + "//\nDELIMITER "
+		}
+		text.WriteString(statement + ";\n\n")
+	}
+	_, err = fmt.Fprint(a.out, text.String())
+	return err
+}
+
+// milliseconds formats a duration.
+func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// advance lets a follower of orders do a round.
+func advance(t *testing.T, db *gorm.DB) int64 {
+	t.Helper()
+	conn, err := sqldb.Open(db, 10*time.Second)
+	must(t, err)
+	mark, err := follow.NewMark(conn, follow.Table{Name: "orders", Key: "id"}, generator.DefaultLayout(), time.Now).Advance(t.Context())
+	must(t, err)
+	return mark
+}
+
+// followThen makes orders followed, and then runs statements. A %d in them becomes the mark of a time ago.
+func followThen(ago time.Duration, statements ...string) func(*testing.T, *gorm.DB) {
+	return func(t *testing.T, db *gorm.DB) {
+		t.Helper()
+		conn, err := sqldb.Open(db, 10*time.Second)
+		must(t, err)
+		must(t, follow.Enable(t.Context(), conn, follow.Table{Name: "orders", Key: "id", Slack: time.Second}))
+		mark, err := follow.MarkAt(generator.DefaultLayout(), time.Now().Add(-ago))
+		must(t, err)
+		for _, s := range statements {
+			if db.Name() == "postgres" && strings.HasPrefix(s, "DROP") {
+				s += " ON orders"
+			}
+			if strings.Contains(s, "%d") {
+				s = fmt.Sprintf(s, mark)
+			}
+			exec(s)(t, db)
+		}
+	}
+}
+
+// statusOf returns the status of orders as JSON.
+func statusOf(t *testing.T, r runner, code int) (f admin.Followed) {
+	t.Helper()
+	got := r.run("follow", "status", "orders", "--json")
+	got.want(t, code)
+	must(t, json.Unmarshal([]byte(got.out), &f))
+	return f
+}
+
+func TestFollow_EnablesAndDisablesATable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("follow", "status").want(t, exitOK, "TABLE  KEY")
+		r.run("follow", "status", "orders").want(t, exitFailed, "orders is not followed")
+		r.run("follow", "disable", "orders").want(t, exitFailed, "orders: the table is not followed")
+		r.run("follow", "enable", "order").want(t, exitFailed, `the table "order" does not exist`)
+		r.run("follow", "enable", "orders", "--key", "text").want(t, exitFailed, "the table cannot be followed: orders.text is ")
+		r.run("follow", "enable", "orders", "--slack", "1ms").want(t, exitFailed, "the slack 1ms must be from 20ms to 1h")
+
+		r.run("follow", "enable", "orders", "--slack", "2s").want(t, exitOK, "\norders  id", "  2s  ", "installed")
+		if f := statusOf(t, r, exitOK); f.Table != "orders" || f.Key != "id" || f.Slack != 2000 || f.Mark != 0 || f.Closing || f.Trigger != follow.TriggerInstalled {
+			t.Errorf("after enable: %+v", f)
+		}
+		mark := advance(t, db)
+		if f := statusOf(t, r, exitOK); f.Mark.Int64() != mark || f.Behind < 2000 || f.Behind > 60_000 || !f.Closing || len(f.Holders) > 0 {
+			t.Errorf("after a round: %+v", f)
+		}
+		r.run("follow", "enable", "orders").want(t, exitOK, fmt.Sprint(mark), "  1s  ", "until 20") // it keeps the mark
+		insert := func() error { return db.Exec("INSERT INTO orders (id, text) VALUES (?, 'late')", mark-1).Error }
+		if err := insert(); err == nil || !strings.Contains(err.Error(), "too late") {
+			t.Errorf("a row below the mark: %v", err)
+		}
+		r.run("follow", "disable", "orders").want(t, exitOK, "orders is no longer followed")
+		must(t, insert())
+		r.run("follow", "status", "--json").want(t, exitOK)
+	})
+}
+
+// A mark in the future is found, and lowered after a confirmation.
+func TestFollow_ResetsAMarkInTheFuture(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("follow", "enable", "orders").want(t, exitOK)
+		future, err := follow.MarkAt(generator.DefaultLayout(), time.Now().Add(2*time.Hour))
+		must(t, err)
+		exec(fmt.Sprintf(`UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`, future))(t, db)
+		r.run("follow", "status").want(t, exitWrong, "-1h59m5", "\n"+admin.CodeFollowAhead+"  the mark of orders is 1h59m5", "uid follow reset")
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitWrong, admin.CodeFollowAhead, "1 finding, 0 not done")
+		r.run("follow", "reset", "orders").want(t, exitFailed, "cannot ask for confirmation", "pass --yes to lower the mark")
+		wrong := r
+		wrong.now = func() time.Time { return time.Now().Add(time.Hour) }
+		wrong.run("follow", "reset", "orders", "--yes").want(t, exitFailed, "synchronize them")
+		if f := statusOf(t, r, exitWrong); f.Mark.Int64() != future || f.Ahead < 7_100_000 {
+			t.Errorf("it was reset: %+v", f)
+		}
+		r.run("follow", "reset", "orders", "--yes").want(t, exitOK, "orders", "installed")
+		mark := advance(t, db)
+		if f := statusOf(t, r, exitOK); f.Mark.Int64() != mark || mark >= future || f.Ahead != 0 {
+			t.Errorf("after the reset and a round: %+v", f)
+		}
+	})
+}
+
+// The statements for people who run migrations themselves do the same as enable.
+func TestSQL_PrintsWhatEnableRuns(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		schema := "public"
+		if d.Name == "postgres" {
+			schema = d.Schema
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		got := r.run("sql", "--follow", "orders", "--slack", "3s", "--schema", schema, "--json")
+		got.want(t, exitOK)
+		for line := range strings.Lines(got.out) {
+			var statement struct{ SQL string }
+			must(t, json.Unmarshal([]byte(line), &statement))
+			must(t, db.Exec(statement.SQL).Error)
+		}
+		if f := statusOf(t, r, exitOK); f.Slack != 3000 || f.Trigger != follow.TriggerInstalled {
+			t.Errorf("%+v", f)
+		}
+		advance(t, db)
+		r.run("follow", "enable", "orders").want(t, exitOK, "installed")
+		r.run("follow", "disable", "orders").want(t, exitOK)
+	})
+	r := runner{t: t}
+	r.run("sql", "--follow", "orders").want(t, exitFailed, "no dialect given")
+	r.run("sql", "--follow", "orders", "--dialect", "oracle").want(t, exitFailed, `the dialect "oracle"`)
+	r.run("sql", "--follow", "orders", "--only", "tables", "--dialect", "mysql").want(t, exitFailed, "only")
+	r.run("sql", "--follow", "orders", "--dialect", "MySQL").want(t, exitOK, "\nEND//\nDELIMITER ;\n", "`orders`")
+}
+
+// A transaction that has inserted a row is listed, or the reason why it cannot be.
+func TestFollow_ListsOpenTransactions(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("follow", "enable", "orders").want(t, exitOK)
+		tx := db.Begin()
+		defer tx.Rollback()
+		id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+		must(t, err)
+		must(t, tx.Exec("INSERT INTO orders (id, text) VALUES (?, 'open')", id).Error)
+		if d.Name == "mysql" {
+			r.run("follow", "status").want(t, exitOK, "warning: orders: performance_schema is OFF")
+			return
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			conn, err := sqldb.Open(db, 10*time.Second)
+			if err == nil {
+				_, err = follow.NewMark(conn, follow.Table{Name: "orders", Key: "id"}, generator.DefaultLayout(), time.Now).Advance(ctx)
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}()
+		defer func() { stop(); <-ended }()
+		var got result
+		for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(300 * time.Millisecond) {
+			if got = r.run("follow", "status"); strings.Contains(got.out, "OPEN SINCE") {
+				break
+			}
+		}
+		got.want(t, exitOK, "\nTABLE   SESSION", "\norders  ", "  test  127.0.0.1")
+	}, "mariadb", "mysql", "postgres")
+}

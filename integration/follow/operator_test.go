@@ -1,0 +1,113 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// connect returns a connection for [follow.Enable].
+func connect(t *testing.T, db *gorm.DB) *sqldb.DB {
+	t.Helper()
+	conn, err := sqldb.Open(db, 5*time.Second)
+	testkit.Must(t, err)
+	return conn
+}
+
+// as returns a handle of a new user with the given privileges.
+func as(t *testing.T, d *testkit.Database, grants ...string) *gorm.DB {
+	t.Helper()
+	admin := d.Open(t, nil)
+	user := "u" + d.Schema
+	for _, statement := range append([]string{"CREATE USER " + user + " IDENTIFIED BY 'r3ad'"}, grants...) {
+		testkit.Must(t, admin.Exec(strings.ReplaceAll(statement, "USER()", user)).Error)
+	}
+	t.Cleanup(func() { testkit.Must(t, admin.Exec("DROP USER "+user).Error) })
+	dsn := d.DSN()
+	db, err := gorm.Open(d.Dialector(user+":r3ad"+dsn[strings.Index(dsn, "@"):]), &gorm.Config{})
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = testkit.Close(db) })
+	return db
+}
+
+var table = follow.Table{Name: "events", Key: "id", Slack: time.Second}
+
+// A user without SUPER learns how a trigger can be created, and one without PROCESS that he cannot see transactions.
+func TestOperator_LearnsWhichPrivilegesAreMissing(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.Engines() {
+		if !e.IsMySQL() {
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			server := e.NewServer(t, "--performance-schema=ON", "--log-bin=bin", "--server-id=1", "--binlog-format=ROW")
+			d := server.New(t)
+			db := d.Open(t, nil)
+			testkit.Must(t, db.AutoMigrate(&event{}))
+			plain := as(t, d, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, TRIGGER ON "+d.Schema+".* TO USER()")
+			conn := connect(t, plain)
+			err := follow.Enable(t.Context(), conn, table)
+			if err == nil || errors.Is(err, follow.ErrRefused) || !strings.Contains(err.Error(), "needs SUPER or log_bin_trust_function_creators") {
+				t.Errorf("without SUPER: %v", err)
+			}
+			testkit.Must(t, db.Exec("SET GLOBAL log_bin_trust_function_creators = 1").Error)
+			testkit.Must(t, follow.Enable(t.Context(), conn, table))
+			list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "")
+			if err != nil || len(list) != 1 || list[0].Unread == nil || !strings.Contains(list[0].Unread.Error(), "it needs ") || list[0].Raised != 1 {
+				t.Errorf("without PROCESS: %+v, %v", list, err)
+			}
+
+			conn = connect(t, db)
+			if !seesHolder(t, db, conn) {
+				t.Error("the transaction that holds the mark is not listed")
+			}
+
+			testkit.Must(t, db.Exec("SET GLOBAL binlog_format = 'STATEMENT'").Error)
+			err = follow.Enable(t.Context(), conn, table)
+			if !errors.Is(err, follow.ErrRefused) || !strings.Contains(err.Error(), "GLOBAL.binlog_format is STATEMENT") {
+				t.Errorf("with STATEMENT: %v", err)
+			}
+		})
+	}
+}
+
+// seesHolder reports whether the list has a transaction that holds the mark.
+func seesHolder(t *testing.T, db *gorm.DB, conn *sqldb.DB) bool {
+	t.Helper()
+	tx := db.Begin()
+	defer tx.Rollback()
+	id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+	testkit.Must(t, err)
+	testkit.Must(t, tx.Create(&event{ID: id}).Error)
+	var session int64
+	testkit.Must(t, tx.Raw("SELECT CONNECTION_ID()").Scan(&session).Error)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(ctx)
+	}()
+	defer func() { stop(); <-ended }()
+	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(300 * time.Millisecond) {
+		list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "events")
+		if err != nil || len(list) != 1 || list[0].Unread != nil {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		if slices.ContainsFunc(list[0].Holders, func(h follow.Holder) bool {
+			return h.Session == session && h.User == "test" && time.Since(h.Since).Abs() < time.Minute
+		}) {
+			return true
+		}
+	}
+	return false
+}

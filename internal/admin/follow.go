@@ -1,0 +1,255 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"gorm.io/gorm"
+)
+
+// A Followed describes a followed table.
+type Followed struct {
+	Database string              `json:"database,omitempty"` // of --database; empty for the registry's
+	Table    string              `json:"table"`
+	Key      string              `json:"key"`
+	Slack    int64               `json:"slack_ms"`
+	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
+	MarkTime time.Time           `json:"mark_time,omitzero"`
+	Behind   int64               `json:"behind_ms"`       // of the mark, by the database's clock; negative for a mark in the future
+	Ahead    int64               `json:"ahead_ms"`        // how long the table refuses new rows, because its trigger's mark is in the future
+	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
+	Until    time.Time           `json:"until,omitzero"`  // end of its turn
+	Closing  bool                `json:"closing"`         // its turn lasts
+	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone or replaced
+	Holders  []follow.Holder     `json:"holders"`         // open transactions that have inserted rows, the oldest first
+	Unread   string              `json:"unread,omitzero"` // why the holders, or the trigger's mark, could not be read
+	Findings []Finding           `json:"findings"`
+}
+
+// Name returns the name of the table for people.
+func (f Followed) Name() string {
+	if f.Database != "" {
+		return f.Database + "." + f.Table
+	}
+	return f.Table
+}
+
+// Followed returns the followed tables of this database and of the others, or the one that is named. It returns nothing
+// for a table that is not followed.
+func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
+	if only != "" {
+		name, on, table := d.followed(only)
+		return on.followedHere(ctx, name, table)
+	}
+	list, err = d.followedHere(ctx, "", "")
+	for _, name := range slices.Sorted(maps.Keys(d.Others)) {
+		if err != nil {
+			return nil, err
+		}
+		var more []Followed
+		more, err = d.Others[name].followedHere(ctx, name, "")
+		list = append(list, more...)
+	}
+	return list, err
+}
+
+// followed returns the database of a table, which people name as in the model, or after the name of its database.
+func (d *DB) followed(name string) (database string, on *DB, table string) {
+	for database, on := range d.Others {
+		if table, ok := strings.CutPrefix(name, database+"."); ok {
+			return database, on, table
+		}
+	}
+	return "", d, name
+}
+
+func (d *DB) followedHere(ctx context.Context, database, only string) (list []Followed, err error) {
+	found, err := follow.List(ctx, d.SQL, d.Layout, only)
+	for _, s := range found {
+		f := Followed{
+			Database: database, Table: s.Table, Key: s.Key, Slack: s.Slack.Milliseconds(), Behind: s.Behind().Milliseconds(),
+			Ahead: s.Ahead().Milliseconds(), Closer: s.Closer, Closing: s.Closing(), Trigger: s.Trigger,
+			Holders: append([]follow.Holder{}, s.Holders...),
+		}
+		if s.Published > 0 {
+			f.Mark, f.MarkTime = uidplugin.ID(s.Published), s.TimeOf(s.Published).UTC()
+		}
+		if s.Closer != "" {
+			f.Until = s.Until.UTC()
+		}
+		if s.Unread != nil {
+			f.Unread = s.Unread.Error()
+		}
+		f.Findings = append([]Finding{}, f.findings()...)
+		list = append(list, f)
+	}
+	return list, err
+}
+
+// FollowedOn returns the followed tables of a database.
+func FollowedOn(ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration) ([]Followed, error) {
+	d, err := Connect(db, timeout, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	d.Layout = layout
+	return d.Followed(ctx, "")
+}
+
+// EnableFollow makes a table followed. An empty key means the primary key. It gives up if a transaction uses the table
+// for longer than the time limit of statements.
+func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) error {
+	_, on, table := d.followed(name)
+	t, err := on.table(ctx, table)
+	switch {
+	case err != nil:
+		return err
+	case len(t.columns) == 0:
+		return fmt.Errorf("the table %q does not exist in this database, or this user may not see it; for a table of "+
+			"another database pass --database", name)
+	}
+	if err := follow.CheckSlack(slack); err != nil {
+		return err
+	} else if slack < d.Layout.Tick {
+		return fmt.Errorf("the slack %v must be at least a tick of the layout, %v", slack, d.Layout.Tick)
+	}
+	if key == "" {
+		primary, ok := keyOf(t.columns)
+		if !ok {
+			return fmt.Errorf("%s does not have a single column as its primary key; pass the column of its ids as --key", name)
+		}
+		key = primary.name
+	}
+	if err := on.checkFollowable(ctx, t, key); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack})
+}
+
+// checkFollowable returns an error for keys that have no time, because the table would refuse all new rows.
+func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
+	i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == key })
+	if i < 0 || !t.columns[i].isInteger() {
+		return nil // Enable says so
+	}
+	largest, err := d.largest(ctx, t, t.columns[i])
+	if err != nil || !largest.Valid || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 {
+		return err
+	}
+	return fmt.Errorf("the largest %s of %s is %d, which is not an id with a time: with keys from a segment or from the "+
+		"database, the table would refuse all new rows", key, t.name, largest.Int64)
+}
+
+// errNotFollowed reports a table without a row in UID_FOLLOW.
+var errNotFollowed = errors.New(`the table is not followed; "uid follow status" lists those that are`)
+
+// DisableFollow makes a table an ordinary one again.
+func (d *DB) DisableFollow(ctx context.Context, name string) error {
+	list, err := d.Followed(ctx, name)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s: %w", name, errNotFollowed)
+	}
+	if err != nil {
+		return err
+	}
+	_, on, table := d.followed(name)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return follow.Disable(ctx, on.SQL, follow.Table{Name: table})
+}
+
+// ResetFollow sets the mark of a table back to now minus slack.
+func (d *DB) ResetFollow(ctx context.Context, name string) error {
+	_, on, table := d.followed(name)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return follow.Reset(ctx, on.SQL, table, d.Layout, d.Now)
+}
+
+// standstillAfter is how long a mark may stand still.
+const standstillAfter = time.Minute
+
+// checkFollowed looks for followed tables whose followers may miss rows, or get none.
+func (d *DB) checkFollowed(ctx context.Context) (list []Finding, err error) {
+	tables, err := d.Followed(ctx, "")
+	for _, f := range tables {
+		list = append(list, f.Findings...)
+		if f.isLate() && f.Closing && f.Unread != "" {
+			err = errors.Join(err, fmt.Errorf("the mark of %s is %v behind: %s", f.Name(), f.behind(), f.Unread))
+		}
+	}
+	return list, err
+}
+
+func (f Followed) behind() time.Duration { return time.Duration(f.Behind) * time.Millisecond }
+
+// isLate reports whether the mark has stood still for too long.
+func (f Followed) isLate() bool {
+	return f.behind()-time.Duration(f.Slack)*time.Millisecond > standstillAfter
+}
+
+// findings returns what is wrong with a followed table.
+func (f Followed) findings() (list []Finding) {
+	switch f.Trigger {
+	case follow.TriggerGone:
+		list = append(list, Finding{Code: CodeFollowTrigger,
+			Text:   fmt.Sprintf("%s is followed, but its trigger is gone, so followers have stopped, and rows may have come unnoticed", f.Name()),
+			Advice: enableAgain})
+	case follow.TriggerReplaced:
+		list = append(list, Finding{Code: CodeFollowTrigger,
+			Text: fmt.Sprintf("%s is followed, but its trigger is not the one that was installed, so followers have stopped, and "+
+				"rows may have come unnoticed", f.Name()),
+			Advice: enableAgain})
+	}
+	if f.Ahead > time.Second.Milliseconds() {
+		list = append(list, Finding{Code: CodeFollowAhead,
+			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so the table refuses new rows for that long",
+				f.Name(), time.Duration(f.Ahead)*time.Millisecond),
+			Advice: `Correct the clock of the database, then run "uid follow reset"; its help explains what followers may miss.`})
+	}
+	if !f.isLate() {
+		return list
+	}
+	text := fmt.Sprintf("the mark of %s is %v behind the database's clock, so followers get no new rows: ",
+		f.Name(), f.behind().Round(time.Second))
+	switch old := f.blocking(); {
+	case !f.Closing:
+		list = append(list, Finding{Code: CodeFollowStopped, Text: text + "no process has closed since " + Time(f.Until),
+			Advice: `Start a follower, or look for its errors. If nobody follows the table, run "uid follow disable".`})
+	case len(old) > 0:
+		since, more := "a transaction since "+Time(old[0].Since), ""
+		if old[0].Since.IsZero() {
+			since = "a transaction of an unknown age"
+		}
+		if len(old) > 1 {
+			more = fmt.Sprintf(" and %d more", len(old)-1)
+		}
+		list = append(list, Finding{Code: CodeFollowStopped,
+			Text:   text + "it waits for " + old[0].String() + ", " + since + more,
+			Advice: "End the transaction. Transactions that insert rows into a followed table should be short."})
+	}
+	return list
+}
+
+const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that followers have.`
+
+// blocking returns the transactions that have been open for half the time of a standstill, or for an unknown time.
+func (f Followed) blocking() (list []follow.Holder) {
+	now := f.MarkTime.Add(f.behind())
+	for _, h := range f.Holders {
+		if h.Since.IsZero() || now.Sub(h.Since) > standstillAfter/2 {
+			list = append(list, h)
+		}
+	}
+	return list
+}

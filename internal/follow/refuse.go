@@ -1,0 +1,174 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// ErrRefused is the reason why a table cannot be followed.
+var ErrRefused = errors.New("the table cannot be followed")
+
+// The limits of a slack. It must also be at least a tick.
+const (
+	MinSlack = 20 * time.Millisecond
+	MaxSlack = time.Hour
+)
+
+// CheckSlack returns an error for a slack outside the limits.
+func CheckSlack(slack time.Duration) error {
+	if slack < MinSlack || slack > MaxSlack {
+		return fmt.Errorf("the slack %v must be from %v to %v", slack, MinSlack, MaxSlack)
+	}
+	return nil
+}
+
+// refuse returns an error wrapping ErrRefused if rows of the table could be missed. What this user may not see does not
+// refuse it.
+func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseKey}
+	if f == MySQL || f == MariaDB {
+		checks = append(checks, refuseEngine, refuseCluster, refuseBinlog)
+	}
+	for _, check := range checks {
+		if err := check(ctx, db, f, t); errors.Is(err, ErrRefused) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
+}
+
+var integer = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer)\d?\b`)
+
+// refuseKey checks the column of the ids, because PostgreSQL and SQLite create a trigger also for a missing column, and
+// then refuse all rows.
+func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	query := "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = " + f.schema(t.Name) +
+		" AND TABLE_NAME = " + f.text(bare(t.Name))
+	switch f {
+	case Postgres:
+		query = "SELECT attname, format_type(COALESCE(NULLIF(typbasetype, 0), atttypid), NULL) FROM pg_attribute" +
+			" JOIN pg_type ON pg_type.oid = atttypid WHERE attrelid = to_regclass(" + f.text(f.quote(t.Name)) +
+			") AND attnum > 0 AND NOT attisdropped"
+	case SQLite:
+		query = "SELECT name, type FROM pragma_table_info(" + f.text(t.Name) + ")"
+	}
+	columns := map[string]string{}
+	err := db.Query(ctx, func(r *sql.Rows) error {
+		var name, kind string
+		err := r.Scan(&name, &kind)
+		if f != Postgres {
+			name = strings.ToLower(name)
+		}
+		columns[name] = kind
+		return err
+	}, query)
+	if err != nil || len(columns) == 0 {
+		return err
+	}
+	key := t.Key
+	if f != Postgres {
+		key = strings.ToLower(key)
+	}
+	switch kind, ok := columns[key]; {
+	case !ok:
+		return refused("%s has no column %q", t.Name, t.Key)
+	case !integer.MatchString(kind):
+		return refused("%s.%s is %s, but ids must be in an integer column, so that they sort by time", t.Name, t.Key, kind)
+	}
+	return nil
+}
+
+// refuseEngine checks the storage engine of the table.
+func refuseEngine(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	var engine sql.NullString
+	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&engine) }, "SELECT ENGINE FROM information_schema.TABLES"+
+		" WHERE TABLE_SCHEMA = "+f.schema(t.Name)+" AND TABLE_NAME = "+f.text(bare(t.Name))+" AND TABLE_TYPE = 'BASE TABLE'")
+	if err != nil || !engine.Valid {
+		return err
+	}
+	return engineRefusal(t.Name, engine.String)
+}
+
+func engineRefusal(table, engine string) error {
+	if strings.EqualFold(engine, "InnoDB") {
+		return nil
+	}
+	return refused("its engine is %s, but only rows of InnoDB appear and disappear with their transaction;"+
+		" ALTER TABLE %s ENGINE=InnoDB", engine, table)
+}
+
+// refuseCluster checks that one server takes all writes, because gates do not work across servers.
+func refuseCluster(ctx context.Context, db *sqldb.DB, _ Flavor, _ Table) error {
+	s := settings{}
+	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+	if err == nil && s["group_replication_single_primary_mode"] != "" {
+		err = s.read(ctx, db, "SELECT 'members', COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE <> 'OFFLINE'")
+	}
+	return errors.Join(s.clusterRefusal(), err)
+}
+
+// refuseBinlog checks the format of the binary log.
+func refuseBinlog(ctx context.Context, db *sqldb.DB, _ Flavor, _ Table) error {
+	s := settings{}
+	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')")
+	global := s["binlog_format"]
+	err = errors.Join(err, s.read(ctx, db, "SHOW SESSION VARIABLES WHERE Variable_name = 'binlog_format'"))
+	return errors.Join(s.binlogRefusal(global), err)
+}
+
+// settings are variables of a server, with lower-case names.
+type settings map[string]string
+
+func (s settings) read(ctx context.Context, db *sqldb.DB, query string) error {
+	return db.Query(ctx, func(r *sql.Rows) error {
+		var name, value string
+		err := r.Scan(&name, &value)
+		s[strings.ToLower(name)] = value
+		return err
+	}, query)
+}
+
+func (s settings) isOn(name string) bool { return strings.EqualFold(s[name], "ON") || s[name] == "1" }
+
+func (s settings) clusterRefusal() error {
+	const alone = "a transaction on another server does not pass the gates of this one, so its rows could be missed"
+	provider, mode := s["wsrep_provider"], "group_replication_single_primary_mode"
+	switch {
+	case s.isOn("wsrep_on") && provider != "" && provider != "none":
+		return refused("the server is a node of a Galera cluster (wsrep_on); %s", alone)
+	case s[mode] != "" && !s.isOn(mode) && s["members"] != "0" && s["members"] != "":
+		return refused("the server is in a replication group with several primaries (%s is %s); %s", mode, s[mode], alone)
+	}
+	return nil
+}
+
+// binlogRefusal takes the global format, and has the session's.
+func (s settings) binlogRefusal(global string) error {
+	for scope, format := range map[string]string{"GLOBAL": global, "SESSION": s["binlog_format"]} {
+		if s.isOn("log_bin") && strings.EqualFold(format, "STATEMENT") {
+			return refused("@@%s.binlog_format is STATEMENT, so the trigger would run again on replicas, refuse rows there"+
+				" and stop replication; SET %[1]s binlog_format = 'ROW'", scope)
+		}
+	}
+	return nil
+}
+
+// explain adds the remedy to an error of an installation.
+func explain(err error) error {
+	if err != nil && strings.Contains(err.Error(), "Error 1419 ") {
+		err = fmt.Errorf("%w; with a binary log, creating a trigger needs SUPER or log_bin_trust_function_creators = 1:"+
+			` have an administrator run SET GLOBAL log_bin_trust_function_creators = 1, or the statements of "uid sql --follow"`, err)
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package follow
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+func TestRefusals_OfSettings(t *testing.T) {
+	t.Parallel()
+	const mode = "group_replication_single_primary_mode"
+	for _, tt := range []struct {
+		settings settings
+		word     string
+	}{
+		{settings{}, ""},
+		{settings{"wsrep_on": "ON", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so"}, "wsrep_on"},
+		{settings{"wsrep_on": "OFF", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so"}, ""},
+		{settings{"wsrep_on": "ON", "wsrep_provider": "none"}, ""},
+		{settings{mode: "OFF", "members": "3"}, mode},
+		{settings{mode: "OFF", "members": "0"}, ""}, // not started
+		{settings{mode: "OFF"}, ""},                 // the members cannot be seen
+		{settings{mode: "ON", "members": "3"}, ""},
+		{settings{"log_bin": "ON", "binlog_format": "ROW", "global": "ROW"}, ""},
+		{settings{"log_bin": "ON", "binlog_format": "MIXED", "global": "MIXED"}, ""},
+		{settings{"log_bin": "ON", "binlog_format": "STATEMENT", "global": "ROW"}, "SESSION.binlog_format"},
+		{settings{"log_bin": "1", "binlog_format": "ROW", "global": "statement"}, "GLOBAL.binlog_format"},
+		{settings{"log_bin": "OFF", "binlog_format": "STATEMENT", "global": "STATEMENT"}, ""},
+	} {
+		err := errors.Join(tt.settings.clusterRefusal(), tt.settings.binlogRefusal(tt.settings["global"]))
+		if tt.word == "" && err != nil || tt.word != "" && !errors.Is(err, ErrRefused) {
+			t.Errorf("%v: %v", tt.settings, err)
+		} else if err != nil {
+			testkit.SaysAll(t, err.Error(), tt.word)
+		}
+	}
+}
+
+// Nothing is installed for a table that is refused. PostgreSQL and SQLite would take a trigger for a missing column.
+func TestEnable_RefusesTables(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		engine := ""
+		if d.IsMySQL() {
+			engine = " ENGINE=MyISAM"
+		}
+		testkit.Must(t, db.Exec("CREATE TABLE events (id BIGINT PRIMARY KEY, name VARCHAR(20))").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE old (id BIGINT PRIMARY KEY)"+engine).Error)
+		for _, tt := range []struct{ table, key, word string }{
+			{"events", "name", "events.name is "},
+			{"events", "number", `no column "number"`},
+			{"old", "id", "its engine is MyISAM"},
+		} {
+			err := Enable(t.Context(), conn, Table{Name: tt.table, Key: tt.key, Slack: time.Second})
+			if tt.table == "old" && engine == "" {
+				testkit.Must(t, err)
+				continue
+			}
+			if !errors.Is(err, ErrRefused) {
+				t.Errorf("%+v: %v", tt, err)
+				continue
+			}
+			testkit.SaysAll(t, err.Error(), tt.word)
+		}
+		testkit.Must(t, db.Exec("INSERT INTO events VALUES (1, 'a')").Error)
+		testkit.Must(t, Enable(t.Context(), conn, Table{Name: "events", Key: "id", Slack: time.Second}))
+		if d.IsMySQL() || d.Name == "sqlite" { // names of columns are not case-sensitive
+			testkit.Must(t, Enable(t.Context(), conn, Table{Name: "events", Key: "ID", Slack: time.Second}))
+		}
+		if err := Enable(t.Context(), conn, Table{Name: "missing", Key: "id", Slack: time.Second}); err == nil || errors.Is(err, ErrRefused) {
+			t.Errorf("a missing table: %v", err) // the database's own error
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to one
+// below it. now is the clock of this process, which must agree.
+//
+// It is for a mark in the future, with which the table refuses all new rows. A follower that has read rows above the
+// new mark misses those that come below them, unless it goes back.
+//
+// A round that began before must not publish, because the trigger has accepted lower ids since. Publishing therefore
+// compares the published mark, which Reset always changes. The closer's turn would not do, because a closer can renew it
+// in the middle of a round.
+func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
+	list, err := List(ctx, db, layout, table)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("uidplugin: follow %s: %w: UID_FOLLOW has no row for it", table, ErrNotEnabled)
+	}
+	s := list[0]
+	if apart := s.Now.Sub(now()).Abs(); apart > max(s.Slack, minApart) {
+		return fmt.Errorf("uidplugin: follow %s: %w: they differ by %v, and the slack is %v; synchronize them",
+			table, workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
+	}
+	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		err = retry(ctx, func() error { return newStatements(f, Table{Name: table}).reset(ctx, db, &s) })
+	}
+	if err != nil {
+		return fmt.Errorf("uidplugin: follow %s: %w", table, err)
+	}
+	return nil
+}
+
+// reset lowers the published mark before the trigger's, so that readers never see one above it, and again in the
+// transaction, because a round may have published meanwhile.
+func (s *statements) reset(ctx context.Context, db *sqldb.DB, was *Status) error {
+	low, err := MarkAt(was.layout, was.Now.Add(-was.Slack))
+	if err == nil {
+		err = s.withdraw(ctx, db, low, was.Raised)
+	}
+	if err != nil {
+		return err
+	}
+	return db.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
+		if err := s.withdraw(ctx, tx, low, math.MaxInt64); err != nil { // locks the row until the end
+			return err
+		}
+		var now int64 // marks of earlier rounds are below it
+		if err := tx.Query(ctx, func(r *sql.Rows) error { return r.Scan(&now) }, "SELECT "+s.now()); err != nil {
+			return err
+		}
+		mark, err := MarkAt(was.layout, time.UnixMilli(now).Add(-was.Slack))
+		if err != nil {
+			return err
+		}
+		return s.lower(ctx, db, tx, mark)
+	})
+}
+
+// withdraw lowers the published mark to one below mark. A published mark above the one that was raised is not from a
+// round, so nothing is known then.
+func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised int64) error {
+	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",
+		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row()))
+}
+
+// lower lowers the mark of the trigger to mark, if it is higher. tx has locked the row of the table.
+func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) error {
+	value := strconv.FormatInt(mark, 10)
+	switch s.flavor {
+	case Postgres:
+		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
+		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(0)+"))"+
+			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
+	case MariaDB:
+		// ALTER would commit tx, so it needs another connection. It waits for open writers, and new ones wait for it.
+		raised, err := s.raised(ctx, db)
+		if err != nil || raised <= mark {
+			return err
+		}
+		return db.ExecRaw(ctx, "SET STATEMENT lock_wait_timeout = 2 FOR ALTER SEQUENCE "+
+			s.flavor.quote(beside(s.table.Name, s.names.mark))+" RESTART "+value)
+	case SQLite:
+		return s.update(ctx, tx, "UPDATE "+s.gates()+` SET "MARK" = min("MARK", `+value+")"+s.row())
+	}
+	return s.update(ctx, tx, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = 2) */ "+s.gates()+" SET MARK = LEAST(MARK, "+value+")"+s.row())
+}

@@ -1,0 +1,188 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A Status describes a followed table for operators.
+type Status struct {
+	Table     string
+	Key       string // column of the ids
+	Slack     time.Duration
+	Published int64     // all rows with smaller ids are visible or will never be; not positive if there is no mark yet
+	Raised    int64     // the trigger refuses smaller ids; higher than Published while the closer waits
+	Now       time.Time // the database's clock
+	Closer    string    // name of the process that closes; empty if none ever has
+	Until     time.Time // end of its turn, by the database's clock
+	Trigger   TriggerState
+	Holders   []Holder // open transactions that have inserted rows, the oldest first
+	Unread    error    // why Holders or Raised could not be read
+
+	layout generator.Layout
+}
+
+// A TriggerState compares the trigger of a table with the installed one.
+type TriggerState string
+
+// The states of triggers.
+const (
+	TriggerInstalled TriggerState = "installed"
+	TriggerGone      TriggerState = "gone"
+	TriggerReplaced  TriggerState = "replaced"
+)
+
+// TimeOf returns the time of a mark; zero for the one before the first round.
+func (s *Status) TimeOf(mark int64) time.Time {
+	p, err := s.layout.Decompose(mark)
+	if mark <= 0 || err != nil {
+		return time.Time{}
+	}
+	return p.Time
+}
+
+// Behind returns how far the published mark is behind the database's clock, or 0 before the first round. It is negative
+// for a mark in the future.
+func (s *Status) Behind() time.Duration {
+	at := s.TimeOf(s.Published)
+	if at.IsZero() {
+		return 0
+	}
+	return s.Now.Sub(at)
+}
+
+// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. The table refuses new rows that long.
+func (s *Status) Ahead() time.Duration {
+	at := s.TimeOf(max(s.Raised, s.Published))
+	if at.IsZero() {
+		return 0
+	}
+	return max(at.Sub(s.Now), 0)
+}
+
+// Closing reports whether the turn of the closer lasts. A closer that ends keeps its turn for up to ten seconds.
+func (s *Status) Closing() bool { return s.Closer != "" && s.Now.Before(s.Until) }
+
+// List returns the followed tables of a database, or only the one that is named. A name with a schema is looked for in
+// that schema's UID_FOLLOW. It returns nothing if no table was ever followed.
+func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, only string) (list []Status, err error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	schemas := []string{""}
+	if only != "" {
+		schemas = []string{only[:len(only)-len(bare(only))]}
+	} else if schemas, err = f.schemas(ctx, db); err != nil {
+		return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
+	}
+	for _, schema := range schemas {
+		names, err := f.tablesIn(ctx, db, schema)
+		for _, name := range names {
+			if only != "" && name != only {
+				continue
+			}
+			s := Status{layout: layout}
+			if err = newStatements(f, Table{Name: name}).status(ctx, db, &s); err != nil {
+				return nil, fmt.Errorf("uidplugin: follow %s: %w", name, err)
+			}
+			if s.Table != "" { // it was disabled meanwhile
+				list = append(list, s)
+			}
+		}
+		others := only == "" && schema != "" // this user may see that the table exists, but not read it
+		if err != nil && !others && !noTable.MatchString(err.Error()) {
+			return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
+		}
+	}
+	return list, nil
+}
+
+var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
+
+// schemas returns the prefixes of all tables UID_FOLLOW that this user may see: "" for the default schema, and "shop."
+// for another.
+func (f Flavor) schemas(ctx context.Context, db *sqldb.DB) (prefixes []string, err error) {
+	prefixes = []string{""}
+	if f == SQLite {
+		return prefixes, nil
+	}
+	err = db.Query(ctx, func(r *sql.Rows) error {
+		var schema string
+		err := r.Scan(&schema)
+		prefixes = append(prefixes, schema+".")
+		return err
+	}, "SELECT table_schema FROM information_schema.tables WHERE table_name = '"+MarkTable+"' ORDER BY table_schema")
+	return prefixes, err
+}
+
+// tablesIn returns the tables in one UID_FOLLOW that have its prefix in their names.
+func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (names []string, err error) {
+	err = db.Query(ctx, func(r *sql.Rows) error {
+		var name string
+		err := r.Scan(&name)
+		if name[:len(name)-len(bare(name))] == prefix {
+			names = append(names, name)
+		}
+		return err
+	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.quote(prefix+MarkTable))
+	slices.Sort(names)
+	return names, err
+}
+
+// status reads the status of the table. s stays as it is if the table is not followed.
+func (s *statements) status(ctx context.Context, db *sqldb.DB, into *Status) error {
+	err := db.Query(ctx, func(r *sql.Rows) error {
+		var slack, until, now int64
+		var installed string
+		var found sql.NullString
+		into.Table, into.Trigger = s.table.Name, TriggerInstalled
+		err := r.Scan(&into.Key, &into.Published, &slack, &installed, &found, &into.Closer, &until, &now)
+		into.Slack = time.Duration(slack) * time.Millisecond
+		into.Until, into.Now = time.UnixMilli(until), time.UnixMilli(now)
+		switch {
+		case !found.Valid:
+			into.Trigger = TriggerGone
+		case found.String != installed:
+			into.Trigger = TriggerReplaced
+		}
+		return err
+	}, "SELECT "+s.flavor.columns("KEY_COLUMN, PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+
+		s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+" FROM "+s.marks()+" m"+s.row())
+	if err != nil || into.Table == "" {
+		return err
+	}
+	into.Raised, err = s.raised(ctx, db)
+	var failed error
+	into.Holders, failed = s.holders(ctx, db, into.Now)
+	into.Unread = errors.Join(err, failed)
+	return nil
+}
+
+// raised reads the mark of the trigger.
+func (s *statements) raised(ctx context.Context, db *sqldb.DB) (mark int64, err error) {
+	query := "SELECT max(" + s.flavor.quote("MARK") + ") FROM " + s.gates() + s.row()
+	switch s.flavor {
+	case Postgres:
+		query = "SELECT pg_sequence_last_value(" + s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass)"
+	case MariaDB:
+		query = "SELECT next_not_cached_value FROM " + s.flavor.quote(beside(s.table.Name, s.names.mark))
+	}
+	var value sql.NullInt64
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&value) }, query)
+	if err == nil && !value.Valid {
+		err = errors.New("it is missing, or this user may not read it")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the mark of the trigger: %w", err)
+	}
+	return value.Int64, nil
+}

@@ -1,0 +1,37 @@
+package migrations
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/follow"
+)
+
+// FollowStatementsFor returns the statements that EnableFollow runs for a table, and those of DisableFollow, for people
+// who run migrations themselves. dialect is mysql, mariadb, postgres or sqlite. table is the name as in the model, and
+// key the column of the ids. schema is the schema of the table on PostgreSQL; empty means public. Other dialects ignore
+// it. Slack 0 means a second.
+//
+// Run the statements in their order and one at a time, because triggers contain semicolons. The last one of up stores
+// which trigger was created, so run it again after each change of the trigger. down keeps the tables UID_FOLLOW and
+// UID_FOLLOW_GATE.
+//
+// EnableFollow also checks that rows of the table cannot be missed: its key must be an integer, and on MySQL and MariaDB
+// the engine InnoDB, only one server may take writes, and binlog_format may not be STATEMENT.
+//
+// The error wraps [errors.ErrUnsupported] for another dialect.
+func FollowStatementsFor(dialect, schema, table, key string, slack time.Duration) (up, down []string, err error) {
+	f := follow.Flavor(dialect)
+	switch f {
+	case follow.MySQL, follow.MariaDB, follow.Postgres, follow.SQLite:
+	default:
+		return nil, nil, fmt.Errorf("migrations: tables cannot be followed on the dialect %q: %w", dialect, errors.ErrUnsupported)
+	}
+	t := follow.Table{Name: table, Schema: schema, Key: key, Slack: cmp.Or(slack, time.Second)}
+	if err := follow.CheckSlack(t.Slack); err != nil {
+		return nil, nil, fmt.Errorf("migrations: %w", err)
+	}
+	return f.Install(t), f.Uninstall(t), nil
+}
