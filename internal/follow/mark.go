@@ -172,6 +172,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		return state, err
 	}
 	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
+		before := m.now()
 		if state, err = s.state(ctx, conn); err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		if wanted {
 			due.Next = max(state.Published, 1) // as if a row waited
 		}
-		plan, err := Decide(due, m.layout, m.me, m.now())
+		plan, err := Decide(due, m.layout, m.me, before, m.now())
 		if err != nil || plan.Mark == 0 {
 			return err
 		}

@@ -232,7 +232,7 @@ func (w *world) close(s modelState, i int) {
 		at := w.layout.TimeOf(int64(s.Now))
 		published := w.id(s.Published)
 		// A row waits, or the application asks for the mark, so a round may begin at any time.
-		plan, err := Decide(State{Published: published, Next: max(published, 1), Trigger: "t", Found: "t", Now: at}, w.layout, "me", at)
+		plan, err := Decide(State{Published: published, Next: max(published, 1), Trigger: "t", Found: "t", Now: at}, w.layout, "me", at, at)
 		if err != nil {
 			panic(err)
 		}

@@ -60,10 +60,10 @@ type Plan struct {
 // turn is how long a closer may close without another claim.
 const turn = 10 * time.Second
 
-// Decide returns what the process named me should do. now is the clock of this process. The mark follows the database's
-// clock, but only while both clocks agree within the slack, because a clock that runs an hour ahead would close the
-// next hour. While no row can be published, rounds take place only every few seconds.
-func Decide(s State, layout generator.Layout, me string, now time.Time) (Plan, error) {
+// Decide returns what the process named me should do. before and after are the clock of this process around the query
+// of the state. The mark follows the database's clock, but only while both clocks agree within the slack, because a clock
+// that runs an hour ahead would close the next hour. While no row can be published, rounds take place only every few seconds.
+func Decide(s State, layout generator.Layout, me string, before, after time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
 	}
@@ -71,7 +71,7 @@ func Decide(s State, layout generator.Layout, me string, now time.Time) (Plan, e
 	if !mine && s.Now.Before(s.Until) {
 		return Plan{}, nil
 	}
-	if apart := s.Now.Sub(now).Abs(); apart > max(s.Slack, minApart) {
+	if apart := max(s.Now.Sub(after), before.Sub(s.Now)); apart > max(s.Slack, minApart) {
 		return Plan{}, fmt.Errorf("%w: it differs from the database's by %v, and the slack is %v; synchronize the clocks",
 			workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
 	}
@@ -112,8 +112,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	return pause
 }
 
-// minApart is the least difference of clocks that stops the closing. The two clocks are read up to a round trip apart,
-// which a small slack may not cover.
+// minApart is the least difference of clocks that stops the closing, because clocks of two machines are never equal.
 const minApart = 250 * time.Millisecond
 
 // check returns an error if the trigger is not the one that was installed.

@@ -67,7 +67,7 @@ func TestDecide_WhenARoundIsDue(t *testing.T) {
 	} {
 		s := State{Published: at(slack + time.Second), Slack: slack, Trigger: "t", Found: "t", Closer: "me", Until: now.Add(turn), Now: now}
 		tt.change(&s)
-		plan, err := Decide(s, layout, "me", now)
+		plan, err := Decide(s, layout, "me", now, now)
 		if err != nil || (plan.Mark != 0) != tt.closes || plan.Take != tt.takes {
 			t.Errorf("%s: %+v, %v", name, plan, err)
 		}
@@ -77,7 +77,7 @@ func TestDecide_WhenARoundIsDue(t *testing.T) {
 	}
 	for _, apart := range []time.Duration{-time.Hour, -1100 * time.Millisecond, 1100 * time.Millisecond, time.Hour} {
 		s := State{Slack: slack, Trigger: "t", Found: "t", Now: now}
-		if plan, err := Decide(s, layout, "me", now.Add(apart)); err == nil || plan.Mark != 0 {
+		if plan, err := Decide(s, layout, "me", now.Add(apart), now.Add(apart)); err == nil || plan.Mark != 0 {
 			t.Errorf("clocks that differ by %v: %+v, %v", apart, plan, err)
 		}
 	}
