@@ -26,7 +26,9 @@ type CachedConfig struct {
 	// lease is used up it returns [ErrLeaseExpired] at once.
 	NoWait bool
 
-	// OnLow is called when the lease should be renewed:
+	// OnLow is called when the generator needs more lanes: ids are more than [LaneAhead] ahead of the present, or of
+	// the beginning of the lease if that is later. It is also called when the lease should be renewed, unless that
+	// lasts up to the last tick of the layout:
 	//
 	//   - more than half of the ids are used up that the lease has from the present on, or from its beginning if that
 	//     is later
@@ -37,8 +39,8 @@ type CachedConfig struct {
 	// unless the generator is suspended.
 	//
 	// Any goroutine may call OnLow, several at once. It is called again and again while the condition holds and the
-	// generator is in use, but never for a lease up to the last tick of the layout. Callers wait while it runs, so it
-	// must not block, and may call only Renew, Suspend and Usage of this package.
+	// generator is in use. Callers wait while it runs, so it must not block, and may call only Renew, Suspend and Usage
+	// of this package.
 	OnLow func()
 
 	// Clock is the clock that the generators of a process share; nil means a clock of its own.
@@ -103,9 +105,10 @@ func NewCached(c CachedConfig) (*Cached, error) {
 			ErrConfig, c.MaxBorrow, c.Layout.Tick)
 	}
 	g := &Cached{
-		gate:     gate{turn: make(chan struct{}, 1), low: c.OnLow, from: c.Lease.From, leaseWait: leaseWait},
-		last:     now.Sub(c.Clock.base),
-		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock}),
+		gate: gate{turn: make(chan struct{}, 1), low: c.OnLow, from: c.Lease.From, leaseWait: leaseWait},
+		last: now.Sub(c.Clock.base),
+		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock,
+			ahead: int64((LaneAhead + c.Layout.Tick - 1) / c.Layout.Tick)}),
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
@@ -243,15 +246,15 @@ func (g *Cached) advanceTo(w *window, want uint64) moment {
 	return moment{want: want, next: w.next, at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
 }
 
-// hand takes the positions that m grants from w, which is closed. It reports whether few are left in the lease, and
-// opens the next window if callers come fast.
+// hand takes the positions that m grants from w, which is closed. It reports whether OnLow should be called, and opens
+// the next window if callers come fast.
 func (g *Cached) hand(w *window, m moment) (position, got uint64, low bool) {
 	got = min(m.want, m.free())
 	w.raise(m.next + got)
 	g.made += int64(got)
 	g.used = true
 	s := g.scale(w)
-	low = g.lasts(&g.layout, w.until) && scarce(s.start(g.from), m.end, m.next+got, m.at)
+	low = g.needs(w, m.next+got, m.at)
 	if g.quick >= hurried && m.free()-got >= g.reopenAt(s) {
 		g.openWindow(w, m.limit)
 	}

@@ -5,7 +5,20 @@ import (
 	"time"
 )
 
-// How far a Cached may stamp: the borrowing limit, which follows the clock, and the end of the lease.
+// How far a Cached may stamp: the borrowing limit, which follows the clock, and the end of the lease; and when it calls
+// OnLow before that.
+
+// LaneAhead is how far the ids of a [Cached] may be ahead of the clock until it calls OnLow because it needs more lanes.
+// With ticks that are longer, it is a tick.
+const LaneAhead = 50 * time.Millisecond
+
+// needs reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
+// and at the clock's.
+func (g *Cached) needs(w *window, next, at uint64) bool {
+	s := g.scale(w)
+	lanes := g.low != nil && s.tick(next) > max(s.tick(at), g.from)+g.ahead
+	return lanes || g.lasts(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, at)
+}
 
 // reopenAt is how many positions must be free for a window to be worth opening:
 // a tick's, or half of those that may be borrowed. With less, callers are served one

@@ -75,7 +75,7 @@ func (g *Cached) visit() bool {
 		} else {
 			g.note(w, w.ring.Taken())
 		}
-		low = g.lasts(&g.layout, w.until) && scarce(s.start(g.from), end, w.ring.Taken(), at)
+		low = g.needs(w, w.ring.Taken(), at)
 		if at >= end && g.leaseWait > 0 && g.renewable(w) {
 			g.closeWindow() // so that the next caller waits for a lease
 		}

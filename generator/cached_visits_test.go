@@ -174,8 +174,8 @@ func TestCachedVisit_AsksForARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		var asked atomic.Int64
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 10), OnLow: func() { asked.Add(1) }})
-		fill(t, g, 5*1024-window(t, g))
+		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), OnLow: func() { asked.Add(1) }})
+		fill(t, g, 1024-window(t, g))
 		time.Sleep(generator.ClockEvery + 1)
 		if asked.Load() != 0 {
 			t.Error("Low was called for a lease of which half is left")

@@ -27,7 +27,12 @@ type allocator struct {
 	clock  *clock
 	params leaseParams
 	most   int // limit of lanes for a generator
-	log    *slog.Logger
+
+	// disposable is set if nobody will use the slot's worker ids again. Then a generator gets lanes only when it has
+	// used up half of its lease.
+	disposable bool
+
+	log *slog.Logger
 
 	mu      sync.Mutex
 	slot    slotLease      // the slotHolder's, after its latest statement
@@ -164,6 +169,14 @@ func (a *allocator) look(now time.Time, tick int64) demand {
 		d.pressing = d.pressing || inNeed(l.usage, a.slot.granted, tick, uint64(a.clock.layout.MaxSequence()+1))
 	}
 	return d
+}
+
+// needsLanes reports whether a generator with the lease from from to until should have more lanes, because it runs ahead
+// of the clock.
+func (a *allocator) needsLanes(u generator.Usage, from, until, tick int64) bool {
+	layout := a.clock.layout
+	return ahead(u, from, tick) > ticks(layout, generator.LaneAhead) &&
+		(!a.disposable || inNeed(u, until, tick, uint64(layout.MaxSequence()+1)))
 }
 
 // provide gives generators the worker ids that they lack, and returns those that the slot lacks.

@@ -220,7 +220,7 @@ func TestManager_NeitherRepeatsIDsNorHangsWhenTheClockIsSet(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 100 {
-			ids := make([]int64, 400)
+			ids := make([]int64, 1000)
 			err := p.generators[table("orders")].Fill(ctx, ids)
 			if err != nil {
 				if ctx.Err() != nil || by > 0 {

@@ -14,13 +14,19 @@ import (
 const MaxLanes = generator.MaxLanes
 
 const (
-	// sampleInterval separates two looks at a generator in need whose rate is unknown. If the samples are less than
-	// longSample apart, the generator gets at most maxGrowth times its lanes. If they are more than staleSample apart,
-	// we sample again, because the generator may have rested.
+	// A generator that begins to run ahead of the clock gets maxGrowth times its lanes at once. Further lanes depend on
+	// its rate.
+	//
+	// sampleInterval separates two looks at a generator whose rate is unknown. If the samples are less than longSample
+	// apart, the generator gets at most maxGrowth times its lanes. If they are more than staleSample apart, we sample
+	// again, because the generator may have rested.
 	sampleInterval = 25 * time.Millisecond
 	longSample     = 200 * time.Millisecond
 	staleSample    = time.Second
 	maxGrowth      = 4
+
+	// farAhead is how far ids run ahead of the clock before the log reports that a generator cannot have more lanes.
+	farAhead = 250 * time.Millisecond
 )
 
 // A laneSample is the state of a generator at one moment.
@@ -42,8 +48,12 @@ func (s laneSample) rate(next laneSample, perTick uint64) (perSecond float64, kn
 	return float64(had-min(next.left, had)) / passed.Seconds(), true
 }
 
+// ahead returns how many ticks the ids of a generator are ahead of the clock, or of the first tick of its lease if that
+// is later. now is the clock in ticks.
+func ahead(u generator.Usage, from, now int64) int64 { return max(u.Tick-max(now, from), 0) }
+
 // inNeed reports whether a generator needs more ids than its lease has: a caller waits, or more than half of the lease
-// ahead of the clock is used up. now is the clock in ticks.
+// ahead of the clock is used up.
 func inNeed(u generator.Usage, until, now int64, perTick uint64) bool {
 	capacity := uint64(max(until-now+1, 0)) * uint64(u.Lanes) * perTick
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2

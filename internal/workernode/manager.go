@@ -114,7 +114,8 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
 	m.allocator = &allocator{
-		clock: m.clock, params: params, most: maxLanes(layout), log: m.log, given: r.NextID - 1, ignored: map[int64]bool{},
+		clock: m.clock, params: params, most: maxLanes(layout), disposable: c.Disposable, log: m.log, given: r.NextID - 1,
+		ignored: map[int64]bool{},
 	}
 	m.slot = &slotHolder{
 		store: m.store, params: params, me: rand.Text(), lead: c.Lead, clock: m.clock, log: m.log,

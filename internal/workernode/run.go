@@ -46,11 +46,11 @@ func (m *Manager) rest(wait time.Duration) {
 	}
 }
 
-// sleep waits for a time, or until a caller or a generator needs something. After a generator's request it rests
-// briefly, because repeated requests should not keep the processor busy. While a caller of Assign waits it takes at
-// most 2 ms.
+// sleep waits for a time, or until a caller or a generator needs something. A generator's request waits until the pass
+// before is sampleInterval ago, because repeated requests should not keep the processor busy. While a caller of Assign
+// waits it takes at most 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
-	pause := min(wait, sampleInterval)
+	pause, began := min(wait, sampleInterval), time.Now()
 	if m.requests.any() {
 		wait = min(wait, 2*time.Millisecond)
 	}
@@ -64,7 +64,7 @@ func (m *Manager) sleep(wait time.Duration) {
 	case <-m.wake:
 	}
 	if !m.requests.any() {
-		m.rest(pause)
+		m.rest(pause - time.Since(began))
 	}
 }
 

@@ -3,6 +3,7 @@ package workernode
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -174,8 +175,8 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow samples the rate of a generator in need, and sets the lanes that it should have. lanes.go decides. The caller
-// holds the mutex.
+// grow samples the rate of a generator that runs ahead of the clock, and sets the lanes that it should have. lanes.go
+// decides. The caller holds the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u := l.allocator, l.usage
 	l.unknown = false
@@ -183,18 +184,19 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 		return
 	}
 	layout := a.clock.layout
-	perTick, until := uint64(layout.MaxSequence()+1), l.published[0].Until
-	if !inNeed(u, until, tick, perTick) {
+	perTick, from, until := uint64(layout.MaxSequence()+1), l.published[0].From, l.published[0].Until
+	if !a.needsLanes(u, from, until, tick) {
 		l.sample = laneSample{}
 		return
 	}
 	last, next := l.sample, laneSample{at: now, left: u.Left, until: until, lanes: u.Lanes}
+	begins := last.at.IsZero()
 	perSecond, known := last.rate(next, perTick)
-	if known || now.Sub(last.at) > sampleInterval {
+	if known || last.lanes != next.lanes || now.Sub(last.at) > sampleInterval {
 		l.sample = next
 	}
 	l.unknown = !known
-	if !known || now.Before(l.again) {
+	if !known && !begins || now.Before(l.again) {
 		return
 	}
 	most := a.most
@@ -203,8 +205,13 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	}
 	have, perLane := len(l.lanes), float64(perTick)/layout.Tick.Seconds()
 	most = mostLanes(most, have, len(a.free(l.table)), a.given, layout)
-	l.want = wantedLanes(have, most, perSecond, perLane, now.Sub(last.at))
-	if u.Waiting && have >= most && perSecond > 0.9*perLane*float64(have) {
+	if begins {
+		l.want = wantedLanes(have, most, math.Inf(1), perLane, 0)
+	} else {
+		l.want = wantedLanes(have, most, perSecond, perLane, now.Sub(last.at))
+	}
+	isFar := u.Waiting || ahead(u, from, tick) > ticks(layout, farAhead)
+	if isFar && have >= most && (begins || perSecond > 0.9*perLane*float64(have)) {
 		l.limit(nil)
 	}
 }
@@ -219,6 +226,6 @@ func (l *TableLease) limit(why error) {
 	if why != nil {
 		args = append(args, "error", why)
 	}
-	l.allocator.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: creates wait"+
-		" (a layout with more sequence bits makes more ids per worker id)", args...)
+	l.allocator.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: its ids run ahead of the"+
+		" clock, and creates wait when they are Lead ahead (a layout with more sequence bits makes more ids per worker id)", args...)
 }
