@@ -23,6 +23,7 @@ type Sizes struct {
 	RowsFor     time.Duration // after which a server gets no more of them
 	OrderFor    time.Duration
 	Writers     []int // processes that insert
+	Imports     []int // rows of an import
 	Interval    time.Duration
 	CostFor     time.Duration
 	Processes   []int // that share the work
@@ -37,7 +38,7 @@ func Whole() Sizes {
 	return Sizes{
 		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
 		Rows: 300_000, Chunk: 10_000, Joins: 600, PoolMB: 16, RowsFor: 5 * time.Minute,
-		OrderFor: 45 * time.Second, Writers: []int{2, 8},
+		OrderFor: 45 * time.Second, Writers: []int{2, 8}, Imports: []int{20_000, 300_000},
 		Interval: renewal, CostFor: 12 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
 		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,
 	}
@@ -59,7 +60,7 @@ func Tiny() Sizes {
 	s := Short()
 	s.Name, s.Rounds, s.Slice, s.Sustained, s.Generators = "tiny", 3, 20*time.Microsecond, time.Millisecond, 5
 	s.Rows, s.Chunk, s.Joins = 400, 200, 3
-	s.OrderFor, s.Writers = 400*time.Millisecond, []int{2}
+	s.OrderFor, s.Writers, s.Imports = 400*time.Millisecond, []int{2}, []int{3_000}
 	s.Interval, s.CostFor, s.Processes, s.Tables = 100*time.Millisecond, 300*time.Millisecond, []int{2}, []int{3}
 	s.Starts, s.StartTables = []int{2}, 3
 	return s

@@ -22,7 +22,8 @@ import (
 )
 
 // roles are the functions of child processes.
-var roles = testkit.Roles{"insert": testkit.Role(insertRows), "start": testkit.Role(startAndReport)}
+var roles = testkit.Roles{"insert": testkit.Role(insertRows), "import": testkit.Role(importRows),
+	"start": testkit.Role(startAndReport)}
 
 func main() {
 	testkit.RunRole(roles)

@@ -33,6 +33,8 @@ type Ordered struct {
 	Rows      int
 	Missed    int   // rows that a poller never sees
 	Distances []int // rows by the distance between ORDER BY id and the order of commit, see distances
+
+	Import *Imported `json:",omitempty"` // of an import; then only Engine is set, too
 }
 
 // distances are the upper bounds of the classes of Ordered.Distances; the last class has no bound.
@@ -112,7 +114,9 @@ func measureOrder(ctx context.Context, l *Lab) (all []Ordered, err error) {
 				return fmt.Errorf("%d processes: %w", writers, err)
 			}
 		}
-		return nil
+		imports, err := measureImports(ctx, l, s)
+		all = append(all, imports...)
+		return err
 	})
 }
 
@@ -349,7 +353,7 @@ func orderTable(all []Ordered) string {
 		}
 		goals.add(row...)
 	}
-	return goals.String()
+	return goals.String() + "\n" + importTable(all)
 }
 
 // orderRuns returns the kinds of each engine and number of processes.
@@ -358,6 +362,7 @@ func orderRuns(all []Ordered) [][]Ordered {
 		engine  string
 		writers int
 	}
+	all = slices.DeleteFunc(slices.Clone(all), func(o Ordered) bool { return o.Import != nil })
 	return groups(all, func(o Ordered) run { return run{o.Engine, o.Writers} })
 }
 

@@ -26,7 +26,7 @@ type CachedConfig struct {
 	// lease is used up it returns [ErrLeaseExpired] at once.
 	NoWait bool
 
-	// OnLow is called when the generator needs more lanes: ids are more than [LaneAhead] ahead of the present, or of
+	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present, or of
 	// the beginning of the lease if that is later. It is also called when the lease should be renewed, unless that
 	// lasts up to the last tick of the layout:
 	//
@@ -108,7 +108,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 		gate: gate{turn: make(chan struct{}, 1), low: c.OnLow, from: c.Lease.From, leaseWait: leaseWait},
 		last: now.Sub(c.Clock.base),
 		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock,
-			ahead: int64((LaneAhead + c.Layout.Tick - 1) / c.Layout.Tick)}),
+			ahead: c.Layout.LaneAhead()}),
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)

@@ -8,9 +8,22 @@ import (
 // How far a Cached may stamp: the borrowing limit, which follows the clock, and the end of the lease; and when it calls
 // OnLow before that.
 
-// LaneAhead is how far the ids of a [Cached] may be ahead of the clock until it calls OnLow because it needs more lanes.
-// With ticks that are longer, it is a tick.
-const LaneAhead = 50 * time.Millisecond
+// LaneAhead returns how many ticks the ids of a generator may be ahead of the clock until it needs more lanes. They last
+// 50 ms, at least a tick, and a worker id makes at least 800 ids in them.
+func (l Layout) LaneAhead() int64 {
+	perTick := l.MaxSequence() + 1
+	return max(int64((50*time.Millisecond+l.Tick-1)/l.Tick), (800+perTick-1)/perTick)
+}
+
+// MaxLanes returns how many lanes a generator of the plugin gets at most: [MaxLanes], and fewer in layouts with few
+// worker ids, because other tables and processes need some.
+func (l Layout) MaxLanes() int {
+	most := MaxLanes
+	for most > 1 && int64(most) > l.MaxWorkerID()/4 {
+		most /= 2
+	}
+	return most
+}
 
 // needs reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
 // and at the clock's.

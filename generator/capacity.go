@@ -35,6 +35,12 @@ type Demand struct {
 	// from 1 to [MaxLanes]; 0 means 1.
 	Lanes int
 
+	// Imports is how many of Tables rows are imported into: their ids run ahead of the
+	// clock by [Layout.LaneAhead], in the default layout with a batch of more than 800 rows or
+	// with more than 16,000 rows a second. For these a slot owns [Layout.MaxLanes] worker
+	// ids instead of Lanes.
+	Imports int
+
 	// Reserved is how many slots the leased policy needs beyond one for each of
 	// Processes. A process that starts cannot have the slot of the one that it replaces
 	// while both run, and for 21 s after that was closed: twice the lead of 10 s, and a
@@ -122,7 +128,8 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 	}
 	var many uncountable
 	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // each process once
-	slot := many.times(uint64(d.Tables), uint64(d.Lanes))
+	slot := many.plus(many.times(uint64(d.Tables-d.Imports), uint64(d.Lanes)),
+		many.times(uint64(d.Imports), uint64(max(d.Lanes, l.MaxLanes()))))
 	each := many.times(slot, 1+d.ghosts()) // of one process and its crashed predecessors
 	slots := many.plus(many.times(uint64(d.Processes), 1+d.ghosts()), uint64(d.Reserved))
 	held := many.times(slots, slot)
@@ -177,6 +184,8 @@ func (d Demand) validate() error {
 			ErrConfig, d.Processes, d.Tables, d.Reserved, d.Grace)
 	case d.Lanes < 0 || d.Lanes > MaxLanes:
 		return fmt.Errorf("%w: %d lanes are outside 1 to %d", ErrConfig, d.Lanes, MaxLanes)
+	case d.Imports < 0 || d.Imports > d.Tables:
+		return fmt.Errorf("%w: %d tables with imports are outside 0 to %d, the tables", ErrConfig, d.Imports, d.Tables)
 	case !(d.RestartsPerDay >= 0 && d.RestartsPerDay <= secondsPerDay): // NaN, too
 		return fmt.Errorf("%w: %v restarts a day are outside 0 to %d", ErrConfig, d.RestartsPerDay, secondsPerDay)
 	case !(d.CrashesPerDay >= 0 && d.CrashesPerDay <= d.RestartsPerDay):
@@ -230,6 +239,9 @@ func (f Forecast) String() string {
 	fmt.Fprintf(&out, "demand    %s x %s", several(d.Processes, "process", "processes"), several(d.Tables, "table", "tables"))
 	if d.Lanes > 1 {
 		fmt.Fprintf(&out, " x %s", several(d.Lanes, "lane", "lanes"))
+	}
+	if d.Imports > 0 {
+		fmt.Fprintf(&out, ", %s with imports", number(float64(d.Imports)))
 	}
 	if d.Reserved > 0 {
 		fmt.Fprintf(&out, ", %s reserved", several(d.Reserved, "slot", "slots"))

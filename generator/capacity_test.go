@@ -117,6 +117,8 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 		{"restarts in good order", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 5242, 1000 * 16000},
 		{"crashes with the default grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 2000, 2621, 1000 * 16000},
 		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 16}, 16000, 327, 16000 * 16000},
+		{"imports", generator.Demand{Processes: 20, Tables: 50, Imports: 3}, 1900, 2759, 1900 * 16000},
+		{"imports and lanes", generator.Demand{Processes: 20, Tables: 50, Imports: 50, Lanes: 2}, 16000, 327, 16000 * 16000},
 		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2000, 2621, 1000 * 16000},
 		{"a rolling deployment of 2 at a time", generator.Demand{Processes: 20, Tables: 50, Reserved: 4}, 1200, 5238, 1000 * 16000},
 		{"all restarted at once", generator.Demand{Processes: 20, Tables: 50, Reserved: 20, Lanes: 2}, 4000, 2601, 2000 * 16000},
@@ -131,7 +133,7 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 			t.Parallel()
 
 			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
-			perSlot := int64(max(tt.demand.Tables, 1) * max(tt.demand.Lanes, 1))
+			perSlot := int64(tt.demand.Tables-tt.demand.Imports)*int64(max(tt.demand.Lanes, 1)) + 16*int64(tt.demand.Imports)
 			want := generator.LeasedForecast{Slots: tt.held / perSlot, Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 262143, Processes: tt.processes}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
@@ -148,7 +150,7 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 		t.Errorf("the zero Layout: %v", err)
 	}
 	for _, d := range []generator.Demand{
-		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Reserved: -1}, {Grace: -1},
+		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Imports: -1}, {Tables: 2, Imports: 3}, {Reserved: -1}, {Grace: -1},
 		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
 		{CrashesPerDay: 1}, {RestartsPerDay: 1, CrashesPerDay: 2}, {RestartsPerDay: 1, CrashesPerDay: -1},
 		{RestartsPerDay: 1, CrashesPerDay: math.NaN()},
@@ -260,13 +262,13 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 func TestForecastString_SaysOnlyWhatThereIs(t *testing.T) {
 	t.Parallel()
 
-	d := generator.Demand{Tables: 3, Lanes: 4, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
+	d := generator.Demand{Tables: 3, Lanes: 4, Imports: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
 	l := seconds(12, 4, 4)
 	l.Tick = time.Minute
 	want := `layout    44-12-4-4/1m0s@1767225600
 lasts     2.84 days, until 2026-01-03 20:16:00 UTC
 carries   0.267 ids a second for each of 15 worker ids
-demand    1 process x 3 tables x 4 lanes, 0.143 restarts a day, of them 0.01 crashes, grace 1m20s
+demand    1 process x 3 tables x 4 lanes, 1 with imports, 0.143 restarts a day, of them 0.01 crashes, grace 1m20s
 
 policy      worker ids   lasts      processes  ids a second
 disposable  0.429 a day  2.84 days  5          0.8

@@ -44,7 +44,7 @@ type settings struct {
 	layout Layout
 	borrow time.Duration // MaxBorrow
 	noWait bool
-	ahead  int64 // LaneAhead in ticks
+	ahead  int64 // LaneAhead of the layout
 	clock  *Clock
 }
 

@@ -158,6 +158,7 @@ func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 	}
 	lease.Attach(g)
 	s.store(src, &made{Generator: g, lease: lease})
+	src.spareLanes()
 	return nil
 }
 
@@ -166,7 +167,7 @@ func (s *Supply) makeFixed(src *Source) error {
 	leases := s.Fixed.leases(s.Specs[src.Generator].Lanes)
 	g, err := s.generator(src, leases, nil)
 	if err == nil {
-		s.store(src, &made{Generator: g, fixed: leases})
+		s.store(src, &made{Generator: g, fixed: leases, note: s.noteFar(leases[0].From)})
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package supply
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -53,4 +54,24 @@ func (f *Fixed) leases(lanes int) []generator.Lease {
 		}
 	}
 	return leases
+}
+
+// farAhead is how far ids run ahead of the clock before the log says that a fixed worker id makes too few.
+const farAhead = 250 * time.Millisecond
+
+// noteFar returns a function that logs once that ids are far ahead of the clock, and of the first tick of their lease,
+// because a fixed worker id has no lanes.
+func (s *Supply) noteFar(from int64) func(id int64) {
+	var logged atomic.Bool
+	return func(id int64) {
+		if logged.Load() {
+			return
+		}
+		begin := max(s.Layout.TickAt(s.Now()), from)
+		parts, err := s.Layout.Decompose(id)
+		if err == nil && parts.Time.Sub(s.Layout.TimeOf(begin)) > max(farAhead, s.Layout.Tick) && !logged.Swap(true) {
+			s.log.Warn("uidplugin: rows are created faster than the fixed worker id makes ids: ids run ahead of the clock, and creates wait when they" +
+				" are Lead ahead (without WithWorkerID a table has up to 16 worker ids)")
+		}
+	}
 }

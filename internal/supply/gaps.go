@@ -51,6 +51,14 @@ func (s *Supply) LeaveGaps(src *Source) {
 		src.before.Store(so.Made)
 	}
 	src.gap.Store(Gap(s.Layout))
+	src.spareLanes()
+}
+
+// spareLanes keeps a source with gaps from getting lanes for a few rows.
+func (src *Source) spareLanes() {
+	if m := src.made.Load(); m != nil && m.lease != nil && src.gap.Load() > 1 {
+		m.lease.Spare()
+	}
 }
 
 // after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids has

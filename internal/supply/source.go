@@ -51,6 +51,7 @@ type made struct {
 	generator.Generator
 	lease *workernode.TableLease // nil with a fixed worker id, and if its ids are not of the layout
 	fixed []generator.Lease      // with a fixed worker id
+	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
 }
 
 // retire closes the generator and gives its worker ids back, because other plugins may share the lease manager.
@@ -130,6 +131,9 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	}
 	if err != nil {
 		return src.wrap(err)
+	}
+	if m.note != nil && len(ids) > 0 {
+		m.note(ids[len(ids)-1])
 	}
 	return nil
 }

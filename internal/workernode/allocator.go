@@ -24,13 +24,10 @@ type worker struct {
 // An allocator divides the slot's worker ids among the generators, and passes its grants on to them. It sends no
 // statement. All methods may be called concurrently.
 type allocator struct {
-	clock  *clock
-	params leaseParams
-	most   int // limit of lanes for a generator
-
-	// disposable is set if nobody will use the slot's worker ids again. Then a generator gets lanes only when it has
-	// used up half of its lease.
-	disposable bool
+	clock   *clock
+	params  leaseParams
+	most    int  // limit of lanes for a generator
+	sparing bool // generators get lanes late, as after [TableLease.Spare], because nobody will use them again
 
 	log *slog.Logger
 
@@ -150,10 +147,9 @@ type demand struct {
 	lastUse  time.Time // the latest use of one
 	pressing bool      // one needs more ticks
 	starving bool      // one has callers that wait for ticks
-	unknown  bool      // one is in need, and its rate is unknown
 }
 
-// look samples the usage of all generators, and decides which of them get more lanes.
+// look reads the usage of all generators, and decides which of them get more lanes.
 func (a *allocator) look(now time.Time, tick int64) demand {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,19 +160,10 @@ func (a *allocator) look(now time.Time, tick int64) demand {
 		if l.lastUse.After(d.lastUse) {
 			d.lastUse = l.lastUse
 		}
-		d.unknown = d.unknown || l.unknown
 		d.starving = d.starving || l.usage.Waiting && l.usage.Left == 0
 		d.pressing = d.pressing || inNeed(l.usage, a.slot.granted, tick, uint64(a.clock.layout.MaxSequence()+1))
 	}
 	return d
-}
-
-// needsLanes reports whether a generator with the lease from from to until should have more lanes, because it runs ahead
-// of the clock.
-func (a *allocator) needsLanes(u generator.Usage, from, until, tick int64) bool {
-	layout := a.clock.layout
-	return ahead(u, from, tick) > ticks(layout, generator.LaneAhead) &&
-		(!a.disposable || inNeed(u, until, tick, uint64(layout.MaxSequence()+1)))
 }
 
 // provide gives generators the worker ids that they lack, and returns those that the slot lacks.

@@ -214,13 +214,15 @@ func TestManager_NeitherRepeatsIDsNorHangsWhenTheClockIsSet(t *testing.T) {
 			}
 		})
 		p.use(t, table("orders"), 100)
+		n := 400
 		if shown := clock.Add(by); by == 0 {
 			frozen.Store(&shown)
+			n = 4000 // more than all lanes have
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 100 {
-			ids := make([]int64, 1000)
+			ids := make([]int64, n)
 			err := p.generators[table("orders")].Fill(ctx, ids)
 			if err != nil {
 				if ctx.Err() != nil || by > 0 {

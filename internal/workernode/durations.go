@@ -25,6 +25,8 @@ const (
 	minStatement   = 500 * time.Millisecond
 	maxStatement   = 2 * time.Second
 	maxTransaction = 5 * time.Second
+	// wakePause is the shortest time between two looks at generators that want to be looked at.
+	wakePause = 25 * time.Millisecond
 	// minPause is the shortest time between two renewals when a generator needs more ids. maxPause is the longest
 	// between two attempts while the database is unreachable.
 	minPause = 250 * time.Millisecond

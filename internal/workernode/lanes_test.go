@@ -2,37 +2,9 @@ package workernode
 
 import (
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 )
-
-// A rate that is guessed from too short or too long a time would give a table lanes that it does not need, and keep
-// them permanently.
-func TestLaneSampleRate_IsKnownOnlyFromASuitableTime(t *testing.T) {
-	t.Parallel()
-
-	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	first := laneSample{at: at, left: 1_000, until: 500, lanes: 2}
-	for _, tt := range []struct {
-		name  string
-		next  laneSample
-		want  float64
-		known bool
-	}{
-		{"half used", laneSample{at.Add(100 * time.Millisecond), 500, 500, 2}, 5_000, true},
-		{"renewed meanwhile", laneSample{at.Add(100 * time.Millisecond), 2_000, 550, 2}, 6_000, true}, // 50 ticks x 16 x 2 came
-		{"none used", laneSample{at.Add(100 * time.Millisecond), 1_000, 500, 2}, 0, true},
-		{"the clock made some expire, and others came", laneSample{at.Add(time.Second), 5_000, 500, 2}, 0, true},
-		{"more lanes", laneSample{at.Add(100 * time.Millisecond), 500, 500, 4}, 0, false},
-		{"too short", laneSample{at.Add(sampleInterval/2 - 1), 500, 500, 2}, 0, false},
-		{"too long", laneSample{at.Add(staleSample + 1), 500, 500, 2}, 0, false},
-	} {
-		if got, known := first.rate(tt.next, 16); known != tt.known || got != tt.want {
-			t.Errorf("%s: %v ids a second, %v", tt.name, got, known)
-		}
-	}
-}
 
 // A generator that is up with the clock is not in need, however few ids its lease still has.
 func TestInNeed_ComparesWithWhatLiesAhead(t *testing.T) {
@@ -59,29 +31,38 @@ func TestInNeed_ComparesWithWhatLiesAhead(t *testing.T) {
 	}
 }
 
-// The number of lanes is a power of two that never falls; anything else is refused by generators.
-func TestWantedLanes_IsAPowerOfTwoThatNeverFalls(t *testing.T) {
+// A generator whose lease begins ahead of the clock makes no burst: lanes for it would stay with the slot for nothing.
+func TestAhead_BeginsWithTheLease(t *testing.T) {
 	t.Parallel()
 
-	for _, tt := range []struct {
-		have, most int
-		perSecond  float64
-		sampled    time.Duration
-		want       int
-	}{
-		{1, 16, 0, time.Second, 1},
-		{1, 16, 16_000, time.Second, 2},
-		{1, 16, 12_800, time.Second, 1},
-		{1, 16, 100_000, time.Second, 8},
-		{1, 16, 100_000, longSample - 1, 4}, // a short burst is no rate
-		{1, 16, 1e9, time.Second, 16},
-		{1, 2, 1e9, time.Second, 2},
-		{1, 3, 1e9, time.Second, 2},
-		{8, 16, 0, time.Second, 8},
-		{8, 4, 1e9, time.Second, 8}, // the most was lowered
-		{16, 16, 1e9, time.Second, 16},
+	for _, tt := range []struct{ tick, from, now, want int64 }{
+		{150, 90, 100, 50}, {100, 90, 100, 0}, {90, 80, 100, 0}, {150, 150, 100, 0}, {150, 140, 100, 10},
 	} {
-		if got := wantedLanes(tt.have, tt.most, tt.perSecond, 16_000, tt.sampled); got != tt.want {
+		if got := ahead(generator.Usage{Tick: tt.tick}, tt.from, tt.now); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
+		}
+	}
+}
+
+// The number of lanes is a power of two that never falls; anything else is refused by generators.
+func TestMostLanes_IsAPowerOfTwoThatNeverFalls(t *testing.T) {
+	t.Parallel()
+
+	layout := generator.DefaultLayout()
+	half := layout.MaxWorkerID() / 2
+	for _, tt := range []struct {
+		most, have, free int
+		given            int64
+		want             int
+	}{
+		{16, 1, 0, half, 16},
+		{16, 1, 0, half + 1, 1},
+		{16, 1, 6, half + 1, 4}, // worker ids of the slot
+		{16, 4, 20, half + 1, 16},
+		{3, 1, 0, 0, 2},
+		{4, 8, 0, 0, 8}, // the most was lowered
+	} {
+		if got := mostLanes(tt.most, tt.have, tt.free, tt.given, layout); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}
@@ -93,8 +74,8 @@ func TestMaxLanes_LeavesWorkerIDsForOthers(t *testing.T) {
 
 	for bits, want := range map[uint8]int{1: 1, 2: 1, 3: 1, 4: 2, 5: 4, 6: 8, 7: 16, 8: 16, 18: 16} {
 		l := generator.DefaultLayout()
-		if l.WorkerBits = bits; maxLanes(l) != want {
-			t.Errorf("%d bits: %d lanes, want %d", bits, maxLanes(l), want)
+		if l.WorkerBits = bits; l.MaxLanes() != want {
+			t.Errorf("%d bits: %d lanes, want %d", bits, l.MaxLanes(), want)
 		}
 	}
 }

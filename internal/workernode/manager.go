@@ -58,6 +58,7 @@ type Manager struct {
 	rows      workerRows  // how the slot gets further worker ids
 	still     stillness   // of the clock
 	exhausted bool        // worker ids are used up, so reclaim slots of other applications, too
+	woken     time.Time   // when a generator's request was last served
 
 	ctx    context.Context // of the goroutine's statements
 	cancel func()          // ends ctx; called by Close
@@ -114,7 +115,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
 	m.allocator = &allocator{
-		clock: m.clock, params: params, most: maxLanes(layout), disposable: c.Disposable, log: m.log, given: r.NextID - 1,
+		clock: m.clock, params: params, most: layout.MaxLanes(), sparing: c.Disposable, log: m.log, given: r.NextID - 1,
 		ignored: map[int64]bool{},
 	}
 	m.slot = &slotHolder{
@@ -164,8 +165,8 @@ func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*T
 	if err := m.requests.add(r, m.clock.now()); err != nil {
 		return nil, err
 	}
-	m.start.Do(func() { go m.run() })
 	m.RequestRenewal()
+	m.start.Do(func() { go m.run() })
 	return m.requests.wait(ctx, r)
 }
 

@@ -17,6 +17,10 @@ import (
 func (m *Manager) run() {
 	defer close(m.done)
 	for failures := 0; m.ctx.Err() == nil; { // after Close no statement begins: Close would cut it off and leave a doubt
+		select {
+		case <-m.wake: // the pass looks for all that was requested before
+		default:
+		}
 		wait, err := m.pass(m.ctx)
 		if m.ctx.Err() != nil {
 			return
@@ -46,11 +50,11 @@ func (m *Manager) rest(wait time.Duration) {
 	}
 }
 
-// sleep waits for a time, or until a caller or a generator needs something. A generator's request waits until the pass
-// before is sampleInterval ago, because repeated requests should not keep the processor busy. While a caller of Assign
-// waits it takes at most 2 ms.
+// sleep waits for a time, or until a caller or a generator needs something. After a generator's request it ignores
+// others for a while, because repeated requests should not keep the processor busy. While a caller of Assign waits it
+// takes at most 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
-	pause, began := min(wait, sampleInterval), time.Now()
+	pause := min(wait, wakePause)
 	if m.requests.any() {
 		wait = min(wait, 2*time.Millisecond)
 	}
@@ -64,7 +68,8 @@ func (m *Manager) sleep(wait time.Duration) {
 	case <-m.wake:
 	}
 	if !m.requests.any() {
-		m.rest(pause - time.Since(began))
+		m.rest(pause - time.Since(m.woken))
+		m.woken = time.Now()
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 const (
 	simProcesses = 100
 	simTables    = 20
+	simImports   = 2                 // of simTables get lanes
 	simSurge     = simProcesses / 10 // processes that a deployment replaces at a time
 	simCrashed   = 4                 // slots for crashed processes: about two crash in a day
 )
@@ -183,15 +184,37 @@ func (p *simProcess) begin(c change) bool {
 	slot.high = c.newFence
 	p.slot = slot
 	p.lease.noteSession(c, 0)
-	lack := map[Table]int{}
 	for i := range simTables {
-		lack[Table{Name: fmt.Sprint("table ", i)}] = 1
+		p.lacks(i, 1)
 	}
-	for _, t := range missing(lack, func(t Table) int { return slot.tables[t] }) {
-		slot.tables[t]++
+	for i := range simImports {
+		p.sim.after(p.sim.between(1_000, 600_000), func() {
+			if !p.ended && p.slot == slot && p.sim.now >= p.sim.down {
+				p.lacks(i, mostLanes(MaxLanes, slot.tables[simTable(i)], 0, p.sim.given(), p.sim.layout))
+			}
+		})
 	}
 	p.sim.after(3200, p.renew)
 	return true
+}
+
+func simTable(i int) Table { return Table{Name: fmt.Sprint("table ", i)} }
+
+// lacks adds to the slot the worker ids that table i lacks to have n.
+func (p *simProcess) lacks(i, n int) {
+	for _, t := range missing(map[Table]int{simTable(i): n}, func(t Table) int { return p.slot.tables[t] }) {
+		p.slot.tables[t]++
+	}
+}
+
+// given counts the worker ids of all slots.
+func (s *simulation) given() (n int64) {
+	for _, slot := range s.slots {
+		for _, workers := range slot.tables {
+			n += int64(workers)
+		}
+	}
+	return n
 }
 
 // execute is a statement on the row of a slot. It reports false if the row is not as c compares.
@@ -291,18 +314,13 @@ func (s *simulation) days(n float64) {
 // check compares what the application has taken with the forecast.
 func (s *simulation) check(t *testing.T) {
 	t.Helper()
-	f, err := generator.Plan(s.layout, generator.Demand{Processes: simProcesses, Tables: simTables, Reserved: 2*simSurge + simCrashed})
+	f, err := generator.Plan(s.layout, generator.Demand{Processes: simProcesses, Tables: simTables, Imports: simImports, Reserved: 2*simSurge + simCrashed})
 	testkit.Must(t, err)
-	workers := int64(0)
-	for _, slot := range s.slots {
-		for _, n := range slot.tables {
-			workers += int64(n)
-		}
-	}
+	workers := s.given()
 	if slots := int64(len(s.slots)); slots > f.Leased.Slots || workers > f.Leased.Held {
 		s.fault("%d slots and %d worker ids, and the forecast has %d and %d", slots, workers, f.Leased.Slots, f.Leased.Held)
-	} else if slots < f.Leased.Slots*8/10 {
-		s.fault("only %d slots, and the forecast has %d", slots, f.Leased.Slots)
+	} else if slots < f.Leased.Slots*8/10 || workers < f.Leased.Held*8/10 {
+		s.fault("only %d slots and %d worker ids, and the forecast has %d and %d", slots, workers, f.Leased.Slots, f.Leased.Held)
 	}
 	t.Logf("%d starts, %d slots of %d, %d worker ids of %d", s.starts, len(s.slots), f.Leased.Slots, workers, f.Leased.Held)
 }

@@ -3,7 +3,6 @@ package workernode
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -25,11 +24,11 @@ type TableLease struct {
 	generator  generator.Renewable // nil until Attach
 	lastUse    time.Time           // when the generator was last seen in use
 	usage      generator.Usage     // its usage at that time
-	sample     laneSample
-	unknown    bool      // the generator is in need, and its rate is unknown
-	noWorkerID error     // the reason why it gets no worker id
-	again      time.Time // when to retry to get the wanted worker ids
-	limited    bool      // the lack of lanes was logged
+	ahead      int64               // how many ticks it was ahead of the clock at that time
+	sparing    bool                // see [TableLease.Spare]
+	noWorkerID error               // the reason why it gets no worker id
+	again      time.Time           // when to retry to get the wanted worker ids
+	limited    bool                // the lack of lanes was logged
 }
 
 // Table returns the table of the lease.
@@ -65,6 +64,14 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	if a.failure != nil {
 		g.Suspend(a.failure)
 	}
+}
+
+// Spare makes the generator double its lanes only when it has used up half of its lease, because its table uses many ids
+// for a row.
+func (l *TableLease) Spare() {
+	l.allocator.mu.Lock()
+	defer l.allocator.mu.Unlock()
+	l.sparing = true
 }
 
 // Release gives the worker ids of a lease without a generator back to the slot.
@@ -163,7 +170,7 @@ func (l *TableLease) exhaust(why error, again time.Time) {
 	}
 }
 
-// look samples the generator's usage. The caller holds the mutex.
+// look reads the generator's usage. The caller holds the mutex.
 func (l *TableLease) look(now time.Time) {
 	if l.generator == nil {
 		l.lastUse = now // it is being made
@@ -175,43 +182,30 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow samples the rate of a generator that runs ahead of the clock, and sets the lanes that it should have. lanes.go
-// decides. The caller holds the mutex.
+// grow sets the lanes that the generator should have: all that it may have, as soon as it runs ahead of the clock. With
+// few, an import would be far ahead before others come. The caller holds the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
-	a, u := l.allocator, l.usage
-	l.unknown = false
-	if l.generator == nil || len(l.published) == 0 || len(l.lanes) == 0 || l.want > len(l.lanes) {
+	a, u, have := l.allocator, l.usage, len(l.lanes)
+	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {
 		return
 	}
-	layout := a.clock.layout
-	perTick, from, until := uint64(layout.MaxSequence()+1), l.published[0].From, l.published[0].Until
-	if !a.needsLanes(u, from, until, tick) {
-		l.sample = laneSample{}
-		return
-	}
-	last, next := l.sample, laneSample{at: now, left: u.Left, until: until, lanes: u.Lanes}
-	begins := last.at.IsZero()
-	perSecond, known := last.rate(next, perTick)
-	if known || last.lanes != next.lanes || now.Sub(last.at) > sampleInterval {
-		l.sample = next
-	}
-	l.unknown = !known
-	if !known && !begins || now.Before(l.again) {
+	layout, before := a.clock.layout, l.ahead
+	l.ahead = ahead(u, l.published[0].From, tick)
+	if l.ahead <= layout.LaneAhead() || now.Before(l.again) {
 		return
 	}
 	most := a.most
 	if u.MaxLanes > 0 {
 		most = min(most, u.MaxLanes)
 	}
-	have, perLane := len(l.lanes), float64(perTick)/layout.Tick.Seconds()
 	most = mostLanes(most, have, len(a.free(l.table)), a.given, layout)
-	if begins {
-		l.want = wantedLanes(have, most, math.Inf(1), perLane, 0)
-	} else {
-		l.want = wantedLanes(have, most, perSecond, perLane, now.Sub(last.at))
+	switch {
+	case !a.sparing && !l.sparing:
+		l.want = most
+	case l.ahead > before && inNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
+		l.want = min(2*have, most)
 	}
-	isFar := u.Waiting || ahead(u, from, tick) > ticks(layout, farAhead)
-	if isFar && have >= most && (begins || perSecond > 0.9*perLane*float64(have)) {
+	if have >= most && l.ahead > before && (u.Waiting || l.ahead > ticks(layout, farAhead)) {
 		l.limit(nil)
 	}
 }

@@ -144,7 +144,7 @@ func TestTableLease_GetsLanes(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		got := leases[0].Leases()
-		if len(got) != 8 || len(leases[1].Leases()) != 1 {
+		if len(got) != 16 || len(leases[1].Leases()) != 1 {
 			t.Errorf("%d lanes, and %d of a table that is in no need", len(got), len(leases[1].Leases()))
 		}
 		for _, l := range got {
@@ -157,7 +157,7 @@ func TestTableLease_GetsLanes(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		next := w.start(nil)
 		next.assign(table("orders"))
-		if s := next.Stats(); s.WorkerIDs != 9 || s.Slot != 1 {
+		if s := next.Stats(); s.WorkerIDs != 17 || s.Slot != 1 {
 			t.Errorf("%+v", s)
 		}
 		w.check()

@@ -106,9 +106,6 @@ func (w *work) rest(h *slotHolder, now time.Time) {
 // schedule decides when the next renewal is due.
 func (w *work) schedule(h *slotHolder, d demand, now time.Time, tick int64) {
 	w.wait = h.renewAfter
-	if d.unknown {
-		w.wait = sampleInterval
-	}
 	since, pause := time.Since(h.lastAck), min(minPause, h.renewAfter/4)
 	w.due = since >= h.renewAfter
 	w.stale = (d.pressing || tick > h.lease.granted) && since >= pause
