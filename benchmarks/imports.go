@@ -32,10 +32,21 @@ const goalAhead = 250 * time.Millisecond
 
 const importBatch = 1000
 
+// An importedRow is a row of a usual width.
 type importedRow struct {
-	ID    uidplugin.ID
-	Name  string `gorm:"size:40"`
-	Alone bool   // of the process that inserts rows one by one
+	ID         uidplugin.ID
+	Alone      bool // of the process that inserts rows one by one
+	CustomerID int64
+	SKU        string `gorm:"size:32"`
+	Quantity   int
+	Cents      int64
+	Note       string `gorm:"size:200"`
+	CreatedAt  time.Time
+}
+
+func newImportedRow(alone bool) importedRow {
+	return importedRow{Alone: alone, CustomerID: 4711, SKU: "AB-1234-XL", Quantity: 3, Cents: 1999,
+		Note: "leave it with the neighbour, please", CreatedAt: time.Now()}
 }
 
 // An importTask is the task of a process that imports.
@@ -81,7 +92,7 @@ func importRows(task importTask) (err error) {
 	}
 	rows := make([]importedRow, task.Rows)
 	for i := range rows {
-		rows[i].Name = fmt.Sprint("the imported row ", i)
+		rows[i] = newImportedRow(false)
 	}
 	fmt.Println("true")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
@@ -142,7 +153,7 @@ func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (
 			ended = true
 		case <-time.After(10 * time.Millisecond):
 		}
-		row := importedRow{Name: "a row", Alone: true}
+		row := newImportedRow(true)
 		at := time.Now().UnixNano()
 		if err := db.Create(&row).Error; err != nil {
 			return i, err

@@ -77,3 +77,36 @@ func TestFixedLeases_GiveTheSecondLaneTheBackup(t *testing.T) {
 		t.Errorf("the backup has %+v", two[1])
 	}
 }
+
+// Rows of an import with WithWorkerID sort after those of other processes for up to Lead; the log is the only sign of it.
+func TestNoteFar_LogsOnceThatIDsRunFarAhead(t *testing.T) {
+	t.Parallel()
+
+	var log testkit.Log
+	l := generator.DefaultLayout()
+	s := New(Config{Layout: l, Now: func() time.Time { return instant }, Log: log.Logger()})
+	defer s.Close(t.Context())
+	s.openGate()
+	now := l.TickAt(instant)
+	for _, tt := range []struct {
+		from  int64 // of the lease
+		ahead []int64
+		lines int
+	}{
+		{0, []int64{0, 200, 250}, 0},
+		{1000, []int64{1000, 1250}, 0}, // the lease begins ahead
+		{1000, []int64{1251}, 1},
+		{0, []int64{251, 252, 300}, 2},
+	} {
+		note := s.noteFar(now + tt.from)
+		for _, ahead := range tt.ahead {
+			id, err := l.Compose(generator.Parts{WorkerID: 7, Time: l.TimeOf(now + ahead)})
+			testkit.Must(t, err)
+			note(id)
+		}
+		s.queue.Flush(t.Context(), time.Second)
+		if n := len(log.Lines("run ahead of the clock")); n != tt.lines {
+			t.Errorf("%+v: %d lines", tt, n)
+		}
+	}
+}

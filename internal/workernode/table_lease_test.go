@@ -134,62 +134,8 @@ func TestTableLeasePublish_ReportsAGeneratorThatRefuses(t *testing.T) {
 }
 
 // A table that needs ids faster than a worker id makes them gets lanes, a power of two of them, and keeps them. Another
-// process that gets the slot has their worker ids, too.
-func TestTableLease_GetsLanes(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
-		leases := p.assign(table("orders"), table("items"))
-		for range 300 { // 80,000 ids a second; a lane makes 16,000
-			p.make(table("orders"), 800)
-			time.Sleep(10 * time.Millisecond)
-		}
-		got := leases[0].Leases()
-		if len(got) != 16 || len(leases[1].Leases()) != 1 {
-			t.Errorf("%d lanes, and %d of a table that is in no need", len(got), len(leases[1].Leases()))
-		}
-		for _, l := range got {
-			if l.From != got[0].From || l.Until != got[0].Until {
-				t.Errorf("%+v", got)
-			}
-		}
-		w.logs("a table has more worker ids now")
-		p.end(t)
-		time.Sleep(12 * time.Second)
-		next := w.start(nil)
-		next.assign(table("orders"))
-		if s := next.Stats(); s.WorkerIDs != 17 || s.Slot != 1 {
-			t.Errorf("%+v", s)
-		}
-		w.check()
-	})
-}
-
+// Only ids that run ahead of the clock need lanes. Those of one batch do not, nor those of single creates. A disposable
 // Where more than half of the worker ids are given out, lanes would take those of other tables and processes. Callers
-// then wait, and the log says so once.
-func TestTableLease_GetsNoLanesWhereWorkerIDsAreFew(t *testing.T) {
-	t.Parallel()
-
-	bubbleWith(t, narrow(4), func(t *testing.T, w *world) {
-		p := w.start(nil)
-		p.assign(tablesNamed(8)...)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		for ctx.Err() == nil {
-			ids := make([]int64, 8000)
-			if err := p.generators[table("t000")].Fill(ctx, ids); err == nil {
-				w.ledger.Add("t000", ids...)
-			}
-		}
-		if s := p.Stats(); s.WorkerIDs != 8 {
-			t.Errorf("%+v", s)
-		}
-		if n := len(w.log.Lines("creates wait when")); n != 1 {
-			t.Errorf("the log says %d times that creates wait", n)
-		}
-		w.check()
-	})
-}
-
 // Worker ids of a lease that found no generator go to the next one; otherwise each failed attempt would take some.
 func TestTableLeaseRelease_GivesWorkerIDsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
