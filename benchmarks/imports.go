@@ -215,3 +215,13 @@ func importTable(all []Ordered) string {
 	}
 	return t.String()
 }
+
+// orderRuns returns the kinds of each engine and number of processes, without imports.
+func orderRuns(all []Ordered) [][]Ordered {
+	type run struct {
+		engine  string
+		writers int
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(o Ordered) bool { return o.Import != nil })
+	return groups(all, func(o Ordered) run { return run{o.Engine, o.Writers} })
+}

@@ -356,16 +356,6 @@ func orderTable(all []Ordered) string {
 	return goals.String() + "\n" + importTable(all)
 }
 
-// orderRuns returns the kinds of each engine and number of processes.
-func orderRuns(all []Ordered) [][]Ordered {
-	type run struct {
-		engine  string
-		writers int
-	}
-	all = slices.DeleteFunc(slices.Clone(all), func(o Ordered) bool { return o.Import != nil })
-	return groups(all, func(o Ordered) run { return run{o.Engine, o.Writers} })
-}
-
 func drawOrder(all []Ordered, folder string) error {
 	var titles, classes []string
 	missed, places := make([]series, len(orderKinds)), make([]series, len(orderKinds))

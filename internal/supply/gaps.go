@@ -54,7 +54,7 @@ func (s *Supply) LeaveGaps(src *Source) {
 	src.spareLanes()
 }
 
-// spareLanes keeps a source with gaps from getting lanes for a few rows.
+// spareLanes keeps a source with gaps from getting lanes for a few rows, because a row takes as many ids as a gap.
 func (src *Source) spareLanes() {
 	if m := src.made.Load(); m != nil && m.lease != nil && src.gap.Load() > 1 {
 		m.lease.Spare()

@@ -112,9 +112,11 @@
 //
 // # Lanes
 //
-// Once a burst has used up Lead, a worker id makes only as many ids in a tick as the layout has sequences. A generator
-// that needs more gets further worker ids of its table, up to [MaxLanes]. They stay with the slot, so later holders
-// have them without a statement. Once half of the layout's worker ids were given out, lanes get no new ones.
+// A worker id makes only as many ids in a tick as the layout has sequences, so during a burst ids run ahead of the
+// clock. A generator that is [generator.Layout.LaneAhead] ahead gets further worker ids of its table, all that it may
+// have: [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once half
+// of the layout's worker ids were given out, lanes get no new ones. A disposable slot, and a table with gaps between its
+// ids, get lanes only when half of the lease is used up, two times as many each time.
 //
 // # Worker ids
 //
