@@ -109,10 +109,11 @@ func importRows(task importTask) (err error) {
 // measureImports measures imports of all sizes into a server.
 func measureImports(ctx context.Context, l *Lab, s *Server) (all []Ordered, err error) {
 	for _, rows := range l.Imports {
-		l.Say("order: %s, an import of %d rows", s.Title, rows)
 		if err := s.with(func(d *testkit.Database, db *gorm.DB) error {
 			i, err := imported(ctx, d, db, rows)
 			all = append(all, Ordered{Engine: s.Title, Import: &i})
+			l.Say("order: %s, an import of %d rows in %.2f s: %.0f ms ahead, then %.0f ms, %d rows after a later one", s.Title, rows,
+				i.Seconds, i.First, i.Ahead, i.After)
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("an import of %d rows: %w", rows, err)
@@ -213,7 +214,10 @@ func importTable(all []Ordered) string {
 				number(float64(i.After)), number(float64(rows)), verdict)
 		}
 	}
-	return t.String()
+	if len(t) == 1 {
+		return ""
+	}
+	return "\n" + t.String()
 }
 
 // orderRuns returns the kinds of each engine and number of processes, without imports.

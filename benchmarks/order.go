@@ -353,7 +353,7 @@ func orderTable(all []Ordered) string {
 		}
 		goals.add(row...)
 	}
-	return goals.String() + "\n" + importTable(all)
+	return goals.String() + importTable(all)
 }
 
 func drawOrder(all []Ordered, folder string) error {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestJudge_CountsRowsOutOfPlace(t *testing.T) {
@@ -45,5 +46,31 @@ func TestMore_IsUndecidedWithinChance(t *testing.T) {
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s\nwant %s", got, tt.want)
 		}
+	}
+}
+
+// Without it an import far ahead of the clock could meet the goals.
+func TestJudgeImport_CountsRowsAfterALaterOne(t *testing.T) {
+	t.Parallel()
+	const ms = int64(time.Millisecond)
+	ids := make([]int64, 3*importBatch) // 1 to 3,000
+	for n := range ids {
+		ids[n] = int64(n + 1)
+	}
+	batches := []batch{{At: 0}, {ms, 300e6}, {99 * ms, 62e6}, {100 * ms, 251e6}, {1000 * ms, 0}}
+	i, err := judgeImport(ids, batches, []commit{{"2001", 50 * ms}, {"1501", 99*ms + 1}, {"9999", 1000 * ms}})
+	if want := (Imported{3000, 1, 300, 251, 500}); err != nil || i != want {
+		t.Errorf("%+v, %v; want %+v", i, err, want)
+	}
+	if rows, verdict := i.goal(); rows != 750 || verdict != "missed" {
+		t.Errorf("%d rows, %s", rows, verdict)
+	}
+	i.Ahead = 250
+	if _, verdict := i.goal(); verdict != "met" {
+		t.Error(verdict)
+	}
+	i.After = 751
+	if _, verdict := i.goal(); verdict != "missed" {
+		t.Error(verdict)
 	}
 }
