@@ -112,8 +112,8 @@ func measureImports(ctx context.Context, l *Lab, s *Server) (all []Ordered, err 
 		if err := s.with(func(d *testkit.Database, db *gorm.DB) error {
 			i, err := imported(ctx, d, db, rows)
 			all = append(all, Ordered{Engine: s.Title, Import: &i})
-			l.Say("order: %s, an import of %d rows in %.2f s: %.0f ms ahead, then %.0f ms, %d rows after a later one", s.Title, rows,
-				i.Seconds, i.First, i.Ahead, i.After)
+			l.Say("order: %s, an import of %d rows in %.2f s: %.0f ms ahead, then %.0f ms, %d rows after a later one",
+				s.Title, rows, i.Seconds, i.First, i.Ahead, i.After)
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("an import of %d rows: %w", rows, err)

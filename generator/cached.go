@@ -26,8 +26,8 @@ type CachedConfig struct {
 	// lease is used up it returns [ErrLeaseExpired] at once.
 	NoWait bool
 
-	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present, or of
-	// the beginning of the lease if that is later. It is also called when the lease should be renewed, unless that
+	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present, or
+	// of the beginning of the lease if that is later. It is also called when the lease should be renewed, unless that
 	// lasts up to the last tick of the layout:
 	//
 	//   - more than half of the ids are used up that the lease has from the present on, or from its beginning if that

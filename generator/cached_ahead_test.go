@@ -76,13 +76,14 @@ func TestCachedOnLow_AsksForNoLanesUpToTheNominalRate(t *testing.T) {
 	})
 }
 
-// A layout with few ids a second would otherwise give lanes to tables with batches of some rows, and one with long ticks
-// to each batch at the end of a tick.
+// A layout with few ids a second would otherwise give lanes to tables with batches of some rows, and one with long
+// ticks to each batch at the end of a tick.
 func TestLayoutLaneAhead_Is50msOr800IDsOrATick(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]int64{
-		"1-41-18-4/1ms": 50, "1-41-10-12/1ms": 50, "11-37-13-3/10ms": 100, "11-32-5-16/1s": 1, "1-28-22-13/1s": 1, "1-44-18-1/1ms": 400,
+		"1-41-18-4/1ms": 50, "1-41-10-12/1ms": 50, "1-44-18-1/1ms": 400,
+		"11-37-13-3/10ms": 100, "11-32-5-16/1s": 1, "1-28-22-13/1s": 1,
 	} {
 		l, err := generator.ParseLayout(text + "@1514764800")
 		if err != nil {

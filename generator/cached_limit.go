@@ -8,8 +8,8 @@ import (
 // How far a Cached may stamp: the borrowing limit, which follows the clock, and the end of the lease; and when it calls
 // OnLow before that.
 
-// LaneAhead returns how many ticks the ids of a generator may be ahead of the clock until it needs more lanes. They last
-// 50 ms, at least a tick, and a worker id makes at least 800 ids in them.
+// LaneAhead returns how many ticks the ids of a generator may be ahead of the clock until it needs more lanes. They
+// last 50 ms, at least a tick, and a worker id makes at least 800 ids in them.
 func (l Layout) LaneAhead() int64 {
 	perTick := l.MaxSequence() + 1
 	return max(int64((50*time.Millisecond+l.Tick-1)/l.Tick), (800+perTick-1)/perTick)
