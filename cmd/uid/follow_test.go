@@ -26,6 +26,25 @@ func advance(t *testing.T, db *gorm.DB) int64 {
 	return mark
 }
 
+// ofFollowed has each finding about followed tables.
+var ofFollowed = []sickness{
+	{
+		code:  admin.CodeFollowTrigger,
+		spoil: followThen(0, "DROP TRIGGER uid_follow_orders_1c168a"),
+		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"},
+	},
+	{
+		code:  admin.CodeFollowStopped,
+		spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
+		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"},
+	},
+	{
+		code:  admin.CodeFollowAhead,
+		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
+		words: []string{"the mark of orders is 59m5", "uid follow reset"},
+	},
+}
+
 // followThen makes orders followed, and then runs statements. A %d in them becomes the mark of a time ago.
 func followThen(ago time.Duration, statements ...string) func(*testing.T, *gorm.DB) {
 	return func(t *testing.T, db *gorm.DB) {

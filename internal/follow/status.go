@@ -59,7 +59,7 @@ func (s *Status) Behind() time.Duration {
 	return s.Now.Sub(at)
 }
 
-// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. The table refuses new rows that long.
+// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. The table refuses rows that long.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -85,7 +85,7 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, only strin
 		return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
 	}
 	for _, schema := range schemas {
-		names, err := f.tablesIn(ctx, db, schema)
+		names, err := f.tablesIn(ctx, db.Quiet(), schema) // UID_FOLLOW may be missing
 		for _, name := range names {
 			if only != "" && name != only {
 				continue
@@ -172,7 +172,8 @@ func (s *statements) raised(ctx context.Context, db *sqldb.DB) (mark int64, err 
 	query := "SELECT max(" + s.flavor.quote("MARK") + ") FROM " + s.gates() + s.row()
 	switch s.flavor {
 	case Postgres:
-		query = "SELECT pg_sequence_last_value(" + s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass)"
+		sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+		query = "SELECT pg_sequence_last_value(" + s.flavor.text(sequence) + "::regclass)"
 	case MariaDB:
 		query = "SELECT next_not_cached_value FROM " + s.flavor.quote(beside(s.table.Name, s.names.mark))
 	}
