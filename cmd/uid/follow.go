@@ -37,7 +37,8 @@ func (a *app) followStatusCommand() *cobra.Command {
 		Long: `status lists the followed tables. MARK is the published mark: all rows with smaller ids are visible, or will
 never be. BEHIND is how far its time is behind the database's clock: the slack, plus the time of the longest open
 transaction that has inserted rows, or a few seconds while no rows come. CLOSER is the name of the process that raises
-the mark, and TURN how long it may do so alone; it renews its turn. TRIGGER is installed, gone or replaced.
+the mark, and TURN how long it may do so alone; it renews its turn. TRIGGER is installed, gone or
+replaced, or hidden from a user without the privilege TRIGGER on MySQL and MariaDB.
 
 Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB these are only the ones
 that the closer waits for at this moment. The list needs the role pg_monitor on PostgreSQL, SELECT on

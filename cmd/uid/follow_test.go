@@ -206,3 +206,32 @@ func TestFollow_ListsOpenTransactions(t *testing.T) {
 		got.want(t, exitOK, "\nTABLE   SESSION", "\norders  ", "  test  127.0.0.1")
 	}, "mariadb", "mysql", "postgres")
 }
+
+// A user who may only read the tables sees the marks, and which privileges the rest needs. No trigger is said to be gone.
+func TestFollow_NamesMissingPrivileges(t *testing.T) {
+	t.Parallel()
+	missing := map[string][]string{
+		"mariadb":  {"hidden", "the privilege TRIGGER", "it needs PROCESS"},
+		"mysql":    {"hidden", "the privilege TRIGGER", "performance_schema is OFF"},
+		"postgres": {"installed", "read the mark of the trigger", "needs the role pg_monitor", "\nTABLE   SESSION"},
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		runner{t: t, dsn: dsn(d)}.run("follow", "enable", "orders").want(t, exitOK)
+		mark := advance(t, db)
+		r := runner{t: t, dsn: reader(t, d, db)}
+		tx := db.Begin()
+		id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+		must(t, err)
+		must(t, tx.Exec("INSERT INTO orders (id, text) VALUES (?, 'open')", id).Error)
+		r.run("follow", "status").want(t, exitOK, append(missing[d.Name], fmt.Sprint(mark), "warning: orders: ")...)
+		must(t, tx.Rollback().Error)
+		code, word := exitFailed, "not checked: followed tables: orders: seeing the trigger needs"
+		if d.Name == "postgres" {
+			code, word = exitOK, "0 findings, 0 not done"
+		}
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, code, word)
+		r.run("follow", "enable", "orders").want(t, exitFailed)
+	}, "mariadb", "mysql", "postgres")
+}

@@ -28,9 +28,9 @@ type Followed struct {
 	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
 	Until    time.Time           `json:"until,omitzero"`  // end of its turn
 	Closing  bool                `json:"closing"`         // its turn lasts
-	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone or replaced
+	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`         // open transactions that have inserted rows, the oldest first
-	Unread   string              `json:"unread,omitzero"` // why the holders, or the trigger's mark, could not be read
+	Unread   string              `json:"unread,omitzero"` // why the trigger, its mark or the holders could not be read
 	Findings []Finding           `json:"findings"`
 }
 
@@ -184,8 +184,8 @@ func (d *DB) checkFollowed(ctx context.Context) (list []Finding, err error) {
 	tables, err := d.Followed(ctx, "")
 	for _, f := range tables {
 		list = append(list, f.Findings...)
-		if f.isLate() && f.Closing && f.Unread != "" {
-			err = errors.Join(err, fmt.Errorf("the mark of %s is %v behind: %s", f.Name(), f.behind(), f.Unread))
+		if f.Trigger == follow.TriggerHidden || f.isLate() && f.Closing && f.Unread != "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s", f.Name(), f.Unread))
 		}
 	}
 	return list, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,7 +90,10 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 	if err != nil {
 		return nil, fmt.Errorf("list the transactions that have inserted rows (%s): %w", rights[s.flavor], err)
 	}
-	return list, nil
+	if slices.ContainsFunc(list, func(h Holder) bool { return h.Since.IsZero() }) && s.flavor == Postgres {
+		err = errors.New("seeing since when other users' transactions are open needs the role pg_monitor")
+	}
+	return list, err
 }
 
 // rights are the privileges for the lists of transactions.
