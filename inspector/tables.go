@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
@@ -17,6 +18,8 @@ type tablesPage struct {
 	Workers []worker               `json:"worker_ids"` // of all processes
 	After   int64                  `json:"-"`
 	Next    string                 `json:"next,omitempty"` // relative address; empty on the last page
+
+	Followed []admin.Followed `json:"followed,omitempty"` // on the first page
 }
 
 // A worker is a row of WORKER_NODE.
@@ -42,8 +45,15 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	if err != nil {
 		return h.failed(ctx, a, err)
 	}
+	var followed []admin.Followed
+	if after == 0 {
+		if followed, err = admin.FollowedOn(ctx, h.db, h.layout, h.limit); err != nil {
+			return h.failed(ctx, a, err)
+		}
+	}
 	stats := h.plugin.Stats()
-	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after}
+	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after,
+		Followed: followed}
 	p.Rates = ratesOf(p.Tables)
 	if p.Process == nil {
 		p.Process = []uidplugin.TableStats{}

@@ -22,7 +22,8 @@ var functions = template.FuncMap{
 		}
 		return grouped(int64(math.Round(*rate)))
 	},
-	"seconds": func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
+	"milliseconds": func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
+	"seconds":      func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
 }
 
 // maxText is the maximum length of a text on a page.

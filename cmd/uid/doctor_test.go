@@ -158,21 +158,6 @@ var sicknesses = []sickness{
 		),
 		words: []string{"1 row of", "a slot that is missing from WORKER_SLOT"},
 	},
-	{
-		code:  admin.CodeFollowTrigger,
-		spoil: followThen(0, "DROP TRIGGER uid_follow_orders_1c168a"),
-		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"},
-	},
-	{
-		code:  admin.CodeFollowStopped,
-		spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
-		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"},
-	},
-	{
-		code:  admin.CodeFollowAhead,
-		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
-		words: []string{"the mark of orders is 59m5", "uid follow reset"},
-	},
 }
 
 // ofServers are the codes of what settings of the server say, which a test cannot set on a server that others use.
@@ -191,7 +176,7 @@ func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 			codes = append(codes, s.code)
 		}
 	}
-	for i, s := range sicknesses {
+	for i, s := range slices.Concat(sicknesses, ofFollowed) {
 		codes = append(codes, s.code)
 		t.Run(fmt.Sprint(i, s.code), func(t *testing.T) {
 			t.Parallel()

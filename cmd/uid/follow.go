@@ -37,7 +37,8 @@ func (a *app) followStatusCommand() *cobra.Command {
 		Long: `status lists the followed tables. MARK is the published mark: all rows with smaller ids are visible, or will
 never be. BEHIND is how far its time is behind the database's clock: the slack, plus the time of the longest open
 transaction that has inserted rows, or a few seconds while no rows come. CLOSER is the name of the process that raises
-the mark, and TURN how long it may do so alone; it renews its turn. TRIGGER is installed, gone or replaced.
+the mark, and TURN how long it may do so alone; it renews its turn. TRIGGER is installed, gone or
+replaced, or hidden from a user without the privilege TRIGGER on MySQL and MariaDB.
 
 Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB these are only the ones
 that the closer waits for at this moment. The list needs the role pg_monitor on PostgreSQL, SELECT on
@@ -64,9 +65,9 @@ func (a *app) followEnableCommand() *cobra.Command {
 	c := a.followSubcommand(writes, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
-		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, on PostgreSQL and
-MariaDB also a sequence. The application may do the same by EnableFollow, and "uid sql --follow" prints the
-statements. For an enabled table it only changes the slack.
+		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
+PostgreSQL and MariaDB a sequence. The application may do the same by EnableFollow, and "uid sql --follow" prints
+the statements. For an enabled table it only changes the slack.
 
 From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for
 transactions that use the table, for up to --timeout, a moment at a time so that others can pass.
@@ -95,8 +96,8 @@ func (a *app) followDisableCommand() *cobra.Command {
 	return a.followSubcommand(writes, &cobra.Command{
 		Use:   "disable TABLE",
 		Short: "Remove the trigger of a table",
-		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the table
-is enabled again, rows that came meanwhile may have ids below those that followers have read.`,
+		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the
+table is enabled again, rows that came meanwhile may have ids below those that followers have read.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
 		if err := d.DisableFollow(ctx, args[0]); err != nil {
@@ -118,21 +119,22 @@ func (a *app) followResetCommand() *cobra.Command {
 	c := a.followSubcommand(writes, &cobra.Command{
 		Use:   "reset TABLE",
 		Short: "Lower a mark that is in the future",
-		Long: `reset lowers the mark of a table to "now minus slack", by the database's clock. Use it if the mark is in the future,
-because the table refuses all new rows until then. This happens if the database's clock was ahead. Correct the clock
-first: reset refuses to run while the clocks of the database and of this machine differ by more than the slack.
+		Long: `reset lowers the mark of a table to "now minus slack", by the database's clock. Use it if the mark is in the
+future, because the table refuses all new rows until then. This happens if the database's clock was ahead. Correct
+the clock first: reset refuses to run while the clocks of the database and of this machine differ by more than the
+slack.
 
 What followers may miss: a follower that has read rows with ids above the new mark misses the rows that come with
 smaller ids from now on. Followers that run may have read up to the old mark even without such rows. So stop the
-followers, run reset, and start them again, each from its last row or, if the time of its last row is in the future,
-from an id with the present time. Rows with higher ids then come again.
+followers, run reset, and start them again, each from its last row or, if the time of its last row is in the
+future, from an id with the present time. Rows with higher ids then come again.
 
 A mark that is not in the future stays as it is, except that the next round publishes it again.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
 		if !yes {
-			question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss rows. [y/N] ",
-				clean(args[0]))
+			question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss "+
+				"rows. [y/N] ", clean(args[0]))
 			if err := a.confirm(question, "pass --yes to lower the mark"); err != nil {
 				return err
 			}
@@ -147,7 +149,9 @@ A mark that is not in the future stays as it is, except that the next round publ
 }
 
 // followSubcommand adds what the commands have in common: the databases, and f.
-func (a *app) followSubcommand(use usage, c *cobra.Command, f func(context.Context, *database, []string) error) *cobra.Command {
+func (a *app) followSubcommand(
+	use usage, c *cobra.Command, f func(ctx context.Context, d *database, args []string) error,
+) *cobra.Command {
 	var others []string
 	databaseFlag(c, &others)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -187,7 +191,9 @@ func (a *app) writeFollowed(list []admin.Followed) error {
 				turn = "ended " + at(f.Until)
 			}
 		}
-		return []string{f.Name(), f.Key, milliseconds(f.Slack), mark, at(f.MarkTime), behind, closer, turn, string(f.Trigger)}
+		return []string{
+			f.Name(), f.Key, milliseconds(f.Slack), mark, at(f.MarkTime), behind, closer, turn, string(f.Trigger),
+		}
 	})
 	if err != nil {
 		return err
@@ -232,7 +238,11 @@ func (a *app) writeHolders(list []admin.Followed) error {
 		if h.Session == 0 {
 			session = "prepared " + h.Prepared
 		}
-		return []string{h.table, session, cmp.Or(h.User, "-"), cmp.Or(h.Client, "-"), cmp.Or(h.Application, "-"), cmp.Or(h.State, "-"), at(h.Since)}
+		cells := []string{h.table, session, h.User, h.Client, h.Application, h.State, at(h.Since)}
+		for i, cell := range cells {
+			cells[i] = cmp.Or(cell, "-")
+		}
+		return cells
 	})
 }
 

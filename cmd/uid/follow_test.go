@@ -26,6 +26,25 @@ func advance(t *testing.T, db *gorm.DB) int64 {
 	return mark
 }
 
+// ofFollowed has each finding about followed tables.
+var ofFollowed = []sickness{
+	{
+		code:  admin.CodeFollowTrigger,
+		spoil: followThen(0, "DROP TRIGGER uid_follow_orders_1c168a"),
+		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"},
+	},
+	{
+		code:  admin.CodeFollowStopped,
+		spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
+		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"},
+	},
+	{
+		code:  admin.CodeFollowAhead,
+		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
+		words: []string{"the mark of orders is 59m5", "uid follow reset"},
+	},
+}
+
 // followThen makes orders followed, and then runs statements. A %d in them becomes the mark of a time ago.
 func followThen(ago time.Duration, statements ...string) func(*testing.T, *gorm.DB) {
 	return func(t *testing.T, db *gorm.DB) {
@@ -185,5 +204,34 @@ func TestFollow_ListsOpenTransactions(t *testing.T) {
 			}
 		}
 		got.want(t, exitOK, "\nTABLE   SESSION", "\norders  ", "  test  127.0.0.1")
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A user who may only read the tables sees the marks, and which privileges the rest needs. No trigger is said to be gone.
+func TestFollow_NamesMissingPrivileges(t *testing.T) {
+	t.Parallel()
+	missing := map[string][]string{
+		"mariadb":  {"hidden", "the privilege TRIGGER", "it needs PROCESS"},
+		"mysql":    {"hidden", "the privilege TRIGGER", "performance_schema is OFF"},
+		"postgres": {"installed", "read the mark of the trigger", "needs the role pg_monitor", "\nTABLE   SESSION"},
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		runner{t: t, dsn: dsn(d)}.run("follow", "enable", "orders").want(t, exitOK)
+		mark := advance(t, db)
+		r := runner{t: t, dsn: reader(t, d, db)}
+		tx := db.Begin()
+		id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+		must(t, err)
+		must(t, tx.Exec("INSERT INTO orders (id, text) VALUES (?, 'open')", id).Error)
+		r.run("follow", "status").want(t, exitOK, append(missing[d.Name], fmt.Sprint(mark), "warning: orders: ")...)
+		must(t, tx.Rollback().Error)
+		code, word := exitFailed, "not checked: followed tables: orders: seeing the trigger needs"
+		if d.Name == "postgres" {
+			code, word = exitOK, "0 findings, 0 not done"
+		}
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, code, word)
+		r.run("follow", "enable", "orders").want(t, exitFailed)
 	}, "mariadb", "mysql", "postgres")
 }

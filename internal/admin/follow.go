@@ -17,20 +17,20 @@ import (
 
 // A Followed describes a followed table.
 type Followed struct {
-	Database string              `json:"database,omitempty"` // of --database; empty for the registry's
+	Database string              `json:"database,omitempty"` // as in WORKER_NODE; empty for the registry's
 	Table    string              `json:"table"`
 	Key      string              `json:"key"`
 	Slack    int64               `json:"slack_ms"`
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
 	MarkTime time.Time           `json:"mark_time,omitzero"`
-	Behind   int64               `json:"behind_ms"`       // of the mark, by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`        // how long the table refuses new rows, because its trigger's mark is in the future
+	Behind   int64               `json:"behind_ms"`       // by the database's clock; negative for a mark in the future
+	Ahead    int64               `json:"ahead_ms"`        // how long the table refuses new rows: its mark is in the future
 	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
 	Until    time.Time           `json:"until,omitzero"`  // end of its turn
 	Closing  bool                `json:"closing"`         // its turn lasts
-	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone or replaced
+	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`         // open transactions that have inserted rows, the oldest first
-	Unread   string              `json:"unread,omitzero"` // why the holders, or the trigger's mark, could not be read
+	Unread   string              `json:"unread,omitzero"` // why the trigger, its mark or the holders could not be read
 	Findings []Finding           `json:"findings"`
 }
 
@@ -184,8 +184,8 @@ func (d *DB) checkFollowed(ctx context.Context) (list []Finding, err error) {
 	tables, err := d.Followed(ctx, "")
 	for _, f := range tables {
 		list = append(list, f.Findings...)
-		if f.isLate() && f.Closing && f.Unread != "" {
-			err = errors.Join(err, fmt.Errorf("the mark of %s is %v behind: %s", f.Name(), f.behind(), f.Unread))
+		if f.Trigger == follow.TriggerHidden || f.isLate() && f.Closing && f.Unread != "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s", f.Name(), f.Unread))
 		}
 	}
 	return list, err
@@ -203,19 +203,21 @@ func (f Followed) findings() (list []Finding) {
 	switch f.Trigger {
 	case follow.TriggerGone:
 		list = append(list, Finding{Code: CodeFollowTrigger,
-			Text:   fmt.Sprintf("%s is followed, but its trigger is gone, so followers have stopped, and rows may have come unnoticed", f.Name()),
+			Text: fmt.Sprintf("%s is followed, but its trigger is gone, so followers have stopped, and rows may have "+
+				"come unnoticed", f.Name()),
 			Advice: enableAgain})
 	case follow.TriggerReplaced:
 		list = append(list, Finding{Code: CodeFollowTrigger,
-			Text: fmt.Sprintf("%s is followed, but its trigger is not the one that was installed, so followers have stopped, and "+
-				"rows may have come unnoticed", f.Name()),
+			Text: fmt.Sprintf("%s is followed, but its trigger is not the one that was installed, so followers have "+
+				"stopped, and rows may have come unnoticed", f.Name()),
 			Advice: enableAgain})
 	}
 	if f.Ahead > time.Second.Milliseconds() {
 		list = append(list, Finding{Code: CodeFollowAhead,
 			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so the table refuses new rows for that long",
 				f.Name(), time.Duration(f.Ahead)*time.Millisecond),
-			Advice: `Correct the clock of the database, then run "uid follow reset"; its help explains what followers may miss.`})
+			Advice: `Correct the clock of the database, then run "uid follow reset"; its help explains what followers may ` +
+				`miss.`})
 	}
 	if !f.isLate() {
 		return list
@@ -241,7 +243,8 @@ func (f Followed) findings() (list []Finding) {
 	return list
 }
 
-const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that followers have.`
+const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that ` +
+	`followers have.`
 
 // blocking returns the transactions that have been open for half the time of a standstill, or for an unknown time.
 func (f Followed) blocking() (list []follow.Holder) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,9 +15,9 @@ import (
 
 // A Holder is an open transaction that has inserted rows into a followed table, so the mark cannot pass its begin.
 type Holder struct {
-	Session     int64     `json:"session,omitempty"`     // number of the connection or the server process; 0 for a prepared transaction
+	Session     int64     `json:"session,omitempty"`     // number of the connection or process; 0 if prepared
 	Prepared    string    `json:"prepared,omitempty"`    // name of a prepared transaction, on PostgreSQL
-	User        string    `json:"user,omitempty"`        //
+	User        string    `json:"user,omitempty"`        // of the database
 	Client      string    `json:"client,omitempty"`      // address of the client
 	Application string    `json:"application,omitempty"` // application_name, on PostgreSQL
 	State       string    `json:"state,omitempty"`       // such as "idle in transaction", or Sleep
@@ -89,7 +90,10 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 	if err != nil {
 		return nil, fmt.Errorf("list the transactions that have inserted rows (%s): %w", rights[s.flavor], err)
 	}
-	return list, nil
+	if slices.ContainsFunc(list, func(h Holder) bool { return h.Since.IsZero() }) && s.flavor == Postgres {
+		err = errors.New("seeing since when other users' transactions are open needs the role pg_monitor")
+	}
+	return list, err
 }
 
 // rights are the privileges for the lists of transactions.
@@ -101,8 +105,9 @@ var rights = map[Flavor]string{
 
 // holdersOfPostgres reads pg_locks, which everybody may. Only states and times of other users' sessions need a role.
 func (s *statements) holdersOfPostgres() string {
-	return fmt.Sprintf(`SELECT COALESCE(l.pid, 0), COALESCE(p.gid, ''), COALESCE(a.usename, p.owner, ''), COALESCE(host(a.client_addr), ''),
-		COALESCE(a.application_name, ''), COALESCE(a.state, ''), extract(epoch FROM clock_timestamp() - COALESCE(a.xact_start, p.prepared))
+	return fmt.Sprintf(`SELECT COALESCE(l.pid, 0), COALESCE(p.gid, ''), COALESCE(a.usename, p.owner, ''),
+		COALESCE(host(a.client_addr), ''), COALESCE(a.application_name, ''), COALESCE(a.state, ''),
+		extract(epoch FROM clock_timestamp() - COALESCE(a.xact_start, p.prepared))
 		FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 		LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction
 		WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 1
@@ -114,20 +119,23 @@ func (s *statements) holdersOfPostgres() string {
 // holdersOfMySQL reads the locks on the gates' rows. A transaction may hold both.
 func (s *statements) holdersOfMySQL() string {
 	// LOCK_DATA has the key of the row: 'events', 1.
-	return "SELECT COALESCE(MAX(t.PROCESSLIST_ID), 0), '', COALESCE(MAX(t.PROCESSLIST_USER), ''), COALESCE(MAX(t.PROCESSLIST_HOST), ''), '', " +
-		"COALESCE(MAX(t.PROCESSLIST_COMMAND), ''), MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age " +
+	return "SELECT COALESCE(MAX(t.PROCESSLIST_ID), 0), '', COALESCE(MAX(t.PROCESSLIST_USER), ''), " +
+		"COALESCE(MAX(t.PROCESSLIST_HOST), ''), '', COALESCE(MAX(t.PROCESSLIST_COMMAND), ''), " +
+		"MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age " +
 		"FROM performance_schema.data_locks l LEFT JOIN performance_schema.threads t ON t.THREAD_ID = l.THREAD_ID " +
 		"LEFT JOIN information_schema.INNODB_TRX x ON x.trx_id = l.ENGINE_TRANSACTION_ID " +
 		"WHERE l.OBJECT_SCHEMA = " + s.flavor.schema(s.table.Name) + " AND l.OBJECT_NAME = " + s.flavor.text(GateTable) +
-		" AND l.LOCK_TYPE = 'RECORD' AND l.LOCK_STATUS = 'GRANTED' AND l.LOCK_MODE LIKE 'S%' AND l.LOCK_DATA LIKE " + s.gateKeys() +
+		" AND l.LOCK_TYPE = 'RECORD' AND l.LOCK_STATUS = 'GRANTED' AND l.LOCK_MODE LIKE 'S%'" +
+		" AND l.LOCK_DATA LIKE " + s.gateKeys() +
 		" GROUP BY l.ENGINE_TRANSACTION_ID ORDER BY age IS NULL DESC, age DESC"
 }
 
 // holdersOfMariaDB reads which transactions others wait for, because MariaDB has no list of all locks.
 func (s *statements) holdersOfMariaDB() string {
 	table := "CONCAT('`', " + s.flavor.schema(s.table.Name) + ", '`.`" + GateTable + "`')"
-	return "SELECT x.trx_mysql_thread_id, '', COALESCE(MAX(p.USER), ''), COALESCE(MAX(p.HOST), ''), '', COALESCE(MAX(p.COMMAND), ''), " +
-		"MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age FROM information_schema.INNODB_LOCK_WAITS w " +
+	return "SELECT x.trx_mysql_thread_id, '', COALESCE(MAX(p.USER), ''), COALESCE(MAX(p.HOST), ''), '', " +
+		"COALESCE(MAX(p.COMMAND), ''), MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age " +
+		"FROM information_schema.INNODB_LOCK_WAITS w " +
 		"JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.blocking_lock_id " +
 		"JOIN information_schema.INNODB_TRX x ON x.trx_id = w.blocking_trx_id " +
 		"LEFT JOIN information_schema.PROCESSLIST p ON p.ID = x.trx_mysql_thread_id " +
@@ -137,6 +145,6 @@ func (s *statements) holdersOfMariaDB() string {
 
 // gateKeys is a pattern for the gates of the table in InnoDB's lists of locks.
 func (s *statements) gateKeys() string {
-	escaped := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace("'" + strings.ReplaceAll(s.table.Name, "'", "''") + "', ")
-	return s.flavor.text(escaped + "%")
+	key := "'" + strings.ReplaceAll(s.table.Name, "'", "''") + "', "
+	return s.flavor.text(strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(key) + "%")
 }

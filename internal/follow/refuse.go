@@ -92,8 +92,9 @@ func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 // refuseEngine checks the storage engine of the table.
 func refuseEngine(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var engine sql.NullString
-	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&engine) }, "SELECT ENGINE FROM information_schema.TABLES"+
-		" WHERE TABLE_SCHEMA = "+f.schema(t.Name)+" AND TABLE_NAME = "+f.text(bare(t.Name))+" AND TABLE_TYPE = 'BASE TABLE'")
+	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&engine) },
+		"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = "+f.schema(t.Name)+
+			" AND TABLE_NAME = "+f.text(bare(t.Name))+" AND TABLE_TYPE = 'BASE TABLE'")
 	if err != nil || !engine.Valid {
 		return err
 	}
@@ -111,9 +112,11 @@ func engineRefusal(table, engine string) error {
 // refuseCluster checks that one server takes all writes, because gates do not work across servers.
 func refuseCluster(ctx context.Context, db *sqldb.DB, _ Flavor, _ Table) error {
 	s := settings{}
-	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN"+
+		" ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
 	if err == nil && s["group_replication_single_primary_mode"] != "" {
-		err = s.read(ctx, db, "SELECT 'members', COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE <> 'OFFLINE'")
+		err = s.read(ctx, db, "SELECT 'members', COUNT(*) FROM performance_schema.replication_group_members"+
+			" WHERE MEMBER_STATE <> 'OFFLINE'")
 	}
 	return errors.Join(s.clusterRefusal(), err)
 }
@@ -168,7 +171,8 @@ func (s settings) binlogRefusal(global string) error {
 func explain(err error) error {
 	if err != nil && strings.Contains(err.Error(), "Error 1419 ") {
 		err = fmt.Errorf("%w; with a binary log, creating a trigger needs SUPER or log_bin_trust_function_creators = 1:"+
-			` have an administrator run SET GLOBAL log_bin_trust_function_creators = 1, or the statements of "uid sql --follow"`, err)
+			" have an administrator run SET GLOBAL log_bin_trust_function_creators = 1,"+
+			` or the statements of "uid sql --follow"`, err)
 	}
 	return err
 }

@@ -20,8 +20,8 @@ import (
 // new mark misses those that come below them, unless it goes back.
 //
 // A round that began before must not publish, because the trigger has accepted lower ids since. Publishing therefore
-// compares the published mark, which Reset always changes. The closer's turn would not do, because a closer can renew it
-// in the middle of a round.
+// compares the published mark, which Reset always changes. The closer's turn would not do, because a closer can renew
+// it in the middle of a round.
 func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
 	list, err := List(ctx, db, layout, table)
 	if err != nil {
@@ -74,7 +74,8 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, was *Status) error
 // withdraw lowers the published mark to one below mark. A published mark above the one that was raised is not from a
 // round, so nothing is known then.
 func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised int64) error {
-	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",
+	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 "+
+		"WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",
 		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row()))
 }
 
@@ -97,5 +98,6 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 	case SQLite:
 		return s.update(ctx, tx, "UPDATE "+s.gates()+` SET "MARK" = min("MARK", `+value+")"+s.row())
 	}
-	return s.update(ctx, tx, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = 2) */ "+s.gates()+" SET MARK = LEAST(MARK, "+value+")"+s.row())
+	return s.update(ctx, tx, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = 2) */ "+s.gates()+
+		" SET MARK = LEAST(MARK, "+value+")"+s.row())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -25,7 +26,7 @@ type Status struct {
 	Until     time.Time // end of its turn, by the database's clock
 	Trigger   TriggerState
 	Holders   []Holder // open transactions that have inserted rows, the oldest first
-	Unread    error    // why Holders or Raised could not be read
+	Unread    error    // why Trigger, Raised or Holders could not be read
 
 	layout generator.Layout
 }
@@ -38,6 +39,7 @@ const (
 	TriggerInstalled TriggerState = "installed"
 	TriggerGone      TriggerState = "gone"
 	TriggerReplaced  TriggerState = "replaced"
+	TriggerHidden    TriggerState = "hidden" // this user may not see it
 )
 
 // TimeOf returns the time of a mark; zero for the one before the first round.
@@ -59,7 +61,7 @@ func (s *Status) Behind() time.Duration {
 	return s.Now.Sub(at)
 }
 
-// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. The table refuses new rows that long.
+// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. The table refuses rows that long.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -85,7 +87,7 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, only strin
 		return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
 	}
 	for _, schema := range schemas {
-		names, err := f.tablesIn(ctx, db, schema)
+		names, err := f.tablesIn(ctx, db.Quiet(), schema) // UID_FOLLOW may be missing
 		for _, name := range names {
 			if only != "" && name != only {
 				continue
@@ -160,11 +162,34 @@ func (s *statements) status(ctx context.Context, db *sqldb.DB, into *Status) err
 	if err != nil || into.Table == "" {
 		return err
 	}
-	into.Raised, err = s.raised(ctx, db)
-	var failed error
-	into.Holders, failed = s.holders(ctx, db, into.Now)
-	into.Unread = errors.Join(err, failed)
+	var hidden, unread error
+	if into.Trigger == TriggerGone {
+		if hidden = s.hidesTriggers(ctx, db); hidden != nil {
+			into.Trigger = TriggerHidden
+		}
+	}
+	into.Raised, unread = s.raised(ctx, db)
+	into.Holders, err = s.holders(ctx, db, into.Now)
+	into.Unread = errors.Join(hidden, unread, err)
 	return nil
+}
+
+// hidesTriggers returns an error if this user would not see the trigger.
+func (s *statements) hidesTriggers(ctx context.Context, db *sqldb.DB) error {
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		return nil
+	}
+	may := false
+	err := db.Query(ctx, func(r *sql.Rows) error {
+		var grant string
+		err := r.Scan(&grant)
+		may = may || strings.Contains(grant, "TRIGGER") || strings.Contains(grant, "ALL PRIVILEGES")
+		return err
+	}, "SHOW GRANTS")
+	if err == nil && may {
+		return nil
+	}
+	return errors.Join(errors.New("seeing the trigger needs the privilege TRIGGER on the table"), err)
 }
 
 // raised reads the mark of the trigger.
@@ -172,7 +197,8 @@ func (s *statements) raised(ctx context.Context, db *sqldb.DB) (mark int64, err 
 	query := "SELECT max(" + s.flavor.quote("MARK") + ") FROM " + s.gates() + s.row()
 	switch s.flavor {
 	case Postgres:
-		query = "SELECT pg_sequence_last_value(" + s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass)"
+		sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+		query = "SELECT pg_sequence_last_value(" + s.flavor.text(sequence) + "::regclass)"
 	case MariaDB:
 		query = "SELECT next_not_cached_value FROM " + s.flavor.quote(beside(s.table.Name, s.names.mark))
 	}
