@@ -108,7 +108,7 @@ func TestConsumer_HandlesEachEventOnceIfProcessesAreKilled(t *testing.T) {
 // that kill themselves need events.
 func killProcesses(ctx context.Context, t *testing.T, d *testkit.Database, db *gorm.DB) {
 	const kills = 50
-	var started, before atomic.Int64
+	var started, between atomic.Int64
 	var group sync.WaitGroup
 	for i := range 6 {
 		group.Go(func() {
@@ -120,29 +120,8 @@ func killProcesses(ctx context.Context, t *testing.T, d *testkit.Database, db *g
 				if n%2 == 0 {
 					task.DieAt = 1 + rand.IntN(5)
 				}
-				ready := make(chan struct{})
-				p, err := testkit.Launch(role, task, func(line string) {
-					switch line {
-					case "ready":
-						close(ready)
-					case "dies before its commit":
-						before.Add(1)
-					}
-				})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if task.DieAt == 0 {
-					select {
-					case <-ready:
-						time.Sleep(rand.N(400 * time.Millisecond))
-					case <-p.Done():
-					}
-					p.Kill()
-				}
-				if err := p.Wait(); err == nil || strings.Contains(p.Stderr(), "role "+role) {
-					t.Errorf("%s has ended by itself: %v", role, err)
+				if err := killProcess(role, task, &between); err != nil {
+					t.Errorf("%s: %v", role, err)
 				}
 			}
 		})
@@ -157,10 +136,37 @@ func killProcesses(ctx context.Context, t *testing.T, d *testkit.Database, db *g
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	t.Logf("%d processes were killed, %d of them between effect and commit", kills, before.Load())
-	if before.Load() != kills/2 {
-		t.Errorf("%d processes died between effect and commit, want %d", before.Load(), kills/2)
+	if between.Load() != kills/2 {
+		t.Errorf("%d processes died between effect and commit, want %d", between.Load(), kills/2)
 	}
+}
+
+// killProcess starts a process, and kills it at a random moment unless it kills itself.
+func killProcess(role string, task task, between *atomic.Int64) error {
+	ready := make(chan struct{})
+	p, err := testkit.Launch(role, task, func(line string) {
+		switch line {
+		case "ready":
+			close(ready)
+		case "dies before its commit":
+			between.Add(1)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if task.DieAt == 0 {
+		select {
+		case <-ready:
+			time.Sleep(rand.N(400 * time.Millisecond))
+		case <-p.Done():
+		}
+		p.Kill()
+	}
+	if err := p.Wait(); err == nil || strings.Contains(p.Stderr(), "role "+role) {
+		return fmt.Errorf("it has ended by itself: %w", err)
+	}
+	return nil
 }
 
 // follow returns the events up to the last one, in the order in which they come.
