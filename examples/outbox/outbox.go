@@ -33,8 +33,7 @@ type Cursor struct {
 	EventID  uidplugin.ID
 }
 
-// migrate creates the tables. EnableFollow waits for transactions that have inserted events, so call it when you deploy,
-// not at each start.
+// migrate creates the tables. EnableFollow changes nothing if events can be followed already.
 func migrate(ctx context.Context, db *gorm.DB) error {
 	err := db.WithContext(ctx).AutoMigrate(&Order{}, &Event{}, &Cursor{}, &Invoice{}, &Sale{})
 	if err != nil {
