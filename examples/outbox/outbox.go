@@ -9,7 +9,6 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 )
 
 // Order is a row of the shop.
@@ -69,12 +68,16 @@ type consumer struct {
 // run handles events until the context ends.
 func (c consumer) run(ctx context.Context, db *gorm.DB) {
 	db = db.WithContext(ctx)
-	for ctx.Err() == nil {
+	for {
 		// A new begin reads the cursor again, so it does not matter whether a transaction with an error was committed.
-		if err := c.follow(ctx, db); err != nil && ctx.Err() == nil {
-			slog.Warn("consumer begins again", "consumer", c.name, "error", err)
-			time.Sleep(time.Second)
+		err := c.follow(ctx, db)
+		if ctx.Err() != nil {
+			return
 		}
+		if !errors.Is(err, errMoved) {
+			slog.Warn("consumer begins again", "consumer", c.name, "error", err)
+		}
+		time.Sleep(time.Second)
 	}
 }
 
@@ -82,11 +85,8 @@ var errMoved = errors.New("another process has moved the cursor")
 
 // follow handles events from the stored cursor on, until an error.
 func (c consumer) follow(ctx context.Context, db *gorm.DB) error {
-	cursor := Cursor{Consumer: c.name}
-	if err := db.Clauses(clause.OnConflict{DoNothing: true}).Create(&cursor).Error; err != nil {
-		return err
-	}
-	if err := db.Take(&cursor).Error; err != nil {
+	var cursor Cursor
+	if err := db.FirstOrCreate(&cursor, Cursor{Consumer: c.name}).Error; err != nil {
 		return err
 	}
 	for event, err := range uidplugin.Follow[Event](ctx, db, cursor.EventID) {
