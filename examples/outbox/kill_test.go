@@ -89,7 +89,7 @@ func TestConsumer_HandlesEachEventOnceIfProcessesAreKilled(t *testing.T) {
 		testkit.Must(t, migrate(ctx, db))
 		testkit.Must(t, uidplugin.From(db).EnableFollow(ctx, &Event{}, uidplugin.WithSlack(200*time.Millisecond)))
 
-		// This process advances the mark. If one that is killed did so, all would wait for up to 10 s.
+		// This process advances the mark. If one that is killed did so, all would wait for up to 5 s.
 		followed := make(chan []uidplugin.ID)
 		go func() { followed <- follow(ctx, db) }()
 		testkit.Must(t, place(ctx, db, "first", 1))

@@ -476,3 +476,24 @@ func TestFollow_NeedsOnlyOneConnection(t *testing.T) {
 		}
 	})
 }
+
+// The next process closes at once when the closer ends. Without that it would wait for the end of the closer's turn.
+func TestFollow_TheCloserGivesItsTurnBack(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := office(t, d)
+		other := d.Open(t, nil)
+		testkit.Must(t, other.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&letter{}))))
+		t.Cleanup(func() { _ = uidplugin.From(other).Close(context.Background()) })
+		testkit.Must(t, db.Create(&letter{}).Error)
+		collect[letter](t, db, 0, 1)
+		var until int64
+		q := db.Statement.Quote
+		read := fmt.Sprintf("SELECT %s FROM %s WHERE %s = 'letters'", q("CLOSER_UNTIL"), q("UID_FOLLOW"), q("TABLE_NAME"))
+		testkit.Eventually(t, "the turn ends", 3*time.Second, func() bool {
+			testkit.Must(t, db.Raw(read).Scan(&until).Error)
+			return until == 0
+		})
+		collect[letter](t, other, 0, 1)
+	})
+}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -109,12 +110,15 @@ func (c *Catalog) tooLate(stmt *gorm.Statement, err error) error {
 	if !ok || errors.Is(err, ErrTooLate) {
 		return err
 	}
-	c.mu.Lock()
-	c.refused[stmt.Table]++
-	c.mu.Unlock()
+	table := cmp.Or(stmt.Table, "the table") // which is unknown for Exec
+	if stmt.Table != "" {
+		c.mu.Lock()
+		c.refused[table]++
+		c.mu.Unlock()
+	}
 	c.supply.ReachClock(at)
 	return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
-		" from its beginning, and with new ids where the application has set them: %w", ErrTooLate, stmt.Table, err)
+		" from its beginning, and with new ids where the application has set them: %w", ErrTooLate, table, err)
 }
 
 // TooLate returns the number of refused creates by table.

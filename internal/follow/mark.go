@@ -77,7 +77,11 @@ func (m *Mark) follow() (leave func()) {
 		ended := make(chan struct{})
 		m.latest = &news{next: make(chan struct{})}
 		go func() { m.run(ctx); close(ended) }()
-		m.stop = func() { cancel(); <-ended }
+		m.stop = func() {
+			cancel()
+			<-ended
+			m.giveTurn()
+		}
 	}
 	return func() {
 		m.mu.Lock()
@@ -88,6 +92,26 @@ func (m *Mark) follow() (leave func()) {
 		}
 		m.mu.Unlock()
 		stop()
+	}
+}
+
+// giveTurn ends the turn of this process, so that another one can close at once. It runs on without its caller if the pool
+// has no free connection.
+func (m *Mark) giveTurn() {
+	s := m.known.Load()
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	given := make(chan struct{})
+	go func() {
+		defer cancel()
+		_ = s.giveTurn(ctx, m.db.Quiet(), m.me) // otherwise it ends by itself
+		close(given)
+	}()
+	select {
+	case <-given:
+	case <-time.After(100 * time.Millisecond):
 	}
 }
 

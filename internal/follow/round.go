@@ -58,7 +58,7 @@ type Plan struct {
 }
 
 // turn is how long a closer may close without another claim.
-const turn = 10 * time.Second
+const turn = 5 * time.Second
 
 // Decide returns what the process named me should do. before and after are the clock of this process around the query
 // of the state. The mark follows the database's clock, but only while both clocks agree within the slack, because a clock
@@ -119,8 +119,8 @@ const minApart = 250 * time.Millisecond
 func (s State) check() error {
 	switch {
 	case s.Found == "":
-		return fmt.Errorf("%w: its trigger is gone, so rows may have come unnoticed; "+
-			"call EnableFollow again, and compare the rows since then", ErrNotEnabled)
+		return fmt.Errorf("%w: its trigger is gone, so rows may have come unnoticed; call EnableFollow again, and compare"+
+			" the rows since then (on MySQL and MariaDB also check that the account has the privilege TRIGGER)", ErrNotEnabled)
 	case s.Found != s.Trigger:
 		return fmt.Errorf("%w: its trigger was replaced (it is %s, and %s was installed), so rows may have come unnoticed; "+
 			"call EnableFollow again, and compare the rows since then", ErrNotEnabled, s.Found, s.Trigger)

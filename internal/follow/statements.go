@@ -122,6 +122,12 @@ func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, 
 	return n > 0, err
 }
 
+// giveTurn ends the turn of the process named me, if it is the closer.
+func (s *statements) giveTurn(ctx context.Context, db *sqldb.DB, me string) error {
+	_, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("CLOSER_UNTIL")+" = 0"+s.row()+" AND "+s.flavor.quote("CLOSER")+" = ?", me)
+	return err
+}
+
 // raise raises the mark to at least mark. It never lowers it, whoever else raises it at the same time.
 func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err error) {
 	value := strconv.FormatInt(mark, 10)
