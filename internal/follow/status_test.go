@@ -39,7 +39,7 @@ func enable(t *testing.T, d *testkit.Database) followed {
 // status returns the status of events.
 func (e followed) status(t *testing.T) follow.Status {
 	t.Helper()
-	list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), "")
+	list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout())
 	testkit.Must(t, err)
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
@@ -69,8 +69,11 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		conn, err := sqldb.Open(d.Open(t, nil), 5*time.Second)
 		testkit.Must(t, err)
-		if list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "events"); err != nil || len(list) > 0 {
+		if list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "missing.events"); err != nil || len(list) > 0 {
 			t.Errorf("without UID_FOLLOW: %v, %v", list, err)
+		}
+		if _, ok, err := follow.StatusOf(t.Context(), conn, generator.DefaultLayout(), "events"); err != nil || ok {
+			t.Errorf("without UID_FOLLOW: %t, %v", ok, err)
 		}
 		e := enable(t, d)
 		s := e.status(t)
@@ -148,7 +151,7 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 		go func() { defer close(ended); _, _ = mark.Advance(ctx) }()
 		defer func() { stop(); <-ended }()
 		for begin := time.Now(); ; time.Sleep(300 * time.Millisecond) { // InnoDB renews its lists after 100 ms without readers
-			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), "")
+			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout())
 			if err != nil || len(list) != 2 || len(list[1].Holders) > 0 {
 				t.Fatalf("%+v, %v", list, err)
 			}
