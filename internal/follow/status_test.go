@@ -116,7 +116,7 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 // triggerOf returns the name of the only trigger.
 func triggerOf(t *testing.T, e followed) (name string) {
 	t.Helper()
-	query := "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()"
+	query := "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'events'"
 	switch e.f {
 	case follow.SQLite:
 		query = "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
