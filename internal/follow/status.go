@@ -99,7 +99,8 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 	}
 	prefixes := []string{""}
 	for _, name := range known {
-		if f != SQLite { // whose other schemas are files that the application has attached
+		// On SQLite other schemas are files that the application has attached. A name with several dots has no schema.
+		if f != SQLite && strings.Count(name, ".") == 1 {
 			prefixes = append(prefixes, name[:len(name)-len(bare(name))])
 		}
 	}

@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,37 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 			if time.Since(begin) > 20*time.Second {
 				t.Fatalf("session %d: %+v", session, list)
 			}
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// UID_FOLLOW is in the schema of its tables. Others are left out, because their tables may be locked.
+func TestList_ReadsTheSchemasOfKnownTables(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e, other := enable(t, d), d.New(t).Schema
+		table := follow.Table{Name: other + ".events", Key: "id", Slack: time.Second}
+		testkit.Must(t, e.db.Exec("CREATE TABLE "+table.Name+" (id BIGINT PRIMARY KEY)").Error)
+		testkit.Must(t, follow.Enable(t.Context(), e.conn, table))
+		for _, known := range [][]string{nil, {"a.b.c", "missing.events"}, {table.Name, table.Name}} {
+			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), known...)
+			var names []string
+			for _, s := range list {
+				names = append(names, s.Table)
+				checkUnread(t, s)
+			}
+			want := []string{"events"}
+			if len(known) == 2 && known[0] == table.Name {
+				want = append(want, table.Name)
+			}
+			if err != nil || !slices.Equal(names, want) {
+				t.Errorf("%q: %q, %v", known, names, err)
+			}
+		}
+		testkit.Must(t, follow.Reset(t.Context(), e.conn, table.Name, generator.DefaultLayout(), time.Now))
+		testkit.Must(t, follow.Disable(t.Context(), e.conn, table))
+		if _, ok, err := follow.StatusOf(t.Context(), e.conn, generator.DefaultLayout(), table.Name); ok || err != nil {
+			t.Errorf("after Disable: %t, %v", ok, err)
 		}
 	}, "mariadb", "mysql", "postgres")
 }
