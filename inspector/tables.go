@@ -45,13 +45,17 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	if err != nil {
 		return h.failed(ctx, a, err)
 	}
+	stats := h.plugin.Stats()
 	var followed []admin.Followed
 	if after == 0 {
-		if followed, err = admin.FollowedOn(ctx, h.db, h.layout, h.limit); err != nil {
+		var names []string
+		for _, t := range stats.Tables {
+			names = append(names, t.Table)
+		}
+		if followed, err = admin.FollowedOn(ctx, h.db, h.layout, h.limit, names); err != nil {
 			return h.failed(ctx, a, err)
 		}
 	}
-	stats := h.plugin.Stats()
 	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after,
 		Followed: followed}
 	p.Rates = ratesOf(p.Tables)

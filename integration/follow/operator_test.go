@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // connect returns a connection for [follow.Enable].
@@ -33,7 +35,7 @@ func as(t *testing.T, d *testkit.Database, grants ...string) *gorm.DB {
 	}
 	t.Cleanup(func() { testkit.Must(t, admin.Exec("DROP USER "+user).Error) })
 	dsn := d.DSN()
-	db, err := gorm.Open(d.Dialector(user+":r3ad"+dsn[strings.Index(dsn, "@"):]), &gorm.Config{})
+	db, err := gorm.Open(d.Dialector(user+":r3ad"+dsn[strings.Index(dsn, "@"):]), &gorm.Config{Logger: logger.Discard})
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = testkit.Close(db) })
 	return db
@@ -62,7 +64,7 @@ func TestOperator_LearnsWhichPrivilegesAreMissing(t *testing.T) {
 			}
 			testkit.Must(t, db.Exec("SET GLOBAL log_bin_trust_function_creators = 1").Error)
 			testkit.Must(t, follow.Enable(t.Context(), conn, table))
-			list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "")
+			list, err := follow.List(t.Context(), conn, generator.DefaultLayout())
 			if err != nil || len(list) != 1 || list[0].Unread == nil || !strings.Contains(list[0].Unread.Error(), "it needs ") || list[0].Raised != 1 {
 				t.Errorf("without PROCESS: %+v, %v", list, err)
 			}
@@ -99,7 +101,7 @@ func seesHolder(t *testing.T, db *gorm.DB, conn *sqldb.DB) bool {
 	}()
 	defer func() { stop(); <-ended }()
 	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(300 * time.Millisecond) {
-		list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "events")
+		list, err := follow.List(t.Context(), conn, generator.DefaultLayout())
 		if err != nil || len(list) != 1 || list[0].Unread != nil {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -110,4 +112,33 @@ func seesHolder(t *testing.T, db *gorm.DB, conn *sqldb.DB) bool {
 		}
 	}
 	return false
+}
+
+// A prepared transaction has no session, and holds the mark until somebody ends it.
+func TestOperator_SeesAPreparedTransaction(t *testing.T) {
+	t.Parallel()
+	e := testkit.Engine{Name: "postgres", Variable: "UID_TEST_POSTGRES"}
+	db := e.NewServer(t, "-c", "max_prepared_transactions=4").New(t).Open(t, nil)
+	testkit.Must(t, db.AutoMigrate(&event{}))
+	conn := connect(t, db)
+	testkit.Must(t, follow.Enable(t.Context(), conn, table))
+	id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+	testkit.Must(t, err)
+	testkit.Must(t, db.Connection(func(tx *gorm.DB) error {
+		insert := "INSERT INTO events (id) VALUES (" + strconv.FormatInt(id, 10) + ")"
+		for _, statement := range []string{"BEGIN", insert, "PREPARE TRANSACTION 'left'"} {
+			if err := tx.Exec(statement).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	list, err := follow.List(t.Context(), conn, generator.DefaultLayout())
+	if err != nil || len(list) != 1 || len(list[0].Holders) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if h := list[0].Holders[0]; h.Prepared != "left" || h.Session != 0 || h.User != "test" || time.Since(h.Since).Abs() > time.Minute {
+		t.Errorf("%+v", h)
+	}
+	testkit.Must(t, db.Exec("ROLLBACK PREPARED 'left'").Error)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 )
 
@@ -47,18 +48,32 @@ func (f Followed) Name() string {
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
 		name, on, table := d.followed(only)
-		return on.followedHere(ctx, name, table)
+		s, ok, err := follow.StatusOf(ctx, on.SQL, d.Layout, table)
+		if ok {
+			list = followedOf(name, s)
+		}
+		return list, err
 	}
-	list, err = d.followedHere(ctx, "", "")
-	for _, name := range slices.Sorted(maps.Keys(d.Others)) {
+	known, err := d.TableNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	on := map[string]*DB{"": d}
+	maps.Copy(on, d.Others)
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		var tables []string // their names may have schemas
+		for _, t := range known {
+			if t.Database == name {
+				tables = append(tables, t.Name)
+			}
+		}
+		found, err := follow.List(ctx, on[name].SQL, d.Layout, tables...)
 		if err != nil {
 			return nil, err
 		}
-		var more []Followed
-		more, err = d.Others[name].followedHere(ctx, name, "")
-		list = append(list, more...)
+		list = append(list, followedOf(name, found...)...)
 	}
-	return list, err
+	return list, nil
 }
 
 // followed returns the database of a table, which people name as in the model, or after the name of its database.
@@ -71,8 +86,19 @@ func (d *DB) followed(name string) (database string, on *DB, table string) {
 	return "", d, name
 }
 
-func (d *DB) followedHere(ctx context.Context, database, only string) (list []Followed, err error) {
-	found, err := follow.List(ctx, d.SQL, d.Layout, only)
+// FollowedOn returns the followed tables of a database. The names of known tables may have other schemas.
+func FollowedOn(
+	ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration, known []string,
+) ([]Followed, error) {
+	statements, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return nil, err
+	}
+	found, err := follow.List(ctx, statements, layout, known...)
+	return followedOf("", found...), err
+}
+
+func followedOf(database string, found ...follow.Status) (list []Followed) {
 	for _, s := range found {
 		f := Followed{
 			Database: database, Table: s.Table, Key: s.Key, Slack: s.Slack.Milliseconds(), Behind: s.Behind().Milliseconds(),
@@ -91,17 +117,7 @@ func (d *DB) followedHere(ctx context.Context, database, only string) (list []Fo
 		f.Findings = append([]Finding{}, f.findings()...)
 		list = append(list, f)
 	}
-	return list, err
-}
-
-// FollowedOn returns the followed tables of a database.
-func FollowedOn(ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration) ([]Followed, error) {
-	d, err := Connect(db, timeout, time.Now)
-	if err != nil {
-		return nil, err
-	}
-	d.Layout = layout
-	return d.Followed(ctx, "")
+	return list
 }
 
 // EnableFollow makes a table followed. An empty key means the primary key. It gives up if a transaction uses the table

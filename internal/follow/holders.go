@@ -109,7 +109,8 @@ func (s *statements) holdersOfPostgres() string {
 		COALESCE(host(a.client_addr), ''), COALESCE(a.application_name, ''), COALESCE(a.state, ''),
 		extract(epoch FROM clock_timestamp() - COALESCE(a.xact_start, p.prepared))
 		FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-		LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction
+		LEFT JOIN pg_locks x ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+		AND x.locktype = 'transactionid' LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
 		WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 1
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND l.classid = %d AND l.objid IN (%d, %d) ORDER BY 7 DESC NULLS FIRST`,

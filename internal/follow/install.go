@@ -112,6 +112,7 @@ var sqlFiles embed.FS
 func (f Flavor) Install(t Table) []string {
 	n, file := namesOf(t.Name), f
 	values := map[string]any{
+		"Bare": bare(t.Name),
 		"Name": t.Name, "Table": f.quote(t.Name), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
 		"Marks": f.quote(beside(t.Name, MarkTable)), "Gates": f.quote(beside(t.Name, GateTable)),
 		"Mark": f.quote(beside(t.Name, n.mark)), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,

@@ -23,14 +23,13 @@ import (
 // compares the published mark, which Reset always changes. The closer's turn would not do, because a closer can renew
 // it in the middle of a round.
 func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
-	list, err := List(ctx, db, layout, table)
+	s, ok, err := StatusOf(ctx, db, layout, table)
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 {
+	if !ok {
 		return fmt.Errorf("uidplugin: follow %s: %w: UID_FOLLOW has no row for it", table, ErrNotEnabled)
 	}
-	s := list[0]
 	if apart := s.Now.Sub(now()).Abs(); apart > max(s.Slack, minApart) {
 		return fmt.Errorf("uidplugin: follow %s: %w: they differ by %v, and the slack is %v; synchronize them",
 			table, workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)

@@ -73,58 +73,63 @@ func (s *Status) Ahead() time.Duration {
 // Closing reports whether the turn of the closer lasts. A closer that ends keeps its turn for up to ten seconds.
 func (s *Status) Closing() bool { return s.Closer != "" && s.Now.Before(s.Until) }
 
-// List returns the followed tables of a database, or only the one that is named. A name with a schema is looked for in
-// that schema's UID_FOLLOW. It returns nothing if no table was ever followed.
-func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, only string) (list []Status, err error) {
+// StatusOf returns the status of a table. It reports false if the table is not followed.
+func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table string) (s Status, ok bool, err error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return s, false, err
+	}
+	s.layout = layout
+	err = newStatements(f, Table{Name: table}).status(ctx, db.Quiet(), &s)
+	if err != nil && noTable.MatchString(err.Error()) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("uidplugin: follow %s: %w", table, err)
+	}
+	return s, s.Table != "", err
+}
+
+// List returns the followed tables in the default schema, and in the schemas of the known tables: UID_FOLLOW is in the
+// schema of its tables. It leaves out other schemas that this user may not read.
+func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...string) (list []Status, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	schemas := []string{""}
-	if only != "" {
-		schemas = []string{only[:len(only)-len(bare(only))]}
-	} else if schemas, err = f.schemas(ctx, db); err != nil {
-		return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
+	prefixes := []string{""}
+	for _, name := range known {
+		// On SQLite other schemas are files that the application has attached. A name with several dots has no schema.
+		if f != SQLite && strings.Count(name, ".") == 1 {
+			prefixes = append(prefixes, name[:len(name)-len(bare(name))])
+		}
 	}
-	for _, schema := range schemas {
-		names, err := f.tablesIn(ctx, db.Quiet(), schema) // UID_FOLLOW may be missing
+	slices.Sort(prefixes)
+	for _, prefix := range slices.Compact(prefixes) {
+		names, err := f.tablesIn(ctx, db.Quiet(), prefix)
+		switch {
+		case err != nil && (noTable.MatchString(err.Error()) || prefix != "" && notAllowed.MatchString(err.Error())):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
+		}
 		for _, name := range names {
-			if only != "" && name != only {
-				continue
+			s, ok, err := StatusOf(ctx, db, layout, name)
+			if err != nil {
+				return nil, err
 			}
-			s := Status{layout: layout}
-			if err = newStatements(f, Table{Name: name}).status(ctx, db, &s); err != nil {
-				return nil, fmt.Errorf("uidplugin: follow %s: %w", name, err)
-			}
-			if s.Table != "" { // it was disabled meanwhile
+			if ok { // otherwise it was disabled meanwhile
 				list = append(list, s)
 			}
-		}
-		others := only == "" && schema != "" // this user may see that the table exists, but not read it
-		if err != nil && !others && !noTable.MatchString(err.Error()) {
-			return nil, fmt.Errorf("uidplugin: list followed tables: %w", err)
 		}
 	}
 	return list, nil
 }
 
-var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
-
-// schemas returns the prefixes of all tables UID_FOLLOW that this user may see: "" for the default schema, and "shop."
-// for another.
-func (f Flavor) schemas(ctx context.Context, db *sqldb.DB) (prefixes []string, err error) {
-	prefixes = []string{""}
-	if f == SQLite {
-		return prefixes, nil
-	}
-	err = db.Query(ctx, func(r *sql.Rows) error {
-		var schema string
-		err := r.Scan(&schema)
-		prefixes = append(prefixes, schema+".")
-		return err
-	}, "SELECT table_schema FROM information_schema.tables WHERE table_name = '"+MarkTable+"' ORDER BY table_schema")
-	return prefixes, err
-}
+var (
+	noTable    = regexp.MustCompile(`Error (1049|1146) |SQLSTATE (42P01|3F000)|no such table`)
+	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
+)
 
 // tablesIn returns the tables in one UID_FOLLOW that have its prefix in their names.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (names []string, err error) {

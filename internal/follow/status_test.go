@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func enable(t *testing.T, d *testkit.Database) followed {
 // status returns the status of events.
 func (e followed) status(t *testing.T) follow.Status {
 	t.Helper()
-	list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), "")
+	list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout())
 	testkit.Must(t, err)
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
@@ -69,8 +70,11 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		conn, err := sqldb.Open(d.Open(t, nil), 5*time.Second)
 		testkit.Must(t, err)
-		if list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "events"); err != nil || len(list) > 0 {
+		if list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "missing.events"); err != nil || len(list) > 0 {
 			t.Errorf("without UID_FOLLOW: %v, %v", list, err)
+		}
+		if _, ok, err := follow.StatusOf(t.Context(), conn, generator.DefaultLayout(), "events"); err != nil || ok {
+			t.Errorf("without UID_FOLLOW: %t, %v", ok, err)
 		}
 		e := enable(t, d)
 		s := e.status(t)
@@ -113,7 +117,7 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 // triggerOf returns the name of the only trigger.
 func triggerOf(t *testing.T, e followed) (name string) {
 	t.Helper()
-	query := "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()"
+	query := "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'events'"
 	switch e.f {
 	case follow.SQLite:
 		query = "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
@@ -148,7 +152,7 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 		go func() { defer close(ended); _, _ = mark.Advance(ctx) }()
 		defer func() { stop(); <-ended }()
 		for begin := time.Now(); ; time.Sleep(300 * time.Millisecond) { // InnoDB renews its lists after 100 ms without readers
-			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), "")
+			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout())
 			if err != nil || len(list) != 2 || len(list[1].Holders) > 0 {
 				t.Fatalf("%+v, %v", list, err)
 			}
@@ -162,6 +166,37 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 			if time.Since(begin) > 20*time.Second {
 				t.Fatalf("session %d: %+v", session, list)
 			}
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// UID_FOLLOW is in the schema of its tables. Others are left out, because their tables may be locked.
+func TestList_ReadsTheSchemasOfKnownTables(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e, other := enable(t, d), d.New(t).Schema
+		table := follow.Table{Name: other + ".events", Key: "id", Slack: time.Second}
+		testkit.Must(t, e.db.Exec("CREATE TABLE "+table.Name+" (id BIGINT PRIMARY KEY)").Error)
+		testkit.Must(t, follow.Enable(t.Context(), e.conn, table))
+		for _, known := range [][]string{nil, {"a.b.c", "missing.events"}, {table.Name, table.Name}} {
+			list, err := follow.List(t.Context(), e.conn, generator.DefaultLayout(), known...)
+			var names []string
+			for _, s := range list {
+				names = append(names, s.Table)
+				checkUnread(t, s)
+			}
+			want := []string{"events"}
+			if len(known) == 2 && known[0] == table.Name {
+				want = append(want, table.Name)
+			}
+			if err != nil || !slices.Equal(names, want) {
+				t.Errorf("%q: %q, %v", known, names, err)
+			}
+		}
+		testkit.Must(t, follow.Reset(t.Context(), e.conn, table.Name, generator.DefaultLayout(), time.Now))
+		testkit.Must(t, follow.Disable(t.Context(), e.conn, table))
+		if _, ok, err := follow.StatusOf(t.Context(), e.conn, generator.DefaultLayout(), table.Name); ok || err != nil {
+			t.Errorf("after Disable: %t, %v", ok, err)
 		}
 	}, "mariadb", "mysql", "postgres")
 }
