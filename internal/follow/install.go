@@ -51,6 +51,7 @@ type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
 	lock                    string // user-level lock of MySQL, which chooses the gate
 	advisory                int64  // the first of four advisory locks of PostgreSQL
+	gate                    int64  // the keys of the gates on MySQL and MariaDB are the next two
 }
 
 var unusual = regexp.MustCompile(`[^a-z0-9_]+`)
@@ -64,6 +65,7 @@ func namesOf(table string) names {
 		mark: name + "_mark", trigger: name, function: name, lock: name,
 		// Two bits for the lock, and a constant above so that other programs are unlikely to use the same.
 		advisory: 0x75696400<<32 | int64(binary.BigEndian.Uint32(sum[:4]))&^3,
+		gate:     int64(binary.BigEndian.Uint64(sum[:8])>>1) &^ 3,
 	}
 }
 
@@ -123,6 +125,7 @@ func (f Flavor) Install(t Table) []string {
 		values["Mark"], values["Function"] = f.quote(t.qualified(n.mark)), f.quote(t.qualified(n.function))
 	case MariaDB, MySQL:
 		values["Trigger"], file = f.quote(beside(t.Name, n.trigger)), MySQL
+		values["Gate1"], values["Gate2"] = n.gate+1, n.gate+2
 	}
 	text := template.Must(template.New(string(file)+".sql").Funcs(template.FuncMap{"text": f.text}).ParseFS(sqlFiles, "sql/"+string(file)+".sql"))
 	var out strings.Builder
@@ -172,6 +175,9 @@ func (f Flavor) Uninstall(t Table) []string {
 			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
 	default:
 		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)))
+	}
+	if f != SQLite { // by the key, because other rows that the DELETE reads would be locked, too
+		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+1, n.gate+2)
 	}
 	return append(statements, "DELETE FROM "+f.quote(beside(t.Name, GateTable))+where)
 }

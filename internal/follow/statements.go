@@ -75,7 +75,7 @@ func (s *statements) kill(ctx context.Context, db *sqldb.DB, connection int64) e
 func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
 func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
 
-// row is the condition for the row of the table in UID_FOLLOW and UID_FOLLOW_GATE.
+// row is the condition for the row of the table in UID_FOLLOW, and on SQLite in UID_FOLLOW_GATE.
 func (s *statements) row() string {
 	return " WHERE " + s.flavor.quote("TABLE_NAME") + " = " + s.flavor.text(s.table.Name)
 }
@@ -141,29 +141,44 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 }
 
 // pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
-// reports false if they have not ended within wait.
+// reports false if they have not ended after some time. It asks for the lock again and again instead of waiting for it,
+// because a writer that asks for the same gate would wait behind it. Only on PostgreSQL the trigger notices a waiting
+// reader, and takes the other gate.
 func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
-	seconds := strconv.Itoa(int(patience / time.Second))
-	row := s.row() + " AND " + s.flavor.quote("GATE") + " = " + strconv.Itoa(gate)
-	var err error
-	switch s.flavor {
-	case Postgres:
+	row := " WHERE " + s.flavor.quote("ID") + " = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
+	free := "SELECT " + s.flavor.quote("ID") + " FROM " + s.gates() + row + " FOR UPDATE NOWAIT"
+	switch {
+	case s.flavor == SQLite:
+		return true, nil // it has one writer at a time
+	case s.flavor == Postgres && gate == usedGate:
 		// The setting ends with the statement.
-		err = s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
-			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(int64(gate))+") WHERE set_config IS NOT NULL) AS passed")
-	case MySQL:
-		err = s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
-			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+row)
-	case MariaDB:
-		err = s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT GATE FROM "+s.gates()+row+" FOR UPDATE")
+		return notLocked(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+
+			strconv.FormatInt(patience.Milliseconds(), 10)+"', true)) SELECT 1 FROM setting, LATERAL"+
+			" (SELECT pg_advisory_xact_lock("+s.advisory(usedGate)+") WHERE set_config IS NOT NULL) AS passed"))
 	}
-	if err != nil && isLockTimeout(err) {
-		return false, nil
+	end := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
+		var passed bool
+		var err error
+		if s.flavor == Postgres {
+			err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&passed) }, "SELECT pg_try_advisory_xact_lock("+s.advisory(int64(gate))+")")
+		} else {
+			passed, err = notLocked(s.one(ctx, db.Quiet(), free))
+		}
+		if passed && s.flavor == MySQL { // whose gates have the mark; this takes the lock again
+			passed, err = notLocked(s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = 1) */ "+s.gates()+
+				" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+row))
+		}
+		if passed || err != nil || time.Now().After(end) {
+			return passed, err
+		}
+		if !sleep(ctx, pause) {
+			return false, ctx.Err()
+		}
 	}
-	return err == nil, err
 }
 
-// patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
+// patience is how long the closer waits at a gate before it looks whether it still is the closer.
 const patience = 2 * time.Second
 
 // divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the wait
@@ -172,8 +187,7 @@ func (s *statements) divert(ctx context.Context, db *sqldb.DB) error {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return nil
 	}
-	// The sleep is for those who have seen the lock free and have not taken the first gate yet: they would wait.
-	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.text(s.names.lock)+", 1), SLEEP(0.005)")
+	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.text(s.names.lock)+", 1)")
 }
 
 func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
@@ -221,11 +235,14 @@ func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) err
 	return err
 }
 
-// isLockTimeout reports whether a statement gave up waiting for a lock.
-func isLockTimeout(err error) bool {
+// notLocked reports false instead of an error if a lock was not available.
+func notLocked(err error) (bool, error) {
 	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState() == "55P03"
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.As(err, &state) && state.SQLState() == "55P03", strings.Contains(err.Error(), "Error 1205"), strings.Contains(err.Error(), "Error 3572"):
+		return false, nil
 	}
-	return strings.Contains(err.Error(), "Error 1205")
+	return false, err
 }
