@@ -59,7 +59,7 @@ func (s *statements) stuck() string {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return "0"
 	}
-	return "IS_USED_LOCK(" + s.flavor.text(s.names.lock) + ")"
+	return "IS_USED_LOCK(" + s.flavor.userLock(s.table) + ")"
 }
 
 // kill ends the connection of a closer that stands still in its round. While it holds the lock, all new transactions use
@@ -74,6 +74,12 @@ func (s *statements) kill(ctx context.Context, db *sqldb.DB, connection int64) e
 
 func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
 func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
+
+// gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB would lock every row
+// that a statement reads.
+func (s *statements) gate(gate int) string {
+	return " WHERE ID = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
+}
 
 // row is the condition for the row of the table in UID_FOLLOW, and on SQLite in UID_FOLLOW_GATE.
 func (s *statements) row() string {
@@ -141,44 +147,57 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 }
 
 // pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
-// reports false if they have not ended after some time. It asks for the lock again and again instead of waiting for it,
-// because a writer that asks for the same gate would wait behind it. Only on PostgreSQL the trigger notices a waiting
-// reader, and takes the other gate.
-func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
-	row := " WHERE " + s.flavor.quote("ID") + " = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
-	free := "SELECT " + s.flavor.quote("ID") + " FROM " + s.gates() + row + " FOR UPDATE NOWAIT"
-	switch {
-	case s.flavor == SQLite:
-		return true, nil // it has one writer at a time
-	case s.flavor == Postgres && gate == usedGate:
-		// The setting ends with the statement.
-		return notLocked(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+
-			strconv.FormatInt(patience.Milliseconds(), 10)+"', true)) SELECT 1 FROM setting, LATERAL"+
-			" (SELECT pg_advisory_xact_lock("+s.advisory(usedGate)+") WHERE set_config IS NOT NULL) AS passed"))
-	}
-	end := time.Now().Add(patience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
-		var passed bool
-		var err error
-		if s.flavor == Postgres {
+// reports false if they have not ended after some time.
+//
+// Writers that ask for the gate while a reader waits for it would wait, too. Such writers have chosen the gate just
+// before the reader chose it. So at first the reader does not wait, but asks again and again.
+func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (passed bool, err error) {
+	begun := time.Now()
+	for pause := time.Millisecond; time.Since(begun) < grace; pause = min(2*pause, 16*time.Millisecond) {
+		switch s.flavor {
+		case SQLite:
+			return true, nil // it has one writer at a time
+		case Postgres:
 			err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&passed) }, "SELECT pg_try_advisory_xact_lock("+s.advisory(int64(gate))+")")
-		} else {
-			passed, err = notLocked(s.one(ctx, db.Quiet(), free))
+		default:
+			passed, err = granted(s.one(ctx, db.Quiet(), "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE NOWAIT"))
 		}
-		if passed && s.flavor == MySQL { // whose gates have the mark; this takes the lock again
-			passed, err = notLocked(s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = 1) */ "+s.gates()+
-				" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+row))
+		if passed && s.flavor == MySQL {
+			break // its gates have the mark, which is written below
 		}
-		if passed || err != nil || time.Now().After(end) {
+		if passed || err != nil {
 			return passed, err
+		}
+		if s.flavor == Postgres && gate == usedGate {
+			break // the trigger notices a reader that waits, and takes the other gate
 		}
 		if !sleep(ctx, pause) {
 			return false, ctx.Err()
 		}
 	}
+	return s.wait(ctx, db, gate, mark)
 }
 
-// patience is how long the closer waits at a gate before it looks whether it still is the closer.
+// grace is how long a reader does not wait for a gate. It is longer than the trigger takes from choosing a gate to
+// asking for it.
+const grace = 300 * time.Millisecond
+
+// wait is pass for a reader that waits.
+func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
+	seconds := strconv.Itoa(int(patience / time.Second))
+	switch s.flavor {
+	case Postgres:
+		// The setting ends with the statement.
+		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
+			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(int64(gate))+") WHERE set_config IS NOT NULL) AS passed"))
+	case MySQL:
+		return granted(s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
+			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
+	}
+	return granted(s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
+}
+
+// patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
 const patience = 2 * time.Second
 
 // divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the wait
@@ -187,14 +206,14 @@ func (s *statements) divert(ctx context.Context, db *sqldb.DB) error {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return nil
 	}
-	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.text(s.names.lock)+", 1)")
+	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.userLock(s.table)+", 1)")
 }
 
 func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return nil
 	}
-	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.text(s.names.lock)+")")
+	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.userLock(s.table)+")")
 }
 
 // publish stores the mark for readers if the table still has the trigger and the published mark with which the round
@@ -235,14 +254,19 @@ func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) err
 	return err
 }
 
-// notLocked reports false instead of an error if a lock was not available.
-func notLocked(err error) (bool, error) {
-	var state interface{ SQLState() string }
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.As(err, &state) && state.SQLState() == "55P03", strings.Contains(err.Error(), "Error 1205"), strings.Contains(err.Error(), "Error 3572"):
+// granted reports false instead of an error if a statement gave up waiting for a lock.
+func granted(err error) (bool, error) {
+	if err != nil && isLockTimeout(err) {
 		return false, nil
 	}
-	return false, err
+	return err == nil, err
+}
+
+// isLockTimeout reports whether a statement gave up waiting for a lock.
+func isLockTimeout(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "55P03"
+	}
+	return strings.Contains(err.Error(), "Error 1205") || strings.Contains(err.Error(), "Error 3572") // 3572 for NOWAIT
 }

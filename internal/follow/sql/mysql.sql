@@ -3,7 +3,7 @@ sequence, and the condition makes MariaDB read it after the gate. It is a single
 statement of the trigger costs time for each row. */ -}}
 {{- define "mark" -}}
 (SELECT {{if .MariaDB}}(SELECT next_not_cached_value FROM {{.Mark}} WHERE g.MARK > 0){{else}}g.MARK{{end}}
-    FROM {{.Gates}} g WHERE g.ID = IF(IS_FREE_LOCK({{text .Lock}}), {{.Gate1}}, {{.Gate2}}) LOCK IN SHARE MODE)
+    FROM {{.Gates}} g WHERE g.ID = IF(IS_FREE_LOCK({{.Lock}}), {{.Gate1}}, {{.Gate2}}) LOCK IN SHARE MODE)
 {{- end -}}
 CREATE TABLE IF NOT EXISTS {{.Marks}} (
   TABLE_NAME varchar(128) NOT NULL PRIMARY KEY,
