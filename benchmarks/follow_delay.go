@@ -129,7 +129,7 @@ func newPolledStream() *stream {
 // start starts the reader. Call the returned function to end it.
 func (s *stream) start(ctx context.Context, db *gorm.DB) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s.committed, s.seen = map[string]time.Time{}, map[string]time.Time{}
+	s.forget()
 	var reader errgroup.Group
 	reader.Go(func() error {
 		return s.read(ctx, db, func(key string) {
@@ -139,6 +139,13 @@ func (s *stream) start(ctx context.Context, db *gorm.DB) (end func() error) {
 		})
 	})
 	return func() error { cancel(); return reader.Wait() }
+}
+
+// forget makes the stream begin again with its figures.
+func (s *stream) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.committed, s.seen, s.refused = map[string]time.Time{}, map[string]time.Time{}, 0
 }
 
 // transact creates rows in a transaction, again if it is too late.
@@ -174,10 +181,7 @@ func (s *stream) transact(db *gorm.DB, rows int) error {
 // drain waits until the reader has all rows, for at most 10 s.
 func (s *stream) drain(ctx context.Context) error {
 	for end := time.Now().Add(s.slack + 10*time.Second); ; {
-		s.mu.Lock()
-		missing := len(s.committed) - len(s.seen)
-		s.mu.Unlock()
-		if missing <= 0 || time.Now().After(end) || s.slack == 0 {
+		if s.delay(0).Missed == 0 || time.Now().After(end) || s.slack == 0 {
 			return ctx.Err()
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

@@ -73,12 +73,13 @@ func (f *Followed) measureWaits(ctx context.Context, l *Lab, s *Server, db *gorm
 		return err
 	}
 	defer func() { err = errors.Join(err, closePlugin(p)) }()
+	end := stream.start(ctx, db)
+	defer func() { err = errors.Join(err, end()) }()
 	for _, w := range waits {
 		wait := Wait{While: w.name}
-		end := stream.start(ctx, db)
+		stream.forget()
 		hold := func() error { return w.hold(ctx, s, db, stream, l.FollowHeld) }
-		err := errors.Join(wait.measure(ctx, db, stream, hold), stream.drain(ctx), end())
-		if err != nil {
+		if err := errors.Join(wait.measure(ctx, db, stream, hold), stream.drain(ctx)); err != nil {
 			return err
 		}
 		wait.Seen = stream.delay(0).Greatest
