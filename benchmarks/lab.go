@@ -31,6 +31,14 @@ type Sizes struct {
 	Starts      []int // processes at once
 	StartTables int
 	StartRounds int
+
+	Writing      []int         // writers into a followed table
+	FollowFor    time.Duration // of these
+	FollowRuns   int           // of comparing inserts with and without the trigger
+	FollowRounds int           // of a run
+	FollowBulk   int           // rows of an INSERT ... SELECT
+	FollowHeld   time.Duration // for which a follower waits
+	Idle         time.Duration // before a follower counts as idle, which it is after a minute
 }
 
 // Whole is the size of docs/benchmarks.md.
@@ -41,6 +49,8 @@ func Whole() Sizes {
 		OrderFor: 45 * time.Second, Writers: []int{2, 8}, Imports: []int{20_000, 300_000},
 		Interval: renewal, CostFor: 12 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
 		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,
+		Writing: []int{1, 8}, FollowFor: 30 * time.Second, FollowRuns: 9, FollowRounds: 15, FollowBulk: 100_000,
+		FollowHeld: 5 * time.Second, Idle: 65 * time.Second,
 	}
 }
 
@@ -52,6 +62,7 @@ func Short() Sizes {
 	s.OrderFor = 3 * time.Second
 	s.CostFor, s.Processes, s.Tables = 3300*time.Millisecond, []int{1, 10}, []int{1, 50}
 	s.Starts, s.StartRounds = []int{1, 10}, 1
+	s.FollowFor, s.FollowRuns, s.FollowRounds = 4*time.Second, 3, 5
 	return s
 }
 
@@ -63,6 +74,8 @@ func Tiny() Sizes {
 	s.OrderFor, s.Writers, s.Imports = 400*time.Millisecond, []int{2}, []int{3_000}
 	s.Interval, s.CostFor, s.Processes, s.Tables = 100*time.Millisecond, 300*time.Millisecond, []int{2}, []int{3}
 	s.Starts, s.StartTables = []int{2}, 3
+	s.Writing, s.FollowFor, s.FollowRuns, s.FollowRounds = []int{2}, 200*time.Millisecond, 1, 1
+	s.FollowBulk, s.FollowHeld, s.Idle = 100, 200*time.Millisecond, 0
 	return s
 }
 

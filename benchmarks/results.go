@@ -32,6 +32,7 @@ var parts = []part{
 	newPart("order", measureOrder, orderTable, drawOrder),
 	newPart("coordination", measureCoordination, coordinationTables, drawCoordination),
 	newPart("starting", measureStarting, startingTable, drawStarting),
+	newPart("follow", measureFollow, followTables, drawNothing),
 }
 
 // names returns the names of all parts.

@@ -119,7 +119,6 @@ func (s *statements) holdersOfPostgres() string {
 
 // holdersOfMySQL reads the locks on the gates' rows. A transaction may hold both.
 func (s *statements) holdersOfMySQL() string {
-	// LOCK_DATA has the key of the row: 'events', 1.
 	return "SELECT COALESCE(MAX(t.PROCESSLIST_ID), 0), '', COALESCE(MAX(t.PROCESSLIST_USER), ''), " +
 		"COALESCE(MAX(t.PROCESSLIST_HOST), ''), '', COALESCE(MAX(t.PROCESSLIST_COMMAND), ''), " +
 		"MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age " +
@@ -127,7 +126,7 @@ func (s *statements) holdersOfMySQL() string {
 		"LEFT JOIN information_schema.INNODB_TRX x ON x.trx_id = l.ENGINE_TRANSACTION_ID " +
 		"WHERE l.OBJECT_SCHEMA = " + s.flavor.schema(s.table.Name) + " AND l.OBJECT_NAME = " + s.flavor.text(GateTable) +
 		" AND l.LOCK_TYPE = 'RECORD' AND l.LOCK_STATUS = 'GRANTED' AND l.LOCK_MODE LIKE 'S%'" +
-		" AND l.LOCK_DATA LIKE " + s.gateKeys() +
+		" AND l.LOCK_DATA IN " + s.gateKeys() +
 		" GROUP BY l.ENGINE_TRANSACTION_ID ORDER BY age IS NULL DESC, age DESC"
 }
 
@@ -140,12 +139,11 @@ func (s *statements) holdersOfMariaDB() string {
 		"JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.blocking_lock_id " +
 		"JOIN information_schema.INNODB_TRX x ON x.trx_id = w.blocking_trx_id " +
 		"LEFT JOIN information_schema.PROCESSLIST p ON p.ID = x.trx_mysql_thread_id " +
-		"WHERE l.lock_table = " + table + " AND l.lock_mode = 'S' AND l.lock_data LIKE " + s.gateKeys() +
+		"WHERE l.lock_table = " + table + " AND l.lock_mode = 'S' AND l.lock_data IN " + s.gateKeys() +
 		" GROUP BY x.trx_id, x.trx_mysql_thread_id ORDER BY age DESC"
 }
 
-// gateKeys is a pattern for the gates of the table in InnoDB's lists of locks.
+// gateKeys is a list of the gates of the table in InnoDB's lists of locks.
 func (s *statements) gateKeys() string {
-	key := "'" + strings.ReplaceAll(s.table.Name, "'", "''") + "', "
-	return s.flavor.text(strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(key) + "%")
+	return fmt.Sprintf("('%d', '%d')", s.names.gate+usedGate, s.names.gate+idleGate)
 }

@@ -49,8 +49,9 @@ func (t Table) qualified(name string) string {
 // names are the names of what belongs to a table.
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
-	lock                    string // user-level lock of MySQL, which chooses the gate
+	lock                    string // user-level lock of MySQL, which chooses the gate; the beginning of its name
 	advisory                int64  // the first of four advisory locks of PostgreSQL
+	gate                    int64  // the keys of the gates on MySQL and MariaDB are the next two
 }
 
 var unusual = regexp.MustCompile(`[^a-z0-9_]+`)
@@ -61,9 +62,10 @@ func namesOf(table string) names {
 	short := unusual.ReplaceAllString(strings.ToLower(table), "_")
 	name := "uid_follow_" + short[:min(len(short), 30)] + "_" + hex.EncodeToString(sum[:3])
 	return names{
-		mark: name + "_mark", trigger: name, function: name, lock: name,
+		mark: name + "_mark", trigger: name, function: name, lock: "uid_follow_" + short[:min(len(short), 20)] + "_" + hex.EncodeToString(sum[:3]) + "_",
 		// Two bits for the lock, and a constant above so that other programs are unlikely to use the same.
 		advisory: 0x75696400<<32 | int64(binary.BigEndian.Uint32(sum[:4]))&^3,
+		gate:     int64(binary.BigEndian.Uint64(sum[:8])>>1) &^ 3,
 	}
 }
 
@@ -86,6 +88,11 @@ func (f Flavor) join(parts ...string) string {
 		return "CONCAT(" + strings.Join(parts, ", ") + ")"
 	}
 	return strings.Join(parts, " || ")
+}
+
+// userLock is an expression for the name of a user-level lock. All databases of a server share these locks.
+func (f Flavor) userLock(t Table) string {
+	return "CONCAT(" + f.text(namesOf(t.Name).lock) + ", CRC32(" + f.schema(t.Name) + "))"
 }
 
 // text quotes a text.
@@ -116,7 +123,7 @@ func (f Flavor) Install(t Table) []string {
 		"Name": t.Name, "Table": f.quote(t.Name), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
 		"Marks": f.quote(beside(t.Name, MarkTable)), "Gates": f.quote(beside(t.Name, GateTable)),
 		"Mark": f.quote(beside(t.Name, n.mark)), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
-		"Lock": n.lock, "Gate1": n.advisory + 1, "Gate2": n.advisory + 2, "InstallLock": n.advisory + 3, "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
+		"Lock": f.userLock(t), "Gate1": n.advisory + 1, "Gate2": n.advisory + 2, "InstallLock": n.advisory + 3, "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
 		"Patience": lockPatience.Milliseconds(), "Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
 	}
 	switch f {
@@ -124,6 +131,7 @@ func (f Flavor) Install(t Table) []string {
 		values["Mark"], values["Function"] = f.quote(t.qualified(n.mark)), f.quote(t.qualified(n.function))
 	case MariaDB, MySQL:
 		values["Trigger"], file = f.quote(beside(t.Name, n.trigger)), MySQL
+		values["Gate1"], values["Gate2"] = n.gate+usedGate, n.gate+idleGate
 	}
 	text := template.Must(template.New(string(file)+".sql").Funcs(template.FuncMap{"text": f.text}).ParseFS(sqlFiles, "sql/"+string(file)+".sql"))
 	var out strings.Builder
@@ -173,6 +181,9 @@ func (f Flavor) Uninstall(t Table) []string {
 			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
 	default:
 		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)))
+	}
+	if f != SQLite { // by the key, because InnoDB would lock every row that the statement reads
+		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+usedGate, n.gate+idleGate)
 	}
 	return append(statements, "DELETE FROM "+f.quote(beside(t.Name, GateTable))+where)
 }

@@ -90,20 +90,59 @@ func TestMark_EndsTheConnectionOfACloserThatStandsStill(t *testing.T) {
 		ctx := t.Context()
 		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
 		testkit.Must(t, follow.Enable(ctx, conn, table))
-		var trigger, lock string
-		testkit.Must(t, db.Raw("SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()").Scan(&trigger).Error)
+		var id int64
+		var definition, lock string
+		testkit.Must(t, db.Raw("SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()").Scan(&definition).Error)
+		_, lock, _ = strings.Cut(definition, "IS_FREE_LOCK(")
+		lock, _, _ = strings.Cut(lock, ")),")
 		pool, err := db.DB()
 		testkit.Must(t, err)
 		still, err := pool.Conn(ctx)
 		testkit.Must(t, err)
 		defer still.Close()
 		var got int
-		testkit.Must(t, still.QueryRowContext(ctx, "SELECT GET_LOCK(?, 1)", trigger).Scan(&got))
+		testkit.Must(t, still.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+"), 1)").Scan(&got))
 		if published, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(ctx); err != nil || published == 0 {
 			t.Errorf("%d, %v", published, err)
 		}
-		if err := still.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&lock); err == nil {
+		if err := still.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err == nil {
 			t.Error("the connection is still open")
+		}
+	}, "mysql", "mariadb")
+}
+
+// A writer that has chosen the gate for which the reader waits must not wait for another writer.
+func TestMark_LetsNobodyWaitBehindTheReader(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, wire := testkit.OpenWire(t, d)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
+		testkit.Must(t, follow.Enable(t.Context(), conn, table))
+		now, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+		testkit.Must(t, err)
+		long := db.Begin()
+		testkit.Must(t, long.Create(&event{ID: now}).Error)
+		tried := 0
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if strings.HasSuffix(c.SQL, "NOWAIT") && err != nil {
+				if tried++; tried == 1 {
+					begun := time.Now()
+					testkit.Must(t, db.Exec("SELECT MARK FROM UID_FOLLOW_GATE WHERE TABLE_NAME = 'events' LOCK IN SHARE MODE").Error)
+					t.Logf("a writer waited for %v", time.Since(begun))
+					testkit.Must(t, long.Commit().Error)
+				}
+			}
+			return err
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		published, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(ctx)
+		if err != nil || published == 0 || tried == 0 {
+			t.Errorf("%d was published, %v; the reader has tried %d times", published, err, tried)
 		}
 	}, "mysql", "mariadb")
 }

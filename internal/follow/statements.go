@@ -59,7 +59,7 @@ func (s *statements) stuck() string {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return "0"
 	}
-	return "IS_USED_LOCK(" + s.flavor.text(s.names.lock) + ")"
+	return "IS_USED_LOCK(" + s.flavor.userLock(s.table) + ")"
 }
 
 // kill ends the connection of a closer that stands still in its round. While it holds the lock, all new transactions use
@@ -75,7 +75,13 @@ func (s *statements) kill(ctx context.Context, db *sqldb.DB, connection int64) e
 func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
 func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
 
-// row is the condition for the row of the table in UID_FOLLOW and UID_FOLLOW_GATE.
+// gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB would lock every row
+// that a statement reads.
+func (s *statements) gate(gate int) string {
+	return " WHERE ID = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
+}
+
+// row is the condition for the row of the table in UID_FOLLOW, and on SQLite in UID_FOLLOW_GATE.
 func (s *statements) row() string {
 	return " WHERE " + s.flavor.quote("TABLE_NAME") + " = " + s.flavor.text(s.table.Name)
 }
@@ -147,26 +153,54 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 }
 
 // pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
-// reports false if they have not ended within wait.
-func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
+// reports false if they have not ended after some time.
+//
+// Writers that ask for the gate while a reader waits for it would wait, too. Such writers have chosen the gate just
+// before the reader chose it. So at first the reader does not wait, but asks again and again.
+func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (passed bool, err error) {
+	begun := time.Now()
+	for pause := time.Millisecond; time.Since(begun) < grace; pause = min(2*pause, 16*time.Millisecond) {
+		switch s.flavor {
+		case SQLite:
+			return true, nil // it has one writer at a time
+		case Postgres:
+			err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&passed) }, "SELECT pg_try_advisory_xact_lock("+s.advisory(int64(gate))+")")
+		default:
+			passed, err = granted(s.one(ctx, db.Quiet(), "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE NOWAIT"))
+		}
+		if passed && s.flavor == MySQL {
+			break // its gates have the mark, which is written below
+		}
+		if passed || err != nil {
+			return passed, err
+		}
+		if s.flavor == Postgres && gate == usedGate {
+			break // the trigger notices a reader that waits, and takes the other gate
+		}
+		if !sleep(ctx, pause) {
+			return false, ctx.Err()
+		}
+	}
+	return s.wait(ctx, db, gate, mark)
+}
+
+// grace is how long a reader does not wait for a gate. It is longer than the trigger takes from choosing a gate to
+// asking for it.
+const grace = 300 * time.Millisecond
+
+// wait is pass for a reader that waits.
+func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
 	seconds := strconv.Itoa(int(patience / time.Second))
-	row := s.row() + " AND " + s.flavor.quote("GATE") + " = " + strconv.Itoa(gate)
-	var err error
 	switch s.flavor {
 	case Postgres:
 		// The setting ends with the statement.
-		err = s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
-			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(int64(gate))+") WHERE set_config IS NOT NULL) AS passed")
+		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
+			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(int64(gate))+") WHERE set_config IS NOT NULL) AS passed"))
 	case MySQL:
-		err = s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
-			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+row)
-	case MariaDB:
-		err = s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT GATE FROM "+s.gates()+row+" FOR UPDATE")
+		return granted(s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
+			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
 	}
-	if err != nil && isLockTimeout(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return granted(s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
 }
 
 // patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
@@ -178,15 +212,14 @@ func (s *statements) divert(ctx context.Context, db *sqldb.DB) error {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return nil
 	}
-	// The sleep is for those who have seen the lock free and have not taken the first gate yet: they would wait.
-	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.text(s.names.lock)+", 1), SLEEP(0.005)")
+	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.userLock(s.table)+", 1)")
 }
 
 func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return nil
 	}
-	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.text(s.names.lock)+")")
+	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.userLock(s.table)+")")
 }
 
 // publish stores the mark for readers if the table still has the trigger and the published mark with which the round
@@ -227,11 +260,19 @@ func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) err
 	return err
 }
 
+// granted reports false instead of an error if a statement gave up waiting for a lock.
+func granted(err error) (bool, error) {
+	if err != nil && isLockTimeout(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // isLockTimeout reports whether a statement gave up waiting for a lock.
 func isLockTimeout(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
 		return state.SQLState() == "55P03"
 	}
-	return strings.Contains(err.Error(), "Error 1205")
+	return strings.Contains(err.Error(), "Error 1205") || strings.Contains(err.Error(), "Error 3572") // 3572 for NOWAIT
 }

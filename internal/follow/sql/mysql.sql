@@ -1,3 +1,10 @@
+{{- /* A locking read takes the gate until the transaction ends, and sees the latest mark. On MariaDB the mark is a
+sequence, and the condition makes MariaDB read it after the gate. It is a single expression, because each further
+statement of the trigger costs time for each row. */ -}}
+{{- define "mark" -}}
+(SELECT {{if .MariaDB}}(SELECT next_not_cached_value FROM {{.Mark}} WHERE g.MARK > 0){{else}}g.MARK{{end}}
+    FROM {{.Gates}} g WHERE g.ID = IF(IS_FREE_LOCK({{.Lock}}), {{.Gate1}}, {{.Gate2}}) LOCK IN SHARE MODE)
+{{- end -}}
 CREATE TABLE IF NOT EXISTS {{.Marks}} (
   TABLE_NAME varchar(128) NOT NULL PRIMARY KEY,
   KEY_COLUMN varchar(128) NOT NULL,
@@ -10,37 +17,25 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
 ) ENGINE=InnoDB
 ---
 CREATE TABLE IF NOT EXISTS {{.Gates}} (
+  ID bigint NOT NULL PRIMARY KEY COMMENT 'a number, because the trigger finds a gate faster than by a name',
   TABLE_NAME varchar(128) NOT NULL,
-  GATE tinyint NOT NULL,
-  MARK bigint NOT NULL,
-  PRIMARY KEY (TABLE_NAME, GATE)
+  MARK bigint NOT NULL
 ) ENGINE=InnoDB
 ---
-INSERT IGNORE INTO {{.Gates}} VALUES ({{text .Name}}, 1, 1), ({{text .Name}}, 2, 1)
+INSERT IGNORE INTO {{.Gates}} VALUES ({{.Gate1}}, {{text .Name}}, 1), ({{.Gate2}}, {{text .Name}}, 1)
 ---
 {{- if .MariaDB}}
 CREATE SEQUENCE IF NOT EXISTS {{.Mark}} MINVALUE 1 NOCACHE ENGINE=InnoDB
 ---
 {{- end}}
 CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}} FOR EACH ROW
-BEGIN
-  DECLARE gate TINYINT DEFAULT IF(IS_FREE_LOCK({{text .Lock}}), 1, 2);
-  DECLARE lowest BIGINT;
-  DECLARE message VARCHAR(128);
-  -- A locking read returns the latest value, and keeps the gate until the transaction ends.
-  SELECT g.{{if .MariaDB}}GATE{{else}}MARK{{end}} INTO lowest FROM {{.Gates}} g
-  WHERE g.TABLE_NAME = {{text .Name}} AND g.GATE = gate LOCK IN SHARE MODE;
-  {{- if .MariaDB}}
-  IF lowest IS NOT NULL THEN
-    SELECT next_not_cached_value INTO lowest FROM {{.Mark}}; -- after the gate, and without a snapshot
-  END IF;
-  {{- end}}
-  IF lowest IS NULL OR NEW.{{.Key}} < lowest THEN
-    SET message = CONCAT('uid_follow: too late: the id ', NEW.{{.Key}}, ' is below ', IFNULL(lowest, 'no mark'), ' at ',
-      FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000), '; {{.Remedy}}');
+IF COALESCE(NEW.{{.Key}} < {{template "mark" .}}, TRUE) THEN
+  BEGIN
+    DECLARE message VARCHAR(128) DEFAULT CONCAT('uid_follow: too late: the id ', NEW.{{.Key}}, ' is below ',
+      IFNULL({{template "mark" .}}, 'no mark'), ' at ', FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000), '; {{.Remedy}}');
     SIGNAL SQLSTATE '45U01' SET MESSAGE_TEXT = message;
-  END IF;
-END
+  END;
+END IF
 ---
 INSERT INTO {{.Marks}} (TABLE_NAME, KEY_COLUMN, SLACK, PUBLISHED, TRIGGER_ID)
 SELECT {{text .Name}}, {{text .KeyName}}, {{.Slack}}, 0, CAST(UNIX_TIMESTAMP(CREATED) AS CHAR)
