@@ -113,8 +113,8 @@ func (s *statements) holdersOfPostgres() string {
 		AND x.locktype = 'transactionid' LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
 		WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 1
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND l.classid = %d AND l.objid IN (%d, %d) ORDER BY 7 DESC NULLS FIRST`,
-		s.names.advisory>>32, (s.names.advisory+1)&0xffffffff, (s.names.advisory+2)&0xffffffff)
+		AND (l.classid::bigint << 32) + l.objid::bigint IN (%s, %s) ORDER BY 7 DESC NULLS FIRST`,
+		s.advisory(usedGate), s.advisory(idleGate))
 }
 
 // holdersOfMySQL reads the locks on the gates' rows. A transaction may hold both.

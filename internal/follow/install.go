@@ -50,7 +50,6 @@ func (t Table) qualified(name string) string {
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
 	lock                    string // user-level lock of MySQL, which chooses the gate; the beginning of its name
-	advisory                int64  // the first of four advisory locks of PostgreSQL
 	gate                    int64  // the keys of the gates on MySQL and MariaDB are the next two
 }
 
@@ -63,9 +62,7 @@ func namesOf(table string) names {
 	name := "uid_follow_" + short[:min(len(short), 30)] + "_" + hex.EncodeToString(sum[:3])
 	return names{
 		mark: name + "_mark", trigger: name, function: name, lock: "uid_follow_" + short[:min(len(short), 20)] + "_" + hex.EncodeToString(sum[:3]) + "_",
-		// Two bits for the lock, and a constant above so that other programs are unlikely to use the same.
-		advisory: 0x75696400<<32 | int64(binary.BigEndian.Uint32(sum[:4]))&^3,
-		gate:     int64(binary.BigEndian.Uint64(sum[:8])>>1) &^ 3,
+		gate: int64(binary.BigEndian.Uint64(sum[:8])>>1) &^ 3,
 	}
 }
 
@@ -89,6 +86,20 @@ func (f Flavor) join(parts ...string) string {
 	}
 	return strings.Join(parts, " || ")
 }
+
+// advisory is an expression for an advisory lock of PostgreSQL. sequence is the quoted name of the mark; its oid makes the
+// lock the table's own, because other schemas of the database may have tables of the same name. A constant above keeps it
+// apart from the locks of other programs.
+func advisory(sequence string, lock int) string {
+	return fmt.Sprintf("(%d + 4 * %s::regclass::oid::bigint)", advisoryBase+int64(lock), Postgres.text(sequence))
+}
+
+// The advisory locks of a table are its gates and these.
+const (
+	advisoryBase = 0x7569 << 48
+	raiseLock    = 0
+	installLock  = 3
+)
 
 // userLock is an expression for the name of a user-level lock. All databases of a server share these locks.
 func (f Flavor) userLock(t Table) string {
@@ -123,12 +134,14 @@ func (f Flavor) Install(t Table) []string {
 		"Name": t.Name, "Table": f.quote(t.Name), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
 		"Marks": f.quote(beside(t.Name, MarkTable)), "Gates": f.quote(beside(t.Name, GateTable)),
 		"Mark": f.quote(beside(t.Name, n.mark)), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
-		"Lock": f.userLock(t), "Gate1": n.advisory + 1, "Gate2": n.advisory + 2, "InstallLock": n.advisory + 3, "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
+		"Lock": f.userLock(t), "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
 		"Patience": lockPatience.Milliseconds(), "Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
 	}
 	switch f {
 	case Postgres:
-		values["Mark"], values["Function"] = f.quote(t.qualified(n.mark)), f.quote(t.qualified(n.function))
+		mark := f.quote(t.qualified(n.mark))
+		values["Mark"], values["Function"] = mark, f.quote(t.qualified(n.function))
+		values["Gate1"], values["Gate2"], values["InstallLock"] = advisory(mark, usedGate), advisory(mark, idleGate), advisory(mark, installLock)
 	case MariaDB, MySQL:
 		values["Trigger"], file = f.quote(beside(t.Name, n.trigger)), MySQL
 		values["Gate1"], values["Gate2"] = n.gate+usedGate, n.gate+idleGate

@@ -133,8 +133,8 @@ func retry(ctx context.Context, f func() error) error {
 // session creates the same at the same time.
 func isConflict(err error) bool {
 	var state interface{ SQLState() string }
-	if errors.As(err, &state) && state.SQLState() == "23505" {
-		return strings.Contains(err.Error(), "pg_")
+	if errors.As(err, &state) && (state.SQLState() == "42P07" || state.SQLState() == "23505" && strings.Contains(err.Error(), "pg_")) {
+		return true
 	}
 	return sqldb.IsTransient(err) || strings.Contains(err.Error(), "tuple concurrently")
 }

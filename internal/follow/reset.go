@@ -84,7 +84,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 	switch s.flavor {
 	case Postgres:
 		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
-		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(0)+"))"+
+		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
 		// ALTER would commit tx, so it needs another connection. It waits for open writers, and new ones wait for it.

@@ -141,7 +141,7 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 	case Postgres:
 		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
 		// The lock ends with the statement. setval itself does not compare.
-		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(0)+"))"+
+		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", greatest("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
 		// It is NULL, and changes nothing, if the sequence is beyond the mark.
@@ -164,7 +164,7 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		case SQLite:
 			return true, nil // it has one writer at a time
 		case Postgres:
-			err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&passed) }, "SELECT pg_try_advisory_xact_lock("+s.advisory(int64(gate))+")")
+			err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&passed) }, "SELECT pg_try_advisory_xact_lock("+s.advisory(gate)+")")
 		default:
 			passed, err = granted(s.one(ctx, db.Quiet(), "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE NOWAIT"))
 		}
@@ -195,7 +195,7 @@ func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int6
 	case Postgres:
 		// The setting ends with the statement.
 		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
-			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(int64(gate))+") WHERE set_config IS NOT NULL) AS passed"))
+			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(gate)+") WHERE set_config IS NOT NULL) AS passed"))
 	case MySQL:
 		return granted(s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
 			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
@@ -242,7 +242,9 @@ func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, bega
 	return s.published(ctx, db) // MySQL counts a row only if its value has changed
 }
 
-func (s *statements) advisory(lock int64) string { return strconv.FormatInt(s.names.advisory+lock, 10) }
+func (s *statements) advisory(lock int) string {
+	return advisory(s.flavor.quote(beside(s.table.Name, s.names.mark)), lock)
+}
 
 // one runs a query that returns a row of no interest.
 func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error {
