@@ -247,9 +247,18 @@ func list(names []string) string {
 }
 
 // ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With a
-// fixed worker id it does nothing, because the clock is then the application's.
+// fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
+// seen the clock, and for a second at most until the lease reaches it, because an idle generator hands out the old ids of
+// a lease that is renewed late.
 func (s *Supply) ReachClock(to time.Time) {
-	if s.Manager != nil && s.Manager.ReachClock(to) {
-		time.Sleep(2 * time.Millisecond) // because generators in use follow their clock every millisecond
+	if s.Manager == nil || !s.Manager.ReachClock(to) {
+		return
+	}
+	for range 100 {
+		s.Manager.RequestRenewal()
+		time.Sleep(10 * time.Millisecond)
+		if slot := s.Manager.Stats(); s.Layout.TimeOf(slot.Until).After(s.Manager.Now()) {
+			return
+		}
 	}
 }
