@@ -15,8 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A source that fails, or panics, does not keep later refills from being tried, and
-// those who wait are told why.
+// After a source has failed or panicked, later refills are still tried, and waiting callers get the reason.
 func TestBuffered_RecoversFromItsSource(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, fails: func(call int) error {

@@ -177,8 +177,8 @@ func TestNewBuffered_RefusesBadSettings(t *testing.T) {
 	}
 }
 
-// Many goroutines take one and many from a source with runs of all lengths that fails
-// now and then: every id comes out once, in order.
+// Many goroutines take single ids and batches, while the source returns runs of all lengths and sometimes fails.
+// Every id is handed out once, in order.
 func TestBuffered_HandsOutEachIDOnce(t *testing.T) {
 	t.Parallel()
 	n := int64(300_000)
