@@ -59,8 +59,8 @@ func TestUpsert_AnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T)
 	}
 }
 
-// TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict, on the connection of its
-// transaction: rows that were there under another key have none in the structs.
+// A batch on MySQL is read back only after a conflict, on the connection of its transaction. Rows that exist under
+// another key get no key in their structs.
 func TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
 	t.Parallel()
 
@@ -159,8 +159,7 @@ func TestUpsert_ABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T
 	}
 }
 
-// TestUpsert_AnUpsertThatIsLeftAloneHasNoKey, where the database does not tell the one
-// that is there.
+// An upsert that changes nothing has no key if the database does not report the existing one.
 func TestUpsert_AnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	t.Parallel()
 

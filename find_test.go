@@ -52,8 +52,8 @@ func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
 	isOurs(t, db, "products", r.ID.Int64())
 }
 
-// TestPluginFind_KnowsTheModelsThatAreRegistered: ids lead to a table, and only a model
-// leads to its rows.
+// Find knows registered models only, because an id leads to a table, and the rows of the table can be read only with
+// a model.
 func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 	t.Parallel()
 

@@ -69,8 +69,7 @@ var (
 // errBroken is how mocked databases fail.
 var errBroken = errors.New("the cable is broken")
 
-// dialects are those that are mocked, with the quotes and the numbering of values
-// that statements have in them.
+// dialects are the mocked dialects, with the quotes and placeholders of their statements.
 var dialects = []dialect{
 	{"mysql", testkit.OnMySQL, func(s string) string { return strings.ReplaceAll(s, `"`, "`") }},
 	{"postgres", testkit.OnPostgres, numbered},
@@ -215,8 +214,7 @@ func connections(sql func(string) string) []step {
 	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)}}
 }
 
-// settings is the question what the database may lose, which answers that it is
-// nothing.
+// settings is the query for settings that risk commits. The mock answers that there are none.
 func settings(sql func(string) string) step {
 	query, columns := `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`, []string{"name", "setting"}
 	if sql("?") == "?" {

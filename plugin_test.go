@@ -73,8 +73,7 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	}
 }
 
-// TestInitializeAgainIsForReplicas: dbresolver opens each with a copy of the
-// configuration, and GORM initializes its plugins again.
+// dbresolver opens each replica with a copy of the configuration, so GORM initializes its plugins again.
 func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
 	t.Parallel()
 

@@ -119,8 +119,7 @@ func TestFiles_HaveTheIndex(t *testing.T) {
 	}
 }
 
-// TestFiles_ForUidGeneratorAddTheSameColumns as mysql.sql has, in their order,
-// and the index.
+// The file for UidGenerator adds the same columns as mysql.sql has, in the same order, and the index.
 func TestFiles_ForUidGeneratorAddTheSameColumns(t *testing.T) {
 	t.Parallel()
 

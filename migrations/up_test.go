@@ -58,8 +58,8 @@ func handle(tb testing.TB, path string, options ...string) *gorm.DB {
 	return testkit.SQLite{Path: path, Params: options}.Open(tb)
 }
 
-// open returns a handle on a database of its own, for the test, and one for what
-// is tested, with its pool.
+// open returns two handles on a new database: one for the test, and one with a pool of its own for the code under
+// test.
 func open(tb testing.TB) (*gorm.DB, *gorm.DB, *pool) {
 	tb.Helper()
 	db := handle(tb, testkit.SQLitePath(tb))
@@ -253,8 +253,7 @@ func TestUp_ContinuesWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-// TestUp_DoesNotForgetAnIndexThatItCouldNotCreate: either Up says so, or it is
-// there after the next.
+// If Up could not create an index, it returns an error, or the next Up creates the index.
 func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 	t.Parallel()
 

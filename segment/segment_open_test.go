@@ -118,8 +118,8 @@ func TestOpen_WorksForManyAtOnce(t *testing.T) {
 	}
 }
 
-// Without the first range the first create in a transaction on a pool of one connection
-// waited for a connection that could not come.
+// Formerly, without a first range, the first create in a transaction on a pool of one waited for a connection that
+// could not come.
 func TestOpen_FetchesTheFirstRange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -38,11 +38,10 @@ const (
 	chaosProcesses = 16
 )
 
-// Processes make ids of four tables while they are killed, stopped and restarted, their
-// clocks are set, their connections are cut, answers are lost, statements come late,
-// and the server crashes. No id is made twice; each leads to its table, and its tick
-// is one that its row allows. All of this is counted, and would be found: without
-// the comparison of FENCE there are duplicates, see TestChaosControl.
+// Processes make ids of four tables while they are killed, stopped and restarted, clocks are set, connections are
+// cut, answers are lost, statements come late, and the server crashes. No id is made twice, each resolves to its
+// table, and its tick is one that the row of its slot allows. Without the comparison of FENCE this test finds
+// duplicates; see TestChaosControl.
 //
 // The long form:
 //

@@ -42,8 +42,7 @@ type chaosCount struct {
 	nowhere []string // faults too: ids that resolve to nothing
 }
 
-// A chaosWorker is what was stamped with a worker id. Its ids are positions: the tick
-// and the sequence, side by side.
+// A chaosWorker has the ids that were stamped with one worker id, as positions: the tick followed by the sequence.
 type chaosWorker struct {
 	table int64
 	spans []chaosSpan

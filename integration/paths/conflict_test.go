@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// upserted checks rows after an upsert: each struct has the id of the row that is
-// there, or none. It must have it where known says so.
+// upserted checks rows after an upsert: each struct has the id of the existing row, or none. Where known says so, it
+// must have the id.
 func (c *cell[K]) upserted(known bool, rows ...*mUnique[K]) {
 	for _, r := range rows {
 		got, err := c.read("uniques", []string{"id"}, []clause.Expression{clause.Eq{Column: clause.Column{Name: "name"}, Value: r.Name}})

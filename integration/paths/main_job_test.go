@@ -16,8 +16,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// The models of a small shop. The keys are of three kinds, and one is a column
-// that GORM would make AUTO_INCREMENT.
+// These are the models of a small shop. The keys are of three kinds, and GORM would make one column AUTO_INCREMENT.
 type (
 	Customer struct {
 		ID     int64 `gorm:"primaryKey;uid"`
@@ -121,8 +120,8 @@ func TestMainJob(t *testing.T) {
 	})
 }
 
-// Keys of models that the plugin migrates are plain columns: an INSERT without a
-// key fails instead of taking the plugin's next id.
+// Keys of models that the plugin migrates are plain columns. So an INSERT without a key fails instead of using the
+// plugin's next id.
 func TestMainJob_PlainKeys(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -181,8 +180,8 @@ func TestMainJob_AutoIncrementKeyStillWorks(t *testing.T) {
 	})
 }
 
-// A table that is there with a key of its own kind is told of in the log when its
-// model is registered, for neither GORM nor the plugin changes it.
+// If the key of an existing table does not fit, the log says so when its model is registered, because neither GORM
+// nor the plugin changes the column.
 func TestMainJob_TablesThatDoNotFitAreToldOf(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {

@@ -120,8 +120,7 @@ func (m *matrix) document(t *testing.T) {
 	}
 }
 
-// readMatrix returns the cells of each path of a document, each with its footnote
-// instead of the footnote's number.
+// readMatrix returns the cells of each path of a document, with the text of each footnote instead of its number.
 func readMatrix(text string) map[string][]string {
 	notes, lines := map[string]string{}, map[string][]string{}
 	group := ""

@@ -22,13 +22,12 @@ import (
 
 var update = flag.Bool("update", false, "TestMatrix writes docs/paths.md")
 
-// TestMatrix creates rows in every way that GORM has for it: on all engines, with
-// keys of all kinds, on AUTO_INCREMENT and on plain columns. A path is a way; a
-// cell is a path on one engine with one kind of key. What comes out of the cells
-// is docs/paths.md: with -update it is written, else compared.
+// TestMatrix creates rows in every way that GORM has: on all engines, with keys of all kinds, on AUTO_INCREMENT and
+// on plain columns. A path is a way to create rows; a cell is a path on one engine with one kind of key. The results
+// are in docs/paths.md: -update writes it, and otherwise the test compares it.
 //
-// Each path runs twice, first without the plugin and with keys that are set
-// beforehand: that is how GORM counts rows, and what its own limits are.
+// Each path runs first without the plugin and with keys that are set beforehand, because that shows how GORM counts
+// rows, and what GORM cannot do.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	testkit.SkipWithRace(t)
@@ -164,8 +163,7 @@ type lane[K key] struct {
 	names   int
 }
 
-// sentinel is smaller than the keys that the database itself assigns, and larger
-// than any id of ours.
+// sentinel is smaller than the keys that the database assigns, and larger than any of our ids.
 const sentinel = 9_000_000_000_000_000_000
 
 func newLane[K key](t *testing.T, column matrixColumn, kind keyKind) *lane[K] {

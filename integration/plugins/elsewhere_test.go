@@ -8,8 +8,7 @@ import (
 	"gorm.io/plugin/dbresolver"
 )
 
-// dbresolver can begin a transaction on another database than the one with the
-// worker ids.
+// dbresolver can begin a transaction on another database than the one that has the worker ids.
 func TestLocate_InATransactionElsewhere(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {

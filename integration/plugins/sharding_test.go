@@ -12,10 +12,9 @@ import (
 
 const shards = 4
 
-// primaryKeys adapts the plugin's NextID for sharding.Config. Sharding calls it for
-// every row that it inserts, inside the transaction of the create, and uses the id
-// if the statement has none: give the model to WithModels. An adapter cannot return
-// an error; with 0 the database is left to find the row without a key.
+// primaryKeys adapts the plugin's NextID for sharding.Config. Sharding calls it for every row, inside the transaction
+// of the create, and uses the id if the statement has none. So list the model with WithModels. An adapter cannot
+// return an error; after 0 the database refuses the row without a key.
 func primaryKeys(p *uidplugin.Plugin, model any) func(int64) int64 {
 	return func(int64) int64 {
 		id, err := p.NextID(context.Background(), model)

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// Models of upserts that meet rows. What an UpdateAll writes is here; which row it
-// was that a struct met is in conflict_findings_rows_test.go.
+// These models are for upserts with conflicts. This file tests what an UpdateAll writes; rows_test.go tests which id
+// a struct gets.
 type (
 	// MetPart has a uid next to a natural key.
 	MetPart struct {
@@ -74,8 +74,8 @@ func queried[T any](t *testing.T, db *gorm.DB, sql string, vars ...any) (found T
 	return found
 }
 
-// A Select, an Omit and a map may name columns as the naming strategy understands
-// them. The same columns are written as without the plugin.
+// A Select, an Omit and a map may name columns as the naming strategy understands them. The same columns are written
+// as without the plugin.
 func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	type table struct {
@@ -209,8 +209,7 @@ func TestUpsert_OfAUidThatAHookSets(t *testing.T) {
 	})
 }
 
-// So is one that a hook has drawn, though ids that were made for the statement are
-// before and after it.
+// The uid that a hook has set is kept, too, although ids of the statement are made before and after it.
 func TestUpsert_OfAUidThatAHookDraws(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -244,8 +243,8 @@ func refOf(t *testing.T, db *gorm.DB, code string) int64 {
 	return queried[int64](t, db, "SELECT ref FROM met_hookeds WHERE code = ?", code)
 }
 
-// Rows of one statement whose uids are set, and others: an UpdateAll writes the
-// former and leaves the latter as they are.
+// Some rows of one statement have uids that the application has set. An UpdateAll writes these uids, and leaves the
+// others unchanged.
 func TestUpsert_OfUidsThatAreSetAndOthers(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

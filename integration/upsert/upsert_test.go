@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// Models with a unique name, and keys of all kinds. Those ending in A are
-// AUTO_INCREMENT by GORM's AutoMigrate.
+// These models have a unique name, and keys of all kinds. With GORM's AutoMigrate, the keys of those ending in A are
+// AUTO_INCREMENT.
 type (
 	UniqueA struct {
 		ID    int64  `gorm:"uid"`
@@ -86,8 +86,7 @@ func variants(t *testing.T, d *testkit.Database) map[string]*gorm.DB {
 	return all
 }
 
-// After an upsert a struct has the id of the row that is there, or zero, and
-// never an id that is in no row.
+// After an upsert a struct has the id of the existing row or zero, and never an id that no row has.
 func TestUpserts(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -114,8 +113,7 @@ func zeroIfEmpty(s string) string {
 	return s
 }
 
-// upsert creates a row that is there already, one that is not, and batches of
-// both, as structs, pointers and maps.
+// upsert creates one row that exists, one that does not, and batches of both, as structs, pointers and maps.
 func upsert[T any](t *testing.T, db *gorm.DB, label string, conflict clause.OnConflict, model func(name string) T, read func(T) (name, id string)) {
 	t.Helper()
 	must := func(err error) {

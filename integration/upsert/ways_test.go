@@ -87,8 +87,7 @@ func TestUpsert_ThatATypeMakes(t *testing.T) {
 	})
 }
 
-// An UpdateAll on a natural key leaves the uid next to it as it is, unless the
-// application itself has set another.
+// An UpdateAll with a conflict in another key leaves the uid unchanged, unless the application has set another one.
 func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -243,8 +242,8 @@ func TestUpsert_SaveOfARowWithoutItsUid(t *testing.T) {
 	})
 }
 
-// Associations that are there already, under another key: as good as GORM alone,
-// and better where it makes keys up.
+// The associations exist already, under other keys. The result is that of GORM alone, or better where GORM invents
+// keys.
 func TestUpsert_ManyToManyOfRowsThatAreThere(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

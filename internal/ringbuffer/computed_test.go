@@ -142,8 +142,7 @@ func TestComputedExtend_OnlyMovesTheTailUp(t *testing.T) {
 	}
 }
 
-// TestComputedClose_IsForGood: a closed ring hands out nothing any more, whatever is done to it
-// that may be done. The zero ring is a closed one.
+// After Close, no call makes the ring hand out a position. The zero ring is closed.
 func TestComputedClose_IsForGood(t *testing.T) {
 	t.Parallel()
 
@@ -186,8 +185,7 @@ func TestComputedTaken_LiesAboveAllThatWasHandedOut(t *testing.T) {
 	}
 }
 
-// TestComputed_AgreesWithAModel does what a ring may do in any order, next to a model with two
-// plain integers.
+// The calls of a ring in any order agree with a model of two plain integers.
 func TestComputed_AgreesWithAModel(t *testing.T) {
 	t.Parallel()
 

@@ -117,8 +117,8 @@ func TestDBHasIndex_KnowsPostgreSQLAndSQLite(t *testing.T) {
 	}
 }
 
-// TestDBColumns_AreThoseThatTheTableHasNow: whatever a connection remembers of it:
-// SQLite's driver tells names before SQLite looks whether they still hold.
+// Columns returns the present columns, although a connection may remember old ones: SQLite's driver reports the names
+// before SQLite checks whether they are still valid.
 func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	t.Parallel()
 

@@ -12,8 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// Excerpts of /proc/self/mountinfo: root within the source, and mount point, are
-// the fourth and the fifth field.
+// In these excerpts of /proc/self/mountinfo the fourth field is the root within the source, and the fifth the mount
+// point.
 const (
 	mountsOfAMachine = `22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw
 28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

@@ -124,9 +124,8 @@ func TestManager_SurvivesOneFaultAtAnyStatement(t *testing.T) {
 	}
 }
 
-// Answers that are late by up to 300 ms: a process is restarted with a free slot, and the first rows of nine tables come
-// at once. With leases for each table, this gave two tables one worker
-// id, and made ids twice.
+// Answers are late by up to 300 ms. A process is restarted with a free slot, and the first rows of nine tables come
+// at once. When each table had a lease of its own, two tables got one worker id, and ids came twice.
 func TestManager_DelayedAnswersGiveNoWorkerIDTwice(t *testing.T) {
 	t.Parallel()
 

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// What there is in the model. A state is a value without pointers, so it can be copied,
-// compared and hashed by its bytes. Ticks are 0 to 15: a bit each of a uint16.
+// This file has the state of the model. It is a value without pointers, so it can be copied, compared and hashed by
+// its bytes. Ticks are 0 to 15, each one bit of a uint16.
 
 const (
 	modelProcs    = 3
