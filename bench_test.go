@@ -18,7 +18,7 @@ import (
 //
 //	go test -run '^$' -bench Create -count 10 .
 
-// nothing is a connection pool that accepts every statement and does nothing.
+// nothing is a connection pool that accepts every statement and ignores it.
 type nothing struct{}
 
 func (nothing) PrepareContext(context.Context, string) (*sql.Stmt, error) {

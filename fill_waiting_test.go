@@ -73,7 +73,7 @@ func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) 
 	}
 	saysAll(t, err.Error(), "uidplugin: waiting for a worker id")
 
-	// What it waited for goes on, and serves the next.
+	// The wait of the source continues, and serves the next create.
 	go func() { done <- db.Create(&part{}).Error }()
 	close(g.opened)
 	must(t, <-done)

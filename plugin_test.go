@@ -174,7 +174,7 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	saysAll(t, err.Error(), "<nil>", "int")
 }
 
-// TestFromWithoutPlugin: each method says that there is none.
+// Without the plugin, each method returns an error that says so.
 func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	t.Parallel()
 
@@ -253,8 +253,8 @@ type (
 	}
 )
 
-// A program that goes on after db.Use has failed has no plugin. It inserted rows with the key 0, because GORM still took
-// the keys for ones that somebody sets.
+// A program that goes on after db.Use has failed has no plugin. It inserted rows with the key 0, because GORM still
+// took the keys for ones that somebody sets.
 func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	t.Parallel()
 

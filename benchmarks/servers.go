@@ -18,7 +18,7 @@ import (
 type Server struct {
 	testkit.Engine
 	Title string          // with the version
-	own   *testkit.Server // nil: it is not ours
+	own   *testkit.Server // nil if the server is not ours
 	dir   string          // of SQLite's files
 }
 

@@ -217,7 +217,7 @@ func TestGenerators_CloseEndsLongFills(t *testing.T) {
 	})
 }
 
-// What Snowflake makes in a tick, every other kind makes too, and more only if it borrows.
+// Every other kind makes the same ids in a tick as Snowflake, and more only if it borrows.
 func TestGenerators_MakeWhatDefaultMakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

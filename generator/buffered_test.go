@@ -163,7 +163,7 @@ func TestBuffered_KeepsARunThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// What cannot work is an error of the constructor, and not a panic or a wait without end later.
+// For settings that cannot work the constructor returns an error, so there is no panic or endless wait later.
 func TestNewBuffered_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	good := (&counter{n: 1}).fetch

@@ -40,7 +40,7 @@ func TestCachedLimit_NoIDLiesBeyondIt(t *testing.T) {
 					switch {
 					case errors.Is(err, generator.ErrBorrowLimit):
 						full++
-						// The ids of a limit that moved since the last visit are there too.
+						// If the limit has moved since the last visit, its ids are available, too.
 						if left := limit - position(l, after) - 1; left >= uint64(len(ids)) {
 							t.Fatalf("%d ids refused with %d left", len(ids), left)
 						}

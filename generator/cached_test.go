@@ -142,7 +142,7 @@ func TestCachedLead_IsHowFarIDsAreAhead(t *testing.T) {
 		if got := g.Lead(); got != time.Minute {
 			t.Errorf("at the limit Lead is %v", got)
 		}
-		// Those who wait are not ahead.
+		// Callers that wait do not count as ahead.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 10 {

@@ -106,7 +106,7 @@ func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 					t.Fatalf("got ids %v, want %v", got, want)
 				}
 
-				// It stays so, whatever one asks for and wherever the clock goes.
+				// The error stays, for all requests and however the clock is set.
 				for range 3 {
 					if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, tt.want) {
 						t.Fatalf("Next = %d, %v after the end", id, err)

@@ -95,7 +95,7 @@ func TestLayout_ComposesTheLastValueOfEachField(t *testing.T) {
 					t.Errorf("Decompose(%d) = %v, %v; want %v", g.id, p, err, g.parts)
 				}
 			}
-			// What is finer than a tick is dropped, up to the last nanosecond.
+			// Parts of a tick are truncated, up to the last nanosecond.
 			late := instant(l, lastTick, int64(l.Tick)-1)
 			if id, err := l.Compose(parts{late, lastWorker, lastSequence}); id != lastID || err != nil {
 				t.Errorf("Compose at %v = %d, %v; want %d", late, id, err, lastID)

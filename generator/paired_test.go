@@ -161,7 +161,7 @@ func TestPairedFill_Ascends(t *testing.T) {
 	})
 }
 
-// Both lanes go on with other leases.
+// Both lanes continue with other leases.
 func TestPairedRenew_MovesBothLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)

@@ -67,7 +67,7 @@ func FuzzPositionAt(f *testing.F) {
 		if later < pos {
 			t.Fatalf("At goes down from %d to %d in %v with %+v", pos, later, time.Duration(b), l)
 		}
-		// What a duration counts is what it moves At by, but for the rounding.
+		// A duration moves At by as many positions as Count returns, apart from rounding.
 		if n := s.Count(time.Duration(b)); later <= s.Last() && later-pos != n && later-pos != n+1 {
 			t.Fatalf("At moves by %d in %v, Count is %d with %+v", later-pos, time.Duration(b), n, l)
 		}

@@ -113,7 +113,7 @@ func TestSnowflakeRenew_ALeaseAheadEndsAndIsRenewed(t *testing.T) {
 }
 
 // TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack: of a lease ahead of the clock, too, what counts as going
-// back is what the clock shows less than it did.
+// back is how far the clock was set back.
 func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall

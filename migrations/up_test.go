@@ -202,11 +202,11 @@ func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {
 	if !slices.Equal(added, []string{"NULL||||0", "NULL||||0"}) {
 		t.Errorf("the new columns are %q", added)
 	}
-	java(t, db) // goes on working
+	java(t, db) // still works
 	if n := len(rows(t, db)); n != 3 {
 		t.Errorf("%d rows", n)
 	}
-	// What Up adds is what it would have created.
+	// Up adds the columns that it would have created.
 	fresh, f, _ := open(t)
 	must(t, migrations.Up(t.Context(), f))
 	isAdded := func(line string) bool {

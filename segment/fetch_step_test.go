@@ -118,7 +118,7 @@ func TestGeneratorNext_HandsOutTheLastIDs(t *testing.T) {
 	}
 }
 
-// A row that an operator has spoilt is told of, and ids go on when it is right again.
+// A row with invalid values is reported, and ids continue once it is repaired.
 func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 	t.Parallel()
 

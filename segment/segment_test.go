@@ -15,7 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// Ids ascend without a gap over many ranges, Close ends them, and the next process goes on above.
+// Ids ascend without a gap over many ranges. After Close there are none, and the next process continues above.
 func TestGenerator_IDsBeginAtStartAndAscend(t *testing.T) {
 	t.Parallel()
 

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A server that takes connections and says nothing is one that cannot be reached. The command took seconds longer than
+// A server that accepts connections and never answers counts as unreachable. The command took seconds longer than
 // --timeout, and said "invalid connection".
 func TestConnect_EndsWhenTheServerIsSilent(t *testing.T) {
 	t.Parallel()

@@ -133,7 +133,7 @@ func TestRedact_HidesThePassword(t *testing.T) {
 	}
 }
 
-// What is no data source name of a driver has its password in no error either.
+// Errors about an invalid data source name do not contain its password either.
 func TestConnect_HidesThePasswordOfWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 

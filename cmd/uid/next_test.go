@@ -84,7 +84,7 @@ type job struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 }
 
-// An id among keys of a segment would be the largest key, after which the segment could not go on.
+// An id among keys of a segment would be the largest key, so the segment could not continue above it.
 func TestNext_RefusesTablesWithKeysOfASegment(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

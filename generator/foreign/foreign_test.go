@@ -68,7 +68,7 @@ func TestSystemDecode_ReadsPublishedIDs(t *testing.T) {
 		if p, err := f.Decode(tt.id); p != tt.want || err != nil {
 			t.Errorf("%s: Decode(%d) = %v, %v; want %v", tt.system, tt.id, p, err, tt.want)
 		}
-		// As a number the id is what its layout says, whatever the order of fields.
+		// As a number the id is in the layout's order, whatever the order of the fields.
 		first, last, err := f.Layout.Range(tt.want.Time, tt.want.Time.Add(f.Layout.Tick))
 		if err != nil || tt.id < first || tt.id > last {
 			t.Errorf("%s: %d is not in the range from %d to %d, %v", tt.system, tt.id, first, last, err)
@@ -123,7 +123,7 @@ func TestSystems_AreLaidOutAsPublished(t *testing.T) {
 	}
 }
 
-// What is no id of a system is an error, not parts that look right.
+// A number that is no id of the system is an error, and is not split into plausible parts.
 func TestSystemDecode_RefusesWhatIsNoID(t *testing.T) {
 	t.Parallel()
 

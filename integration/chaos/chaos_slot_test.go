@@ -113,7 +113,7 @@ func (c *chaos) stop(s *chaosSlot, d time.Duration) {
 	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
 }
 
-// resume lets a process go on if its time has come, or anyway.
+// resume continues a stopped process if its pause has ended, or at once if anyway is set.
 func (s *chaosSlot) resume(anyway bool) {
 	if s.cmd != nil && !s.stopped.IsZero() && (anyway || time.Now().After(s.stopped)) {
 		s.stopped = time.Time{}

@@ -244,7 +244,7 @@ func (c *chaosCount) tables(ctx context.Context, db *workernode.DB) (map[int64]*
 	}
 }
 
-// chaosEvents is what the processes have told.
+// chaosEvents are the events that the processes have reported.
 type chaosEvents struct {
 	reclaimed, allocated, lost, lostCommits int64
 	open                                    time.Duration // the longest until a process had its worker ids

@@ -102,7 +102,7 @@ func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error
 	return nil
 }
 
-// stalled writes down a stall that has ended, or goes on.
+// stalled records a stall that has ended, or that continues.
 func (c *chaosProcess) stalled(what string, s chaosStall) {
 	now, awake := time.Now(), time.Duration(c.awake.Load()-s.awake)
 	c.event(what, s.begin.UnixNano(), now.UnixNano(), awake.Milliseconds(), c.stepped.Load(),

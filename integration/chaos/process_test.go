@@ -72,7 +72,7 @@ func chaosCreate[T chaosA | chaosB | chaosC | chaosD](db *gorm.DB, n int) ([]int
 // chaosVariable makes the test binary a process of TestChaos.
 const chaosVariable = "UID_TEST_CHAOS"
 
-// A chaosTask is what a process of TestChaos is to do.
+// A chaosTask is the work of a process of TestChaos.
 type chaosTask struct {
 	DSN   string
 	Files string // the beginning of the names of its files

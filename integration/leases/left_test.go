@@ -120,7 +120,7 @@ func TestClose_LeasesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// Who closes the pool but not the plugin leaves nothing running either.
+// If an application closes the pool but not the plugin, nothing keeps running either.
 func TestClose_LeasesOfClosedPools(t *testing.T) {
 	var databases []*testkit.Database
 	for _, e := range testkit.Engines() {
@@ -150,7 +150,7 @@ func TestClose_LeasesOfClosedPools(t *testing.T) {
 	}
 }
 
-// After Close nothing is left even if the server has died.
+// After Close no goroutine, connection or held slot is left, even if the server has died.
 func TestClose_LeasesLeaveNothingOfADeadServer(t *testing.T) {
 	testkit.SkipIfShort(t, "it starts a server")
 	server := testkit.MariaDB().NewServer(t)

@@ -27,17 +27,17 @@ var startsProcesses = flag.Int("starts.processes", 0,
 // startAndReport is the role of a process of TestProcesses_StartAtOnce.
 const startAndReport = "start and report"
 
-// startedTables are what each of these processes writes.
+// startedTables are the tables that each of these processes writes.
 var startedTables = []any{&harness.T1{}, &harness.T2{}, &harness.T3{}, &harness.T4{}, &harness.T5{}}
 
-// A startedTask is what a process of TestProcesses_StartAtOnce is to do.
+// A startedTask is the work of a process of TestProcesses_StartAtOnce.
 type startedTask struct {
 	Database *testkit.Database
 	Ahead    time.Duration // of its clock
 	Same     time.Time     // for the control: where the clocks of all stand, who share a worker id
 }
 
-// A startedReport is what it has seen.
+// A startedReport is the report of such a process.
 type startedReport struct {
 	Open, Use, First time.Duration // for the handle, for db.Use, and for the first row of each table
 	Workers          map[string]int64

@@ -72,7 +72,7 @@ func TestBadInput_UserWithFewRights(t *testing.T) {
 		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
 
 		harness.Migrate(t, admin, d.SQLFile())
-		u.Grant("SELECT") // on the tables that there are now
+		u.Grant("SELECT") // on the tables that exist now
 		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}))), nil, "WORKER_REGISTRY", "denied")
 
 		u.Grant("INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")

@@ -71,7 +71,7 @@ func TestMainJob(t *testing.T) {
 			last = m.ID
 		}
 
-		// The rows are there under the ids, and foreign keys agree.
+		// The rows exist with these ids, and the foreign keys agree.
 		var back Customer
 		if err := db.Preload("Orders.Items").Preload("Orders.Tags").First(&back, "id = ?", c.ID).Error; err != nil {
 			t.Fatal(err)
@@ -254,8 +254,9 @@ func TestMainJob_TablesOfAssociatedModelsAreToldOf(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// The warning about a key that the database numbers has the statement that changes the table: it is run as it is logged,
-// and then there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there was none.
+// The warning about a key that the database numbers has the statement that changes the table: it is run as it is
+// logged, and then there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there
+// was none.
 func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {
@@ -293,8 +294,8 @@ func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A table that db.Table names has a plain key too. GORM's own AutoMigrate leaves it to the database to number the key. The
-// warning has the statement for that table, and no warning comes twice.
+// A table that db.Table names has a plain key too. GORM's own AutoMigrate leaves it to the database to number the key.
+// The warning has the statement for that table, and no warning comes twice.
 func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	t.Parallel()
 	type Archived struct {
@@ -336,7 +337,7 @@ func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	}, "mariadb", "mysql", "postgres") // the root folder has one for SQLite, which numbers every integer key
 }
 
-// Ids go on ascending when a process starts again.
+// Ids ascend over a restart of the process.
 func TestMainJob_AscendingOverRestarts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

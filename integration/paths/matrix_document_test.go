@@ -22,7 +22,7 @@ type matrix struct {
 	lines []*matrixLine // as groups has them
 }
 
-// A matrixLine is what is known of a path.
+// A matrixLine has the results of a path.
 type matrixLine struct {
 	group, note, path string
 	results           [][]result // by column and kind of key

@@ -72,7 +72,7 @@ type keyKind struct {
 	auto bool
 }
 
-// key is what keys are made of.
+// key is the constraint of the keys' types.
 type key interface {
 	int64 | uint64 | string | uidplugin.ID | *int64
 }
@@ -242,7 +242,7 @@ func withoutCallbacks(t *testing.T, db *gorm.DB) {
 	}
 }
 
-// outcome is what came of a path, with the plugin or without.
+// outcome is the result of a path, with the plugin or without.
 type outcome struct {
 	err      error
 	panicked bool
@@ -251,7 +251,7 @@ type outcome struct {
 	remarks  []string
 }
 
-// result is what a cell shows.
+// result is the text of a cell.
 type result struct {
 	mark mark
 	text string

@@ -57,7 +57,7 @@ func TestLocate_InAnOldTransaction(t *testing.T) {
 		tx := db.Begin()
 		defer tx.Rollback()
 		var n int64
-		must(t, tx.Model(&Customer{}).Count(&n).Error) // from here on it sees what is there now
+		must(t, tx.Model(&Customer{}).Count(&n).Error) // from here on it sees the rows that exist now
 		c := Customer{Name: "inside"}
 		must(t, tx.Create(&c).Error)
 		located(t, tx, c.ID, "customers")

@@ -82,7 +82,7 @@ func TestSharding_ByAColumn(t *testing.T) {
 					ids[id] = true
 					located(t, db, id, "parcels")
 				}
-				// What is inserted without an id gets one from the adapter.
+				// A row that is inserted without an id gets one from the adapter.
 				must(t, db.Exec("INSERT INTO parcels (customer_id, note) VALUES (?, ?)", i, "raw").Error)
 			}
 			all, shard := parcels(t, d)
@@ -95,7 +95,7 @@ func TestSharding_ByAColumn(t *testing.T) {
 				}
 				located(t, db, id, "parcels")
 			}
-			// What is not sharded is as ever.
+			// A table that is not sharded works as without sharding.
 			c := Customer{Name: "whole", Orders: make([]Order, 2)}
 			must(t, db.Create(&c).Error)
 			must(t, uidplugin.From(db).Register(t.Context(), &Customer{}))
@@ -107,7 +107,7 @@ func TestSharding_ByAColumn(t *testing.T) {
 	})
 }
 
-// When the key is what rows are sharded by, an id also leads to its row.
+// If rows are sharded by the key, an id also leads to its row.
 func TestSharding_ByTheKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {

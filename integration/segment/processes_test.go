@@ -72,7 +72,7 @@ func segmentChild(task segmentTask) error {
 				} else if err != nil {
 					return
 				}
-				// One write for a batch: what a process has not told of is a hole.
+				// One write for a batch, because ids that a process did not report count as missing.
 				var out strings.Builder
 				for _, id := range batch {
 					fmt.Fprintln(&out, id)
@@ -168,7 +168,7 @@ func TestSegment_KilledProcessesControl(t *testing.T) {
 	}, "mariadb")
 }
 
-// A segmentReport is what came of processes that were killed.
+// A segmentReport has the ids of processes that were killed.
 type segmentReport struct {
 	mu            sync.Mutex
 	ids           testkit.Ledger

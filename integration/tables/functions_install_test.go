@@ -62,7 +62,8 @@ func run(t *testing.T, db *gorm.DB, text string) (counts []int) {
 	return counts
 }
 
-// blocks returns the SQL in docs/sql.md that is for an engine. A block that names no engine is for those with functions.
+// blocks returns the SQL in docs/sql.md that is for an engine. A block that names no engine is for those with
+// functions.
 func blocks(t *testing.T, d *testkit.Database) (texts []string) {
 	t.Helper()
 	document, err := os.ReadFile("../../docs/sql.md")
@@ -76,7 +77,7 @@ func blocks(t *testing.T, d *testkit.Database) (texts []string) {
 	return texts
 }
 
-// What people are told to type does something: each query finds rows, and at the end nothing is left.
+// Each query of the documentation finds rows, and after the last one no function is left.
 func TestFunctions_ExamplesOfTheDocument(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -83,7 +83,7 @@ func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 		model     any
 		columns   []string // what is selected next to unitPrice
 		conflict  []clause.Expression
-		insert    string // of a row that is there
+		insert    string // of an existing row
 	}
 	parts := &table{"met_parts", "code", &MetPart{}, []string{"code", "Ref"}, []clause.Expression{updateAll},
 		"INSERT INTO met_parts (code, ref, unit_price) VALUES ('old', 1000, 1)"}
@@ -131,7 +131,7 @@ func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 					want := map[string]int{"old": 1, "new": -1}
 					if selected {
 						want["new"] = 7
-						if len(c.conflict) > 0 { // a label leaves the row alone
+						if len(c.conflict) > 0 { // a label leaves the row unchanged
 							want["old"] = 7
 						}
 					}
@@ -322,7 +322,7 @@ func setAndOthers[T any](t *testing.T, d *testkit.Database, db *gorm.DB, variant
 	}
 }
 
-// A handle that is used again knows nothing of what it has created.
+// A handle that is used again has forgotten the rows that it created.
 func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

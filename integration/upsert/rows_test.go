@@ -171,7 +171,7 @@ func TestUpsert_OnAConstraint(t *testing.T) {
 	}, "postgres")
 }
 
-// MySQL takes a conflict in any unique index for one, whatever the statement names.
+// On MySQL a conflict in any unique index counts, whatever index the statement names.
 func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -348,7 +348,7 @@ func TestUpsert_NextToAComputedKey(t *testing.T) {
 	}, "mysql") // MariaDB has no such keys
 }
 
-// An id in a DECIMAL column comes back with its places.
+// An id in a DECIMAL column is returned with decimal places.
 func TestUpsert_OfADecimalKey(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

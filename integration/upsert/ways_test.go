@@ -131,7 +131,7 @@ func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	})
 }
 
-// An UpdateAll that has nothing to update leaves rows alone.
+// An UpdateAll without columns to update changes no row.
 func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -151,7 +151,7 @@ func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	})
 }
 
-// A result that the application asked for is what it is without the plugin.
+// If the application asks for a result, it is the same as without the plugin.
 func TestUpsert_WithAResult(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

@@ -25,7 +25,7 @@ func TestComputedTakeOne_HandsOutEachPositionOnce(t *testing.T) {
 			t.Fatalf("an empty ring gave %d", got)
 		}
 	}
-	// What an empty ring refuses it has not handed out: a successor begins there.
+	// An empty ring has not handed out the positions that it refuses, so the next ring begins there.
 	if got := r.Close(); got != 13 {
 		t.Errorf("Close() = %d, want 13", got)
 	}

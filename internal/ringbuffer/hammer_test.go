@@ -186,7 +186,7 @@ func (c *course) account(t *testing.T, taken, refused []span) {
 	given, excused := make([]bool, end-begin), make([]bool, end-begin)
 	n := 0
 	for _, s := range taken {
-		// What a ring hands out lies before where it is closed.
+		// A ring hands out only positions before the one at which it is closed.
 		if s.first < c.begins[s.ring] || s.end > c.begins[s.ring+1] {
 			t.Fatalf("positions %d to %d were handed out by a ring for %d to %d",
 				s.first, s.end-1, c.begins[s.ring], c.begins[s.ring+1]-1)

@@ -90,7 +90,7 @@ func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 
 	o := newOriginalRing(8)
 	o.put(42)
-	// Both have read the cursor; both then move it, of which one changes nothing.
+	// Both have read the cursor, and both move it to the same position.
 	current := o.cursor.Load()
 	first, second := o.advance(), o.advance()
 	if o.empty(current, first) || o.empty(current, second) {

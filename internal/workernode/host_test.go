@@ -115,7 +115,7 @@ func TestDetectHost_FindsThePort(t *testing.T) {
 	}
 }
 
-// On the machine of the test, whatever it is, no part may be empty.
+// On the machine of the test no part may be empty.
 func TestDetectHost_HasAllParts(t *testing.T) {
 	t.Parallel()
 

@@ -91,7 +91,7 @@ func (w *modelWorld) check(s *modelState) uint8 {
 	return fault
 }
 
-// A modelResult is what was found of a world.
+// A modelResult has the findings about a world.
 type modelResult struct {
 	states, depth int
 	full          bool

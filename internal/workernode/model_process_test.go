@@ -3,7 +3,7 @@ package workernode
 // This file has the actions of the model's processes. They decide by lease.go and work.next, as the lease manager
 // does. Each if with a field of mutant breaks a rule on purpose.
 
-// A modelMutant is what a process does wrong.
+// A modelMutant is a rule that a process breaks.
 type modelMutant struct {
 	anyFence, anyClock, usesGap, noSendCheck           bool
 	grantsWhenSent, grantsInDoubt, adopts, skipsRead   bool

@@ -147,7 +147,7 @@ const (
 	modelDead
 )
 
-// What has become of a statement.
+// These are the states of a statement.
 const (
 	modelIdle    uint8 = iota // there is none
 	modelSent                 // it is on its way
@@ -208,7 +208,7 @@ func modelWindow(lo, hi uint8) (b uint16) {
 
 func modelAbove(t uint8) uint16 { return ^modelWindow(0, t) }
 
-// A modelEvent is what happens between two states.
+// A modelEvent leads from one state to the next.
 type modelEvent struct {
 	what       string
 	proc, a, b uint8

@@ -33,7 +33,7 @@ import (
 
 var modelDeep = flag.Bool("model.deep", false, "go through all of the lease model, in minutes and less than 8 GB")
 
-// modelLimit returns how many states of a world are gone through; limit is what is usual.
+// modelLimit returns how many states of a world are searched. limit is the usual number.
 func modelLimit(limit int) int {
 	switch {
 	case *modelDeep:
@@ -131,7 +131,7 @@ func TestSlotLease_ModelFindsEveryMutant(t *testing.T) {
 	}
 }
 
-// What these lack, other rules make up for.
+// Without one of these rules, other rules still keep the world safe.
 func TestSlotLease_SafeWithoutRedundantRules(t *testing.T) {
 	if !*modelDeep {
 		t.Skip("only with -model.deep")
