@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// slogan can be there already, under another key.
+// A slogan can exist already, under another key.
 type slogan struct {
 	ID   int64  `gorm:"primaryKey;autoIncrement:false;uid"`
 	Text string `gorm:"size:50;uniqueIndex"`
@@ -184,7 +184,7 @@ func TestUpsert_AnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	}
 }
 
-// TestUpsert_AReadBackThatFailsIsAnError, and the transaction is rolled back.
+// If reading back fails, the create returns an error, and the transaction is rolled back.
 func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	t.Parallel()
 
@@ -202,7 +202,7 @@ func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	saysAll(t, err.Error(), "uidplugin: read back the ids of slogans")
 }
 
-// TestUpsert_AnUpsertDoesNotChangeTheCallersClauses: they may be used again.
+// The caller may use the clauses of an upsert again, so they must not change.
 func TestUpsert_AnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 	t.Parallel()
 

@@ -101,7 +101,7 @@ func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) 
 	links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
-// TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack, or two rows could get one id.
+// A rollback must not revoke the worker id, because two rows could then get one id.
 func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	t.Parallel()
 
@@ -194,7 +194,7 @@ func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 	}
 }
 
-// TestTransaction_AnUpdateInATransactionWaitsForNothing: it needs no other connection.
+// An update in a transaction needs no other connection, so it waits for none.
 func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 	t.Parallel()
 

@@ -119,7 +119,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 	only(t, err, uidplugin.ErrNoModel, "parcelleds")
 }
 
-// TestPluginFind_TheRegisteredModelIsWhatFindLoads, not the one that was seen first.
+// Find loads the registered model of a table, not the first one that a statement used.
 func TestPluginFind_TheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	t.Parallel()
 

@@ -105,7 +105,7 @@ func TestImportsGoDownwardsOnly(t *testing.T) {
 	}
 }
 
-// TestImportsGoDownwardsOnly_FindsWhatIsForbidden: without it the test above could pass because it looks at nothing.
+// This shows that the test above finds a forbidden import. Otherwise it could pass because it looks at nothing.
 func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 	t.Parallel()
 

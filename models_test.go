@@ -44,7 +44,7 @@ func TestAutoIncrement_AnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	saysAll(t, lines[1], "level=WARN", "table=seconds", "model=second", "field=ID")
 }
 
-// TestAutoIncrement_TheWarningSaysWhatToDo, on each dialect in its own words.
+// The warning has the statement of each dialect.
 func TestAutoIncrement_TheWarningSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
@@ -210,7 +210,7 @@ func TestAutoIncrement_TheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 	}
 }
 
-// TestAutoIncrement_ThatTheAuthorWantsStays, in all of GORM's spellings.
+// AUTO_INCREMENT that the tag asks for stays, in all of GORM's spellings.
 func TestAutoIncrement_ThatTheAuthorWantsStays(t *testing.T) {
 	t.Parallel()
 

@@ -206,7 +206,7 @@ func TestPluginClose_WhileInUse(t *testing.T) {
 	group.Wait()
 }
 
-// TestPluginClose_NothingRunsAfterClose: a bubble does not end before its goroutines have.
+// Nothing runs after Close, because a bubble ends only when its goroutines have ended.
 func TestPluginClose_NothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 

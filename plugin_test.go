@@ -46,7 +46,7 @@ func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
 	must(t, db.Create(&part{}).Error)
 }
 
-// TestPluginInitialize_ATransactionIsNoHandleToRegisterWith: it ends before the plugin does.
+// db.Use refuses a transaction, because it ends before the plugin does.
 func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	t.Parallel()
 

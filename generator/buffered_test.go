@@ -145,7 +145,7 @@ func TestBuffered_FollowsThePolicyOfAnEmptyBuffer(t *testing.T) {
 	})
 }
 
-// TestBuffered_KeepsARunThatDoesNotFit: three slots of ids do not fit into two. The rest follows without a gap.
+// Three slots of ids do not fit into two. The rest follows without a gap.
 func TestBuffered_KeepsARunThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := buffered(t, generator.BufferedConfig{Source: (&counter{n: 3 << 24}).fetch, Size: 2, RefillBelow: 100})

@@ -215,7 +215,7 @@ func TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// TestCachedLanes_ReachTheLastIDOfTheWidestPositions: with 63 bits of them, lanes reach the last id of a layout.
+// If positions have 63 bits, lanes still reach the last id of the layout.
 func TestCachedLanes_ReachTheLastIDOfTheWidestPositions(t *testing.T) {
 	t.Parallel()
 

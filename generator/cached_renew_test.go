@@ -69,7 +69,7 @@ func TestCachedRenew_NeverWaits(t *testing.T) {
 	})
 }
 
-// TestCachedNoWait_NeverWaitsForALease: not for a lease either, used up or over.
+// A generator that does not wait does not wait for a lease either, whether it is used up or has passed.
 func TestCachedNoWait_NeverWaitsForALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)

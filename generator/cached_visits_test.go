@@ -167,7 +167,7 @@ func TestCachedVisit_SeesTheEndOfTheLease(t *testing.T) {
 	})
 }
 
-// TestCachedVisit_AsksForARenewal: callers who never come to the slow path have the lease renewed, too.
+// The lease is renewed even if no caller takes the slow path.
 func TestCachedVisit_AsksForARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)

@@ -210,7 +210,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestForecastCarrier_HasEnoughWorkerIDs: a layout that lasts less long, or has bits too many, would be no answer.
+// The named layout has enough worker ids, lasts as long, and has no superfluous bits.
 func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 	t.Parallel()
 

@@ -202,7 +202,7 @@ func stepping(c *wall, n int) func(h *hammer) {
 	}
 }
 
-// TestHammer_ClockStepsRepeatNoID: whatever the clock does, no id comes twice, and they ascend.
+// However the clock is set, no id comes twice, and ids ascend.
 func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, w := range walls {

@@ -80,7 +80,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestCached_WindowIsTwoCacheLines: a window is two cache lines, and a generator no more.
+// A window needs two cache lines, and a generator no more.
 func TestCached_WindowIsTwoCacheLines(t *testing.T) {
 	t.Parallel()
 

@@ -286,7 +286,7 @@ func TestGenerators_ContextEndsWaits(t *testing.T) {
 	})
 }
 
-// TestGenerators_RefuseWhatCannotWork: what cannot work is refused when a generator is made.
+// Settings that cannot work are refused when a generator is made.
 func TestGenerators_RefuseWhatCannotWork(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestRenewableRenew_WithoutOnLowTheEndIsAnErrorAtOnce: the error comes at once, and Renew lifts it.
+// Without OnLow, the end of the lease is an error at once, until Renew.
 func TestRenewableRenew_WithoutOnLowTheEndIsAnErrorAtOnce(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g, _, now, _ := used(t, e, nil)

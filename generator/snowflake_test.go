@@ -80,7 +80,7 @@ func TestSnowflake_WaitsForTheNextTickWhenOneIsFull(t *testing.T) {
 	})
 }
 
-// TestSnowflake_ManyCallersGetEveryID: at the full rate nothing is lost.
+// At the full rate no id is lost.
 func TestSnowflake_ManyCallersGetEveryID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 6)

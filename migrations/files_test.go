@@ -83,7 +83,7 @@ func TestFiles_DefineColumnsAlike(t *testing.T) {
 	}
 }
 
-// TestFiles_GiveAddedColumnsDefaults, so that the INSERT of UidGenerator still works.
+// Added columns have defaults, so that the INSERT of UidGenerator still works.
 func TestFiles_GiveAddedColumnsDefaults(t *testing.T) {
 	t.Parallel()
 

@@ -44,7 +44,7 @@ func TestUp_RefusesATableOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestUp_ComparesColumnsWithoutTheirCase, as MySQL and SQLite do.
+// Names of columns are compared without case, as MySQL and SQLite do.
 func TestUp_ComparesColumnsWithoutTheirCase(t *testing.T) {
 	t.Parallel()
 

@@ -223,7 +223,7 @@ func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {
 	}
 }
 
-// TestUp_ContinuesWhereItWasInterrupted, after any statement.
+// After an interruption at any statement, the next Up finishes the work.
 func TestUp_ContinuesWhereItWasInterrupted(t *testing.T) {
 	t.Parallel()
 
@@ -284,7 +284,7 @@ func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 	}
 }
 
-// TestUp_AcceptsWhatAnotherProcessHasCreated: what failed is looked at again.
+// If a statement fails because another process has created the table, Up checks again and succeeds.
 func TestUp_AcceptsWhatAnotherProcessHasCreated(t *testing.T) {
 	t.Parallel()
 

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Each form means one database.
+// Each form of a data source name means the right database.
 func TestParseSource_Forms(t *testing.T) {
 	t.Parallel()
 
@@ -46,7 +46,7 @@ func TestParseSource_Forms(t *testing.T) {
 	}
 }
 
-// A URL of MySQL has what the driver's own form has, with characters that are special in either.
+// A URL of MySQL and the driver's form mean the same, even with characters that are special in either.
 func TestMySQLConfig_ReadsURLs(t *testing.T) {
 	t.Parallel()
 
@@ -111,7 +111,7 @@ func TestConnect_ByURL(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// Nothing that is written has the password, however an error quotes the data source name.
+// No output has the password, however an error quotes the data source name.
 func TestRedact_HidesThePassword(t *testing.T) {
 	t.Parallel()
 

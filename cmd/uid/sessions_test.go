@@ -82,7 +82,7 @@ func TestLists_ComeInPages(t *testing.T) {
 	}
 }
 
-// Year 1 is Go's zero time, and counted as no bound.
+// Formerly year 1, which is Go's zero time, counted as no bound.
 func TestFilter_BoundsAtYearOne(t *testing.T) {
 	t.Parallel()
 	r, _ := crowd(t)
@@ -212,7 +212,7 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	}
 }
 
-// The processes of a time are those whose ids of the time resolve to them; what was pruned stays without a name.
+// sessions --at lists the processes to which ids of that time resolve. Pruned ones have no name.
 func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
 	t.Parallel()
 

@@ -171,7 +171,7 @@ func TestComputedClose_IsForGood(t *testing.T) {
 	}
 }
 
-// TestComputedTaken_LiesAboveAllThatWasHandedOut: all positions handed out lie below it, and it is one of the ring's.
+// Taken is above all positions that were handed out, and within the ring.
 func TestComputedTaken_LiesAboveAllThatWasHandedOut(t *testing.T) {
 	t.Parallel()
 

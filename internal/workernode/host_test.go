@@ -151,7 +151,7 @@ func TestFit_CutsCharactersNotBytes(t *testing.T) {
 	}
 }
 
-// TestManager_CutsTheHostToItsColumns: a name of any length must get a slot.
+// A host name of any length is cut to its column, so that the process gets a slot.
 func TestManager_CutsTheHostToItsColumns(t *testing.T) {
 	t.Parallel()
 
