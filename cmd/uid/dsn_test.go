@@ -129,7 +129,7 @@ func TestRedact_HidesThePassword(t *testing.T) {
 		}
 	}
 	if got := redact("test: access denied for test", "test:test@tcp(h)/test"); got != "test: access denied for test" {
-		t.Errorf("what is no password became %q", got)
+		t.Errorf("a text without a password became %q", got)
 	}
 }
 

@@ -115,14 +115,14 @@ type past struct {
 	r      *rand.Rand
 	db     *gorm.DB
 	layout generator.Layout
-	ticks  [][]int64 // of each slot, those at which something changes
+	ticks  [][]int64 // of each slot, the ticks at which something changes
 }
 
 // firstSlot and firstWorker are above those of a plugin that is in use.
 const firstSlot, firstWorker = 1000, 1000
 
-// history inserts slots, sessions and worker ids: what processes write, and sessions that overlap, as they never do. It
-// returns ids at the limits of all of them.
+// history inserts slots, sessions and worker ids as processes write them, and also sessions that overlap, which no
+// process writes. It returns ids at the limits of all of them.
 func history(t *testing.T, r *rand.Rand, db *gorm.DB, l generator.Layout, slots, workers int) (ids []int64) {
 	t.Helper()
 	p := &past{t: t, r: r, db: db, layout: l}
@@ -181,7 +181,7 @@ func (p *past) addWorker(worker int64) (slot int, start int64) {
 	layout := p.layout.String()
 	switch r.IntN(12) {
 	case 0:
-		owner, layout = nil, "" // of UidGenerator
+		owner, layout = nil, "" // as UidGenerator inserts it
 	case 1:
 		layout = generator.SnowflakeLayout().String()
 	}

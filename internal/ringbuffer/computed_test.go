@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/ringbuffer"
 )
 
-// A position that is handed out twice is an id that comes twice; one that is refused belongs to the successor.
+// No position is handed out twice, because ids would be equal. The next ring hands out the refused positions.
 func TestComputedTakeOne_HandsOutEachPositionOnce(t *testing.T) {
 	t.Parallel()
 
@@ -31,7 +31,7 @@ func TestComputedTakeOne_HandsOutEachPositionOnce(t *testing.T) {
 	}
 }
 
-// A claim gets what lies below the tail and no more, and Close says where the successor begins.
+// A claim gets positions below the tail only, and Close returns the first position of the next ring.
 func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 	t.Parallel()
 
@@ -40,7 +40,7 @@ func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 		cursor, tail uint64
 		n            uint64
 		first, got   uint64
-		closed       uint64 // what Close says then
+		closed       uint64 // the result of Close then
 	}{
 		{"all", 10, 20, 10, 10, 10, 20},
 		{"some", 10, 20, 9, 10, 9, 19},
@@ -69,8 +69,7 @@ func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 	}
 }
 
-// Has claims nothing: it is true only while that many positions lie below the tail, and an empty ring has not even
-// none.
+// Has claims nothing. It is true only while that many positions are below the tail, and never for an empty ring.
 func TestComputedHas_IsTrueOnlyBelowTheTail(t *testing.T) {
 	t.Parallel()
 
@@ -93,8 +92,7 @@ func TestComputedHas_IsTrueOnlyBelowTheTail(t *testing.T) {
 	}
 }
 
-// TestComputedRaise_PassesOverPositions passes over positions, never back, and not even beyond the tail does
-// it hand out what lies above.
+// Raise skips positions and never goes back. Beyond the tail it hands out nothing either.
 func TestComputedRaise_PassesOverPositions(t *testing.T) {
 	t.Parallel()
 
@@ -120,7 +118,7 @@ func TestComputedRaise_PassesOverPositions(t *testing.T) {
 	}
 }
 
-// A tail that moved down would give positions to a successor that were handed out.
+// The tail never moves down, because the next ring would then hand out positions again.
 func TestComputedExtend_OnlyMovesTheTailUp(t *testing.T) {
 	t.Parallel()
 
@@ -238,8 +236,7 @@ func TestComputed_AgreesWithAModel(t *testing.T) {
 	}
 }
 
-// TestComputed_KeepsCursorAndTailApart: the cursor, which all takers write, shares no cache line with the
-// tail, which all of them read, and there is nothing else.
+// All takers write the cursor and read the tail, so these share no cache line. A ring has nothing else.
 func TestComputed_KeepsCursorAndTailApart(t *testing.T) {
 	t.Parallel()
 
