@@ -18,7 +18,7 @@ import (
 //
 //	go test -run '^$' -bench Create -count 10 .
 
-// nothing is a connection pool that accepts every statement and does nothing.
+// nothing is a connection pool that accepts every statement and ignores it.
 type nothing struct{}
 
 func (nothing) PrepareContext(context.Context, string) (*sql.Stmt, error) {
@@ -68,8 +68,8 @@ func variants(b *testing.B, run func(b *testing.B, db *gorm.DB, id int64)) {
 	b.Run("uidplugin", func(b *testing.B) { run(b, nowhere(b, uidplugin.WithWorkerID(1)), 0) })
 }
 
-// BenchmarkCreateOneRow is a whole db.Create of one row, with a key that is
-// there already and with one that the plugin sets.
+// BenchmarkCreateOneRow measures a db.Create of one row, once with a key that is set, and once with one that the
+// plugin sets.
 func BenchmarkCreateOneRow(b *testing.B) {
 	variants(b, func(b *testing.B, db *gorm.DB, id int64) {
 		row := parcel{OrderID: 1, Street: "Long Lane", City: "Ely"}

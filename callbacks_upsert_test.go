@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// slogan can be there already, under another key.
+// A slogan can exist already, under another key.
 type slogan struct {
 	ID   int64  `gorm:"primaryKey;autoIncrement:false;uid"`
 	Text string `gorm:"size:50;uniqueIndex"`
@@ -59,8 +59,8 @@ func TestUpsert_AnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T)
 	}
 }
 
-// TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict, on the connection of its
-// transaction: rows that were there under another key have none in the structs.
+// A batch on MySQL is read back only after a conflict, on the connection of its transaction. Rows that exist under
+// another key get no key in their structs.
 func TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
 	t.Parallel()
 
@@ -159,8 +159,7 @@ func TestUpsert_ABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T
 	}
 }
 
-// TestUpsert_AnUpsertThatIsLeftAloneHasNoKey, where the database does not tell the one
-// that is there.
+// An upsert that changes nothing has no key if the database does not report the existing one.
 func TestUpsert_AnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	t.Parallel()
 
@@ -185,7 +184,7 @@ func TestUpsert_AnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	}
 }
 
-// TestUpsert_AReadBackThatFailsIsAnError, and the transaction is rolled back.
+// If reading back fails, the create returns an error, and the transaction is rolled back.
 func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	t.Parallel()
 
@@ -203,7 +202,7 @@ func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	saysAll(t, err.Error(), "uidplugin: read back the ids of slogans")
 }
 
-// TestUpsert_AnUpsertDoesNotChangeTheCallersClauses: they may be used again.
+// The caller may use the clauses of an upsert again, so they must not change.
 func TestUpsert_AnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 	t.Parallel()
 

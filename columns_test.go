@@ -45,7 +45,7 @@ func TestColumns_OfTypeRealOnSQLite(t *testing.T) {
 	}
 }
 
-// A statement that is only built must be built, and nothing may be read for it.
+// A dry run builds the statement, and reads nothing for it.
 func TestColumns_OfADryRunAreNotRead(t *testing.T) {
 	t.Parallel()
 

@@ -14,8 +14,8 @@ type ledger struct {
 	Text string
 }
 
-// TestAllocations_ThePluginAllocatesNothing compares db.Create with the plugin, which sets
-// the keys, to db.Create without it, of rows that have keys.
+// Setting keys allocates nothing: a db.Create with the plugin allocates as much as one without it, of rows that have
+// keys.
 func TestAllocations_ThePluginAllocatesNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
 	testkit.SkipWithRace(t) // with it, pools forget what they hold
 	for _, tt := range []struct {
@@ -81,8 +81,7 @@ func TestAllocations_ThePluginAllocatesNothing(t *testing.T) { // not parallel: 
 	}
 }
 
-// A letter has associations with tables that have no worker ids as long as none of
-// their rows was created.
+// A letter has associations with tables that get no worker ids until one of their rows is created.
 type (
 	letter struct {
 		ID        int64 `gorm:"primaryKey;autoIncrement:false;uid"`
@@ -124,9 +123,8 @@ type (
 	}
 )
 
-// TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing: as long as some tables that
-// rows are associated with have no worker ids, each row is searched for what it
-// needs of them. That allocates no more than when all have.
+// If some tables that rows are associated with have no worker ids yet, each row is searched for associations. That
+// allocates no more than when all tables have worker ids.
 func TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) { // not parallel: allocations are counted for the whole process
 	testkit.SkipWithRace(t) // with it, pools forget what they hold
 	for _, tt := range []struct {

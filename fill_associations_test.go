@@ -180,8 +180,8 @@ func TestAssociations_AJoinTableOfOnesOwnGetsItsIDs(t *testing.T) {
 	links(t, db, "members", "team_id", "teams", 2)
 }
 
-// TestAssociations_AnEmbeddedPointerStaysNil: looking for associations behind it must not make
-// the struct, whose columns would then be zero and not NULL.
+// The search for associations does not allocate an embedded pointer. Otherwise its columns would be zero and not
+// NULL.
 func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
 	t.Parallel()
 
@@ -193,8 +193,7 @@ func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
 	}
 }
 
-// TestAssociations_AJoinTableThatIsSetUpLate gets its worker id before the transaction, too, if
-// its table was known.
+// A join table that is set up late gets its worker id before the transaction, too, if its table was known.
 func TestAssociations_AJoinTableThatIsSetUpLate(t *testing.T) {
 	t.Parallel()
 
@@ -268,8 +267,8 @@ func TestAssociations_UpdatesAndSavesCreateChildren(t *testing.T) {
 	}
 }
 
-// TestAssociations_AnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction, or else it could
-// not with a pool of one connection.
+// An update gets worker ids for its children before its transaction, because in the transaction a pool of one has no
+// other connection.
 func TestAssociations_AnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t *testing.T) {
 	t.Parallel()
 

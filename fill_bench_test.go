@@ -50,8 +50,7 @@ func BenchmarkFillOneRow(b *testing.B) {
 	}
 }
 
-// BenchmarkFill1000Rows reports the time of one row, with the resetting of its
-// key.
+// BenchmarkFill1000Rows reports the time of one row, including setting its key to zero again.
 func BenchmarkFill1000Rows(b *testing.B) {
 	rows := make([]parcel, 1000)
 	db := nowhere(b, uidplugin.WithWorkerID(1))

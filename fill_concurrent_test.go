@@ -18,8 +18,8 @@ var sharing = []struct {
 	{"a session each", func(db *gorm.DB) *gorm.DB { return db.Session(&gorm.Session{NewDB: true, PrepareStmt: true}) }},
 }
 
-// TestCreate_ManyGoroutinesSeeModelsForTheFirstTime all at once, in different orders, and
-// with associations: each table gets one worker id, and each row an id.
+// Many goroutines create rows of new models at once, in different orders, and with associations. Each table gets one
+// worker id, and each row gets an id.
 func TestCreate_ManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 	t.Parallel()
 
@@ -103,8 +103,7 @@ func fileOf(t *testing.T, db *gorm.DB) (name string) {
 	return name
 }
 
-// TestCreate_ManyGoroutinesCreateWithoutDuplicates counts every id, with nothing behind
-// the plugin that could slow it down.
+// Many goroutines create rows without a database, which would slow them down. No id comes twice.
 func TestCreate_ManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 

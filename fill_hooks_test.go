@@ -142,7 +142,7 @@ func TestHooks_MapsOfAModelWithHooksGetKeys(t *testing.T) {
 	isOurs(t, db, "hookeds", idIn(t, m, "id"))
 }
 
-// TestHooks_SaveInsertsOnceAndThenUpdates, with one key.
+// Save inserts once and then updates, with the same key.
 func TestHooks_SaveInsertsOnceAndThenUpdates(t *testing.T) {
 	t.Parallel()
 

@@ -10,9 +10,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// TestCreate_OfWhatCannotBeCreatedIsAnError and never a panic, which would leave
-// GORM's transaction open: the pool has one connection, so that the create after
-// it would wait forever.
+// A value that cannot be created is an error and never a panic, which would leave GORM's transaction open. The pool
+// has one connection, so the next create would then wait forever.
 func TestCreate_OfWhatCannotBeCreatedIsAnError(t *testing.T) {
 	t.Parallel()
 
@@ -52,8 +51,7 @@ func TestCreate_OfWhatCannotBeCreatedIsAnError(t *testing.T) {
 	}
 }
 
-// TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin: some misuse is not for the
-// plugin to judge.
+// Where GORM alone panics, the plugin changes nothing, because such misuse is not its concern.
 func TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 
@@ -88,8 +86,8 @@ func TestCreate_OfWhatGORMPanicsAtIsAsWithoutThePlugin(t *testing.T) {
 	}
 }
 
-// TestCreate_RowsThatCannotBeGivenAnIDAreRefused: without the plugin the database would
-// number the row, and its number is the plugin's next.
+// Rows that the plugin cannot set an id in are refused. Otherwise the database would number the row, and could use
+// the plugin's next id.
 func TestCreate_RowsThatCannotBeGivenAnIDAreRefused(t *testing.T) {
 	t.Parallel()
 

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// mapForms are the four forms of maps that GORM creates rows from, and batches.
-// Each is given maps, and creates them all.
+// mapForms are the four forms of maps that GORM creates rows from, and batches. Each form creates all maps that it
+// gets.
 var mapForms = []struct {
 	name   string
 	rows   int
@@ -33,8 +33,8 @@ var mapForms = []struct {
 	{"CreateInBatches", 3, func(db *gorm.DB, m []map[string]any) error { return db.CreateInBatches(m, 2).Error }},
 }
 
-// mapModels are a model with a plain key and one with an AUTO_INCREMENT key: for
-// the latter, GORM believes that the database has set the keys.
+// mapModels are a model with a plain key and one with an AUTO_INCREMENT key. For the second, GORM assumes that the
+// database has set the keys.
 var mapModels = []struct {
 	table string
 	model any
@@ -81,8 +81,7 @@ func TestCreateMaps_GetKeysAndKeepThem(t *testing.T) {
 	})
 }
 
-// TestCreateMaps_KeepTheKeysThatTheyHave, by the name of the column and by that of the
-// field, and get one where it is nil or zero.
+// Maps keep keys that are set, whether by the name of the column or of the field. A key that is nil or zero is set.
 func TestCreateMaps_KeepTheKeysThatTheyHave(t *testing.T) {
 	t.Parallel()
 
@@ -124,8 +123,7 @@ func TestCreateMaps_KeepTheKeysThatTheyHave(t *testing.T) {
 	}
 }
 
-// TestCreateMaps_OnMySQLKeepTheirKeys, though MySQL reports an insert id for a row whose
-// key was given.
+// On MySQL maps keep their keys, although MySQL reports an insert id for a row whose key was set.
 func TestCreateMaps_OnMySQLKeepTheirKeys(t *testing.T) {
 	t.Parallel()
 
@@ -167,8 +165,7 @@ func TestCreateMaps_HonourSelectAndOmit(t *testing.T) {
 	}
 }
 
-// TestCreateMaps_OfAModelWithOtherDefaults: what else the database sets is read back, as
-// without the plugin.
+// If the database sets other columns by default, they are read back, as without the plugin.
 func TestCreateMaps_OfAModelWithOtherDefaults(t *testing.T) {
 	t.Parallel()
 

@@ -62,8 +62,7 @@ func TestCreate_OfASliceIsOneInsertWithAscendingKeys(t *testing.T) {
 	})
 }
 
-// TestCreate_WithoutTagSendsWhatGORMSends holds for models that have nothing to
-// do with ids, on the first create as well.
+// For models without a uid, the plugin sends no statement of its own, even on the first create.
 func TestCreate_WithoutTagSendsWhatGORMSends(t *testing.T) {
 	t.Parallel()
 
@@ -95,8 +94,7 @@ func TestCreate_OnAnAutoIncrementKeyInsertsOurs(t *testing.T) {
 	}
 }
 
-// TestCreate_FailsWhereTheInsertFails: the worker id is kept, and the row keeps its
-// id for the next attempt.
+// If the INSERT fails, the worker id stays in use, and the row keeps its id for the next attempt.
 func TestCreate_FailsWhereTheInsertFails(t *testing.T) {
 	t.Parallel()
 

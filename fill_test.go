@@ -11,8 +11,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// part has a key that is a plain BIGINT, counter one that GORM takes for
-// AUTO_INCREMENT.
+// The key of part is a plain BIGINT. GORM assumes AUTO_INCREMENT for the key of counter.
 type part struct {
 	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	Name string
@@ -154,8 +153,7 @@ func TestCreate_FillsAllFormsOfRows(t *testing.T) {
 	testForms[counter](t, "counters")
 }
 
-// TestCreate_KeysGoByTheModelNotByTheTable: whatever table the rows of a model go to,
-// one generator makes their ids.
+// One generator makes the ids of a model, whatever table its rows go to.
 func TestCreate_KeysGoByTheModelNotByTheTable(t *testing.T) {
 	t.Parallel()
 
@@ -239,8 +237,7 @@ func TestCreate_OmitOfTheKeyLeavesItAlone(t *testing.T) {
 	}
 }
 
-// TestCreate_SelectDoesNotLeakIntoTheCallersStatement: the key is selected for this
-// create only.
+// The plugin selects the key for this create only, not for later statements of the caller's handle.
 func TestCreate_SelectDoesNotLeakIntoTheCallersStatement(t *testing.T) {
 	t.Parallel()
 

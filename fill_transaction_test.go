@@ -21,9 +21,8 @@ func single(t *testing.T, db *gorm.DB) {
 	pool.SetMaxOpenConns(1)
 }
 
-// TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce: the clock of
-// a bubble moves only while all wait. The transaction stays in the hands of its
-// owner.
+// If a transaction has the only connection, its first create fails at once, and leaves the transaction to the caller.
+// The clock of a bubble moves only while all goroutines wait, so it shows that nothing has waited.
 func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
 	t.Parallel()
 
@@ -102,7 +101,7 @@ func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) 
 	links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
-// TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack, or two rows could get one id.
+// A rollback must not revoke the worker id, because two rows could then get one id.
 func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	t.Parallel()
 
@@ -140,8 +139,8 @@ func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two 
 	return one, two
 }
 
-// TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo, and not only that time
-// ran out: what to do is in one of the errors only.
+// If a transaction gets no other connection in time, the error says what to do, and not only that the time has
+// passed.
 func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
 	t.Parallel()
 
@@ -157,9 +156,8 @@ func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *test
 	})
 }
 
-// TestTransaction_WhatCreatesNoIDTakesNoWorkerID: a process that only updates, or whose rows
-// have their keys, would use up one for each of its tables at each start, and wait
-// for it.
+// Statements that create no id take no worker id. Otherwise a process that only updates, or whose rows have keys,
+// would wait for worker ids of all its tables, and use them up at each start.
 func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 	t.Parallel()
 
@@ -196,7 +194,7 @@ func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 	}
 }
 
-// TestTransaction_AnUpdateInATransactionWaitsForNothing: it needs no other connection.
+// An update in a transaction needs no other connection, so it waits for none.
 func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 	t.Parallel()
 

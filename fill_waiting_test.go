@@ -73,7 +73,7 @@ func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) 
 	}
 	saysAll(t, err.Error(), "uidplugin: waiting for a worker id")
 
-	// What it waited for goes on, and serves the next.
+	// The wait of the source continues, and serves the next create.
 	go func() { done <- db.Create(&part{}).Error }()
 	close(g.opened)
 	must(t, <-done)
@@ -123,8 +123,8 @@ func TestCreate_AWorkerIDThatFailedIsTriedAgain(t *testing.T) {
 	isOurs(t, db, "parts", r.ID)
 }
 
-// TestCreate_AWorkerIDThatDoesNotComeInTimeIsAnError, for db.Use and for the first create
-// alike: it names the tables and the limit.
+// If a worker id does not come in time, db.Use and the first create return an error that names the tables and the
+// limit.
 func TestCreate_AWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
 	t.Parallel()
 

@@ -87,7 +87,7 @@ func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	}
 }
 
-// TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID, wherever the id went astray.
+// The error of FindAll unwraps to one error per id, whichever step failed.
 func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 	t.Parallel()
 

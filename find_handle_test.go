@@ -78,7 +78,7 @@ func TestPluginFindAll_AppliesTheConditionsToEachTable(t *testing.T) {
 	}
 }
 
-// What else the handle says of the query was ignored as well.
+// Formerly other clauses of the handle were ignored, too.
 func TestPluginFind_HonoursTheHandle(t *testing.T) {
 	t.Parallel()
 
@@ -111,7 +111,7 @@ func TestPluginFind_HonoursTheHandle(t *testing.T) {
 	}
 }
 
-// What cannot be honoured is refused by name, with what to do. It was ignored.
+// Clauses that Find cannot apply are refused by name, with advice. Formerly they were ignored.
 func TestPluginFind_RefusesClausesOfTheHandle(t *testing.T) {
 	t.Parallel()
 

@@ -34,7 +34,7 @@ func TestOnlyModels_ExcludesAllOthers(t *testing.T) {
 	}
 }
 
-// box is what the public may see of a crate.
+// box has the columns of a crate that the public may see.
 type box struct {
 	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	Name string
@@ -133,8 +133,8 @@ type waybill struct {
 	Crate   *crate
 }
 
-// GORM joins an association once. If the handle joined it, the condition in the scope's join was left out, and the rows of
-// all tenants were found. The LEFT JOIN of an association leaves all rows in, and counted as a condition.
+// GORM joins an association once. If the handle joined it, the condition in the scope's join was left out, and the rows
+// of all tenants were found. The LEFT JOIN of an association leaves all rows in, and counted as a condition.
 func TestScoped_HoldsIfItJoinsAnAssociation(t *testing.T) {
 	t.Parallel()
 

@@ -113,7 +113,7 @@ func TestFindPublicAs(t *testing.T) {
 	}
 }
 
-// Rows from before the plugin have small keys, which say nothing of their table. The prefix of the text does.
+// Rows from before the plugin have small keys, which do not contain their table. The prefix of the text does.
 func TestPlugin_FindPublicFindsRowsFromBefore(t *testing.T) {
 	t.Parallel()
 

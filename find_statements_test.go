@@ -15,7 +15,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// Worker id and session are read at one moment and each time: what was read before may have been lost with the database.
+// Worker id and session are read at one moment and each time: what was read before may have been lost with the
+// database.
 func TestPluginLocate_IsOneStatement(t *testing.T) {
 	t.Parallel()
 
@@ -104,7 +105,7 @@ func TestPluginFind_IsOneQueryInTheTableOfTheID(t *testing.T) {
 	})
 }
 
-// The conditions of the handle are one thing, whatever they are joined by, and locks and hints stay where they are.
+// The conditions of the handle are kept together, however they are joined. Locks and hints stay in their place.
 func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 	t.Parallel()
 
@@ -121,7 +122,7 @@ func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 	}
 }
 
-// indexHint is what the package gorm.io/hints adds to a statement.
+// indexHint is the clause that the package gorm.io/hints adds to a statement.
 type indexHint struct{}
 
 // ModifyStatement implements [gorm.StatementModifier].
@@ -160,8 +161,8 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 	}
 }
 
-// The conditions for one table failed in the table of the id before, which is often another one: not found became an error
-// of SQL, and a transaction of PostgreSQL ended. A text was refused for the prefix of that table.
+// The conditions for one table failed in the table of the id before, which is often another one: not found became an
+// error of SQL, and a transaction of PostgreSQL ended. A text was refused for the prefix of that table.
 func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
 	t.Parallel()
 

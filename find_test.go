@@ -52,8 +52,8 @@ func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
 	isOurs(t, db, "products", r.ID.Int64())
 }
 
-// TestPluginFind_KnowsTheModelsThatAreRegistered: ids lead to a table, and only a model
-// leads to its rows.
+// Find knows registered models only, because an id leads to a table, and the rows of the table can be read only with
+// a model.
 func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 	t.Parallel()
 
@@ -119,7 +119,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 	only(t, err, uidplugin.ErrNoModel, "parcelleds")
 }
 
-// TestPluginFind_TheRegisteredModelIsWhatFindLoads, not the one that was seen first.
+// Find loads the registered model of a table, not the first one that a statement used.
 func TestPluginFind_TheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	t.Parallel()
 

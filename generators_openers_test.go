@@ -181,7 +181,7 @@ func (g *troubled) Health() error {
 	return nil
 }
 
-// Health said nothing of a segment whose ranges could not be fetched, nor of sources of the application.
+// Formerly Health did not report a segment whose ranges could not be fetched, or sources of the application.
 func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
 	t.Parallel()
 

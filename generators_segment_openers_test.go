@@ -56,7 +56,7 @@ func TestUse_SegmentsNeedNoConnectionAfterIt(t *testing.T) {
 	}
 }
 
-// Errors told of worker ids, which a segment does not have.
+// Formerly errors mentioned worker ids, which a segment does not have.
 func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	t.Parallel()
 
@@ -104,8 +104,8 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	p.passes()
 }
 
-// A configuration that cannot work was a warning in the log, and an error at the first create. Later db.Use returned the
-// error, and the log had it as well, with the words that it is tried again.
+// A configuration that cannot work was a warning in the log, and an error at the first create. Later db.Use returned
+// the error, and the log had it as well, with the words that it is tried again.
 func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 	t.Parallel()
 
@@ -184,7 +184,7 @@ func TestUse_OpensASegmentAgainWhenTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// The error said that a connection was missing, whatever had gone wrong.
+// Formerly every error said that a connection was missing.
 func TestCreate_InATransactionTellsWhyASegmentIsNotUsable(t *testing.T) {
 	t.Parallel()
 

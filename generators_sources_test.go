@@ -122,7 +122,8 @@ func (w *writer) Trace(_ context.Context, _ time.Time, statement func() (string,
 	}
 }
 
-// GORM's logger may create rows, which wait for worker ids. The lease manager once waited for the logger: neither came on.
+// GORM's logger may create rows, which wait for worker ids. The lease manager once waited for the logger: neither came
+// on.
 func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
 	t.Parallel()
 
@@ -168,7 +169,7 @@ type (
 	}
 )
 
-// Keys of all types go on above the largest that is there, by their value: of texts, 9 is above 10.
+// Keys of all types continue above the largest existing one, by value. As texts, 9 would be above 10.
 func TestSegment_GoesOnAboveKeysOfAnyType(t *testing.T) {
 	t.Parallel()
 

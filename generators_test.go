@@ -255,7 +255,7 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	// What a function of the application returns is reported, and tried again.
+	// An error of the application's function is reported, and the function is called again.
 	type odd struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:odd"`
 	}

@@ -168,7 +168,7 @@ func idIn(tb testing.TB, m map[string]any, key string) int64 {
 	return id
 }
 
-// statements is a GORM logger that keeps the statements that it is told of.
+// statements is a GORM logger that keeps all statements.
 type statements struct {
 	mu   sync.Mutex
 	list []string
@@ -200,7 +200,7 @@ func recorded(db *gorm.DB) (*gorm.DB, *statements) {
 	return db.Session(&gorm.Session{Logger: s}), s
 }
 
-// journal is what a plugin has logged.
+// journal keeps the lines that a plugin has logged.
 type journal struct{ testkit.Log }
 
 // option makes a plugin log into the journal.

@@ -47,7 +47,7 @@ func TestID_ReadFromJSON(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		want uidplugin.ID
-		err  error // nil with want 5, which was there before, for an error of any kind
+		err  error // nil together with want 5, the value before, means an error of any kind
 	}{
 		{`"302914527191040001"`, 302914527191040001, nil},
 		{`302914527191040001`, 302914527191040001, nil},

@@ -69,10 +69,10 @@ var picture = map[string]func(name string) bool{
 	},
 }
 
-// kit is what tests have in common. Only tests import it, those of users too.
+// kit has helpers of the tests. Only tests import it, also those of users.
 const kit = "internal/testkit"
 
-// harness is what the tests in the folders of integration have in common.
+// harness has the helpers of the tests in the folders of integration.
 const harness = "integration/internal/harness"
 
 // users use the library as an application does, and may import what is in go.mod.
@@ -105,7 +105,7 @@ func TestImportsGoDownwardsOnly(t *testing.T) {
 	}
 }
 
-// TestImportsGoDownwardsOnly_FindsWhatIsForbidden: without it the test above could pass because it looks at nothing.
+// This shows that the test above finds a forbidden import. Otherwise it could pass because it looks at nothing.
 func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 	t.Parallel()
 

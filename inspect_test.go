@@ -106,7 +106,7 @@ func TestAutoIncrement_ATagThatAsksForItIsADecision(t *testing.T) {
 	}
 }
 
-// The number of a row that is inserted without the plugin is another one on each engine, and so is what happens then.
+// The number of a row that is inserted without the plugin differs between engines, and so do the consequences.
 func TestAutoIncrement_TheWarningSaysWhichNumberTheDatabaseGives(t *testing.T) {
 	t.Parallel()
 

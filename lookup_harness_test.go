@@ -66,8 +66,7 @@ func unwrapped(tb testing.TB, err error) []error {
 	return list.Unwrap()
 }
 
-// kindsOfNoID are the errors that tell numbers apart; no two may be found behind
-// one error.
+// kindsOfNoID are the errors that distinguish numbers. No error may wrap two of them.
 var kindsOfNoID = []error{
 	uidplugin.ErrNegativeID, uidplugin.ErrFutureID, uidplugin.ErrUnknownID, uidplugin.ErrOtherLayout,
 	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,

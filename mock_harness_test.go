@@ -69,8 +69,7 @@ var (
 // errBroken is how mocked databases fail.
 var errBroken = errors.New("the cable is broken")
 
-// dialects are those that are mocked, with the quotes and the numbering of values
-// that statements have in them.
+// dialects are the mocked dialects, with the quotes and placeholders of their statements.
 var dialects = []dialect{
 	{"mysql", testkit.OnMySQL, func(s string) string { return strings.ReplaceAll(s, `"`, "`") }},
 	{"postgres", testkit.OnPostgres, numbered},
@@ -105,7 +104,7 @@ func numbered(s string) string {
 	return strings.Join(parts, "")
 }
 
-// mockedUse returns a handle on a MySQL mock with a plugin whose tables are there. Its clock stands at noon, so
+// mockedUse returns a handle on a MySQL mock with a plugin whose tables exist. Its clock stands at noon, so
 // its lease manager sends nothing unless a table needs a worker id; see [process].
 func mockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
 	t.Helper()
@@ -192,7 +191,7 @@ func reading(sql func(string) string) string {
 	return sql(readRegistry)
 }
 
-// migrated is what db.Use asks of a database whose tables are there.
+// migrated has the statements that db.Use sends if the tables exist.
 func migrated(sql func(string) string) []step {
 	steps := checked(sql)
 	if sql("?") == "?" {
@@ -202,12 +201,12 @@ func migrated(sql func(string) string) []step {
 		rows: sqlmock.NewRows([]string{"1"}).AddRow(1)})
 }
 
-// checked is what it asks with WithoutMigration.
+// checked has the statements of db.Use with WithoutMigration.
 func checked(sql func(string) string) []step {
 	return append(append(probes(sql), connections(sql)...), registry(sql, fewLayout))
 }
 
-// connections is what db.Use asks about the settings of connections.
+// connections has the queries of db.Use for settings of connections.
 func connections(sql func(string) string) []step {
 	if sql("?") != "?" {
 		return []step{settings(sql)}
@@ -215,8 +214,7 @@ func connections(sql func(string) string) []step {
 	return []step{settings(sql), {sql: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, rows: columns("n").AddRow(1)}}
 }
 
-// settings is the question what the database may lose, which answers that it is
-// nothing.
+// settings is the query for settings that risk commits. The mock answers that there are none.
 func settings(sql func(string) string) step {
 	query, columns := `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`, []string{"name", "setting"}
 	if sql("?") == "?" {
@@ -303,7 +301,7 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 	)
 }
 
-// looksUp is how Find reads the rows of worker ids. rows is what they find.
+// looksUp has the query of Find for the rows of worker ids. It returns rows.
 func (p *process) looksUp(rows *sqlmock.Rows, workers ...driver.Value) step {
 	return step{sql: p.sql(selectNodes + ` WHERE "ID" IN (?` + strings.Repeat(", ?", len(workers)-1) + `)`), args: workers, rows: rows}
 }

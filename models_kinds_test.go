@@ -52,8 +52,7 @@ func (w *wrapped) Scan(v any) error {
 	return nil
 }
 
-// spelled is a struct that reads and writes itself as digits, and takes no
-// number.
+// spelled is a struct that reads and writes itself as digits, and accepts no number.
 type spelled struct{ Digits string }
 
 func (s spelled) Value() (driver.Value, error) { return s.Digits, nil }

@@ -112,7 +112,7 @@ func TestField_KeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestField_AStringNeedsOnlyTheDigitsOfTheLayout: ids of 53 bits have 16.
+// A string needs room for the digits of the layout only: ids of 53 bits have 16.
 func TestField_AStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
 	t.Parallel()
 
@@ -131,7 +131,7 @@ func TestField_AStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
 	saysAll(t, err.Error(), "size15.ID", "15 characters", "16")
 }
 
-// TestField_AnIntegerColumnIsRefusedUnlessItHas64Bits: in SQLite every integer has.
+// A column with fewer than 64 bits is refused. On SQLite every integer column has 64.
 func TestField_AnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
 	t.Parallel()
 

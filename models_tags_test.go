@@ -108,8 +108,8 @@ func TestTag_TaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 	}
 }
 
-// TestTag_ATagOnTheEmbeddingLineMeansTheKey and not the times next to it, to which
-// GORM copies the tag.
+// A tag on the line of an embedded model applies to its key only, although GORM copies the tag to the times next to
+// it.
 func TestTag_ATagOnTheEmbeddingLineMeansTheKey(t *testing.T) {
 	t.Parallel()
 
@@ -249,7 +249,7 @@ func TestTag_AnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
 	}
 }
 
-// TestTag_WithWorkerIDThereIsOneGenerator, because two on one worker id would make the
+// With WithWorkerID there is one generator for all tables, because two generators with one worker id would make the
 // same ids.
 func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
 	t.Parallel()

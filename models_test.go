@@ -44,7 +44,7 @@ func TestAutoIncrement_AnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	saysAll(t, lines[1], "level=WARN", "table=seconds", "model=second", "field=ID")
 }
 
-// TestAutoIncrement_TheWarningSaysWhatToDo, on each dialect in its own words.
+// The warning has the statement of each dialect.
 func TestAutoIncrement_TheWarningSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
@@ -166,8 +166,8 @@ func TestAutoIncrement_KeysOfRegisteredModelsArePlain(t *testing.T) {
 				case "Register":
 					must(t, p.Register(t.Context(), &parent{}))
 				case "AutoMigrate":
-					// The mock refuses what GORM's AutoMigrate then asks; by then the
-					// models are registered.
+					// The mock refuses the queries that GORM's AutoMigrate sends next. The models are registered
+					// before that.
 					if err := p.AutoMigrate(&parent{}); err == nil {
 						t.Fatal("migrated on a mock")
 					}
@@ -210,7 +210,7 @@ func TestAutoIncrement_TheKeyOfMySQLIsBigintNotNull(t *testing.T) {
 	}
 }
 
-// TestAutoIncrement_ThatTheAuthorWantsStays, in all of GORM's spellings.
+// AUTO_INCREMENT that the tag asks for stays, in all of GORM's spellings.
 func TestAutoIncrement_ThatTheAuthorWantsStays(t *testing.T) {
 	t.Parallel()
 
@@ -245,8 +245,7 @@ func TestAutoIncrement_AutoMigrateAlsoMigratesModelsWithoutTag(t *testing.T) {
 	}
 }
 
-// TestAutoIncrement_ACompositeKeyOfRegisteredModelsIsPlain: GORM alone makes one of the columns
-// AUTO_INCREMENT if it is called id.
+// The columns of a composite key are plain. GORM alone makes a column AUTO_INCREMENT if its name is id.
 func TestAutoIncrement_ACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
 	t.Parallel()
 

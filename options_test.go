@@ -86,7 +86,7 @@ func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 	}
 }
 
-// TestOptions_AllWrongOptionsAreReportedAtOnce, whatever their order and their package.
+// One error reports all wrong options, in any order and of all packages.
 func TestOptions_AllWrongOptionsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 

@@ -14,8 +14,8 @@ import (
 	"gorm.io/gorm/utils/tests"
 )
 
-// A process that is killed after a burst has stamped ids ahead of the clock. The next
-// one, with the same worker id, made the same ids: of 2,000 creates 2,000 failed.
+// A process that is killed after a burst has stamped ids ahead of the clock. Formerly the next process with the same
+// worker id made the same ids: of 2,000 creates 2,000 failed.
 func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 	t.Parallel()
 
@@ -92,8 +92,7 @@ func ahead(t *testing.T, l generator.Layout, id int64, lead time.Duration) {
 	}
 }
 
-// Ids stay within Lead of the clock, however many are taken, and a steady process
-// comes back to the present.
+// Ids stay within Lead of the clock, however many are taken. A process that takes fewer returns to the present time.
 func TestWithWorkerID_StaysWithinItsLead(t *testing.T) {
 	t.Parallel()
 

@@ -108,8 +108,8 @@ func TestPluginClose_EndsTheWaitForAWorkerID(t *testing.T) {
 	}
 }
 
-// TestPluginClose_WaitsForTheBackgroundOrItsContext: a database may not notice that a
-// context ends.
+// Close waits for goroutines in the background, or until its context ends, because a database may not notice that a
+// context has ended.
 func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	t.Parallel()
 
@@ -137,8 +137,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	}
 }
 
-// TestPluginClose_EndsTheWaitForTheClock, which stands still permanently: both generators
-// have a tick's ids to give, and callers want more.
+// The clock stands still permanently. Both generators have ids for one tick, and callers want more.
 func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 	t.Parallel()
 
@@ -207,7 +206,7 @@ func TestPluginClose_WhileInUse(t *testing.T) {
 	group.Wait()
 }
 
-// TestPluginClose_NothingRunsAfterClose: a bubble does not end before its goroutines have.
+// Nothing runs after Close, because a bubble ends only when its goroutines have ended.
 func TestPluginClose_NothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 

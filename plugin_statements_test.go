@@ -30,7 +30,7 @@ type article struct {
 	Name string
 }
 
-// fresh is what db.Use asks of an empty database.
+// fresh has the statements that db.Use sends to an empty database.
 func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step) {
 	t.Helper()
 	probed, next := probes(sql), 0

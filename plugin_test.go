@@ -46,7 +46,7 @@ func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
 	must(t, db.Create(&part{}).Error)
 }
 
-// TestPluginInitialize_ATransactionIsNoHandleToRegisterWith: it ends before the plugin does.
+// db.Use refuses a transaction, because it ends before the plugin does.
 func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	t.Parallel()
 
@@ -73,8 +73,7 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	}
 }
 
-// TestInitializeAgainIsForReplicas: dbresolver opens each with a copy of the
-// configuration, and GORM initializes its plugins again.
+// dbresolver opens each replica with a copy of the configuration, so GORM initializes its plugins again.
 func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
 	t.Parallel()
 
@@ -175,7 +174,7 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	saysAll(t, err.Error(), "<nil>", "int")
 }
 
-// TestFromWithoutPlugin: each method says that there is none.
+// Without the plugin, each method returns an error that says so.
 func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	t.Parallel()
 
@@ -254,8 +253,8 @@ type (
 	}
 )
 
-// A program that goes on after db.Use has failed has no plugin. It inserted rows with the key 0, because GORM still took
-// the keys for ones that somebody sets.
+// A program that goes on after db.Use has failed has no plugin. It inserted rows with the key 0, because GORM still
+// took the keys for ones that somebody sets.
 func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	t.Parallel()
 

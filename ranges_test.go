@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A span that ends now has no upper bound: ids may be stamped ahead of the clock. The rows that were created last, which
-// a caller most likely looks for, were missed.
+// A span that ends now has no upper bound: ids may be stamped ahead of the clock. The rows that were created last,
+// which a caller most likely looks for, were missed.
 func TestPluginCreatedBetween_FindsRowsThatAreStampedAhead(t *testing.T) {
 	t.Parallel()
 
@@ -135,7 +135,8 @@ func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 	}
 }
 
-// A query into a number or maps says nothing of the model. The error was GORM's, with the address of the variable.
+// A query into a number or maps does not name the model. Formerly the error was GORM's, with the address of the
+// variable.
 func TestPluginCreatedBetween_AsksForTheModel(t *testing.T) {
 	t.Parallel()
 

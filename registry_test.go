@@ -63,14 +63,14 @@ func TestWithRegistry_ShardsShareAnIDSpace(t *testing.T) {
 		}
 	}
 	if n := count(t, registry, "WORKER_SLOT"); n != 1 {
-		t.Errorf("%d slots", n)
+		t.Errorf("%d slots, want 1", n)
 	}
 	if a, b := plugins[0].Stats(), plugins[7].Stats(); a.Space == "" || a.Space != b.Space || a.Slot.ID != b.Slot.ID {
-		t.Errorf("%+v, %+v", a, b)
+		t.Errorf("the first plugin has %+v, the last one %+v; want one id space and one slot", a, b)
 	}
 }
 
-// Find of an id of another shard says so, instead of a row of this one.
+// Find of an id of another shard returns an error that says so, and never a row of this shard.
 func TestWithRegistry_FindSaysThatAnIDIsOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 
@@ -88,7 +88,7 @@ func TestWithRegistry_FindSaysThatAnIDIsOfAnotherDatabase(t *testing.T) {
 	testkit.IsError(t, err, uidplugin.ErrOtherDatabase, "the second", "one.db")
 }
 
-// The slot is released by the last plugin that closes; a plugin that is opened later has ids of its own.
+// The last plugin that closes releases the slot. A plugin that is opened later has other ids.
 func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	t.Parallel()
 
@@ -109,7 +109,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	create(a)
 	create(b)
 	must(t, first.Close(t.Context()))
-	must(t, first.Close(t.Context())) // counts once
+	must(t, first.Close(t.Context())) // a second Close changes nothing
 	if n := held(); n != 1 {
 		t.Errorf("%d slots are held", n)
 	}
@@ -117,7 +117,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	if err := a.Create(&part{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	again, third := shard(t, registry, paths[0]) // with the slot of the second
+	again, third := shard(t, registry, paths[0]) // shares the slot of the second
 	create(again)
 	create(b)
 	must(t, second.Close(t.Context()))
@@ -130,7 +130,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	create(later)
 }
 
-// Plugins that share a slot cannot differ in what the slot is about.
+// Plugins that share a slot must agree on the options of the slot.
 func TestWithRegistry_ConflictingOptionsAreAnError(t *testing.T) {
 	t.Parallel()
 
@@ -146,10 +146,11 @@ func TestWithRegistry_ConflictingOptionsAreAnError(t *testing.T) {
 	testkit.IsError(t, err, uidplugin.ErrOption, "WithRegistry", "WithWorkerID")
 	err = bare(t).Use(uidplugin.New(uidplugin.WithRegistry(nil)))
 	testkit.IsError(t, err, uidplugin.ErrOption, "WithRegistry")
-	use(t, bare(t), uidplugin.WithRegistry(registry)) // the failed ones have left
+	use(t, bare(t), uidplugin.WithRegistry(registry)) // works, because the failed plugins have left
 }
 
-// The first create inside a transaction on a pool of one: the worker id comes from another database.
+// The first create is in a transaction on a pool of one. It needs no other connection, because the worker id comes
+// from another database.
 func TestWithRegistry_TheFirstCreateInATransactionNeedsNoOtherConnection(t *testing.T) {
 	t.Parallel()
 
@@ -162,8 +163,8 @@ func TestWithRegistry_TheFirstCreateInATransactionNeedsNoOtherConnection(t *test
 	}))
 }
 
-// Tenants come and go, as in a server that opens a database for each request of a tenant: plugins of one process join the
-// registry and leave it at any time, also as the last one while another one joins.
+// Plugins of one process join the registry and leave it at any time, like tenants of a server that opens a database
+// for each request. The last plugin may leave while another one joins.
 func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 
@@ -203,14 +204,14 @@ func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
 	if n := count(t, registry, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
 		t.Errorf("%d slots are held", n)
 	}
-	// At most one worker id for each table and round that overlaps: Lead is 10 minutes here, so none comes back.
+	// Each table needs one worker id per round at most. None is used again, because Lead is 10 minutes on SQLite.
 	if n := count(t, registry, "WORKER_NODE", `"TABLE_NAME" <> ''`); n > tenants*rounds*2 {
-		t.Errorf("%d worker ids", n)
+		t.Errorf("%d worker ids, want %d at most", n, tenants*rounds*2)
 	}
 }
 
-// A plugin that cannot share the registry joins and leaves it while the last of the others closes: the lease manager went
-// on for ever, and held its slot.
+// A plugin with other options tries to join the registry while the last plugin closes. Formerly the lease manager
+// then never ended, and held its slot.
 func TestWithRegistry_AConflictNextToTheLastCloseLeaksNothing(t *testing.T) {
 	t.Parallel()
 
@@ -242,7 +243,8 @@ func TestWithRegistry_AConflictNextToTheLastCloseLeaksNothing(t *testing.T) {
 	}
 }
 
-// A process that is still in the database's own id space makes ids that may be equal: the log says so.
+// A process without WithRegistry is still in the database's own id space, so its ids may be equal to those of the
+// registry. The log warns of it.
 func TestWithRegistry_WarnsOfProcessesWithoutIt(t *testing.T) {
 	t.Parallel()
 
@@ -262,7 +264,7 @@ func TestWithRegistry_WarnsOfProcessesWithoutIt(t *testing.T) {
 	}
 }
 
-// A transaction ends before the plugin does.
+// A transaction as the registry is refused, because it ends before the plugin does.
 func TestWithRegistry_RefusesATransaction(t *testing.T) {
 	t.Parallel()
 
@@ -273,8 +275,8 @@ func TestWithRegistry_RefusesATransaction(t *testing.T) {
 	testkit.IsError(t, bare(t).Use(uidplugin.New(uidplugin.WithRegistry(tx))), uidplugin.ErrOption, "WithRegistry", "transaction")
 }
 
-// With thousands of tenants a worker id for each table of each would be too many: with WithOneWorkerID a tenant that
-// comes gets that of one that went, when the clock has passed its ids.
+// With thousands of tenants, a worker id for each table of each tenant would be too many. With WithOneWorkerID a new
+// tenant gets the worker id of one that has left, once the clock has passed its ids.
 func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -301,8 +303,8 @@ func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 	must(t, keep.Health())
 }
 
-// Shards on several servers often have one name. Their ids differ, but Locate names no shard then, so the log says what to
-// do. A tenant that is opened again is no other database.
+// Shards on several servers often have the same database name. Their ids differ, but Locate cannot name the shard, so
+// the log says what to do. A tenant that is opened again does not count as another database.
 func TestWithRegistry_WarnsOfDatabasesWithOneName(t *testing.T) {
 	t.Parallel()
 

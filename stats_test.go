@@ -102,7 +102,7 @@ func breaking(t *testing.T, text string) (db *gorm.DB, broken *atomic.Bool) {
 	return db, broken
 }
 
-// A table that got no worker id is named with the database's own reason, until it has one. The others go on.
+// A table that got no worker id is named with the database's own reason, until it has one. The others continue.
 func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	t.Parallel()
 
@@ -207,8 +207,8 @@ func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 	}
 }
 
-// What people publish of a process must be readable without this package: no number for a kind or a duration, no year 1,
-// and an error that is not {}.
+// What people publish of a process must be readable without this package: no number for a kind or a duration, no year
+// 1, and an error that is not {}.
 func TestStats_JSON(t *testing.T) {
 	t.Parallel()
 

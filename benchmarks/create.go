@@ -31,7 +31,7 @@ type Created struct {
 
 const manyRows = 1000
 
-// nothing is a pool that accepts every statement and does nothing.
+// nothing is a pool that accepts every statement and ignores it.
 type nothing struct{}
 
 // done is the result of its statements.

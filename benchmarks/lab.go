@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// Sizes are the amounts of measuring.
+// Sizes say how much is measured.
 type Sizes struct {
 	Name string // whole, short, or tiny for the tests
 
-	Rounds     int           // of making ids, and of creates
-	Slice      time.Duration // of one contestant in a round
-	Sustained  time.Duration // of a contestant at its limit
-	Generators int           // made to see the memory of one
+	Rounds     int           // rounds of making ids, and of creates
+	Slice      time.Duration // time of a contestant in a round
+	Sustained  time.Duration // time of a contestant that never pauses
+	Generators int           // generators that are made to measure the memory of one
 
-	Rows        int // inserted into each table
-	Chunk       int // rows of one table before the next table's turn
-	Joins       int
-	PoolMB      int           // of a server's memory for pages
-	RowsFor     time.Duration // after which a server gets no more of them
-	OrderFor    time.Duration
-	Writers     []int // processes that insert
-	Imports     []int // rows of an import
-	Interval    time.Duration
-	CostFor     time.Duration
-	Processes   []int // that share the work
-	Tables      []int // that each of them writes
-	Starts      []int // processes at once
-	StartTables int
-	StartRounds int
+	Rows        int           // rows that are inserted into each table
+	Chunk       int           // rows of one table before the next table's turn
+	Joins       int           // joins that are measured
+	PoolMB      int           // size of a server's buffer pool
+	RowsFor     time.Duration // a server gets no more rows after this time
+	OrderFor    time.Duration // time of a run with writers
+	Writers     []int         // numbers of processes that insert
+	Imports     []int         // numbers of rows of an import
+	Interval    time.Duration // time between renewals
+	CostFor     time.Duration // time of a run that counts statements
+	Processes   []int         // numbers of processes that renew
+	Tables      []int         // numbers of tables that each of them writes
+	Starts      []int         // numbers of processes that start at once
+	StartTables int           // tables of each starting process
+	StartRounds int           // repetitions of each start
 
 	Writing      []int         // writers into a followed table
-	FollowFor    time.Duration // of these
-	FollowRuns   int           // of comparing inserts with and without the trigger
-	FollowRounds int           // of a run
+	FollowFor    time.Duration // time of a run with these
+	FollowRuns   int           // runs that compare inserts with and without the trigger
+	FollowRounds int           // rounds of such a run
 	FollowBulk   int           // rows of an INSERT ... SELECT
-	FollowHeld   time.Duration // for which a follower waits
-	Idle         time.Duration // before a follower counts as idle, which it is after a minute
+	FollowHeld   time.Duration // time for which a follower waits
+	Idle         time.Duration // time before a follower counts as idle, which it is after a minute
 }
 
-// Whole is the size of docs/benchmarks.md.
+// Whole returns the sizes for docs/benchmarks.md.
 func Whole() Sizes {
 	return Sizes{
 		Name: "whole", Rounds: 400, Slice: 150 * time.Microsecond, Sustained: 500 * time.Millisecond, Generators: 1000,
@@ -54,7 +54,7 @@ func Whole() Sizes {
 	}
 }
 
-// Short takes less than three minutes.
+// Short returns sizes that take less than three minutes.
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200
@@ -66,7 +66,7 @@ func Short() Sizes {
 	return s
 }
 
-// Tiny shows that the code runs; its figures mean nothing.
+// Tiny returns sizes that only show that the code runs. Its figures mean nothing.
 func Tiny() Sizes {
 	s := Short()
 	s.Name, s.Rounds, s.Slice, s.Sustained, s.Generators = "tiny", 3, 20*time.Microsecond, time.Millisecond, 5
@@ -79,7 +79,7 @@ func Tiny() Sizes {
 	return s
 }
 
-// A Lab is the place of a run.
+// A Lab has the sizes, servers and progress of one run.
 type Lab struct {
 	Sizes
 	Engines []string
@@ -96,7 +96,7 @@ func (l *Lab) Say(format string, args ...any) {
 	fmt.Fprintf(l.Log, "%6s  %s\n", time.Since(l.Begun).Round(time.Second), fmt.Sprintf(format, args...))
 }
 
-// Tick is Say at most once in five seconds.
+// Tick reports progress, but at most every five seconds.
 func (l *Lab) Tick(format string, args ...any) {
 	if time.Since(l.reported) > 5*time.Second {
 		l.Say(format, args...)

@@ -16,12 +16,12 @@ type Made struct {
 	Name      string
 	Bytes     int // of an id
 	Threads   int
-	One, All  Figure // ns for an id, made by one thread, and by all threads from one generator
-	Sustained Figure // ids a second of one thread without a pause, in the peer's usual settings
-	Usual     string `json:",omitempty"` // those settings, if they decide
-	Allocs    float64
-	Shared    bool `json:",omitempty"` // the process has one generator
-	Memory    float64
+	One, All  Figure  // ns for an id, made by one thread, and by all threads from one generator
+	Sustained Figure  // ids a second of one thread without a pause, in the peer's usual settings
+	Usual     string  `json:",omitempty"` // those settings, if the rate depends on them
+	Allocs    float64 // for an id
+	Shared    bool    `json:",omitempty"` // all callers of a process use one generator, so Memory is 0
+	Memory    float64 // bytes of a generator
 }
 
 // measureMaking measures all peers, interleaved.
@@ -110,11 +110,11 @@ func together(threads, n int, loop func(int)) sample {
 	group.Wait()
 	first, last := slices.MinFunc(begins, time.Time.Compare), slices.MaxFunc(begins, time.Time.Compare)
 	took := slices.MaxFunc(ends, time.Time.Compare).Sub(first)
-	apart := last.Sub(first) > took/10 // then each has run alone for a while
+	apart := last.Sub(first) > took/10 // too many ids were made by some threads alone
 	return sample{float64(took.Nanoseconds()) / float64(n*threads), disturbed.Load() || apart}
 }
 
-// allocations returns the allocations for each of n ids, and their bytes.
+// allocations returns the number of allocations for an id, as the mean of n ids.
 func allocations(n int, loop func(int)) float64 {
 	var before, after runtime.MemStats
 	loop(n)
@@ -124,7 +124,7 @@ func allocations(n int, loop func(int)) float64 {
 	return float64((after.Mallocs - before.Mallocs) / uint64(n))
 }
 
-// perGenerator returns the live heap of one out of n generators, each of which has made an id.
+// perGenerator returns the bytes of the heap that a generator needs, as the mean of n that have made an id each.
 func perGenerator(n int, p peer) (bytes float64, err error) {
 	if p.shared {
 		return 0, nil
@@ -164,7 +164,7 @@ func sustained(l *Lab, p peer) contestant {
 		if err != nil {
 			return sample{}, err
 		}
-		const few = 64 // because a call that waits should not be much longer than the window
+		const few = 64 // small, so that a call that waits ends soon after the window
 		made, begin := 0, time.Now()
 		for time.Since(begin) < window {
 			loop(few)

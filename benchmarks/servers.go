@@ -18,7 +18,7 @@ import (
 type Server struct {
 	testkit.Engine
 	Title string          // with the version
-	own   *testkit.Server // nil: it is not ours
+	own   *testkit.Server // nil if the server is not ours
 	dir   string          // of SQLite's files
 }
 
@@ -26,8 +26,8 @@ type Server struct {
 var engineNames = map[string]string{"mariadb": "MariaDB", "mysql": "MySQL", "postgres": "PostgreSQL",
 	"sqlite": "SQLite"}
 
-// eachServer measures all engines, one after the other. It leaves out servers that do not start, because
-// not every machine can install all of them.
+// eachServer measures all engines, one after the other. It leaves out servers that do not start, because not every
+// machine can install all of them.
 func (l *Lab) eachServer(ctx context.Context, part, dir string, options func(engine string) []string,
 	measure func(s *Server) error) error {
 	for _, engine := range l.Engines {

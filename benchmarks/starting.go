@@ -118,7 +118,7 @@ type startTask struct {
 }
 
 // startAndReport is the role of a process that starts: it waits for the moment to begin, connects, and prints the ms
-// until its first id, or, without the plugin, until the answer to a query. It goes on until its input ends.
+// until its first id, or, without the plugin, until the answer to a query. It runs until its input ends.
 func startAndReport(task startTask) (err error) {
 	models := tables(task.Tables)
 	fmt.Println("true")

@@ -13,9 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A kind is a generator of this package over a lease of worker id 9, and of its backup
-// worker if it has one, and what it promises. Snowflake, which is the simplest, is the
-// oracle for the others.
+// A kind is a generator of this package with what it promises. It has a lease of worker id 9, and of a backup worker
+// if it uses one. Snowflake is the simplest, so the others are compared with it.
 type kind struct {
 	name string
 	// ascends says that all ids ascend; otherwise those of one worker id do.
@@ -108,8 +107,8 @@ func (b *ledger) size() int64 {
 	return int64(len(b.ids))
 }
 
-// Many callers use a lease up to its last id, while the clock is set to and fro: each id
-// is made once, those of one caller ascend, and then all get the error.
+// Many callers use up a lease while the clock is set back and forth. Each id is made once, the ids of one caller
+// ascend, and at the end all callers get the error.
 func TestGenerators_UseUpALease(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 6)
@@ -138,16 +137,15 @@ func TestGenerators_UseUpALease(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// A call that fails in the middle loses what it has, and clocks that are ahead pass
-		// ids over; without either it is exactly the lease.
+		// A call that fails in the middle loses its ids, and a clock that jumps ahead skips ids. Without either,
+		// exactly the ids of the lease are made.
 		if most := k.lanes * 200 * 64; b.size() > most || b.size() < most/4 {
 			t.Errorf("%d ids of a lease of %d", b.size(), most)
 		}
 	})
 }
 
-// The clock stands still, or goes back by a minute: generators that borrow continue, and the
-// others wait.
+// The clock stands still, or goes back by a minute: generators that borrow continue, and the others wait.
 func TestGenerators_GoOnWithAFrozenClock(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 8)
@@ -172,8 +170,8 @@ func TestGenerators_GoOnWithAFrozenClock(t *testing.T) {
 	})
 }
 
-// A caller who waits goes when its context ends, and nothing is left behind: a bubble
-// does not end before all its goroutines have.
+// A caller stops waiting when its context ends, and leaves no goroutine, because a bubble ends only when all its
+// goroutines have ended.
 func TestGenerators_HonourContexts(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		l := ticks(time.Second, 2)
@@ -219,7 +217,7 @@ func TestGenerators_CloseEndsLongFills(t *testing.T) {
 	})
 }
 
-// What Snowflake makes in a tick, every other kind makes too, and more only if it borrows.
+// Every other kind makes the same ids in a tick as Snowflake, and more only if it borrows.
 func TestGenerators_MakeWhatDefaultMakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

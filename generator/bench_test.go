@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// BenchmarkNext is the cost of an id, for one caller and for many. Every figure is meant as a ratio to
-// that of the atomic add of the same run:
+// BenchmarkNext measures the cost of an id, for one caller and for many. Compare each figure with that of the atomic
+// add in the same run:
 //
 //	go test -run '^$' -bench . -count 10 -cpu 1,2 ./generator/
 func BenchmarkNext(b *testing.B) {
@@ -100,8 +100,7 @@ func roomy(b *testing.B, name string) generator.Generator {
 	return nil
 }
 
-// wide has the default layout, and may borrow so much that no benchmark comes to the
-// limit.
+// wide returns a generator with the default layout that may borrow so much that no benchmark reaches the limit.
 func wide(tb testing.TB) *generator.Cached {
 	return cached(tb, generator.CachedConfig{Layout: generator.DefaultLayout(), MaxBorrow: math.MaxInt64})
 }

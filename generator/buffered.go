@@ -102,8 +102,7 @@ type BufferedState struct {
 
 var _ Generator = (*Buffered)(nil)
 
-// NewBuffered returns a generator, which begins to fill its buffer, or an error that
-// wraps [ErrConfig].
+// NewBuffered returns a generator, and starts to fill its buffer. An error wraps [ErrConfig].
 func NewBuffered(c BufferedConfig) (*Buffered, error) {
 	c.Size, c.RefillBelow = cmp.Or(c.Size, defaultBufferSize), cmp.Or(c.RefillBelow, defaultRefillBelow)
 	switch {
@@ -287,8 +286,7 @@ func (g *Buffered) refill() {
 	go g.fill()
 }
 
-// fill fills the buffer, and tries again, after a pause, as long as it fails and
-// callers wait.
+// fill fills the buffer. If that fails it pauses and tries again, as long as callers wait.
 func (g *Buffered) fill() {
 	defer g.fills.Done()
 	for {

@@ -15,8 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A source that fails, or panics, does not keep later refills from being tried, and
-// those who wait are told why.
+// After a source has failed or panicked, later refills are still tried, and waiting callers get the reason.
 func TestBuffered_RecoversFromItsSource(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, fails: func(call int) error {
@@ -52,7 +51,7 @@ func TestBuffered_RecoversFromItsSource(t *testing.T) {
 	})
 }
 
-// All who wait when the source fails are told at once, however many they are.
+// All callers that wait when the source fails get the error at once.
 func TestBuffered_TellsAllWhoWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, takes: time.Second, fails: func(int) error { return errAway }}
@@ -95,7 +94,7 @@ func TestBuffered_DoesNotHammerItsSource(t *testing.T) {
 	})
 }
 
-// What does not ascend may have been handed out before.
+// Ids that do not ascend may have been handed out before.
 func TestBuffered_RefusesRunsThatDoNotAscend(t *testing.T) {
 	for _, runs := range [][]generator.Run{
 		{{First: 5, N: 3}, {First: 7, N: 1}},

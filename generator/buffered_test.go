@@ -145,7 +145,7 @@ func TestBuffered_FollowsThePolicyOfAnEmptyBuffer(t *testing.T) {
 	})
 }
 
-// TestBuffered_KeepsARunThatDoesNotFit: three slots of ids do not fit into two. The rest follows without a gap.
+// Three slots of ids do not fit into two. The rest follows without a gap.
 func TestBuffered_KeepsARunThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := buffered(t, generator.BufferedConfig{Source: (&counter{n: 3 << 24}).fetch, Size: 2, RefillBelow: 100})
@@ -163,7 +163,7 @@ func TestBuffered_KeepsARunThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// What cannot work is an error of the constructor, and not a panic or a wait without end later.
+// For settings that cannot work the constructor returns an error, so there is no panic or endless wait later.
 func TestNewBuffered_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	good := (&counter{n: 1}).fetch
@@ -177,8 +177,8 @@ func TestNewBuffered_RefusesBadSettings(t *testing.T) {
 	}
 }
 
-// Many goroutines take one and many from a source with runs of all lengths that fails
-// now and then: every id comes out once, in order.
+// Many goroutines take single ids and batches, while the source returns runs of all lengths and sometimes fails.
+// Every id is handed out once, in order.
 func TestBuffered_HandsOutEachIDOnce(t *testing.T) {
 	t.Parallel()
 	n := int64(300_000)

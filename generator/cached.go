@@ -16,10 +16,9 @@ type CachedConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxBorrow bounds how far ahead of the clock an id may be stamped; 0 means
-	// [DefaultMaxBorrow], the least is one tick. A lease that begins further ahead has
-	// no id to give until the clock is within MaxBorrow of it. UidGenerator's boostPower
-	// bounds the same thing as a number of ticks, 2^boostPower.
+	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means [DefaultMaxBorrow], and the smallest
+	// value is one tick. A lease that begins further ahead hands out no id until the clock is within MaxBorrow of it.
+	// UidGenerator's boostPower sets the same limit as a number of ticks, 2^boostPower.
 	MaxBorrow time.Duration
 
 	// NoWait makes a generator never wait. When it is MaxBorrow ahead it returns [ErrBorrowLimit] at once. When its
@@ -84,8 +83,7 @@ type Cached struct {
 
 var _ Renewable = (*Cached)(nil)
 
-// NewCached returns a generator, or an error that wraps [ErrLayout] or
-// [ErrConfig].
+// NewCached returns a generator. An error wraps [ErrLayout] or [ErrConfig].
 func NewCached(c CachedConfig) (*Cached, error) {
 	if c.Clock == nil {
 		c.Clock = NewClock(nil)
@@ -132,8 +130,8 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 	return w.id(position), nil
 }
 
-// Fill implements [Generator]. It does not allocate. At the borrowing limit and at
-// the end of the lease a generator that does not wait refuses a Fill as a whole.
+// Fill implements [Generator]. It does not allocate. A generator that does not wait makes none of the ids of a Fill
+// if the borrowing limit or the end of the lease does not allow all of them.
 func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 	return g.fill(ctx, ids, waitForRenewal)
 }

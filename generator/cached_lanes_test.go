@@ -29,9 +29,8 @@ func tickIDs(l generator.Layout, tick int64, workers ...int64) (ids []int64) {
 	return ids
 }
 
-// TestCachedLanes_AreUsedUpInOrder: within a tick the lanes are used up in the order of their worker ids,
-// one after the other, and then the next tick begins; by Next, and by Fill of any
-// length.
+// Within a tick the lanes are used up in the order of their worker ids, one after the other. Then the next tick
+// begins. This holds for Next, and for Fill of any length.
 func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
@@ -64,8 +63,7 @@ func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_AChangeBeginsTheNextTick: whatever the lanes are, and were, the next id begins the next
-// tick that was not begun.
+// After any change of the lanes, the next id begins the next tick that has no ids yet.
 func TestCachedLanes_AChangeBeginsTheNextTick(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
@@ -93,8 +91,7 @@ func TestCachedLanes_AChangeBeginsTheNextTick(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_OfTheSameWorkersGoOnWithinATick: with the worker ids that it has, in any order, a
-// generator goes on in the middle of a tick.
+// A renewal with the same worker ids, in any order, continues in the middle of a tick.
 func TestCachedLanes_OfTheSameWorkersGoOnWithinATick(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
@@ -112,8 +109,7 @@ func TestCachedLanes_OfTheSameWorkersGoOnWithinATick(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_FollowTheClock: an id lies at the instant, however many there are in a
-// tick, and Lead is 0, or what has been borrowed.
+// An id has the time of its creation, however many ids there are in a tick. Lead is 0, or the time that was borrowed.
 func TestCachedLanes_FollowTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
@@ -152,8 +148,8 @@ func TestCachedLanes_FollowTheClock(t *testing.T) {
 	})
 }
 
-// TestCachedLanes_MultiplyTheIDsUpToTheLimit: what may be borrowed is a time, so lanes multiply the ids
-// of it; what has been borrowed stays borrowed when their number changes.
+// MaxBorrow is a time, so more lanes give more ids within it. When the number of lanes changes, borrowed time stays
+// borrowed.
 func TestCachedLanes_MultiplyTheIDsUpToTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
@@ -219,7 +215,7 @@ func TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// TestCachedLanes_ReachTheLastIDOfTheWidestPositions: with 63 bits of them, lanes reach the last id of a layout.
+// If positions have 63 bits, lanes still reach the last id of the layout.
 func TestCachedLanes_ReachTheLastIDOfTheWidestPositions(t *testing.T) {
 	t.Parallel()
 

@@ -33,25 +33,22 @@ func (g *Cached) needs(w *window, next, at uint64) bool {
 	return lanes || g.lasts(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, at)
 }
 
-// reopenAt is how many positions must be free for a window to be worth opening:
-// a tick's, or half of those that may be borrowed. With less, callers are served one
-// at a time instead, because that keeps the queue at the limit fair.
+// reopenAt returns how many positions must be free before a window opens: those of a tick, or half of those that may
+// be borrowed. With fewer, callers are served one at a time, because that keeps the queue at the limit fair.
 func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
 
-// limit returns the first position of w, the present window, that must not be given
-// out now.
+// limit returns the first position of the window w that must not be handed out yet.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
 	return min(g.advance(g.scale(w), now), g.end(w))
 }
 
-// advance brings the borrowing limit up to now and returns it. now must have been
-// read under mu, because a stale reading would make the
-// time since then count twice.
+// advance moves the borrowing limit up to now, and returns it. now must have been read under mu, because a stale
+// reading would count the time since then twice.
 func (g *Cached) advance(s scale, now time.Time) uint64 {
-	// With a monotonic reading, as time.Now has it, Sub does not see the wall
-	// clock being set. Without one a step back must not count.
+	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without one, a step back must
+	// not count.
 	reading := now.Sub(g.clock.base)
 	if reading < g.last || reading-g.last >= soon {
 		g.quick = 0

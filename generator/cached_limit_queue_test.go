@@ -14,8 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCachedLimit_ServesCallersInOrder: at the limit callers get their ids in the order in
-// which they came, each when it is due.
+// At the limit, callers get their ids in the order in which they came, each when its id is due.
 func TestCachedLimit_ServesCallersInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const callers = 200
@@ -57,8 +56,8 @@ func TestCachedLimit_ServesCallersInOrder(t *testing.T) {
 	})
 }
 
-// TestCachedLimit_KeepsTheRateAndIsFair: for ten seconds 64 callers take what they get. Together they
-// get the nominal rate to one id, which lanes multiply, and each gets its share.
+// For ten seconds 64 callers take as many ids as they get. Together they get exactly the nominal rate, multiplied by
+// the lanes, and each gets an equal share.
 func TestCachedLimit_KeepsTheRateAndIsFair(t *testing.T) {
 	for _, lanes := range []int{1, 8} {
 		t.Run(fmt.Sprint(lanes), func(t *testing.T) { bubble(t, func(t *testing.T) { keepsTheRate(t, lanes) }) })
@@ -109,8 +108,7 @@ func keepsTheRate(t *testing.T, lanes int) {
 	}
 }
 
-// TestCachedLimit_LongFillTakesTurns: a long Fill waits for all its ids, and takes turns with those
-// who want one.
+// A long Fill waits for all its ids, and takes turns with callers of Next.
 func TestCachedLimit_LongFillTakesTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
@@ -146,8 +144,7 @@ func TestCachedLimit_LongFillTakesTurns(t *testing.T) {
 	})
 }
 
-// TestCachedLimit_CancelledCallersCostNoID: of many callers that wait, some give up, the first in
-// the queue among them: the others get the ids that the generator had left, all.
+// Some of many waiting callers give up, among them the first in the queue. The others get all remaining ids.
 func TestCachedLimit_CancelledCallersCostNoID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const callers = 300

@@ -11,9 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCachedLimit_NoIDLiesBeyondIt takes ids without pity, for hours of a bubble: none is ever
-// stamped later than the clock and MaxBorrow allow, and none is refused or waits
-// before that.
+// Callers take ids without a pause, for hours of a bubble. None is stamped later than the clock plus MaxBorrow, and
+// none is refused or waits before that limit.
 func TestCachedLimit_NoIDLiesBeyondIt(t *testing.T) {
 	tests := []struct {
 		layout generator.Layout
@@ -41,7 +40,7 @@ func TestCachedLimit_NoIDLiesBeyondIt(t *testing.T) {
 					switch {
 					case errors.Is(err, generator.ErrBorrowLimit):
 						full++
-						// The ids of a limit that moved since the last visit are there too.
+						// If the limit has moved since the last visit, its ids are available, too.
 						if left := limit - position(l, after) - 1; left >= uint64(len(ids)) {
 							t.Fatalf("%d ids refused with %d left", len(ids), left)
 						}
@@ -65,9 +64,8 @@ func TestCachedLimit_NoIDLiesBeyondIt(t *testing.T) {
 	}
 }
 
-// TestCachedLimit_LeavesNoGap: one caller who stays ahead of the clock gets all positions, one
-// after the other. What is refused, cancelled, parked or visited in between costs
-// no id.
+// One caller that stays ahead of the clock gets all positions, one after the other. Refused and cancelled calls,
+// closed windows and visits skip no id.
 func TestCachedLimit_LeavesNoGap(t *testing.T) {
 	t.Run("refuse", func(t *testing.T) { bubble(t, func(t *testing.T) { gapless(t, true) }) })
 	t.Run("wait", func(t *testing.T) { bubble(t, func(t *testing.T) { gapless(t, false) }) })
@@ -149,9 +147,8 @@ func TestCachedLimit_RestAllowsToBorrowAgain(t *testing.T) {
 	})
 }
 
-// A visit that is held up between reading the clock and using what it read must
-// not make the same span count twice, or the limit runs ahead, by that span for
-// each such visit, and never back.
+// A visit that is delayed between reading the clock and using the reading must not count the same span twice.
+// Otherwise each such visit would move the limit ahead by that span permanently.
 func TestCached_CountsTimeOnceIfAVisitIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var hold atomic.Bool

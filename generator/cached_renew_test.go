@@ -8,8 +8,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCachedRenew_WakesACallerAtOnce: a caller who waits for a lease goes on at once when another one
-// gives him ids, also one that begins ahead of the clock, by less than MaxBorrow.
+// A caller that waits for a lease gets its ids at once when a new lease arrives, even if the lease begins ahead of
+// the clock by less than MaxBorrow.
 func TestCachedRenew_WakesACallerAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
@@ -69,7 +69,7 @@ func TestCachedRenew_NeverWaits(t *testing.T) {
 	})
 }
 
-// TestCachedNoWait_NeverWaitsForALease: not for a lease either, used up or over.
+// A generator that does not wait does not wait for a lease either, whether it is used up or has passed.
 func TestCachedNoWait_NeverWaitsForALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)

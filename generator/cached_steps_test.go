@@ -16,9 +16,8 @@ func stepLayout(sequenceBits uint8) generator.Layout {
 	return l
 }
 
-// TestGenerators_ClockStepsStopOnlySnowflake sets the clock away and back again. Cached does not mind: no call
-// fails, none waits. Snowflake refuses while the clock shows less than its ids
-// have, or more than the layout holds.
+// The clock is set away and back again. No call of Cached fails or waits. Snowflake makes no ids while the clock is
+// behind its last id, or beyond the end of the layout.
 func TestGenerators_ClockStepsStopOnlySnowflake(t *testing.T) {
 	tests := []struct {
 		name string
@@ -82,8 +81,8 @@ func TestGenerators_ClockStepsStopOnlySnowflake(t *testing.T) {
 	}
 }
 
-// TestCachedSteps_ForwardIsFollowed: Cached ids show what the clock shows, from the next
-// visit on, or at once if the generator was idle.
+// After the clock was set forward, ids of Cached have the new time from the next visit on, or at once if the
+// generator was idle.
 func TestCachedSteps_ForwardIsFollowed(t *testing.T) {
 	for _, w := range walls {
 		for _, pause := range []time.Duration{generator.ClockEvery + 1, 2 * time.Second} {
@@ -107,8 +106,7 @@ func TestCachedSteps_ForwardIsFollowed(t *testing.T) {
 	}
 }
 
-// TestCachedSteps_BackKeepsRate: at the limit, with the clock set back, ids go on at the
-// nominal rate: no more and no less.
+// At the limit, with the clock set back, ids are made at exactly the nominal rate.
 func TestCachedSteps_BackKeepsRate(t *testing.T) {
 	for _, w := range walls {
 		for _, by := range []time.Duration{-time.Second, -time.Hour, -2 * year} {
@@ -137,8 +135,8 @@ func TestCachedSteps_BackKeepsRate(t *testing.T) {
 	}
 }
 
-// TestCachedSteps_ForwardMovesTheLimit: at the limit, with the clock set forward, there is
-// as much to borrow as ever from where the clock is now, and then again no more.
+// At the limit, with the clock set forward, MaxBorrow counts from the new time. So as many ids as ever can be
+// borrowed, and then no more.
 func TestCachedSteps_ForwardMovesTheLimit(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.name, func(t *testing.T) {
@@ -166,8 +164,7 @@ func TestCachedSteps_ForwardMovesTheLimit(t *testing.T) {
 	}
 }
 
-// TestCachedSteps_BeyondTheLayoutIsNotFollowed: a machine's wall clock that shows more than
-// the layout holds is wrong, so it must lift neither the ids nor their limit.
+// A wall clock beyond the end of the layout is wrong. So it must move neither the ids nor their limit.
 func TestCachedSteps_BeyondTheLayoutIsNotFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, c := stepLayout(6), &wall{}
@@ -196,8 +193,8 @@ func TestCachedSteps_BeyondTheLayoutIsNotFollowed(t *testing.T) {
 	})
 }
 
-// TestCachedSteps_BehindTheLease starts with a clock that has not reached the lease: it is used
-// from its beginning, at once, by Cached as far as MaxBorrow allows.
+// The clock has not reached the lease yet. Ids of the lease are made at once, from its beginning; Cached makes them
+// only within MaxBorrow.
 func TestCachedSteps_BehindTheLease(t *testing.T) {
 	for _, behind := range []time.Duration{time.Second, 5 * time.Second, time.Hour, 2 * year} {
 		t.Run(behind.String(), func(t *testing.T) {
@@ -232,9 +229,8 @@ func TestCachedSteps_BehindTheLease(t *testing.T) {
 	}
 }
 
-// A lease that begins further ahead of the clock than MaxBorrow is waited for. Its ids
-// were handed out at once, and then MaxBorrow more: a process that followed could not
-// know how far ahead of the clock ids may be.
+// If a lease begins further ahead of the clock than MaxBorrow, callers wait for it. Formerly its ids were handed out
+// at once, and MaxBorrow more. Then a process that took over could not know how far ahead of the clock ids may be.
 func TestCachedMaxBorrow_CountsFromTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 6)

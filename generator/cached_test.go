@@ -13,9 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCached_FirstIDLiesWhereTheInstantDoes: the first id lies where the instant lies in its
-// tick, so that tables with few rows do not get ids that are all divisible by
-// the same power of two.
+// The position of the first id within its tick depends on the time. Otherwise the ids of tables with few rows would
+// all be divisible by the same power of two.
 func TestCached_FirstIDLiesWhereTheInstantDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, tt := range []struct {
@@ -42,8 +41,8 @@ func TestCached_FirstIDLiesWhereTheInstantDoes(t *testing.T) {
 	})
 }
 
-// TestCached_FollowsTheClock: an id shows the present, exactly after a pause of
-// more than some visits, and to one visit while ids are taken from a window.
+// An id has the present time: exactly after a pause of several visits, and at most one visit late while ids are taken
+// from a window.
 func TestCached_FollowsTheClock(t *testing.T) {
 	for _, l := range []generator.Layout{ticks(time.Second, 13), ticks(time.Millisecond, 12), ticks(time.Hour, 18)} {
 		t.Run(l.String(), func(t *testing.T) {
@@ -96,8 +95,8 @@ func TestCachedNext_FollowsTheClockWithAWindow(t *testing.T) {
 	})
 }
 
-// An id now and then opens no window: it is of this very instant, and the process has
-// no timer. Ids of tables with some rows a second were 2 ms behind, at the median.
+// If ids are rare, no window opens: each id has the time of its creation, and the process has no timer. Formerly ids
+// of tables with some rows a second were 2 ms late at the median.
 func TestCachedNext_IsExactWhenUsedSlowly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Millisecond, 12)
@@ -143,7 +142,7 @@ func TestCachedLead_IsHowFarIDsAreAhead(t *testing.T) {
 		if got := g.Lead(); got != time.Minute {
 			t.Errorf("at the limit Lead is %v", got)
 		}
-		// Those who wait are not ahead.
+		// Callers that wait do not count as ahead.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 10 {
@@ -157,8 +156,8 @@ func TestCachedLead_IsHowFarIDsAreAhead(t *testing.T) {
 	})
 }
 
-// TestCached_HandsOutALeaseThatHasPassed: its ids are as unique as any, so a lease whose last
-// tick is over still gives them out, from its first id to its last.
+// A lease whose last tick has passed still hands out its ids, from the first to the last, because they are as unique
+// as any.
 func TestCached_HandsOutALeaseThatHasPassed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)

@@ -56,8 +56,8 @@ func (g *Cached) Made() int64 {
 	return g.made
 }
 
-// visit brings the window up to the present and reports whether the generator
-// is still in use; if not, it closes the window. It never waits.
+// visit moves the window up to the present. If the generator is no longer used it closes the window and returns
+// false. It never waits.
 func (g *Cached) visit() bool {
 	if !g.mu.TryLock() {
 		return true // because a caller is in the slow path, which does the same

@@ -11,10 +11,9 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestCachedVisit_EndsWhenIdle counts the instants at which the clock is read: one timer visits
-// all generators that have a window, every millisecond, until hardly any id is taken
-// from them; then nothing runs until an id is asked for. (That no goroutine is left
-// is what ends the bubble.)
+// One timer visits all generators that have a window, every millisecond, until hardly any ids are taken. Then nothing
+// runs until an id is requested. The test counts the readings of the clock. The bubble ends only if no goroutine is
+// left.
 func TestCachedVisit_EndsWhenIdle(t *testing.T) {
 	for _, n := range []int{1, 2, 500} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -90,9 +89,8 @@ func TestCachedVisit_EndsWhenIdle(t *testing.T) {
 	}
 }
 
-// TestCachedVisit_ExtendsTheWindow: a generator that is used at the nominal rate has its window
-// extended by the visits, so that callers never have to open another, which would
-// read the clock.
+// If a generator is used at the nominal rate, visits extend its window. So no caller has to open another one, which
+// would read the clock.
 func TestCachedVisit_ExtendsTheWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var readings atomic.Int64
@@ -117,8 +115,8 @@ func TestCachedVisit_ExtendsTheWindow(t *testing.T) {
 	})
 }
 
-// TestCachedVisit_DropsTheIdle: of two generators of a clock one goes on being used; the
-// other is parked all the same, which its next id shows: it is of the instant.
+// One of two generators with the same clock stays in use, and the other one's window is closed. Its next id has the
+// present time.
 func TestCachedVisit_DropsTheIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 18)
@@ -138,8 +136,8 @@ func TestCachedVisit_DropsTheIdle(t *testing.T) {
 	})
 }
 
-// TestCachedVisit_SeesTheEndOfTheLease: a generator in use whose lease ends is no exception: within
-// a visit its callers wait for another lease, as long as leaseWait lasts.
+// If the lease of a generator in use ends, its callers wait for another lease from the next visit on, for up to
+// leaseWait.
 func TestCachedVisit_SeesTheEndOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 20)
@@ -169,7 +167,7 @@ func TestCachedVisit_SeesTheEndOfTheLease(t *testing.T) {
 	})
 }
 
-// TestCachedVisit_AsksForARenewal: callers who never come to the slow path have the lease renewed, too.
+// The lease is renewed even if no caller takes the slow path.
 func TestCachedVisit_AsksForARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
@@ -188,8 +186,7 @@ func TestCachedVisit_AsksForARenewal(t *testing.T) {
 	})
 }
 
-// TestCachedVisit_AsksForNothingWhileIdle: a generator that is not used lets its lease end without a
-// word, and Usage does not keep it in use.
+// If an unused generator's lease ends, it does not call OnLow. Usage does not count as use.
 func TestCachedVisit_AsksForNothingWhileIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
@@ -208,8 +205,7 @@ func TestCachedVisit_AsksForNothingWhileIdle(t *testing.T) {
 	})
 }
 
-// TestCachedUsage_CountsNothingThatVisitsPassOver: nothing is used that was only passed over, and
-// nothing that was taken goes unnoticed.
+// Skipped positions do not count as used, and every id that was taken does.
 func TestCachedUsage_CountsNothingThatVisitsPassOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)

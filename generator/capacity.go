@@ -15,15 +15,14 @@ const (
 	secondsPerDay = 24 * 60 * 60
 )
 
-// A Demand is the load that a layout should carry, for [Plan]. The zero Demand is one process
-// that makes ids for one table and never ends.
+// A Demand is the load that a layout should carry, for [Plan]. The zero Demand is one process that makes ids for one
+// table and never ends.
 type Demand struct {
 	Processes int // that run at once, at most, without those that a deployment runs next to others; 0 means 1
 
-	// Tables is for how many tables each process makes ids; 0 means 1. Under the leased
-	// policy those count for which any process of the application ever made ids, because a
-	// slot keeps the worker ids of all its holders. Applications with other tables have
-	// slots of their own: plan each, and add up Held.
+	// Tables is the number of tables for which each process makes ids; 0 means 1. Under the leased policy, count all
+	// tables for which any process of the application has ever made ids, because a slot keeps the worker ids of all
+	// its holders. Applications with other tables have slots of their own: plan each application, and add up Held.
 	Tables int
 
 	// RestartsPerDay is how often a day each process is started, deployments and
@@ -50,9 +49,9 @@ type Demand struct {
 	// 0 means that successors start later.
 	Reserved int
 
-	// CrashesPerDay is how many of RestartsPerDay follow a crash. If it is not 0, all
-	// processes may have crashed within Grace, for which the leased policy keeps
-	// their slots. 0 means that crashes are in Reserved, or that there are none.
+	// CrashesPerDay is the number of RestartsPerDay that follow a crash. If it is not 0, all processes may crash
+	// within Grace, and the leased policy keeps their slots for that time. 0 means that crashes are in Reserved, or
+	// that there are none.
 	CrashesPerDay float64
 
 	// Grace is how long the slot of a crashed process is kept; 0 means [DefaultGrace].
@@ -71,8 +70,8 @@ type Forecast struct {
 	Years     float64 // from Epoch to Expires: how long the time bits last
 	WorkerIDs int64   // that there are; worker id 0 is not given out, and not counted
 
-	// PerWorker is how many ids one worker id carries, a second. For a while a
-	// [Cached] generator hands out more, by borrowing from the ticks to come.
+	// PerWorker is how many ids a second one worker id carries. For a short time a [Cached] generator hands out more,
+	// by borrowing from future ticks.
 	PerWorker float64
 
 	Disposable DisposableForecast
@@ -85,24 +84,21 @@ type DisposableForecast struct {
 	PerDay    float64 // worker ids that are used up in a day
 	PerSecond float64 // ids a second that all worker ids in use carry together
 
-	// Years is how long it lasts: until all worker ids or the time bits are used up,
-	// whichever is first. It is 0 if worker ids are too few for the first starts.
+	// Years is how long the layout lasts: until all worker ids or the time bits are used up, whichever is first. It
+	// is 0 if there are too few worker ids for the first starts.
 	Years float64
 
-	// Processes is how many of such processes there may be for the worker ids to
-	// last as long as the time bits.
+	// Processes is the largest number of such processes with which the worker ids last as long as the time bits.
 	Processes int64
 }
 
-// A LeasedForecast is of the policy by which each process holds one slot. A slot owns
-// Tables x Lanes worker ids. It is used again 21 s after its process was closed,
-// or, after a crash, when Grace has passed. The policy lasts as long as the time bits do,
-// if it Fits.
+// A LeasedForecast describes the policy by which each process holds one slot. A slot owns Tables x Lanes worker ids.
+// It is used again 21 s after its process was closed, or when Grace has passed after a crash. The policy lasts as
+// long as the time bits if it Fits.
 type LeasedForecast struct {
-	// Slots is how many slots are taken at once, at most: no more are ever made. Running
-	// processes hold slots, and so do as many of their predecessors as can have crashed
-	// within Grace, if there are CrashesPerDay. These count as if they came at equal
-	// intervals, in all processes at once. Those that are Reserved come on top.
+	// Slots is the largest number of slots that are taken at the same time. No more are ever made. Running processes
+	// hold slots, and if there are CrashesPerDay, so do as many earlier processes as can have crashed within Grace.
+	// Crashes count as if they came at equal intervals, in all processes at once. Slots that are Reserved are added.
 	Slots int64
 
 	// Held is how many worker ids the slots own.

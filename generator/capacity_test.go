@@ -28,8 +28,7 @@ func plan(t *testing.T, l generator.Layout, d generator.Demand) generator.Foreca
 
 const days = 365.2425 // of a year
 
-// TestPlan_AgreesWithUidGeneratorsExamples has the two examples of UidGenerator's README. It calls the
-// rates 14,400 and 2,400.
+// The two examples are from UidGenerator's README, which has the rates 14,400 and 2,400.
 func TestPlan_AgreesWithUidGeneratorsExamples(t *testing.T) {
 	t.Parallel()
 
@@ -164,8 +163,8 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 	}
 }
 
-// FuzzPlan checks that an answer has neither infinities nor negative numbers, that
-// the processes it allows are allowed, and one more is not.
+// FuzzPlan checks that an answer has no infinite or negative numbers, that the number of processes in it fits, and
+// that one more does not.
 func FuzzPlan(f *testing.F) {
 	for _, l := range layouts {
 		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 6, 12., 1., int64(time.Hour))
@@ -211,7 +210,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestForecastCarrier_HasEnoughWorkerIDs: a layout that lasts less long, or has bits too many, would be no answer.
+// The named layout has enough worker ids, lasts as long, and has no superfluous bits.
 func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 	t.Parallel()
 

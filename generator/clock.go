@@ -9,11 +9,10 @@ const (
 	// clockEvery is the time between two visits of a Clock, and so how stale an id
 	// from a window can be.
 	clockEvery = time.Millisecond
-	// clockIdle is how many visits in a row must find that hardly any id was taken
-	// from a window before it is closed.
+	// clockIdle is the number of visits in a row that must find hardly any ids taken before a window closes.
 	clockIdle = 8
-	// hardlyAny is the number of ids, since the last visit, below which a window is
-	// not worth its visits.
+	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they
+	// save.
 	hardlyAny = 2
 
 	// A caller opens a window if it comes within soon of the call before it, and this has happened hurried times in a
@@ -57,8 +56,7 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now, base: now()}
 }
 
-// share returns the settings s, in the copy of the generator before if it has the
-// same.
+// share returns the copy of s that the previous generator uses, if it is equal, so both share it.
 func (c *Clock) share(s settings) *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,9 +5,8 @@ import (
 	"unsafe"
 )
 
-// What the tests see of the inside: the arithmetic of positions, the constants
-// that their fake clocks must know, and the two things that a Clock does to a
-// generator, so that a hammer can do them more often than every millisecond.
+// This file exports to the tests the arithmetic of positions, constants that their fake clocks need, and the two
+// things that a Clock does to a generator. So a hammer can do these more often than every millisecond.
 
 const (
 	ClockEvery = clockEvery

@@ -92,8 +92,7 @@ type Usage struct {
 	Lanes, MaxLanes int
 }
 
-// FullLease returns the lease of worker for all ticks of the layout from the one
-// that holds now.
+// FullLease returns the lease of worker for all ticks of the layout, from the present one on.
 func (l Layout) FullLease(worker int64, now time.Time) Lease {
 	return Lease{WorkerID: worker, From: max(l.TickAt(now), 0), Until: l.MaxTick()}
 }
@@ -162,8 +161,7 @@ func scarce(begin, end, next, now uint64) bool {
 	return end-min(next, end) < all-all/2 || now >= end || next >= end
 }
 
-// sleep waits for d, or until wake is closed or has a value, or until ctx ends,
-// whose error it then returns.
+// sleep waits for d, or until wake is closed or has a value. If ctx ends first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

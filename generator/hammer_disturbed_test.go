@@ -15,15 +15,14 @@ import (
 
 // The hammers of this file fall while something happens to the generator.
 
-// millis is a layout with few ids in a tick, so that callers are at a small
-// borrowing limit all the time. It holds 70 years before the present and after.
+// millis is a layout with few ids in a tick, so that callers are at a small borrowing limit all the time. It covers
+// 70 years before the present and 70 years after it.
 func millis(sequenceBits uint8) generator.Layout {
 	return generator.Layout{TimeBits: 42, WorkerBits: 4, SequenceBits: sequenceBits, Tick: time.Millisecond,
 		Epoch: time.Now().Add(-70 * year)}
 }
 
-// parking closes the window over and over, as does a clock that finds the
-// generator unused.
+// parking closes the window again and again, as a clock does when the generator is unused.
 func parking(h *hammer) {
 	for g := h.g.(*generator.Cached); h.wait(20); {
 		g.Park()
@@ -63,8 +62,8 @@ func TestHammer_WindowsOpenAndClose(t *testing.T) {
 	})
 }
 
-// TestHammer_CallersAtTheLimit has callers at the borrowing limit, where the window is hardly
-// open before it has to be closed, or is not worth opening.
+// Callers are at the borrowing limit, where a window closes soon after it opens, or does not open because it would be
+// too short.
 func TestHammer_CallersAtTheLimit(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {
@@ -99,8 +98,7 @@ func TestHammer_CallersAtTheLimit(t *testing.T) {
 	})
 }
 
-// TestHammer_ContextsEndAtAnyTime has contexts end before a call, while it waits as the first
-// or behind others, and just when it gets its id.
+// Contexts end before a call, while it waits as the first or behind others, and just when it gets its id.
 func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
@@ -126,8 +124,8 @@ func TestHammer_ContextsEndAtAnyTime(t *testing.T) {
 	})
 }
 
-// TestHammer_CloseEndsAllCalls closes generators in the middle of everything: when Close has
-// returned, no call that then begins makes an id, and all that waited end.
+// Generators are closed while many calls are in progress. After Close has returned, no new call makes an id, and all
+// waiting calls have ended.
 func TestHammer_CloseEndsAllCalls(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, e := range engines {
@@ -166,8 +164,8 @@ func TestHammer_CloseEndsAllCalls(t *testing.T) {
 	})
 }
 
-// stepping sets the clock by up to decades while callers take ids, n times, to
-// before the epoch and beyond the end as well.
+// stepping sets the clock n times while callers take ids, by up to decades, even to times before the epoch and after
+// the end.
 func stepping(c *wall, n int) func(h *hammer) {
 	return func(h *hammer) {
 		r := random(uint64(n))
@@ -204,7 +202,7 @@ func stepping(c *wall, n int) func(h *hammer) {
 	}
 }
 
-// TestHammer_ClockStepsRepeatNoID: whatever the clock does, no id comes twice, and they ascend.
+// However the clock is set, no id comes twice, and ids ascend.
 func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, w := range walls {

@@ -13,8 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A renewer gives a generator leases of all kinds while it is hammered, and keeps
-// what it has granted.
+// A renewer gives a generator leases of all kinds while many callers use it, and records what it has granted.
 type renewer struct {
 	g      generator.Renewable
 	layout generator.Layout
@@ -131,8 +130,8 @@ func goroutines(atMost int) int {
 	return runtime.NumGoroutine()
 }
 
-// TestHammer_RenewKeepsToTheLeases replaces the lease under callers who take ids: its end, its
-// beginning, its worker ids and how many there are, in its order and out of it.
+// The lease is replaced while callers take ids: its beginning, its end, and the number, values and order of its
+// worker ids.
 func TestHammer_RenewKeepsToTheLeases(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {

@@ -16,29 +16,26 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A hammer has many goroutines take ids from one generator at once, in calls of
-// all kinds, and then counts every id. The tests of this file and the next give
-// it generators to which something happens meanwhile.
+// A hammer has many goroutines take ids from one generator at once, in calls of all kinds, and then counts every id.
+// The tests of this file and of hammer_disturbed_test.go change the generator meanwhile.
 //
-// It checks for each caller that its ids ascend, and for all together that an id
-// is larger than every id whose call had returned before its own call began.
+// It checks that the ids of each caller ascend, and that an id is larger than every id whose call had returned before
+// its own call began.
 type hammer struct {
 	g      generator.Generator
 	layout generator.Layout
 
 	ids int // how many are taken, by all callers together
 
-	// most is the length of the longest Fill but for some that are ten times as
-	// long; 0 means that all calls are Next.
+	// most is the length of the longest Fill, except for some that are ten times as long; 0 means that all calls are
+	// Next.
 	most int
 
-	// ordered has the callers compare their ids with a maximum of all. That keeps
-	// them from getting in each other's way in the generator as much as they
-	// could, so it is good to hammer without it as well.
+	// ordered makes callers compare their ids with a shared maximum. That slows callers down, so they meet less often
+	// in the generator. Therefore hammer without it, too.
 	ordered bool
 
-	// context makes the contexts of calls; nil means one that ends only when the
-	// test hangs.
+	// context makes the contexts of calls; nil means one context that ends only if the test hangs.
 	context func(r *rand.Rand) (context.Context, context.CancelFunc)
 
 	retry []error // errors after which a caller tries again
@@ -71,8 +68,8 @@ func (h *hammer) run(t *testing.T) int {
 	return n
 }
 
-// once checks that every id came once, and that allowed accepts the ticks and workers of all. It looks at
-// each id, because sums and lengths can be right when an id came twice and another never.
+// once checks that every id was made once, and that allowed accepts all ticks and workers. It looks at each id,
+// because a sum can be right although one id came twice and another one never.
 func once(tb testing.TB, l generator.Layout, taken [][]int64, allowed func(id int64) bool) {
 	tb.Helper()
 	ids := slices.Concat(taken...)
@@ -252,8 +249,7 @@ func (h *hammer) size(r *rand.Rand) int {
 	}
 }
 
-// wait returns after n more calls have begun; it reports false if there will be
-// no more.
+// wait returns after n more calls have begun, or reports false if no more will begin.
 func (h *hammer) wait(n int64) bool {
 	for until := h.calls.Load() + n; h.calls.Load() < until; runtime.Gosched() {
 		if h.done.Load() {

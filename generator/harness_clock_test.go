@@ -7,14 +7,13 @@ import (
 	"unsafe"
 )
 
-// A wall is a clock that people set while the program runs. It goes on by itself
-// in between, in the time of a bubble if it is in one.
+// A wall is a clock that can be set while the program runs. In between it advances by itself, within a bubble by the
+// bubble's time.
 type wall struct {
 	ahead atomic.Int64 // seconds by which it was set forward
 
-	// bare makes readings that have no monotonic part, like those of a clock that
-	// was injected. Readings of a machine, that of time.Now, have one, which does
-	// not move when the wall clock is set.
+	// bare makes readings without a monotonic part, like those of an injected clock. Readings of time.Now have one,
+	// which does not change when the wall clock is set.
 	bare bool
 }
 
@@ -36,15 +35,14 @@ func (w *wall) now() time.Time {
 	return reading(shown, now.Sub(began))
 }
 
-// began is when the monotonic clock of a wall began, also for those in bubbles,
-// whose time.Now has no monotonic part.
+// began is when the monotonic clock of a wall began. It is also for walls in bubbles, because there time.Now has no
+// monotonic part.
 var began = date(2000, 1, 1)
 
-// reading returns what a machine's time.Now returns if its wall clock shows wall
-// and its monotonic clock mono. Package time has no function to make what every
-// machine makes whose clock is set, so this one knows how a Time with a monotonic
-// part is stored: a bit, 33 bits of seconds since 1885, 30 bits of nanoseconds,
-// and the monotonic reading. TestWall_ShowsWhatAMachineShows fails if that is no longer so.
+// reading returns what time.Now returns if the wall clock shows wall and the monotonic clock shows mono. Package time
+// has no function for this. So we write the parts of a Time with a monotonic reading directly: one bit, 33 bits of
+// seconds since 1885, 30 bits of nanoseconds, and the monotonic reading. TestWall_ShowsWhatAMachineShows fails if Go
+// changes them.
 func reading(wall time.Time, mono time.Duration) time.Time {
 	t := wall
 	stored := (*struct {

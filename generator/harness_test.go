@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// An engine is a way to make ids. All of them keep the same laws; Snowflake, the
-// simple one, shows what the laws of Cached ought to be.
+// An engine is a way to make ids. All engines obey the same laws. Snowflake is simple, so it shows what to expect of
+// Cached.
 type engine struct {
 	name string
 	open func(l generator.Layout, lease generator.Lease, low func(), now func() time.Time) (generator.Renewable, error)
@@ -79,8 +79,7 @@ func lease(l generator.Layout, n int64) generator.Lease {
 	return generator.Lease{WorkerID: 9, From: from, Until: from + n - 1}
 }
 
-// cached makes a Cached, which the end of the test closes. A lease that is zero
-// is endless.
+// cached makes a Cached that is closed when the test ends. A zero lease means all ticks.
 func cached(tb testing.TB, c generator.CachedConfig) *generator.Cached {
 	tb.Helper()
 	if c.Lease == (generator.Lease{}) {
@@ -137,8 +136,7 @@ func position(l generator.Layout, id int64) uint64 {
 	return uint64(id>>(l.WorkerBits+l.SequenceBits)<<l.SequenceBits | id&l.MaxSequence())
 }
 
-// ascending checks that ids are larger than after, ascend, have the worker id 9,
-// and returns the last.
+// ascending checks that ids ascend, are larger than after, and have the worker id 9. It returns the last one.
 func ascending(tb testing.TB, l generator.Layout, after int64, ids ...int64) int64 {
 	tb.Helper()
 	for i, id := range ids {
@@ -182,8 +180,7 @@ func renew(tb testing.TB, g generator.Renewable, leases ...generator.Lease) {
 // tickOf returns the tick of an id.
 func tickOf(l generator.Layout, id int64) int64 { return id >> (l.WorkerBits + l.SequenceBits) }
 
-// refused checks that g has nothing to give, and that this is because of the
-// borrowing limit.
+// refused checks that g makes no id, because of the borrowing limit.
 func refused(t *testing.T, g generator.Generator) {
 	t.Helper()
 	if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrBorrowLimit) {

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// TestGenerators_DoNotAllocate: an id costs no memory. (A caller that waits has a timer, and
-// a generator that wakes up opens a window.)
+// An id allocates no memory. A caller that waits has a timer, and a generator that becomes busy opens a window;
+// neither is measured.
 func TestGenerators_DoNotAllocate(t *testing.T) {
 	testkit.SkipWithRace(t) // the race detector allocates
 	l, ctx := wideLayout(), context.Background()
@@ -46,9 +46,8 @@ func TestGenerators_DoNotAllocate(t *testing.T) {
 	}
 }
 
-// liveBytes returns what a Cached costs of the heap: the generator, its channel
-// and its window, of n that share a clock, have made an id each, have had their
-// lease renewed, and are idle.
+// liveBytes returns the heap that one of n idle Cached uses: the generator, its channel and its window. They share a
+// clock, have made an id each, and their leases were renewed.
 func liveBytes(tb testing.TB, n int) float64 {
 	tb.Helper()
 	l, clock := seconds(28, 22, 13), generator.NewClock(nil)
@@ -81,7 +80,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestCached_WindowIsTwoCacheLines: a window is two cache lines, and a generator no more.
+// A window needs two cache lines, and a generator no more.
 func TestCached_WindowIsTwoCacheLines(t *testing.T) {
 	t.Parallel()
 

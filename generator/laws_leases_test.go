@@ -30,9 +30,8 @@ func (g grants) allow(l generator.Layout, id int64) bool {
 	})
 }
 
-// TestGenerators_KeepToTheLeaseThroughAnySequence gives generators leases of all kinds in any order, while
-// ids are taken, the clock is set, and windows are parked and visited. Whatever
-// happens, ids ascend strictly, and are of what the lease allows just then.
+// Generators get leases of all kinds in any order, while ids are taken, the clock is set, and windows are closed and
+// visited. Ids always ascend strictly, and are in the lease of that moment.
 func TestGenerators_KeepToTheLeaseThroughAnySequence(t *testing.T) {
 	runs := 200
 	if testing.Short() {
@@ -251,6 +250,5 @@ func (s *sequence) take() {
 	}
 }
 
-// skip is for a Fill that failed after it had made some ids: they count as well, but
-// nobody knows them.
+// skip notes that a Fill failed after it had made some ids. They count as made, although nobody knows them.
 func (s *sequence) skip() { s.g.Usage() }

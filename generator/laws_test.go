@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestGenerators_IDsAscendWithinTheLease takes ids in calls of all sizes, at once and after pauses, over
-// many ticks: they ascend, have the worker id, and lie within the lease.
+// Ids are taken in calls of all sizes, at once and after pauses, over many ticks. They ascend, have the worker id,
+// and are in the lease.
 func TestGenerators_IDsAscendWithinTheLease(t *testing.T) {
 	t.Parallel()
 
@@ -42,8 +42,8 @@ func TestGenerators_IDsAscendWithinTheLease(t *testing.T) {
 	}
 }
 
-// TestGenerators_MakeEachIDOfTheLeaseOnce uses up a lease to its last id: exactly its ids are made, each
-// once, and then the error says whether the lease or the layout ended.
+// A lease is used up to its last id. Exactly its ids are made, each once, and then the error says whether the lease
+// or the layout has ended.
 func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 	t.Parallel()
 
@@ -106,7 +106,7 @@ func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 					t.Fatalf("got ids %v, want %v", got, want)
 				}
 
-				// It stays so, whatever one asks for and wherever the clock goes.
+				// The error stays, for all requests and however the clock is set.
 				for range 3 {
 					if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, tt.want) {
 						t.Fatalf("Next = %d, %v after the end", id, err)
@@ -121,8 +121,7 @@ func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 	}
 }
 
-// TestGenerators_FillAcrossTheEndRepeatsNoID asks for more ids than a lease has left: an error, and of
-// the ids that it may have used up none comes again.
+// A Fill for more ids than are left in the lease returns an error. No id that it used up comes again.
 func TestGenerators_FillAcrossTheEndRepeatsNoID(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -137,8 +136,7 @@ func TestGenerators_FillAcrossTheEndRepeatsNoID(t *testing.T) {
 	})
 }
 
-// TestGenerators_AscendOverSuccessiveLeases moves from lease to lease of one worker id: no id is made
-// twice, and they ascend.
+// A generator gets one lease after another of the same worker id. No id is made twice, and ids ascend.
 func TestGenerators_AscendOverSuccessiveLeases(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -224,8 +222,7 @@ func blocked(t *testing.T, e engine, l generator.Layout) generator.Generator {
 	return g
 }
 
-// TestGenerators_CloseEndsWaits: those who wait get ErrClosed without delay, however long
-// they would have waited.
+// All waiting callers get ErrClosed without delay, however long they would have waited.
 func TestGenerators_CloseEndsWaits(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g := blocked(t, e, ticks(2*time.Hour, 1))
@@ -253,8 +250,8 @@ func TestGenerators_CloseEndsWaits(t *testing.T) {
 	})
 }
 
-// TestGenerators_ContextEndsWaits: the error is that of the context, whether a caller is the
-// first that waits or one of many behind it.
+// A waiting caller returns the error of its context, whether it is the first one in the queue or one of many behind
+// it.
 func TestGenerators_ContextEndsWaits(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g := blocked(t, e, ticks(2*time.Hour, 1))
@@ -289,7 +286,7 @@ func TestGenerators_ContextEndsWaits(t *testing.T) {
 	})
 }
 
-// TestGenerators_RefuseWhatCannotWork: what cannot work is refused when a generator is made.
+// Settings that cannot work are refused when a generator is made.
 func TestGenerators_RefuseWhatCannotWork(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

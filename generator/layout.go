@@ -37,19 +37,18 @@ type Parts struct {
 	Sequence int64
 }
 
-// DefaultLayout has 41/18/4 bits and ticks of a millisecond since 2018-01-01: 16 ids a
-// millisecond for each of 262,144 worker ids, until 2087-09-07 (UTC).
+// DefaultLayout has 41/18/4 bits and ticks of a millisecond since 2018-01-01. That is 16 ids a millisecond for each
+// of 262,144 worker ids, until 2087-09-07 (UTC).
 //
-// Every id stamped since 2025-07-22 11:22:59.102 UTC has 19 decimal digits, so ids that
-// are stored as text sort like numbers.
+// Every id stamped since 2025-07-22 11:22:59.102 UTC has 19 decimal digits, so ids that are stored as text sort like
+// numbers.
 func DefaultLayout() Layout {
 	return Layout{TimeBits: 41, WorkerBits: 18, SequenceBits: 4, Tick: time.Millisecond,
 		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// SnowflakeLayout is Twitter's and Leaf's, 41/10/12 bits and ticks of a
-// millisecond since 1288834974657 ms (2010-11-04): 4,096 ids a millisecond for
-// each of 1,024 worker ids, until 2080-07-10.
+// SnowflakeLayout is the layout of Twitter and Leaf, 41/10/12 bits and ticks of a millisecond since 1288834974657 ms
+// (2010-11-04). That is 4,096 ids a millisecond for each of 1,024 worker ids, until 2080-07-10.
 func SnowflakeLayout() Layout {
 	return Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1288834974657).UTC()}
@@ -122,8 +121,7 @@ func (l Layout) ValidAt(now time.Time) error {
 	return nil
 }
 
-// Expires returns the instant from which on l can stamp no id: the end of its
-// last tick.
+// Expires returns the end of the layout's last tick. From then on l can stamp no id.
 func (l Layout) Expires() time.Time { return l.timeOf(1 << l.TimeBits) }
 
 // MaxWorkerID returns the largest worker id that fits.
@@ -136,10 +134,9 @@ func (l Layout) MaxSequence() int64 { return 1<<l.SequenceBits - 1 }
 // MaxTick returns the number of the last tick.
 func (l Layout) MaxTick() int64 { return 1<<l.TimeBits - 1 }
 
-// String returns the layout in one line, such as "1-41-18-4/1ms@1514764800": the
-// widths of sign, time, worker id and sequence, the tick, and the epoch in Unix
-// seconds. Two layouts make the same ids if, and only if, their strings are the
-// same.
+// String returns the layout in one line, such as "1-41-18-4/1ms@1514764800": the widths of sign, time, worker id and
+// sequence, the tick, and the epoch in Unix seconds. Two layouts with equal strings make equal ids, and two with
+// different strings do not.
 func (l Layout) String() string {
 	seconds, ns, minus := l.Epoch.Unix(), l.Epoch.Nanosecond(), ""
 	if seconds < 0 { // a Time counts nanoseconds upwards from the second before
@@ -156,9 +153,8 @@ func (l Layout) String() string {
 	return fmt.Sprintf("%d-%d-%d-%d/%v@%s", sign, l.TimeBits, l.WorkerBits, l.SequenceBits, l.Tick, epoch)
 }
 
-// Compose packs p into an id. It is the exact inverse of [Layout.Decompose]. The
-// part of p.Time that is finer than a tick is dropped. The error wraps
-// [ErrLayout].
+// Compose packs p into an id. It is the exact inverse of [Layout.Decompose], except that it truncates p.Time to a
+// tick. The error wraps [ErrLayout].
 func (l Layout) Compose(p Parts) (int64, error) {
 	if err := l.Validate(); err != nil {
 		return 0, err
@@ -178,9 +174,8 @@ func (l Layout) Compose(p Parts) (int64, error) {
 	return tick<<(l.WorkerBits+l.SequenceBits) | p.WorkerID<<l.SequenceBits | p.Sequence, nil
 }
 
-// Decompose splits id into its parts. It fails only for an id that l cannot have
-// made: a negative one, or one with bits set above the time field. The error
-// wraps [ErrLayout].
+// Decompose splits id into its parts. It fails only for an id that l cannot have made: a negative one, or one with
+// bits set above the time field. The error wraps [ErrLayout].
 func (l Layout) Decompose(id int64) (Parts, error) {
 	if err := l.Validate(); err != nil {
 		return Parts{}, err

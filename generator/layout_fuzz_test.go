@@ -9,8 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// anyLayout makes a valid layout of whatever the fuzzer offers, so that no run is
-// wasted on what Validate refuses.
+// anyLayout turns any input of the fuzzer into a valid layout, so that no run is wasted on layouts that Validate
+// refuses.
 func anyLayout(tb testing.TB, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32) generator.Layout {
 	l := generator.Layout{TimeBits: 1 + timeBits%61}
 	l.WorkerBits = 1 + workerBits%(62-l.TimeBits)
@@ -39,8 +39,8 @@ func addLayouts(f *testing.F, numbers ...[2]int64) {
 	}
 }
 
-// FuzzLayoutRoundTrip checks the first law of a layout: what Decompose accepts
-// Compose gives back, and it accepts all ids of the layout's bits, and no others.
+// FuzzLayoutRoundTrip checks that Decompose accepts all ids of the layout's bits and no others, and that Compose
+// returns the same id.
 func FuzzLayoutRoundTrip(f *testing.F) {
 	addLayouts(f, [2]int64{0, 0}, [2]int64{1<<63 - 1, 0}, [2]int64{-1, 0}, [2]int64{1<<53 - 1, 0})
 
@@ -59,8 +59,7 @@ func FuzzLayoutRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzLayoutOrder checks the second: ids are in the order of their time, then
-// their worker id, then their sequence.
+// FuzzLayoutOrder checks that ids are ordered by time, then worker id, then sequence.
 func FuzzLayoutOrder(f *testing.F) {
 	addLayouts(f, [2]int64{0, 1}, [2]int64{1 << 35, 1<<35 - 1}, [2]int64{1 << 12, 1<<12 - 1})
 
@@ -83,8 +82,8 @@ func FuzzLayoutOrder(f *testing.F) {
 	})
 }
 
-// FuzzLayoutTicks checks that TickAt is the floor of the time since the epoch by
-// the tick, by integers that cannot overflow, and that TimeOf undoes it.
+// FuzzLayoutTicks checks TickAt against integers that cannot overflow: it is the floor of the time since the epoch
+// divided by the tick. TimeOf is its inverse.
 func FuzzLayoutTicks(f *testing.F) {
 	addLayouts(f, [2]int64{0, 0}, [2]int64{-1, 999999999}, [2]int64{1 << 28, 1}, [2]int64{1e15, 5e8})
 

@@ -42,8 +42,7 @@ func date(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// instant returns the start of a tick, moved by ns, worked out with integers that
-// cannot overflow.
+// instant returns the start of a tick, moved by ns. It computes with integers that cannot overflow.
 func instant(l generator.Layout, tick, ns int64) time.Time {
 	n := new(big.Int).Mul(big.NewInt(tick), big.NewInt(int64(l.Tick)))
 	n.Add(n, big.NewInt(ns))
@@ -96,7 +95,7 @@ func TestLayout_ComposesTheLastValueOfEachField(t *testing.T) {
 					t.Errorf("Decompose(%d) = %v, %v; want %v", g.id, p, err, g.parts)
 				}
 			}
-			// What is finer than a tick is dropped, up to the last nanosecond.
+			// Parts of a tick are truncated, up to the last nanosecond.
 			late := instant(l, lastTick, int64(l.Tick)-1)
 			if id, err := l.Compose(parts{late, lastWorker, lastSequence}); id != lastID || err != nil {
 				t.Errorf("Compose at %v = %d, %v; want %d", late, id, err, lastID)
@@ -201,8 +200,7 @@ func TestLayoutDecompose_ReadsIDsOfOtherPrograms(t *testing.T) {
 	}
 }
 
-// Ids of the default layout have 19 digits from the instant on that its comment names,
-// and so sort as text like numbers.
+// Ids of the default layout have 19 digits from the time in its comment on. So as text they sort like numbers.
 func TestDefaultLayout_HasIDsOfNineteenDigits(t *testing.T) {
 	t.Parallel()
 
@@ -281,9 +279,8 @@ func ExampleLayout_String() {
 	// 1-41-18-4/1ms@1514764800
 }
 
-// TickAt "returns -1 for every instant before the epoch, and math.MaxInt64 for one
-// that is beyond all layouts". At the ends of what a Time holds the difference of
-// seconds overflows, and the two were the wrong way round.
+// TickAt returns -1 for every instant before the epoch, and math.MaxInt64 for one beyond all layouts. Formerly the
+// two were exchanged at the ends of Time, because the difference of seconds overflowed.
 func TestLayoutTickAt_AtTheEndsOfTime(t *testing.T) {
 	t.Parallel()
 

@@ -18,8 +18,8 @@ type PairedConfig struct {
 	// it, with another worker id: [Layout.BackupWorker] is the article's. Both are required; Renew replaces them.
 	Main, Backup Lease
 
-	// MaxBorrow bounds how far ahead of the clock the backup lane may stamp; 0 means
-	// [DefaultMaxBorrow]. The article's BACK_TIME_MAX is a second.
+	// MaxBorrow limits how far ahead of the clock the backup lane may stamp; 0 means [DefaultMaxBorrow].
+	// BACK_TIME_MAX in the article is a second.
 	MaxBorrow time.Duration
 
 	// OnLow is as in [CachedConfig].

@@ -46,8 +46,8 @@ func pairOf(c *stopped) generator.PairedConfig {
 	return generator.PairedConfig{Layout: l, Main: l.FullLease(3, c.now()), Backup: l.FullLease(l.BackupWorker(3), c.now()), Clock: generator.NewClock(c.now)}
 }
 
-// The published code of the variant makes 65,535 ids on each lane, 65,535 more of the
-// next second, one more, and then fails: 196,606 on a clock that stands still.
+// On a clock that stands still, the published code of the variant makes 65,535 ids on each lane, 65,535 more of the
+// next second, and one more: 196,606. Then it fails.
 func TestPaired_GoesOnWhereTheArticleStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &stopped{time: date(2026, 1, 1)}
@@ -78,8 +78,7 @@ func TestPaired_GoesOnWhereTheArticleStops(t *testing.T) {
 	})
 }
 
-// After the backup lane was used the published code makes no id while the clock is
-// back by more than a second.
+// After the backup lane was used, the published code makes no id while the clock is more than a second back.
 func TestPaired_MakesIDsAfterARollback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		noon := date(2026, 1, 1)
@@ -162,7 +161,7 @@ func TestPairedFill_Ascends(t *testing.T) {
 	})
 }
 
-// Both lanes go on with other leases.
+// Both lanes continue with other leases.
 func TestPairedRenew_MovesBothLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
@@ -274,9 +273,9 @@ func TestPairedRenew_ReplacesItsWorkerIDs(t *testing.T) {
 	}
 }
 
-// No other lease arrives, and the main lane has ids of all ticks to come. A caller who
-// had come to the backup lane waited there for a lease, without end unless the generator
-// was suspended, although the main lane went on.
+// No other lease arrives, and the main lane has ids of all future ticks. Formerly a caller that had changed to the
+// backup lane waited there for a lease, without end unless the generator was suspended, although the main lane could
+// serve it.
 func TestPairedFill_GoesOnWithTheMainLane(t *testing.T) {
 	for _, suspended := range []bool{false, true} {
 		t.Run(fmt.Sprint(suspended), func(t *testing.T) {

@@ -93,7 +93,7 @@ time   2026-01-01 00:00:00 UTC
 	}
 }
 
-// What is no id of the layout has no picture, and the reason is the one that Decompose gives.
+// A number that is no id of the layout has no picture. The error is that of Decompose.
 func TestLayoutPicture_ReturnsTheErrorOfDecompose(t *testing.T) {
 	t.Parallel()
 

@@ -44,15 +44,13 @@ func (s scale) at(t time.Time) uint64 {
 	return s.start(tick) + s.fraction(rest)
 }
 
-// fraction returns how many positions stand for less than ns nanoseconds, which
-// are less than a tick.
+// fraction returns how many positions correspond to ns nanoseconds, which are less than a tick, rounded down.
 func (s scale) fraction(ns uint64) uint64 {
 	hi, lo := bits.Mul64(ns, 1<<s.tickBits())
 	return quotient(hi, lo, uint64(s.layout.Tick))
 }
 
-// count returns how many positions stand for d, rounded down; at most all those
-// of the layout.
+// count returns how many positions correspond to d, rounded down; at most all those of the layout.
 func (s scale) count(d time.Duration) uint64 {
 	tick := uint64(s.layout.Tick)
 	ticks, rest := uint64(max(d, 0))/tick, uint64(max(d, 0))%tick
@@ -62,8 +60,7 @@ func (s scale) count(d time.Duration) uint64 {
 	return ticks<<s.tickBits() + s.fraction(rest)
 }
 
-// duration returns the time that n positions stand for, rounded up; at most the
-// longest Duration.
+// duration returns the time that corresponds to n positions, rounded up; at most the longest Duration.
 func (s scale) duration(n uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(s.layout.Tick))
 	lo, carry := bits.Add64(lo, s.start(1)-1, 0)
@@ -74,8 +71,7 @@ func (s scale) duration(n uint64) time.Duration {
 	return time.Duration(min(hi<<(64-s.tickBits())|lo>>s.tickBits(), math.MaxInt64))
 }
 
-// convert returns the position of s that stands for the same instant as a
-// position of the scale from, rounded down.
+// convert returns the position of s at the same time as a position of the scale from, rounded down.
 func (s scale) convert(position uint64, from scale) uint64 {
 	if s.laneBits >= from.laneBits {
 		return position << (s.laneBits - from.laneBits)

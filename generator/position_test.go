@@ -9,9 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// The laws of positions are those of a ruler: they ascend with time, meet the
-// ticks, and lengths of time and of positions turn into each other, rounded to
-// the side that never lets an id be early.
+// Positions ascend with time and are exact at the start of each tick. Converting a time to positions, or back, rounds
+// so that no id is stamped too early.
 
 // exact returns a*b/c and whether there was no rest.
 func exact(a uint64, b, c int64) (*big.Int, bool) {
@@ -47,8 +46,7 @@ func FuzzPositionAt(f *testing.F) {
 			t.Fatalf("At(%v) = %d, want %d with %+v", from, pos, w, l)
 		}
 
-		// The id of a position has the tick that the position stands for, and the
-		// worker id of its lane.
+		// The id of a position has the tick of the position, and the worker id of its lane.
 		workers := make([]int64, 1<<k)
 		for i := range workers {
 			workers[i] = l.MaxWorkerID() - int64(len(workers)-1-i)
@@ -69,7 +67,7 @@ func FuzzPositionAt(f *testing.F) {
 		if later < pos {
 			t.Fatalf("At goes down from %d to %d in %v with %+v", pos, later, time.Duration(b), l)
 		}
-		// What a duration counts is what it moves At by, but for the rounding.
+		// A duration moves At by as many positions as Count returns, apart from rounding.
 		if n := s.Count(time.Duration(b)); later <= s.Last() && later-pos != n && later-pos != n+1 {
 			t.Fatalf("At moves by %d in %v, Count is %d with %+v", later-pos, time.Duration(b), n, l)
 		}
@@ -115,8 +113,8 @@ func FuzzPositionCount(f *testing.F) {
 	})
 }
 
-// TestScaleID_GoesOnAcrossTheBorderOfTicks walks over the border between two ticks: positions go on by
-// one, and so do their ids, except that the worker id lies between.
+// Across the border between two ticks positions are consecutive. So are their ids, apart from the bits of the worker
+// id.
 func TestScaleID_GoesOnAcrossTheBorderOfTicks(t *testing.T) {
 	t.Parallel()
 

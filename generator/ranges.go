@@ -14,8 +14,8 @@ func (l Layout) MaxID() int64 {
 	return 1<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
 }
 
-// JSSafe reports whether a JavaScript number holds every id of l without loss, now
-// and in the future: whether MaxID is at most 2^53-1. l must be valid.
+// JSSafe reports whether MaxID is at most 2^53-1, so that a JavaScript number holds every id of l without loss, now
+// and in the future. l must be valid.
 func (l Layout) JSSafe() bool { return l.MaxID() <= maxJSSafe }
 
 // tickBits is how far the time field of an id is shifted.

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestRenewableRenew_MayBeCalledByOnLow: OnLow may renew whenever it is called, and the caller does not wait.
+// OnLow may renew at once. Then the caller does not wait.
 func TestRenewableRenew_MayBeCalledByOnLow(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

@@ -75,8 +75,7 @@ func TestRenewableRenew_RefusesWhatNoGeneratorCanHold(t *testing.T) {
 	})
 }
 
-// TestRenewableRenew_MovesTheEnd: with the worker id that it has a generator goes on from
-// where it is, and its end only grows.
+// A renewal with the same worker id continues with the next id. The end of the lease only moves forward.
 func TestRenewableRenew_MovesTheEnd(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g, l, now, last := used(t, e, nil)
@@ -102,8 +101,8 @@ func TestRenewableRenew_MovesTheEnd(t *testing.T) {
 	})
 }
 
-// TestRenewableRenew_MovesTheBeginning: From above the next id is where it begins, at once,
-// however far ahead of the clock; From below changes nothing.
+// If From is above the next id, the next id begins there at once, however far ahead of the clock. If From is below,
+// it changes nothing.
 func TestRenewableRenew_MovesTheBeginning(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -129,8 +128,7 @@ func TestRenewableRenew_MovesTheBeginning(t *testing.T) {
 	})
 }
 
-// TestRenewableRenew_ReplacesTheWorker: another worker id begins with a tick that has none of
-// the ids before, from From on.
+// A new worker id begins at From, with a tick that has none of the earlier ids.
 func TestRenewableRenew_ReplacesTheWorker(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

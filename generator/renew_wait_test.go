@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// TestRenewableRenew_WithoutOnLowTheEndIsAnErrorAtOnce: the error comes at once, and Renew lifts it.
+// Without OnLow, the end of the lease is an error at once, until Renew.
 func TestRenewableRenew_WithoutOnLowTheEndIsAnErrorAtOnce(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		g, _, now, _ := used(t, e, nil)
@@ -38,9 +38,8 @@ func TestRenewableRenew_WithoutOnLowTheEndIsAnErrorAtOnce(t *testing.T) {
 	})
 }
 
-// TestRenewableRenew_ServesThoseWhoWaitInOrder: with OnLow callers wait for the next lease, however long that
-// takes, and get its ids at once when it is there, in the order in which they came.
-// A context that ends costs none.
+// With OnLow, callers wait for the next lease for any time. When it arrives they get its ids at once, in the order in
+// which they came. A context that ends skips no id.
 func TestRenewableRenew_ServesThoseWhoWaitInOrder(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		const callers = 20
@@ -316,8 +315,7 @@ func TestRenewableRenew_CallersWaitOnceForANewerLease(t *testing.T) {
 	})
 }
 
-// TestRenewableClose_EndsTheWaitForALease: at once, for those who wait for a lease; and nothing
-// can be renewed any more.
+// Close ends the wait for a lease at once, and no renewal is possible afterwards.
 func TestRenewableClose_EndsTheWaitForALease(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		for _, stale := range []bool{false, true} {

@@ -63,8 +63,7 @@ type Snowflake struct {
 
 var _ Renewable = (*Snowflake)(nil)
 
-// NewSnowflake returns a generator, or an error that wraps [ErrLayout] or
-// [ErrConfig].
+// NewSnowflake returns a generator. An error wraps [ErrLayout] or [ErrConfig].
 func NewSnowflake(c SnowflakeConfig) (*Snowflake, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -190,8 +189,7 @@ func (g *Snowflake) Usage() Usage {
 	return u
 }
 
-// position returns the position of the next id, if it were taken now and the clock were not
-// beyond its tick.
+// position returns the position of the next id, if it is taken now and the clock has not passed its tick.
 func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }
@@ -265,8 +263,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	return n, o, nil
 }
 
-// backwards returns how long to wait for a clock that shows now to catch up, or
-// why not to.
+// backwards returns how long to wait until a clock that shows now has caught up, or an error if it is too far behind.
 func (g *Snowflake) backwards(now time.Time) (wait time.Duration, err error) {
 	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)

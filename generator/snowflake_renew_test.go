@@ -23,9 +23,8 @@ func TestSnowflakeRenew_RefusesLanes(t *testing.T) {
 	})
 }
 
-// TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce: a lease that begins ahead of the clock is stamped at once, tick
-// by tick as the clock moves, never further ahead than it was, and no longer than
-// it has to be.
+// A lease that begins ahead of the clock is used at once. Ids stay as far ahead as the lease began, or less, tick by
+// tick as the clock moves, and no longer than necessary.
 func TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, renewed := range []bool{false, true} {
@@ -114,7 +113,7 @@ func TestSnowflakeRenew_ALeaseAheadEndsAndIsRenewed(t *testing.T) {
 }
 
 // TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack: of a lease ahead of the clock, too, what counts as going
-// back is what the clock shows less than it did.
+// back is how far the clock was set back.
 func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall

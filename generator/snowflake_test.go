@@ -24,8 +24,7 @@ func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 	return g
 }
 
-// TestSnowflake_StampsThePresent: the tick of an id is the one in which it was made, neither
-// ahead of the clock nor behind it, however many are asked for.
+// An id has the tick in which it was made, neither earlier nor later, however many ids are requested.
 func TestSnowflake_StampsThePresent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Millisecond, 5)
@@ -49,9 +48,8 @@ func TestSnowflake_StampsThePresent(t *testing.T) {
 	})
 }
 
-// TestSnowflake_WaitsForTheNextTickWhenOneIsFull: the caller that finds no sequence left waits exactly for
-// the next tick, and a Fill that is longer than a tick goes on over as many as it
-// needs.
+// A caller that finds no sequence left waits exactly for the next tick. A Fill that is longer than a tick uses as
+// many ticks as it needs.
 func TestSnowflake_WaitsForTheNextTickWhenOneIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
@@ -82,7 +80,7 @@ func TestSnowflake_WaitsForTheNextTickWhenOneIsFull(t *testing.T) {
 	})
 }
 
-// TestSnowflake_ManyCallersGetEveryID: at the full rate nothing is lost.
+// At the full rate no id is lost.
 func TestSnowflake_ManyCallersGetEveryID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 6)
@@ -236,8 +234,8 @@ func TestSnowflake_WaitsForAClockSetBackWithinItsTolerance(t *testing.T) {
 	}
 }
 
-// TestSnowflake_WaitsForTheEpochWithinItsTolerance has the clock leave the layout before the first id of
-// a lease from tick 0 on: there is no tick before it that could have been used up.
+// The clock leaves the layout before the first id of a lease that begins with tick 0, so no earlier tick can have
+// been used up.
 func TestSnowflake_WaitsForTheEpochWithinItsTolerance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
@@ -263,8 +261,7 @@ func TestSnowflake_WaitsForTheEpochWithinItsTolerance(t *testing.T) {
 	})
 }
 
-// TestSnowflake_ManyCallersWaitForAClockSetBack: many callers wait for the clock, and while they do
-// it is set back further, then beyond the tolerance.
+// While many callers wait for the clock, it is set back further, and then beyond the tolerance.
 func TestSnowflake_ManyCallersWaitForAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
@@ -297,8 +294,7 @@ func TestSnowflake_ManyCallersWaitForAClockSetBack(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		// From 10 s on, when the clock has caught up, until 20 s there are ten
-		// ticks of 16, less the one id from before.
+		// The clock catches up at 10 s. Until 20 s there are ten ticks of 16 ids, minus the one id from before.
 		if len(ids) != 10*16-1 {
 			t.Errorf("%d of 300 callers got an id, want %d", len(ids), 10*16-1)
 		}

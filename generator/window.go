@@ -5,8 +5,8 @@ import "github.com/uidplugin/uidplugin/internal/ringbuffer"
 // MaxLanes is how many leases a generator can hold at once, at most.
 const MaxLanes = 16
 
-// A mapping turns positions into ids. Both have the same order: within a
-// tick the lanes follow one another, in the order of their worker ids.
+// A mapping turns positions into ids, in the same order: within a tick, the ids of one lane after those of another,
+// in the order of the worker ids.
 type mapping struct {
 	sequenceMask uint64 // the sequence bits of a position
 	tickMask     uint64 // its tick bits; those between are the lane
@@ -21,8 +21,8 @@ type mapping struct {
 	laneBits     uint8
 }
 
-// newMapping returns the mapping for a lane for each worker id, which ascend. Their
-// number is a power of two up to MaxLanes.
+// newMapping returns the mapping for ascending lanes with one worker id each. Their number is a power of two up to
+// MaxLanes.
 func newMapping(l Layout, workers ...int64) mapping {
 	m := mapping{sequenceMask: uint64(l.MaxSequence()), base: uint64(workers[0]) << l.SequenceBits, sequenceBits: l.SequenceBits}
 	for 1<<m.laneBits < len(workers) {
@@ -71,8 +71,8 @@ func (m *mapping) fill(ids []int64, position uint64) {
 	}
 }
 
-// fill16 writes 16 consecutive ids, the run of a lane in the default layout. A loop
-// takes a tenth longer.
+// fill16 writes 16 consecutive ids, as many as a lane has in a tick of the default layout. A loop takes a tenth
+// longer.
 func fill16(ids *[16]int64, id int64) {
 	ids[0], ids[1], ids[2], ids[3] = id, id+1, id+2, id+3
 	ids[4], ids[5], ids[6], ids[7] = id+4, id+5, id+6, id+7
@@ -98,9 +98,9 @@ type window struct {
 	ring ringbuffer.Computed
 	mapping
 
-	// next is a position, in the scale of this window, below which all is accounted for: it was handed out, or passed
-	// over. It only grows, and is guarded by mu. While the ring is open it follows the ring's cursor, a
-	// visit behind. Otherwise the next id begins there, or later.
+	// next is a position in the scale of this window. Each position below it was handed out or skipped. It only
+	// grows, and is guarded by mu. While the ring is open, next follows the ring's cursor, one visit late. Otherwise
+	// the next id begins there, or later.
 	next uint64
 
 	// until is the last tick of the lease. It only grows, and is guarded by mu. No position beyond it is ever given.

@@ -44,7 +44,7 @@ type letter struct {
 
 type seal []byte
 
-// Whatever its type, a column of bytes is shown as the database has it.
+// A column of bytes is shown as the database stores it, whatever its type.
 func TestLookup_ShowsBytesOfEachType(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -87,8 +87,8 @@ type secret struct {
 	Code  string `json:"-"`
 }
 
-// A tag json:"-" hides the fields of an embedded struct. A value that does not fit its field is in no page, as it may be
-// one that is masked.
+// A tag json:"-" hides the fields of an embedded struct. A value that does not fit its field is in no page, as it may
+// be one that is masked.
 func TestLookup_ShowsNoValueThatIsHidden(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -1,6 +1,6 @@
 package migrations
 
-// A Table is what a file says of a table.
+// A Table is a table as a file describes it.
 type Table struct {
 	Name    string
 	Create  string

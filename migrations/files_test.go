@@ -83,7 +83,7 @@ func TestFiles_DefineColumnsAlike(t *testing.T) {
 	}
 }
 
-// TestFiles_GiveAddedColumnsDefaults, so that the INSERT of UidGenerator goes on working.
+// Added columns have defaults, so that the INSERT of UidGenerator still works.
 func TestFiles_GiveAddedColumnsDefaults(t *testing.T) {
 	t.Parallel()
 
@@ -119,8 +119,7 @@ func TestFiles_HaveTheIndex(t *testing.T) {
 	}
 }
 
-// TestFiles_ForUidGeneratorAddTheSameColumns as mysql.sql has, in their order,
-// and the index.
+// The file for UidGenerator adds the same columns as mysql.sql has, in the same order, and the index.
 func TestFiles_ForUidGeneratorAddTheSameColumns(t *testing.T) {
 	t.Parallel()
 

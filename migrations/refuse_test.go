@@ -44,7 +44,7 @@ func TestUp_RefusesATableOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestUp_ComparesColumnsWithoutTheirCase, as MySQL and SQLite do.
+// Names of columns are compared without case, as MySQL and SQLite do.
 func TestUp_ComparesColumnsWithoutTheirCase(t *testing.T) {
 	t.Parallel()
 
@@ -80,8 +80,8 @@ var (
 	allColumns = append(sevenColumns[:7:7], "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")
 )
 
-// TestUp_AltersNoForeignRegistry: what the application calls WORKER_REGISTRY is
-// its own. MySQL would add columns to it without a default.
+// If the application has a table WORKER_REGISTRY of its own, Up changes nothing. MySQL would otherwise add columns to
+// it without a default.
 func TestUp_AltersNoForeignRegistry(t *testing.T) {
 	t.Parallel()
 
@@ -176,8 +176,7 @@ func TestCheck_NamesTheFileAndTheColumns(t *testing.T) {
 	check("WORKER_REGISTRY", "sqlite.sql", "no such table")
 }
 
-// TestCheck_NamesTheFileThatExtendsTheTable: mysql.sql would do nothing to a table
-// that is there.
+// The error names the file that extends the table, because mysql.sql changes nothing in an existing table.
 func TestCheck_NamesTheFileThatExtendsTheTable(t *testing.T) {
 	t.Parallel()
 

@@ -58,8 +58,8 @@ func handle(tb testing.TB, path string, options ...string) *gorm.DB {
 	return testkit.SQLite{Path: path, Params: options}.Open(tb)
 }
 
-// open returns a handle on a database of its own, for the test, and one for what
-// is tested, with its pool.
+// open returns two handles on a new database: one for the test, and one with a pool of its own for the code under
+// test.
 func open(tb testing.TB) (*gorm.DB, *gorm.DB, *pool) {
 	tb.Helper()
 	db := handle(tb, testkit.SQLitePath(tb))
@@ -202,11 +202,11 @@ func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {
 	if !slices.Equal(added, []string{"NULL||||0", "NULL||||0"}) {
 		t.Errorf("the new columns are %q", added)
 	}
-	java(t, db) // goes on working
+	java(t, db) // still works
 	if n := len(rows(t, db)); n != 3 {
 		t.Errorf("%d rows", n)
 	}
-	// What Up adds is what it would have created.
+	// Up adds the columns that it would have created.
 	fresh, f, _ := open(t)
 	must(t, migrations.Up(t.Context(), f))
 	isAdded := func(line string) bool {
@@ -223,7 +223,7 @@ func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {
 	}
 }
 
-// TestUp_ContinuesWhereItWasInterrupted, after any statement.
+// After an interruption at any statement, the next Up finishes the work.
 func TestUp_ContinuesWhereItWasInterrupted(t *testing.T) {
 	t.Parallel()
 
@@ -253,8 +253,7 @@ func TestUp_ContinuesWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-// TestUp_DoesNotForgetAnIndexThatItCouldNotCreate: either Up says so, or it is
-// there after the next.
+// If Up could not create an index, it returns an error, or the next Up creates the index.
 func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 	t.Parallel()
 
@@ -285,7 +284,7 @@ func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 	}
 }
 
-// TestUp_AcceptsWhatAnotherProcessHasCreated: what failed is looked at again.
+// If a statement fails because another process has created the table, Up checks again and succeeds.
 func TestUp_AcceptsWhatAnotherProcessHasCreated(t *testing.T) {
 	t.Parallel()
 

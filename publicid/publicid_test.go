@@ -63,7 +63,7 @@ func TestCodecEncode_MakesTheTextsOfTheFormat(t *testing.T) {
 	}
 }
 
-// Whatever was changed, the error is the same, and there is no id.
+// The error is the same whatever part of the text was changed, and no id is returned.
 func TestCodecDecode_RefusesEverythingElse(t *testing.T) {
 	t.Parallel()
 

@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A table has rows up to id 5000, and goes on from there.
+// A table has rows up to id 5000, and ids continue from there.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "segment")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// The database is unreachable: the ids that are left are handed out, then callers get the
-// error, and when it is back all goes on by itself. The log says each once.
+// While the database is unreachable, the remaining ids are handed out. Then callers get the error. When it is back,
+// ids are made without further action. The log reports the outage and its end once each.
 func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,8 +64,7 @@ func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// While there are ids left, no caller notices an unreachable database, and it is not
-// asked for every id.
+// While ids remain, no caller notices an unreachable database, and not every id sends a statement to it.
 func TestGenerator_HidesAShortOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -281,8 +280,8 @@ func TestGenerator_RefusesAMaxIDThatIsNotKept(t *testing.T) {
 	eventually(t, "ids above those that may be made twice", func() bool { id, err := g.Next(t.Context()); return err == nil && id == 21 })
 }
 
-// Close ends a fetch that is on its way, those that wait for it get ErrClosed, and no
-// goroutine is left, which the bubble would tell of.
+// Close ends a fetch in progress. Callers that wait for it get ErrClosed, and no goroutine remains, because otherwise
+// the bubble would fail.
 func TestGeneratorClose_EndsAFetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

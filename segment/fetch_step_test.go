@@ -69,8 +69,8 @@ func TestGeneratorStep_FollowsUse(t *testing.T) {
 	})
 }
 
-// A step that an operator writes into the row counts from the next fetch on, whether it
-// is larger or smaller, and ranges grow from there.
+// A step that an operator writes into the row is used from the next fetch on, whether it is larger or smaller. Ranges
+// grow from there.
 func TestGeneratorStep_FollowsTheOperator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestGeneratorNext_HandsOutTheLastIDs(t *testing.T) {
 	}
 }
 
-// A row that an operator has spoilt is told of, and ids go on when it is right again.
+// A row with invalid values is reported, and ids continue once it is repaired.
 func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 	t.Parallel()
 
@@ -149,8 +149,8 @@ func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 	}
 }
 
-// The max_id goes back, as it does when a backup is restored: the process goes on above
-// its own ids, lifts max_id, and says so once.
+// max_id goes back, as after the restore of a backup. The process continues above its own ids, raises max_id, and
+// logs it once.
 func TestGenerator_GoesOnAboveItsIDsWhenMaxIDWentBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

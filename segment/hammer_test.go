@@ -8,10 +8,9 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// Generators with pools of their own take ids of one tag from one file, several callers
-// each, one at a time and in batches, some larger than a range: every id is counted.
-// All are different, those of one caller ascend, and all that were fetched and are left
-// nowhere were handed out.
+// Several generators fetch ids of one tag from one file. Each has a pool of its own and several callers, which take
+// single ids and batches, some larger than a range. No id is handed out twice, the ids of each caller ascend, and
+// every fetched id was handed out or is left in a generator.
 func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 	t.Parallel()
 
@@ -64,7 +63,7 @@ func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 		g.Close()
 		left += g.State().Left
 		if s := g.State(); s.Ranges < 10 {
-			t.Errorf("%+v", s)
+			t.Errorf("%d ranges, want 10 at least: %+v", s.Ranges, s)
 		}
 	}
 	for id, n := range seen {
@@ -73,22 +72,21 @@ func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 		}
 	}
 	maxID, _ := stored(t, handle(t, path))
-	// A fetch that Close has ended may have lost its range.
+	// Close may have ended a fetch whose range is then lost.
 	if lost := maxID - 1 - int64(len(seen)) - left; lost < 0 || lost > 50*(1+4+16+64) {
 		t.Errorf("max_id %d, %d ids handed out, %d left", maxID, len(seen), left)
 	}
 }
 
-// Many callers, a range that is much too small, and a slow database: they wait, and
-// nobody fails, which is Leaf's complaint of two segments that are not ready.
+// Many callers take ids from a range that is much too small, and the database is slow. They wait, and no call fails.
+// Leaf would return an error here, because neither of its two segments is ready.
 func TestGeneratorNext_WaitsForTheNextRange(t *testing.T) {
 	t.Parallel()
 
 	db, p := meddled(handle(t, file(t)))
 	g := open(t, db, segment.Config{Step: 10, MaxStep: 10})
 	p.set(func(_ string, run func() error) error {
-		// About the time of a database in another town.
-		pause()
+		pause() // a round trip to a database in another town
 		return run()
 	})
 	var mu sync.Mutex
@@ -113,6 +111,6 @@ func TestGeneratorNext_WaitsForTheNextRange(t *testing.T) {
 	}
 	wg.Wait()
 	if len(seen) != 640 {
-		t.Errorf("%d ids", len(seen))
+		t.Errorf("%d ids, want 640", len(seen))
 	}
 }

@@ -80,7 +80,7 @@ func TestOpen_ReturnsWhatIsWrong(t *testing.T) {
 	if _, err := segment.Open(t.Context(), readOnly, tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
 		t.Errorf("where no table can be created: %v", err)
 	}
-	// A row that is there twice.
+	// The row exists twice.
 	db = handle(t, file(t))
 	run(t, db, "CREATE TABLE leaf_alloc (biz_tag TEXT, max_id INT, step INT, description TEXT, update_time TIMESTAMP)")
 	for range 2 {
@@ -118,8 +118,8 @@ func TestOpen_WorksForManyAtOnce(t *testing.T) {
 	}
 }
 
-// Without the first range the first create in a transaction on a pool of one connection
-// waited for a connection that could not come.
+// Formerly, without a first range, the first create in a transaction on a pool of one waited for a connection that
+// could not come.
 func TestOpen_FetchesTheFirstRange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestOpen_RefusesANewTagOfAColumnWithNumbers(t *testing.T) {
 			_, err = segment.Open(t.Context(), db, tag, segment.Config{Used: used, Start: used, Log: quiet})
 			testkit.IsError(t, err, segment.ErrRow)
 
-			// What the error says to do.
+			// The error advises this.
 			_, statement, _ := strings.Cut(err.Error(), "or run ")
 			if statement == "" {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// Ids ascend without a gap over many ranges, Close ends them, and the next process goes on above.
+// Ids ascend without a gap over many ranges. After Close there are none, and the next process continues above.
 func TestGenerator_IDsBeginAtStartAndAscend(t *testing.T) {
 	t.Parallel()
 
@@ -57,8 +57,8 @@ func TestGenerator_IDsBeginAtStartAndAscend(t *testing.T) {
 	}
 }
 
-// The row that Leaf has made counts, and not the configuration; and the ids are those
-// that Leaf would have handed out: from max_id on.
+// If Leaf has made the row, its step is used and not the configured one. The ids are those that Leaf would hand out,
+// from max_id on.
 func TestGenerator_RespectsLeafsRow(t *testing.T) {
 	t.Parallel()
 
@@ -103,8 +103,8 @@ func TestOpen_LiftsRowsBelowStart(t *testing.T) {
 	}
 }
 
-// The next range is fetched when a tenth of the present one is used up, and not before,
-// however large ranges have become.
+// The next range is fetched when a tenth of the present one is used up, and not before, however large ranges have
+// become.
 func TestGenerator_FetchesTheNextRangeAtATenth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -220,8 +220,7 @@ func TestGeneratorNext_GivesUpAfterMaxWait(t *testing.T) {
 	})
 }
 
-// A refill that failed was seen by nobody until the ids were used up, and one that failed
-// on an idle table was not sent again.
+// Formerly nobody noticed a failed fetch until the ids were used up, and on an idle table it was not sent again.
 func TestGeneratorHealth_TellsOfFetchesThatFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A server that takes connections and says nothing is one that cannot be reached. The command took seconds longer than
+// A server that accepts connections and never answers counts as unreachable. Formerly a command took longer than
 // --timeout, and said "invalid connection".
 func TestConnect_EndsWhenTheServerIsSilent(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestConnect_EndsWhenTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// With every error of the first read, such as one of a full disk, a command began with advice about WithRegistry.
+// Formerly every error of the first read, such as a full disk, led to advice about WithRegistry.
 func TestReadRegistry_NamesWithRegistryOnlyWithoutTheTable(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -51,7 +51,7 @@ func TestReadRegistry_NamesWithRegistryOnlyWithoutTheTable(t *testing.T) {
 	})
 }
 
-// --timeout holds for every statement: a table that is locked keeps the doctor from one check, and not from its report.
+// --timeout limits every statement, so a locked table costs the doctor one check, and not its report.
 func TestQuery_EndsWhenATableIsLocked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -106,7 +106,7 @@ func newShards(t *testing.T, registry, other *testkit.Database, name string) sha
 	return s
 }
 
-// Tables of a database that uid is not connected to are not said to be healthy, and rows of it are read where they are.
+// Tables of a database without a connection are not reported as healthy. Its rows are read with --database.
 func TestCommands_NameADatabaseThatIsElsewhere(t *testing.T) {
 	t.Parallel()
 	sqlite := testkit.Engine{Name: "sqlite"}
@@ -143,7 +143,7 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		r := runner{t: t, dsn: dsn(d)}
 		ignore := strings.Join(ofServers, ",")
 		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")
-		// Another server may have a database of this name, and the row was looked for in the wrong one without a word.
+		// Another server may have a database of this name. Formerly the row was looked for there without a warning.
 		r.run("where", "--row", s.id.String()).want(t, exitOK, "row, of the database "+s.name+" on this server", "elsewhere")
 		must(t, s.db.Exec("DELETE FROM orders").Error)
 		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, pass --database "+s.name+"=DSN")

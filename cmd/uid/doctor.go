@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// An undone is a check that could not run.
+// An undone is a check that could not run, as it is written.
 type undone struct {
 	Check string `json:"check"`
 	Error string `json:"error"`

@@ -214,7 +214,7 @@ func execEach(t *testing.T, db *gorm.DB, statements string) {
 	}
 }
 
-// admit brings the servers of a kind up, the replica not started, and makes a healthy database.
+// admit starts the servers of a kind without starting the replica, and creates a healthy database.
 func admit(t *testing.T, kind serverKind) *patient {
 	t.Helper()
 	var options []string
@@ -234,7 +234,7 @@ func admit(t *testing.T, kind serverKind) *patient {
 	return p
 }
 
-// diagnosed waits until the doctor finds exactly these codes: replicas come, and settings change, after a moment.
+// diagnosed waits until the doctor finds exactly these codes, because replicas and settings need a moment.
 func (p *patient) diagnosed(t *testing.T, codes ...string) (list []admin.Finding) {
 	t.Helper()
 	code := exitOK

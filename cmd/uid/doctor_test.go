@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A sickness is a database in which the doctor finds something.
+// A sickness is a database with one finding of the doctor.
 type sickness struct {
 	code    string
 	engines []string // none means all
@@ -160,13 +160,13 @@ var sicknesses = []sickness{
 	},
 }
 
-// ofServers are the codes of what settings of the server say, which a test cannot set on a server that others use.
+// ofServers are codes about settings of the server, which a test cannot change on a shared server.
 var ofServers = []string{
 	admin.CodeReadOnly, admin.CodeInnoDBFlush, admin.CodeSyncBinlog, admin.CodeFsync, admin.CodeAsyncReplicas,
 	admin.CodeSplitBrain,
 }
 
-// Each finding is found in a database made for it, and no other. Its statement is the right one.
+// In a database with one fault, the doctor finds exactly that, and prints the right statement.
 func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 	t.Parallel()
 
@@ -214,7 +214,7 @@ func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 	}
 }
 
-// A database as the plugin leaves it has nothing wrong, but for what the settings of its server are.
+// The plugin's own tables have no findings, except about settings of the server.
 func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -228,7 +228,7 @@ func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	})
 }
 
-// A statement of the doctor does what it says: the finding is gone afterwards.
+// After the doctor's statement, the finding is gone.
 func TestDoctor_StatementsFix(t *testing.T) {
 	t.Parallel()
 	for _, s := range sicknesses {
@@ -253,7 +253,7 @@ func TestDoctor_StatementsFix(t *testing.T) {
 	}
 }
 
-// A key that is both too narrow and numbered is neither after the statements, in the order in which they are printed.
+// A key may be too narrow and numbered by the database. After the statements, in their order, it is neither.
 func TestDoctor_StatementsFixTogether(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -286,7 +286,7 @@ type ticket struct {
 	Number int64  `gorm:"uid"`
 }
 
-// A key that the plugin has nothing to do with is no finding: to change it would stop the application's inserts.
+// A key of a table without the plugin is no finding, because changing it would stop the application's inserts.
 func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -300,7 +300,7 @@ func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
 	})
 }
 
-// A check that cannot look says so, and the others look all the same. Without a finding the exit code is 2.
+// A check that cannot run is reported, and the others run. Without a finding the exit code is 2.
 func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	t.Parallel()
 	d := testkit.Engine{Name: "sqlite"}.New(t)
@@ -315,7 +315,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is unknown; use one of clock`)
 }
 
-// Live slots of an application keep its free ones from being a finding: they will be held again.
+// Free slots of an application with live slots are no finding, because processes will hold them again.
 func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 	t.Parallel()
 	d := testkit.Engine{Name: "sqlite"}.New(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Each form means one database.
+// Each form of a data source name means the right database.
 func TestParseSource_Forms(t *testing.T) {
 	t.Parallel()
 
@@ -46,7 +46,7 @@ func TestParseSource_Forms(t *testing.T) {
 	}
 }
 
-// A URL of MySQL has what the driver's own form has, with characters that are special in either.
+// A URL of MySQL and the driver's form mean the same, even with characters that are special in either.
 func TestMySQLConfig_ReadsURLs(t *testing.T) {
 	t.Parallel()
 
@@ -111,7 +111,7 @@ func TestConnect_ByURL(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// Nothing that is written has the password, however an error quotes the data source name.
+// No output has the password, however an error quotes the data source name.
 func TestRedact_HidesThePassword(t *testing.T) {
 	t.Parallel()
 
@@ -129,11 +129,11 @@ func TestRedact_HidesThePassword(t *testing.T) {
 		}
 	}
 	if got := redact("test: access denied for test", "test:test@tcp(h)/test"); got != "test: access denied for test" {
-		t.Errorf("what is no password became %q", got)
+		t.Errorf("a text without a password became %q", got)
 	}
 }
 
-// What is no data source name of a driver has its password in no error either.
+// Errors about an invalid data source name do not contain its password either.
 func TestConnect_HidesThePasswordOfWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// With a layout of 53 bits a time in microseconds, and the digits of a fraction, were located as ids.
+// Formerly, with a layout of 53 bits, times in microseconds and digits of a fraction were located as ids.
 func TestIDReaderCandidates_LeavesOutTimesAndFractions(t *testing.T) {
 	t.Parallel()
 	r := idReader{now: func() time.Time { return time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC) }}
@@ -30,7 +30,7 @@ func TestIDReaderCandidates_LeavesOutTimesAndFractions(t *testing.T) {
 	}
 }
 
-// A longer line than 16 MB ended the command, without an answer for those after it.
+// Formerly a line of more than 16 MB ended the command without an answer for the lines after it.
 func TestEachLine_ReadsLinesOfAnyLength(t *testing.T) {
 	t.Parallel()
 	var lengths []int

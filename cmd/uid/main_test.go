@@ -21,7 +21,7 @@ var must = testkit.Must
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"uid": main}) }
 
-// An order is a row of the application's.
+// An order is a row of the application.
 type order struct {
 	ID    uidplugin.ID
 	Text  string
@@ -46,7 +46,7 @@ func shop(t testing.TB, db *gorm.DB, host string, texts ...string) (ids []uidplu
 	return ids
 }
 
-// A result is what a run of the program left.
+// A result has the output and exit code of a run of the program.
 type result struct {
 	code     int
 	out, err string
@@ -128,7 +128,7 @@ func TestScripts_SQLite(t *testing.T) {
 	runScripts(t, "testdata/script", testkit.Engine{Name: "sqlite"}.New(t))
 }
 
-// What differs between servers, on each of them.
+// These scripts run on each server, because their output differs.
 func TestScripts_Servers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) { runScripts(t, "testdata/servers", d) })

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// However a table is spelled, its ids are of the table that the application has.
+// In any spelling, the name of a table stands for the application's table.
 func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -28,7 +28,7 @@ func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	})
 }
 
-// A table of another database than the registry's takes its name. Then the application finds the row.
+// A table of another database is named with the database, so that the application finds the row.
 func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	t.Parallel()
 
@@ -64,7 +64,7 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	must(t, p.Close(context.Background()))
 }
 
-// As "uid tables" writes it, a table of another database is that table, also where the server has the database.
+// A name as "uid tables" writes it stands for the table of the other database, even if this server has such a database.
 func TestNext_OfADatabaseOfTheSameServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -84,7 +84,7 @@ type job struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 }
 
-// An id among keys of a segment would be the largest key, after which the segment could not go on.
+// An id among keys of a segment would be the largest key, so the segment could not continue above it.
 func TestNext_RefusesTablesWithKeysOfASegment(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

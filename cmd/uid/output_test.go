@@ -59,7 +59,7 @@ func TestWriteJSON_IsOneTameLine(t *testing.T) {
 	}
 }
 
-// Rows and names of hosts are written by others.
+// Rows and names of hosts come from others, so they are escaped.
 func TestWhere_HostileRowsAndHosts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -145,7 +145,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// A script must not take an answer that was lost for a good one.
+// If output cannot be written, the exit code says so, because a script must not take it for success.
 func TestRun_FailsIfTheAnswerCannotBeWritten(t *testing.T) {
 	t.Parallel()
 

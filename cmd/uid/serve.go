@@ -118,7 +118,7 @@ func (a *app) serve(ctx context.Context, address, prefix string, handler http.Ha
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if server.Shutdown(ending) != nil { // an answer takes longer
+	if server.Shutdown(ending) != nil { // an answer takes longer than 5 s
 		return server.Close()
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// The page is there under its prefix, finds ids and ends with the command.
+// The page is served under its prefix, finds ids, and ends with the command.
 func TestServe_ShowsThePage(t *testing.T) {
 	t.Parallel()
 
@@ -53,7 +53,7 @@ func TestServe_ShowsThePage(t *testing.T) {
 	}
 }
 
-// A web site whose name has got the address of this machine cannot read the page.
+// A web site cannot read the page by resolving its own name to this machine.
 func TestServe_AnswersItsOwnHostsOnly(t *testing.T) {
 	t.Parallel()
 
@@ -81,7 +81,7 @@ func TestServe_AnswersItsOwnHostsOnly(t *testing.T) {
 	}
 }
 
-// Many requests at once do not take the connections that the application needs.
+// Many requests at once leave connections to the application.
 func TestServe_HasFewConnections(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -97,7 +97,7 @@ func TestServe_HasFewConnections(t *testing.T) {
 			requests.Go(func() {
 				answer := httptest.NewRecorder()
 				page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/sessions", http.NoBody))
-				if answer.Code != http.StatusOK && answer.Code != http.StatusServiceUnavailable { // it may have too many
+				if answer.Code != http.StatusOK && answer.Code != http.StatusServiceUnavailable { // 503: too many requests
 					t.Errorf("%d: %s", answer.Code, answer.Body)
 				}
 			})
@@ -109,7 +109,7 @@ func TestServe_HasFewConnections(t *testing.T) {
 	}, "sqlite", "mariadb", "postgres")
 }
 
-// What cannot be served is an error, not a page that is nowhere.
+// If the page cannot be served, the command returns an error.
 func TestServe_RefusesAnAddressOrPrefixThatCannotBe(t *testing.T) {
 	t.Parallel()
 

@@ -56,7 +56,7 @@ func pages(t *testing.T, r runner, args ...string) map[string]int {
 	return nil
 }
 
-// Each line is on one page, whatever the size of the pages.
+// Each line is on exactly one page, whatever the size of the pages.
 func TestLists_ComeInPages(t *testing.T) {
 	t.Parallel()
 
@@ -82,7 +82,7 @@ func TestLists_ComeInPages(t *testing.T) {
 	}
 }
 
-// Year 1 is Go's zero time, and counted as no bound.
+// Formerly year 1, which is Go's zero time, counted as no bound.
 func TestFilter_BoundsAtYearOne(t *testing.T) {
 	t.Parallel()
 	r, _ := crowd(t)
@@ -95,7 +95,7 @@ func TestFilter_BoundsAtYearOne(t *testing.T) {
 }
 
 // On SQLite other programs may have written anything. A date that is none is left out. Of a number that is none, the
-// error names table, row and column, and commands that do not need it go on.
+// error names table, row and column, and commands that do not need it still work.
 func TestLists_NameARowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 
@@ -170,7 +170,7 @@ func tickOf(t *testing.T, l generator.Layout, id uidplugin.ID) int64 {
 	return l.TickAt(parts.Time)
 }
 
-// What is pruned keeps its table; the command asks first, and says what it removes.
+// Ids of pruned sessions keep their table. The command asks first, and says what it removes.
 func TestPrune_AsksAndRemoves(t *testing.T) {
 	t.Parallel()
 
@@ -212,7 +212,7 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	}
 }
 
-// The processes of a time are those whose ids of the time resolve to them; what was pruned stays without a name.
+// sessions --at lists the processes to which ids of that time resolve. Pruned ones have no name.
 func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
 	t.Parallel()
 

@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// The states of many slots are those that "uid slots" lists, and what is wrong changes the exit code.
+// status counts the same states as "uid slots", and a finding changes the exit code.
 func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -45,7 +45,7 @@ func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 	})
 }
 
-// A registry with tables elsewhere says so.
+// status of a registry names its other databases.
 func TestStatus_NamesOtherDatabases(t *testing.T) {
 	t.Parallel()
 	sqlite := testkit.Engine{Name: "sqlite"}

@@ -80,7 +80,7 @@ func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// Exit codes tell an answer that is bad news from no answer.
+// Exit codes distinguish a finding from a command that could not run.
 func TestCommands_ExitCodes(t *testing.T) {
 	t.Parallel()
 
@@ -228,7 +228,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-// Rows are found by keys of several kinds, and those that cannot be found say why.
+// Rows are found by keys of several kinds. For others the output says why not.
 func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -53,7 +53,7 @@ func TestOpen_ClosesWhatItOpenedIfItFails(t *testing.T) {
 	})
 }
 
-// Whatever a caller may not see gets the same answer, byte by byte: it must not learn whether there is such a row.
+// For every row that a caller may not see, the answer is the same, byte by byte, so it hides whether the row exists.
 func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 	db, err := open(filepath.Join(t.TempDir(), "node.db"))
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/uidplugin/uidplugin/generator/foreign"
 )
 
-// foreignIDs are ids that the systems made, and what is known of each from
-// elsewhere: from where it is published, or from the system's own decoding.
+// foreignIDs are ids that the systems made, with parts that are known independently: from a publication, or from the
+// system's own decoder.
 var foreignIDs = []struct {
 	system string
 	id     int64
 	want   generator.Parts
 }{
-	// The tweet in Twitter's documentation of the data of a tweet, "created_at": "Wed
-	// Oct 10 20:19:24 +0000 2018". It tells neither the milliseconds nor the worker.
+	// This tweet is in Twitter's documentation, with "created_at": "Wed Oct 10 20:19:24 +0000 2018". Milliseconds and
+	// worker are not known.
 	{"Twitter snowflake, Leaf", 1050118621198921728, generator.Parts{Time: time.Date(2018, 10, 10, 20, 19, 24, 211e6, time.UTC), WorkerID: 347}},
 	// The tweet in Wikipedia's article on snowflake ids, which takes it apart.
 	{"Twitter snowflake, Leaf", 1541815603606036480, generator.Parts{Time: time.Date(2022, 6, 28, 16, 7, 40, 105e6, time.UTC), WorkerID: 378}},
@@ -30,11 +30,10 @@ var foreignIDs = []struct {
 	{"UidGenerator", 3200169789968523265, generator.Parts{Time: time.Date(2019, 5, 2, 15, 26, 39, 0, time.UTC), WorkerID: 21, Sequence: 1}},
 	// UidGenerator's README: 2017-01-19 12:15:46 in China, worker 4, sequence 9.
 	{"UidGenerator, sample configuration", 180363646902239241, generator.Parts{Time: time.Date(2017, 1, 19, 4, 15, 46, 0, time.UTC), WorkerID: 4, Sequence: 9}},
-	// Discord's reference of its API: 2016-04-30 11:18:25.796 UTC, worker 1, process 0,
-	// increment 7.
+	// Discord's API reference gives 2016-04-30 11:18:25.796 UTC, worker 1, process 0, increment 7.
 	{"Discord", 175928847299117063, generator.Parts{Time: time.Date(2016, 4, 30, 11, 18, 25, 796e6, time.UTC), WorkerID: 1 << 5, Sequence: 7}},
-	// Posts of which https://stackoverflow.com/questions/63683015 has the times that
-	// Instagram gives, 13:43:27 and 13:52:46. Shard and sequence are not known.
+	// https://stackoverflow.com/questions/63683015 has the times that Instagram gives for these posts, 13:43:27 and
+	// 13:52:46. Shard and sequence are not known.
 	{"Instagram", 2384288897814875714, generator.Parts{Time: time.Date(2020, 8, 26, 13, 43, 27, 313e6, time.UTC), WorkerID: 2675, Sequence: 578}},
 	{"Instagram", 2383568809444681765, generator.Parts{Time: time.Date(2020, 8, 25, 13, 52, 46, 90e6, time.UTC), WorkerID: 2474, Sequence: 37}},
 	// The example of IdGenerator's README for an id after a year.
@@ -69,7 +68,7 @@ func TestSystemDecode_ReadsPublishedIDs(t *testing.T) {
 		if p, err := f.Decode(tt.id); p != tt.want || err != nil {
 			t.Errorf("%s: Decode(%d) = %v, %v; want %v", tt.system, tt.id, p, err, tt.want)
 		}
-		// As a number the id is what its layout says, whatever the order of fields.
+		// As a number the id is in the layout's order, whatever the order of the fields.
 		first, last, err := f.Layout.Range(tt.want.Time, tt.want.Time.Add(f.Layout.Tick))
 		if err != nil || tt.id < first || tt.id > last {
 			t.Errorf("%s: %d is not in the range from %d to %d, %v", tt.system, tt.id, first, last, err)
@@ -124,7 +123,7 @@ func TestSystems_AreLaidOutAsPublished(t *testing.T) {
 	}
 }
 
-// What is no id of a system is an error, not parts that look right.
+// A number that is no id of the system is an error, and is not split into plausible parts.
 func TestSystemDecode_RefusesWhatIsNoID(t *testing.T) {
 	t.Parallel()
 

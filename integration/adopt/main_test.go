@@ -1,4 +1,5 @@
-// Package adopt_test tests tables whose key the database numbers, and that other programs insert into without the plugin.
+// Package adopt_test tests tables whose key the database numbers, and that other programs insert into without the
+// plugin.
 package adopt_test
 
 import (
@@ -12,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m, nil) }
 
-// An Order is a row of a table that was there before the plugin.
+// An Order is a row of a table that existed before the plugin.
 type Order struct {
 	ID   int64 `gorm:"primaryKey;uid"`
 	Name string
@@ -34,7 +35,7 @@ func adopted(t *testing.T, d *testkit.Database) (db, other *gorm.DB) {
 	return db, other
 }
 
-// insert is what a program without the plugin does.
+// insert inserts a row as a program without the plugin does.
 func insert(db *gorm.DB) error {
 	return db.Exec("INSERT INTO orders (name) VALUES ('of another program')").Error
 }

@@ -42,8 +42,7 @@ type chaosCount struct {
 	nowhere []string // faults too: ids that resolve to nothing
 }
 
-// A chaosWorker is what was stamped with a worker id. Its ids are positions: the tick
-// and the sequence, side by side.
+// A chaosWorker has the ids that were stamped with one worker id, as positions: the tick followed by the sequence.
 type chaosWorker struct {
 	table int64
 	spans []chaosSpan
@@ -245,7 +244,7 @@ func (c *chaosCount) tables(ctx context.Context, db *workernode.DB) (map[int64]*
 	}
 }
 
-// chaosEvents is what the processes have told.
+// chaosEvents are the events that the processes have reported.
 type chaosEvents struct {
 	reclaimed, allocated, lost, lostCommits int64
 	open                                    time.Duration // the longest until a process had its worker ids

@@ -31,9 +31,8 @@ type galeraClear struct {
 	at   time.Time
 }
 
-// galeraTransfer copies the data of a node to one that joins, on one machine. The
-// scripts that come with the server need more programs, and a package that starts a
-// server for the whole system.
+// galeraTransfer copies the data of a node to one that joins, on one machine. The server's own scripts need more
+// programs, and a package that starts a server for the whole system.
 const galeraTransfer = `#!/usr/bin/env bash
 set -eu
 bypass='' role='' address='' data='' gtid='' domain='' parent=''
@@ -171,9 +170,8 @@ func (g *galera) join(i int) {
 	g.cleared(i, "killed, has joined again")
 }
 
-// stopped stops a node for longer than the short leases last, and a process at another
-// node, whose worker ids others reclaim meanwhile, if only one that is started then.
-// The control's first processes are stopped, too, and its others started.
+// stopped stops a node for longer than the short grants last, and a process at another node. Meanwhile a process that
+// starts reclaims its slot. If there is a control, its first processes are stopped, too, and its others start.
 func (g *galera) stopped(i int, d time.Duration, c, control *chaos) {
 	n, one, two := g.nodes[i], (i+1)%3, (i+2)%3
 	asleep := []*chaosSlot{c.slots[4+one]}
@@ -211,8 +209,8 @@ func (g *galera) stopped(i int, d time.Duration, c, control *chaos) {
 	time.Sleep(3 * time.Second)
 }
 
-// halved kills two nodes at once. The third one takes no statements, until an operator
-// tells it that it is the cluster; then the others join.
+// halved kills two nodes at once. The third one has no quorum and takes no statements, until an operator makes it the
+// cluster. Then the others join.
 func (g *galera) halved(survivor int, away time.Duration) {
 	s := g.nodes[survivor]
 	var dead []int

@@ -19,9 +19,8 @@ import (
 
 var segmentGalera = flag.Bool("segment.galera", false, "TestSegmentGalera, which starts three nodes")
 
-// Generators on all three nodes of a Galera cluster fetch ranges from one row, and nodes
-// are killed and join again. No id comes twice, though reads may be stale, locks are each
-// node's own and an UPDATE may be refused when it is committed:
+// Generators on all three nodes of a Galera cluster fetch ranges from one row, while nodes are killed and join again.
+// No id comes twice, although reads may be stale, locks are local to a node, and a commit may be refused:
 //
 //	go test -run TestSegmentGalera -v ./integration/chaos/ -segment.galera
 func TestSegmentGalera(t *testing.T) {

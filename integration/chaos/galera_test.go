@@ -31,10 +31,8 @@ func (g *galera) home(i int) string {
 	return g.nodes[i].Name
 }
 
-// writers starts processes that make ids: on each node one with the plugin and its
-// defaults, and one without the plugin.
-// Two more are led from one node to the next, which may not know yet what they have
-// written to the one before.
+// writers starts processes that make ids: on each node one with the plugin and its defaults, and one without the
+// plugin. Two more move from node to node. The next node may not know yet what they have written to the one before.
 func (g *galera) writers() *chaos {
 	c := newChaos(g.T)
 	c.connect(g.dsn(0, "uid"))
@@ -76,8 +74,8 @@ func (g *galera) start(c *chaos, s *chaosSlot, node int) {
 	g.homes[filepath.Base(s.files)] = node
 }
 
-// control starts processes that renew without comparing FENCE; see TestChaosControl.
-// They will be stopped, and two more started that take their worker ids over.
+// control starts processes that renew without comparing FENCE; see TestChaosControl. They are stopped later, and two
+// more start and reclaim their slots.
 func (g *galera) control() *chaos {
 	c := newChaos(g.T)
 	c.connect(g.dsn(0, "control"))
@@ -91,10 +89,9 @@ func (g *galera) control() *chaos {
 	return c
 }
 
-// Processes write to all three nodes of a Galera cluster, of which one is killed, one is
-// stopped, and two are killed at once, so that the third one has no quorum. No id is
-// made twice, and no tick of a worker id has ids of two processes. Controls that write
-// what they have read before, without comparing, do find duplicates here.
+// Processes write to all three nodes of a Galera cluster, of which one is killed, one is stopped, and two are killed
+// at once, so that the third one has no quorum. No id is made twice, and no tick of a worker id has ids of two
+// processes. Controls that write without comparing do make duplicates.
 //
 // The long form:
 //
@@ -156,9 +153,9 @@ func (g *galera) report(c *chaos) {
 	g.stalls(c)
 }
 
-// grants lets each node give numbers out of one row, 3 s long: by reading it and
-// writing it in a transaction, and by the compare-and-set of the lease protocol.
-// Reading and writing gives numbers twice, with all nodes well.
+// grants makes all nodes allocate numbers from one row for 3 s: by reading and writing it in a transaction, and by
+// the compare-and-set of the lease protocol. Reading and writing allocates numbers twice, although all nodes are
+// healthy.
 func (g *galera) grants(d time.Duration) {
 	testkit.Must(g.T, g.nodes[0].Exec("CREATE TABLE control.grants (id INT PRIMARY KEY, fence BIGINT NOT NULL)", "INSERT INTO control.grants VALUES (1, 0), (2, 0)"))
 	var mu sync.Mutex
@@ -233,8 +230,8 @@ func grantCompared(ctx context.Context, db *sql.DB) (fence int64, err error) {
 	return fence + 1, nil
 }
 
-// sharedTicks counts the ticks of worker ids that have ids of two processes: each is
-// granted to one. It is for counts whose spans are sorted.
+// sharedTicks counts the ticks of worker ids that have ids of two processes. The protocol grants each tick to one
+// process. The spans must be sorted.
 func (c *chaosCount) sharedTicks() (n int, first string) {
 	for worker, w := range c.workers {
 		owner := map[int64]int{}
@@ -253,9 +250,9 @@ func (c *chaosCount) sharedTicks() (n int, first string) {
 	return n, first
 }
 
-// regressed logs when a process has found that a row has forgotten a renewal: Galera
-// can lose commits when nodes are killed one right after another, and a node that was
-// stopped says what it knew before, until it notices that it is not in the cluster.
+// regressed logs that a process found an older row than it had acknowledged. Galera can lose commits when nodes are
+// killed soon after each other, and a node that was stopped returns old rows until it notices that it has left the
+// cluster.
 func (g *galera) regressed(name, line string) {
 	_, text, _ := strings.Cut(line, "time=")
 	at, err := time.Parse(time.RFC3339Nano, strings.SplitN(text, " ", 2)[0])
@@ -264,8 +261,8 @@ func (g *galera) regressed(name, line string) {
 	g.Logf("%s has found at %v that its row went back: slot %s", name, at.Sub(g.begin).Round(10*time.Millisecond), strings.TrimSpace(slot))
 }
 
-// stalls logs how long each process was without ids of a table, and for how long after
-// a fault of its node was over.
+// stalls logs the longest time that each process had no ids of a table, and the longest time after a fault of its
+// node had ended.
 func (g *galera) stalls(c *chaos) {
 	names, err := filepath.Glob(filepath.Join(c.dir, "*.events"))
 	testkit.Must(g.T, err)

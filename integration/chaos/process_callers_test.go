@@ -70,8 +70,7 @@ func (c *chaosProcess) singles(m chaosMaker) {
 	}
 }
 
-// call calls f until it succeeds, and writes down how long that took if it took long.
-// It returns an error if the maker was closed.
+// call calls f until it succeeds, and records the time if it was long. It returns an error if the maker was closed.
 func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error) error {
 	s := chaosStall{table: chaosTables[table].name, begin: time.Now(), awake: c.awake.Load(), on: true}
 	c.mu.Lock()
@@ -103,15 +102,15 @@ func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error
 	return nil
 }
 
-// stalled writes down a stall that has ended, or goes on.
+// stalled records a stall that has ended, or that continues.
 func (c *chaosProcess) stalled(what string, s chaosStall) {
 	now, awake := time.Now(), time.Duration(c.awake.Load()-s.awake)
 	c.event(what, s.begin.UnixNano(), now.UnixNano(), awake.Milliseconds(), c.stepped.Load(),
 		now.Sub(s.begin)-awake > 300*time.Millisecond, s.table)
 }
 
-// record writes ids down as ranges of consecutive numbers, and returns the last of
-// them. last is the one before, for a caller's ids ascend.
+// record writes ids as ranges of consecutive numbers. It returns the last id, which is last for the next call,
+// because the ids of a caller ascend.
 func (c *chaosProcess) record(table int, last int64, ids []int64) int64 {
 	const mask = 1<<chaosSequenceBits - 1
 	var out []byte

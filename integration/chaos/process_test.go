@@ -72,7 +72,7 @@ func chaosCreate[T chaosA | chaosB | chaosC | chaosD](db *gorm.DB, n int) ([]int
 // chaosVariable makes the test binary a process of TestChaos.
 const chaosVariable = "UID_TEST_CHAOS"
 
-// A chaosTask is what a process of TestChaos is to do.
+// A chaosTask is the work of a process of TestChaos.
 type chaosTask struct {
 	DSN   string
 	Files string // the beginning of the names of its files
@@ -104,9 +104,8 @@ func init() {
 	os.Exit(0)
 }
 
-// A chaosProcess makes ids as fast as it is told, until SIGTERM. It writes each range
-// of them to a file before it goes on: what is not written was not issued. A file
-// survives kill -9 of who has written it.
+// A chaosProcess makes ids as fast as its task says, until SIGTERM. It writes each range to a file before it
+// continues. An id that is not in the file was not handed out. The file survives kill -9 of its process.
 type chaosProcess struct {
 	chaosTask
 	ids, events *os.File
@@ -212,8 +211,8 @@ func (c *chaosProcess) event(what string, args ...any) {
 	_, _ = c.events.WriteString(line)
 }
 
-// watch reads the clock's offset, measures how long the process was not stopped, and
-// writes what there is to know from time to time.
+// watch reads the offset of the clock, measures how long the process was running and not stopped, and writes
+// statistics from time to time.
 func (c *chaosProcess) watch() {
 	last := time.Now()
 	for i := 1; ; i++ {
@@ -257,9 +256,8 @@ func (c *chaosProcess) readClock() {
 	}
 }
 
-// now is time.Now on a machine whose wall clock was set by offset seconds: the
-// monotonic clock goes on as before, which time.Time.Add would not do. The first
-// word of a Time that has a monotonic reading has the seconds above 30 bits of
+// now returns time.Now of a machine whose wall clock was set by offset seconds. The monotonic clock does not change,
+// which time.Time.Add cannot do. If a Time has a monotonic reading, its first word has the seconds above 30 bits of
 // nanoseconds.
 func (c *chaosProcess) now() time.Time {
 	t := time.Now()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A chaosProxy stands between processes and a MySQL server, and does to statements
-// about worker ids what networks do.
+// A chaosProxy is between processes and a MySQL server. It delays, repeats and drops statements about worker ids, as
+// a network can.
 type chaosProxy struct {
 	net.Listener
 	target string

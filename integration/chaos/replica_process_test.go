@@ -19,8 +19,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// A promotionProcess is a plugin with a pool and a way to the server of its own. It
-// creates rows of some tables, most of them without an INSERT.
+// A promotionProcess is a plugin with its own pool and its own connections to the server. It creates rows of some
+// tables, most of them without an INSERT.
 type promotionProcess struct {
 	name  string
 	route *testkit.Relay
@@ -86,8 +86,7 @@ func (p *promotion) register(db *gorm.DB, off time.Duration) (*pluginMaker, erro
 	return &pluginMaker{db, plugin}, nil
 }
 
-// create makes ids of a table, faster than one worker id does in the long run, so that
-// all that is granted is used up.
+// create makes ids of a table faster than one worker id allows for long, so that all granted ids are used up.
 func (c *promotionProcess) create(table int) {
 	const batch, rate = 64, 1500
 	ids := make([]int64, batch)

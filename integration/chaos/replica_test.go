@@ -18,8 +18,8 @@ import (
 
 var promotedTimes = flag.Int("promoted.times", 1, "how many replicas TestPromotedReplica promotes, one after the other")
 
-// A promotion is processes that use one database of a primary server, which is killed,
-// and go on with its replica, which has lost the last seconds of commits.
+// In a promotion, processes use one database of a primary server. It is killed, and they continue on its replica,
+// which lacks the commits of the last seconds.
 type promotion struct {
 	name   string
 	gap    time.Duration // from the last answer of the primary to the first statement that the replica gets
@@ -32,9 +32,10 @@ type promotion struct {
 	processes []*promotionProcess
 }
 
-// promotions are what TestPromotedReplica does at once. No id comes twice if the gap, between the last commit that was
-// lost and the first statement afterwards, is at least Lead, what clocks differ by, and a tick. The documents round
-// that up to 2 s more than Lead. The others are controls, and documented not to be safe: they show that ids that come twice are found.
+// promotions are the cases of TestPromotedReplica, which run at once. No id comes twice if the time from the last
+// lost commit to the first statement afterwards is at least Lead, plus the difference of the clocks, plus a tick. The
+// documents round that up to Lead + 2 s. The other cases are controls. They are documented as unsafe, and show that
+// the test finds duplicates.
 func promotions() (all []*promotion) {
 	add := func(times int, p promotion) {
 		for range times {
@@ -50,9 +51,8 @@ func promotions() (all []*promotion) {
 	return all
 }
 
-// An asynchronous replica is promoted that has not got the last commits of its primary,
-// among them slots and worker ids that were given out. No id is made twice; where it is
-// documented that ids can be, they are.
+// A promoted asynchronous replica lacks the last commits of its primary, which gave out slots and worker ids. No id
+// is made twice, except in cases that are documented as unsafe.
 func TestPromotedReplica(t *testing.T) {
 	t.Parallel()
 	harness.NeedMariaDB(t)
@@ -155,8 +155,8 @@ func catchUp(replica, primary *harness.MariaDB) error {
 	return replica.Wait(10*time.Second, "SELECT MASTER_GTID_WAIT('"+at+"', 10)", "0")
 }
 
-// failover leads processes to the replica. A new one comes first: it meets the worker
-// ids that the lost commits had given out.
+// failover moves processes to the replica. First a new process starts there, and meets the worker ids that the lost
+// commits had given out.
 func (p *promotion) failover(t *testing.T, replica *harness.MariaDB, died time.Time) {
 	var last int64
 	for _, c := range p.processes {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A chaosReport is what came out.
+// A chaosReport has the results of a run.
 type chaosReport struct {
 	chaosEvents
 	ids, duplicates int64

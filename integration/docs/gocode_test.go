@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-// imports are what the code of documents may import. A fragment has them all.
+// imports are the packages that code of documents may import. A fragment imports all of them.
 var imports = []string{
 	"context", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
 	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite", "github.com/prometheus/client_golang/prometheus",
@@ -31,7 +31,7 @@ var imports = []string{
 	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/internal/workernode",
 }
 
-// given is what fragments use without a declaration. A document may declare any of it differently.
+// given are declarations that fragments use without declaring them. A document may declare any of them differently.
 const given = `
 type Order struct {
 	ID         uidplugin.ID
@@ -70,7 +70,7 @@ var (
 )
 `
 
-// A fragment is what a block of Go declares, and its other statements.
+// A fragment has the declarations of a block of Go, and its other statements.
 type fragment struct {
 	declarations map[string]string // by name
 	body         string

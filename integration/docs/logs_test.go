@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// A logLine is what the source passes to a logger. In the text, "…" stands for what is known at run time only.
+// A logLine is a message that the source passes to a logger. In the text, "…" stands for the parts of run time.
 type logLine struct{ text, level string }
 
 // logLines returns the log lines of all packages that run in applications.

@@ -111,9 +111,8 @@ type SaleFields struct {
 	CreatedAt  time.Time
 }
 
-// BenchmarkImport compares the rows a second of an import of b.N batches of 1000 with
-// those of AUTO_INCREMENT, in turns of 250: rows of a usual width, and the narrowest
-// that there are, a key and a number, of which the key is half.
+// BenchmarkImport compares the rows a second of an import of b.N batches of 1000 with those of AUTO_INCREMENT, in
+// turns of 250. It has rows of a usual width, and rows of a key and a number only, of which the key is half.
 //
 //	go test -run '^$' -bench Import -benchtime 1000x ./integration/leases/
 func BenchmarkImport(b *testing.B) {

@@ -61,8 +61,8 @@ func sequential(t *testing.T, test func(t *testing.T, d *testkit.Database), only
 	}
 }
 
-// connections returns how many connections the server has to a database, or of an
-// application's name on PostgreSQL. SQLite has no server.
+// connections returns the number of the server's connections to a database, or on PostgreSQL of an application's
+// name. SQLite has no server.
 func connections(t *testing.T, admin *gorm.DB, d *testkit.Database) (n int64) {
 	t.Helper()
 	if d.Name == "sqlite" {
@@ -76,8 +76,7 @@ func connections(t *testing.T, admin *gorm.DB, d *testkit.Database) (n int64) {
 	return n
 }
 
-// After Close of many plugins and their pools nothing is left: no goroutine, no
-// connection, no slot that is held.
+// After many plugins and their pools were closed, no goroutine, no connection and no held slot remains.
 func TestClose_LeasesLeaveNothingBehind(t *testing.T) {
 	sequential(t, func(t *testing.T, d *testkit.Database) {
 		admin := (&testkit.Database{Engine: d.Engine, Schema: map[bool]string{true: d.Schema}[d.Name == "sqlite"]}).Open(t, nil)
@@ -121,7 +120,7 @@ func TestClose_LeasesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// Who closes the pool but not the plugin leaves nothing running either.
+// If an application closes the pool but not the plugin, nothing keeps running either.
 func TestClose_LeasesOfClosedPools(t *testing.T) {
 	var databases []*testkit.Database
 	for _, e := range testkit.Engines() {
@@ -151,7 +150,7 @@ func TestClose_LeasesOfClosedPools(t *testing.T) {
 	}
 }
 
-// After Close nothing is left even if the server has died.
+// After Close no goroutine, connection or held slot is left, even if the server has died.
 func TestClose_LeasesLeaveNothingOfADeadServer(t *testing.T) {
 	testkit.SkipIfShort(t, "it starts a server")
 	server := testkit.MariaDB().NewServer(t)

@@ -63,8 +63,7 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// What a connection is set to makes no difference, but for autocommit=0, which is
-// refused (TestBadInput_AutocommitOff).
+// Settings of a connection make no difference, except autocommit=0, which is refused (TestBadInput_AutocommitOff).
 func TestLeases_AtAnyIsolation(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

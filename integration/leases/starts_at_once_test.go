@@ -27,17 +27,17 @@ var startsProcesses = flag.Int("starts.processes", 0,
 // startAndReport is the role of a process of TestProcesses_StartAtOnce.
 const startAndReport = "start and report"
 
-// startedTables are what each of these processes writes.
+// startedTables are the tables that each of these processes writes.
 var startedTables = []any{&harness.T1{}, &harness.T2{}, &harness.T3{}, &harness.T4{}, &harness.T5{}}
 
-// A startedTask is what a process of TestProcesses_StartAtOnce is to do.
+// A startedTask is the work of a process of TestProcesses_StartAtOnce.
 type startedTask struct {
 	Database *testkit.Database
 	Ahead    time.Duration // of its clock
 	Same     time.Time     // for the control: where the clocks of all stand, who share a worker id
 }
 
-// A startedReport is what it has seen.
+// A startedReport is the report of such a process.
 type startedReport struct {
 	Open, Use, First time.Duration // for the handle, for db.Use, and for the first row of each table
 	Workers          map[string]int64
@@ -47,8 +47,7 @@ type startedReport struct {
 	Port             string
 }
 
-// started waits for a line, registers the plugin, creates rows, reports, and goes on
-// until its input ends.
+// started waits for a line, registers the plugin, creates rows and reports. Then it waits for the end of its input.
 func started(task startedTask) (err error) {
 	in := bufio.NewReader(os.Stdin)
 	fmt.Println("up")
@@ -137,9 +136,8 @@ func (r *startedReport) create(db *gorm.DB) error {
 	return nil
 }
 
-// startAtOnce starts n processes, lets all begin at the same moment, and calls during
-// when all are up. It returns what they have seen, in the order of their first rows,
-// and how long it took until all had those.
+// startAtOnce starts n processes, lets all begin at the same moment, and calls during when all have started. It
+// returns their reports in the order of their first rows, and the time until all had those.
 func startAtOnce(t *testing.T, n int, task startedTask, during func()) (reports []startedReport, took time.Duration) {
 	t.Helper()
 	processes, lines := make([]*testkit.Process, n), make([]chan string, n)
@@ -233,10 +231,9 @@ func sameIDs(reports []startedReport) (ids, workers int) {
 	return ids, workers
 }
 
-// Many processes, each with the default options, five tables, and connections of its
-// own, start at the same moment on an empty database: all come up within seconds, each
-// with its own worker ids. They end, all are started again, and reclaim what those
-// before them had. The long form:
+// Many processes with the default options, five tables and their own connections start at the same moment on an empty
+// database. Each is ready within seconds, and has its own worker ids. They end, all are started again, and reclaim
+// the slots of those before them. The long form:
 //
 //	go test -run TestProcesses_StartAtOnce -v ./integration/leases/ -starts.processes 200
 func TestProcesses_StartAtOnce(t *testing.T) {
@@ -329,8 +326,7 @@ func startsAtOnce(t *testing.T, d *testkit.Database, n int) {
 	}
 }
 
-// The same processes with one worker id that somebody has set for all: there are ids
-// that come twice, which the test above would have seen.
+// If somebody sets one worker id for all these processes, ids come twice. So the test above would find duplicates.
 func TestProcesses_WithTheSameWorkerID(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

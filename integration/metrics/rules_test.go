@@ -213,7 +213,7 @@ func query(t *testing.T, expression string, series map[string]string) promql.Vec
 	return vector
 }
 
-// A dashboard is what a test needs of Grafana's JSON.
+// A dashboard has the parts of Grafana's JSON that the test needs.
 type dashboard struct {
 	Title      string
 	Templating struct{ List []struct{ Name, Type string } }

@@ -16,9 +16,9 @@ import (
 
 var errAnswer = errors.New("the answer is lost")
 
-// One process starts, is renewed, adds a table, begins a new session and closes, once for each statement
-// that it sends: the answer of that one is lost, after the database has executed it or not. Whatever the process does
-// not know must not be used: no id comes twice, every table is renewed, and each id resolves.
+// One process starts, renews, adds a table, begins a new session and closes. This is repeated for each statement that
+// it sends, and the answer of that statement is lost, before or after the database has executed it. No id comes
+// twice, because the process uses nothing that it does not know. Every table is renewed, and each id resolves.
 func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 	t.Parallel()
 	testkit.SkipWithRace(t)

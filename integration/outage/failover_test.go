@@ -28,7 +28,7 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 			{"new slot, too fast", 8 * time.Second, false, true},
 			{"reclaimed slot, too fast", 8 * time.Second, true, true},
 		} {
-			for _, noticed := range []bool{false, true} { // by the process that goes on, before another one starts
+			for _, noticed := range []bool{false, true} { // by the process that keeps running, before another one starts
 				if noticed && test.twice {
 					continue
 				}
@@ -71,8 +71,8 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 }
 
 // A backup of ten minutes ago is restored under processes that run, and FLOOR_TICK and the counters are set before they
-// go on, as docs/failures.md says. No id comes twice, and none resolves to a table that it is not of, although slots and
-// worker ids that were lost are given out again.
+// go on, as docs/failures.md says. No id comes twice, and none resolves to a table that it is not of, although slots
+// and worker ids that were lost are given out again.
 func TestRestoredBackup_WithFloorTick(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

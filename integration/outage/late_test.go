@@ -77,7 +77,7 @@ func TestLateAnswers_OneTableForEachWorkerID(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A lateID is what an id must resolve to.
+// A lateID is an id with the table and process that it must resolve to.
 type lateID struct{ table, port string }
 
 type lateProcess struct {

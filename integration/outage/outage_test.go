@@ -121,7 +121,7 @@ func readiness(db *gorm.DB) int {
 }
 
 // The database is unreachable: exactly the ids of the ticks that were granted can be made. Then creates fail at once,
-// with the database's reason. With the database there they go on.
+// with the database's reason. Once the database is back they continue.
 func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -185,7 +185,7 @@ func TestVisible_FloorAhead(t *testing.T) {
 	})
 }
 
-// A table gets no worker id, because all are given out. Tables that have one go on.
+// A table gets no worker id, because all are given out. Tables that have one continue.
 func TestVisible_NoWorkerIDsLeft(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -202,8 +202,8 @@ func TestVisible_NoWorkerIDsLeft(t *testing.T) {
 	})
 }
 
-// A deadlock between the process and another program rolls one of them back. The worker id is added all the same, and no
-// id is lost or made twice.
+// A deadlock between the process and another program rolls one of them back. The worker id is added all the same, and
+// no id is lost or made twice.
 func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -76,7 +76,7 @@ func serve(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, options ...inspector.
 	return &site{db, p, server.URL + prefix + "/"}
 }
 
-// A task is what a process is to do.
+// A task is the work of a process.
 type task struct {
 	Database          *testkit.Database
 	Application, Host string

@@ -60,8 +60,8 @@ func TestBadInput_SilentDatabase(t *testing.T) {
 	testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet, uidplugin.WithTimeout(50*time.Millisecond))), context.DeadlineExceeded, "uidplugin: ")
 }
 
-// A user without the rights gets told which step failed; with the tables in
-// place and rights on them, no right to create is needed.
+// A user without rights gets an error that names the failed step. If the tables exist and the user has rights on
+// them, no right to create is needed.
 func TestBadInput_UserWithFewRights(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -72,7 +72,7 @@ func TestBadInput_UserWithFewRights(t *testing.T) {
 		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithoutMigration())), workernode.ErrTable, "WORKER_NODE", ".sql")
 
 		harness.Migrate(t, admin, d.SQLFile())
-		u.Grant("SELECT") // on the tables that there are now
+		u.Grant("SELECT") // on the tables that exist now
 		testkit.IsError(t, u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}))), nil, "WORKER_REGISTRY", "denied")
 
 		u.Grant("INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
@@ -189,8 +189,7 @@ func TestBadInput_PoolOfOne(t *testing.T) {
 	})
 }
 
-// Worker ids are not part of the application's transactions: a rollback leaves
-// them be.
+// Worker ids are not part of the application's transactions, so a rollback keeps them.
 func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

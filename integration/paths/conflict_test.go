@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// upserted checks rows after an upsert: each struct has the id of the row that is
-// there, or none. It must have it where known says so.
+// upserted checks rows after an upsert: each struct has the id of the existing row, or none. Where known says so, it
+// must have the id.
 func (c *cell[K]) upserted(known bool, rows ...*mUnique[K]) {
 	for _, r := range rows {
 		got, err := c.read("uniques", []string{"id"}, []clause.Expression{clause.Eq{Column: clause.Column{Name: "name"}, Value: r.Name}})
@@ -31,7 +31,7 @@ func conflictPaths[K key]() group[K] {
 	never := clause.Where{Exprs: []clause.Expression{clause.Expr{SQL: "1 = 0"}}}
 	smaller := clause.Where{Exprs: []clause.Expression{clause.Expr{SQL: "uniques.value < excluded.value"}}}
 
-	// single upserts a row that is new and one that is there.
+	// single upserts a new row and an existing one.
 	single := func(conflict clause.OnConflict, known func(c *cell[K]) bool) func(c *cell[K]) {
 		return func(c *cell[K]) {
 			old, rows := c.uniques(1)[0], c.uniques(2)
@@ -44,7 +44,7 @@ func conflictPaths[K key]() group[K] {
 			c.upserted(known(c), rows[1])
 		}
 	}
-	// batch upserts rows of which some are there.
+	// batch upserts rows of which some exist.
 	batch := func(conflict clause.OnConflict, known func(c *cell[K]) bool) func(c *cell[K]) {
 		return func(c *cell[K]) {
 			old, rows := c.uniques(2), c.uniques(5)

@@ -24,7 +24,7 @@ type grove struct {
 	Size int
 }
 
-// LeafFields are what conditions are about: few values, so that many rows meet several of them.
+// LeafFields are the columns of the conditions. They have few values, so many rows meet several conditions.
 type LeafFields struct {
 	ID      uidplugin.ID
 	Tenant  int
@@ -56,7 +56,7 @@ type (
 
 func (bareLeaf) TableName() string { return "soft_leafs" }
 
-// gone is what gorm.io/plugin/soft_delete has as a flag.
+// gone is the flag of gorm.io/plugin/soft_delete.
 type gone int
 
 // QueryClauses implements [schema.QueryClausesInterface].
@@ -89,7 +89,7 @@ type change struct {
 	apply func(*gorm.DB) *gorm.DB
 }
 
-// changes are what an application may do to a handle.
+// changes are the ways in which an application may change a handle.
 type changes []change
 
 func (c changes) String() string {
@@ -195,7 +195,7 @@ func (g *gardener) handle() changes {
 	return all
 }
 
-// keysOf returns the keys of rows that are there, in ascending order.
+// keysOf returns the keys of the existing rows, in ascending order.
 func keysOf[T interface{ key() uidplugin.ID }](rows []*T) (ids []uidplugin.ID) {
 	for _, r := range rows {
 		if r != nil {

@@ -37,10 +37,10 @@ type (
 	}
 )
 
-// One harness for all generators, through the plugin, on every engine: ids of two
-// processes are unique, those of one goroutine ascend where that is promised, they lead
-// back to their table, or say that they do not; a context that has ended makes no row; after
-// Close there are none. (That no goroutine is left, generator's own harness shows.)
+// All generators, with the plugin, on every engine: ids of two processes are unique, and those of one goroutine
+// ascend if that is promised. Each resolves to its table, or to an error if its generator cannot be located. A
+// context that has ended creates no row, and neither does a create after Close. Tests of generator check that no
+// goroutine remains.
 func TestGenerators_KeepTheSameLaws(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		var base int64

@@ -16,8 +16,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// The models of a small shop. The keys are of three kinds, and one is a column
-// that GORM would make AUTO_INCREMENT.
+// These are the models of a small shop. The keys are of three kinds, and GORM would make one column AUTO_INCREMENT.
 type (
 	Customer struct {
 		ID     int64 `gorm:"primaryKey;uid"`
@@ -72,7 +71,7 @@ func TestMainJob(t *testing.T) {
 			last = m.ID
 		}
 
-		// The rows are there under the ids, and foreign keys agree.
+		// The rows exist with these ids, and the foreign keys agree.
 		var back Customer
 		if err := db.Preload("Orders.Items").Preload("Orders.Tags").First(&back, "id = ?", c.ID).Error; err != nil {
 			t.Fatal(err)
@@ -121,8 +120,8 @@ func TestMainJob(t *testing.T) {
 	})
 }
 
-// Keys of models that the plugin migrates are plain columns: an INSERT without a
-// key fails instead of taking the plugin's next id.
+// Keys of models that the plugin migrates are plain columns. So an INSERT without a key fails instead of using the
+// plugin's next id.
 func TestMainJob_PlainKeys(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -181,8 +180,8 @@ func TestMainJob_AutoIncrementKeyStillWorks(t *testing.T) {
 	})
 }
 
-// A table that is there with a key of its own kind is told of in the log when its
-// model is registered, for neither GORM nor the plugin changes it.
+// If the key of an existing table does not fit, the log says so when its model is registered, because neither GORM
+// nor the plugin changes the column.
 func TestMainJob_TablesThatDoNotFitAreToldOf(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {
@@ -255,8 +254,9 @@ func TestMainJob_TablesOfAssociatedModelsAreToldOf(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// The warning about a key that the database numbers has the statement that changes the table: it is run as it is logged,
-// and then there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there was none.
+// The warning about a key that the database numbers has the statement that changes the table: it is run as it is
+// logged, and then there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there
+// was none.
 func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {
@@ -294,8 +294,8 @@ func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A table that db.Table names has a plain key too. GORM's own AutoMigrate leaves it to the database to number the key. The
-// warning has the statement for that table, and no warning comes twice.
+// A table that db.Table names has a plain key too. GORM's own AutoMigrate leaves it to the database to number the key.
+// The warning has the statement for that table, and no warning comes twice.
 func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	t.Parallel()
 	type Archived struct {
@@ -337,7 +337,7 @@ func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	}, "mariadb", "mysql", "postgres") // the root folder has one for SQLite, which numbers every integer key
 }
 
-// Ids go on ascending when a process starts again.
+// Ids ascend over a restart of the process.
 func TestMainJob_AscendingOverRestarts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -25,8 +25,7 @@ func (c *cell[K]) rightMaps(n int, maps []map[string]any) {
 	}
 }
 
-// rightMap checks a map that a row was created from. key is how it spells the
-// key.
+// rightMap checks a map that a row was created from. key is its spelling of the key.
 func (c *cell[K]) rightMap(model any, key string, m map[string]any) {
 	if c.reference {
 		return

@@ -70,8 +70,8 @@ func (l *lane[K]) count(t *testing.T) []int64 {
 	return counts
 }
 
-// assignLarge makes the keys that the database itself assigns larger than any id
-// of ours, so that none can be taken for one.
+// assignLarge makes the database assign keys that are larger than any of our ids, so that the test can tell them
+// apart.
 func (l *lane[K]) assignLarge(t *testing.T, table, column string) {
 	t.Helper()
 	var err error
@@ -192,8 +192,7 @@ func (c *cell[K]) ours(what string, id int64, table string) {
 	c.check(err != nil || where.Table == table, "%s leads to %q, want %q", what, where.Table, table)
 }
 
-// right checks rows that were created, and all that hangs on them: pointers to
-// structs, slices, pointers to slices.
+// right checks created rows with all their associations. Rows are pointers to structs, slices, or pointers to slices.
 func (c *cell[K]) right(rows ...any) {
 	if c.reference {
 		return

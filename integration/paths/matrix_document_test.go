@@ -2,6 +2,7 @@ package paths_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -10,8 +11,9 @@ import (
 	"testing"
 )
 
-// matrixFile is the document.
-const matrixFile = "../../docs/paths.md"
+// matrixFile is the document. It has the paths that are not ok everywhere. okFile lists the others, because users need
+// them rarely.
+const matrixFile, okFile = "../../docs/paths.md", "README.md"
 
 // notesTitle is the heading of the notes.
 const notesTitle = "Notes"
@@ -22,7 +24,7 @@ type matrix struct {
 	lines []*matrixLine // as groups has them
 }
 
-// A matrixLine is what is known of a path.
+// A matrixLine has the results of a path.
 type matrixLine struct {
 	group, note, path string
 	results           [][]result // by column and kind of key
@@ -71,16 +73,13 @@ func (l *matrixLine) cell(column int) (text, note string) {
 			others = append(others, keyKinds[k].name)
 		}
 	}
-	if note = worst.text; note != "" && worst.mark == refused {
-		note = "`" + note + "`" // the text of an error
-	}
-	if note != "" && len(others) > 0 {
+	if note = worst.text; note != "" && len(others) > 0 {
 		note += " – only with keys of " + strings.Join(which, "; ")
 	}
 	return marks[worst.mark], note
 }
 
-// document writes docs/paths.md, or compares it.
+// document writes matrixFile and okFile, or compares them.
 func (m *matrix) document(t *testing.T) {
 	if *update {
 		for _, c := range matrixColumns {
@@ -88,40 +87,45 @@ func (m *matrix) document(t *testing.T) {
 				t.Fatalf("-update needs all engines, and there is no %s: integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update", c.title)
 			}
 		}
-		if err := os.WriteFile(matrixFile, []byte(m.render()), 0o644); err != nil {
-			t.Fatal(err)
+		for file, text := range m.render() {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 		return
 	}
-	text, err := os.ReadFile(matrixFile)
-	if err != nil {
-		t.Fatal(err)
+	was, now := map[string][]string{}, map[string][]string{}
+	for file, text := range m.render() {
+		written, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(was, readMatrix(string(written)))
+		maps.Copy(now, readMatrix(text))
 	}
-	was, now := readMatrix(string(text)), readMatrix(m.render())
 	for i, c := range matrixColumns {
 		if !c.engine().Available() {
 			continue
 		}
 		for path, cells := range now {
 			if was[path] == nil {
-				t.Errorf("%s has no line %q", matrixFile, path)
+				t.Errorf("neither %s nor %s has the line %q", matrixFile, okFile, path)
 			} else if was[path][i] != cells[i] {
-				t.Errorf("%s says of %q on %s: %s; it is: %s", matrixFile, path, c.title, was[path][i], cells[i])
+				t.Errorf("%s or %s says of %q on %s: %s; it is: %s", matrixFile, okFile, path, c.title, was[path][i], cells[i])
 			}
 		}
 		for path := range was {
 			if now[path] == nil {
-				t.Errorf("%s has a line %q, and there is no such path", matrixFile, path)
+				t.Errorf("%s or %s has the line %q, but there is no such path", matrixFile, okFile, path)
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("write it anew: go test ./integration/paths -run TestMatrix -update")
+			t.Fatalf("write them again: integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update")
 		}
 	}
 }
 
-// readMatrix returns the cells of each path of a document, each with its footnote
-// instead of the footnote's number.
+// readMatrix returns the cells of each path of a document, with the text of each footnote instead of its number.
 func readMatrix(text string) map[string][]string {
 	notes, lines := map[string]string{}, map[string][]string{}
 	group := ""
@@ -155,17 +159,22 @@ func readMatrix(text string) map[string][]string {
 	return lines
 }
 
-func (m *matrix) render() string {
+// render returns the text of each file.
+func (m *matrix) render() map[string]string {
 	var b, notes strings.Builder
 	b.WriteString(matrixIntroduction)
 	numbers := map[string]int{}
-	var rows strings.Builder // of the table of the group
+	var rows, fine strings.Builder // of the group, and all paths that are ok
+	fine.WriteString(okIntroduction)
+	ok := 0
 	for i, l := range m.lines {
 		if i == 0 || l.group != m.lines[i-1].group {
 			fmt.Fprintf(&b, "\n## %s\n\n", l.group)
+			fmt.Fprintf(&fine, "\n## %s\n\n", l.group)
 			if l.note != "" {
-				fmt.Fprintf(&b, "%s\n\n", l.note)
+				fmt.Fprintf(&b, "%s\n", l.note)
 			}
+			ok = 0
 		}
 		var cells []string
 		for i := range matrixColumns {
@@ -181,17 +190,21 @@ func (m *matrix) render() string {
 		}
 		path := strings.ReplaceAll(l.path, "|", `\|`)
 		if results := joinResults(cells); results == marks[right] {
-			fmt.Fprintf(&b, "* %s\n", path)
+			fmt.Fprintf(&fine, "* %s\n", path)
+			ok++
 		} else {
 			fmt.Fprintf(&rows, "| %s | %s |\n", path, results)
 		}
-		if last := i+1 == len(m.lines) || l.group != m.lines[i+1].group; last && rows.Len() > 0 {
-			fmt.Fprintf(&b, "\n| path | result |\n|---|---|\n%s", rows.String())
-			rows.Reset()
+		if last := i+1 == len(m.lines) || l.group != m.lines[i+1].group; last {
+			fmt.Fprintf(&b, "Paths that are ok: %d.\n", ok)
+			if rows.Len() > 0 {
+				fmt.Fprintf(&b, "\n| path | result |\n|---|---|\n%s", rows.String())
+				rows.Reset()
+			}
 		}
 	}
 	fmt.Fprintf(&b, "\n## %s\n\n| | |\n|---|---|\n%s", notesTitle, notes.String())
-	return b.String()
+	return map[string]string{matrixFile: b.String(), okFile: fine.String()}
 }
 
 // joinResults writes the most frequent result of a path, and the other results with their databases.
@@ -236,11 +249,13 @@ Look up here which id a row gets, for each way in which GORM creates rows, on ea
 integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update
 ` + "```" + `
 
-Without ` + "`-update`" + ` the test fails if an available database gives a result that is not on this page.
+Without ` + "`-update`" + ` the test fails if an available database gives another result. Another
+[list](../integration/paths/README.md) names the paths that are ok on all databases. This page has the others.
 
-* **ok**, also for all paths in lists: the row has an id of the plugin. The struct or map has the same id, or none if a
-  note mentions that. Foreign keys agree, and ` + "`RowsAffected`" + ` is the same as without the plugin.
-* **refused**: the create returns an error and writes nothing. No transaction stays open, and the next create works.
+* **ok**: the row has an id of the plugin. The struct or map has the same id, or none if a note mentions that. Foreign
+  keys agree, and ` + "`RowsAffected`" + ` is the same as without the plugin.
+* **refused**: the create returns an error that names the cause, and writes nothing. No transaction stays open, and the
+  next create works.
 * **as GORM**: a limit of GORM, which is the same without the plugin.
 * **–**: the database does not have the feature.
 
@@ -248,4 +263,9 @@ A result without a database is the result on all others. The databases are SQLit
 ` + "`DisableWithReturning: true`" + ` in the driver's configuration ("no RETURNING"), Oracle MySQL, and PostgreSQL. Keys are
 ` + "`int64`, `uint64` and `*int64`" + `, on AUTO_INCREMENT columns and on plain ones, ` + "`string` and `uidplugin.ID`" + `. If kinds of
 keys differ, the worst result counts. Numbers in brackets refer to the [notes](#notes).
+`
+
+const okIntroduction = `# Ways to create rows that are ok on all databases
+
+TestMatrix writes this list. [docs/paths.md](../../docs/paths.md) has the other ways, and says what ok means.
 `

@@ -10,8 +10,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// The models of TestMatrix, for keys of any kind. GORM cannot guess the foreign
-// keys of generic types, so they are named.
+// These are the models of TestMatrix, for keys of any kind. GORM cannot guess the foreign keys of generic types, so
+// they are named.
 type (
 	mCountry[K key] struct {
 		ID   K `gorm:"primaryKey;uid"`
@@ -61,8 +61,8 @@ type (
 		ID   K `gorm:"primaryKey;uid"`
 		Name string
 	}
-	// mMember has many to many. GORM makes a struct field of the owner's name, which
-	// for a generic type is none, so there is a type for each kind of key.
+	// mMember has a many2many association. GORM names a struct field after the owner, and the name of a generic type
+	// is no field name. So each kind of key has a type.
 	mMember[K key] struct {
 		ID    K `gorm:"primaryKey;uid"`
 		Name  string

@@ -19,7 +19,7 @@ func (l *lane[K]) quoted(name string) string {
 
 const quotedTable = "the SQLite driver does not know a table name in quotes: the row goes to the model's table"
 
-// schemaName is what a table of the database can be qualified with.
+// schemaName is the qualifier of the database's tables.
 func (c *cell[K]) schemaName() string {
 	if c.Name == "sqlite" {
 		return "main"

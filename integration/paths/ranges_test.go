@@ -16,9 +16,9 @@ type Event struct {
 	Made int64 // in milliseconds
 }
 
-// Rows of several processes, some of which borrow time, are found by the time in their
-// keys: exactly those that have it, and, in the span and what the documentation says ids
-// are ahead at most, all that were made in it.
+// Several processes create rows, and some borrow time. A search by the time in the keys finds exactly the rows with
+// that time. If the span is extended by the time that ids may be ahead according to the documentation, it finds all
+// rows that were created in it.
 func TestCreatedBetween_OfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

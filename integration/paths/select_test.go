@@ -5,8 +5,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// selecting selects columns, for the reference the key as well: with the plugin
-// that is always in.
+// selecting selects columns. The reference without the plugin selects the key, too, because the plugin always does.
 func (c *cell[K]) selecting(names ...string) *gorm.DB {
 	if c.reference {
 		names = append(names, "ID")

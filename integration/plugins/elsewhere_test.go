@@ -8,8 +8,7 @@ import (
 	"gorm.io/plugin/dbresolver"
 )
 
-// dbresolver can begin a transaction on another database than the one with the
-// worker ids.
+// dbresolver can begin a transaction on another database than the one that has the worker ids.
 func TestLocate_InATransactionElsewhere(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
@@ -58,7 +57,7 @@ func TestLocate_InAnOldTransaction(t *testing.T) {
 		tx := db.Begin()
 		defer tx.Rollback()
 		var n int64
-		must(t, tx.Model(&Customer{}).Count(&n).Error) // from here on it sees what is there now
+		must(t, tx.Model(&Customer{}).Count(&n).Error) // from here on it sees the rows that exist now
 		c := Customer{Name: "inside"}
 		must(t, tx.Create(&c).Error)
 		located(t, tx, c.ID, "customers")

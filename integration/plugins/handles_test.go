@@ -117,8 +117,8 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 	})
 }
 
-// A handle that is opened with the plugins of another has its callbacks. Its
-// worker ids are those of the other.
+// A handle that is opened with the plugins of another handle has their callbacks, and uses the worker ids of the
+// other handle.
 func TestUse_ConfigurationsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {

@@ -20,8 +20,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// The models. Their keys are plain columns by their tags, for here databases are
-// often migrated by a handle without the plugin.
+// The keys of these models are plain columns by their tags, because many tests migrate with a handle without the
+// plugin.
 type (
 	Customer struct {
 		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid"`
@@ -85,8 +85,8 @@ func fresh(t *testing.T, e engine) *database {
 	return d
 }
 
-// migrated is fresh with tables for models, and nothing of the plugin's. Without
-// foreign keys, for some tests spread rows over databases.
+// migrated returns a fresh database with tables for models, and without those of the plugin. There are no foreign
+// keys, because some tests distribute rows over several databases.
 func migrated(t *testing.T, e engine, models ...any) *database {
 	t.Helper()
 	d := fresh(t, e)
@@ -139,8 +139,7 @@ func plugin(t *testing.T, options ...uidplugin.Option) *uidplugin.Plugin {
 	return p
 }
 
-// ordered calls a test twice: with p registered before the other plugin, and
-// after it.
+// ordered calls a test twice: with p registered before the other plugin, and after it.
 func ordered(t *testing.T, test func(t *testing.T, use func(db *gorm.DB, p, other gorm.Plugin))) {
 	t.Run("before", func(t *testing.T) {
 		test(t, func(db *gorm.DB, p, other gorm.Plugin) {
@@ -173,8 +172,7 @@ func workers(t *testing.T, d *database) map[string][]int64 {
 	return byTable
 }
 
-// oneWorkerEach checks that a database holds one worker id for each of tables, and
-// no other.
+// oneWorkerEach checks that a database has exactly one worker id for each of the tables.
 func oneWorkerEach(t *testing.T, d *database, tables ...string) {
 	t.Helper()
 	got := workers(t, d)

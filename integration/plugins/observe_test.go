@@ -24,8 +24,7 @@ import (
 	gormprometheus "gorm.io/plugin/prometheus"
 )
 
-// work runs statements of all kinds. With preset they bring their ids along, as
-// they must where no plugin sets them.
+// work runs statements of all kinds. With preset the rows have ids, as is necessary without the plugin.
 func work(t *testing.T, db *gorm.DB, preset bool) []Customer {
 	t.Helper()
 	var last int64
@@ -70,8 +69,7 @@ func spans(recorder *tracetest.SpanRecorder) []string {
 	return all
 }
 
-// reported is what the plugin has the database report after an upsert, in the same
-// statement: the id of the row that is there.
+// reported is the clause that the plugin adds to an upsert so that the database returns the id of the existing row.
 var reported = regexp.MustCompile(" RETURNING `id`$|,`id`=IF\\(LAST_INSERT_ID.*$")
 
 // tracer returns an OpenTelemetry plugin and where its spans are.

@@ -13,8 +13,7 @@ import (
 	"gorm.io/plugin/dbresolver"
 )
 
-// configs are the ways to open a handle that decide what kind of pool dbresolver
-// puts into a statement, and when.
+// configs are ways to open a handle. They decide which kind of pool dbresolver puts into a statement, and when.
 var configs = []gorm.Config{
 	{},
 	{PrepareStmt: true},
@@ -147,8 +146,8 @@ func TestResolver_WithReplicas(t *testing.T) {
 	})
 }
 
-// With several sources each row goes to one of them, and the worker ids of all
-// are in the database that the handle was opened with.
+// With several sources each row is written to one of them, and all worker ids are in the database that the handle was
+// opened with.
 func TestResolver_WithSources(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {

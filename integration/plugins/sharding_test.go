@@ -12,10 +12,9 @@ import (
 
 const shards = 4
 
-// primaryKeys adapts the plugin's NextID for sharding.Config. Sharding calls it for
-// every row that it inserts, inside the transaction of the create, and uses the id
-// if the statement has none: give the model to WithModels. An adapter cannot return
-// an error; with 0 the database is left to find the row without a key.
+// primaryKeys adapts the plugin's NextID for sharding.Config. Sharding calls it for every row, inside the transaction
+// of the create, and uses the id if the statement has none. So list the model with WithModels. An adapter cannot
+// return an error; after 0 the database refuses the row without a key.
 func primaryKeys(p *uidplugin.Plugin, model any) func(int64) int64 {
 	return func(int64) int64 {
 		id, err := p.NextID(context.Background(), model)
@@ -83,7 +82,7 @@ func TestSharding_ByAColumn(t *testing.T) {
 					ids[id] = true
 					located(t, db, id, "parcels")
 				}
-				// What is inserted without an id gets one from the adapter.
+				// A row that is inserted without an id gets one from the adapter.
 				must(t, db.Exec("INSERT INTO parcels (customer_id, note) VALUES (?, ?)", i, "raw").Error)
 			}
 			all, shard := parcels(t, d)
@@ -96,7 +95,7 @@ func TestSharding_ByAColumn(t *testing.T) {
 				}
 				located(t, db, id, "parcels")
 			}
-			// What is not sharded is as ever.
+			// A table that is not sharded works as without sharding.
 			c := Customer{Name: "whole", Orders: make([]Order, 2)}
 			must(t, db.Create(&c).Error)
 			must(t, uidplugin.From(db).Register(t.Context(), &Customer{}))
@@ -108,7 +107,7 @@ func TestSharding_ByAColumn(t *testing.T) {
 	})
 }
 
-// When the key is what rows are sharded by, an id also leads to its row.
+// If rows are sharded by the key, an id also leads to its row.
 func TestSharding_ByTheKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {

@@ -13,8 +13,8 @@ import (
 // query, whatever the model.
 type tenant struct {
 	id       string
-	column   string // by which it names the column
-	position string // before which callback of the create
+	column   string // its name for the column: of the field, or of the database
+	position string // callback of a create before which it runs
 }
 
 func (tenant) Name() string { return "tenant" }
@@ -92,7 +92,7 @@ func createForTenant(t *testing.T, d *database, db *gorm.DB) {
 	}
 	oneWorkerEach(t, d, "customers", "orders")
 
-	// Find is restricted as any query is; where an id came from is no secret.
+	// Find returns only this tenant's rows, like any query. Locate has no such restriction.
 	other := Customer{TenantID: "other"}
 	id, err := uidplugin.From(db).NextID(t.Context(), &other)
 	must(t, err)

@@ -40,9 +40,8 @@ const leafScript = "CREATE TABLE `leaf_alloc` (" +
 	"`update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP," +
 	"PRIMARY KEY (`biz_tag`)) ENGINE=InnoDB"
 
-// Generators with pools of their own, whose connections are set in different ways, open
-// an empty database, or Leaf's table, at once, and a Leaf service uses the row as well:
-// all ids differ.
+// Several generators and a Leaf service start at once on an empty database, or on Leaf's table. Each generator has a
+// pool of its own, with other connection settings. All ids differ.
 func TestSegment_NextToLeaf(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -155,8 +154,7 @@ func TestSegment_Table(t *testing.T) {
 	})
 }
 
-// Names that differ in case are two tables where the server says so, and a name may say
-// its schema.
+// Names that differ only in case are two tables if the server says so. A name may contain its schema.
 func TestSegment_TableNames(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -242,8 +240,7 @@ func TestSegment_MaxIDThatIsNotKept(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// Ids are fetched next to the application's transaction, which may hold locks of its own
-// and be taken back.
+// Ids are fetched outside of the application's transaction, which may hold locks and may be rolled back.
 func TestSegment_InsideTransactions(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -273,8 +270,8 @@ func TestSegment_InsideTransactions(t *testing.T) {
 	}, "mariadb", "mysql", "postgres") // SQLite has one writer
 }
 
-// The server is unreachable: what is left is handed out, then callers get an error, or that of
-// their context; when it is back ids go on by themselves.
+// While the server is unreachable, the remaining ids are handed out. Then callers get an error, or that of their
+// context. Once the server is back, ids are made without further action.
 func TestSegment_Outage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

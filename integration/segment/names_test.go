@@ -33,8 +33,7 @@ func segmentTags(t *testing.T, db *gorm.DB) (tags []string) {
 	return tags
 }
 
-// Processes that spell a table's name in different ways had a segment each, and handed
-// out the same ids.
+// Formerly, processes that spelled a table's name in different ways each had a segment, and handed out the same ids.
 func TestSegment_QualifiedNamesShareTheRow(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -25,9 +25,8 @@ type Receipt struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 }
 
-// Through the plugin: the first create in a transaction on a pool of one needs no further
-// connection. After an outage the segment is opened, or goes on, without a create that asks
-// for it, and Health tells of both.
+// With the plugin, the first create in a transaction on a pool of one needs no further connection. After an outage
+// the segment is opened or continued without a create that asks for it, and Health reports the outage and its end.
 func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

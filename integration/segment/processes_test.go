@@ -37,8 +37,7 @@ const segmentProcesses, segmentCallers = 8, 8
 // segmentKillsLeast is how many processes are killed, however slow the machine is.
 const segmentKillsLeast = 5
 
-// segmentChild makes ids with some callers, one at a time and in batches, until its
-// input ends.
+// segmentChild makes ids with several callers, one at a time and in batches, until its input ends.
 func segmentChild(task segmentTask) error {
 	db, err := task.Database.Connect(nil)
 	if err != nil {
@@ -73,7 +72,7 @@ func segmentChild(task segmentTask) error {
 				} else if err != nil {
 					return
 				}
-				// One write for a batch: what a process has not told of is a hole.
+				// One write for a batch, because ids that a process did not report count as missing.
 				var out strings.Builder
 				for _, id := range batch {
 					fmt.Fprintln(&out, id)
@@ -119,9 +118,9 @@ func (b blind) QueryContext(ctx context.Context, query string, args ...any) (*sq
 // GetDBConn implements [gorm.GetDBConnector].
 func (b blind) GetDBConn() (*sql.DB, error) { return b.ConnPool.(*sql.DB), nil }
 
-// Processes with several callers each are killed and started again all the time: no id
-// comes twice, and what is missing is at most what each of those that ended had fetched.
-// Without the comparison of max_id ids do come twice. The long form:
+// Processes with several callers each are killed and started again all the time. No id comes twice, and the missing
+// ids are at most those that the killed processes had fetched. Without the comparison of max_id, ids do come twice.
+// The long form:
 //
 //	go test -run TestSegment_KilledProcesses -v ./integration/segment/ -segment.kills 1m
 func TestSegment_KilledProcesses(t *testing.T) {
@@ -149,8 +148,8 @@ func TestSegment_KilledProcesses(t *testing.T) {
 				t.Errorf("id %d, and max_id is %d", id, maxID)
 			}
 		}
-		// Two ranges each, and a third one if it was killed at the moment of a fetch; and what
-		// its callers had not told of.
+		// A process has two ranges, and a third one if it was killed during a fetch. Its callers may have taken ids
+		// that they did not report.
 		if most := int64(r.starts) * (3*400 + segmentCallers*40); holes < 0 || holes > most {
 			t.Errorf("%d ids are missing, want %d at most", holes, most)
 		}
@@ -169,7 +168,7 @@ func TestSegment_KilledProcessesControl(t *testing.T) {
 	}, "mariadb")
 }
 
-// A segmentReport is what came of processes that were killed.
+// A segmentReport has the ids of processes that were killed.
 type segmentReport struct {
 	mu            sync.Mutex
 	ids           testkit.Ledger

@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// An origin is what SQL says of an id.
+// An origin is the answer of the SQL functions about an id.
 type origin struct {
 	ID                          int64
 	UidTable                    *string // what uid_table says
@@ -109,19 +109,20 @@ func (o origin) String() string {
 	return text.String() + fmt.Sprintf("launched %s, held from %s until %s", o.Launched, o.HeldFrom, o.HeldUntil)
 }
 
-// A past is what history has inserted.
+// A past has the rows that history has inserted.
 type past struct {
 	t      *testing.T
 	r      *rand.Rand
 	db     *gorm.DB
 	layout generator.Layout
-	ticks  [][]int64 // of each slot, those at which something changes
+	ticks  [][]int64 // of each slot, the ticks at which something changes
 }
 
 // firstSlot and firstWorker are above those of a plugin that is in use.
 const firstSlot, firstWorker = 1000, 1000
 
-// history inserts slots, sessions and worker ids: what processes write, and sessions that overlap, as they never do. It returns ids at the limits of all of them.
+// history inserts slots, sessions and worker ids as processes write them, and also sessions that overlap, which no
+// process writes. It returns ids at the limits of all of them.
 func history(t *testing.T, r *rand.Rand, db *gorm.DB, l generator.Layout, slots, workers int) (ids []int64) {
 	t.Helper()
 	p := &past{t: t, r: r, db: db, layout: l}
@@ -180,7 +181,7 @@ func (p *past) addWorker(worker int64) (slot int, start int64) {
 	layout := p.layout.String()
 	switch r.IntN(12) {
 	case 0:
-		owner, layout = nil, "" // of UidGenerator
+		owner, layout = nil, "" // as UidGenerator inserts it
 	case 1:
 		layout = generator.SnowflakeLayout().String()
 	}
@@ -191,7 +192,7 @@ func (p *past) addWorker(worker int64) (slot int, start int64) {
 	return slot, start
 }
 
-// Whatever is in the tables, SQL says of an id what Locate says.
+// The SQL functions agree with Locate about each id, whatever the tables contain.
 func TestFunctions_LocateAsGoDoes(t *testing.T) {
 	t.Parallel()
 

@@ -121,7 +121,7 @@ func randomIDs(r *rand.Rand, l generator.Layout, n int) []int64 {
 	return ids
 }
 
-// TestFunctions_DecodeAsGoDoes: a million ids, whatever the layout and the time zone of the connection.
+// SQL and Go decode a million ids equally, for all layouts and time zones of the connection.
 func TestFunctions_DecodeAsGoDoes(t *testing.T) {
 	t.Parallel()
 

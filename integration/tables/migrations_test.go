@@ -16,8 +16,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Who migrates manually gets what the plugin would have made, and the plugin then
-// works without the right to migrate.
+// Manual migrations create the same tables as the plugin. Then the plugin works without the right to create tables.
 func TestMigrations_MigrationByHand(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -39,8 +38,8 @@ func TestMigrations_MigrationByHand(t *testing.T) {
 	})
 }
 
-// The two ways to extend UidGenerator's table have the same columns, and those of
-// a new table, but for what UidGenerator itself has said of its seven.
+// Both ways to extend UidGenerator's table add the same columns, equal to those of a new table. UidGenerator's own
+// seven columns keep their types.
 func TestMigrations_ExtensionByHand(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// What baidu/uid-generator has in src/main/scripts/WORKER_NODE.sql, and the
-// INSERT of its mapper WORKER_NODE.xml (commit 2fcbc13), as MyBatis sends it.
+// baidu/uid-generator has these statements in src/main/scripts/WORKER_NODE.sql and in its mapper WORKER_NODE.xml
+// (commit 2fcbc13), the INSERT as MyBatis sends it.
 const (
 	uidGeneratorTable = `CREATE TABLE WORKER_NODE
 (
@@ -47,8 +47,7 @@ PRIMARY KEY(ID)
 		NOW())`
 )
 
-// begin is UidGenerator's part of a start: a row whose AUTO_INCREMENT is the
-// worker id.
+// begin does what UidGenerator does at a start: it inserts a row, whose AUTO_INCREMENT is the worker id.
 func begin(db *gorm.DB) (worker int64, err error) {
 	err = db.Connection(func(tx *gorm.DB) error {
 		if err := tx.Exec(uidGeneratorInsert, "java-1", "1700000000000-4711", 2, time.Now()).Error; err != nil {
@@ -59,9 +58,8 @@ func begin(db *gorm.DB) (worker int64, err error) {
 	return worker, err
 }
 
-// The plugin and UidGenerator's Java service use one WORKER_NODE at the same
-// time: the table is extended and otherwise left as it is, Java's INSERT goes on
-// working, and no worker id is given to both.
+// The plugin and UidGenerator's Java service use one WORKER_NODE at the same time. The plugin adds columns and
+// changes nothing else, Java's INSERT still works, and both never get the same worker id.
 func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -168,8 +166,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// A WORKER_NODE with rows of Java's is the place to go on from, even when the
-// registry begins later.
+// If WORKER_NODE has rows of the Java service, worker ids continue above them, even if the registry is created later.
 func TestUidGenerator_RegistryBeginsAboveExistingRows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// Models of upserts that meet rows. What an UpdateAll writes is here; which row it
-// was that a struct met is in conflict_findings_rows_test.go.
+// These models are for upserts with conflicts. This file tests what an UpdateAll writes; rows_test.go tests which id
+// a struct gets.
 type (
 	// MetPart has a uid next to a natural key.
 	MetPart struct {
@@ -74,8 +74,8 @@ func queried[T any](t *testing.T, db *gorm.DB, sql string, vars ...any) (found T
 	return found
 }
 
-// A Select, an Omit and a map may name columns as the naming strategy understands
-// them. The same columns are written as without the plugin.
+// A Select, an Omit and a map may name columns as the naming strategy understands them. The same columns are written
+// as without the plugin.
 func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	type table struct {
@@ -83,7 +83,7 @@ func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 		model     any
 		columns   []string // what is selected next to unitPrice
 		conflict  []clause.Expression
-		insert    string // of a row that is there
+		insert    string // of an existing row
 	}
 	parts := &table{"met_parts", "code", &MetPart{}, []string{"code", "Ref"}, []clause.Expression{updateAll},
 		"INSERT INTO met_parts (code, ref, unit_price) VALUES ('old', 1000, 1)"}
@@ -131,7 +131,7 @@ func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 					want := map[string]int{"old": 1, "new": -1}
 					if selected {
 						want["new"] = 7
-						if len(c.conflict) > 0 { // a label leaves the row alone
+						if len(c.conflict) > 0 { // a label leaves the row unchanged
 							want["old"] = 7
 						}
 					}
@@ -209,8 +209,7 @@ func TestUpsert_OfAUidThatAHookSets(t *testing.T) {
 	})
 }
 
-// So is one that a hook has drawn, though ids that were made for the statement are
-// before and after it.
+// The uid that a hook has set is kept, too, although ids of the statement are made before and after it.
 func TestUpsert_OfAUidThatAHookDraws(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -244,8 +243,8 @@ func refOf(t *testing.T, db *gorm.DB, code string) int64 {
 	return queried[int64](t, db, "SELECT ref FROM met_hookeds WHERE code = ?", code)
 }
 
-// Rows of one statement whose uids are set, and others: an UpdateAll writes the
-// former and leaves the latter as they are.
+// Some rows of one statement have uids that the application has set. An UpdateAll writes these uids, and leaves the
+// others unchanged.
 func TestUpsert_OfUidsThatAreSetAndOthers(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -323,7 +322,7 @@ func setAndOthers[T any](t *testing.T, d *testkit.Database, db *gorm.DB, variant
 	}
 }
 
-// A handle that is used again knows nothing of what it has created.
+// A handle that is used again has forgotten the rows that it created.
 func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

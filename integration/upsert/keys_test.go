@@ -9,8 +9,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// Models next to UniqueB and UniqueC: a uid next to a key that the database
-// numbers, and one whose hook makes an upsert of every create.
+// These models belong to UniqueB and UniqueC. One has a uid next to a key that the database numbers, and the hook of
+// the other turns every create into an upsert.
 type (
 	UniqueP struct {
 		ID     int64  // AUTO_INCREMENT, the database's
@@ -30,8 +30,7 @@ func (*UniqueH) BeforeCreate(tx *gorm.DB) error {
 	return nil
 }
 
-// An upsert leaves the key of the row that is there as it is, whatever it is, and
-// the struct gets this key or none.
+// An upsert never changes the key of the existing row. The struct gets this key, or none.
 func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -67,8 +66,7 @@ func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 	})
 }
 
-// A uid next to the database's own key never gets another row's, and the key is not
-// made up.
+// A uid next to a key of the database is never that of another row, and the key is never invented.
 func TestUpsert_OfAUidNextToTheDatabasesKey(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

@@ -58,8 +58,8 @@ var byName = map[string]clause.OnConflict{
 
 func ptr[T any](v T) *T { return &v }
 
-// A transaction of MySQL reads from a snapshot, but inserts next to what is there
-// now: a struct gets the id of the row that is there, not of one that was deleted.
+// A transaction of MySQL reads from a snapshot, but its INSERT sees the present rows. So a struct gets the id of the
+// existing row, not of a deleted one.
 func TestUpsert_InAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -114,8 +114,7 @@ func TestUpsert_InAnOldSnapshot(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// Associations of which some were loaded without their uids, and one has a uid of
-// the application's.
+// Some associations were loaded without their uids, and one has a uid that the application has set.
 func TestUpsert_OfAssociationsWithoutTheirUids(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -172,7 +171,7 @@ func TestUpsert_OnAConstraint(t *testing.T) {
 	}, "postgres")
 }
 
-// MySQL takes a conflict in any unique index for one, whatever the statement names.
+// On MySQL a conflict in any unique index counts, whatever index the statement names.
 func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -215,8 +214,7 @@ func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// Rows that a trigger leaves alone come back from no statement, and their structs
-// get no id of those that do.
+// If a trigger skips rows, no statement returns them, and their structs get no id of the other rows.
 func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -278,8 +276,8 @@ func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 	}, "sqlite", "postgres")
 }
 
-// INSERT OR IGNORE with an update part: a conflict in another index than the named
-// one leaves the row alone, and no id moves to another row.
+// INSERT OR IGNORE with an update part: a conflict in an index that it does not name leaves the row unchanged, and no
+// id moves to another row.
 func TestUpsert_InsertOrIgnoreThatUpdates(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -350,7 +348,7 @@ func TestUpsert_NextToAComputedKey(t *testing.T) {
 	}, "mysql") // MariaDB has no such keys
 }
 
-// An id in a DECIMAL column comes back with its places.
+// An id in a DECIMAL column is returned with decimal places.
 func TestUpsert_OfADecimalKey(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// Models with a unique name, and keys of all kinds. Those ending in A are
-// AUTO_INCREMENT by GORM's AutoMigrate.
+// These models have a unique name, and keys of all kinds. With GORM's AutoMigrate, the keys of those ending in A are
+// AUTO_INCREMENT.
 type (
 	UniqueA struct {
 		ID    int64  `gorm:"uid"`
@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// upserts are the statements that meet rows that are there already.
+// upserts are the statements that conflict with existing rows.
 var upserts = map[string]clause.OnConflict{
 	"nothing":    {DoNothing: true},
 	"nothing at": {Columns: []clause.Column{{Name: "name"}}, DoNothing: true},
@@ -54,8 +54,8 @@ var upserts = map[string]clause.OnConflict{
 		Where: clause.Where{Exprs: []clause.Expression{clause.Expr{SQL: "1 = 0"}}}},
 }
 
-// eachVariant runs a test with a plugin on all engines and their variants, or on those engines named. Variants of an engine
-// share a database.
+// eachVariant runs a test with a plugin on all engines and their variants, or on those engines named. Variants of an
+// engine share a database.
 func eachVariant(t *testing.T, test func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB), only ...string) {
 	t.Helper()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -86,8 +86,7 @@ func variants(t *testing.T, d *testkit.Database) map[string]*gorm.DB {
 	return all
 }
 
-// After an upsert a struct has the id of the row that is there, or zero, and
-// never an id that is in no row.
+// After an upsert a struct has the id of the existing row or zero, and never an id that no row has.
 func TestUpserts(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -114,8 +113,7 @@ func zeroIfEmpty(s string) string {
 	return s
 }
 
-// upsert creates a row that is there already, one that is not, and batches of
-// both, as structs, pointers and maps.
+// upsert creates one row that exists, one that does not, and batches of both, as structs, pointers and maps.
 func upsert[T any](t *testing.T, db *gorm.DB, label string, conflict clause.OnConflict, model func(name string) T, read func(T) (name, id string)) {
 	t.Helper()
 	must := func(err error) {
@@ -144,7 +142,7 @@ func upsert[T any](t *testing.T, db *gorm.DB, label string, conflict clause.OnCo
 			}
 		}
 	}
-	named := len(conflict.Columns) > 0 // which says by what the row that is there is found
+	named := len(conflict.Columns) > 0 // these columns find the existing row
 
 	fresh := model("fresh")
 	must(db.Clauses(conflict).Create(&fresh).Error)
@@ -223,7 +221,7 @@ func TestUpsert_AssociationsThatAreThereAlready(t *testing.T) {
 			t.Errorf("%s: the row has %d, the struct %d: %v", variant, back.CompanyID, u.CompanyID, err)
 		}
 		if !d.IsMySQL() {
-			return // a has many of which a row is there fails on its unique key
+			return // a has many with an existing row fails because of its unique key
 		}
 		first := User{Phones: []Phone{{Number: "1"}, {Number: "2"}}}
 		if err := db.Create(&first).Error; err != nil {

@@ -87,8 +87,7 @@ func TestUpsert_ThatATypeMakes(t *testing.T) {
 	})
 }
 
-// An UpdateAll on a natural key leaves the uid next to it as it is, unless the
-// application itself has set another.
+// An UpdateAll with a conflict in another key leaves the uid unchanged, unless the application has set another one.
 func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -132,7 +131,7 @@ func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	})
 }
 
-// An UpdateAll that has nothing to update leaves rows alone.
+// An UpdateAll without columns to update changes no row.
 func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -152,7 +151,7 @@ func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	})
 }
 
-// A result that the application asked for is what it is without the plugin.
+// If the application asks for a result, it is the same as without the plugin.
 func TestUpsert_WithAResult(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
@@ -243,8 +242,8 @@ func TestUpsert_SaveOfARowWithoutItsUid(t *testing.T) {
 	})
 }
 
-// Associations that are there already, under another key: as good as GORM alone,
-// and better where it makes keys up.
+// The associations exist already, under other keys. The result is that of GORM alone, or better where GORM invents
+// keys.
 func TestUpsert_ManyToManyOfRowsThatAreThere(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

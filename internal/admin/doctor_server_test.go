@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// What settings of a server mean.
+// Settings of a server lead to the right findings.
 func TestDurability_SaysWhatACrashLoses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/logqueue"
 )
 
-// What is logged comes in its order, after the gate is open, and whatever a logger does.
+// Lines reach the logger in their order, once the gate is open, even if the logger panics or ends its goroutine.
 func TestQueue_CallsInOrderAfterTheGateIsOpen(t *testing.T) {
 	t.Parallel()
 
@@ -48,7 +48,7 @@ func TestQueue_CallsInOrderAfterTheGateIsOpen(t *testing.T) {
 	})
 }
 
-// A logger that hangs neither blocks who logs, nor Flush for longer than it is told, and what waits for it is bounded.
+// If a logger hangs, logging does not block, Flush waits for its limit at most, and the queue is bounded.
 func TestQueue_WaitsForNoLoggerThatHangs(t *testing.T) {
 	t.Parallel()
 

@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/model"
 )
 
-// What a database says of a column decides whether an id is refused.
+// The type that the database reports for a column decides whether an id is refused.
 func TestRangeOf_KnowsTheTypesOfEachDatabase(t *testing.T) {
 	t.Parallel()
 

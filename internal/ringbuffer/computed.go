@@ -46,8 +46,7 @@ func (r *Computed) Take(n uint64) (first, got uint64) {
 	return first, min(n, tail-first)
 }
 
-// Has reports whether n positions were available when it looked. It claims
-// nothing.
+// Has reports whether n positions were available at the moment of the call. It claims nothing.
 func (r *Computed) Has(n uint64) bool {
 	cursor, tail := r.cursor.Load(), r.tail.Load()
 	return cursor < tail && tail-cursor >= n
@@ -71,16 +70,15 @@ func (r *Computed) Raise(position uint64) (taken uint64) {
 	}
 }
 
-// Extend moves the tail up to position; it never moves it down. It must not be
-// called on a closed ring.
+// Extend moves the tail up to position, and never down. It must not be called on a closed ring.
 func (r *Computed) Extend(position uint64) {
 	if r.tail.Load() < position {
 		r.tail.Store(position)
 	}
 }
 
-// Close makes every later claim fail and returns the first position that the
-// ring has not handed out and never will: where its successor may start.
+// Close makes every later claim fail. It returns the first position that the ring will never hand out, so that the
+// next ring can start there.
 func (r *Computed) Close() uint64 {
 	tail := r.tail.Swap(0)
 	// A claim that counted loaded the tail before the Swap, so its Add came

@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/ringbuffer"
 )
 
-// A position that is handed out twice is an id that comes twice; one that is refused belongs to the successor.
+// No position is handed out twice, because ids would be equal. The next ring hands out the refused positions.
 func TestComputedTakeOne_HandsOutEachPositionOnce(t *testing.T) {
 	t.Parallel()
 
@@ -25,13 +25,13 @@ func TestComputedTakeOne_HandsOutEachPositionOnce(t *testing.T) {
 			t.Fatalf("an empty ring gave %d", got)
 		}
 	}
-	// What an empty ring refuses it has not handed out: a successor begins there.
+	// An empty ring has not handed out the positions that it refuses, so the next ring begins there.
 	if got := r.Close(); got != 13 {
 		t.Errorf("Close() = %d, want 13", got)
 	}
 }
 
-// A claim gets what lies below the tail and no more, and Close says where the successor begins.
+// A claim gets positions below the tail only, and Close returns the first position of the next ring.
 func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 	t.Parallel()
 
@@ -40,7 +40,7 @@ func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 		cursor, tail uint64
 		n            uint64
 		first, got   uint64
-		closed       uint64 // what Close says then
+		closed       uint64 // the result of Close then
 	}{
 		{"all", 10, 20, 10, 10, 10, 20},
 		{"some", 10, 20, 9, 10, 9, 19},
@@ -69,8 +69,7 @@ func TestComputedTake_HandsOutWhatThereIs(t *testing.T) {
 	}
 }
 
-// Has claims nothing: it is true only while that many positions lie below the tail, and an empty ring has not even
-// none.
+// Has claims nothing. It is true only while that many positions are below the tail, and never for an empty ring.
 func TestComputedHas_IsTrueOnlyBelowTheTail(t *testing.T) {
 	t.Parallel()
 
@@ -93,8 +92,7 @@ func TestComputedHas_IsTrueOnlyBelowTheTail(t *testing.T) {
 	}
 }
 
-// TestComputedRaise_PassesOverPositions passes over positions, never back, and not even beyond the tail does
-// it hand out what lies above.
+// Raise skips positions and never goes back. Beyond the tail it hands out nothing either.
 func TestComputedRaise_PassesOverPositions(t *testing.T) {
 	t.Parallel()
 
@@ -120,7 +118,7 @@ func TestComputedRaise_PassesOverPositions(t *testing.T) {
 	}
 }
 
-// A tail that moved down would give positions to a successor that were handed out.
+// The tail never moves down, because the next ring would then hand out positions again.
 func TestComputedExtend_OnlyMovesTheTailUp(t *testing.T) {
 	t.Parallel()
 
@@ -142,8 +140,7 @@ func TestComputedExtend_OnlyMovesTheTailUp(t *testing.T) {
 	}
 }
 
-// TestComputedClose_IsForGood: a closed ring hands out nothing any more, whatever is done to it
-// that may be done. The zero ring is a closed one.
+// After Close, no call makes the ring hand out a position. The zero ring is closed.
 func TestComputedClose_IsForGood(t *testing.T) {
 	t.Parallel()
 
@@ -172,7 +169,7 @@ func TestComputedClose_IsForGood(t *testing.T) {
 	}
 }
 
-// TestComputedTaken_LiesAboveAllThatWasHandedOut: all positions handed out lie below it, and it is one of the ring's.
+// Taken is above all positions that were handed out, and within the ring.
 func TestComputedTaken_LiesAboveAllThatWasHandedOut(t *testing.T) {
 	t.Parallel()
 
@@ -186,8 +183,7 @@ func TestComputedTaken_LiesAboveAllThatWasHandedOut(t *testing.T) {
 	}
 }
 
-// TestComputed_AgreesWithAModel does what a ring may do in any order, next to a model with two
-// plain integers.
+// The calls of a ring in any order agree with a model of two plain integers.
 func TestComputed_AgreesWithAModel(t *testing.T) {
 	t.Parallel()
 
@@ -240,8 +236,7 @@ func TestComputed_AgreesWithAModel(t *testing.T) {
 	}
 }
 
-// TestComputed_KeepsCursorAndTailApart: the cursor, which all takers write, shares no cache line with the
-// tail, which all of them read, and there is nothing else.
+// All takers write the cursor and read the tail, so these share no cache line. A ring has nothing else.
 func TestComputed_KeepsCursorAndTailApart(t *testing.T) {
 	t.Parallel()
 

@@ -31,28 +31,26 @@ const (
 	perTaker, perTakerRace = 15_000, 3_000
 )
 
-// A course is a succession of rings, the next of which begins where the one
-// before was closed. One owner opens, extends, raises and closes them.
+// A course is a sequence of rings. Each begins where the one before was closed. One owner opens, extends, raises and
+// closes them.
 type course struct {
 	ring atomic.Pointer[numbered]
 
-	// bound is set before a tail is moved there: no position at or above it may
-	// have been handed out.
+	// bound is set before a tail is moved there. No position at or above it may have been handed out.
 	bound atomic.Uint64
 	// newest is above all positions of calls that have returned.
 	newest atomic.Uint64
 
 	done atomic.Bool // the takers have left
 
-	// The owner keeps where its rings began, the last of them where it was closed,
-	// and the positions that a Raise may have passed over.
+	// The owner records where its rings began, where the last one was closed, and the positions that a Raise may have
+	// skipped.
 	begins []uint64
 	passed []span
 }
 
-// TestHammer_AccountsForEveryPosition has many goroutines claim positions, one at a time and several, from
-// rings that are extended, raised, closed and replaced meanwhile, and accounts for
-// every position: handed out once, or refused, or passed over.
+// Many goroutines claim positions, one at a time and several, while rings are extended, raised, closed and replaced.
+// Every position was handed out once, refused, or skipped.
 func TestHammer_AccountsForEveryPosition(t *testing.T) {
 	for _, procs := range []int{1, 2, 8} {
 		if testing.Short() && procs != 8 {
@@ -128,8 +126,7 @@ func (c *course) own(extend, raise, replace bool) {
 	}
 }
 
-// take is what a taker does. It returns what it was given and what it claimed but
-// was refused.
+// take does what a taker does. It returns the positions that it got, and those that it claimed but was refused.
 func (c *course) take(t *testing.T, r *rand.Rand) (taken, refused []span) {
 	claims := perTaker
 	if testkit.Race {
@@ -189,7 +186,7 @@ func (c *course) account(t *testing.T, taken, refused []span) {
 	given, excused := make([]bool, end-begin), make([]bool, end-begin)
 	n := 0
 	for _, s := range taken {
-		// What a ring hands out lies before where it is closed.
+		// A ring hands out only positions before the one at which it is closed.
 		if s.first < c.begins[s.ring] || s.end > c.begins[s.ring+1] {
 			t.Fatalf("positions %d to %d were handed out by a ring for %d to %d",
 				s.first, s.end-1, c.begins[s.ring], c.begins[s.ring+1]-1)
@@ -202,9 +199,8 @@ func (c *course) account(t *testing.T, taken, refused []span) {
 			n++
 		}
 	}
-	// A position was refused for good if it lies in the ring that refused it: below
-	// where the tail was later, or claimed just when the ring was closed. What
-	// lies above was refused to no avail, the successor has it.
+	// A refused position is lost if it is below the final tail of the ring that refused it, or was claimed just when
+	// the ring was closed. A position above is not lost, because the next ring hands it out.
 	for _, s := range slices.Concat(refused, c.passed) {
 		for p := s.first; p < min(s.end, c.begins[s.ring+1]); p++ {
 			excused[p-begin] = true

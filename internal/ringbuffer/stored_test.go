@@ -63,9 +63,9 @@ func TestStored_IsAQueueOfRuns(t *testing.T) {
 	}
 }
 
-// Two takers meet on the last id, and the slot is written again between: the first of
-// them must not get what the second got, nor what came since. UidGenerator's ring gives
-// both the same id here (baidu/uid-generator#105), which the second half shows.
+// Two takers read the last id, and the slot is written again before their swaps. The first taker must get neither the
+// id of the second nor a later one. The second half shows that UidGenerator's ring gives both the same id here
+// (baidu/uid-generator#105).
 func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 	t.Parallel()
 
@@ -90,7 +90,7 @@ func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 
 	o := newOriginalRing(8)
 	o.put(42)
-	// Both have read the cursor; both then move it, of which one changes nothing.
+	// Both have read the cursor, and both move it to the same position.
 	current := o.cursor.Load()
 	first, second := o.advance(), o.advance()
 	if o.empty(current, first) || o.empty(current, second) {
@@ -101,10 +101,9 @@ func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 	}
 }
 
-// originalRing is what the published algorithm of UidGenerator's RingBuffer does, in the
-// steps of its take: the cursor is read, then moved to at most the tail, and the ring
-// is held to be empty if the two are equal; then the slot's flag is looked at, the slot
-// is read, and the flag is set.
+// originalRing is the published algorithm of UidGenerator's RingBuffer, in the steps of its take. The cursor is read,
+// then moved to at most the tail. If the two are equal, the ring is taken to be empty. Then the slot's flag is
+// checked, the slot is read, and the flag is set.
 type originalRing struct {
 	slots, flags []atomic.Int64
 	cursor, tail atomic.Int64
@@ -144,8 +143,8 @@ func (r *originalRing) takeable(next int64) bool {
 }
 func (r *originalRing) slot(next int64) int64 { return r.slots[next%int64(len(r.slots))].Load() }
 
-// TestStored_HandsOutEachIDOnce puts runs of all sizes through rings of all sizes, into takers that
-// want all numbers of ids, and accounts for every single one: taken once, in order.
+// Runs of all sizes pass through rings of all sizes, to takers that want all numbers of ids. Every id is taken once,
+// in order.
 func TestStored_HandsOutEachIDOnce(t *testing.T) {
 	n := 150_000
 	if testkit.Race {

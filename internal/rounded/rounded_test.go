@@ -7,7 +7,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/rounded"
 )
 
-// What JavaScript, Python and spreadsheets make of 1176816959799427126.
+// JavaScript, Python and spreadsheets turn 1176816959799427126 into these numbers.
 func TestIs_KnowsWhatProgramsMakeOfAnID(t *testing.T) {
 	t.Parallel()
 

@@ -59,7 +59,7 @@ func TestDBColumnsOf_TellsWhichTheDatabaseNumbers(t *testing.T) {
 	}
 }
 
-// Without a table, or with what is no name, nothing is sent: the mock expects no statement.
+// Without a table, or with an invalid name, nothing is sent, because the mock expects no statement.
 func TestDBColumnsOf_AsksOnlyForNames(t *testing.T) {
 	t.Parallel()
 
@@ -117,8 +117,8 @@ func TestDBHasIndex_KnowsPostgreSQLAndSQLite(t *testing.T) {
 	}
 }
 
-// TestDBColumns_AreThoseThatTheTableHasNow: whatever a connection remembers of it:
-// SQLite's driver tells names before SQLite looks whether they still hold.
+// Columns returns the present columns, although a connection may remember old ones: SQLite's driver reports the names
+// before SQLite checks whether they are still valid.
 func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	t.Parallel()
 
@@ -140,8 +140,8 @@ func TestDBColumns_AreThoseThatTheTableHasNow(t *testing.T) {
 	}
 }
 
-// In a transaction the catalog would take the snapshot. So it is not read if the columns are wide, and a TEMPORARY table
-// is not in it.
+// In a transaction the catalog would take the snapshot. So it is not read if the columns are wide, and a TEMPORARY
+// table is not in it.
 func TestDBColumnsFor_ReadsWideAndNarrowColumns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

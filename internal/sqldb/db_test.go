@@ -228,8 +228,7 @@ func (j *journal) Trace(_ context.Context, _ time.Time, fc func() (string, int64
 	j.list = append(j.list, fmt.Sprintf("%s [%d %v]", sql, n, err != nil))
 }
 
-// TestDB_LogsStatementsWithGORM: with their values, and whether there is a table is
-// not.
+// GORM's logger gets the statements with their values, except the check for tables.
 func TestDB_LogsStatementsWithGORM(t *testing.T) {
 	t.Parallel()
 

@@ -50,7 +50,7 @@ func TestDBDurabilityRisks_AreSettingsThatLoseCommits(t *testing.T) {
 	}
 }
 
-// With a database for each connection, tables are there on some connections only.
+// If each connection has its own database, tables exist on some connections only.
 func TestDBOneDatabase_RefusesAnInMemoryDatabaseOfEachConnection(t *testing.T) {
 	t.Parallel()
 

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// What is about the connection may pass by itself, and is tried again. Somebody must see to a lasting error.
+// Errors of the connection may pass, so the statement is repeated. Others need somebody to act.
 func TestIsUnreachable_TellsTheConnectionFromTheDatabase(t *testing.T) {
 	t.Parallel()
 

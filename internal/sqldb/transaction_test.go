@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm/utils/tests"
 )
 
-// Anything but nil rolls back; ErrRollback says that this is no failure, and comes back as it is.
+// Any error rolls back. ErrRollback means that this is no failure, and is returned unchanged.
 func TestDBTransact_CommitsUnlessThereIsAnError(t *testing.T) {
 	t.Parallel()
 
@@ -204,7 +204,7 @@ func TestDBTransact_DoesNotWaitForACommitThatHangs(t *testing.T) {
 		}
 		saysAll(t, err.Error(), "COMMIT", "no answer within 1s")
 		time.Sleep(time.Hour)
-		if n := rowsOfT(t, d); n != 1 { // that is what "outcome unknown" means
+		if n := rowsOfT(t, d); n != 1 { // the outcome was unknown, and here the COMMIT was executed
 			t.Errorf("%d rows", n)
 		}
 	})

@@ -108,7 +108,7 @@ func TestSupplyEnsure_WaitsForABoundedTime(t *testing.T) {
 	}
 }
 
-// Inside a transaction only an error that may pass is about the transaction; others are about the source.
+// Inside a transaction, the error blames the transaction only if it may pass. Others blame the source.
 func TestSupplyEnsure_InATransactionTellsLastingErrorsFromOthers(t *testing.T) {
 	t.Parallel()
 
@@ -226,6 +226,6 @@ func TestSupplyNoWorkerID_SaysForWhatAndWhy(t *testing.T) {
 	s.Close(t.Context())
 	err := s.noWorkerID(late, "orders")
 	if testkit.IsError(t, err, ErrClosed, "no worker id for orders"); errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v: why does not matter after Close", err)
+		t.Errorf("%v: after Close the error must not wrap the earlier cause", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// What an opener of the application does must not end the process, nor be taken for a generator.
+// A panic or a nil generator of an application's opener becomes an error.
 func TestSupplyOpen_SurvivesOpeners(t *testing.T) {
 	t.Parallel()
 

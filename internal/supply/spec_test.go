@@ -60,7 +60,7 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 	}
 }
 
-// What a factory of the application does must not end the process, nor be taken for a generator.
+// A panic or a nil generator of an application's factory becomes an error.
 func TestSpecsGenerator_SurvivesFactories(t *testing.T) {
 	t.Parallel()
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// How the lease manager adds missing worker ids to its slot, or goes on without them. Only its goroutine calls these
+// How the lease manager adds missing worker ids to its slot, or continues without them. Only its goroutine calls these
 // functions.
 
 // An addError is the error of adding worker ids. The slot's grants are not affected, so tables with worker ids go on: if

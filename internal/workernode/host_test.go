@@ -12,8 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// Excerpts of /proc/self/mountinfo: root within the source, and mount point, are
-// the fourth and the fifth field.
+// In these excerpts of /proc/self/mountinfo the fourth field is the root within the source, and the fifth the mount
+// point.
 const (
 	mountsOfAMachine = `22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw
 28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -115,7 +115,7 @@ func TestDetectHost_FindsThePort(t *testing.T) {
 	}
 }
 
-// On the machine of the test, whatever it is, no part may be empty.
+// On the machine of the test no part may be empty.
 func TestDetectHost_HasAllParts(t *testing.T) {
 	t.Parallel()
 
@@ -151,7 +151,7 @@ func TestFit_CutsCharactersNotBytes(t *testing.T) {
 	}
 }
 
-// TestManager_CutsTheHostToItsColumns: a name of any length must get a slot.
+// A host name of any length is cut to its column, so that the process gets a slot.
 func TestManager_CutsTheHostToItsColumns(t *testing.T) {
 	t.Parallel()
 

@@ -14,7 +14,7 @@ func leaseTestHeld() slotLease {
 	return slotLease{held: true, id: 7, version: 3, fence: 10_100, ackedVersion: 3, start: 9_900, granted: 10_100, used: 3}
 }
 
-// next is what the lease manager obeys; a wrong answer either stops it or grants ticks that it does not have.
+// The lease manager does what next returns. A wrong step either stops it, or grants ticks that it does not have.
 func TestSlotLeaseNext_DecidesTheStep(t *testing.T) {
 	t.Parallel()
 
@@ -186,7 +186,7 @@ func TestChangeSetFirst_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
 	}
 }
 
-// What reclaim compares is what was read, and its session begins after the fence that it compared with.
+// reclaim compares the values that were read, and its session begins after the fence that it compared.
 func TestSlotLeaseReclaimChange_BeginsAfterTheFence(t *testing.T) {
 	t.Parallel()
 
@@ -260,7 +260,7 @@ func TestSlotLeaseKeepAliveChange_GrantsNothing(t *testing.T) {
 	}
 }
 
-// What is read after an unknown outcome decides whether the slot is lost. It never grants anything.
+// The row that is read after an unknown outcome decides whether the slot is lost. It never grants anything.
 func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
 	t.Parallel()
 
@@ -290,7 +290,8 @@ func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
 	}
 }
 
-// A session begins after the ticks that were granted and after FENCE, whichever is later. Somebody may have lowered FENCE.
+// A session begins after the ticks that were granted and after FENCE, whichever is later. Somebody may have lowered
+// FENCE.
 func TestSlotLease_ASessionBeginsAfterAllThatWasGranted(t *testing.T) {
 	t.Parallel()
 	for _, l := range []slotLease{{fence: 100, granted: 200}, {fence: 200, granted: 100}} {

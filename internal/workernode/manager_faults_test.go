@@ -16,7 +16,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// life is what a process does from its start to its end: all statements of the protocol occur.
+// life runs a process from its start to its end, with all statements of the protocol.
 func (w *world) life(t *testing.T, p *process) {
 	t.Helper()
 	patient(t, "Start", p.Start)
@@ -31,7 +31,7 @@ func (w *world) life(t *testing.T, p *process) {
 	p.end(t)
 }
 
-// faults are what can become of a statement, or of its answer.
+// faults are the ways in which a statement or its answer can fail.
 var faults = map[string]func(c *testkit.Crossing) error{
 	"lost":        func(c *testkit.Crossing) error { return testkit.ErrLost },
 	"answer lost": func(c *testkit.Crossing) error { return errors.Join(c.Run(), testkit.ErrLost) },
@@ -124,9 +124,8 @@ func TestManager_SurvivesOneFaultAtAnyStatement(t *testing.T) {
 	}
 }
 
-// Answers that are late by up to 300 ms: a process is restarted with a free slot, and the first rows of nine tables come
-// at once. With leases for each table, this gave two tables one worker
-// id, and made ids twice.
+// Answers are late by up to 300 ms. A process is restarted with a free slot, and the first rows of nine tables come
+// at once. When each table had a lease of its own, two tables got one worker id, and ids came twice.
 func TestManager_DelayedAnswersGiveNoWorkerIDTwice(t *testing.T) {
 	t.Parallel()
 

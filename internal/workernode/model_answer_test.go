@@ -1,6 +1,6 @@
 package workernode
 
-// What becomes of the statements of the model's processes.
+// This file has the ways in which statements of the model's processes can end.
 
 // A modelWith makes the change of a statement; me is the HOLDER.
 type modelWith func(l *slotLease, me string) change
@@ -49,7 +49,7 @@ func (w *modelWorld) send(s *modelState, p, clock uint8, l slotLease, q modelSta
 	visit(modelEvent{what: "sends", proc: p, a: clock, b: x.lease.granted, q: q}, &n)
 }
 
-// wait is what becomes of a statement that was sent.
+// wait tries all ways in which a statement that was sent can end.
 func (w *modelWorld) wait(s *modelState, p uint8, f int, visit modelVisitor) {
 	q, answer := s.procs[p].flight[f], s.procs[p].answers[f]
 	next := func() *modelState {
@@ -117,7 +117,8 @@ func (w *modelWorld) arrive(s *modelState, p uint8, f int, visit modelVisitor) {
 	}
 }
 
-// alter is a transaction in which the database keeps the old FENCE. The process reads that before COMMIT, and rolls back.
+// alter is a transaction in which the database keeps the old FENCE. The process reads that before COMMIT, and rolls
+// back.
 func (w *modelWorld) alter(s *modelState, p uint8, f int, visit modelVisitor) {
 	n := *s
 	x := &n.procs[p]
@@ -238,7 +239,7 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 	w.provide(s, p)
 }
 
-// began is what slotHolder.beginSession notes.
+// began notes the same as slotHolder.beginSession.
 func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLease) {
 	x := &s.procs[p]
 	c := q.change.change()

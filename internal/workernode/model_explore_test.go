@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// How the states of a world are found, breadth first, and the shortest story that ends in a
-// bad one.
+// This file finds all states of a world, breadth first, and the shortest sequence of events that ends in a bad state.
 
 var modelSeed = maphash.MakeSeed()
 
-// A modelSet is a set of states, by 64-bit hashes, with the number of the state from which each
-// was found.
+// A modelSet is a set of states, stored as 64-bit hashes. Each has the number of the state from which it was found.
 type modelSet struct {
 	hash  []uint64
 	from  []uint32
@@ -93,7 +91,7 @@ func (w *modelWorld) check(s *modelState) uint8 {
 	return fault
 }
 
-// A modelResult is what was found of a world.
+// A modelResult has the findings about a world.
 type modelResult struct {
 	states, depth int
 	full          bool
@@ -180,8 +178,8 @@ func (w *modelWorld) retell(x *modelSet, last int) (story []string) {
 
 const modelUntold = "the story cannot be retold"
 
-// recovers lets every process do what it has to do, one after another, while all answers arrive
-// and time goes on. It reports whether each comes to stamp.
+// recovers lets each process do all its work, one after another, while all answers arrive and time passes. It reports
+// whether each process can stamp in the end.
 func (w *modelWorld) recovers(s modelState) bool {
 	v := modelWorld{
 		procs: w.procs, tables: w.tables, own: w.own, wants: w.wants, end: min(s.now+9, 13),

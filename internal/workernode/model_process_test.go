@@ -1,9 +1,9 @@
 package workernode
 
-// What the processes of the model do. They decide with lease.go and work.next, as the lease
-// manager does; what a mutant does instead is marked by its name.
+// This file has the actions of the model's processes. They decide by lease.go and work.next, as the lease manager
+// does. Each if with a field of mutant breaks a rule on purpose.
 
-// A modelMutant is what a process does wrong.
+// A modelMutant is a rule that a process breaks.
 type modelMutant struct {
 	anyFence, anyClock, usesGap, noSendCheck           bool
 	grantsWhenSent, grantsInDoubt, adopts, skipsRead   bool
@@ -239,8 +239,8 @@ func (x *modelProc) missing() (list modelList, n uint8) {
 	return list, n
 }
 
-// pause lets time pass between a decision and its statement: worker ids are reserved, or the
-// clock is compared with the database's.
+// pause lets time pass between a decision and its statement, while worker ids are reserved or the clock is compared
+// with the database's.
 func (w *modelWorld) pause(s *modelState, p, c uint8, d action, missing modelList, count uint8, visit modelVisitor) {
 	n := *s
 	x := &n.procs[p]

@@ -1,8 +1,8 @@
 package workernode
 
-// What the processes of the model do about their slot, as slot.go does.
+// This file has the actions of the model's processes on their slot, as slot.go does them.
 
-// slotStep is what Manager.send does about its slot.
+// slotStep does what Manager.send does about the slot.
 func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
 	params, now, m := w.params(), int64(c), &w.mutant
 	switch l.next(params, now) {
@@ -36,7 +36,8 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit mode
 	}
 }
 
-// acquire is slotHolder.acquire. SEEN_TICK is always old: nothing may rest on it.
+// acquire models slotHolder.acquire. SEEN_TICK is always old, because the safety of the protocol must not depend on
+// it.
 func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
 	params, now := w.params(), int64(c)
 	for i := range uint8(modelSlots) {
@@ -46,7 +47,7 @@ func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit model
 				continue
 			}
 			row := slotRow{id: int64(i), holder: modelTokens[r.holder], version: int64(r.version), fence: int64(r.fence)}
-			// FENCE 0: no process ever had it.
+			// FENCE 0 means that no process ever held the slot.
 			if params.fenceAt(now, row.fence) == row.fence || w.end != 0 && row.fence != 0 && !params.reclaimable(row, now) {
 				continue
 			}

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// What there is in the model. A state is a value without pointers, so it can be copied,
-// compared and hashed by its bytes. Ticks are 0 to 15: a bit each of a uint16.
+// This file has the state of the model. It is a value without pointers, so it can be copied, compared and hashed by
+// its bytes. Ticks are 0 to 15, each one bit of a uint16.
 
 const (
 	modelProcs    = 3
@@ -147,7 +147,7 @@ const (
 	modelDead
 )
 
-// What has become of a statement.
+// These are the states of a statement.
 const (
 	modelIdle    uint8 = iota // there is none
 	modelSent                 // it is on its way
@@ -208,7 +208,7 @@ func modelWindow(lo, hi uint8) (b uint16) {
 
 func modelAbove(t uint8) uint16 { return ^modelWindow(0, t) }
 
-// A modelEvent is what happens between two states.
+// A modelEvent leads from one state to the next.
 type modelEvent struct {
 	what       string
 	proc, a, b uint8

@@ -9,23 +9,22 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// These tests go through everything that can happen to a few processes that share one or two
-// slots for a few ticks, and look for a state that must never be: a tick stamped twice with one
-// worker id, a tick up to FLOOR_TICK, an id that resolves to a wrong table or process, a
-// process that never stamps again. What decides are the functions of lease.go and work.next.
-// The rest is in these files:
+// These tests try everything that can happen to a few processes that share one or two slots for a few ticks. They
+// look for a bad state: a tick stamped twice with one worker id, a stamped tick up to FLOOR_TICK, an id that resolves
+// to a wrong table or process, or a process that can never stamp again. The functions of lease.go and work.next
+// decide. The rest is in these files:
 //
 //	model_worlds_test.go   the worlds, and the mutants: worlds where a process breaks one rule
-//	model_state_test.go    what there is
+//	model_state_test.go    the state: database, processes, statements
 //	model_world_test.go    what can happen outside of the processes
 //	model_process_test.go  what processes decide and send
 //	model_slot_test.go     what they send about their slot
-//	model_answer_test.go   what becomes of a statement
-//	model_explore_test.go  how all states are found, and the shortest story of a bad one
+//	model_answer_test.go   which statements and answers arrive
+//	model_explore_test.go  the search for all states, and for the shortest way to a bad one
 //
-// Without a flag, large worlds are gone through up to a limit. The limit is high enough for
-// the mutants that are tried there. With -v, the tests print how far they went and how each
-// mutant fails. This goes through all of it, in minutes and less than 8 GB:
+// Without a flag, large worlds are searched up to a limit, which is high enough for the mutants that they try. With
+// -v, the tests print how far they searched, and how each mutant fails. This searches everything, in minutes and less
+// than 8 GB:
 //
 //	go test ./internal/workernode -run TestSlotLease -v -timeout 0 -model.deep
 //
@@ -34,7 +33,7 @@ import (
 
 var modelDeep = flag.Bool("model.deep", false, "go through all of the lease model, in minutes and less than 8 GB")
 
-// modelLimit returns how many states of a world are gone through; limit is what is usual.
+// modelLimit returns how many states of a world are searched. limit is the usual number.
 func modelLimit(limit int) int {
 	switch {
 	case *modelDeep:
@@ -115,8 +114,7 @@ func TestSlotLease_SafeInEveryWorld(t *testing.T) {
 	}
 }
 
-// Each mutant breaks one rule in a safe world. If it were not found, the model would not see
-// what the rule is for.
+// Each mutant breaks one rule in a safe world. If a mutant passed, the model could not show that the rule is needed.
 func TestSlotLease_ModelFindsEveryMutant(t *testing.T) {
 	modelParallel(t)
 	safe := modelSafeWorlds()
@@ -133,7 +131,7 @@ func TestSlotLease_ModelFindsEveryMutant(t *testing.T) {
 	}
 }
 
-// What these lack, other rules make up for.
+// Without one of these rules, other rules still keep the world safe.
 func TestSlotLease_SafeWithoutRedundantRules(t *testing.T) {
 	if !*modelDeep {
 		t.Skip("only with -model.deep")

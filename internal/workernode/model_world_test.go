@@ -1,7 +1,7 @@
 package workernode
 
-// What can happen in the model outside of the processes: time, the database, failovers,
-// backups, copies of processes, late and repeated statements.
+// This file has what can happen outside of the model's processes: time, the database, failovers, backups, copies of
+// processes, and late and repeated statements.
 
 // A modelWorld says what there is at the beginning, and what can happen.
 type modelWorld struct {

@@ -43,8 +43,8 @@ var (
 	modelAnySmall = modelWorld{slots: 1, nodes: 1, last: 3, lead: 1, maxV: 3, maxV2: 2, late: true,
 		closes: true, noTable: true, keeps: true}
 
-	// Clocks show the time, and the database loses its last commits, at the bound:
-	// Lead = G - S - 1, settle = grace = Lead + S + 1.
+	// Clocks are right, and the database loses the most commits that are allowed: Lead = G - S - 1, settle = grace =
+	// Lead + S + 1.
 	modelLossy = modelWorld{slots: 1, nodes: 1, seated: 1, end: 9, lead: 1, gap: 2, settle: 2, grace: 2, losses: 1,
 		maxV: 4, maxV2: 2, noTable: true, keeps: true}
 	modelLossyAdds = modelWorld{slots: 2, seated: 2, end: 5, lead: 1, gap: 2, settle: 2, grace: 2, losses: 1,

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// Lookup returns the nodes that exist, whatever else is asked for.
+// Lookup returns the existing nodes of all that are requested.
 func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	t.Parallel()
 
@@ -112,8 +112,8 @@ func TestDBLookup_ReadsARowOfUidGenerator(t *testing.T) {
 	}
 }
 
-// Drivers return dates as times or as text, depending on their settings. What is no date, or none that JSON has, counts as
-// none: dates are for people, and one of them must not make a list fail.
+// Drivers return dates as times or as text, depending on their settings. What is no date, or none that JSON has, counts
+// as none: dates are for people, and one of them must not make a list fail.
 func TestDateScan_ReadsEveryForm(t *testing.T) {
 	t.Parallel()
 

@@ -68,7 +68,7 @@ func (h history) kept(before int64) int64 {
 	return kept
 }
 
-// answer is what an id resolves to.
+// answer is the result of resolving an id.
 type answer struct {
 	known bool
 	app   string // empty if it was pruned

@@ -72,7 +72,7 @@ func TestDBReserve_GivesManyCallersAtOnceNoIDTwice(t *testing.T) {
 	}
 }
 
-// What does not fit the layout must leave what is left to those who want less.
+// A request for more worker ids than are left must leave them to smaller requests.
 func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
 	t.Parallel()
 

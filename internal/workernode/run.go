@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The goroutine of the lease manager: which statement it sends next, and what the outcome means for those who wait.
+// This file has the goroutine of the lease manager: which statement it sends next, and what waiting callers get.
 
 func (m *Manager) run() {
 	defer close(m.done)

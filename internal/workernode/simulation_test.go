@@ -227,7 +227,7 @@ func (s *simulation) execute(c change, now int64) bool {
 	return true
 }
 
-// renew is what the lease manager does every 3.2 s.
+// renew does what the lease manager does every 3.2 s.
 func (p *simProcess) renew() {
 	if p.waits(p.renew) {
 		return
@@ -333,8 +333,8 @@ func simulatedDays() float64 {
 	return 3
 }
 
-// Processes take no more slots and worker ids than the planner says, and few less: people choose a layout by it. No tick
-// is granted twice.
+// Processes take no more slots and worker ids than the planner says, and few less: people choose a layout by it. No
+// tick is granted twice.
 func TestSimulation_StaysBelowTheForecastAndComesNearIt(t *testing.T) {
 	t.Parallel()
 
@@ -346,8 +346,8 @@ func TestSimulation_StaysBelowTheForecastAndComesNearIt(t *testing.T) {
 	}
 }
 
-// All processes start at once after a crash of all. There are as many free slots, so none needs a new one, although each
-// reads only some of them before others take these.
+// All processes start at once after a crash of all. There are as many free slots, so none needs a new one, although
+// each reads only some of them before others take these.
 func TestSimulation_AllAtOnceGetTheirSlotsBack(t *testing.T) {
 	t.Parallel()
 

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// Slots that cannot be used are left alone: there are others, and new ones. Two of them, or one with text in a column,
-// which SQLite allows, kept all processes of the application from starting.
+// Slots that cannot be used stay unchanged, because there are others, and new ones. Two of them, or one with text in a
+// column, which SQLite allows, kept all processes of the application from starting.
 func TestManager_LeavesSlotsThatCannotBeUsed(t *testing.T) {
 	each(t, map[string]string{
 		"refuse changes": `CREATE TRIGGER "NO" BEFORE UPDATE ON "WORKER_SLOT" WHEN OLD."ID" <= 3 BEGIN SELECT RAISE(ABORT, 'not this one'); END`,
@@ -124,8 +124,8 @@ func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
 	})
 }
 
-// A database whose answers take longer than the lead: who waits is told, and so are the log and Health. Sessions were
-// begun again and again, and slots taken, and nobody saw it.
+// If answers take longer than Lead, waiting callers get an error that says so, and so do the log and Health. Sessions
+// were begun again and again, and slots taken, and nobody saw it.
 func TestManager_SaysThatAnswersTakeLongerThanTheLead(t *testing.T) {
 	each(t, map[string]time.Duration{"20ms": 20 * time.Millisecond, "60ms": 60 * time.Millisecond, "110ms": 110 * time.Millisecond}, func(t *testing.T, w *world, answer time.Duration) {
 		change := func(c *workernode.Config, _ *workernode.Host) { c.Lead = 100 * time.Millisecond }

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// Rows that no process can use are reported, and left alone.
+// Rows that no process can use are reported and stay unchanged.
 func TestManager_IgnoresHostileRows(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.start(nil)
@@ -127,7 +127,8 @@ func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
 }
 
 // A database that stores another FENCE than it acknowledges gives one tick to two processes. No process may begin with
-// it. One that runs already must notice it at its next renewal, say so, get nothing more, and keep its slot from others.
+// it. One that runs already must notice it at its next renewal, say so, get nothing more, and keep its slot from
+// others.
 func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 	const (
 		lowered   = `CREATE TRIGGER "LOWER" AFTER UPDATE ON "WORKER_SLOT" WHEN NEW."FENCE" > 5 BEGIN UPDATE "WORKER_SLOT" SET "FENCE" = 5 WHERE "ID" = NEW."ID"; END`
@@ -229,8 +230,8 @@ func TestManager_KeepsASlotWhoseReleaseLowersFence(t *testing.T) {
 	})
 }
 
-// Somebody deletes or changes rows of WORKER_NODE while a process stamps with their worker ids. The log must say so, and
-// later ids must have worker ids that resolve, also if the row comes back.
+// Somebody deletes or changes rows of WORKER_NODE while a process stamps with their worker ids. The log must say so,
+// and later ids must have worker ids that resolve, also if the row comes back.
 func TestManager_ReplacesWorkerIDsThatWereDeleted(t *testing.T) {
 	each(t, map[string]string{
 		"deleted": `DELETE FROM "WORKER_NODE" WHERE "TABLE_NAME" = 'orders'`,

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A chaosSlot is a process, and those before and after it.
+// A chaosSlot has one process at a time, which is restarted again and again.
 type chaosSlot struct {
 	task    chaosTask
 	cmd     *exec.Cmd
@@ -113,7 +113,7 @@ func (c *chaos) stop(s *chaosSlot, d time.Duration) {
 	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
 }
 
-// resume lets a process go on if its time has come, or anyway.
+// resume continues a stopped process if its pause has ended, or at once if anyway is set.
 func (s *chaosSlot) resume(anyway bool) {
 	if s.cmd != nil && !s.stopped.IsZero() && (anyway || time.Now().After(s.stopped)) {
 		s.stopped = time.Time{}
@@ -124,8 +124,8 @@ func (s *chaosSlot) resume(anyway bool) {
 	}
 }
 
-// pause returns how long to stop a process: mostly longer than its leases and what
-// others wait then, but not many at once.
+// pause returns how long to stop a process: usually longer than its grants and the time until others may reclaim its
+// slot, but only a few at once.
 func (c *chaos) pause(s *chaosSlot, long bool) time.Duration {
 	stopped := 0
 	for _, s := range c.slots {
@@ -151,8 +151,7 @@ func (c *chaos) terminate(s *chaosSlot) {
 	}
 }
 
-// setClock sets a process's clock, for it and those after it, to so many seconds
-// ahead.
+// setClock sets the clock of a process and of those that follow it, so many seconds ahead.
 func (c *chaos) setClock(s *chaosSlot, seconds int) {
 	c.steps++
 	name := s.task.Clock + ".new"

@@ -38,11 +38,10 @@ const (
 	chaosProcesses = 16
 )
 
-// Processes make ids of four tables while they are killed, stopped and restarted, their
-// clocks are set, their connections are cut, answers are lost, statements come late,
-// and the server crashes. No id is made twice; each leads to its table, and its tick
-// is one that its row allows. All of this is counted, and would be found: without
-// the comparison of FENCE there are duplicates, see TestChaosControl.
+// Processes make ids of four tables while they are killed, stopped and restarted, clocks are set, connections are
+// cut, answers are lost, statements come late, and the server crashes. No id is made twice, each resolves to its
+// table, and its tick is one that the row of its slot allows. Without the comparison of FENCE this test finds
+// duplicates; see TestChaosControl.
 //
 // The long form:
 //
@@ -105,7 +104,7 @@ func TestChaos(t *testing.T) {
 		time.Sleep(200*time.Millisecond + time.Duration(c.random.IntN(400))*time.Millisecond)
 		for _, s := range c.slots {
 			if !s.stopped.IsZero() && time.Now().After(s.stopped) {
-				c.releaseOld(2*chaosLead + time.Second) // it may have lost its slot when it goes on
+				c.releaseOld(2*chaosLead + time.Second) // it may have lost its slot when it resumes
 			}
 			s.resume(false)
 			if c.running(s) {
@@ -181,7 +180,7 @@ func TestChaos(t *testing.T) {
 }
 
 // Without the protection, the same processes, tables and counting find duplicates; with it there are none. Processes
-// are stopped until their leases are over, and go on when others have reclaimed their slots.
+// are stopped until their grants have passed, and resume when others have reclaimed their slots.
 func TestChaosControl(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -227,7 +226,7 @@ func TestChaosControl(t *testing.T) {
 			case how == "blind" && r.duplicates == 0:
 				t.Error("no duplicate was found without the protection: TestChaos proves nothing")
 			// A false answer to a renewal that was on its way while the process was stopped leaves ids above FENCE.
-			// Nobody else makes them, but they resolve to nothing.
+			// Nobody else makes these ids, but they do not resolve.
 			case how == "deaf" && len(r.faults) == len(all[i].count.nowhere) && r.duplicates == 0 && r.lost > 0:
 			case how != "blind" && (r.duplicates > 0 || len(r.faults) > 0 || r.lost == 0):
 				t.Errorf("unguarded=%q: %d duplicates, %q, and %d slots lost", how, r.duplicates, r.faults, r.lost)
