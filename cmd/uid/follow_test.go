@@ -164,7 +164,7 @@ func TestSQL_PrintsWhatEnableRuns(t *testing.T) {
 	r.run("sql", "--follow", "orders").want(t, exitFailed, "no dialect given")
 	r.run("sql", "--follow", "orders", "--dialect", "oracle").want(t, exitFailed, `the dialect "oracle"`)
 	r.run("sql", "--follow", "orders", "--only", "tables", "--dialect", "mysql").want(t, exitFailed, "only")
-	r.run("sql", "--follow", "orders", "--dialect", "MySQL").want(t, exitOK, "\nEND//\nDELIMITER ;\n", "`orders`")
+	r.run("sql", "--follow", "orders", "--dialect", "MySQL").want(t, exitOK, "\nEND IF//\nDELIMITER ;\n", "`orders`")
 }
 
 // A transaction that has inserted a row is listed, or the reason why it cannot be.
