@@ -2,8 +2,11 @@ package uidplugin
 
 import "gorm.io/gorm"
 
-// Fill runs the callback that sets ids, and nothing else.
-func (p *Plugin) Fill(db *gorm.DB) { p.shared.catalog.Fill(db) }
+// Fill runs the callbacks that set ids and end their notes, and nothing else.
+func (p *Plugin) Fill(db *gorm.DB) {
+	p.shared.catalog.Fill(db)
+	p.shared.catalog.Settle(db)
+}
 
 // WithoutPublicKeys calls f in a process whose keys are not set.
 func WithoutPublicKeys(f func()) {

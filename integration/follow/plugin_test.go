@@ -285,11 +285,11 @@ func TestTooLate_KeepsTheKeysOfTheApplication(t *testing.T) {
 		id, err := uidplugin.From(db).NextID(t.Context(), &letter{})
 		testkit.Must(t, err)
 		passMark(t, db, &letter{})
-		rows := []letter{{ID: id}, {Town: "York"}}
+		rows := []*letter{{Town: "Ely"}, {ID: id}, {Town: "York"}}
 		for range 2 {
 			testkit.IsError(t, db.Create(&rows).Error, uidplugin.ErrTooLate, "new ids where the application has set them")
-			if rows[0].ID != id || rows[1].ID != 0 {
-				t.Errorf("%d and %d instead of %d and 0", rows[0].ID, rows[1].ID, id)
+			if rows[0].ID != 0 || rows[1].ID != id || rows[2].ID != 0 {
+				t.Errorf("%d, %d and %d instead of 0, %d and 0", rows[0].ID, rows[1].ID, rows[2].ID, id)
 			}
 		}
 		err = db.Exec(fmt.Sprintf("INSERT INTO letters (id, town) VALUES (%d, 'a')", id)).Error

@@ -36,7 +36,7 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
 		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
 		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
-		create.After("*").Register("uidplugin:settle", c.settle),
+		create.After("*").Register("uidplugin:settle", c.Settle),
 		update.Before("*").Register("uidplugin:prepare", c.prepareUpdate),
 		update.Before("gorm:update").Register("uidplugin:before_update", c.beforeUpdate),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.afterExec),

@@ -172,7 +172,7 @@ func (f *Field) fill(db *gorm.DB, s *schema.Schema, notes *filled, tracker *upse
 		if tracker != nil {
 			tracker.Note(f.Field, id)
 		}
-		notes.add(f, model.Row{Struct: rows}, id)
+		notes.add(filledRows{field: f, value: rows})
 		return f.Put(stmt.Context, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
@@ -212,6 +212,7 @@ func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, notes *filled
 	defer buffers.Put(buffer)
 	var ids []int64
 	n := rows.Len()
+	filled := filledRows{field: f, value: rows, first: n}
 	for i := range n {
 		row := rows.Index(i)
 		for row.Kind() == reflect.Pointer {
@@ -222,6 +223,9 @@ func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, notes *filled
 		}
 		place, zero := f.Look(ctx, row)
 		if !zero {
+			if filled.first < i {
+				filled.except = append(filled.except, i)
+			}
 			continue
 		}
 		if len(ids) == 0 {
@@ -236,11 +240,14 @@ func (f *Field) fillSlice(ctx context.Context, rows reflect.Value, notes *filled
 		if err := f.Put(ctx, place, ids[0]); err != nil {
 			return err
 		}
-		notes.add(f, model.Row{Struct: row}, ids[0])
+		filled.first = min(filled.first, i)
 		if tracker != nil {
 			tracker.Note(f.Field, ids[0])
 		}
 		ids = ids[1:]
+	}
+	if filled.first < n {
+		notes.add(filled)
 	}
 	return nil
 }
@@ -261,7 +268,7 @@ func (f *Field) fillMap(ctx context.Context, m map[string]any, notes *filled, tr
 	if tracker != nil {
 		tracker.Note(f.Field, id)
 	}
-	notes.add(f, r, id)
+	notes.add(filledRows{field: f, value: reflect.ValueOf(m)})
 	return r.Set(ctx, f.Field, id)
 }
 

@@ -2,9 +2,12 @@ package catalog
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/follow"
@@ -20,17 +23,45 @@ import (
 // ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
 var ErrTooLate = errors.New("uidplugin: too late")
 
-// filled notes the ids that a create has set. It travels in the statement's clauses under a name that GORM does not
-// build, because an entry in that map costs no allocation.
+// filled notes which rows of a create were given ids. It travels in the statement's clauses under a name that GORM does
+// not build, because an entry in that map costs no allocation.
 type filled struct {
-	ids    []filledID
+	rows   []filledRows
 	parent *filled // of the create that saves these rows as an association; nil if there is none
 }
 
-type filledID struct {
-	field *Field
-	row   model.Row
-	id    int64
+// filledRows are a struct, a map, or the rows of a slice from the first on except some, whose field was given an id.
+type filledRows struct {
+	field  *Field
+	value  reflect.Value
+	first  int
+	except []int
+}
+
+// clear sets the field to zero.
+func (r filledRows) clear(ctx context.Context) {
+	if r.value.Kind() != reflect.Slice && r.value.Kind() != reflect.Array {
+		r.clearRow(ctx, r.value)
+		return
+	}
+	for i := r.first; i < r.value.Len(); i++ {
+		if _, except := slices.BinarySearch(r.except, i); !except {
+			r.clearRow(ctx, r.value.Index(i))
+		}
+	}
+}
+
+func (r filledRows) clearRow(ctx context.Context, v reflect.Value) {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	row := model.Row{Struct: v}
+	if v.Kind() == reflect.Map {
+		row.Map, _ = v.Interface().(map[string]any)
+	}
+	if v.IsValid() {
+		_ = row.Set(ctx, r.field.Field, 0)
+	}
 }
 
 const filledClause = "uidplugin:filled"
@@ -55,7 +86,7 @@ func filledOf(stmt *gorm.Statement) *filled {
 	return noteFilled(stmt)
 }
 
-func (n *filled) add(f *Field, row model.Row, id int64) { n.ids = append(n.ids, filledID{f, row, id}) }
+func (n *filled) add(rows filledRows) { n.rows = append(n.rows, rows) }
 
 // filledKey is the key of a create's notes in its settings, which GORM copies to the creates of associated rows.
 type filledKey struct{}
@@ -68,9 +99,9 @@ func (n *filled) share(stmt *gorm.Statement) {
 	stmt.Settings.Store(filledKey{}, n)
 }
 
-// settle ends the notes of a create. If a row was too late, it clears the keys that the create has set, also those of
+// Settle ends the notes of a create. If a row was too late, it clears the keys that the create has set, also those of
 // associated rows, which are rolled back with it.
-func (c *Catalog) settle(db *gorm.DB) {
+func (c *Catalog) Settle(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil {
 		db.Error = c.tooLate(stmt, db.Error)
@@ -88,17 +119,15 @@ func (c *Catalog) settle(db *gorm.DB) {
 	}
 	switch {
 	case errors.Is(db.Error, ErrTooLate):
-		for _, n := range notes.ids {
-			if n.row.ID(stmt.Context, n.field.Field) == n.id {
-				_ = n.row.Set(stmt.Context, n.field.Field, 0)
-			}
+		for _, rows := range notes.rows {
+			rows.clear(stmt.Context)
 		}
 	case db.Error == nil && parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
-		parent.ids = append(parent.ids, notes.ids...)
+		parent.rows = append(parent.rows, notes.rows...)
 	}
-	clear(notes.ids)
-	notes.ids, notes.parent = notes.ids[:0], nil
-	if cap(notes.ids) <= 1024 {
+	clear(notes.rows)
+	notes.rows, notes.parent = notes.rows[:0], nil
+	if cap(notes.rows) <= 1024 {
 		filledPool.Put(notes)
 	}
 }
