@@ -44,7 +44,7 @@
 // Their rows stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits for them.
 //
 // CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded. All
-// writers queue up behind it, so it gives up after half a second and tries again.
+// writers queue up behind it, so it gives up after a second at most and tries again.
 //
 // Several processes may close at once, because raising never lowers the mark and each waits by itself. One at a time is
 // enough, so they take turns by a column of UID_FOLLOW.
