@@ -28,11 +28,14 @@
 // # The parts
 //
 // There are two gates, so that nobody waits for the reader: while it waits for one, new transactions take the other.
-// Which one they take does not matter for correctness, because the reader passes both before it publishes.
+// Which one they take does not matter for correctness, because the reader passes both before it publishes. A transaction
+// may have chosen a gate just before the reader did, and would wait behind it. So the reader asks for the gate again and
+// again at first, without waiting.
 //
 // The trigger must see the mark of now instead of its snapshot's. On MySQL it reads the row of the gate with a shared
 // lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions; the gates are rows that are locked but
-// never written, or advisory locks. SQLite has one writer at a time, so the UPDATE that raises the mark also waits.
+// never written, or advisory locks. MariaDB reads the sequence after the gate because the subquery for the sequence
+// uses a column of the gate's row. SQLite has one writer at a time, so the UPDATE that raises the mark also waits.
 //
 // A mark that is missing or NULL refuses all rows. The trigger runs after the INSERT because a trigger before it also
 // fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
