@@ -74,7 +74,7 @@ vuln: ## govulncheck
 	cat "$$bin/out"; exit $$code
 
 # COMPARE_FLAGS="-run order" measures one part; go run ./benchmarks -h lists all flags.
-compare: ## uidplugin against its peers, into docs, 45 min; with SHORT=1 into benchmarks/short, 3 min
+compare: ## uidplugin against its peers, into docs, 1 h; with SHORT=1 into benchmarks/short, 10 min
 	go run ./benchmarks $(if $(SHORT),-short) $(COMPARE_FLAGS)
 
 bench: ## the benchmarks

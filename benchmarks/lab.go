@@ -54,7 +54,7 @@ func Whole() Sizes {
 	}
 }
 
-// Short returns sizes that take less than three minutes.
+// Short returns sizes that take less than ten minutes, because a follower is idle only after a minute.
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200

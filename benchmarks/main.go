@@ -1,8 +1,8 @@
 // Command benchmarks measures uidplugin and its alternatives. It keeps the figures in benchmarks/results, and writes
 // the tables and charts of docs/benchmarks.md. Run it in the root folder of the repository, on an idle machine:
 //
-//	make compare                      everything, in less than 45 minutes on two CPUs
-//	make compare SHORT=1              less of everything, in less than 3 minutes, into benchmarks/short
+//	make compare                      everything, in about an hour on two CPUs
+//	make compare SHORT=1              less of everything, in less than 10 minutes, into benchmarks/short
 //	go run ./benchmarks -run order    one part; the other tables stay
 package main
 
@@ -39,7 +39,7 @@ func main() {
 // compare measures the parts that the arguments name, and writes the page.
 func compare(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
-	short := flags.Bool("short", false, "measure less, in less than 3 minutes, and write to benchmarks/short")
+	short := flags.Bool("short", false, "measure less, in less than 10 minutes, and write to benchmarks/short")
 	run := flags.String("run", "", "parts to measure, with commas between them: "+strings.Join(names(), ",")+
 		"; all if empty")
 	render := flags.Bool("render", false, "measure nothing, and write the tables and charts again")

@@ -36,7 +36,7 @@ func in(folder string) place {
 	return place{filepath.Join(folder, "page.md"), filepath.Join(folder, "charts"), filepath.Join(folder, "results")}
 }
 
-// Without it a part could fail only in a run of 45 minutes.
+// Without it a part could fail only in a run of an hour.
 func TestMeasure_AllPartsHaveTablesAndCharts(t *testing.T) {
 	l, to := tiny(t), in(t.TempDir())
 	testkit.Must(t, measure(t.Context(), l, "", to))
@@ -64,7 +64,7 @@ func TestMeasure_AllPartsHaveTablesAndCharts(t *testing.T) {
 	}
 }
 
-// Without it one could ask for a part and wait 45 minutes for all of them.
+// Without it one could ask for a part and wait an hour for all of them.
 func TestMeasure_OnePartOnly(t *testing.T) {
 	t.Parallel()
 	l, to := tiny(t), in(t.TempDir())

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A part can be measured alone, because all parts take 45 minutes. Its results are a file of JSON: a Run, and then a
+// A part can be measured alone, because all parts take an hour. Its results are a file of JSON: a Run, and then a
 // line for each measurement.
 type part struct {
 	name    string
