@@ -63,8 +63,10 @@ func (f *Followed) measure(ctx context.Context, l *Lab, s *Server) error {
 		}
 		defer idle.stop()
 		for _, writers := range l.Writing {
-			l.Say("follow: %s, delays with %d writers", s.Title, writers)
-			err = errors.Join(err, s.with(func(_ *testkit.Database, db *gorm.DB) error { return f.measureDelays(ctx, l, db, writers) }))
+			l.Say("follow: %s, delays, %s", s.Title, plural(writers, "writer"))
+			err = errors.Join(err, s.with(func(_ *testkit.Database, db *gorm.DB) error {
+				return f.measureDelays(ctx, l, db, writers)
+			}))
 		}
 		l.Say("follow: %s, costs", s.Title)
 		err = errors.Join(err, s.with(func(_ *testkit.Database, db *gorm.DB) error { return f.measureCosts(ctx, l, db) }))

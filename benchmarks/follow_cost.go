@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
 )
 
@@ -32,12 +33,11 @@ var costs = []struct {
 
 // A costly is a table into which rows are inserted.
 type costly struct {
-	db, auto    *gorm.DB // auto without GORM's transactions
-	p           *uidplugin.Plugin
-	table       string
-	model       any
-	one, many   func(db *gorm.DB) error
-	rows, later int64 // of a bulk; so many ids are taken
+	db, auto  *gorm.DB // auto without GORM's transactions
+	p         *uidplugin.Plugin
+	table     string
+	model     any
+	one, many func(db *gorm.DB) error
 }
 
 type (
@@ -45,10 +45,10 @@ type (
 	with    struct{}
 )
 
-func newCostly[A any](db *gorm.DB, p *uidplugin.Plugin, rows int) *costly {
+func newCostly[A any](db *gorm.DB, rows int) *costly {
 	type row = followedRow[uidplugin.ID, A]
-	c := &costly{db: db, auto: db.Session(&gorm.Session{SkipDefaultTransaction: true}), p: p, model: &row{}, rows: int64(rows)}
-	c.table = row{}.TableName()
+	auto := db.Session(&gorm.Session{SkipDefaultTransaction: true})
+	c := &costly{db: db, auto: auto, table: row{}.TableName()}
 	c.one = func(db *gorm.DB) error { return db.Create(&row{Text: "a text of some length"}).Error }
 	many := min(1000, rows)
 	c.many = func(db *gorm.DB) error {
@@ -65,13 +65,14 @@ func (c *costly) autocommit() error { return c.one(c.auto) }
 func (c *costly) create() error     { return c.one(c.db) }
 func (c *costly) batch() error      { return c.many(c.db) }
 
-// bulk inserts rows with ids after a new one, in which case other ids of that millisecond must not be in use.
+// bulk inserts rows with ids of worker ids that nobody has.
 func (c *costly) bulk() error {
-	id, err := c.p.NextID(context.Background(), c.model)
+	layout := generator.DefaultLayout()
+	id, err := layout.Compose(generator.Parts{Time: time.Now(), WorkerID: layout.MaxWorkerID() / 2})
 	if err != nil {
 		return err
 	}
-	return c.db.Exec("INSERT INTO "+c.table+" (id, text) SELECT ? + n, 'a text of some length' FROM numbers", int64(id)).Error
+	return c.db.Exec("INSERT INTO "+c.table+" (id, text) SELECT ? + n, 'a text of some length' FROM numbers", id).Error
 }
 
 // empty makes bulk inserts comparable.
@@ -119,7 +120,7 @@ func (f *Followed) measureCosts(ctx context.Context, l *Lab, db *gorm.DB) (err e
 	if err := p.EnableFollow(ctx, models[1], uidplugin.WithSlack(time.Minute)); err != nil {
 		return err
 	}
-	pair := []*costly{newCostly[without](db, p, l.FollowBulk), newCostly[with](db, p, l.FollowBulk)}
+	pair := []*costly{newCostly[without](db, l.FollowBulk), newCostly[with](db, l.FollowBulk)}
 	ratios, base := make([][]float64, len(costs)), make([][]float64, len(costs))
 	for range l.FollowRuns {
 		for i, kind := range costs {

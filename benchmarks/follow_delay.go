@@ -59,7 +59,9 @@ type (
 	polled   struct{}
 )
 
-var slacks = map[string]time.Duration{"slack50": 50 * time.Millisecond, "slack200": 200 * time.Millisecond, "slack1s": time.Second}
+var slacks = map[string]time.Duration{
+	"slack50": 50 * time.Millisecond, "slack200": 200 * time.Millisecond, "slack1s": time.Second,
+}
 
 // A stream is a table with its reader. It notes when rows were committed and seen.
 type stream struct {
@@ -230,7 +232,9 @@ func followedIn(ctx context.Context, db *gorm.DB, streams ...*stream) (*uidplugi
 // measureDelays has writers insert rows in short transactions, into all tables in turn, because all readers should find
 // the same machine.
 func (f *Followed) measureDelays(ctx context.Context, l *Lab, db *gorm.DB, writers int) (err error) {
-	streams := []*stream{newFollowedStream[slack50](), newFollowedStream[slack200](), newFollowedStream[slack1s](), newPolledStream()}
+	streams := []*stream{
+		newFollowedStream[slack50](), newFollowedStream[slack200](), newFollowedStream[slack1s](), newPolledStream(),
+	}
 	p, err := followedIn(ctx, db, streams...)
 	if err != nil {
 		return err

@@ -44,11 +44,12 @@ func holdOpen(ctx context.Context, _ *Server, db *gorm.DB, stream *stream, lengt
 	})
 }
 
-// holdBusy inserts rows by a statement that takes a time. Their ids are in the future, because rows that come later than
-// the slack are refused.
+// holdBusy inserts rows by a statement that takes a time. Their ids are in the future, because rows that come later
+// than the slack are refused.
 func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error {
 	layout := generator.DefaultLayout()
-	id, err := layout.Compose(generator.Parts{Time: time.Now().Add(length + 10*time.Second), WorkerID: layout.MaxWorkerID() / 2})
+	future := generator.Parts{Time: time.Now().Add(length + 10*time.Second), WorkerID: layout.MaxWorkerID() / 2}
+	id, err := layout.Compose(future)
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,8 @@ func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length 
 	if s.Name == "postgres" {
 		pause = "pg_sleep(?)::text"
 	}
-	return db.Exec("INSERT INTO followed_slack200 (id, text) SELECT ? + n, CONCAT('', "+pause+") FROM numbers WHERE n <= ?",
-		id, length.Seconds()/waitRows, waitRows).Error
+	return db.Exec("INSERT INTO followed_slack200 (id, text)"+
+		" SELECT ? + n, CONCAT('', "+pause+") FROM numbers WHERE n <= ?", id, length.Seconds()/waitRows, waitRows).Error
 }
 
 // waitRows is the number of rows of a long INSERT ... SELECT.
