@@ -34,9 +34,7 @@ var costs = []struct {
 // A costly is a table into which rows are inserted.
 type costly struct {
 	db, auto  *gorm.DB // auto without GORM's transactions
-	p         *uidplugin.Plugin
 	table     string
-	model     any
 	one, many func(db *gorm.DB) error
 }
 
