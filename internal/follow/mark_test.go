@@ -124,6 +124,7 @@ func TestMark_LetsNobodyWaitBehindTheReader(t *testing.T) {
 		now, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
 		testkit.Must(t, err)
 		long := db.Begin()
+		defer long.Rollback() // after a failure, too
 		testkit.Must(t, long.Create(&event{ID: now}).Error)
 		tried := 0
 		wire.Set(func(c *testkit.Crossing) error {
