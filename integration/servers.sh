@@ -179,12 +179,13 @@ mysql_answers() {
 }
 
 mariadb_argv() {
-  ARGV=(mariadbd --no-defaults --datadir="$DIR/data" --port="$PORT" "${MYOPTS[@]}" --innodb-log-file-size=32M)
+  # Each server removes the temporary tables in its tmpdir when it starts, also those of others.
+  ARGV=(mariadbd --no-defaults --datadir="$DIR/data" --tmpdir="$DIR" --port="$PORT" "${MYOPTS[@]}" --innodb-log-file-size=32M)
   [ "$(id -u)" != 0 ] || ARGV+=(--user=root)
 }
 mariadb_create() {
   mysql_users >"$DIR/users.sql"
-  ARGV=(mariadb-install-db --no-defaults --datadir="$DIR/data" --auth-root-authentication-method=normal --skip-test-db
+  ARGV=(mariadb-install-db --no-defaults --datadir="$DIR/data" --tmpdir="$DIR" --auth-root-authentication-method=normal --skip-test-db
     --skip-name-resolve --innodb-log-file-size=32M --extra-file="$DIR/users.sql")
   [ "$(id -u)" != 0 ] || ARGV+=(--user=root)
   env -C "$DIR" "${ARGV[@]}"

@@ -85,7 +85,7 @@ func (m *MariaDB) Install(t *testing.T) {
 	t.Helper()
 	users := filepath.Join(m.Dir, "users.sql")
 	testkit.Must(t, os.WriteFile(users, []byte("FLUSH PRIVILEGES;\nCREATE USER 'test'@'%' IDENTIFIED BY 'test';\nGRANT ALL ON *.* TO 'test'@'%' WITH GRANT OPTION;\n"), 0o666))
-	out, err := exec.Command("mariadb-install-db", mariadbUser("--no-defaults", "--datadir="+m.Data(),
+	out, err := exec.Command("mariadb-install-db", mariadbUser("--no-defaults", "--datadir="+m.Data(), "--tmpdir="+m.Dir,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=32M", "--extra-file="+users)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
