@@ -191,7 +191,7 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	}
 	layout, before := a.clock.layout, l.ahead
 	l.ahead = ahead(u, l.published[0].From, tick)
-	if l.ahead <= layout.LaneAhead() || now.Before(l.again) {
+	if l.ahead <= min(layout.LaneAhead(), a.params.lead/2) || now.Before(l.again) { // a short lease ends before that
 		return
 	}
 	most := a.most
