@@ -13,6 +13,12 @@ const tooLate = "uid_follow: too late"
 
 var tooLateAt = regexp.MustCompile(tooLate + `.* at (\d{13})\b`)
 
+// mysqlError matches the beginning of an error of MySQL and MariaDB. Only the first match in a text is one, because the
+// message may quote a value that a user has chosen.
+var mysqlError = regexp.MustCompile(`Error \d+ \(\w{5}\): `)
+
+const mysqlTooLate = "Error 1644 (45U01): " + tooLate
+
 // TooLate reports whether a trigger has refused a row, and returns the database's clock at that time. On SQLite that is
 // the clock of this machine.
 func TooLate(err error) (at time.Time, ok bool) {
@@ -21,8 +27,11 @@ func TooLate(err error) (at time.Time, ok bool) {
 		return at, false
 	}
 	var state interface{ SQLState() string }
-	if errors.As(err, &state) && state.SQLState() != "UID01" || strings.Contains(text, "Error ") && !strings.Contains(text, "(45U01)") {
+	if errors.As(err, &state) && state.SQLState() != "UID01" {
 		return at, false // the text is a part of another message
+	}
+	if found := mysqlError.FindStringIndex(text); found != nil && !strings.HasPrefix(text[found[0]:], mysqlTooLate) {
+		return at, false
 	}
 	if found := tooLateAt.FindStringSubmatch(text); found != nil {
 		if ms, err := strconv.ParseInt(found[1], 10, 64); err == nil {
