@@ -62,11 +62,39 @@ func isEnabled(ctx context.Context, db *sqldb.DB, f Flavor, t Table) (bool, erro
 	if err != nil || state.check() != nil {
 		return false, ctx.Err() // no table UID_FOLLOW, or no row in it
 	}
+	if err := s.complete(ctx, db.Quiet()); err != nil {
+		return true, fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+	}
 	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+f.quote("SLACK")+" = ?"+s.row(), t.Slack.Milliseconds())
 	if err != nil {
 		err = fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}
 	return true, err
+}
+
+// complete returns an error if the mark or a gate is missing, because the table then refuses all rows. What this user may
+// not read may be there.
+func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
+	sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+	parts := []string{"FROM " + s.gates() + s.gate(idleGate), "FROM " + s.gates() + s.gate(usedGate)}
+	switch s.flavor {
+	case Postgres:
+		parts = []string{"WHERE to_regclass(" + s.flavor.text(sequence) + ") IS NOT NULL"}
+	case MariaDB:
+		parts = append(parts, "FROM "+sequence)
+	case SQLite:
+		parts = []string{"FROM " + s.gates() + s.row()}
+	}
+	for _, part := range parts {
+		err := s.one(ctx, db, "SELECT 1 "+part)
+		if err != nil && isMissing(err) {
+			err = fmt.Errorf("%w: %w", errIncomplete, err)
+		}
+		if errors.Is(err, ErrNotEnabled) {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // Disable removes what Enable has installed.
@@ -76,7 +104,7 @@ func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}
 	for _, statement := range f.Uninstall(t) {
-		if err := install(ctx, db, f, statement); err != nil {
+		if err := install(ctx, db, f, statement); err != nil && !isMissing(err) {
 			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 		}
 	}
@@ -108,6 +136,15 @@ func execSoon(ctx context.Context, db *sqldb.DB, f Flavor, statement string) err
 func isThere(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "Error 1359") || strings.Contains(text, "already exists") && strings.Contains(text, "trigger")
+}
+
+// isMissing reports whether a statement failed because a table or a sequence does not exist.
+func isMissing(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "42P01"
+	}
+	return strings.Contains(err.Error(), "Error 1146 ") || strings.Contains(err.Error(), "no such table")
 }
 
 // retry runs f again after conflicts with other processes, and until the context ends if f has waited for a lock.

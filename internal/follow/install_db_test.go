@@ -2,6 +2,8 @@ package follow_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -79,4 +81,84 @@ func TestEnable_DoesNotWaitForOtherDatabases(t *testing.T) {
 		testkit.Must(t, tx.Rollback().Error)
 		testkit.Must(t, <-dropped)
 	}, "mariadb", "mysql")
+}
+
+// Two services share a table, and the search path of each begins with a schema of its own. The second would have a mark
+// that the trigger does not read, so its followers would miss rows.
+func TestEnable_TwoSearchPathsHaveOneMark(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		admin := d.Open(t, nil)
+		testkit.Must(t, admin.AutoMigrate(&event{}))
+		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
+		for i := range 2 {
+			own := fmt.Sprintf("%s_%d", d.Schema, i)
+			testkit.Must(t, admin.Exec("CREATE SCHEMA "+own).Error)
+			t.Cleanup(func() { admin.Exec("DROP SCHEMA " + own + " CASCADE") })
+			db := d.Open(t, nil, "search_path="+own+","+d.Schema)
+			conn, err := sqldb.Open(db, 5*time.Second)
+			testkit.Must(t, err)
+			if err := follow.Enable(t.Context(), conn, table); i == 1 && !errors.Is(err, follow.ErrRefused) {
+				t.Error(err)
+			}
+			for _, statement := range follow.Postgres.Install(follow.Table{Name: "events", Schema: own, Key: "id", Slack: time.Second}) {
+				testkit.Must(t, conn.ExecRaw(t.Context(), statement)) // as "uid sql" prints them
+			}
+			published, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+			if i == 1 && !errors.Is(err, follow.ErrNotEnabled) {
+				t.Errorf("%d, %v", published, err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}, "postgres")
+}
+
+// A table that has children in the sense of INHERITS shows their rows, which its trigger does not guard.
+func TestEnable_RefusesATableThatIsInherited(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		testkit.Must(t, db.Exec("CREATE TABLE special () INHERITS (events)").Error)
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		err = follow.Enable(t.Context(), conn, follow.Table{Name: "events", Key: "id", Slack: time.Second})
+		if !errors.Is(err, follow.ErrRefused) {
+			t.Error(err)
+		}
+	}, "postgres")
+}
+
+// An installation that lacks a part refuses all rows. It must not seem to be complete.
+func TestEnable_NoticesAnIncompleteInstallation(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for name, statement := range map[string]string{
+			"gates": "DELETE FROM UID_FOLLOW_GATE", "gate table": "DROP TABLE UID_FOLLOW_GATE", "sequence": "DROP SEQUENCE uid_follow_events_862417_mark",
+		} {
+			hasGates, hasSequence := d.Name != "postgres", d.Name == "postgres" || d.Name == "mariadb"
+			if name == "sequence" && !hasSequence || name != "sequence" && !hasGates {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				e := enable(t, d.New(t))
+				before, err := e.mark.Advance(t.Context())
+				testkit.Must(t, err)
+				testkit.Must(t, e.db.Exec(statement).Error)
+				err = follow.Enable(t.Context(), e.conn, e.table)
+				if !errors.Is(err, follow.ErrNotEnabled) || !strings.Contains(err.Error(), "call DisableFollow and then EnableFollow") {
+					t.Error(err)
+				}
+				testkit.Must(t, follow.Disable(t.Context(), e.conn, e.table))
+				testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
+				now, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+				testkit.Must(t, err)
+				testkit.Must(t, e.db.Create(&event{ID: now}).Error)
+				after, err := e.mark.Advance(t.Context())
+				if err != nil || after <= before {
+					t.Errorf("%d after %d, %v", after, before, err)
+				}
+			})
+		}
+	})
 }

@@ -147,3 +147,34 @@ func TestMark_LetsNobodyWaitBehindTheReader(t *testing.T) {
 		}
 	}, "mysql", "mariadb")
 }
+
+// A pooler may send the steps of a round to two servers, if the first fails in between. The second may lack the mark.
+func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		db, wire := testkit.OpenWire(t, d)
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		m := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now)
+		first, err := m.Advance(t.Context())
+		testkit.Must(t, err)
+		lost := map[string]string{
+			"postgres": "SELECT setval('uid_follow_events_862417_mark', 5)", "mariadb": "ALTER SEQUENCE uid_follow_events_862417_mark RESTART 5",
+			"mysql": "UPDATE UID_FOLLOW_GATE SET MARK = 5", "sqlite": `UPDATE "UID_FOLLOW_GATE" SET "MARK" = 5`,
+		}[d.Name]
+		done := false
+		wire.Set(func(c *testkit.Crossing) error {
+			if !done && c.Is("UPDATE UID_FOLLOW SET RECENT") {
+				done = true
+				testkit.Must(t, e.db.Exec(lost).Error)
+			}
+			return c.Run()
+		})
+		time.Sleep(5 * time.Millisecond)
+		published, err := m.Advance(t.Context())
+		if err != nil || published != first || !done {
+			t.Errorf("%d was published after %d, %v; lost: %t", published, first, err, done)
+		}
+	})
+}

@@ -36,6 +36,9 @@ func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	if f == MySQL || f == MariaDB {
 		checks = append(checks, refuseEngine, refuseCluster, refuseBinlog)
 	}
+	if f == Postgres {
+		checks = append(checks, refuseInherited, refuseElsewhere)
+	}
 	for _, check := range checks {
 		if err := check(ctx, db, f, t); errors.Is(err, ErrRefused) {
 			return err
@@ -87,6 +90,33 @@ func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 		return refused("%s.%s is %s, but ids must be in an integer column, so that they sort by time", t.Name, t.Key, kind)
 	}
 	return nil
+}
+
+// refuseInherited checks that no other table inherits from the table, because a query of the table also returns the rows
+// of those, and their INSERTs do not fire its trigger. Partitions have a trigger of their own.
+func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	var child string
+	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&child) }, "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class"+
+		" ON oid = inhparent WHERE relkind = 'r' AND oid = to_regclass("+f.text(f.quote(t.Name))+") LIMIT 1")
+	if err != nil || child == "" {
+		return err
+	}
+	return refused("the table %s inherits from %s, and its rows are not guarded; use partitions", child, t.Name)
+}
+
+// refuseElsewhere checks that the table has no trigger of an installation in another schema, whose mark this one would
+// not raise.
+func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	s := newStatements(f, t)
+	var other string
+	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&other) }, "SELECT tgfoid::regproc::text FROM pg_trigger"+
+		" WHERE tgrelid = to_regclass("+f.text(f.quote(t.Name))+") AND tgname = "+f.text(s.names.trigger)+
+		" AND tgfoid IS DISTINCT FROM "+s.function())
+	if err != nil || other == "" {
+		return err
+	}
+	return refused("its trigger calls %s, which is not in the schema where the search_path of this connection finds UID_FOLLOW;"+
+		" use the same search_path everywhere, or name the table with its schema in the model", other)
 }
 
 // refuseEngine checks the storage engine of the table.

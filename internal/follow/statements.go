@@ -38,13 +38,33 @@ func (s *statements) found() string {
 	switch f {
 	case Postgres:
 		return "(SELECT oid::text FROM pg_trigger WHERE tgrelid = to_regclass(" + f.text(f.quote(s.table.Name)) + ") AND tgname = " + name +
-			" AND tgenabled IN ('O', 'A'))"
+			" AND tgenabled IN ('O', 'A') AND tgfoid = " + s.function() + ")"
 	case SQLite:
 		return "(SELECT name || ' ' || sql FROM sqlite_schema WHERE type = 'trigger' AND name = " + name + ")"
 	}
 	// With the table's name MariaDB opens only this table's file.
 	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table.Name) + " AND EVENT_OBJECT_TABLE = " +
 		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
+}
+
+// function is an expression for the function of the trigger on PostgreSQL. Another search path may find another one, with
+// another mark.
+func (s *statements) function() string {
+	return "to_regproc(" + s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.function))) + ")"
+}
+
+// mark is an expression for the mark of the trigger. It is NULL if the mark is missing.
+func (s *statements) mark() string {
+	sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+	switch s.flavor {
+	case Postgres:
+		return "pg_sequence_last_value(" + s.flavor.text(sequence) + "::regclass)"
+	case MariaDB:
+		return "(SELECT next_not_cached_value FROM " + sequence + ")"
+	case SQLite:
+		return `(SELECT "MARK" FROM ` + s.gates() + s.row() + ")"
+	}
+	return "(SELECT MIN(MARK) FROM " + s.gates() + fmt.Sprintf(" WHERE ID IN (%d, %d) HAVING COUNT(*) = 2)", s.names.gate+usedGate, s.names.gate+idleGate)
 }
 
 // next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m.
@@ -142,7 +162,7 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
 		// The lock ends with the statement. setval itself does not compare.
 		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
-			" SELECT setval("+sequence+", greatest("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
+			" SELECT setval("+sequence+", greatest("+value+", "+s.mark()+")) FROM lock")
 	case MariaDB:
 		// It is NULL, and changes nothing, if the sequence is beyond the mark.
 		err = s.one(ctx, db, "SELECT SETVAL("+s.flavor.quote(beside(s.table.Name, s.names.mark))+", "+value+", 0)")
@@ -224,18 +244,19 @@ func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
 
 // publish stores the mark for readers if the table still has the trigger and the published mark with which the round
 // began. Otherwise somebody may have installed another trigger meanwhile, with a mark of its own, or [Reset] may have
-// lowered the trigger's. It returns the mark that readers see.
+// lowered the trigger's. The trigger's mark is compared because a pooler may have sent the round to another server after
+// a failover, and because another installation on SQLite has the same trigger. It returns the mark that readers see.
 func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, began State) (int64, error) {
-	published, greatest, same := s.flavor.quote("PUBLISHED"), "GREATEST", ""
-	if s.flavor == SQLite { // another installation has the same trigger, but begins with a low mark
-		greatest, same = "max", ` AND (SELECT "MARK" FROM `+s.gates()+s.row()+") >= "+strconv.FormatInt(mark, 10)
+	published, greatest := s.flavor.quote("PUBLISHED"), "GREATEST"
+	if s.flavor == SQLite {
+		greatest = "max"
 	}
 	value, recent := strconv.FormatInt(mark, 10), s.flavor.quote("RECENT")
 	// MySQL assigns from left to right, so RECENT comes first.
 	history := recent + " = CASE WHEN " + published + " < " + value + " THEN SUBSTR(" + s.flavor.join(published, "' '", recent) +
 		", 1, " + strconv.Itoa(recentLength) + ") ELSE " + recent + " END, "
-	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+strconv.FormatInt(mark, 10)+")"+s.row()+
-		" AND "+published+" = ? AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ?"+same, began.Published, began.Trigger, began.Trigger)
+	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+value+")"+s.row()+
+		" AND "+published+" = ? AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ? AND "+s.mark()+" >= "+value, began.Published, began.Trigger, began.Trigger)
 	if err != nil || n > 0 {
 		return mark, err
 	}
@@ -246,12 +267,14 @@ func (s *statements) advisory(lock int) string {
 	return advisory(s.flavor.quote(beside(s.table.Name, s.names.mark)), lock)
 }
 
+var errIncomplete = fmt.Errorf("%w: a part of its installation is missing; call DisableFollow and then EnableFollow", ErrNotEnabled)
+
 // one runs a query that returns a row of no interest.
 func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error {
 	rows := 0
 	err := db.Query(ctx, func(*sql.Rows) error { rows++; return nil }, query)
 	if err == nil && rows == 0 {
-		err = fmt.Errorf("%w: a part of its installation is missing; call EnableFollow again", ErrNotEnabled)
+		err = errIncomplete
 	}
 	return err
 }

@@ -199,16 +199,8 @@ func (s *statements) hidesTriggers(ctx context.Context, db *sqldb.DB) error {
 
 // raised reads the mark of the trigger.
 func (s *statements) raised(ctx context.Context, db *sqldb.DB) (mark int64, err error) {
-	query := "SELECT max(" + s.flavor.quote("MARK") + ") FROM " + s.gates() + s.row()
-	switch s.flavor {
-	case Postgres:
-		sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
-		query = "SELECT pg_sequence_last_value(" + s.flavor.text(sequence) + "::regclass)"
-	case MariaDB:
-		query = "SELECT next_not_cached_value FROM " + s.flavor.quote(beside(s.table.Name, s.names.mark))
-	}
 	var value sql.NullInt64
-	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&value) }, query)
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&value) }, "SELECT "+s.mark())
 	if err == nil && !value.Valid {
 		err = errors.New("it is missing, or this user may not read it")
 	}
