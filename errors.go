@@ -96,7 +96,8 @@ var (
 
 	// ErrTooLate reports that a followed table has refused a row, because its id was older than the slack of
 	// [Plugin.EnableFollow] allows. The row was not inserted. Fields that the plugin had set are zero again, so create
-	// the same structs again; in a transaction repeat the transaction. If the process's clock is behind, the plugin
+	// the same structs again. Rows created before it in the same transaction keep theirs, also earlier batches of
+	// CreateInBatches, so repeat a transaction with new structs. If the process's clock is behind, the plugin
 	// has set its own to the database's, so the next try succeeds. Ids that the application has set stay refused.
 	// Creates and Exec return it.
 	ErrTooLate = catalog.ErrTooLate

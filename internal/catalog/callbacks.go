@@ -22,7 +22,8 @@ import (
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key. They keep GORM from
 //     overwriting keys of maps, and correct keys after a conflict.
-//   - settle is last ("*"), because it handles refused rows when their associations have been saved too.
+//   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
+//     saves associations.
 //   - beforeInsert and beforeUpdate directly precede the statement: they refuse ids that do
 //     not fit into their columns, and by then all values are set and the connection is known.
 //   - prepareUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
@@ -39,6 +40,7 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 		create.After("*").Register("uidplugin:settle", c.Settle),
 		update.Before("*").Register("uidplugin:prepare", c.prepareUpdate),
 		update.Before("gorm:update").Register("uidplugin:before_update", c.beforeUpdate),
+		update.After("*").Register("uidplugin:settle", c.Settle),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.afterExec),
 		db.Callback().Query().After("gorm:query").Register("uidplugin:after_raw", c.afterRaw),
 		db.Callback().Row().After("gorm:row").Register("uidplugin:after_raw", c.afterRaw),
@@ -49,7 +51,8 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 func (c *Catalog) Fill(db *gorm.DB) { c.fillZeros(db, upsert.Track, noteFilled) }
 
 // prepareUpdate omits zero uid fields other than the key, because callers that save a row often do not know them. It
-// refuses associations that lose ids. And it gets worker ids if the UPDATE saves associated rows, which may be new.
+// refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets worker ids, and notes
+// the keys that these rows are given.
 func (c *Catalog) prepareUpdate(db *gorm.DB) {
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
@@ -61,10 +64,11 @@ func (c *Catalog) prepareUpdate(db *gorm.DB) {
 	if len(p.Lost) > 0 {
 		p.refuseLost(db)
 	}
-	if db.Error != nil || p.Err != nil || p.ready.Load() || sqldb.HoldsConnection(db.Statement.ConnPool) {
-		return // in a transaction, ensure runs in the create that needs the id
+	if db.Error != nil || p.Err != nil || len(p.relations) == 0 || !p.savesAssociated(db.Statement) {
+		return
 	}
-	if p.savesAssociated(db.Statement) {
+	noteFilled(db.Statement).share(db.Statement)
+	if !p.ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // else ensure runs in the create that needs the id
 		_ = c.ensure(db, p, p.needed(db.Statement)) // a create without a worker id returns the error
 	}
 }
