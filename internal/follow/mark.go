@@ -249,7 +249,7 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round R
 	published := state.Published
 	for {
 		var err error
-		passed := true
+		passed, begun := true, time.Now()
 		switch round.Step {
 		case Raise:
 			err = s.raise(ctx, conn, round.Mark)
@@ -271,6 +271,8 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round R
 		}
 		if passed {
 			round.Passed()
+		}
+		if passed && time.Since(begun) < turn/10 {
 			continue
 		}
 		if ok, err := s.claim(ctx, conn, m.me); err != nil || !ok {

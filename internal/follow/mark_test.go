@@ -178,3 +178,30 @@ func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
 		}
 	})
 }
+
+// A closer that loses its turn in the middle of a round is killed by the next one, and its followers get an error. So
+// after a long wait at the first gate it renews the turn before it waits at the second.
+func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		db, wire := testkit.OpenWire(t, d)
+		conn, err := sqldb.Open(db, 10*time.Second)
+		testkit.Must(t, err)
+		writer := e.db.Begin()
+		defer writer.Rollback()
+		testkit.Must(t, writer.Exec("SELECT MARK FROM UID_FOLLOW_GATE ORDER BY ID DESC LIMIT 1 LOCK IN SHARE MODE").Error)
+		time.AfterFunc(2*time.Second, func() { writer.Rollback() })
+		left := 0
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("SELECT GET_LOCK") {
+				testkit.Must(t, e.db.Raw("SELECT CAST(CLOSER_UNTIL - UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) FROM UID_FOLLOW").Scan(&left).Error)
+			}
+			return c.Run()
+		})
+		published, err := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+		if err != nil || published == 0 || left < 4000 {
+			t.Errorf("%d was published, %v; %d ms of the turn were left", published, err, left)
+		}
+	}, "mysql", "mariadb")
+}
