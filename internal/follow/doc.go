@@ -53,5 +53,6 @@
 // enough, so they take turns by a column of UID_FOLLOW.
 //
 // A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
-// database may have lost the mark. For the same reason followers ask for the published mark before each read.
+// database may have lost the mark. Behind a pooler the steps of a round may still go to two servers, so publishing compares
+// the trigger's mark. For the same reason followers ask for the published mark before each read.
 package follow

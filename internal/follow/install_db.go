@@ -154,7 +154,7 @@ func retry(ctx context.Context, f func() error) error {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case isLockTimeout(err):
+		case isLockTimeout(err) || strings.Contains(err.Error(), "Error 1684 "): // MariaDB skips a table that another session changes
 			if !sleep(ctx, lockPause) {
 				return fmt.Errorf("a transaction that uses the table has not ended: %w: %w", context.Cause(ctx), err)
 			}
