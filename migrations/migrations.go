@@ -75,13 +75,15 @@ type table struct {
 	key     string            // the index as in ALTER TABLE ADD, for the others
 }
 
-// Up creates missing tables, and adds missing columns to UidGenerator's. If there is nothing to add, it only reads. Any
-// number of processes may run it at once.
+// Up creates missing tables, and adds missing columns to UidGenerator's and to those of earlier releases. Older programs
+// of the same major version can continue to run. If there is nothing to add, Up only reads. Any number of processes may
+// run it at once.
 //
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
 // minute.
 //
-// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program.
+// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major version
+// has upgraded the tables.
 func Up(ctx context.Context, db *gorm.DB) error {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
