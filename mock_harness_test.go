@@ -124,14 +124,15 @@ const (
 	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 	nodeFields     = `"ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
-	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
+	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION"`
 
+	readVersion  = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`
 	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
 	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
 	largestNode  = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
 	anySlot      = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION") OR EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL))` +
 		` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`
-	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, 1, 0)`
+	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, 1, 0, ?)`
 	readBack      = `SELECT COALESCE("R"."FLOOR_TICK", 0), COALESCE("R"."ID_SPACE", '') FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?` +
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`
 	candidates = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
@@ -165,8 +166,10 @@ func columns(list string) *sqlmock.Rows {
 	return sqlmock.NewRows(strings.Split(strings.ReplaceAll(list, `"`, ""), ", "))
 }
 
-// probes are the columns of the four tables, which Up and Check compare with their own.
+// probes are the version and the columns of the four tables, which Up and Check compare with their own.
 func probes(sql func(string) string) (steps []step) {
+	steps = append(steps, step{sql: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), rows: columns(allRegistry)},
+		step{sql: sql(readVersion), rows: columns("SCHEMA_VERSION").AddRow(workernode.SchemaVersion)})
 	for _, t := range [][2]string{{"WORKER_NODE", nodeColumns}, {"WORKER_SLOT", slotColumns}, {"WORKER_SESSION", sessionColumns}, {"WORKER_REGISTRY", allRegistry}} {
 		steps = append(steps, step{sql: sql(`SELECT * FROM "` + t[0] + `" WHERE 1 = 0`), rows: columns(t[1])})
 	}
@@ -197,7 +200,7 @@ func migrated(sql func(string) string) []step {
 	if sql("?") == "?" {
 		return steps // MySQL has the index in CREATE TABLE
 	}
-	return slices.Insert(steps, 1, step{sql: sql(probeIndex), args: []driver.Value{"IDX_WORKER_NODE_SLOT"},
+	return slices.Insert(steps, 3, step{sql: sql(probeIndex), args: []driver.Value{"IDX_WORKER_NODE_SLOT"},
 		rows: sqlmock.NewRows([]string{"1"}).AddRow(1)})
 }
 

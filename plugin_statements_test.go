@@ -33,7 +33,10 @@ type article struct {
 // fresh has the statements that db.Use sends to an empty database.
 func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step) {
 	t.Helper()
-	probed, next := probes(sql), 0
+	again, version, probed, next := probes(sql)[0], probes(sql)[1], probes(sql)[2:], 0
+	absent := again
+	absent.err, version.rows = errors.New("no such table"), columns("SCHEMA_VERSION") // and no row
+	steps = append(steps, absent)
 	for _, create := range creates(t, dialect) {
 		if strings.HasPrefix(create, "CREATE TABLE") {
 			probed[next].err = errors.New("no such table")
@@ -42,11 +45,11 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 		}
 		steps = append(steps, step{do: "exec", sql: create})
 	}
-	return append(append(steps, connections(sql)...),
+	return append(append(append(steps, again, version), connections(sql)...),
 		step{sql: reading(sql), args: []driver.Value{"default"}},
 		step{sql: sql(anySlot), args: []driver.Value{"default"}, rows: columns("any").AddRow(false)},
 		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
-		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1}, n: 1},
+		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1, workernode.SchemaVersion}, n: 1},
 		registry(sql, fewLayout),
 	)
 }

@@ -75,13 +75,15 @@ type table struct {
 	key     string            // the index as in ALTER TABLE ADD, for the others
 }
 
-// Up creates missing tables, and adds missing columns to UidGenerator's. If there is nothing to add, it only reads. Any
-// number of processes may run it at once.
+// Up creates missing tables, and adds missing columns to UidGenerator's and to those of earlier releases. Older programs
+// of the same major version can continue to run. If there is nothing to add, Up only reads. Any number of processes may
+// run it at once.
 //
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
 // minute.
 //
-// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program.
+// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major version
+// has upgraded the tables.
 func Up(ctx context.Context, db *gorm.DB) error {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
@@ -91,50 +93,70 @@ func Up(ctx context.Context, db *gorm.DB) error {
 	if err != nil {
 		return err
 	}
+	before, err := versionOf(ctx, d)
+	if err != nil {
+		return err
+	}
 	for _, t := range tables {
 		if err := t.up(ctx, d); err != nil {
 			return fmt.Errorf("migrations: %s: %w", t.name, err)
 		}
 	}
-	return nil
+	return raise(ctx, d, before)
 }
 
-// Check returns an error that wraps uidplugin.ErrTable if a table or a column is missing. It only reads.
+// Check returns an error that wraps uidplugin.ErrTable if a table or a column is missing. The error has the statements
+// that upgrade older tables. Check only reads.
 func Check(ctx context.Context, db *gorm.DB) error {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	tables, err := parse("sqlite") // all dialects have the same columns
+	tables, err := parse(fileOf(d))
 	if err != nil {
 		return err
 	}
+	version, err := versionOf(ctx, d)
+	if err != nil {
+		return err
+	}
+	var lack, statements []string
 	for _, t := range tables {
-		columns, err := d.Columns(ctx, t.name)
-		have := namesOf(columns)
-		if err != nil && sqldb.IsUnreachable(err) {
-			return fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
+		lacks, failed := t.check(ctx, d)
+		if failed != nil {
+			err = failed
+			break
 		}
-		if err != nil {
-			return fmt.Errorf("migrations: %w: %s cannot be read: %w; migrations/%s.sql creates it; if it exists, "+
-				"grant this user the rights on it (docs/operating.md)", workernode.ErrTable, t.name, err, fileOf(d))
-		}
-		if err := refuseOutdated(t.name, have); err != nil {
-			return fmt.Errorf("migrations: %s: %w", t.name, err)
-		}
-		if lacks := missing(t.columns, have); len(lacks) > 0 {
-			file := fileOf(d)
-			if file == "mysql" && t.name == workernode.NodeTable {
-				file = "mysql_uidgenerator"
-			}
-			return fmt.Errorf("migrations: %w: %s lacks the columns %s; add them as in migrations/%s.sql",
-				workernode.ErrTable, t.name, strings.Join(lacks, ", "), file)
-		}
-		if err := t.refuseNarrow(d, columns); err != nil {
-			return fmt.Errorf("migrations: %s: %w", t.name, err)
+		if len(lacks) > 0 {
+			lack = append(lack, fmt.Sprintf("%s lacks the columns %s", t.name, strings.Join(lacks, ", ")))
+			statements = append(statements, t.extension(fileOf(d), lacks)...)
 		}
 	}
-	return nil
+	if version.old() {
+		lack = append(lack, fmt.Sprintf("SCHEMA_VERSION in %s is %d, not %d", workernode.RegistryTable, version.number, workernode.SchemaVersion))
+	}
+	if len(lack) == 0 {
+		return err
+	}
+	return errors.Join(fmt.Errorf("migrations: %w: %s; run these statements (older programs may continue to run):\n%s;",
+		workernode.ErrTable, strings.Join(lack, "; "), strings.Join(append(statements, d.Translate(raiseVersion)), ";\n")), err)
+}
+
+// check returns the columns that the table lacks, or an error if it cannot be read or upgraded.
+func (t *table) check(ctx context.Context, d *sqldb.DB) (lacks []string, err error) {
+	columns, err := d.Columns(ctx, t.name)
+	have := namesOf(columns)
+	if err != nil && sqldb.IsUnreachable(err) {
+		return nil, fmt.Errorf("migrations: %s: the database cannot be reached: %w", t.name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w: %s cannot be read: %w; migrations/%s.sql creates it; if it exists, "+
+			"grant this user the rights on it (docs/operating.md)", workernode.ErrTable, t.name, err, fileOf(d))
+	}
+	if err := errors.Join(refuseOutdated(t.name, have), t.refuseNarrow(d, columns)); err != nil {
+		return nil, fmt.Errorf("migrations: %s: %w", t.name, err)
+	}
+	return missing(t.columns, have), nil
 }
 
 // refuseNarrow returns an error if a column should be BIGINT but is narrower, because MySQL without strict mode would
@@ -205,9 +227,10 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 			}
 			continue // PostgreSQL refuses an index that another process is creating
 		}
-		if err := t.extend(ctx, db, lacks); err != nil {
-			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w",
-				workernode.ErrTable, strings.Join(lacks, ", "), err)
+		if err := t.run(ctx, db, t.extension(db.Dialect(), lacks)...); err != nil {
+			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w; if the user lacks the right, "+
+				"run these statements as another:\n%s;", workernode.ErrTable, strings.Join(lacks, ", "), err,
+				strings.Join(t.extension(db.Dialect(), lacks), ";\n"))
 			continue // another process may have just added them
 		}
 	}
@@ -226,8 +249,8 @@ func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	return t.run(ctx, db, t.index)
 }
 
-// extend adds columns, in one statement except on SQLite, which cannot.
-func (t *table) extend(ctx context.Context, db *sqldb.DB, columns []string) error {
+// extension returns the statements that add columns: one for the table, except on SQLite, which adds one at a time.
+func (t *table) extension(dialect string, columns []string) (statements []string) {
 	var adds []string
 	for _, c := range columns {
 		adds = append(adds, "ADD COLUMN "+t.define[c])
@@ -235,16 +258,16 @@ func (t *table) extend(ctx context.Context, db *sqldb.DB, columns []string) erro
 	if t.key != "" && slices.Contains(columns, "SLOT") {
 		adds = append(adds, "ADD "+t.key)
 	}
-	name := quoted(t.create)
-	if db.Dialect() != "sqlite" {
-		return t.run(ctx, db, "ALTER TABLE "+name+" "+strings.Join(adds, ", "), t.index)
+	if dialect != "sqlite" {
+		adds = []string{strings.Join(adds, ", ")}
 	}
 	for _, add := range adds {
-		if err := db.Quiet().ExecRaw(ctx, "ALTER TABLE "+name+" "+add); err != nil {
-			return err
-		}
+		statements = append(statements, "ALTER TABLE "+quoted(t.create)+" "+add)
 	}
-	return t.run(ctx, db, t.index)
+	if t.index != "" {
+		statements = append(statements, t.index)
+	}
+	return statements
 }
 
 // run executes statements, and skips empty ones.

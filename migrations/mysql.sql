@@ -56,5 +56,6 @@ CREATE TABLE IF NOT EXISTS `WORKER_REGISTRY` (
   `NEXT_ID` BIGINT NOT NULL COMMENT 'next worker id that was never given out',
   `NEXT_SLOT` BIGINT NOT NULL COMMENT 'next slot that was never given out',
   `FLOOR_TICK` BIGINT NOT NULL DEFAULT 0 COMMENT 'set by an operator after a restore: no tick up to this one is stamped',
+  `SCHEMA_VERSION` BIGINT NOT NULL DEFAULT 0 COMMENT 'the release that last changed the tables: major * 1000 + minor',
   PRIMARY KEY (`NAME`)
 );

@@ -75,7 +75,7 @@ var (
 	slotColumns  = []string{"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"}
 
 	sessionColumns  = []string{"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"}
-	registryColumns = []string{"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"}
+	registryColumns = []string{"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION"}
 
 	allColumns = append(sevenColumns[:7:7], "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")
 )
@@ -86,6 +86,7 @@ func TestUp_AltersNoForeignRegistry(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
@@ -103,6 +104,8 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	must(t, err)
 	alter := string(text[strings.Index(string(text), "ALTER TABLE"):])
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
+	mock.ExpectQuery("SELECT `SCHEMA_VERSION` FROM `WORKER_REGISTRY` WHERE `NAME` = 'default'").WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectExec(strings.TrimSuffix(strings.TrimSpace(alter), ";")).WillReturnResult(sqlmock.NewResult(0, 0))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
@@ -112,6 +115,8 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	must(t, migrations.Up(t.Context(), d))
 
 	d, mock = testkit.Mock(t, testkit.OnPostgres)
+	mock.ExpectQuery(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns(registryColumns...))
+	mock.ExpectQuery(`SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`).WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
 	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:10]...))
 	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "LAYOUT" VARCHAR(64) NOT NULL DEFAULT '', ADD COLUMN "START_TICK" BIGINT NOT NULL DEFAULT 0`).
 		WillReturnResult(sqlmock.NewResult(0, 0))
@@ -171,22 +176,27 @@ func TestCheck_NamesTheFileAndTheColumns(t *testing.T) {
 	byHand(t, db)
 	must(t, migrations.Check(t.Context(), d))
 	must(t, db.Exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "FLOOR_TICK"`).Error)
-	check("WORKER_REGISTRY", "sqlite.sql", "FLOOR_TICK")
+	check("WORKER_REGISTRY", `ALTER TABLE "WORKER_REGISTRY" ADD COLUMN "FLOOR_TICK" BIGINT NOT NULL DEFAULT 0;`)
 	must(t, db.Exec(`DROP TABLE "WORKER_REGISTRY"`).Error)
 	check("WORKER_REGISTRY", "sqlite.sql", "no such table")
 }
 
-// The error names the file that extends the table, because mysql.sql changes nothing in an existing table.
-func TestCheck_NamesTheFileThatExtendsTheTable(t *testing.T) {
+// mysql.sql changes nothing in an existing table, so the error has the statement that extends UidGenerator's.
+func TestCheck_PrintsTheStatementThatExtendsTheTable(t *testing.T) {
 	t.Parallel()
 
+	text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
+	must(t, err)
+	alter := strings.Join(strings.Fields(string(text[strings.Index(string(text), "ALTER TABLE"):])), " ")
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
-	err := migrations.Check(t.Context(), d)
+	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
+	err = migrations.Check(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "TABLE_NAME", "mysql_uidgenerator.sql")
+	saysAll(t, err.Error(), "TABLE_NAME", alter, "WORKER_SLOT cannot be read", "mysql.sql creates it")
 }
 
 // Check must accept what the driver's parameter columnsWithAlias=true makes of column names, or no process

@@ -2,6 +2,7 @@ package tables_test
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -66,17 +67,20 @@ func TestMigrations_ExtensionByHand(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// Many migrate one database at once: an empty one, and one of UidGenerator's.
+// Many migrate one database at once: an empty one, one of UidGenerator's, and one without a version.
 func TestMigrations_AtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for round := range 6 {
 			d := d.New(t)
-			if round%2 == 1 && d.IsMySQL() {
+			if round%3 == 1 && d.IsMySQL() {
 				create := strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")
 				if err := d.Open(t, nil).Exec(create).Error; err != nil {
 					t.Fatal(err)
 				}
+			}
+			if round%3 == 2 {
+				restore(t, d.Open(t, nil), filepath.Join(dumps, "0.0.0", d.Name+".sql"))
 			}
 			var wg sync.WaitGroup
 			for range 8 {
@@ -96,6 +100,9 @@ func TestMigrations_AtOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			if version := versionOf(t, d.Open(t, nil)); version != workernode.SchemaVersion {
+				t.Errorf("round %d: the tables have version %d", round, version)
+			}
 		}
 	})
 }

@@ -18,6 +18,10 @@ import (
 // registryName is the key of the only row of WORKER_REGISTRY.
 const registryName = "default"
 
+// SchemaVersion is SCHEMA_VERSION of the tables that this program creates: the release that last changed them, as
+// major * 1000 + minor. Within a major version, changes only add columns with defaults, so that older programs continue.
+const SchemaVersion = 1
+
 // A Registry is the row of WORKER_REGISTRY: one id space.
 type Registry struct {
 	Space     string // ID_SPACE: the random name of the id space
@@ -66,8 +70,8 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 		}
 		largest, err := d.largest(ctx, layout)
 		if err == nil {
-			_, err = d.sql.Quiet().Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK")`+
-				` VALUES (?, ?, ?, ?, ?, 1, 0)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1)
+			_, err = d.sql.Quiet().Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION")`+
+				` VALUES (?, ?, ?, ?, ?, 1, 0, ?)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1, SchemaVersion)
 		}
 		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {
 			continue // read what this process, or another one, has inserted
