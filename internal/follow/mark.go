@@ -64,7 +64,7 @@ func (m *Mark) statements(ctx context.Context) (*statements, error) {
 }
 
 func (m *Mark) failed(err error) error {
-	return fmt.Errorf("uidplugin: follow %s: %w", m.table.Name, err)
+	return fmt.Errorf("uidplugin: follow %s: %w", m.table.Name, enabled(err))
 }
 
 // follow starts the goroutine for the first follower. Call the returned function when the follower ends.
@@ -179,7 +179,8 @@ func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.published(ctx, m.db.On(tx))
+	published, err := s.published(ctx, m.db.On(tx))
+	return published, enabled(err)
 }
 
 // visit reads the state of the table, and does a round if one is due or wanted. The state that it returns has the new

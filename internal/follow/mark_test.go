@@ -51,6 +51,41 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 	})
 }
 
+// Somebody who has never called EnableFollow, or who calls DisableFollow during a round, does not have to understand the
+// database's message about a table or a sequence that he has not heard of.
+func TestMark_ReportsAMissingInstallationAsNotEnabled(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
+		m := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)
+		_, err = m.Advance(t.Context())
+		testkit.IsError(t, err, follow.ErrNotEnabled, "follow events", "call EnableFollow", "UID_FOLLOW")
+		_, err = m.Published(t.Context(), db.ConnPool)
+		testkit.IsError(t, err, follow.ErrNotEnabled, "call EnableFollow", "UID_FOLLOW")
+		testkit.Must(t, follow.Enable(t.Context(), conn, table))
+		flavor, err := follow.FlavorOf(t.Context(), conn)
+		testkit.Must(t, err)
+		for _, statement := range flavor.Uninstall(table) {
+			if strings.HasPrefix(statement, "DROP SEQUENCE") {
+				testkit.Must(t, conn.ExecRaw(t.Context(), statement))
+				_, err = m.Advance(t.Context())
+				testkit.IsError(t, err, follow.ErrNotEnabled, "follow events", "call EnableFollow")
+			}
+		}
+		testkit.Must(t, follow.Disable(t.Context(), conn, table))
+		testkit.Must(t, db.Migrator().DropTable(&event{})) // a table that is missing is not the installation
+		testkit.Must(t, db.Exec("DELETE FROM "+db.Statement.Quote("UID_FOLLOW")).Error)
+		_, err = m.Advance(t.Context())
+		if err == nil || strings.Contains(err.Error(), "not enabled") {
+			t.Errorf("without the followed table: %v", err)
+		}
+	})
+}
+
 // A round that began before the trigger was installed again must not publish: the new mark may be lower than its own.
 func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -208,8 +209,10 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 // asking for it.
 const grace = 300 * time.Millisecond
 
-// wait is pass for a reader that waits.
+// wait is pass for a reader that waits. GORM's logger does not show that it gave up, because a transaction may stay open
+// for long, and nothing is wrong with that.
 func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
+	db = db.Quiet()
 	seconds := strconv.Itoa(int(patience / time.Second))
 	switch s.flavor {
 	case Postgres:
@@ -301,3 +304,14 @@ func isLockTimeout(err error) bool {
 	}
 	return strings.Contains(err.Error(), "Error 1205") || strings.Contains(err.Error(), "Error 3572") // 3572 for NOWAIT
 }
+
+// enabled returns err, or ErrNotEnabled if err says that a part of the installation does not exist: nobody has enabled a
+// table of this database yet, or [Disable] has removed the part while a round needed it.
+func enabled(err error) error {
+	if err == nil || !noPart.MatchString(err.Error()) || !strings.Contains(strings.ToUpper(err.Error()), MarkTable) {
+		return err
+	}
+	return fmt.Errorf("%w: call EnableFollow: %w", ErrNotEnabled, err)
+}
+
+var noPart = regexp.MustCompile(noTable.String() + "|Error 4091 ") // 4091 for MariaDB's sequences
