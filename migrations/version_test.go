@@ -34,26 +34,28 @@ func versionOf(db *gorm.DB) (version int) {
 func TestUp_UpgradesOlderTables(t *testing.T) {
 	t.Parallel()
 
-	db, d, p := open(t)
-	unversioned(t, db)
-	var starts sync.WaitGroup
-	for range 8 {
-		starts.Go(func() {
-			if err := migrations.Up(t.Context(), d); err != nil {
-				t.Error(err)
-			}
-		})
+	for _, processes := range []int{1, 8} {
+		db, d, p := open(t)
+		unversioned(t, db)
+		var starts sync.WaitGroup
+		for range processes {
+			starts.Go(func() {
+				if err := migrations.Up(t.Context(), d); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		starts.Wait()
+		if v := versionOf(db); v != workernode.SchemaVersion {
+			t.Errorf("version %d after %d starts", v, processes)
+		}
+		p.list = nil
+		must(t, migrations.Up(t.Context(), d))
+		if i := slices.IndexFunc(p.list, func(s string) bool { return !strings.HasPrefix(s, "SELECT") }); i >= 0 {
+			t.Errorf("the next start runs %s", p.list[i])
+		}
+		must(t, migrations.Check(t.Context(), d))
 	}
-	starts.Wait()
-	if v := versionOf(db); v != workernode.SchemaVersion {
-		t.Errorf("version %d", v)
-	}
-	p.list = nil
-	must(t, migrations.Up(t.Context(), d))
-	if i := slices.IndexFunc(p.list, func(s string) bool { return !strings.HasPrefix(s, "SELECT") }); i >= 0 {
-		t.Errorf("the second start runs %s", p.list[i])
-	}
-	must(t, migrations.Check(t.Context(), d))
 }
 
 // An older program begins the id space in new tables, and inserts no version: the next new one records it.
@@ -78,7 +80,8 @@ func TestUp_RecordsTheVersionThatAnOlderProgramOmits(t *testing.T) {
 	}
 }
 
-// With WithoutMigration somebody runs the statements of the error. Afterwards the program must start.
+// With WithoutMigration somebody runs the statements of the error. Afterwards the program must start. The last statement
+// must not lower the version, if a later release has upgraded the tables meanwhile.
 func TestCheck_PrintsTheStatementsOfTheUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -96,6 +99,11 @@ func TestCheck_PrintsTheStatementsOfTheUpgrade(t *testing.T) {
 	must(t, migrations.Check(t.Context(), d))
 	if v := versionOf(db); v != workernode.SchemaVersion {
 		t.Errorf("version %d after\n%s", v, statements)
+	}
+	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "SCHEMA_VERSION" = ?`, workernode.SchemaVersion+1).Error)
+	must(t, db.Exec(statements[strings.Index(statements, "UPDATE "):]).Error)
+	if v := versionOf(db); v != workernode.SchemaVersion+1 {
+		t.Errorf("the statements lower the version to %d", v)
 	}
 }
 
