@@ -37,7 +37,7 @@ func TestBadInput_UnreachableDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), nil, "uidplugin: ", "WORKER_NODE", address.String()[strings.LastIndex(address.String(), ":")+1:])
+		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), nil, "uidplugin: ", "WORKER_REGISTRY", address.String()[strings.LastIndex(address.String(), ":")+1:])
 		if db.Callback().Create().Get("uidplugin:fill") != nil {
 			t.Errorf("%s: a callback was registered all the same", name)
 		}
