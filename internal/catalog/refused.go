@@ -147,7 +147,7 @@ func (c *Catalog) tooLate(stmt *gorm.Statement, err error) error {
 	}
 	c.supply.ReachClock(at)
 	return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
-		" from its beginning, and with new ids where the application has set them: %w", ErrTooLate, table, err)
+		" from its beginning, and with new ids where the application, or an earlier statement or batch, has set them: %w", ErrTooLate, table, err)
 }
 
 // TooLate returns the number of refused creates by table.
