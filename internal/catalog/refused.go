@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/follow"
@@ -140,6 +141,9 @@ func (c *Catalog) tooLate(stmt *gorm.Statement, err error) error {
 		return err
 	}
 	table := cmp.Or(stmt.Table, "the table") // which is unknown for Exec
+	if stmt.Schema != nil && strings.HasSuffix(stmt.Schema.Table, "."+stmt.Table) {
+		table = stmt.Schema.Table // GORM leaves the name of the table's schema out, and followers have it
+	}
 	if stmt.Table != "" {
 		c.mu.Lock()
 		c.refused[table]++

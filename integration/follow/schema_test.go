@@ -1,0 +1,44 @@
+package follow_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+type parcel struct {
+	ID   uidplugin.ID
+	Town string
+}
+
+func (parcel) TableName() string { return "main.parcels" } // main is the schema of each database of SQLite
+
+// GORM's statements have the name of a table without its schema. Metrics must not count refused rows for another table
+// than the one that is followed.
+func TestTooLate_IsCountedForTheTableOfASchema(t *testing.T) {
+	t.Parallel()
+	db := testkit.Engines()[0].New(t).Open(t, nil)
+	testkit.Must(t, db.Exec("CREATE TABLE parcels (id BIGINT PRIMARY KEY, town TEXT)").Error)
+	p := uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&parcel{}))
+	testkit.Must(t, db.Use(p))
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	testkit.Must(t, p.EnableFollow(t.Context(), &parcel{}, uidplugin.WithSlack(slack)))
+	id, err := p.NextID(t.Context(), &parcel{})
+	testkit.Must(t, err)
+	passMark(t, db, &parcel{})
+	testkit.IsError(t, db.Create(&parcel{ID: id}).Error, uidplugin.ErrTooLate, "main.parcels is followed")
+	testkit.Must(t, db.Create(&parcel{Town: "Ely"}).Error)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, err := range uidplugin.Follow[parcel](ctx, db, 0) {
+		testkit.Must(t, err)
+		if s := p.Stats().Followed; len(s) != 1 || s[0].Table != "main.parcels" || s[0].TooLate != 1 || s[0].Followers != 1 {
+			t.Errorf("the followed tables are %+v", s)
+		}
+		break
+	}
+}
