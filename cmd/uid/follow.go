@@ -187,7 +187,10 @@ func (a *app) writeFollowed(list []admin.Followed) error {
 		}
 		if f.Closer != "" {
 			closer, turn = f.Closer, "until "+at(f.Until)
-			if !f.Closing {
+			switch {
+			case f.Until.IsZero():
+				turn = "given back"
+			case !f.Closing:
 				turn = "ended " + at(f.Until)
 			}
 		}

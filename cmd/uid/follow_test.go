@@ -97,6 +97,8 @@ func TestFollow_EnablesAndDisablesATable(t *testing.T) {
 			t.Errorf("after a round: %+v", f)
 		}
 		r.run("follow", "enable", "orders").want(t, exitOK, fmt.Sprint(mark), "  1s  ", "until 20") // it keeps the mark
+		exec(`UPDATE "UID_FOLLOW" SET "CLOSER_UNTIL" = 0`)(t, db)
+		r.run("follow", "status").want(t, exitOK, "given back")
 		insert := func() error { return db.Exec("INSERT INTO orders (id, text) VALUES (?, 'late')", mark-1).Error }
 		if err := insert(); err == nil || !strings.Contains(err.Error(), "too late") {
 			t.Errorf("a row below the mark: %v", err)

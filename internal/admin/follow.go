@@ -27,7 +27,7 @@ type Followed struct {
 	Behind   int64               `json:"behind_ms"`       // by the database's clock; negative for a mark in the future
 	Ahead    int64               `json:"ahead_ms"`        // how long the table refuses new rows: its mark is in the future
 	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
-	Until    time.Time           `json:"until,omitzero"`  // end of its turn
+	Until    time.Time           `json:"until,omitzero"`  // end of its turn; zero if it gave the turn back
 	Closing  bool                `json:"closing"`         // its turn lasts
 	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`         // open transactions that have inserted rows, the oldest first
@@ -108,7 +108,7 @@ func followedOf(database string, found ...follow.Status) (list []Followed) {
 		if s.Published > 0 {
 			f.Mark, f.MarkTime = uidplugin.ID(s.Published), s.TimeOf(s.Published).UTC()
 		}
-		if s.Closer != "" {
+		if s.Closer != "" && s.Until.UnixMilli() > 0 { // 0 is a turn that was given back
 			f.Until = s.Until.UTC()
 		}
 		if s.Unread != nil {
@@ -242,7 +242,11 @@ func (f Followed) findings() (list []Finding) {
 		f.Name(), f.behind().Round(time.Second))
 	switch old := f.blocking(); {
 	case !f.Closing:
-		list = append(list, Finding{Code: CodeFollowStopped, Text: text + "no process has closed since " + Time(f.Until),
+		last := "no process has closed since " + Time(f.Until)
+		if f.Until.IsZero() {
+			last = "the last follower has ended, and no other one has begun"
+		}
+		list = append(list, Finding{Code: CodeFollowStopped, Text: text + last,
 			Advice: `Start a follower, or look for its errors. If nobody follows the table, run "uid follow disable".`})
 	case len(old) > 0:
 		since, more := "a transaction since "+Time(old[0].Since), ""
