@@ -220,8 +220,13 @@ func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
 			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(gate)+") WHERE set_config IS NOT NULL) AS passed"))
 	case MySQL:
-		return granted(s.update(ctx, db, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = "+seconds+") */ "+s.gates()+
-			" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
+		// MySQL refuses this setting in a hint, with a warning that nobody sees.
+		err := db.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = "+seconds)
+		if err != nil {
+			return false, err
+		}
+		passed, err := granted(s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
+		return passed, errors.Join(err, db.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
 	}
 	return granted(s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
 }
