@@ -62,7 +62,7 @@ func TestLanes_ComeUnderLoad(t *testing.T) {
 			testkit.Must(t, err)
 			workers[parts.WorkerID] = last
 		}
-		if len(workers) < 2 {
+		if len(workers) < 2 && d.Name != "sqlite" { // there the lead lasts for all of them, so the loop may end before lanes come
 			t.Errorf("worker ids %v", workers)
 		}
 		for _, id := range workers {

@@ -154,6 +154,9 @@ func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx cont
 			return 0, err
 		}
 		n, err := d.attempt(ctx, query, args, f)
+		if n == 0 && try < 5 && isOutdatedPlan(err) {
+			continue
+		}
 		if d.held == nil || n > 0 || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
 			return n, err
 		}
@@ -177,6 +180,12 @@ func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx c
 	err = late(interrupted(ctx, err), limit)
 	d.trace(ctx, time.Since(begin), query, args, n, err)
 	return n, err
+}
+
+// isOutdatedPlan reports that a connection of PostgreSQL had prepared the statement before a column was added. The driver
+// then forgets it.
+func isOutdatedPlan(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "cached plan must not change result type")
 }
 
 // interrupted returns an error for a statement whose context has ended, because SQLite's driver may return another
