@@ -224,9 +224,10 @@ func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 		conn, err := sqldb.Open(db, 10*time.Second)
 		testkit.Must(t, err)
 		writer := e.db.Begin()
-		defer writer.Rollback()
 		testkit.Must(t, writer.Exec("SELECT MARK FROM UID_FOLLOW_GATE ORDER BY ID DESC LIMIT 1 LOCK IN SHARE MODE").Error)
-		time.AfterFunc(2*time.Second, func() { writer.Rollback() })
+		ended := make(chan struct{})
+		go func() { time.Sleep(2 * time.Second); writer.Rollback(); close(ended) }()
+		defer func() { <-ended }()
 		left := 0
 		wire.Set(func(c *testkit.Crossing) error {
 			if c.Is("SELECT GET_LOCK") {

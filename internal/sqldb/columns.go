@@ -262,6 +262,9 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 // ends the SELECT.
 func (d *DB) types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
+	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // on another connection, which may have prepared it, too
+		rows, err = d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
+	}
 	if err != nil {
 		return nil, err
 	}
