@@ -12,7 +12,7 @@ import (
 func (a *app) partitionsCommand() *cobra.Command {
 	var r partition.Request
 	var c *cobra.Command
-	c = a.followSubcommand(reads, &cobra.Command{
+	c = a.tableSubcommand(reads, &cobra.Command{
 		Use:   "partitions TABLE",
 		Short: "Print the statements that create the next partitions of a table, and drop the old ones",
 		Long: `partitions prints statements for a table that is partitioned by the time of its ids, on PostgreSQL, MySQL and

@@ -100,9 +100,19 @@ func (r Request) name(start time.Time) string {
 // first is the name of the partition that has the rows from before the conversion.
 const first = "p_first"
 
-// changes returns the partitions to create and those to drop. A table that is not partitioned gets one with all rows
-// first. The first partition begins at MINVALUE, because tables may have rows with numbers of AUTO_INCREMENT.
-func (r Request) changes(layout generator.Layout, partitioned bool, parts []part) (list []Step, err error) {
+// changes returns the partitions to create, and then those to drop, because MySQL does not drop the last one.
+func (r Request) changes(layout generator.Layout, partitioned bool, parts []part) ([]Step, error) {
+	create, err := r.creates(layout, partitioned, parts)
+	if err != nil {
+		return nil, err
+	}
+	drop, err := r.drops(layout, parts)
+	return append(create, drop...), err
+}
+
+// creates returns the partitions to create. A table that is not partitioned gets one with all rows first. The first
+// partition begins at MINVALUE, because tables may have rows with numbers of AUTO_INCREMENT.
+func (r Request) creates(layout generator.Layout, partitioned bool, parts []part) (list []Step, err error) {
 	at, end := r.start(r.Now, 0), r.start(r.Now, r.Ahead+1)
 	next := Step{Action: Create}
 	switch {
@@ -115,9 +125,6 @@ func (r Request) changes(layout generator.Layout, partitioned bool, parts []part
 		next.Action, next.Partition = Convert, first
 		list = append(list, next)
 	case len(parts) > 0:
-		if list, err = r.drops(layout, parts); err != nil {
-			return nil, err
-		}
 		next.Below = parts[len(parts)-1].below
 		if next.End, err = r.endOf(layout, parts[len(parts)-1]); err != nil {
 			return nil, err
