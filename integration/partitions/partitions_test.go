@@ -210,6 +210,44 @@ func TestConvert_DoesNotReadTheRowsWhileItLocksOnPostgreSQL(t *testing.T) {
 	}, "postgres")
 }
 
+// The owner, privileges and sequence of the old table belong to the new one, so the old rows can be dropped.
+func TestConvert_KeepsPrivilegesAndSequencesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("DROP TABLE items", "CREATE SEQUENCE numbers OWNED BY orders.id", "ALTER TABLE orders ALTER id SET DEFAULT nextval('numbers')",
+			"GRANT SELECT, INSERT ON orders TO PUBLIC", "COMMENT ON TABLE orders IS 'it''s $$'")
+		s.convert()
+		var kept bool
+		testkit.Must(t, s.db.Raw("SELECT has_table_privilege('public', 'orders', 'SELECT, INSERT') AND NOT has_table_privilege('public', 'orders', 'DELETE')"+
+			" AND obj_description('orders'::regclass) = 'it''s $$' AND pg_get_serial_sequence('orders', 'id') LIKE '%numbers'").Scan(&kept).Error)
+		if !kept {
+			t.Error("privileges, the comment or the sequence are lost")
+		}
+		s.change(partition.Request{Table: "orders", Every: "month", Ahead: 1, Keep: 1, Now: time.Now().AddDate(0, 4, 0)})
+		if n := harness.Count(t, s.db, "orders"); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	}, "postgres")
+}
+
+// A partition is created while a transaction is open that writes the table.
+func TestCreate_DoesNotWaitForTransactionsOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("DROP TABLE items")
+		s.convert()
+		testkit.Must(t, s.db.Transaction(func(tx *gorm.DB) error {
+			err := tx.Exec("UPDATE orders SET note = 'open' WHERE id = 5").Error
+			if err == nil { // it would fail after 5 s
+				s.change(partition.Request{Table: "orders", Every: "month", Ahead: 5})
+			}
+			return err
+		}))
+	}, "postgres")
+}
+
 // explain returns the plan of a query.
 func (s *shop) explain(scope func(*gorm.DB) *gorm.DB) (plan string) {
 	s.Helper()

@@ -123,12 +123,11 @@ func (p *postgres) partition(t *table, s *Step) string {
 	return p.identifier(t.schema) + "." + p.identifier(s.Partition)
 }
 
-// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and others for it.
+// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and others for it. With
+// foreign keys it still waits for writers of the other tables.
 func (p *postgres) create(t *table, s *Step) {
-	s.SQL = []string{
-		"CREATE TABLE IF NOT EXISTS " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)",
-		p.attach(t, s),
-	}
+	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
+	s.SQL = []string{block(like, p.attach(t, s))}
 }
 
 func (p *postgres) drop(t *table, a part, s *Step) {
@@ -170,10 +169,7 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	}
 	table, old, key := p.quote(t), p.partition(t, s), p.identifier(t.key[0].name)
 	checked := p.identifier(s.Partition + "_check")
-	body := []string{
-		"PERFORM set_config('lock_timeout', '5s', true)", // because others queue up behind this; run it again if it fails
-		"PERFORM set_config('search_path', " + p.text(path) + ", true)",
-	}
+	body := []string{"PERFORM set_config('search_path', " + p.text(path) + ", true)"}
 	body = append(append(body, do["follow"]...), do["unlink"]...)
 	body = append(body, "ALTER TABLE "+table+" RENAME TO "+p.identifier(s.Partition))
 	body = append(body, do["rename"]...)
@@ -186,10 +182,10 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		body = append(body, do[phase]...)
 	}
 	s.SQL = []string{
-		fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s, ADD CONSTRAINT %[2]s CHECK (%s < %d) NOT VALID",
-			table, checked, key, s.Below),
+		block(fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s, ADD CONSTRAINT %[2]s CHECK (%s < %d) NOT VALID",
+			table, checked, key, s.Below)),
 		"ALTER TABLE " + table + " VALIDATE CONSTRAINT " + checked,
-		"DO " + dollarQuoted("\nBEGIN\n  "+strings.Join(body, ";\n  ")+";\nEND "),
+		block(body...),
 	}
 	s.SQL = append(s.SQL, do["validate"]...)
 	s.Notes = []string{"Finish before " + s.End.Format(time.DateTime) + " UTC, because the CHECK constraint refuses rows from then on."}
@@ -197,6 +193,13 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		s.Notes = append(s.Notes, `The table is followed. Afterwards call EnableFollow again, or "uid follow enable".`)
 	}
 	return nil
+}
+
+// block returns one statement for several. It gives up soon if it has to wait for a lock, because others queue up behind
+// it. Then nothing has changed, and it can run again.
+func block(statements ...string) string {
+	lines := append([]string{"PERFORM set_config('lock_timeout', '5s', true)"}, statements...)
+	return "DO " + dollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")
 }
 
 // dollarQuoted puts a text into dollar quotes that it does not contain.
