@@ -46,7 +46,9 @@ With --json each change is an object, with its statements in sql.`,
 	c.Flags().StringVar(&r.Every, "every", "", "the period of a partition: month, week or day")
 	c.Flags().IntVar(&r.Ahead, "ahead", 3, "how many partitions to have after the present one")
 	c.Flags().IntVar(&r.Keep, "keep", 0, "how many complete periods to keep before the present one (default: all)")
-	_ = c.RegisterFlagCompletionFunc("every", cobra.FixedCompletions([]string{"month", "week", "day"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc(
+		"every", cobra.FixedCompletions([]string{"month", "week", "day"}, cobra.ShellCompDirectiveNoFileComp),
+	)
 	return c
 }
 

@@ -86,7 +86,12 @@ func (s *shop) convert() {
 	s.run(statements...)
 }
 
-// steps returns the changes at a time.
+// monthly is a request for orders. A zero time means the database's clock.
+func monthly(ahead, keep int, now time.Time) partition.Request {
+	return partition.Request{Table: "orders", Every: "month", Ahead: ahead, Keep: keep, Now: now}
+}
+
+// steps returns the changes.
 func (s *shop) steps(r partition.Request) ([]partition.Step, error) {
 	s.Helper()
 	conn, err := sqldb.Open(s.db, 10*time.Second)
@@ -128,7 +133,8 @@ func TestConvert_KeepsRowsIndexesAndForeignKeys(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShop(t, d)
 		s.convert()
-		if again, err := migrations.PartitionStatements(t.Context(), s.db, s.p.Layout(), "orders", "month", 3, 0); err != nil || len(again) > 0 {
+		again, err := migrations.PartitionStatements(t.Context(), s.db, s.p.Layout(), "orders", "month", 3, 0)
+		if err != nil || len(again) > 0 {
 			t.Errorf("after the conversion: %q, %v", again, err)
 		}
 		created := order{CustomerID: s.first.CustomerID}
@@ -178,8 +184,8 @@ func TestConvert_ForeignKeysStayOnPostgreSQL(t *testing.T) {
 			}
 		}
 		var unvalidated int64
-		testkit.Must(t, s.db.Raw("SELECT count(*) FROM pg_constraint WHERE NOT convalidated AND conparentid = 0 AND connamespace = current_schema()::regnamespace").
-			Scan(&unvalidated).Error)
+		testkit.Must(t, s.db.Raw("SELECT count(*) FROM pg_constraint WHERE NOT convalidated AND conparentid = 0 AND "+
+			"connamespace = current_schema()::regnamespace").Scan(&unvalidated).Error)
 		if unvalidated > 0 {
 			t.Errorf("%d constraints are not validated", unvalidated)
 		}
@@ -191,7 +197,7 @@ func TestConvert_DoesNotReadTheRowsWhileItLocksOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShop(t, d)
-		list, err := s.steps(partition.Request{Table: "orders", Every: "month", Ahead: 1})
+		list, err := s.steps(monthly(1, 0, time.Time{}))
 		testkit.Must(t, err)
 		convert := list[0].SQL
 		s.run(convert[:2]...) // the CHECK constraint, and its validation
@@ -215,16 +221,19 @@ func TestConvert_KeepsPrivilegesAndSequencesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShop(t, d)
-		s.run("DROP TABLE items", "CREATE SEQUENCE numbers OWNED BY orders.id", "ALTER TABLE orders ALTER id SET DEFAULT nextval('numbers')",
+		s.run("DROP TABLE items", "CREATE SEQUENCE numbers OWNED BY orders.id",
+			"ALTER TABLE orders ALTER id SET DEFAULT nextval('numbers')",
 			"GRANT SELECT, INSERT ON orders TO PUBLIC", "COMMENT ON TABLE orders IS 'it''s $$'")
 		s.convert()
 		var kept bool
-		testkit.Must(t, s.db.Raw("SELECT has_table_privilege('public', 'orders', 'SELECT, INSERT') AND NOT has_table_privilege('public', 'orders', 'DELETE')"+
-			" AND obj_description('orders'::regclass) = 'it''s $$' AND pg_get_serial_sequence('orders', 'id') LIKE '%numbers'").Scan(&kept).Error)
+		testkit.Must(t, s.db.Raw("SELECT has_table_privilege('public', 'orders', 'SELECT') AND "+
+			"has_table_privilege('public', 'orders', 'INSERT') AND NOT has_table_privilege('public', 'orders', 'DELETE') AND "+
+			"obj_description('orders'::regclass) = 'it''s $$' AND pg_get_serial_sequence('orders', 'id') LIKE '%numbers'").
+			Scan(&kept).Error)
 		if !kept {
 			t.Error("privileges, the comment or the sequence are lost")
 		}
-		s.change(partition.Request{Table: "orders", Every: "month", Ahead: 1, Keep: 1, Now: time.Now().AddDate(0, 4, 0)})
+		s.change(monthly(1, 1, time.Now().AddDate(0, 4, 0)))
 		if n := harness.Count(t, s.db, "orders"); n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
@@ -241,7 +250,7 @@ func TestCreate_DoesNotWaitForTransactionsOnPostgreSQL(t *testing.T) {
 		testkit.Must(t, s.db.Transaction(func(tx *gorm.DB) error {
 			err := tx.Exec("UPDATE orders SET note = 'open' WHERE id = 5").Error
 			if err == nil { // it would fail after 5 s
-				s.change(partition.Request{Table: "orders", Every: "month", Ahead: 5})
+				s.change(monthly(5, 0, time.Time{}))
 			}
 			return err
 		}))
@@ -280,7 +289,7 @@ func TestCreatedBetween_ReadsOnlyThePartitionsOfItsTime(t *testing.T) {
 		if d.IsMySQL() {
 			s.run("ALTER TABLE orders DROP FOREIGN KEY fk_orders_customer")
 		}
-		s.change(partition.Request{Table: "orders", Every: "month", Ahead: 4, Now: time.Date(2025, 1, 15, 0, 0, 0, 0, time.UTC)})
+		s.change(monthly(4, 0, time.Date(2025, 1, 15, 0, 0, 0, 0, time.UTC)))
 		for _, q := range []struct {
 			from, to time.Time
 			want     string
@@ -310,19 +319,21 @@ func TestDrop_RemovesOnlyOldRows(t *testing.T) {
 		s := newShop(t, d)
 		s.run("DELETE FROM items", "DELETE FROM orders")
 		if d.IsMySQL() {
-			s.run("ALTER TABLE orders DROP FOREIGN KEY fk_orders_customer", "ALTER TABLE items DROP FOREIGN KEY fk_items_order")
+			s.run("ALTER TABLE orders DROP FOREIGN KEY fk_orders_customer",
+				"ALTER TABLE items DROP FOREIGN KEY fk_items_order")
 		}
-		s.change(partition.Request{Table: "orders", Every: "month", Ahead: 4, Now: time.Date(2025, 1, 15, 0, 0, 0, 0, time.UTC)})
+		s.change(monthly(4, 0, time.Date(2025, 1, 15, 0, 0, 0, 0, time.UTC)))
 		create := func(id uidplugin.ID) error {
 			return s.db.Create(&order{ID: id, CustomerID: s.first.CustomerID}).Error
 		}
-		for _, id := range []uidplugin.ID{7, s.idAt(2025, 2, 28), s.idAt(2025, 3, 1), s.idAt(2025, 4, 1), s.idAt(2025, 5, 31)} {
+		made := []uidplugin.ID{7, s.idAt(2025, 2, 28), s.idAt(2025, 3, 1), s.idAt(2025, 4, 1), s.idAt(2025, 5, 31)}
+		for _, id := range made {
 			testkit.Must(t, create(id))
 		}
 		if err := create(s.idAt(2025, 6, 1)); err == nil || !strings.Contains(err.Error(), "partition") {
 			t.Errorf("a row beyond the last partition: %v", err)
 		}
-		s.change(partition.Request{Table: "orders", Every: "month", Ahead: 1, Keep: 2, Now: time.Date(2025, 5, 31, 23, 59, 0, 0, time.UTC)})
+		s.change(monthly(1, 2, time.Date(2025, 5, 31, 23, 59, 0, 0, time.UTC)))
 		var left []uidplugin.ID
 		testkit.Must(t, s.db.Model(&order{}).Order("id").Pluck("id", &left).Error)
 		if len(left) != 3 || left[0] != s.idAt(2025, 3, 1) {
@@ -341,10 +352,11 @@ func TestDrop_FailsWhileRowsAreReferredTo(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShop(t, d)
 		s.convert()
-		r := partition.Request{Table: "orders", Every: "month", Ahead: 1, Keep: 1, Now: time.Now().AddDate(0, 4, 0)}
+		r := monthly(1, 1, time.Now().AddDate(0, 4, 0))
 		list, err := s.steps(r)
 		testkit.Must(t, err)
-		detach := list[slices.IndexFunc(list, func(s partition.Step) bool { return s.Action == partition.Drop })].SQL[0]
+		isDrop := func(s partition.Step) bool { return s.Action == partition.Drop }
+		detach := list[slices.IndexFunc(list, isDrop)].SQL[0]
 		if err := s.db.Exec(detach).Error; err == nil || !strings.Contains(err.Error(), "foreign key") {
 			t.Errorf("%s: %v", detach, err)
 		}
@@ -353,7 +365,8 @@ func TestDrop_FailsWhileRowsAreReferredTo(t *testing.T) {
 		if n := harness.Count(t, s.db, "orders"); n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
-		testkit.Must(t, s.db.Create(&order{ID: s.idAt(r.Now.Year(), r.Now.Month(), 1), CustomerID: s.first.CustomerID}).Error)
+		id := s.idAt(r.Now.Year(), r.Now.Month(), 1)
+		testkit.Must(t, s.db.Create(&order{ID: id, CustomerID: s.first.CustomerID}).Error)
 	}, "postgres")
 }
 
@@ -390,7 +403,7 @@ func TestConvert_ATableThatIsFollowed(t *testing.T) {
 		if got := follow(last.ID); got == nil || got.ID != created.ID {
 			t.Errorf("the follower got %v, want %v", got, created)
 		}
-		s.change(partition.Request{Table: "orders", Every: "month", Ahead: 8})
+		s.change(monthly(8, 0, time.Time{}))
 		err := s.db.Create(&order{ID: s.idAt(2025, 1, 1), CustomerID: s.first.CustomerID}).Error
 		testkit.IsError(t, err, uidplugin.ErrTooLate)
 	}, servers...)

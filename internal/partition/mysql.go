@@ -102,8 +102,8 @@ func (m *mysql) convert(ctx context.Context, t *table, s *Step) error {
 	err := m.Query(ctx, func(rows *sql.Rows) error {
 		var kind, schema, table, name string
 		err := rows.Scan(&kind, &schema, &table, &name)
-		problem := fmt.Sprintf("ALTER TABLE %s.%s DROP %s %s", m.identifier(schema), m.identifier(table), kind, m.identifier(name))
-		problems = append(problems, problem)
+		problems = append(problems, fmt.Sprintf("ALTER TABLE %s.%s DROP %s %s",
+			m.identifier(schema), m.identifier(table), kind, m.identifier(name)))
 		return err
 	}, `SELECT DISTINCT 'FOREIGN KEY', TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME FROM information_schema.KEY_COLUMN_USAGE
 		WHERE REFERENCED_TABLE_NAME IS NOT NULL AND TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?
@@ -121,7 +121,8 @@ func (m *mysql) convert(ctx context.Context, t *table, s *Step) error {
 			" the key; if the application can do without them, drop them first: %s", strings.Join(problems, "; "))
 	}
 	s.Notes = []string{"This copies the table, and INSERTs wait until it is done."}
-	s.SQL = []string{"ALTER TABLE " + m.quote(t) + " PARTITION BY RANGE (" + m.identifier(t.key[0].name) + ") " + m.definition(s)}
+	by := " PARTITION BY RANGE (" + m.identifier(t.key[0].name) + ") "
+	s.SQL = []string{"ALTER TABLE " + m.quote(t) + by + m.definition(s)}
 	return nil
 }
 

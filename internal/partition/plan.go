@@ -61,7 +61,8 @@ func (r Request) check() error {
 	case r.Every != "month" && r.Every != "week" && r.Every != "day":
 		return fmt.Errorf("the period %q is unknown; use month, week or day", r.Every)
 	case r.Ahead < 1:
-		return fmt.Errorf("cannot create %d partitions ahead; at least 1 is needed, because ids may be ahead of the clock", r.Ahead)
+		return fmt.Errorf("cannot create %d partitions ahead; at least 1 is needed, because ids may be ahead of the clock",
+			r.Ahead)
 	case r.Ahead > mostSteps:
 		return fmt.Errorf("cannot create %d partitions ahead; at most %d are possible", r.Ahead, mostSteps)
 	case r.Keep < 0:

@@ -44,7 +44,8 @@ func layouts() []generator.Layout {
 	coarse.Tick = 7 * time.Second // midnight is within a tick
 	odd.Tick, odd.Epoch = 3*time.Millisecond, time.Date(2019, 5, 17, 13, 7, 11, 123456789, time.UTC)
 	return []generator.Layout{
-		generator.DefaultLayout(), generator.SnowflakeLayout(), generator.JSSafeLayout(), generator.JSSafeTablesLayout(), coarse, odd,
+		generator.DefaultLayout(), generator.SnowflakeLayout(), generator.JSSafeLayout(), generator.JSSafeTablesLayout(),
+		coarse, odd,
 	}
 }
 
@@ -65,7 +66,7 @@ func TestChanges_EveryIDHasThePartitionOfItsTime(t *testing.T) {
 				for _, n := range []int{-3, 0, 1, 2} {
 					start := r.start(at, n)
 					for _, stamp := range []time.Time{start, r.start(at, n+1).Add(-layout.Tick)} {
-						id, err := layout.Compose(generator.Parts{Time: stamp, WorkerID: layout.MaxWorkerID(), Sequence: layout.MaxSequence()})
+						id, err := layout.Compose(generator.Parts{Time: stamp, WorkerID: layout.MaxWorkerID()})
 						testkit.Must(t, err)
 						var in []string
 						for _, p := range parts {
@@ -112,10 +113,13 @@ func TestChanges_OfTablesInManyStates(t *testing.T) {
 		"one ahead":         {Request{Every: "month", Ahead: 1}, nil, true, "!p_first"},
 		"no partition":      {Request{Every: "month", Ahead: 1}, nil, false, "+p2026_11 +p2026_12"},
 		"a month is absent": {Request{Every: "month", Ahead: 1}, old, false, "+p2026_10 +p2026_11 +p2026_12"},
-		"drop":              {Request{Every: "month", Ahead: 1, Keep: 2}, old, false, "+p2026_10 +p2026_11 +p2026_12 -low"},
-		"drop all":          {Request{Every: "month", Ahead: 1, Keep: 1}, old, false, "+p2026_10 +p2026_11 +p2026_12 -low -p2026_09"},
+		"drop": {Request{Every: "month", Ahead: 1, Keep: 2}, old, false,
+			"+p2026_10 +p2026_11 +p2026_12 -low"},
+		"drop all": {Request{Every: "month", Ahead: 1, Keep: 1}, old, false,
+			"+p2026_10 +p2026_11 +p2026_12 -low -p2026_09"},
 		"weeks from now on": {Request{Every: "week", Ahead: 1},
-			append(old, part{name: "p2026_10", from: old[1].below, below: bound(date(2026, 12, 1))}), false, "+p2026_w49 +p2026_w50"},
+			append(old, part{name: "p2026_10", from: old[1].below, below: bound(date(2026, 12, 1))}), false,
+			"+p2026_w49 +p2026_w50"},
 		"interrupted": {Request{Every: "month", Ahead: 1},
 			[]part{{name: "p2026_12", from: 5, below: bound(date(2027, 1, 1)), detaching: true}}, false, "-p2026_12"},
 	} {
@@ -132,14 +136,17 @@ func TestChanges_OfTablesInManyStates(t *testing.T) {
 		layout generator.Layout
 		parts  []part
 	}{
-		"has no upper bound": {Request{Every: "month", Ahead: 1}, layout, []part{{name: "pmax", from: minValue, below: maxValue}}},
+		"has no upper bound": {Request{Every: "month", Ahead: 1}, layout,
+			[]part{{name: "pmax", from: minValue, below: maxValue}}},
 		"no partition for ids from": {Request{Every: "month", Ahead: 1}, layout,
 			append(old, part{name: "p2026_12", from: bound(date(2026, 12, 1)), below: bound(date(2027, 1, 1))})},
 		"has a partition p2026_10 already": {Request{Every: "month", Ahead: 1}, layout,
 			[]part{{name: "p2026_10", from: minValue, below: bound(date(2026, 10, 1))}}},
-		"more than 1000":     {Request{Every: "day", Ahead: 1}, layout, []part{{name: "a", from: minValue, below: bound(date(2020, 1, 1))}}},
-		"shorter than a":     {Request{Every: "day", Ahead: 5}, slow, nil},
-		"is not an id":       {Request{Every: "month", Ahead: 1}, layout, []part{{name: "a", from: minValue, below: -1}}},
+		"more than 1000": {Request{Every: "day", Ahead: 1}, layout,
+			[]part{{name: "a", from: minValue, below: bound(date(2020, 1, 1))}}},
+		"shorter than a": {Request{Every: "day", Ahead: 5}, slow, nil},
+		"is not an id": {Request{Every: "month", Ahead: 1}, layout,
+			[]part{{name: "a", from: minValue, below: -1}}},
 		"is outside the lay": {Request{Every: "month", Ahead: 999}, layout, nil},
 	} {
 		c.r.Now = now

@@ -40,8 +40,9 @@ func (p *postgres) find(ctx context.Context, schema, name string) (t *table, err
 			return errors.New("it is not a table")
 		}
 		return nil
-	}, `SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relispartition, COALESCE(pg_get_partkeydef(c.oid), ''),
-		current_setting('server_version_num')::int, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+	}, `SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relispartition,
+		COALESCE(pg_get_partkeydef(c.oid), ''), current_setting('server_version_num')::int,
+		floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(?)`, given)
 	return t, err
 }
@@ -123,8 +124,8 @@ func (p *postgres) partition(t *table, s *Step) string {
 	return p.identifier(t.schema) + "." + p.identifier(s.Partition)
 }
 
-// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and others for it. With
-// foreign keys it still waits for writers of the other tables.
+// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and others for it.
+// With foreign keys it still waits for writers of the other tables.
 func (p *postgres) create(t *table, s *Step) {
 	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
 	s.SQL = []string{block(like, p.attach(t, s))}
@@ -188,15 +189,16 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		block(body...),
 	}
 	s.SQL = append(s.SQL, do["validate"]...)
-	s.Notes = []string{"Finish before " + s.End.Format(time.DateTime) + " UTC, because the CHECK constraint refuses rows from then on."}
+	s.Notes = []string{"Finish before " + s.End.Format(time.DateTime) +
+		" UTC, because the CHECK constraint refuses rows from then on."}
 	if len(do["follow"]) > 0 {
 		s.Notes = append(s.Notes, `The table is followed. Afterwards call EnableFollow again, or "uid follow enable".`)
 	}
 	return nil
 }
 
-// block returns one statement for several. It gives up soon if it has to wait for a lock, because others queue up behind
-// it. Then nothing has changed, and it can run again.
+// block returns one statement for several. It gives up soon if it has to wait for a lock, because others queue up
+// behind it. Then nothing has changed, and it can run again.
 func block(statements ...string) string {
 	lines := append([]string{"PERFORM set_config('lock_timeout', '5s', true)"}, statements...)
 	return "DO " + dollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")
