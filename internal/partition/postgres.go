@@ -191,6 +191,9 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	s.SQL = append(s.SQL, do["validate"]...)
 	s.Notes = []string{"Finish before " + s.End.Format(time.DateTime) +
 		" UTC, because the CHECK constraint refuses rows from then on."}
+	if len(do["validate"]) > 0 {
+		s.Notes = append(s.Notes, "If the last VALIDATE fails, repeat only that, because it is not printed again.")
+	}
 	if len(do["follow"]) > 0 {
 		s.Notes = append(s.Notes, `The table is followed. Afterwards call EnableFollow again, or "uid follow enable".`)
 	}
@@ -201,14 +204,5 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 // behind it. Then nothing has changed, and it can run again.
 func block(statements ...string) string {
 	lines := append([]string{"PERFORM set_config('lock_timeout', '5s', true)"}, statements...)
-	return "DO " + dollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")
-}
-
-// dollarQuoted puts a text into dollar quotes that it does not contain.
-func dollarQuoted(text string) string {
-	tag := "$$"
-	for n := 1; strings.Contains(text, tag); n++ {
-		tag = fmt.Sprintf("$uid%d$", n)
-	}
-	return tag + text + tag
+	return "DO " + sqldb.DollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")
 }
