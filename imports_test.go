@@ -26,7 +26,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "internal/workernode", "generator", "publicid")
 	},
 	"internal/admin": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/rounded", "internal/sqldb", "internal/supply", "internal/workernode", "generator", "segment")
+		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "internal/workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/follow", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
@@ -43,13 +43,16 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/workernode", "generator")
 	},
 	"migrations": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "internal/workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "internal/workernode", "generator")
 	},
 	"internal/workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
 	"internal/follow": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/workernode", "generator")
+	},
+	"internal/partition": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")
 	},
 	"internal/sqldb":      isGORM,
 	"internal/logqueue":   func(string) bool { return false },

@@ -18,7 +18,7 @@ import (
 var packages = []string{
 	".", "generator", "generator/foreign", "segment", "migrations", "publicid", "uidtest", "inspector", "uidprom",
 	"internal/admin", "internal/catalog", "internal/lookup", "internal/workernode", "internal/ringbuffer", "internal/config",
-	"internal/follow", "internal/model", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
+	"internal/follow", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }
 
 // A file that nobody can hold in the head, or a function that does several things, has to be divided.

@@ -198,7 +198,7 @@ func (f *formulas) postgres(schema string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
 			"CREATE OR REPLACE FUNCTION " + in + name + "(uid bigint) RETURNS " + returns + " LANGUAGE sql " + kind +
-				" PARALLEL SAFE AS " + dollarQuoted("\nSELECT "+value+"\n"),
+				" PARALLEL SAFE AS " + sqldb.DollarQuoted("\nSELECT "+value+"\n"),
 		}}
 	}
 	return []object{
@@ -207,15 +207,6 @@ func (f *formulas) postgres(schema string) []object {
 		function("uid_worker", "bigint", "IMMUTABLE", f.workerOfID("uid")),
 		function("uid_table", "text", "STABLE", "("+f.tableOfID(in, "uid")+")"),
 	}
-}
-
-// dollarQuoted puts a text into dollar quotes that it does not contain, because the name of a schema may contain any.
-func dollarQuoted(text string) string {
-	tag := "$$"
-	for n := 1; strings.Contains(text, tag); n++ {
-		tag = fmt.Sprintf("$uid%d$", n)
-	}
-	return tag + text + tag
 }
 
 // sqlite returns only the view, because SQLite does not have stored functions. SQLite keeps the text of the view, so we

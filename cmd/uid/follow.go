@@ -31,7 +31,7 @@ With WithRegistry, pass --database NAME=DSN and write tables of that database as
 }
 
 func (a *app) followStatusCommand() *cobra.Command {
-	return a.followSubcommand(reads, &cobra.Command{
+	return a.tableSubcommand(reads, &cobra.Command{
 		Use:   "status [TABLE]",
 		Short: "List followed tables, their marks, and who holds them up",
 		Long: `status lists the followed tables. MARK is the published mark: all rows with smaller ids are visible, or will
@@ -62,7 +62,7 @@ than a minute.`,
 func (a *app) followEnableCommand() *cobra.Command {
 	var key string
 	var slack time.Duration
-	c := a.followSubcommand(writes, &cobra.Command{
+	c := a.tableSubcommand(writes, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
 		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
@@ -93,7 +93,7 @@ func slackFlag(c *cobra.Command, slack *time.Duration) {
 }
 
 func (a *app) followDisableCommand() *cobra.Command {
-	return a.followSubcommand(writes, &cobra.Command{
+	return a.tableSubcommand(writes, &cobra.Command{
 		Use:   "disable TABLE",
 		Short: "Remove the trigger of a table",
 		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the
@@ -116,7 +116,7 @@ table is enabled again, rows that came meanwhile may have ids below those that f
 
 func (a *app) followResetCommand() *cobra.Command {
 	var yes bool
-	c := a.followSubcommand(writes, &cobra.Command{
+	c := a.tableSubcommand(writes, &cobra.Command{
 		Use:   "reset TABLE",
 		Short: "Lower a mark that is in the future",
 		Long: `reset lowers the mark of a table to "now minus slack", by the database's clock. Use it if the mark is in the
@@ -148,8 +148,8 @@ A mark that is not in the future stays as it is, except that the next round publ
 	return c
 }
 
-// followSubcommand adds what the commands have in common: the databases, and f.
-func (a *app) followSubcommand(
+// tableSubcommand adds what the commands have in common: the databases, and f.
+func (a *app) tableSubcommand(
 	use usage, c *cobra.Command, f func(ctx context.Context, d *database, args []string) error,
 ) *cobra.Command {
 	var others []string

@@ -1,0 +1,410 @@
+// Package partitions_test partitions tables by the time of their ids.
+package partitions_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/partition"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
+	"gorm.io/gorm"
+)
+
+func TestMain(m *testing.M) { harness.Main(m, nil) }
+
+var servers = []string{"mariadb", "mysql", "postgres"}
+
+type customer struct {
+	ID   uidplugin.ID
+	Name string
+}
+
+type order struct {
+	ID         uidplugin.ID
+	CustomerID uidplugin.ID `gorm:"index"`
+	Customer   *customer
+	Note       string `gorm:"check:note <> 'bad'"`
+}
+
+type item struct {
+	ID      uidplugin.ID
+	OrderID uidplugin.ID
+	Order   *order
+}
+
+// A shop has a row of each model, and an old order with the key 5.
+type shop struct {
+	*testing.T
+	d     *testkit.Database
+	db    *gorm.DB
+	p     *uidplugin.Plugin
+	first order
+}
+
+func newShop(t *testing.T, d *testkit.Database) *shop {
+	t.Helper()
+	s := &shop{T: t, d: d, db: d.Open(t, nil)}
+	s.p = harness.Use(t, s.db, uidplugin.WithModels(&customer{}, &order{}, &item{}))
+	testkit.Must(t, s.db.AutoMigrate(&customer{}, &order{}, &item{}))
+	s.first = order{Customer: &customer{Name: "first"}}
+	testkit.Must(t, s.db.Create(&s.first).Error)
+	testkit.Must(t, s.db.Create(&order{ID: 5, CustomerID: s.first.CustomerID}).Error)
+	testkit.Must(t, s.db.Create(&[]item{{OrderID: s.first.ID}, {OrderID: 5}}).Error)
+	return s
+}
+
+func (s *shop) run(statements ...string) {
+	s.Helper()
+	for _, statement := range statements {
+		if err := s.db.Exec(statement).Error; err != nil {
+			s.Fatalf("%s\n%v", statement, err)
+		}
+	}
+}
+
+// convert partitions orders. On MySQL it drops the foreign keys first, by the statements in the error.
+func (s *shop) convert() {
+	s.Helper()
+	statements, err := migrations.PartitionStatements(s.Context(), s.db, s.p.Layout(), "orders", "month", 3, 0)
+	if s.d.IsMySQL() {
+		_, drop, ok := strings.Cut(err.Error(), "drop them first: ")
+		if !ok {
+			s.Fatal(err)
+		}
+		s.run(strings.Split(drop, "; ")...)
+		statements, err = migrations.PartitionStatements(s.Context(), s.db, s.p.Layout(), "orders", "month", 3, 0)
+	}
+	testkit.Must(s, err)
+	s.run(statements...)
+}
+
+// monthly is a request for orders. A zero time means the database's clock.
+func monthly(ahead, keep int, now time.Time) partition.Request {
+	return partition.Request{Table: "orders", Every: "month", Ahead: ahead, Keep: keep, Now: now}
+}
+
+// steps returns the changes.
+func (s *shop) steps(r partition.Request) ([]partition.Step, error) {
+	s.Helper()
+	conn, err := sqldb.Open(s.db, 10*time.Second)
+	testkit.Must(s, err)
+	return partition.Steps(s.Context(), conn, s.p.Layout(), r)
+}
+
+func (s *shop) change(r partition.Request) {
+	s.Helper()
+	list, err := s.steps(r)
+	testkit.Must(s, err)
+	for _, step := range list {
+		s.run(step.Statements()...)
+	}
+}
+
+// rows returns the number of orders in a partition.
+func (s *shop) rows(partition string) (n int64) {
+	s.Helper()
+	query := "SELECT count(*) FROM orders PARTITION (" + partition + ")"
+	if s.d.Name == "postgres" {
+		query = "SELECT count(*) FROM orders_" + partition
+	}
+	testkit.Must(s, s.db.Raw(query).Scan(&n).Error)
+	return n
+}
+
+// idAt returns an id with a time.
+func (s *shop) idAt(year int, month time.Month, day int) uidplugin.ID {
+	s.Helper()
+	at := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
+	id, err := s.p.Layout().Compose(generator.Parts{Time: at, WorkerID: 1})
+	testkit.Must(s, err)
+	return uidplugin.ID(id)
+}
+
+func TestConvert_KeepsRowsIndexesAndForeignKeys(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.convert()
+		again, err := migrations.PartitionStatements(t.Context(), s.db, s.p.Layout(), "orders", "month", 3, 0)
+		if err != nil || len(again) > 0 {
+			t.Errorf("after the conversion: %q, %v", again, err)
+		}
+		created := order{CustomerID: s.first.CustomerID}
+		testkit.Must(t, s.db.Create(&created).Error)
+		testkit.Must(t, s.db.Create(&item{OrderID: created.ID}).Error)
+		if n := s.rows("p_first"); n != 3 {
+			t.Errorf("the first partition has %d rows, want those from before and the new one", n)
+		}
+		var found order
+		testkit.Must(t, s.db.First(&found, 5).Error)
+		if !s.db.Migrator().HasIndex(&order{}, "CustomerID") {
+			t.Error("the index has another name, so AutoMigrate would create it again")
+		}
+		if err := s.db.Create(&order{CustomerID: s.first.CustomerID, Note: "bad"}).Error; err == nil {
+			t.Error("the CHECK constraint of the table is gone")
+		}
+		db := s.db
+		if d.IsMySQL() {
+			db = d.Open(t, &gorm.Config{DisableForeignKeyConstraintWhenMigrating: true})
+		}
+		testkit.Must(t, db.AutoMigrate(&customer{}, &order{}, &item{}))
+	}, servers...)
+}
+
+// Foreign keys of the table and to it refuse wrong rows in the old partition and in a new one.
+func TestConvert_ForeignKeysStayOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("ALTER TABLE orders ADD parent_id bigint CONSTRAINT fk_parent REFERENCES orders")
+		s.run("UPDATE orders SET parent_id = 5")
+		s.convert()
+		later := s.idAt(time.Now().Year(), time.Now().Month()+3, 1)
+		for _, id := range []uidplugin.ID{6, later} {
+			testkit.Must(t, s.db.Create(&order{ID: id, CustomerID: s.first.CustomerID}).Error)
+			testkit.Must(t, s.db.Create(&item{OrderID: id}).Error)
+			s.run("UPDATE orders SET parent_id = " + id.String() + " WHERE id = 5")
+			for _, wrong := range []string{
+				"UPDATE orders SET customer_id = 404 WHERE id = " + id.String(),
+				"UPDATE orders SET parent_id = 404 WHERE id = " + id.String(),
+				"DELETE FROM orders WHERE id = " + id.String(),
+				"UPDATE items SET order_id = 404 WHERE order_id = " + id.String(),
+			} {
+				if err := s.db.Exec(wrong).Error; err == nil || !strings.Contains(err.Error(), "foreign key") {
+					t.Errorf("%s: %v", wrong, err)
+				}
+			}
+		}
+		var unvalidated int64
+		testkit.Must(t, s.db.Raw("SELECT count(*) FROM pg_constraint WHERE NOT convalidated AND conparentid = 0 AND "+
+			"connamespace = current_schema()::regnamespace").Scan(&unvalidated).Error)
+		if unvalidated > 0 {
+			t.Errorf("%d constraints are not validated", unvalidated)
+		}
+	}, "postgres")
+}
+
+// Reading all rows while the table is locked would stop the application.
+func TestConvert_DoesNotReadTheRowsWhileItLocksOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		list, err := s.steps(monthly(1, 0, time.Time{}))
+		testkit.Must(t, err)
+		convert := list[0].SQL
+		s.run(convert[:2]...) // the CHECK constraint, and its validation
+		testkit.Must(t, s.db.Transaction(func(tx *gorm.DB) error {
+			scans := func() (n int64) {
+				testkit.Must(t, tx.Raw("SELECT sum(seq_scan) FROM pg_stat_xact_user_tables").Scan(&n).Error)
+				return n
+			}
+			before := scans() // of transactions that ended less than a second ago, too
+			err := tx.Exec(convert[2]).Error
+			if err == nil && scans() != before {
+				t.Errorf("%d scans of tables", scans()-before)
+			}
+			return err
+		}))
+	}, "postgres")
+}
+
+// The owner, privileges and sequence of the old table belong to the new one, so the old rows can be dropped.
+func TestConvert_KeepsPrivilegesAndSequencesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("DROP TABLE items", "CREATE SEQUENCE numbers OWNED BY orders.id",
+			"ALTER TABLE orders ALTER id SET DEFAULT nextval('numbers')",
+			"GRANT SELECT, INSERT ON orders TO PUBLIC", "COMMENT ON TABLE orders IS 'it''s $$'")
+		s.convert()
+		var kept bool
+		testkit.Must(t, s.db.Raw("SELECT has_table_privilege('public', 'orders', 'SELECT') AND "+
+			"has_table_privilege('public', 'orders', 'INSERT') AND NOT has_table_privilege('public', 'orders', 'DELETE') AND "+
+			"obj_description('orders'::regclass) = 'it''s $$' AND pg_get_serial_sequence('orders', 'id') LIKE '%numbers'").
+			Scan(&kept).Error)
+		if !kept {
+			t.Error("privileges, the comment or the sequence are lost")
+		}
+		s.change(monthly(1, 1, time.Now().AddDate(0, 4, 0)))
+		if n := harness.Count(t, s.db, "orders"); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	}, "postgres")
+}
+
+// A partition is created while a transaction is open that writes the table.
+func TestCreate_DoesNotWaitForTransactionsOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("DROP TABLE items")
+		s.convert()
+		testkit.Must(t, s.db.Transaction(func(tx *gorm.DB) error {
+			err := tx.Exec("UPDATE orders SET note = 'open' WHERE id = 5").Error
+			if err == nil { // it would fail after 5 s
+				s.change(monthly(5, 0, time.Time{}))
+			}
+			return err
+		}))
+	}, "postgres")
+}
+
+// explain returns the plan of a query.
+func (s *shop) explain(scope func(*gorm.DB) *gorm.DB) (plan string) {
+	s.Helper()
+	query := s.db.ToSQL(func(tx *gorm.DB) *gorm.DB { return tx.Scopes(scope).Find(&[]order{}) })
+	how := map[string]string{"mariadb": "PARTITIONS ", "mysql": "FORMAT=TRADITIONAL "}[s.d.Name]
+	rows, err := s.db.Raw("EXPLAIN " + how + query).Rows()
+	testkit.Must(s, err)
+	defer func() { testkit.Must(s, rows.Close()) }()
+	for rows.Next() {
+		values := map[string]any{}
+		testkit.Must(s, s.db.ScanRows(rows, &values))
+		for _, name := range []string{"QUERY PLAN", "partitions"} {
+			switch v := values[name].(type) {
+			case string:
+				plan += v + "\n"
+			case []byte:
+				plan += string(v) + "\n"
+			}
+		}
+	}
+	return plan
+}
+
+// Databases read only the partitions whose rows can have a time between the two.
+func TestCreatedBetween_ReadsOnlyThePartitionsOfItsTime(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("DROP TABLE items", "DELETE FROM orders")
+		if d.IsMySQL() {
+			s.run("ALTER TABLE orders DROP FOREIGN KEY fk_orders_customer")
+		}
+		s.change(monthly(4, 0, time.Date(2025, 1, 15, 0, 0, 0, 0, time.UTC)))
+		for _, q := range []struct {
+			from, to time.Time
+			want     string
+		}{
+			{time.Date(2025, 4, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 5, 1, 0, 0, 0, 0, time.UTC), "p2025_04"},
+			{time.Date(2025, 3, 31, 23, 0, 0, 0, time.UTC), time.Date(2025, 4, 1, 0, 0, 0, 1e6, time.UTC), "p2025_03 p2025_04"},
+			{time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC), "p_first"},
+		} {
+			plan := s.explain(s.p.CreatedBetween(q.from, q.to))
+			var read []string
+			for _, name := range []string{"p_first", "p2025_03", "p2025_04", "p2025_05"} {
+				if strings.Contains(plan, name) {
+					read = append(read, name)
+				}
+			}
+			if got := strings.Join(read, " "); got != q.want {
+				t.Errorf("between %s and %s it reads %q, want %q:\n%s", q.from, q.to, got, q.want, plan)
+			}
+		}
+	}, servers...)
+}
+
+// Old partitions are dropped by their time, not earlier, and rows beyond the last one are refused.
+func TestDrop_RemovesOnlyOldRows(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("DELETE FROM items", "DELETE FROM orders")
+		if d.IsMySQL() {
+			s.run("ALTER TABLE orders DROP FOREIGN KEY fk_orders_customer",
+				"ALTER TABLE items DROP FOREIGN KEY fk_items_order")
+		}
+		s.change(monthly(4, 0, time.Date(2025, 1, 15, 0, 0, 0, 0, time.UTC)))
+		create := func(id uidplugin.ID) error {
+			return s.db.Create(&order{ID: id, CustomerID: s.first.CustomerID}).Error
+		}
+		made := []uidplugin.ID{7, s.idAt(2025, 2, 28), s.idAt(2025, 3, 1), s.idAt(2025, 4, 1), s.idAt(2025, 5, 31)}
+		for _, id := range made {
+			testkit.Must(t, create(id))
+		}
+		if err := create(s.idAt(2025, 6, 1)); err == nil || !strings.Contains(err.Error(), "partition") {
+			t.Errorf("a row beyond the last partition: %v", err)
+		}
+		s.change(monthly(1, 2, time.Date(2025, 5, 31, 23, 59, 0, 0, time.UTC)))
+		var left []uidplugin.ID
+		testkit.Must(t, s.db.Model(&order{}).Order("id").Pluck("id", &left).Error)
+		if len(left) != 3 || left[0] != s.idAt(2025, 3, 1) {
+			t.Errorf("these rows are left: %v, want those since March", left)
+		}
+		testkit.Must(t, create(s.idAt(2025, 6, 30)))
+		if s.rows("p2025_06") != 1 || s.rows("p2025_03") != 1 {
+			t.Error("a row is in another partition than that of its month")
+		}
+	}, servers...)
+}
+
+// Dropping rows to which others refer would break a foreign key.
+func TestDrop_FailsWhileRowsAreReferredTo(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.convert()
+		r := monthly(1, 1, time.Now().AddDate(0, 4, 0))
+		list, err := s.steps(r)
+		testkit.Must(t, err)
+		isDrop := func(s partition.Step) bool { return s.Action == partition.Drop }
+		detach := list[slices.IndexFunc(list, isDrop)].SQL[0]
+		if err := s.db.Exec(detach).Error; err == nil || !strings.Contains(err.Error(), "foreign key") {
+			t.Errorf("%s: %v", detach, err)
+		}
+		s.run("DELETE FROM items")
+		s.change(r)
+		if n := harness.Count(t, s.db, "orders"); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+		id := s.idAt(r.Now.Year(), r.Now.Month(), 1)
+		testkit.Must(t, s.db.Create(&order{ID: id, CustomerID: s.first.CustomerID}).Error)
+	}, "postgres")
+}
+
+// After the conversion a followed table has to be enabled again on PostgreSQL. Then followers see each row, also those
+// in new partitions, and old ids are refused.
+func TestConvert_ATableThatIsFollowed(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		follow := func(after uidplugin.ID) *order {
+			t.Helper()
+			for o, err := range uidplugin.Follow[order](ctx, s.db, after) {
+				testkit.Must(t, err)
+				return o
+			}
+			return nil
+		}
+		testkit.Must(t, s.p.EnableFollow(ctx, &order{}))
+		last := follow(5)
+		s.convert()
+		if d.Name == "postgres" {
+			for _, err := range uidplugin.Follow[order](ctx, s.db, last.ID) {
+				testkit.IsError(t, err, uidplugin.ErrNotFollowed)
+				break
+			}
+		}
+		for range 2 {
+			testkit.Must(t, s.p.EnableFollow(ctx, &order{}))
+		}
+		created := order{CustomerID: s.first.CustomerID}
+		testkit.Must(t, s.db.Create(&created).Error)
+		if got := follow(last.ID); got == nil || got.ID != created.ID {
+			t.Errorf("the follower got %v, want %v", got, created)
+		}
+		s.change(monthly(8, 0, time.Time{}))
+		err := s.db.Create(&order{ID: s.idAt(2025, 1, 1), CustomerID: s.first.CustomerID}).Error
+		testkit.IsError(t, err, uidplugin.ErrTooLate)
+	}, servers...)
+}

@@ -1,0 +1,41 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/partition"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// PartitionStatements returns the statements that create the next partitions of a table and drop its old ones, by the
+// time of the ids. It only reads. Run the statements in their order and one at a time, outside of a transaction.
+//
+// layout is the layout of the ids, and table the name as in the model. Its primary key must be a single column with
+// ids. every is month, week or day, in UTC. There will be partitions for the present period and as many as ahead after
+// it. keep is the number of complete periods to keep before the present one; 0 drops nothing. The clock is the
+// database's.
+//
+// For a table that is not partitioned, the first statements convert it. A statement begins with comments about what to
+// know before running it. docs/partitions.md explains them.
+//
+// The error wraps [errors.ErrUnsupported] for databases other than PostgreSQL, MySQL and MariaDB.
+func PartitionStatements(
+	ctx context.Context, db *gorm.DB, layout generator.Layout, table, every string, ahead, keep int,
+) ([]string, error) {
+	d, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	steps, err := partition.Steps(ctx, d, layout, partition.Request{Table: table, Every: every, Ahead: ahead, Keep: keep})
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	var list []string
+	for _, s := range steps {
+		list = append(list, s.Statements()...)
+	}
+	return list, nil
+}
