@@ -122,9 +122,9 @@ func Follow[T any](ctx context.Context, db *gorm.DB, after ID, options ...Follow
 			yield(nil, err)
 			return
 		}
-		read := lookup.RowsAfter[T](t.loc, db, t.model, t.mark, o.locked)
+		read, isOwn := lookup.RowsAfter[T](t.loc, db, t.model, t.mark, o.locked)
 		cursor := follow.Cursor{Last: int64(after)}
-		settings := follow.Options[*T]{Limit: followChunk, Rewind: o.rewind, ID: func(row *T) int64 { return t.model.ID(row) }}
+		settings := follow.Options[*T]{Limit: followChunk, Rewind: o.rewind, IsOwn: isOwn, ID: func(row *T) int64 { return t.model.ID(row) }}
 		if t.loc.Test != nil {
 			follow.Poll(ctx, cursor, settings, read)(yield)
 			return

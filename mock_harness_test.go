@@ -120,25 +120,25 @@ var onMock = []uidplugin.Option{uidplugin.WithClock(atNoon),
 
 // The statements of the plugin, in the notation of package workernode.
 const (
-	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED"`
+	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED", "REGION"`
 	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 	nodeFields     = `"ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
-	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION"`
+	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER"`
 
 	readVersion  = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`
-	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
+	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
 	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
 	largestNode  = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
-	anySlot      = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION") OR EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL))` +
+	anySlot      = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION" "X") OR EXISTS (SELECT 1 FROM (SELECT "SLOT" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL) "X"))` +
 		` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`
-	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, 1, 0, ?)`
+	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
 	readBack      = `SELECT COALESCE("R"."FLOOR_TICK", 0), COALESCE("R"."ID_SPACE", '') FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?` +
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`
-	candidates = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
-		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)` +
+	candidates = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "REGION", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
+		` AND "LAYOUT" = ? AND "REGION" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)` +
 		` ORDER BY "FENCE", "ID" LIMIT 200`
-	insertSlot    = `INSERT INTO "WORKER_SLOT" (` + slotColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`
+	insertSlot    = `INSERT INTO "WORKER_SLOT" (` + slotColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP, ?)`
 	insertSession = `INSERT INTO "WORKER_SESSION" (` + sessionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	selectNodes   = `SELECT ` + nodeFields + ` FROM "WORKER_NODE"`
 	mayInsert     = `INSERT INTO "WORKER_NODE" (` + nodeColumns + `) SELECT ` + nodeColumns + ` FROM "WORKER_NODE" WHERE 1 = 0`
@@ -178,9 +178,9 @@ func probes(sql func(string) string) (steps []step) {
 
 // registry is the reading of the registry, which names a layout.
 func registry(sql func(string) string, layout string) step {
-	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0}
+	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0, 1, 0}
 	if sql("?") == "?" { // MySQL is also asked for AUTO_INCREMENT
-		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "EXISTS"`), append(values, 0)
+		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "EXISTS"`), append(values, 0)
 	}
 	return step{sql: reading(sql), args: []driver.Value{"default"}, rows: rows.AddRow(values...)}
 }
@@ -238,13 +238,13 @@ type process struct {
 func (p *process) advances(counter string, first, n int64) []step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
-	args := []driver.Value{least, least, n, "default", "space"}
+	args := []driver.Value{least, least, n, "default", "space", 1, 0}
 	if p.sql("?") != "?" { // PostgreSQL
-		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? RETURNING "` + counter + `"`),
+		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ? RETURNING "` + counter + `"`),
 			args: args, rows: columns(counter).AddRow(first + n)}}
 	}
 	return []step{
-		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = LAST_INSERT_ID(` + next + `) WHERE "NAME" = ? AND "ID_SPACE" = ?`), args: args, n: 1},
+		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = LAST_INSERT_ID(` + next + `) WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`), args: args, n: 1},
 		{sql: `SELECT LAST_INSERT_ID()`, rows: columns("n").AddRow(first + n)},
 	}
 }
@@ -263,9 +263,9 @@ func (p *process) starts() []step {
 	settle := generator.DefaultLayout().TickAt(noon.Add(-11*time.Second)) - 1
 	grace := generator.DefaultLayout().TickAt(noon.Add(-time.Minute))
 	p.version = 1
-	steps := append([]step{{sql: p.sql(candidates), args: []driver.Value{"shop", fewLayout, settle, grace, grace}}}, p.advances("NEXT_SLOT", p.slot, 1)...)
+	steps := append([]step{{sql: p.sql(candidates), args: []driver.Value{"shop", fewLayout, 0, settle, grace, grace}}, registry(p.sql, fewLayout)}, p.advances("NEXT_SLOT", p.slot, 1)...)
 	steps = append(steps, begin, step{do: "exec", sql: p.sql(insertSlot), n: 1,
-		args: []driver.Value{p.slot, fewLayout, 1, 0, 0, sqlmock.AnyArg(), noonTick, "shop", "web-1", "8080"}})
+		args: []driver.Value{p.slot, fewLayout, 1, 0, 0, sqlmock.AnyArg(), noonTick, "shop", "web-1", "8080", 0}})
 	return append(append(steps, p.writesSlot(0)...),
 		step{do: "exec", sql: p.sql(insertSession), n: 1,
 			args: []driver.Value{p.slot, noonTick - 1, 0, "shop", "web-1", "8080", 1, noon.Format("2006-01-02 15:04:05.000"), sqlmock.AnyArg()}},

@@ -178,6 +178,8 @@ func conflict(first, cfg *config.Config) error {
 		return differ("WithLayout", first.Layout, cfg.Layout)
 	case first.Lead != cfg.Lead:
 		return differ("WithLead", first.Lead, cfg.Lead)
+	case first.HasRegion && cfg.HasRegion && first.Region != cfg.Region:
+		return differ("WithRegion", first.Region, cfg.Region)
 	case first.Disposable != cfg.Disposable:
 		return differ("WithDisposable", first.Disposable, cfg.Disposable)
 	case first.Host != cfg.Host:
@@ -245,7 +247,7 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 		}
 	}
 	space.manager, err = workernode.NewManager(ctx, space.wdb, cfg.Layout, cfg.DetectHost(), workernode.Config{
-		Lead: cfg.Lead, Disposable: cfg.Disposable, MaxSkew: cfg.Skew(), Now: cfg.Now, Log: cfg.Log,
+		Lead: cfg.Lead, Region: cfg.Region, Disposable: cfg.Disposable, MaxSkew: cfg.Skew(), Now: cfg.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

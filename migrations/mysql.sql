@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS `WORKER_SLOT` (
   `HOST_NAME` VARCHAR(64) NOT NULL COMMENT 'last holder',
   `PORT` VARCHAR(64) NOT NULL COMMENT 'last holder',
   `MODIFIED` TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  `REGION` BIGINT NOT NULL DEFAULT 0 COMMENT 'only processes of this region hold the slot',
   PRIMARY KEY (`ID`)
 );
 
@@ -57,5 +58,7 @@ CREATE TABLE IF NOT EXISTS `WORKER_REGISTRY` (
   `NEXT_SLOT` BIGINT NOT NULL COMMENT 'next slot that was never given out',
   `FLOOR_TICK` BIGINT NOT NULL DEFAULT 0 COMMENT 'set by an operator after a restore: no tick up to this one is stamped',
   `SCHEMA_VERSION` BIGINT NOT NULL DEFAULT 0 COMMENT 'the release that last changed the tables: major * 1000 + minor',
+  `STRIDE` BIGINT NOT NULL DEFAULT 1 COMMENT 'the registry gives out every STRIDE-th worker id and slot',
+  `REMAINDER` BIGINT NOT NULL DEFAULT 0 COMMENT 'the region: a worker id or slot divided by STRIDE leaves this',
   PRIMARY KEY (`NAME`)
 );

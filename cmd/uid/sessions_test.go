@@ -23,7 +23,7 @@ func crowd(t *testing.T) (runner, *testkit.Database) {
 	for i := range 25 {
 		slot := 100 + i
 		must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, '1-41-18-4/1ms@1514764800', 1, ?, 7, ?, ?,
-			'app', 'h', 'p', '2026-06-01 12:00:00')`, slot, now-int64(i)*1e6, []string{"", "me"}[i%2], now-int64(i)*1e6).Error)
+			'app', 'h', 'p', '2026-06-01 12:00:00', 0)`, slot, now-int64(i)*1e6, []string{"", "me"}[i%2], now-int64(i)*1e6).Error)
 		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (?, ?, 0, 'app', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`,
 			slot, 1000+i/4).Error)
 		must(t, db.Exec(`INSERT INTO "WORKER_NODE" VALUES (?, 'h', 'p', 1, '2026-01-01', '2026-01-01', '2026-01-01', ?, ?, ?,

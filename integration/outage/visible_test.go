@@ -115,7 +115,7 @@ func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 		}
 		wdb, err := workernode.Open(admin, time.Minute)
 		testkit.Must(t, err)
-		r, err := wdb.OpenRegistry(t.Context(), harness.FewWorkers(4), workernode.DefaultLead)
+		r, err := wdb.OpenRegistry(t.Context(), harness.FewWorkers(4), workernode.DefaultLead, workernode.Region{})
 		testkit.Must(t, err)
 		if r.NextID != 1 || len(harness.Nodes(t, admin)) != 0 {
 			t.Errorf("NEXT_ID is %d after 15 failed starts", r.NextID)

@@ -30,6 +30,9 @@ type Config struct {
 	Registry *gorm.DB // database of the worker ids, if not the plugin's handle
 	Database string   // name of the tables' database in the registry; empty means detect it
 
+	Region    workernode.Region // zero means the registry's
+	HasRegion bool              // Region is set
+
 	WorkerID    int64
 	Fixed       bool // WorkerID is set
 	OneEach     bool // one worker id per generator
@@ -148,6 +151,10 @@ func (c *Config) Validate() error {
 	} else if c.Lead != 0 && !c.Fixed && c.Lead < minLeadTicks*c.Layout.Tick {
 		bad("WithLead(%v): it must be at least %d ticks of the layout, of %v each", c.Lead, minLeadTicks, c.Layout.Tick)
 	}
+	if c.HasRegion && (!c.Region.Valid() || c.Region.Of > c.Layout.MaxWorkerID()) {
+		bad("WithRegion(%d, %d): the region must be from 0 to the number of regions minus 1, and there may be at most %d regions, because each needs worker ids",
+			c.Region.N, c.Region.Of, c.Layout.MaxWorkerID())
+	}
 	if n := utf8.RuneCountInString(c.Database); n > workernode.MaxTableName {
 		bad("WithDatabaseName(%.40q...): it has %d characters, but at most %d are allowed", c.Database, n, workernode.MaxTableName)
 	}
@@ -178,6 +185,9 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	}
 	if c.Database != "" {
 		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
+	}
+	if c.HasRegion {
+		bad("WithRegion has no effect with WithWorkerID, which takes no worker id from a database")
 	}
 	if c.LookupOnly {
 		bad("WithLookupOnly has no effect with WithWorkerID, which knows no ids of other processes")

@@ -16,6 +16,7 @@ type Options[T any] struct {
 	Limit  int           // number of rows in a read
 	Rewind bool          // go back if the database has lost the published mark
 	ID     func(T) int64 // the id of a row
+	IsOwn  func(T) bool  // reports whether to yield a row; nil means all
 }
 
 // Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
@@ -51,7 +52,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 			}
 			last := int64(0)
 			for _, row := range rows {
-				if !yield(row, nil) {
+				if (o.IsOwn == nil || o.IsOwn(row)) && !yield(row, nil) {
 					return
 				}
 				last = o.ID(row)

@@ -58,15 +58,17 @@ func (f Followable) Highest(ctx context.Context, db *gorm.DB) (above int64, err 
 	return above, err
 }
 
-// RowsAfter returns a function that loads rows of T for [follow.Rows]. The conditions of db apply as for [FindAs]. With
-// locked, it waits for transactions that have rows below the mark, even if they have lost the lock of the gate.
-func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, locked bool) follow.Reader[*T] {
+// RowsAfter returns a function that loads rows of T for [follow.Rows], and one that reports whether a loaded row is of
+// this region. The conditions of db apply as for [FindAs]. With locked, it waits for transactions that have rows below
+// the mark, even if they have lost the lock of the gate.
+func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, locked bool) (read follow.Reader[*T], isOwn func(*T) bool) {
+	regions := loc.newRegionFilter()
 	var isolation sql.TxOptions
 	if locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
 		isolation.Isolation = sql.LevelReadCommitted
 	}
 	order := clause.OrderBy{Columns: []clause.OrderByColumn{{Column: columnOf(f.key)}}}
-	return func(ctx context.Context, cursor follow.Cursor, limit int) (rows []*T, published int64, err error) {
+	read = func(ctx context.Context, cursor follow.Cursor, limit int) (rows []*T, published int64, err error) {
 		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
 			if published = math.MaxInt64; loc.Test == nil {
 				published, err = m.Published(ctx, tx.Statement.ConnPool)
@@ -87,13 +89,21 @@ func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, l
 			if err := finder.where(ctx, f.plan, between, more...).Find(&rows).Error; err != nil {
 				return err
 			}
-			return f.check(rows, cursor, published)
+			if err := f.check(rows, cursor, published); err != nil {
+				return err
+			}
+			ids := make([]int64, len(rows))
+			for i, row := range rows {
+				ids[i] = f.ID(row)
+			}
+			return regions.learn(ctx, tx, ids)
 		}, &isolation)
 		if err != nil {
 			rows, err = nil, fmt.Errorf("uidplugin: follow %s: %w", f.plan.Schema.Table, err)
 		}
 		return rows, published, err
 	}
+	return read, func(row *T) bool { return regions.isOwn(f.ID(row)) }
 }
 
 // check returns an error if the rows are not in ascending order between the cursor and the mark, for example because

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
 )
 
@@ -25,6 +26,10 @@ type tableSegment struct {
 
 // openSegment returns the generator of a source whose ids come from ranges.
 func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Generator, error) {
+	if s.Manager != nil && s.Manager.Registry().Region != workernode.Whole {
+		return nil, fmt.Errorf("%w: the generator %s numbers the rows of this database from 1, and so does each other region: use another generator,"+
+			" or, if only one region inserts into the table, WithSource and segment.Open", ErrOption, Segment)
+	}
 	names, err := newNaming(ctx, s.DB, s.Timeout)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 	if err != nil {
 		return 0, 0, err
 	}
-	b, err := d.reserve(ctx, layout, r.Space, n, atLeast)
+	b, _, err := d.reserve(ctx, layout, r.Space, r.Region, n, atLeast)
 	return b.first, b.step, err
 }
 
@@ -53,7 +53,8 @@ func (d *DB) NextSlot(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return d.nextSlot(ctx, r.Space, 1)
+	slot, _, err := d.nextSlot(ctx, r.Space, r.Region, 1)
+	return slot, err
 }
 
 // CheckClock compares the clock of a manager with the database's.

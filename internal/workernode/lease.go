@@ -17,6 +17,7 @@ type leaseParams struct {
 	grace  int64 // the same for a slot with a holder
 	quiet  int64 // how old the holder's last statement must be: longer than its grants may last
 	last   int64 // last tick of the layout
+	region int64 // REGION of the slots that this process may hold
 }
 
 // A slotRow is a row of WORKER_SLOT as it was read.
@@ -26,6 +27,7 @@ type slotRow struct {
 	version int64
 	fence   int64
 	seen    int64
+	region  int64
 	near    int // preference for reclaiming: 2 same host and port, 1 same application, 0 another application
 }
 
@@ -126,9 +128,10 @@ func (p leaseParams) reclaimable(r slotRow, now int64) bool {
 	return r.fence < now-p.grace && r.seen < now-p.quiet
 }
 
-// usable reports whether a process may reclaim the slot of r: it is reclaimable, and its values are valid.
+// usable reports whether a process may reclaim the slot of r: it is reclaimable, of the process's region, and its values
+// are valid. A slot of another region may be a replicated row, whose present values only its region knows.
 func (p leaseParams) usable(r slotRow, now int64) bool {
-	return p.reclaimable(r, now) && r.id > 0 && r.version >= 0 && r.version < maxVersion && r.fence <= p.last
+	return p.reclaimable(r, now) && r.region == p.region && r.id > 0 && r.version >= 0 && r.version < maxVersion && r.fence <= p.last
 }
 
 // inOrder returns up to 2*maxRefused of rows in the order in which to try them, those with the largest near first.

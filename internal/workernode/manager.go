@@ -24,6 +24,9 @@ type Config struct {
 	// The first process pins it in the registry.
 	Lead time.Duration
 
+	// Region is the region of the registry. The zero Region means the registry's own.
+	Region Region
+
 	// Disposable inserts a new slot at each start, which is never reclaimed, as UidGenerator does.
 	Disposable bool
 
@@ -74,7 +77,7 @@ type Manager struct {
 }
 
 // NewManager opens the registry and returns the lease manager for this start of a process. The error wraps
-// [ErrLayoutMismatch], [ErrTable] or [generator.ErrConfig], or comes from the database.
+// [ErrLayoutMismatch], [ErrRegion], [ErrTable] or [generator.ErrConfig], or comes from the database.
 func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host, c Config) (*Manager, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -90,7 +93,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		return nil, fmt.Errorf("%w: a lead of %v must be at least %d ticks of %v; a clock difference of %v must not be negative",
 			generator.ErrConfig, c.Lead, minLeadTicks, layout.Tick, c.MaxSkew)
 	}
-	r, err := db.OpenRegistry(ctx, layout, c.Lead)
+	r, err := db.OpenRegistry(ctx, layout, c.Lead, c.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +112,12 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), queue.Do)}
 	m := &Manager{
 		layout: layout, config: c, registry: r, clock: newClock(c.Now, layout), log: queue.Logger(c.Log), queue: queue,
-		store: &statements{db: short, layout: layout, space: r.Space, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
+		store: &statements{db: short, layout: layout, space: r.Space, region: r.Region, host: host.fitted(), launched: c.Now(), disposable: c.Disposable},
 		wake:  make(chan struct{}, 1), done: make(chan struct{}), closing: make(chan struct{}, 1),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
+	params.region = r.Region.N
 	m.allocator = &allocator{
 		clock: m.clock, params: params, most: layout.MaxLanes(), sparing: c.Disposable, log: m.log, given: r.NextID - 1,
 		ignored: map[int64]bool{},

@@ -23,11 +23,12 @@ type span struct{ slot, first, keep, sessions int64 }
 var prunedLaunch = time.Unix(0, 0).UTC().Format(timestampFormat)
 
 // The prunable sessions of each slot. Of those that began before a tick, the latest stays, because it may have made ids
-// after it. One more row stays without a process.
+// after it. One more row stays without a process. Sessions of other regions are pruned there, and replicated.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
 		named + ` - 1 AS "SESSIONS"` +
-		` FROM "WORKER_SESSION" WHERE "START_TICK" < ? AND "SLOT" > ? GROUP BY "SLOT" HAVING ` + named + ` > 1`
+		` FROM "WORKER_SESSION" WHERE "START_TICK" < ? AND "SLOT" > ?` +
+		` AND NOT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S", "WORKER_REGISTRY" "R" WHERE "S"."ID" = "SLOT" AND "S"."REGION" <> "R"."REMAINDER") GROUP BY "SLOT" HAVING ` + named + ` > 1`
 	named = `SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END)`
 )
 

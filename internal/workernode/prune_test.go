@@ -41,7 +41,7 @@ func randomHistory(r *rand.Rand, slot int64) history {
 // insert writes the history into the tables.
 func (h history) insert(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`, h.slot, h.fence)
+	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00', 0)`, h.slot, h.fence)
 	for _, s := range h.sessions {
 		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`,
 			s.Slot, s.Start, s.Before, s.Application, s.Holder)

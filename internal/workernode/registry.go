@@ -30,6 +30,7 @@ type Registry struct {
 	NextID    int64  // NEXT_ID: this worker id, and those above, were never given out
 	NextSlot  int64  // NEXT_SLOT: the same for slots
 	Floor     int64  // FLOOR_TICK: set by an operator after a restore; no tick up to it is stamped
+	Region    Region // STRIDE and REMAINDER: which worker ids and slots the registry gives out
 
 	// Shared reports whether WORKER_NODE.ID is AUTO_INCREMENT. Then UidGenerator made the table, and may insert into
 	// it.
@@ -51,9 +52,10 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 	return r, nil
 }
 
-// OpenRegistry reads the registry. The first process inserts it, which pins its layout and lead. The error wraps
-// [ErrLayoutMismatch] if another layout is pinned, and [ErrTable] if the row was deleted.
-func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration) (Registry, error) {
+// OpenRegistry reads the registry. The first process inserts it, which pins its layout, lead and region. The zero Region
+// means the registry's, and Whole if it begins. The error wraps [ErrLayoutMismatch] if another layout is pinned,
+// [ErrRegion] if another region is, and [ErrTable] if the row was deleted.
+func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
 	if err := d.commits(ctx); err != nil {
 		return Registry{}, err
 	}
@@ -63,15 +65,16 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 			return r, fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
 		}
 		if ok {
-			return r, r.check(layout)
+			return r, r.check(layout, region)
 		}
-		if err := d.unbegun(ctx); err != nil {
+		begins := cmp.Or(region, Whole)
+		if err := d.mayBegin(ctx, begins); err != nil {
 			return r, err
 		}
-		largest, err := d.largest(ctx, layout)
+		largest, err := d.largest(ctx, layout, begins)
 		if err == nil {
-			_, err = d.sql.Quiet().Exec(ctx, `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION")`+
-				` VALUES (?, ?, ?, ?, ?, 1, 0, ?)`, registryName, strings.ToLower(rand.Text()[:13]), layout.String(), ticks(layout, lead), largest+1, SchemaVersion)
+			_, err = d.sql.Quiet().Exec(ctx, insertRegistry, registryName, newSpace(), layout.String(), ticks(layout, lead),
+				begins.From(largest+1), begins.From(1), SchemaVersion, begins.Of, begins.N)
 		}
 		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {
 			continue // read what this process, or another one, has inserted
@@ -85,7 +88,14 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 	}
 }
 
-func (r Registry) check(layout generator.Layout) error {
+const insertRegistry = `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER")` +
+	` VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+
+// newSpace returns a random ID_SPACE.
+func newSpace() string { return strings.ToLower(rand.Text()[:13]) }
+
+// check compares the registry with the options of this process. The zero Region stands for any.
+func (r Registry) check(layout generator.Layout, region Region) error {
 	switch {
 	case r.Layout != layout.String():
 		return fmt.Errorf("%w: this process uses %s, but the database was begun with %s;"+
@@ -95,13 +105,18 @@ func (r Registry) check(layout generator.Layout) error {
 		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it must be at least %d ticks of %v, and at most a day", ErrTable, RegistryTable, r.LeadTicks, minLeadTicks, layout.Tick)
 	case r.NextID < 1 || r.NextSlot < 1:
 		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
+	case !r.Region.Valid():
+		return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1", ErrTable, RegistryTable, r.Region.Of, r.Region.N)
+	case region != Region{} && region != r.Region:
+		return fmt.Errorf("%w: this process uses WithRegion(%d, %d), but the registry of this database is %s; docs/regions.md describes how to divide a registry",
+			ErrRegion, region.N, region.Of, r.Region)
 	}
-	return nil
+	return refuseRegion(r.Region, r.Shared)
 }
 
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
-	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK"`
-	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor}
+	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`
+	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor, &r.Region.Of, &r.Region.N}
 	if d.sql.Dialect() == "mysql" {
 		columns += `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
 			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
@@ -152,46 +167,39 @@ func sameSpace(there, space string) error {
 		errSpace, printable(there), space)
 }
 
-// largest returns the largest worker id in the table that fits the layout, or 0. We ignore larger numbers, because they
-// are not worker ids and would use up the layout.
-func (d *DB) largest(ctx context.Context, layout generator.Layout) (id int64, err error) {
+// largest returns the largest worker id of a region in the table that fits the layout, or 0. We ignore larger numbers,
+// because they are not worker ids and would use up the layout.
+func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
+	where := ` WHERE "ID" <= ?`
+	if region != Whole { // otherwise the database reads only the end of the index
+		where += fmt.Sprintf(` AND "ID" %% %d = %d`, region.Of, region.N)
+	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
-		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`, layout.MaxWorkerID())
+		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE"`+where, layout.MaxWorkerID())
 	return max(id, 0), err
 }
 
-// unbegun returns an error if slots exist without a registry, because somebody deleted its row. Processes may still
-// stamp, and the worker ids that were given out are unknown.
-func (d *DB) unbegun(ctx context.Context) error {
-	lost := false
-	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&lost) },
-		`SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION") OR EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL))`+
-			` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`, registryName)
-	switch {
-	case err != nil:
-		return fmt.Errorf("workernode: look for slots of a registry: %w", err)
-	case lost:
-		return fmt.Errorf("%w: the row %q of %s was deleted, and the other tables have rows of its id space: a new row could give out their worker ids again;"+
-			" restore it, with ID_SPACE as before and with NEXT_ID and NEXT_SLOT above all that were given out, or stop all processes and rename the four tables to begin a new id space",
-			ErrTable, registryName, RegistryTable)
+// nextSlot advances NEXT_SLOT and returns a slot that was never given out, none below least. It also returns the
+// registry's region.
+func (d *DB) nextSlot(ctx context.Context, space string, region Region, least int64) (int64, Region, error) {
+	r, err := d.numbers(ctx, space, region)
+	if err != nil {
+		return 0, region, err
 	}
-	return nil
+	slot, err := d.advance(ctx, r, "NEXT_SLOT", least, 1)
+	return slot, r.Region, err
 }
 
-// nextSlot advances NEXT_SLOT and returns its previous value, or least if that is larger.
-func (d *DB) nextSlot(ctx context.Context, space string, least int64) (int64, error) {
-	return d.advance(ctx, space, "NEXT_SLOT", max(least, 1), 1)
-}
-
-// advance adds n to a counter of the registry and returns the previous value, or least if that is larger. It uses one
-// statement outside of a transaction, because a process that vanishes must not lock a row that all need. The error
-// wraps [errSpace] if the registry belongs to another id space.
-func (d *DB) advance(ctx context.Context, space, counter string, least, n int64) (first int64, err error) {
+// advance takes n numbers of r's region from a counter of the registry, none below least, and returns the first. It uses
+// one statement outside of a transaction, because a process that vanishes must not lock a row that all need. The error
+// wraps [errSpace] if the registry belongs to another id space than r.
+func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n int64) (first int64, err error) {
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
-	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
-	args := []any{least, least, n, registryName, space}
-	where := ` WHERE "NAME" = ? AND "ID_SPACE" = ?`
+	least, n = r.Region.From(max(least, 1)), n*r.Region.Of
+	next := r.Region.nextNumber(counter) + ` + ?`
+	args := []any{least, least, n, registryName, r.Space, r.Region.Of, r.Region.N}
+	where := ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`
 	if d.sql.Dialect() == "mysql" {
 		err = d.sql.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 			changed, err := conn.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "`+counter+`" = LAST_INSERT_ID(`+next+`)`+where, args...)
@@ -208,11 +216,10 @@ func (d *DB) advance(ctx context.Context, space, counter string, least, n int64)
 	case err != nil:
 		return 0, err
 	case !found:
-		if _, err := d.floor(ctx, space); err != nil {
-			return 0, err
+		if now, err := d.numbers(ctx, r.Space, r.Region); err != nil || now.Region == r.Region {
+			return 0, cmp.Or(err, errors.New("the database changed no row, and reports no error"))
 		}
-		return 0, fmt.Errorf("%w: the row %q of %s is missing: restore it, or, if all four tables were emptied, restart this process",
-			ErrTable, registryName, RegistryTable)
+		return 0, fmt.Errorf("%s was divided a moment ago: try again", RegistryTable)
 	case first-n < least:
 		return 0, fmt.Errorf("%w: the database reports that it has set %s in %s to %d, which is less than %d: check whether a proxy runs the statements of one connection on several",
 			ErrTable, counter, RegistryTable, first, least+n)
@@ -235,28 +242,33 @@ type block struct{ first, step int64 }
 
 func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
 
-// reserve takes n worker ids that were never given out, none below atLeast. The error wraps [ErrExhausted] if the
-// layout has too few left.
-func (d *DB) reserve(ctx context.Context, layout generator.Layout, space string, n, atLeast int64) (b block, err error) {
-	r, ok, err := d.registry(ctx)
-	if err == nil && ok {
-		err = sameSpace(r.Space, space)
+// reserve takes n worker ids that were never given out, none below atLeast, and returns the registry's region. The error
+// wraps [ErrExhausted] if the layout has too few left.
+func (d *DB) reserve(ctx context.Context, layout generator.Layout, space string, region Region, n, atLeast int64) (b block, _ Region, err error) {
+	r, err := d.numbers(ctx, space, region)
+	if err == nil {
+		err = refuseRegion(r.Region, r.Shared)
 	}
 	if err != nil {
-		return b, err
+		return b, region, err
 	}
+	b, err = d.reserveFrom(ctx, layout, r, n, atLeast)
+	return b, r.Region, err
+}
+
+func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, err error) {
 	if r.Shared {
-		largest, err := d.largest(ctx, layout)
+		largest, err := d.largest(ctx, layout, Whole)
 		if err != nil {
 			return b, err
 		}
 		atLeast = max(atLeast, largest+1)
 	}
 	exhausted := func(first int64) error {
-		return fmt.Errorf("%w: %d more are needed from %d on, but the layout's %d bits only hold 1 to %d",
-			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID())
+		return fmt.Errorf("%w: %d more are needed from %d on, but the layout's %d bits only hold 1 to %d%s",
+			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID(), r.Region.share())
 	}
-	if first := max(r.NextID, atLeast); !room(layout, first, n) {
+	if first := r.Region.From(max(r.NextID, atLeast)); !room(layout, r.Region, first, n) {
 		return b, exhausted(first)
 	}
 	if r.Shared {
@@ -271,15 +283,17 @@ func (d *DB) reserve(ctx context.Context, layout generator.Layout, space string,
 			return b, err
 		}
 	}
-	first, err := d.advance(ctx, space, "NEXT_ID", max(r.NextID, atLeast), n)
-	if err == nil && !room(layout, first, n) {
+	first, err := d.advance(ctx, r, "NEXT_ID", max(r.NextID, atLeast), n)
+	if err == nil && !room(layout, r.Region, first, n) {
 		err = exhausted(first)
 	}
-	return block{first: first, step: 1}, err
+	return block{first: first, step: r.Region.Of}, err
 }
 
-// room reports whether a layout has n worker ids from first on.
-func room(layout generator.Layout, first, n int64) bool { return first <= layout.MaxWorkerID()-n+1 }
+// room reports whether a layout has n worker ids of a region from first on.
+func room(layout generator.Layout, region Region, first, n int64) bool {
+	return first > 0 && first <= layout.MaxWorkerID()-(n-1)*region.Of
+}
 
 // draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back, because InnoDB does not
 // reuse them. So neither this process nor UidGenerator, which may have drawn numbers without inserting them yet, ever

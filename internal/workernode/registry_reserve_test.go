@@ -13,7 +13,7 @@ import (
 )
 
 // readRegistry is how a registry is read on MySQL.
-const readRegistry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
+const readRegistry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, `STRIDE`, `REMAINDER`, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
 
 // What runs the statements of a connection on several, as some proxies do, makes LAST_INSERT_ID that of another one.
 // Slot -1 and worker id -1 came of it.
@@ -21,9 +21,11 @@ func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
 	t.Parallel()
 
 	d, mock := mocked(t, testkit.OnMySQL)
-	mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 7)).AddRow("space", layout.String(), 1000, 1, 1, 0, 0))
-	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ?").
-		WithArgs(1, 1, 1, "default", "space").WillReturnResult(sqlmock.NewResult(0, 1))
+	for range 2 {
+		mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, 1, 1, 0, 1, 0, 0))
+	}
+	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ? AND `STRIDE` = ? AND `REMAINDER` = ?").
+		WithArgs(1, 1, 1, "default", "space", 1, 0).WillReturnResult(sqlmock.NewResult(0, 1))
 	mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
 	if n, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
 		t.Errorf("%d, %v", n, err)
@@ -121,7 +123,7 @@ func TestDBReserve_WithoutTheRowIsAnError(t *testing.T) {
 func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 	t.Parallel()
 
-	const advance = "UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = LAST_INSERT_ID(CASE WHEN `NEXT_ID` > ? THEN `NEXT_ID` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ?"
+	const advance = "UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = LAST_INSERT_ID(CASE WHEN `NEXT_ID` > ? THEN `NEXT_ID` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ? AND `STRIDE` = ? AND `REMAINDER` = ?"
 	for _, tt := range []struct {
 		name               string
 		largest, next      int64 // in WORKER_NODE, and NEXT_ID
@@ -138,7 +140,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 	} {
 		d, mock := mocked(t, testkit.OnMySQL)
 		for range 2 {
-			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 7)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1))
+			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1, 0, 1))
 		}
 		mock.ExpectQuery("SELECT COALESCE(MAX(`ID`), 0) FROM `WORKER_NODE` WHERE `ID` <= ?").WithArgs(layout.MaxWorkerID()).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.largest))
 		mock.ExpectBegin()
@@ -147,7 +149,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 		mock.ExpectQuery("SELECT LAST_INSERT_ID(), @@auto_increment_increment").WillReturnRows(sqlmock.NewRows(make([]string, 2)).AddRow(tt.drawn, tt.step))
 		mock.ExpectRollback()
 		if tt.counts {
-			mock.ExpectExec(advance).WithArgs(tt.first, tt.first, 2, "default", "space").WillReturnResult(sqlmock.NewResult(0, 1))
+			mock.ExpectExec(advance).WithArgs(tt.first, tt.first, 2, "default", "space", 1, 0).WillReturnResult(sqlmock.NewResult(0, 1))
 			mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.first + 2))
 		} else {
 			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).

@@ -21,7 +21,7 @@ func registered(t *testing.T) (*gorm.DB, *workernode.DB) {
 	t.Helper()
 	db := tables(t)
 	d := open(t, db)
-	_, err := d.OpenRegistry(t.Context(), layout, time.Second)
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	must(t, err)
 	return db, d
 }
@@ -31,17 +31,17 @@ func TestDBOpenRegistry_PinsTheLayout(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, tables(t))
-	first, err := d.OpenRegistry(t.Context(), layout, 10*time.Second)
+	first, err := d.OpenRegistry(t.Context(), layout, 10*time.Second, workernode.Region{})
 	must(t, err)
 	if first.Layout != layout.String() || first.LeadTicks != 10_000 || first.NextID != 1 || first.NextSlot != 1 || first.Floor != 0 || len(first.Space) != 13 {
 		t.Errorf("%+v", first)
 	}
-	again, err := d.OpenRegistry(t.Context(), layout, time.Minute)
+	again, err := d.OpenRegistry(t.Context(), layout, time.Minute, workernode.Region{})
 	if must(t, err); again != first {
 		t.Errorf("%+v, then %+v", first, again)
 	}
 	for _, other := range []generator.Layout{generator.SnowflakeLayout(), generator.JSSafeLayout(), narrow(17)} {
-		_, err := d.OpenRegistry(t.Context(), other, 10*time.Second)
+		_, err := d.OpenRegistry(t.Context(), other, 10*time.Second, workernode.Region{})
 		if !errors.Is(err, workernode.ErrLayoutMismatch) {
 			t.Fatalf("%v: %v", other, err)
 		}
@@ -64,7 +64,7 @@ func TestDBOpenRegistry_BeginsAboveTheRowsThatExist(t *testing.T) {
 		for _, id := range tt.rows {
 			foreign(t, db, id)
 		}
-		if r, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second); err != nil || r.NextID != tt.want {
+		if r, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second, workernode.Region{}); err != nil || r.NextID != tt.want {
 			t.Errorf("%d: %+v, %v", tt.rows, r, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestDBOpenRegistry_BeginsNoneWhereAProcessHadASlot(t *testing.T) {
 		old := w.snapshot()
 		for _, kept := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION"} {
 			w.restore(snapshot{"WORKER_REGISTRY": nil, "WORKER_NODE": nil, "WORKER_SLOT": nil, "WORKER_SESSION": nil, kept: old[kept]})
-			_, err := open(t, w.db).OpenRegistry(t.Context(), layout, time.Second)
+			_, err := open(t, w.db).OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 			testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY was deleted", "restore it", "NEXT_ID")
 			if n := w.number(`SELECT COUNT(*) FROM "WORKER_REGISTRY"`); n != 0 {
 				t.Errorf("%d rows", n)
@@ -192,7 +192,7 @@ func TestDBOpenRegistry_PinsOneOfManyLayoutsAtOnce(t *testing.T) {
 		d := open(t, db)
 		group.Go(func() {
 			<-start
-			switch r, err := d.OpenRegistry(t.Context(), layouts[i%3], time.Second); {
+			switch r, err := d.OpenRegistry(t.Context(), layouts[i%3], time.Second, workernode.Region{}); {
 			case err == nil:
 				won[i%3].Add(1)
 				spaces.Store(r.Space, true)
@@ -220,7 +220,7 @@ func TestDBOpenRegistry_RefusesADamagedRow(t *testing.T) {
 	for _, set := range []string{`"LEAD_TICKS" = 2`, `"LEAD_TICKS" = -1`, `"NEXT_ID" = 0`, `"NEXT_SLOT" = 0`, `"NEXT_SLOT" = -7`} {
 		db, d := registered(t)
 		run(t, db, `UPDATE "WORKER_REGISTRY" SET `+set)
-		_, err := d.OpenRegistry(t.Context(), layout, time.Second)
+		_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 		if !errors.Is(err, workernode.ErrTable) {
 			t.Fatalf("%s: %v", set, err)
 		}
@@ -233,7 +233,7 @@ func TestDBOpenRegistry_WithoutTablesNamesTheTable(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, testkit.SQLite{}.Open(t))
-	_, err := d.OpenRegistry(t.Context(), layout, time.Second)
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	_, lookup := d.Lookup(t.Context(), 1)
 	_, nodes := d.Nodes(t.Context(), 0, 1)
 	_, slots := d.Slots(t.Context(), 0, 1)
@@ -271,7 +271,7 @@ func TestDBOpenRegistry_ReportsWhyItCannotInsert(t *testing.T) {
 			}
 			return c.Run()
 		})
-		_, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second)
+		_, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 		if calls != tt.calls || (err == nil) != (tt.calls == 3) {
 			t.Fatalf("%d calls, %v", calls, err)
 		}
@@ -287,7 +287,7 @@ func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
 
 	d, mock := mocked(t, testkit.OnMySQL)
 	mock.ExpectQuery("SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
-	if _, err := d.OpenRegistry(t.Context(), layout, time.Second); err == nil {
+	if _, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{}); err == nil {
 		t.Error("autocommit is off, and that is no error")
 	} else {
 		saysAll(t, err.Error(), "autocommit is off")

@@ -30,6 +30,7 @@ type Slot struct {
 	Version  int64  // VERSION changes with every statement
 	Holder   string // HOLDER: a random token of a process start; empty if free
 	Seen     int64  // SEEN_TICK: the holder's clock at its last statement
+	Region   int64  // REGION: only processes of this region hold the slot
 
 	// The last holder.
 	Application, Host, Port string
@@ -65,7 +66,7 @@ func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, e
 		var s Slot
 		var modified date
 		var reusable int
-		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified)
+		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified, &s.Region)
 		s.Reusable, s.Modified = reusable != 0, modified.Time
 		slots = append(slots, s)
 		return err

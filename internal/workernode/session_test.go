@@ -14,7 +14,7 @@ import (
 func sessionRows(t *testing.T) *workernode.DB {
 	t.Helper()
 	db := tables(t)
-	slot := `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', ?, ?, 7, ?, 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`
+	slot := `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', ?, ?, 7, ?, 8, 'shop', 'h', 'p', '2026-06-01 12:00:00', 0)`
 	run(t, db, slot, 1, 1, 500, "me")
 	run(t, db, slot, 2, 0, 90, "")
 	session := `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`
@@ -105,7 +105,7 @@ func TestDBOrigin_LooksAtAllLaterSessions(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
-	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (1, 'l', 1, 900, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00')`)
+	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (1, 'l', 1, 900, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00', 0)`)
 	for _, s := range [][2]int64{{99, 0}, {399, 390}, {599, 150}} {
 		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'a', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`, s[0], s[1])
 	}
@@ -194,7 +194,7 @@ func TestDB_ListsCutLongTexts(t *testing.T) {
 
 	db := tables(t)
 	long := strings.Repeat("é", 100_000)
-	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (1, ?, 1, 500, 7, ?, 8, ?, ?, ?, '2026-06-01 12:00:00')`, long, long, long, long, long)
+	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (1, ?, 1, 500, 7, ?, 8, ?, ?, ?, '2026-06-01 12:00:00', 0)`, long, long, long, long, long)
 	run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (1, 99, 0, ?, ?, ?, 2, '2026-06-01 12:00:00', ?)`, long, long, long, long)
 	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT")`+
 		` VALUES (1, ?, ?, 2, '2026-06-01', 1, ?, ?, ?)`, long, long, long, long, long)

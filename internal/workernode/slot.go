@@ -140,7 +140,7 @@ func (h *slotHolder) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slot, acked := h.lease.id, h.lease.ackedVersion
+	slot, acked, used := h.lease.id, h.lease.ackedVersion, h.lease.used
 	if held := h.lease.noteRow(r, found, h.me); held {
 		h.lease.floor = max(h.lease.floor, floor)
 		if h.lease.altered() {
@@ -148,7 +148,7 @@ func (h *slotHolder) read(ctx context.Context) error {
 		}
 		return nil
 	}
-	if found && r.holder == "" && r.version == h.lease.used { // a release was executed, but its answer was lost
+	if found && r.holder == "" && acked < r.version && r.version <= used { // a release was executed, but its answer was lost
 		h.lost(slot, "it was released")
 		return nil
 	}

@@ -26,7 +26,7 @@ func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 			return err
 		}
 	}
-	slot, err := h.store.db.nextSlot(ctx, h.store.space, h.leastSlot)
+	slot, err := h.store.nextSlot(ctx, h.leastSlot)
 	if err != nil {
 		return fmt.Errorf("workernode: reserve a slot: %w", err)
 	}

@@ -108,7 +108,7 @@ func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
 		w.formers(free, table("orders"))
 		p, looks := w.start(nil), 0
 		p.wire.Set(func(c *testkit.Crossing) error {
-			if c.Is("SELECT ID, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION") {
+			if c.Is("SELECT ID, FENCE, VERSION, HOLDER, SEEN_TICK, REGION, APPLICATION") {
 				looks++
 			}
 			if c.Is("BEGIN") && looks <= tt.faster { // they have taken and released all

@@ -29,7 +29,7 @@ func TestManager_IgnoresHostileRows(t *testing.T) {
 		} {
 			run(t, w.db, row, r.id, r.slot, "items", r.layout, r.start)
 		}
-		slot := `INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, 'shop', 'web-1', '8080', CURRENT_TIMESTAMP)`
+		slot := `INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, 'shop', 'web-1', '8080', CURRENT_TIMESTAMP, 0)`
 		for _, r := range []struct {
 			id             int64
 			layout         string

@@ -23,6 +23,7 @@ type statements struct {
 	db         *DB
 	layout     generator.Layout
 	space      string // ID_SPACE
+	region     Region // as last read
 	host       Host
 	launched   time.Time
 	disposable bool
@@ -68,11 +69,11 @@ func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, no
 // candidates returns reclaimable slots that meet a condition with the values args.
 func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, where string, args ...any) (rows []slotRow,
 	err error) {
-	args = append(args, s.layout.String(), now-p.settle, now-p.grace, now-p.quiet)
+	args = append(args, s.layout.String(), s.region.N, now-p.settle, now-p.grace, now-p.quiet)
 	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
 		var r slotRow
 		var application, host, port string
-		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &application, &host, &port) != nil {
+		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &r.region, &application, &host, &port) != nil {
 			return nil // SQLite may have anything in a column; no process should use such a slot
 		}
 		r.near = s.host.near(application, host, port)
@@ -80,8 +81,8 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, w
 			rows = append(rows, r)
 		}
 		return nil
-	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE `+where+
-		` AND "LAYOUT" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)`+
+	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "REGION", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE `+where+
+		` AND "LAYOUT" = ? AND "REGION" = ? AND "REUSABLE" = 1 AND ("HOLDER" = '' AND "FENCE" < ? OR "HOLDER" <> '' AND "FENCE" < ? AND "SEEN_TICK" < ?)`+
 		` ORDER BY "FENCE", "ID" LIMIT `+strconv.Itoa(maxCandidates), args...)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: look for a free slot: %w", err)
@@ -205,8 +206,8 @@ func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) err
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
 	if c.insert {
 		c.holder, c.version, c.fence = c.newHolder, c.newVersion-1, 0
-		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`,
-			append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.fence, c.version, c.holder, now}, host...)...))
+		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP, ?)`,
+			append(append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.fence, c.version, c.holder, now}, host...), s.region.N)...))
 		if err != nil {
 			return err
 		}

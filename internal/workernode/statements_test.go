@@ -30,14 +30,20 @@ func statementsOn(t *testing.T, db *gorm.DB) *statements {
 func statementsOnTables(t *testing.T) (*statements, *gorm.DB) {
 	t.Helper()
 	db := testkit.SQLite{}.Open(t)
+	createTables(t, db)
+	s := statementsOn(t, db)
+	r, err := s.db.OpenRegistry(t.Context(), s.layout, time.Second, Region{})
+	testkit.Must(t, err)
+	s.space, s.region = r.Space, r.Region
+	return s, db
+}
+
+// createTables executes the SQL of package migrations, which this package cannot import.
+func createTables(t *testing.T, db *gorm.DB) {
+	t.Helper()
 	text, err := os.ReadFile("../../migrations/sqlite.sql")
 	testkit.Must(t, err)
 	testkit.Must(t, db.Exec(string(text)).Error)
-	s := statementsOn(t, db)
-	r, err := s.db.OpenRegistry(t.Context(), s.layout, time.Second)
-	testkit.Must(t, err)
-	s.space = r.Space
-	return s, db
 }
 
 func at(tick int64) func() int64 { return func() int64 { return tick } }
@@ -204,7 +210,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 		{mine, 1, 5, -1, "", 0, "shop", "", "", ""},
 		{mine, 1, 5, 1 << 62, "", 0, "shop", "", "", ""},
 	} {
-		testkit.Must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP)`, i+1, r.layout, r.reusable, r.fence, r.version, r.holder, r.seen, r.application, r.host, r.port).Error)
+		testkit.Must(t, db.Exec(`INSERT INTO "WORKER_SLOT" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP, 0)`, i+1, r.layout, r.reusable, r.fence, r.version, r.holder, r.seen, r.application, r.host, r.port).Error)
 		rows, err := s.candidatesOfApplication(t.Context(), p, now)
 		testkit.Must(t, err)
 		got := ""

@@ -30,7 +30,7 @@ func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, er
 		r.mayInsert = true
 	}
 	if n := len(tables) - len(r.unspent); n > 0 {
-		b, err := r.store.db.reserve(ctx, r.store.layout, r.store.space, int64(n), r.atLeast)
+		b, err := r.store.reserve(ctx, int64(n), r.atLeast)
 		if errors.Is(err, ErrExhausted) {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func (r *workerRows) noteAdded(nodes []newNode) {
 // noteTaken records that another program, such as UidGenerator, has inserted the reserved worker ids. It reports
 // whether to try again with others at once, after a brief wait.
 func (r *workerRows) noteTaken(ctx context.Context) (again bool, err error) {
-	largest, err := r.store.db.largest(ctx, r.store.layout)
+	largest, err := r.store.db.largest(ctx, r.store.layout, r.store.region)
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,264 @@
+package workernode
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+func TestRegionFrom_IsTheNextNumberOfTheRegion(t *testing.T) {
+	t.Parallel()
+	for of := int64(1); of < 9; of++ {
+		for n := range of {
+			for least := int64(1); least < 40; least++ {
+				got := Region{n, of}.From(least)
+				if got < least || got >= least+of || got%of != n {
+					t.Errorf("region %d of %d, from %d: %d", n, of, least, got)
+				}
+			}
+		}
+	}
+}
+
+func TestRegionDividedFrom(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		now, earlier Region
+		want         bool
+	}{
+		{Whole, Whole, true},
+		{Region{0, 3}, Whole, true},
+		{Region{1, 3}, Whole, false}, // slots would keep the number 0
+		{Region{1, 4}, Region{1, 2}, true},
+		{Region{3, 4}, Region{1, 2}, false},
+		{Region{0, 3}, Region{0, 2}, false},
+		{Whole, Region{0, 2}, false}, // a restored backup
+	} {
+		if got := tt.now.DividedFrom(tt.earlier); got != tt.want {
+			t.Errorf("%s from %s: %v", tt.now, tt.earlier, got)
+		}
+	}
+}
+
+// Databases of several regions, which take numbers at random and are divided meanwhile, never take one twice.
+func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	type database struct {
+		db     *DB
+		region Region // as a process knows it
+		space  string
+	}
+	first := regionDB(t)
+	r, err := first.OpenRegistry(t.Context(), layout, time.Second, Region{})
+	testkit.Must(t, err)
+	all := []*database{{first, r.Region, r.Space}}
+	workers, slots := map[int64]bool{}, map[int64]bool{}
+	take := func(d *database) {
+		n := rand.Int64N(5) + 1
+		b, region, err := d.db.reserve(t.Context(), layout, d.space, d.region, n, rand.Int64N(3))
+		testkit.Must(t, err)
+		for i := range int(n) {
+			if w := b.worker(i); workers[w] || w < 1 {
+				t.Fatalf("%s gives out worker id %d twice", region, w)
+			} else {
+				workers[w] = true
+			}
+		}
+		s, region, err := d.db.nextSlot(t.Context(), d.space, region, 0)
+		testkit.Must(t, err)
+		if slots[s] {
+			t.Fatalf("%s gives out slot %d twice", region, s)
+		}
+		slots[s], d.region = true, region
+	}
+	for range 10 {
+		take(all[0])
+	}
+	for _, of := range []int64{2, 4, 12} {
+		for _, d := range all[:len(all):len(all)] {
+			before, err := d.db.Registry(t.Context())
+			testkit.Must(t, err)
+			r, err := d.db.Divide(t.Context(), of)
+			testkit.Must(t, err)
+			for n := before.Region.N + before.Region.Of; n < of; n += before.Region.Of {
+				other := r.Other(n)
+				o := &database{regionDB(t), other.Region, other.Space}
+				_, err := o.db.sql.Exec(t.Context(), other.Insert())
+				testkit.Must(t, err)
+				if r, err := o.db.OpenRegistry(t.Context(), layout, time.Second, other.Region); err != nil || r.Region != other.Region {
+					t.Fatal(r, err)
+				}
+				all = append(all, o)
+				take(d)
+			}
+		}
+		for range 100 {
+			take(all[rand.N(len(all))])
+		}
+	}
+	if len(all) != 12 {
+		t.Errorf("%d regions", len(all))
+	}
+}
+
+// regionDB returns a database with the tables and without a registry.
+func regionDB(t *testing.T) *DB {
+	t.Helper()
+	db := testkit.SQLite{}.Open(t)
+	createTables(t, db)
+	return statementsOn(t, db).db
+}
+
+func TestDBOpenRegistry_Regions(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	one := Region{1, 2}
+	d := regionDB(t)
+	r, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
+	if err != nil || r.Region != one || r.NextID != 1 || r.NextSlot != 1 {
+		t.Fatal(r, err)
+	}
+	for _, region := range []Region{{}, one} {
+		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != one {
+			t.Error(r, err)
+		}
+	}
+	for _, region := range []Region{Whole, {0, 2}, {1, 3}} {
+		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, region); !errors.Is(err, ErrRegion) || !strings.Contains(err.Error(), "region 1 of 2") {
+			t.Error(region, err)
+		}
+	}
+}
+
+// A region begins although rows of other regions are there, but not without its own row.
+func TestDBOpenRegistry_BeginsARegionNextToRowsOfOthers(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	for _, tt := range []struct {
+		name              string
+		slot, node, owner int64
+		region            Region
+		want              error
+	}{
+		{"another region's slot", 4, 6, 0, Region{1, 2}, nil},
+		{"an own slot", 5, 7, 1, Region{1, 2}, ErrTable},
+		{"no region is set", 4, 6, 0, Region{}, ErrTable},
+		{"a slot from before the registry was divided", 3, 6, 0, Region{1, 2}, ErrRegion},
+		{"a worker id from before the registry was divided", 4, 5, 0, Region{1, 2}, ErrRegion},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := regionDB(t)
+			insertSlotOf(t, d, tt.slot, tt.owner, tt.node)
+			_, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.region)
+			if tt.want == nil && err != nil || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func insertSlotOf(t *testing.T, d *DB, slot, region, worker int64) {
+	t.Helper()
+	_, err := d.sql.Exec(t.Context(), `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, 1, 5, 1, '', 5, 'app', 'host', '1', CURRENT_TIMESTAMP, ?)`,
+		slot, generator.DefaultLayout().String(), region)
+	testkit.Must(t, err)
+	_, err = d.sql.Exec(t.Context(), `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) VALUES (?, 'host', '1', 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, '', 't', ?, 0)`,
+		worker, slot, generator.DefaultLayout().String())
+	testkit.Must(t, err)
+}
+
+// A process must not reclaim a replicated slot, whose FENCE may be old. The row is free and long past.
+func TestCandidates_AreOfTheOwnRegion(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	d := regionDB(t)
+	for i := range int64(4) {
+		insertSlotOf(t, d, 10+i, i%2, 20+i)
+	}
+	s := &statements{db: d, layout: layout, region: Region{1, 2}, host: Host{Application: "app"}}
+	p := leaseParams{last: layout.MaxTick(), region: 1}
+	for _, find := range []func() ([]slotRow, error){
+		func() ([]slotRow, error) { return s.candidatesOfApplication(t.Context(), p, 100_000) },
+		func() ([]slotRow, error) {
+			return s.candidatesWithTables(t.Context(), p, 100_000, []Table{{Name: "t"}})
+		},
+	} {
+		rows, err := find()
+		if err != nil || len(rows) != 2 || rows[0].id != 11 || rows[1].id != 13 {
+			t.Error(rows, err)
+		}
+	}
+	if p.usable(slotRow{id: 10, region: 0}, 100_000) || !p.usable(slotRow{id: 11, region: 1}, 100_000) {
+		t.Error("usable ignores the region")
+	}
+}
+
+// After a backup from before the division was restored, a process takes no number that other regions give out.
+func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	d := regionDB(t)
+	r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
+	testkit.Must(t, err)
+	if r, err = d.Divide(t.Context(), 2); err != nil || r.Region != (Region{0, 2}) {
+		t.Fatal(r, err)
+	}
+	_, region, err := d.reserve(t.Context(), layout, r.Space, Whole, 1, 0)
+	if err != nil || region != r.Region {
+		t.Fatal(region, err)
+	}
+	_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = 1`)
+	testkit.Must(t, err)
+	if _, _, err := d.reserve(t.Context(), layout, r.Space, region, 1, 0); !errors.Is(err, ErrRegion) {
+		t.Error(err)
+	}
+	if _, _, err := d.nextSlot(t.Context(), r.Space, region, 0); !errors.Is(err, ErrRegion) {
+		t.Error(err)
+	}
+}
+
+func TestDivide_Refuses(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	d := regionDB(t)
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{1, 2})
+	testkit.Must(t, err)
+	for _, of := range []int64{-2, 0, 1, 3, 1 << 40} {
+		if r, err := d.Divide(t.Context(), of); !errors.Is(err, ErrRegion) {
+			t.Error(of, r, err)
+		}
+	}
+	if r, err := d.Registry(t.Context()); err != nil || r.Region != (Region{1, 2}) {
+		t.Error(r, err)
+	}
+}
+
+// Old sessions of another region are pruned there. Its rows come by replication.
+func TestPruneSessions_LeavesOtherRegions(t *testing.T) {
+	t.Parallel()
+	d := regionDB(t)
+	_, err := d.OpenRegistry(t.Context(), generator.DefaultLayout(), time.Second, Region{1, 2})
+	testkit.Must(t, err)
+	insertSlotOf(t, d, 10, 0, 20)
+	insertSlotOf(t, d, 11, 1, 21)
+	for slot := int64(10); slot < 12; slot++ {
+		for tick := range 5 {
+			_, err := d.sql.Exec(t.Context(), `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, 'app', 'host', '1', 1, ?, 'x')`, slot, tick, tick, prunedLaunch)
+			testkit.Must(t, err)
+		}
+	}
+	for _, count := range []func() (Pruning, error){
+		func() (Pruning, error) { return d.Prunable(t.Context(), 100) },
+		func() (Pruning, error) { return d.PruneSessions(t.Context(), 100) },
+	} {
+		if p, err := count(); err != nil || p != (Pruning{1, 4}) {
+			t.Error(p, err)
+		}
+	}
+}
