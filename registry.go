@@ -1,6 +1,7 @@
 package uidplugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -101,7 +102,7 @@ func (sp *sharedSpace) openFor(ctx context.Context, cfg *config.Config, db *gorm
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	if sp.idSpace != nil {
-		return conflict(sp.options, cfg)
+		return cmp.Or(conflict(sp.options, cfg), sp.idSpace.manager.Registry().CheckRegion(cfg.Region))
 	}
 	if sp.idSpace, err = openSpace(ctx, cfg, db); err == nil {
 		sp.options = cfg
@@ -178,8 +179,6 @@ func conflict(first, cfg *config.Config) error {
 		return differ("WithLayout", first.Layout, cfg.Layout)
 	case first.Lead != cfg.Lead:
 		return differ("WithLead", first.Lead, cfg.Lead)
-	case first.HasRegion && cfg.HasRegion && first.Region != cfg.Region:
-		return differ("WithRegion", first.Region, cfg.Region)
 	case first.Disposable != cfg.Disposable:
 		return differ("WithDisposable", first.Disposable, cfg.Disposable)
 	case first.Host != cfg.Host:

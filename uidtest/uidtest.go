@@ -173,7 +173,7 @@ func newPlugin(options []uidplugin.Option, name string, counters func(*config.Co
 		c.Test = &config.Test{Name: name}
 		open := counters(c)
 		c.WorkerID, c.Fixed = noWorker, true
-		c.OneEach, c.Disposable, c.NoMigration, c.LookupOnly, c.Registry, c.Database = false, false, false, false, nil, ""
+		c.OneEach, c.Disposable, c.NoMigration, c.LookupOnly, c.Registry, c.Database, c.HasRegion = false, false, false, false, nil, "", false
 		for name := range c.Specs {
 			openTable := func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {
 				return open(key{table, name}).of(table), nil

@@ -107,11 +107,18 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
 	case !r.Region.Valid():
 		return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1", ErrTable, RegistryTable, r.Region.Of, r.Region.N)
-	case region != Region{} && region != r.Region:
-		return fmt.Errorf("%w: this process uses WithRegion(%d, %d), but the registry of this database is %s; docs/regions.md describes how to divide a registry",
-			ErrRegion, region.N, region.Of, r.Region)
 	}
-	return refuseRegion(r.Region, r.Shared)
+	return cmp.Or(r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
+}
+
+// CheckRegion returns an error that wraps [ErrRegion] if the registry is of another region. The zero Region stands for
+// any.
+func (r Registry) CheckRegion(region Region) error {
+	if region == (Region{}) || region == r.Region {
+		return nil
+	}
+	return fmt.Errorf("%w: this process uses WithRegion(%d, %d), but the registry of this database is %s; docs/regions.md describes how to divide a registry",
+		ErrRegion, region.N, region.Of, r.Region)
 }
 
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
