@@ -86,7 +86,7 @@ func write(t writerTask) error {
 		select {
 		case <-ended:
 			return uidplugin.From(db).Close(context.Background())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(40 * time.Millisecond):
 		}
 	}
 }
