@@ -65,6 +65,7 @@ func divide(t *testing.T, db *gorm.DB, of int64) workernode.Registry {
 // begin makes a database, which may be a copy of another, the one of a new region.
 func begin(t *testing.T, db *gorm.DB, r workernode.Registry) {
 	t.Helper()
+	testkit.Must(t, migrations.Up(t.Context(), db))
 	harness.Exec(t, db, `DELETE FROM "WORKER_REGISTRY"`)
 	harness.Exec(t, db, r.Insert())
 }

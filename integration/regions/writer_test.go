@@ -127,11 +127,7 @@ func (r *region) start(t *testing.T, ledger *testkit.Ledger, task writerTask) *w
 	task.Database, task.Port = r.Database(), w.port
 	first := make(chan struct{}, 1)
 	w.Process = testkit.Start(t, "writer", task, func(text string) {
-		table, ids, _ := strings.Cut(text, " ")
-		for field := range strings.FieldsSeq(ids) {
-			id, _ := strconv.ParseInt(field, 10, 64)
-			ledger.Add(table+" "+w.port, id)
-		}
+		record(ledger, w.port, text)
 		select {
 		case first <- struct{}{}:
 		default:
@@ -145,6 +141,15 @@ func (r *region) start(t *testing.T, ledger *testkit.Ledger, task writerTask) *w
 		t.Fatal(w.port, "creates no row: ", w.Stderr())
 	}
 	return w
+}
+
+// record notes a line of createRows.
+func record(ledger *testkit.Ledger, port, line string) {
+	table, ids, _ := strings.Cut(line, " ")
+	for field := range strings.FieldsSeq(ids) {
+		id, _ := strconv.ParseInt(field, 10, 64)
+		ledger.Add(table+" "+port, id)
+	}
 }
 
 // free frees the slot of a process that was killed. Otherwise it is reclaimed after a minute.
