@@ -30,6 +30,8 @@ type Slot struct {
 	ID       int64
 	Held     bool      // by a process that runs, or ended without releasing it
 	Reusable bool      // false with WithDisposable, because other processes never reclaim it
+	Region   int64     // only processes of this region hold it; 0 without [WithRegion]
+	Remote   bool      // of another region than this database; the row is replicated, and may be old
 	Fence    time.Time // no process has stamped a later time with the slot
 	Seen     time.Time // the last holder's clock at its last statement
 
@@ -48,6 +50,7 @@ type Slot struct {
 //   - expired: overdue for more than a minute, so another process may reclaim it
 //   - free: released
 //   - retired: from [WithDisposable], and never used again
+//   - remote: of another region, and only its database knows more
 //
 // After a process ends without [Plugin.Close], its slot stays live until the fence has passed or two renewals are
 // missing: up to 10 s with the default [WithLead].
@@ -59,6 +62,8 @@ func (s Slot) State(now time.Time) string {
 	granted := s.Fence.Sub(s.Seen) // granted by the last statement; negative once the FENCE of an idle process is behind
 	silent := now.Sub(s.Seen)
 	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
+	case s.Remote:
+		return "remote"
 	case s.Held && !overdue && s.Fence.After(now):
 		return "live"
 	case s.Held && !overdue:
@@ -96,7 +101,7 @@ func (p *Plugin) Slots(ctx context.Context, after int64, limit int) ([]Slot, err
 	slots := make([]Slot, len(rows))
 	for i, r := range rows {
 		slots[i] = Slot{
-			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Fence: loc.TimeOf(r.Fence), Seen: loc.TimeOf(r.Seen),
+			ID: r.ID, Held: r.Holder != "", Reusable: r.Reusable, Region: r.Region, Remote: r.Remote, Fence: loc.TimeOf(r.Fence), Seen: loc.TimeOf(r.Seen),
 			Application: r.Application, Host: r.Host, Port: r.Port,
 		}
 	}

@@ -21,6 +21,7 @@ type slotsPage struct {
 // A slot is a row of WORKER_SLOT.
 type slot struct {
 	ID          int64         `json:"id"`
+	Region      int64         `json:"region"` // only processes of this region hold it
 	State       string        `json:"state"`
 	Ahead       time.Duration `json:"-"`               // from now to Fence; 0 unless live
 	AheadText   string        `json:"ahead,omitempty"` // such as "9.8s"
@@ -63,7 +64,7 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 
 func slotAt(s uidplugin.Slot, now time.Time) slot {
 	v := slot{
-		ID: s.ID, State: s.State(now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
+		ID: s.ID, Region: s.Region, State: s.State(now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
 		Application: s.Application, Host: s.Host, Port: s.Port, Reusable: s.Reusable,
 	}
 	if v.State == "live" {

@@ -162,7 +162,7 @@ Exit codes:
 	root.AddCommand(
 		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(),
 		a.sessionsCommand(), a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
-		a.followCommand(), a.partitionsCommand(),
+		a.followCommand(), a.partitionsCommand(), a.regionCommand(),
 	)
 	return root
 }

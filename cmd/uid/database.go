@@ -22,7 +22,7 @@ type database struct {
 	*admin.DB
 	gorm   *gorm.DB
 	pool   *sql.DB
-	others []*database // of --database
+	others []*database // of --database and --region
 }
 
 // with opens the database of --dsn or UID_DSN, calls f, and closes the database.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,21 +19,24 @@ type undone struct {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var ignore, others []string
+	var ignore, others, regions []string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a database for problems",
-		Long: `doctor checks clocks, whether the server accepts writes, settings, replication, keys, the layout, slots and
-worker ids. Each finding has a code, a sentence, and a statement or advice that fixes it. It changes nothing.
+		Long: `doctor checks clocks, whether the server accepts writes, settings, replication, keys, the layout, regions,
+slots and worker ids. Each finding has a code, a sentence, and a statement or advice that fixes it. It changes nothing.
 
 The exit code is 1 if there are findings, and 2 if there are none but a check could not run, for example because
 a privilege is missing. --ignore leaves out codes that you accept.
 
 It does not check tables that this user may not see. With WithRegistry, it checks tables of other databases if
-they are on this server, or if you pass --database for them. It lists the others as not checked.`,
+they are on this server, or if you pass --database for them. It lists the others as not checked.
+
+With --region it compares the registry with that of another region, in its own database.`,
 		Example: `  uid doctor
   uid doctor --ignore async-replicas,node-foreign --json
-  uid doctor --database shard-1=mysql://user:password@host/shop`,
+  uid doctor --database shard-1=mysql://user:password@host/shop
+  uid doctor --region mysql://user:password@far/shop`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, code := range ignore {
@@ -44,14 +48,34 @@ they are on this server, or if you pass --database for them. It lists the others
 				if err := a.openOthers(c.Context(), d, others, reads); err != nil {
 					return err
 				}
+				if err := a.openRegions(c.Context(), d, regions); err != nil {
+					return err
+				}
 				return a.writeReport(d.Examine(c.Context(), ignore...))
 			})
 		},
 	}
 	databaseFlag(c, &others)
+	c.Flags().StringArrayVar(&regions, "region", nil, "DSN of the database with another region's registry; repeatable")
 	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out, separated by commas")
 	_ = c.RegisterFlagCompletionFunc("ignore", cobra.FixedCompletions(admin.Codes, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// openRegions opens the databases of --region, and reads their registries.
+func (a *app) openRegions(ctx context.Context, d *database, names []string) error {
+	for _, dsn := range names {
+		other, err := a.connect(ctx, dsn, reads)
+		if err != nil {
+			return fmt.Errorf("--region: %w", err)
+		}
+		d.others = append(d.others, other)
+		d.Regions = append(d.Regions, other.DB)
+		if err := other.ReadRegistry(ctx); err != nil {
+			return fmt.Errorf("--region: %w", err)
+		}
+	}
+	return nil
 }
 
 // writeReport writes a report, and returns the error for its exit code.

@@ -40,6 +40,9 @@ func exec(statements ...string) func(*testing.T, *gorm.DB) {
 
 const nodeRow = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
 
+// giveOut moves the counters of the registry above the rows that tests insert.
+const giveOut = `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 10000, "NEXT_SLOT" = 1000`
+
 // sicknesses has each finding that can be made in a database. Those of the settings of a server are in serverKinds.
 var sicknesses = []sickness{
 	{
@@ -117,8 +120,14 @@ var sicknesses = []sickness{
 		words: []string{"200000 of 262143", "lanes"},
 	},
 	{
+		code:  admin.CodeRegionShared,
+		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 1, "NEXT_SLOT" = 1`),
+		words: []string{"1 worker id up to 1 and 1 slot up to 1", "NEXT_ID is 1 and NEXT_SLOT is 1", "uid doctor --region"},
+	},
+	{
 		code: admin.CodeSlotUnheld,
 		spoil: exec(
+			giveOut,
 			`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
 		"APPLICATION", "HOST_NAME", "PORT")
 		VALUES (7, '1-41-18-4/1ms@1514764800', 1, 1000, 1, '', 1000, 'o''ld', 'h', 'p')`,
@@ -145,7 +154,8 @@ var sicknesses = []sickness{
 	{
 		code: admin.CodeNodeLayout,
 		spoil: exec(
-			nodeRow + `, "SLOT", "LAYOUT", "TABLE_NAME")
+			giveOut,
+			nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME")
 				VALUES (800, 'h', 'p', 1, '2026-01-01', 1, '1-41-10-12/1ms@1514764800', 'orders')`,
 		),
 		words: []string{"1 row of", "another layout"},
@@ -220,7 +230,7 @@ func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		shop(t, d.Open(t, nil), "web-1", "first")
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "10 checks, 0 findings, 0 not done")
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "11 checks, 0 findings, 0 not done")
 		found := r.run("doctor", "--json")
 		if found.code == exitFailed {
 			t.Errorf("%+v", found)
@@ -233,7 +243,7 @@ func TestDoctor_StatementsFix(t *testing.T) {
 	t.Parallel()
 	for _, s := range sicknesses {
 		if !slices.Contains([]string{
-			admin.CodeKeyNumbered, admin.CodeKeyNarrow, admin.CodeNodeOutside, admin.CodeSlotUnheld,
+			admin.CodeKeyNumbered, admin.CodeKeyNarrow, admin.CodeNodeOutside, admin.CodeSlotUnheld, admin.CodeRegionShared,
 		}, s.code) {
 			continue
 		}
@@ -266,7 +276,7 @@ func TestDoctor_StatementsFixTogether(t *testing.T) {
 		}
 		must(t, db.Exec("CREATE TABLE orders (id "+kind+", text TEXT)").Error)
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('from before')").Error)
-		exec(nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
+		exec(giveOut, nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
 			VALUES (700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
 		result := r.run("doctor", "--json", "--ignore", strings.Join(ofServers, ","))
@@ -308,7 +318,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	shop(t, db, "web-1", "first")
 	must(t, db.Exec(`DROP TABLE "WORKER_SLOT"`).Error)
 	r := runner{t: t, dsn: dsn(d)}
-	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "10 checks, 0 findings")
+	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "11 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
 	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 262143 worker ids")
@@ -322,6 +332,7 @@ func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 	db := d.Open(t, nil)
 	shop(t, db, "web-1", "first")
 	exec(
+		giveOut,
 		`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
 		"APPLICATION", "HOST_NAME", "PORT")
 		VALUES (7, 'l', 1, 1000, 1, '', 1000, 'shop', 'h', 'p'), (8, 'l', 0, 1000, 1, '', 1000, 'disposable', 'h', 'p')`,
@@ -356,6 +367,7 @@ func TestDoctor_KnowsTablesOfAnyName(t *testing.T) {
 			"O'Hara": q("O'Hara"), "UP per": q("UP per"),
 			elsewhere + ".there": q(elsewhere) + "." + q("there"), elsewhere + ".x.y": q(elsewhere) + "." + q("x.y"),
 		}
+		exec(giveOut)(t, db)
 		worker := 5000
 		for name, quoted := range names {
 			worker++

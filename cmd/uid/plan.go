@@ -18,8 +18,9 @@ func (a *app) planCommand() *cobra.Command {
 
 The layout is --layout, or else the layout of the database, or else the default layout. The policy is "leased",
 or "disposable" if the application uses WithDisposable. For deployments pass --reserved, because old and new
-processes run side by side, and a slot is free 21 s after its process was closed. The exit code is 1 if the
-layout has too few worker ids for the leased policy.`,
+processes run side by side, and a slot is free 21 s after its process was closed. With regions, each has an equal
+share of the worker ids, so multiply the processes of the busiest region by the number of regions. The exit code is
+1 if the layout has too few worker ids for the leased policy.`,
 		Example: `  uid plan --processes 200 --tables 80 --restarts 10 --reserved 100
   uid plan --processes 28 --tables 50 --restarts 12
   uid plan --layout jssafetables --processes 20 --tables 30`,

@@ -34,9 +34,9 @@ then resolve to their table and time, but not to their process. A number of that
 resolve too.
 
 Each slot keeps the latest session that began before the time, because it may have made ids after it, and one
-row without a process for the others. WORKER_SLOT keeps the last holder of each slot, and WORKER_NODE the
-process that inserted each worker id. Processes may run meanwhile. It needs the privileges SELECT, UPDATE and
-DELETE on WORKER_SESSION. Only a backup can restore removed sessions.`,
+row without a process for the others. Sessions of other regions stay: prune them there. WORKER_SLOT keeps the last
+holder of each slot, and WORKER_NODE the process that inserted each worker id. Processes may run meanwhile. It
+needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup can restore removed sessions.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
   uid sessions prune --before 90d`,
 		Args: cobra.NoArgs,

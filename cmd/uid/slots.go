@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 func (a *app) slotsCommand() *cobra.Command {
@@ -35,7 +36,7 @@ func (a *app) slotsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.writeSlots(list, state, f)
+				return a.writeSlots(list, d.Registry.Region != workernode.Whole, state, f)
 			})
 		},
 	}
@@ -49,16 +50,24 @@ func (a *app) slotsCommand() *cobra.Command {
 	return c
 }
 
-// writeSlots writes a page. An extra slot at the end of list means that there are more.
-func (a *app) writeSlots(list []admin.Slot, state string, f filter) error {
+// writeSlots writes a page. An extra slot at the end of list means that there are more. The regions of slots are shown
+// if the registry is divided, or slots of others are there.
+func (a *app) writeSlots(list []admin.Slot, divided bool, state string, f filter) error {
 	more := len(list) > f.limit
 	list = list[:min(len(list), f.limit)]
-	columns := []string{"SLOT", "STATE", "APPLICATION", "HOST", "PORT", "WORKER IDS", "SINCE", "SEEN", "FENCE"}
-	err := writeList(a, list, columns, func(s admin.Slot) []string {
-		return []string{
-			fmt.Sprint(s.Slot), s.State, s.Application, s.Host, s.Port, fmt.Sprint(s.WorkerIDs),
-			at(s.Since), at(s.Seen), at(s.Fence),
+	columns := []string{"SLOT", "REGION", "STATE", "APPLICATION", "HOST", "PORT", "WORKER IDS", "SINCE", "SEEN", "FENCE"}
+	divided = divided || slices.ContainsFunc(list, func(s admin.Slot) bool { return s.State == "remote" })
+	without := func(cells []string) []string {
+		if divided {
+			return cells
 		}
+		return slices.Delete(cells, 1, 2)
+	}
+	err := writeList(a, list, without(columns), func(s admin.Slot) []string {
+		return without([]string{
+			fmt.Sprint(s.Slot), fmt.Sprint(s.Region), s.State, s.Application, s.Host, s.Port, fmt.Sprint(s.WorkerIDs),
+			at(s.Since), at(s.Seen), at(s.Fence),
+		})
 	})
 	if err != nil || !more {
 		return err

@@ -66,7 +66,7 @@ statement is an object of its own. Package migrations has a function for the sam
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&name, "dialect", "", "mysql (also for MariaDB), postgres or sqlite; with --follow also mariadb")
+	dialectFlag(c, &name, "mysql (also for MariaDB), postgres or sqlite; with --follow also mariadb")
 	layoutFlag(c, &layout)
 	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
 	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator (extends a WORKER_NODE of "+
@@ -78,36 +78,44 @@ statement is an object of its own. Package migrations has a function for the sam
 		c.MarkFlagsMutuallyExclusive("follow", other)
 	}
 	_ = c.RegisterFlagCompletionFunc(
-		"dialect",
-		cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp),
-	)
-	_ = c.RegisterFlagCompletionFunc(
 		"only",
 		cobra.FixedCompletions([]string{"tables", "functions", "uidgenerator"}, cobra.ShellCompDirectiveNoFileComp),
 	)
 	return c
 }
 
-// readScript sets the dialect and the layout.
-func (a *app) readScript(ctx context.Context, s *script, name, layout string) (err error) {
+// dialectFlag adds the flag --dialect to a command that prints statements.
+func dialectFlag(c *cobra.Command, name *string, text string) {
+	c.Flags().StringVar(name, "dialect", "", text)
+	_ = c.RegisterFlagCompletionFunc(
+		"dialect",
+		cobra.FixedCompletions([]string{"mysql", "postgres", "sqlite"}, cobra.ShellCompDirectiveNoFileComp),
+	)
+}
+
+// dialect returns the dialect of --dialect, or else the database's.
+func (a *app) dialect(name string) (dialect, error) {
 	switch strings.ToLower(name) {
 	case "mysql", "mariadb":
-		s.dialect = mysqlDialect
+		return mysqlDialect, nil
 	case "postgres", "postgresql":
-		s.dialect = postgresDialect
+		return postgresDialect, nil
 	case "sqlite", "sqlite3":
-		s.dialect = sqliteDialect
+		return sqliteDialect, nil
 	case "":
 		if a.source() == "" {
-			return errors.New("no dialect given; pass --dialect mysql, postgres or sqlite")
+			return "", errors.New("no dialect given; pass --dialect mysql, postgres or sqlite")
 		}
 		source, err := parseSource(a.source())
-		if err != nil {
-			return err
-		}
-		s.dialect = source.dialect
-	default:
-		return fmt.Errorf("--dialect %q is unknown; use mysql, postgres or sqlite", name)
+		return source.dialect, err
+	}
+	return "", fmt.Errorf("--dialect %q is unknown; use mysql, postgres or sqlite", name)
+}
+
+// readScript sets the dialect and the layout.
+func (a *app) readScript(ctx context.Context, s *script, name, layout string) (err error) {
+	if s.dialect, err = a.dialect(name); err != nil {
+		return err
 	}
 	if s.only == "tables" || s.only == "uidgenerator" {
 		return nil // the same for all layouts

@@ -51,6 +51,9 @@ func (a *app) writeStatus(s admin.Status) error {
 	}
 	g := newGrid(a.out)
 	g.add("layout", fmt.Sprintf("%s, until %s UTC", s.Layout, at(s.Until.Time)))
+	if s.Region.Divided() {
+		g.add("region", fmt.Sprintf("%d of %d", s.Region.Region, s.Region.Of))
+	}
 	g.add("worker ids", fmt.Sprintf("%d of %d given out, %.1f a day in the last week: %s",
 		s.Given, s.All, s.PerDay, enough))
 	g.add("slots", fmt.Sprint(all)+each)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -31,7 +32,8 @@ type DB struct {
 	Registry workernode.Registry
 	Layout   generator.Layout
 
-	Others map[string]*DB // where tables of other databases are, by their names in WORKER_NODE
+	Others  map[string]*DB // where tables of other databases are, by their names in WORKER_NODE
+	Regions []*DB          // databases with the registries of other regions, which were read
 
 	gorm    *gorm.DB
 	timeout time.Duration // per statement
@@ -57,13 +59,28 @@ var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
 		if noTable.MatchString(err.Error()) {
-			err = fmt.Errorf("this database has no id space; with WithRegistry, use the registry's data source name: %w",
+			return fmt.Errorf("this database has no id space; with WithRegistry, use the registry's data source name: %w",
 				err)
 		}
-		return err
+		return d.checkVersion(ctx, err)
+	}
+	if r := d.Registry.Region; !r.Valid() {
+		return fmt.Errorf("%w: STRIDE in WORKER_REGISTRY is %d and REMAINDER is %d, which must be from 0 to STRIDE-1",
+			workernode.ErrTable, r.Of, r.N)
 	}
 	d.Layout, err = generator.ParseLayout(d.Registry.Layout)
 	return err
+}
+
+// checkVersion returns an error of reading the registry, with advice if it is of an earlier version.
+func (d *DB) checkVersion(ctx context.Context, failed error) error {
+	columns, err := d.columns(ctx, "", workernode.RegistryTable)
+	isStride := func(c column) bool { return c.name == "STRIDE" }
+	if err != nil || len(columns) == 0 || slices.ContainsFunc(columns, isStride) {
+		return failed
+	}
+	return fmt.Errorf("the tables are of an earlier version of uidplugin, because WORKER_REGISTRY has no column STRIDE: "+
+		"start a process of this version, or run migrations.Up: %w", failed)
 }
 
 // AddOther adds a database that has tables of the id space, under its name in WORKER_NODE.

@@ -29,6 +29,7 @@ const (
 	CodeKeyAhead          = "key-ahead"
 	CodeLayoutEnd         = "layout-end"
 	CodeWorkerIDs         = "worker-ids"
+	CodeRegionShared      = "region-shared"
 	CodeSlotUnheld        = "slot-unheld"
 	CodeSessionDeleted    = "session-deleted"
 	CodeNodeForeign       = "node-foreign"
@@ -44,7 +45,7 @@ const (
 var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeLayoutEnd, CodeWorkerIDs,
-	CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
+	CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
 	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead,
 }
 
@@ -68,7 +69,8 @@ func (d *DB) Examine(ctx context.Context, ignore ...string) (r Report) {
 		look func(ctx context.Context) ([]Finding, error) // findings before an error count
 	}{
 		{"clock", d.checkClock}, {"writes", d.checkWrites}, {"durability", d.checkDurability},
-		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"slots", d.checkSlots},
+		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"regions", d.checkRegions},
+		{"slots", d.checkSlots},
 		{"sessions", d.checkSessions}, {"worker nodes", d.checkNodes}, {"followed tables", d.checkFollowed},
 	} {
 		r.Checks++

@@ -31,12 +31,16 @@ func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
 			Advice: "Begin a new id space, with a layout whose ids are above the present ones; see docs/migrating.md " +
 				"and generator.Layout.Above."})
 	}
-	given, all := d.Registry.NextID-1, d.Layout.MaxWorkerID()
+	given, all := d.Given()
 	if given > all/2 {
-		text := fmt.Sprintf("%d of %d worker ids were given out, more than half, so busy tables get no further "+
-			"ones (lanes)", given, all)
+		ids := "worker ids"
+		if r := d.Region(); r.Divided() {
+			ids += " of " + r.String()
+		}
+		text := fmt.Sprintf("%d of %d %s were given out, more than half, so busy tables get no further "+
+			"ones (lanes)", given, all, ids)
 		if given >= all {
-			text = fmt.Sprintf("all %d worker ids were given out: a table or process without one gets no ids", all)
+			text = fmt.Sprintf("all %d %s were given out: a table or process without one gets no ids", all, ids)
 		}
 		list = append(list, Finding{
 			Code: CodeWorkerIDs,
@@ -76,6 +80,10 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 		return nil, err
 	}
 	list = standstill(states)
+	own := "" // other regions look for their slots themselves
+	if r := d.Registry.Region; r != workernode.Whole || states["remote"] > 0 {
+		own = fmt.Sprintf(`"REGION" = %d AND `, r.N)
+	}
 	tick := max(d.Layout.TickAt(now.Add(-unheld)), 0)
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var name string
@@ -90,17 +98,18 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 				name, Count(slots, "slot", "slots"), Time(d.TimeOf(fence)), Count(workers, "worker id", "worker ids")),
 			Advice: "If the application has a new name, run the statement with that name. If it no longer exists, do " +
 				"nothing until worker ids run out.",
-			Fix: d.SQL.Translate(`UPDATE "WORKER_SLOT" SET "APPLICATION" = 'NEW NAME' WHERE "APPLICATION" = `) + d.literal(name),
+			Fix: d.SQL.Translate(`UPDATE "WORKER_SLOT" SET "APPLICATION" = 'NEW NAME' WHERE `+own+`"APPLICATION" = `) +
+				d.literal(name),
 		})
 		return nil
 	}, `SELECT "S"."APPLICATION", COUNT(*), COALESCE(SUM("N"."WORKERS"), 0), MAX("S"."FENCE") FROM "WORKER_SLOT" "S"
 		LEFT JOIN (SELECT "SLOT", COUNT(*) AS "WORKERS" FROM "WORKER_NODE" GROUP BY "SLOT") "N" ON "N"."SLOT" = "S"."ID"
-		WHERE "S"."REUSABLE" = 1 GROUP BY "S"."APPLICATION" HAVING COUNT(*) = SUM(CASE WHEN "S"."FENCE" < ? AND
+		WHERE `+own+`"S"."REUSABLE" = 1 GROUP BY "S"."APPLICATION" HAVING COUNT(*) = SUM(CASE WHEN "S"."FENCE" < ? AND
 		("S"."HOLDER" = '' OR "S"."SEEN_TICK" < ?) THEN 1 ELSE 0 END) ORDER BY "S"."APPLICATION" LIMIT 100`, tick, tick)
 	return list, err
 }
 
-// checkSessions looks for held slots without a session.
+// checkSessions looks for held slots without a session. A session of another region may be replicated after its slot.
 func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var slot int64
@@ -114,7 +123,8 @@ func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 		})
 		return err
 	}, `SELECT "S"."ID" FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_SESSION" "X" ON "X"."SLOT" = "S"."ID" AND
-		"X"."HOLDER" = "S"."HOLDER" WHERE "S"."HOLDER" <> '' AND "X"."SLOT" IS NULL ORDER BY "S"."ID" LIMIT 100`)
+		"X"."HOLDER" = "S"."HOLDER" WHERE "S"."HOLDER" <> '' AND "X"."SLOT" IS NULL AND "S"."REGION" = ?
+		ORDER BY "S"."ID" LIMIT 100`, d.Registry.Region.N)
 	return list, err
 }
 
@@ -149,9 +159,9 @@ func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 				"docs/several-databases.md."},
 			ours + " AND " + inside + ` AND "LAYOUT" <> ` + d.literal(d.Layout.String())},
 		{Finding{Code: CodeNodeSlot, Text: "%s of WORKER_NODE with a slot that is missing from WORKER_SLOT, so their ids " +
-			"do not resolve; perhaps only some tables were restored",
-			Advice: "Restore WORKER_SLOT and WORKER_SESSION from the same moment; see docs/failures.md about databases " +
-				"that lose commits."},
+			"do not resolve; perhaps only some tables were restored, or replicated from another region",
+			Advice: "Restore or replicate WORKER_SLOT and WORKER_SESSION from the same moment; see docs/failures.md about " +
+				"databases that lose commits."},
 			ours + " AND " + inside + ` AND "X" IS NULL`},
 	} {
 		from := `"WORKER_NODE"`

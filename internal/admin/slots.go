@@ -20,6 +20,7 @@ type Slot struct {
 	Application string    `json:"application"`
 	Host        string    `json:"host"`
 	Port        string    `json:"port"`
+	Region      int64     `json:"region"` // only processes of this region hold it
 	WorkerIDs   int64     `json:"worker_ids"`
 	Since       time.Time `json:"since,omitzero"` // when the last holder got it
 	Fence       time.Time `json:"fence"`          // no id of the slot has a later time
@@ -48,7 +49,7 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 		err := d.eachSlot(ctx, func(s uidplugin.Slot) {
 			n, after = n+1, s.ID
 			u := Slot{
-				Slot: s.ID, State: s.State(now), Application: s.Application, Host: s.Host, Port: s.Port,
+				Slot: s.ID, Region: s.Region, State: s.State(now), Application: s.Application, Host: s.Host, Port: s.Port,
 				Fence: s.Fence, Seen: s.Seen,
 			}
 			if (state == "" || u.State == state) && len(list) < limit {
@@ -71,18 +72,21 @@ const recently = 25 * time.Hour
 
 // maybe returns a necessary condition for a state, so that few other slots are read. [uidplugin.Slot.State] decides.
 func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
+	own := fmt.Sprintf(`"REGION" = %d AND `, d.Registry.Region.N)
 	switch state {
 	case "":
 		return "1 = 1", nil
+	case "remote":
+		return fmt.Sprintf(`"REGION" <> %d`, d.Registry.Region.N), nil
 	case "free":
-		return `"HOLDER" = ''`, nil
+		return own + `"HOLDER" = ''`, nil
 	case "retired":
-		return `"REUSABLE" = 0`, nil
+		return own + `"REUSABLE" = 0`, nil
 	case "expired":
-		return `"HOLDER" <> ''`, nil
+		return own + `"HOLDER" <> ''`, nil
 	}
 	tick := max(d.Layout.TickAt(now.Add(-recently)), 0)
-	return `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
+	return own + `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
 }
 
 // eachSlot calls f for each matching slot.
@@ -92,13 +96,14 @@ func (d *DB) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where strin
 		var holder string
 		var reusable, fence, seen int64
 		if err := sqldb.Scan(rows, workernode.SlotTable, 1, &s.ID, &reusable, &fence, &holder, &seen, &s.Application, &s.Host,
-			&s.Port); err != nil {
+			&s.Port, &s.Region); err != nil {
 			return err
 		}
 		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, d.TimeOf(fence), d.TimeOf(seen)
+		s.Remote = s.Region != d.Registry.Region.N
 		f(s)
 		return nil
-	}, `SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT"
+	}, `SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "REGION"
 		FROM "WORKER_SLOT" WHERE `+where, args...)
 	if err != nil {
 		return fmt.Errorf("list slots: %w", err)
@@ -150,13 +155,14 @@ func (d *DB) CountSlots(ctx context.Context, now time.Time) (map[string]int64, e
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var s uidplugin.Slot
 		var reusable, held, slots, fence, seen int64
-		err := rows.Scan(&reusable, &held, &slots, &fence, &seen)
+		err := rows.Scan(&reusable, &held, &s.Remote, &slots, &fence, &seen)
 		s.Reusable, s.Held, s.Fence, s.Seen = reusable != 0, held != 0, d.TimeOf(fence), d.TimeOf(seen)
 		n[s.State(now)] += slots
 		return err
-	}, `SELECT "R", "H", COUNT(*), MAX("F"), MAX("T") FROM (SELECT "FENCE" AS "F", "SEEN_TICK" AS "T",
-		CASE WHEN "REUSABLE" <> 0 THEN 1 ELSE 0 END AS "R", CASE WHEN "HOLDER" <> '' THEN 1 ELSE 0 END AS "H"
-		FROM "WORKER_SLOT" WHERE NOT (`+recent+`)) "X" GROUP BY "R", "H"`, ticks...)
+	}, `SELECT "R", "H", "O", COUNT(*), MAX("F"), MAX("T") FROM (SELECT "FENCE" AS "F", "SEEN_TICK" AS "T",
+		CASE WHEN "REUSABLE" <> 0 THEN 1 ELSE 0 END AS "R", CASE WHEN "HOLDER" <> '' THEN 1 ELSE 0 END AS "H",
+		"REGION" <> `+fmt.Sprint(d.Registry.Region.N)+` AS "O"
+		FROM "WORKER_SLOT" WHERE NOT (`+recent+`)) "X" GROUP BY "R", "H", "O"`, ticks...)
 	if err != nil {
 		return nil, fmt.Errorf("count slots: %w", err)
 	}

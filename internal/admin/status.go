@@ -12,8 +12,9 @@ import (
 type Status struct {
 	Layout    string           `json:"layout"`
 	Until     Instant          `json:"until"` // end of the layout
-	Given     int64            `json:"worker_ids_given"`
-	All       int64            `json:"worker_ids"`
+	Region    Region           `json:"region"`
+	Given     int64            `json:"worker_ids_given"`   // of the region
+	All       int64            `json:"worker_ids"`         // of the region
 	PerDay    float64          `json:"worker_ids_per_day"` // average of the last week
 	UsedUp    *Instant         `json:"used_up,omitempty"`  // when worker ids run out at this rate; nil if not before Until
 	Slots     map[string]int64 `json:"slots"`              // by state
@@ -36,16 +37,19 @@ func (d *DB) Status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	s = Status{
-		Layout: d.Layout.String(), Until: Instant{d.Layout.Expires()}, Given: d.Registry.NextID - 1,
-		All: d.Layout.MaxWorkerID(), Databases: []string{}, Findings: []Finding{},
+		Layout: d.Layout.String(), Until: Instant{d.Layout.Expires()}, Region: d.Region(),
+		Databases: []string{}, Findings: []Finding{},
 	}
+	s.Given, s.All = d.Given()
 	if s.Slots, err = d.CountSlots(ctx, now); err != nil {
 		return s, err
 	}
 	s.Findings = append(s.Findings, standstill(s.Slots)...)
 	const week = 7 * 24 * time.Hour
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&s.PerDay) },
-		`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "START_TICK" >= ?`, max(d.Layout.TickAt(now.Add(-week)), 0))
+		`SELECT COUNT(*) FROM "WORKER_NODE" WHERE "START_TICK" >= ?
+		AND NOT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S" WHERE "S"."ID" = "SLOT" AND "REGION" <> ?)`,
+		max(d.Layout.TickAt(now.Add(-week)), 0), d.Registry.Region.N)
 	if err != nil {
 		return s, fmt.Errorf("count worker ids: %w", err)
 	}

@@ -31,6 +31,7 @@ type Slot struct {
 	Holder   string // HOLDER: a random token of a process start; empty if free
 	Seen     int64  // SEEN_TICK: the holder's clock at its last statement
 	Region   int64  // REGION: only processes of this region hold the slot
+	Remote   bool   // of another region than the registry, so the row is replicated, and may be old
 
 	// The last holder.
 	Application, Host, Port string
@@ -66,11 +67,12 @@ func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, e
 		var s Slot
 		var modified date
 		var reusable int
-		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified, &s.Region)
+		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified, &s.Region, &s.Remote)
 		s.Reusable, s.Modified = reusable != 0, modified.Time
 		slots = append(slots, s)
 		return err
-	}, `SELECT `+cut(slotColumns)+fmt.Sprintf(` FROM "WORKER_SLOT" WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+	}, `SELECT `+cut(slotColumns)+`, EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "REMAINDER" <> "REGION")`+
+		fmt.Sprintf(` FROM "WORKER_SLOT" WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list slots: %w", err)
 	}

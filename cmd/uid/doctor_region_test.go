@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// The doctor finds registries that give out the same numbers, and has nothing to say about regions that do not meet.
+func TestDoctor_ComparesRegions(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		begin := func(n, of int) (*gorm.DB, runner) {
+			other := d.New(t)
+			db := other.Open(t, nil)
+			regional(t, db, n, of, "first")
+			return db, runner{t: t, dsn: dsn(other)}
+		}
+		ignore := strings.Join(ofServers, ",")
+		compare := func(a, b runner) result {
+			return a.run("doctor", "--ignore", ignore, "--region", b.dsn)
+		}
+		_, a := begin(0, 2)
+		_, b := begin(1, 2)
+		fdb, f := begin(3, 4)
+		_, whole := begin(0, 1)
+		compare(a, b).want(t, exitOK, "11 checks, 0 findings, 0 not done")
+		compare(a, f).want(t, exitOK)
+		a.run("doctor", "--ignore", ignore, "--region", b.dsn, "--region", f.dsn).want(t, exitOK)
+		for _, tt := range []struct {
+			a, b runner
+			says string
+		}{
+			{b, f, "(region 3 of 4, id space "}, {f, b, "(region 1 of 2, id space "}, {a, whole, "(region 0 of 1, id space "},
+			{whole, f, "(region 3 of 4, id space "},
+		} {
+			compare(tt.a, tt.b).want(t, exitWrong,
+				admin.CodeRegionShared, tt.says, "give out the same numbers", "uid region split")
+		}
+		same := compare(a, a)
+		same.want(t, exitWrong, admin.CodeRegionShared, "the same database, a replica or a clone", "1 finding,")
+		exec(`UPDATE "WORKER_REGISTRY" SET "LAYOUT" = '1-41-10-12/1ms@1514764800'`)(t, fdb)
+		compare(a, f).want(t, exitWrong,
+			admin.CodeRegionShared, "1-41-10-12/1ms@1514764800", "1-41-18-4/1ms@1514764800", "Use one layout")
+		a.run("doctor", "--region", "sqlite:nosuch.db").want(t, exitFailed, "--region: ", "nosuch.db")
+		exec(`DELETE FROM "WORKER_REGISTRY"`)(t, fdb)
+		compare(a, f).want(t, exitFailed, "--region: ", "no row")
+	})
+}
+
+// A region that does not begin with the printed statements gets numbers that the divided registry had given out.
+func TestDoctor_FindsARegionThatBeganTooLow(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		first := d.Open(t, nil)
+		for range 5 { // each with a worker id and a slot, because the one before is reserved for some time
+			shop(t, d.Open(t, nil), "web-1", "first")
+			exec(`UPDATE "WORKER_SLOT" SET "REUSABLE" = 0`)(t, first)
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		list := regions(t, r.run("region", "split", "2", "--yes", "--json"))
+		other := d.New(t)
+		odb := other.Open(t, nil)
+		regional(t, odb, 1, 2, "elsewhere") // gets worker id 1 and slot 1
+		o := runner{t: t, dsn: dsn(other)}
+		ignore := []string{"doctor", "--ignore", strings.Join(ofServers, ",")}
+		o.run(ignore...).want(t, exitOK)
+		fix := ""
+		for _, both := range [][2]runner{{r, o}, {o, r}} {
+			got := both[0].run(append(ignore, "--region", both[1].dsn)...)
+			got.want(t, exitWrong, "has 2 worker ids up to 5 and 2 slots up to 5, which ",
+				" will give out again: NEXT_ID is 3 and NEXT_SLOT is 3", "1 worker id, the first 1, belong", "2 findings")
+			_, fix, _ = strings.Cut(got.out, "Run in ")
+		}
+		_, fix, _ = strings.Cut(fix, ": ")
+		fix, _, _ = strings.Cut(fix, ";")
+		must(t, odb.Exec(fix).Error)
+		r.run(append(ignore, "--region", o.dsn)...).want(t, exitWrong, "1 worker id, the first 1, belong", "1 finding,")
+		got := regions(t, o.run("region", "--json"))
+		if got[0].NextID != 7 || got[0].NextSlot != 7 || list[1].NextID != 7 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Rows of another region may be old, or come before those that belong to them. Formerly the doctor took its processes
+// for dead.
+func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		regional(t, db, 0, 2, "first")
+		tick := generator.DefaultLayout().TickAt(time.Now())
+		for slot, age := range []int64{0, 3_600_000, 30 * 24 * 3_600_000} {
+			exec(fmt.Sprintf(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
+				"APPLICATION", "HOST_NAME", "PORT", "REGION")
+				VALUES (%d, '1-41-18-4/1ms@1514764800', 1, %d, 1, 'far', %d, 'far', 'h', 'p', 1)`,
+				2*slot+1, tick-age+9000, tick-age),
+				fmt.Sprintf(nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME", "START_TICK")
+				VALUES (%d, 'h', 'p', 1, '2026-01-01', %d, '1-41-18-4/1ms@1514764800', 'orders', %d)`,
+					2*slot+501, 2*slot+1, tick))(t, db)
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
+		r.run("status").want(t, exitOK,
+			"region      0 of 2", "1 of 131071 given out, 0.1 a day", "slots       4, 1 free, 3 remote")
+		r.run("slots").want(t, exitOK, "SLOT  REGION  STATE ", "\n2     0       free ", "\n1     1       remote ")
+		for state, n := range map[string]int{"live": 0, "expired": 0, "overdue": 0, "free": 1, "remote": 3} {
+			got := r.run("slots", "--json", "--state", state)
+			if got.want(t, exitOK); strings.Count(got.out, "\n") != n {
+				t.Errorf("%s: %s", state, got.out)
+			}
+		}
+		p := uidplugin.New(uidplugin.WithLookupOnly(), uidplugin.WithLogger(nil))
+		db = d.Open(t, nil)
+		must(t, db.Use(p))
+		slots, err := p.Slots(t.Context(), 0, 10)
+		must(t, err)
+		for _, s := range slots {
+			if s.Remote != (s.ID%2 == 1) || s.Region != s.ID%2 || s.Remote != (s.State(time.Now()) == "remote") {
+				t.Errorf("%+v", s)
+			}
+		}
+		// A slot of the own region above NEXT_SLOT is another registry's, also if it is of another number.
+		for _, region := range []int{0, 1} {
+			exec(fmt.Sprintf(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
+				"APPLICATION", "HOST_NAME", "PORT", "REGION")
+				VALUES (40, 'l', 1, %[1]d, 1, '', %[1]d, 'far', 'h', 'p', %[2]d)`, tick, region))(t, db)
+			got := r.run("doctor", "--ignore", strings.Join(ofServers, ","))
+			got.want(t, exitWrong, admin.CodeRegionShared, "have 1 slot up to 40", "because NEXT_SLOT is 4:", "1 finding,")
+			exec(`DELETE FROM "WORKER_SLOT" WHERE "ID" = 40`)(t, db)
+		}
+		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 200002`)(t, db)
+		r.run("status").want(t, exitWrong, admin.CodeWorkerIDs, "100000 of 131071 worker ids of region 0 of 2 were given out")
+		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262143`)(t, db) // of region 1
+		r.run("status").want(t, exitWrong, "all 131071 worker ids of region 0 of 2 were given out")
+	})
+}
+
+// A process may get a slot between two statements of the doctor, which is no sign of another registry.
+func TestDoctor_ReadsTheCountersAfterTheRows(t *testing.T) {
+	t.Parallel()
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	shop(t, db, "web-1")
+	of, err := admin.Connect(db, time.Minute, time.Now)
+	must(t, err)
+	must(t, of.ReadRegistry(t.Context()))
+	shop(t, d.Open(t, nil), "web-1", "first")
+	if r := of.Examine(t.Context()); len(r.Findings)+len(r.Undone) > 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
+)
+
+func (a *app) regionCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "region",
+		Short: "Show the region of a registry, or divide it into regions",
+		Long: `region prints which region of how many the registry of this database is, its next worker id and slot, and how
+many worker ids it has left. A registry that is not divided is region 0 of 1.
+
+Regions are registries in several databases, which give out different numbers of one id space without a message
+between them. "uid region split" makes more of them. The document "Regions" explains what to replicate.`,
+		Args: onlyCommands,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.with(c.Context(), reads, func(d *database) error { return a.writeRegion(d.Region()) })
+		},
+	}
+	c.AddCommand(a.splitCommand())
+	return c
+}
+
+func (a *app) writeRegion(r admin.Region) error {
+	if a.json {
+		return writeJSON(a.out, r)
+	}
+	which := fmt.Sprintf("%d of %d", r.Region, r.Of)
+	if !r.Divided() {
+		which += ": the registry is not divided"
+	}
+	g := newGrid(a.out)
+	g.add("region", which)
+	g.add("id space", r.Space)
+	g.add("next", fmt.Sprintf("worker id %d, slot %d", r.NextID, r.NextSlot))
+	g.add("left", admin.Count(r.Left, "worker id", "worker ids"))
+	return g.flush()
+}
+
+func (a *app) splitCommand() *cobra.Command {
+	var from int64
+	var name string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "split OF",
+		Short: "Divide a registry, and print the statements that begin the new regions",
+		Long: `split divides the registry of this database into OF regions, a multiple of the present number. The registry
+stays the region that it is, and keeps all worker ids and slots that it has given out. Processes may run meanwhile.
+It cannot be undone, so it asks for confirmation.
+
+For each new region it prints the statements to run in the database of that region before its first process starts.
+The database may be a clone of this one, or have only the empty tables, which "uid sql" prints. Never run the
+statements in this database. They fail in the database of a region that has begun already.
+
+To print the statements again, pass --from with the number of regions before the split. It changes nothing then.
+Use the statements only for a region that does not exist yet.
+
+With --json it prints the region of this registry, and then an object with sql for each new one.`,
+		Example: `  uid region split 2
+  uid region split 4 --yes --dialect postgres
+  uid region split 4 --from 1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			of, err := strconv.ParseInt(args[0], 10, 32)
+			if err != nil || of < 2 {
+				return fmt.Errorf("the number of regions is %q, and must be at least 2", args[0])
+			}
+			if c.Flags().Changed("from") && from < 1 {
+				return fmt.Errorf("--from %d must be at least 1, the number of regions before", from)
+			}
+			return a.with(c.Context(), writes, func(d *database) error {
+				to, err := a.dialect(name)
+				if err != nil {
+					return err
+				}
+				return a.split(c.Context(), d, of, from, to, yes)
+			})
+		},
+	}
+	c.Flags().Int64Var(&from, "from", 0, "number of regions before; prints the statements again after the split")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	dialectFlag(c, &name, "of the new regions: mysql (also for MariaDB), postgres or sqlite (default: the database's)")
+	return c
+}
+
+// split divides the registry, after asking for confirmation.
+func (a *app) split(ctx context.Context, d *database, of, from int64, to dialect, yes bool) error {
+	if r := d.Region(); r.Of != of && !yes {
+		question := fmt.Sprintf("Divide the registry of this database, %s, into %d regions? It cannot be undone. [y/N] ",
+			r, of)
+		if err := a.confirm(question, "pass --yes to divide the registry"); err != nil {
+			return err
+		}
+	}
+	own, others, err := d.Split(ctx, of, from)
+	if err != nil {
+		return err
+	}
+	if to == mysqlDialect {
+		for _, o := range others {
+			for i, s := range o.SQL {
+				o.SQL[i] = strings.ReplaceAll(s, `"`, "`")
+			}
+		}
+	}
+	if a.json {
+		return writeJSONs(a.out, append([]admin.Region{own}, others...))
+	}
+	return a.writeSplit(own, others)
+}
+
+// writeSplit writes the statements for new regions. Everything else is a comment.
+func (a *app) writeSplit(own admin.Region, others []admin.Region) error {
+	text := fmt.Sprintf(`-- The registry of this database is now %s. Set WithRegion(%d, %d) in its processes, so that
+-- they refuse a backup from before, and restart processes that follow tables. See docs/regions.md.
+--
+-- Run the statements of a region in its database, before its first process starts, and never in this database. Use
+-- them only for a region that does not exist yet.
+`, own, own.Region, own.Of)
+	for _, o := range others {
+		text += fmt.Sprintf("\n-- %s, from worker id %d and slot %d on\n", o, o.NextID, o.NextSlot)
+		text += clean(o.SQL[0]) + ";\n" + clean(o.SQL[1]) + ";\n"
+	}
+	_, err := fmt.Fprint(a.out, text)
+	return err
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// regional is an application that makes orders in a region. It returns their ids.
+func regional(t testing.TB, db *gorm.DB, n, of int, texts ...string) (ids []uidplugin.ID) {
+	t.Helper()
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithRegion(n, of))
+	must(t, db.Use(p))
+	must(t, p.AutoMigrate(&order{}))
+	for _, text := range texts {
+		o := order{Text: text}
+		must(t, db.Create(&o).Error)
+		ids = append(ids, o.ID)
+	}
+	must(t, p.Close(t.Context()))
+	return ids
+}
+
+// regions returns the regions that a command prints as JSON.
+func regions(t testing.TB, r result) (list []admin.Region) {
+	t.Helper()
+	r.want(t, exitOK)
+	for line := range strings.Lines(r.out) {
+		var one admin.Region
+		must(t, json.Unmarshal([]byte(line), &one))
+		list = append(list, one)
+	}
+	return list
+}
+
+// The statements that the command prints begin the new regions, in an empty database and in a clone, whose processes
+// then make other worker ids than those of the divided registry.
+func TestRegionSplit_BeginsRegions(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("region").want(t, exitOK, "region    0 of 1: the registry is not divided", "worker id 2, slot 2",
+			"left      262142 worker ids")
+		r.run("region", "split", "3").want(t, exitFailed, "pass --yes")
+		r.run("region", "--json").want(t, exitOK, `{"region":0,"of":1,"id_space":"`,
+			`"next_worker_id":2,"next_slot":2,"worker_ids_left":262142}`)
+		r.run("region", "split", "3", "--from", "2", "--yes").want(t, exitFailed, "region 0 of 1, not one of 2")
+
+		list := regions(t, r.run("region", "split", "3", "--yes", "--json"))
+		if len(list) != 3 || list[0].Region != 0 || list[0].SQL != nil || list[0].NextID != 3 || list[0].Left != 87381 {
+			t.Fatalf("%+v", list)
+		}
+		r.run("status").want(t, exitOK, "region      0 of 3", "worker ids  0 of 87381 given out")
+		workers := map[int64]int{}
+		for i, o := range list[1:] {
+			if o.Region != int64(i+1) || o.NextID%3 != o.Region || o.NextSlot%3 != o.Region || o.NextID < 2 {
+				t.Errorf("%+v", o)
+			}
+			other := d.New(t)
+			odb := other.Open(t, nil)
+			if i == 0 {
+				createTables(t, odb)
+			} else { // a clone of the first database
+				shop(t, odb, "web-1")
+				exec(`UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = '`+list[0].Space+`'`)(t, odb)
+			}
+			for _, s := range o.SQL {
+				must(t, odb.Exec(s).Error)
+			}
+			if err := odb.Exec(o.SQL[0]).Error; err != nil {
+				t.Error(err)
+			}
+			if odb.Exec(o.SQL[1]).Error == nil {
+				t.Error("a region was begun twice")
+			}
+			odb = other.Open(t, nil)
+			for _, id := range regional(t, odb, i+1, 3, "elsewhere") {
+				parts, err := generator.DefaultLayout().Decompose(id.Int64())
+				must(t, err)
+				workers[parts.WorkerID]++
+			}
+			got := runner{t: t, dsn: dsn(other)}.run("region")
+			got.want(t, exitOK, fmt.Sprintf("region    %d of 3", i+1))
+		}
+		if len(workers) != 2 || workers[1] != 0 {
+			t.Errorf("the worker ids are %v", workers)
+		}
+		if got := regional(t, d.Open(t, nil), 0, 3, "here"); len(got) != 1 {
+			t.Error(got)
+		}
+	})
+}
+
+// createTables runs what "uid sql" prints.
+func createTables(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	got := runner{t: t}.run("sql", "--dialect", db.Dialector.Name(), "--only", "tables")
+	got.want(t, exitOK)
+	for statement := range strings.SplitSeq(got.out, ";\n") {
+		var lines []string
+		for line := range strings.Lines(statement) {
+			if !strings.HasPrefix(line, "--") {
+				lines = append(lines, line)
+			}
+		}
+		if s := strings.TrimSpace(strings.Join(lines, "")); s != "" {
+			must(t, db.Exec(s).Error)
+		}
+	}
+}
+
+// A second run changes nothing. It prints only regions that this registry has made, because another one knows which
+// numbers are taken in its own.
+func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
+	t.Parallel()
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	regional(t, db, 1, 2, "first")
+	r := runner{t: t, dsn: dsn(d)}
+	of := func(list []admin.Region) (numbers []int64) {
+		for _, one := range list {
+			numbers = append(numbers, one.Region)
+		}
+		return numbers
+	}
+	for _, tt := range []struct {
+		args []string
+		want []int64
+	}{
+		{[]string{"6", "--yes"}, []int64{1, 3, 5}},
+		{[]string{"6", "--from", "2"}, []int64{1, 3, 5}},
+		{[]string{"6", "--from", "3"}, []int64{1, 4}},
+	} {
+		list := regions(t, r.run(append([]string{"region", "split", "--json"}, tt.args...)...))
+		if got := of(list); !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %v", tt.args, got)
+		}
+	}
+	text := r.run("region", "split", "6", "--from", "2", "--dialect", "mariadb")
+	text.want(t, exitOK, "-- The registry of this database is now region 1 of 6. Set WithRegion(1, 6)", "docs/regions.md",
+		"-- region 3 of 6, from worker id 3 and slot 3 on\n", "-- region 5 of 6",
+		"DELETE FROM `WORKER_REGISTRY` WHERE `NAME` = 'default' AND `ID_SPACE` = '",
+		"INSERT INTO `WORKER_REGISTRY` (`NAME`, ", "only for a region that does not exist yet")
+	for line := range strings.Lines(text.out) {
+		if !strings.HasPrefix(line, "--") && line != "\n" && !strings.HasSuffix(line, ";\n") {
+			t.Errorf("%q is neither a comment nor a statement", line)
+		}
+	}
+	r.run("region", "split", "6", "--from", "2", "--dialect", "postgres").want(t, exitOK, `DELETE FROM "WORKER_REGISTRY"`)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"6"}, "already region 1 of 6; to print"},
+		{[]string{"6", "--from", "1"}, "not divided from one of 1"},
+		{[]string{"6", "--from", "6"}, "not divided from one of 6"},
+		{[]string{"6", "--from", "4"}, "not divided from one of 4"},
+		{[]string{"6", "--from", "0"}, "--from 0 must be at least 1"},
+		{[]string{"8", "--yes"}, "must be a multiple of 6, and is 8"},
+		{[]string{"3", "--yes"}, "must be a multiple of 6, and is 3"},
+		{[]string{"1"}, `"1", and must be at least 2`},
+		{[]string{"two"}, `"two", and must be at least 2`},
+		{[]string{"300000", "--yes"}, "too few are left for 300000 regions"},
+		{[]string{"12", "--dialect", "oracle"}, "oracle"},
+	} {
+		r.run(append([]string{"region", "split"}, tt.args...)...).want(t, exitFailed, tt.want)
+	}
+	r.run("region").want(t, exitOK, "1 of 6")
+	r.run("region", "split").want(t, exitFailed, "accepts 1 arg")
+	r.run("region", "splt").want(t, exitFailed, "did you mean split")
+}
+
+// UidGenerator would insert worker ids of other regions.
+func TestRegionSplit_RefusesATableOfUidGenerator(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		must(t, db.Exec("ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT").Error)
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("region", "split", "2", "--yes").want(t, exitFailed,
+			"uid: the registry's region: ", "AUTO_INCREMENT", "stop UidGenerator")
+		r.run("region").want(t, exitOK, "0 of 1")
+	}, "mariadb", "mysql")
+}
+
+// Formerly a database with tables of an earlier version had an error of the database only.
+func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "STRIDE"`)(t, db)
+		r := runner{t: t, dsn: dsn(d)}
+		for _, args := range [][]string{{"region"}, {"region", "split", "2", "--yes"}, {"status"}} {
+			r.run(args...).want(t, exitFailed, "of an earlier version", "STRIDE", "migrations.Up")
+		}
+	})
+}
+
+// STRIDE 0 led to a division by zero.
+func TestReadRegistry_RefusesAnImpossibleRegion(t *testing.T) {
+	t.Parallel()
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	shop(t, db, "web-1", "first")
+	r := runner{t: t, dsn: dsn(d)}
+	for _, s := range []string{`"STRIDE" = 0`, `"STRIDE" = 2, "REMAINDER" = 2`, `"REMAINDER" = -1`} {
+		exec(`UPDATE "WORKER_REGISTRY" SET `+s)(t, db)
+		r.run("status").want(t, exitFailed, "STRIDE in WORKER_REGISTRY is ")
+	}
+}

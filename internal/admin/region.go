@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// A Region is the registry of a region.
+type Region struct {
+	Region   int64    `json:"region"`
+	Of       int64    `json:"of"` // 1: the registry is not divided
+	Space    string   `json:"id_space"`
+	NextID   int64    `json:"next_worker_id"` // the next that the region gives out
+	NextSlot int64    `json:"next_slot"`
+	Left     int64    `json:"worker_ids_left"` // that only this region gives out
+	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region
+
+	of workernode.Region
+}
+
+// String returns a text such as "region 0 of 2".
+func (r Region) String() string { return r.of.String() }
+
+// Divided reports whether there are other regions.
+func (r Region) Divided() bool { return r.of != workernode.Whole }
+
+// Region returns the region of this database's registry.
+func (d *DB) Region() Region { return d.regionOf(d.Registry) }
+
+func (d *DB) regionOf(r workernode.Registry) Region {
+	return Region{
+		Region: r.Region.N, Of: r.Region.Of, Space: r.Space, of: r.Region,
+		NextID: r.Region.From(max(r.NextID, 1)), NextSlot: r.Region.From(max(r.NextSlot, 1)),
+		Left: d.workerIDs(r.Region, r.NextID),
+	}
+}
+
+// workerIDs counts the layout's worker ids of a region from least on.
+func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
+	first, last := r.From(max(least, 1)), d.Layout.MaxWorkerID()
+	if first > last {
+		return 0
+	}
+	return (last-first)/r.Of + 1
+}
+
+// Given returns how many worker ids the region has, and how many of them it will not give out any more. Those that the
+// registry gave out before it was divided count as the region's, if they leave its remainder.
+func (d *DB) Given() (given, all int64) {
+	all = d.workerIDs(d.Registry.Region, 1)
+	return all - d.workerIDs(d.Registry.Region, d.Registry.NextID), all
+}
+
+// Split divides the registry into of regions, and returns its own region and the new ones, with the statements that
+// create their registries. from is the number of regions before, or 0 for that of the registry. If the registry was
+// divided so earlier, Split changes nothing. It then needs from: this registry made only the regions of its last
+// division, and does not know which numbers the others have given out.
+func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Region, err error) {
+	before := d.Registry.Region
+	if before.Of == of && from != 0 {
+		before.Of = from
+		if !before.Valid() || from >= of || !d.Registry.Region.DividedFrom(before) {
+			return own, nil, fmt.Errorf("the registry is %s, which was not divided from one of %d", d.Registry.Region, from)
+		}
+	}
+	switch {
+	case from != 0 && before.Of != from:
+		return own, nil, fmt.Errorf("the registry is %s, not one of %d", before, from)
+	case before.Of == of:
+		return own, nil, fmt.Errorf("the registry is already %s; to print the statements for the others again, pass the "+
+			"number of regions before, such as --from 1", before)
+	}
+	r, err := d.Nodes.Divide(ctx, of)
+	if err != nil {
+		return own, nil, err
+	}
+	d.Registry = r
+	for n := before.N + before.Of; n < of; n += before.Of {
+		other := r.Other(n)
+		o := d.regionOf(other)
+		// A cloned database has the row of this registry. A region that has begun has another row, which must stay: the
+		// INSERT then fails.
+		o.SQL = []string{
+			`DELETE FROM "WORKER_REGISTRY" WHERE "NAME" = 'default' AND "ID_SPACE" = ` + d.literal(r.Space), other.Insert(),
+		}
+		others = append(others, o)
+	}
+	return d.Region(), others, nil
+}
