@@ -85,12 +85,11 @@ bench: ## the benchmarks
 rehearse: RELEASE := $(shell sed -n 's|^\tgithub.com/uidplugin/uidplugin ||p' cmd/uid/go.mod)
 rehearse: MODULE := github.com/uidplugin/uidplugin
 rehearse: export GOWORK := off
-rehearse: export GIT_CONFIG_COUNT := 1
 rehearse: ## install HEAD as users will install the next release, before its tags are pushed
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	git clone -q --bare . "$$dir/git"; \
 	for tag in $(RELEASE) cmd/uid/$(RELEASE) uidprom/$(RELEASE); do git -C "$$dir/git" tag -f "$$tag" HEAD >/dev/null; done; \
-	export GIT_CONFIG_KEY_0="url.$$dir/git.insteadOf" GIT_CONFIG_VALUE_0=https://$(MODULE); \
+	export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.$$dir/git.insteadOf" GIT_CONFIG_VALUE_0=https://$(MODULE); \
 	export GOPROXY="file://$$(go env GOMODCACHE)/cache/download,$$(go env GOPROXY)" GONOPROXY=$(MODULE) GONOSUMDB=$(MODULE); \
 	export GOMODCACHE="$$dir/mod" GOBIN="$$dir" GOFLAGS=-modcacherw; \
 	cd "$$dir"; \
