@@ -19,7 +19,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 
-.PHONY: help test tests test-short minimum lint cross vuln bench compare
+.PHONY: help test tests test-short minimum lint cross vuln bench compare rehearse
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -79,3 +79,23 @@ compare: ## uidplugin against its peers, into docs, 1 h; with SHORT=1 into bench
 
 bench: ## the benchmarks
 	go test -run '^$$' -bench . -benchmem ./generator/ .
+
+# The tags of the release that cmd/uid requires, at HEAD, in a copy of the repository that git takes for the public one.
+# Nothing is published. The module cache is a temporary one, because the real one must not have a version of this copy.
+rehearse: RELEASE := $(shell sed -n 's|^\tgithub.com/uidplugin/uidplugin ||p' cmd/uid/go.mod)
+rehearse: MODULE := github.com/uidplugin/uidplugin
+rehearse: export GOWORK := off
+rehearse: ## install HEAD as users will install the next release, before its tags are pushed
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	git clone -q --bare . "$$dir/git"; \
+	for tag in $(RELEASE) cmd/uid/$(RELEASE) uidprom/$(RELEASE); do git -C "$$dir/git" tag -f "$$tag" HEAD >/dev/null; done; \
+	export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.$$dir/git.insteadOf" GIT_CONFIG_VALUE_0=https://$(MODULE); \
+	export GOPROXY="file://$$(go env GOMODCACHE)/cache/download,$$(go env GOPROXY)" GONOPROXY=$(MODULE) GONOSUMDB=$(MODULE); \
+	export GOMODCACHE="$$dir/mod" GOBIN="$$dir" GOFLAGS=-modcacherw; \
+	cd "$$dir"; \
+	go install $(MODULE)/cmd/uid@$(RELEASE); \
+	./uid version | tee /dev/stderr | grep -q "^uid $(RELEASE), "; \
+	go run $(MODULE)/examples/quickstart@$(RELEASE) >quickstart.out; \
+	go mod init example.com/app; \
+	go get $(MODULE)@$(RELEASE) $(MODULE)/uidprom@$(RELEASE); \
+	go build $(MODULE)/uidprom

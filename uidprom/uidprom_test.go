@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -136,6 +137,35 @@ func TestCollectorCollect_ShowsThePlugin(t *testing.T) {
 	}
 	if n := len(wire.Take()); n != 0 {
 		t.Errorf("101 scrapes sent %d statements", n)
+	}
+}
+
+// Alerts and dashboards of users name metrics and labels. A line that changes or goes breaks them.
+func TestNewCollector_NamesOfMetrics(t *testing.T) {
+	t.Parallel()
+
+	var got []string
+	descs := make(chan *prometheus.Desc, 100)
+	uidprom.NewCollector(nil, nil).Describe(descs)
+	close(descs)
+	parts := regexp.MustCompile(`fqName: "uidplugin_(\w+)".*variableLabels: {(.*?)}`)
+	for d := range descs {
+		m := parts.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatal(d)
+		}
+		got = append(got, strings.TrimSpace(m[1]+" "+m[2]))
+	}
+	slices.Sort(got)
+	want := []string{
+		"follow_delay_seconds table", "followers table", "healthy", "ids_made_total table,generator", "lanes table,generator",
+		"layout_remaining_seconds", "lead_seconds table,generator", "lease_remaining_seconds", "lost_commits_total",
+		"sessions_total", "slot_age_seconds", "slot_failing_seconds", "slot_failures_total", "slot_id", "slot_renewals_total",
+		"slot_worker_ids", "slots_allocated_total", "slots_lost_total", "slots_reclaimed_total", "too_late_total table",
+		"waits_total table,generator", "worker_ids_given", "worker_ids_max",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("metrics\n%q\nwant\n%q", got, want)
 	}
 }
 

@@ -35,6 +35,12 @@ func TestDocument_HasCommandsFlagsAndCodes(t *testing.T) {
 			t.Errorf("the document has the flag %s, which no command has", flag)
 		}
 	}
+	for _, m := range regexp.MustCompile("`uid ((?:[a-z]+ ?)+)[ A-Z]*`").FindAllStringSubmatch(string(text), -1) {
+		path := strings.Fields(m[1])
+		if c, _, err := a.command().Find(path); err != nil || c.CommandPath() != "uid "+strings.Join(path, " ") && path[0] != "completion" {
+			t.Errorf("the document has the command %q, which does not exist", m[0])
+		}
+	}
 	for _, word := range append(admin.Codes, presetNames()...) {
 		if !strings.Contains(string(text), "`"+word+"`") {
 			t.Errorf("the document lacks %s", word)

@@ -122,6 +122,15 @@ func runScripts(t *testing.T, dir string, d *testkit.Database) {
 	})
 }
 
+// Scripts compare exit codes with these numbers, as docs/command.md has them.
+func TestRun_ExitCodes(t *testing.T) {
+	t.Parallel()
+	r := runner{t: t}
+	for want, args := range [][]string{{"decode", "1176816959799427126"}, {"decode", "5"}, {"decode", "--layout", "nosuch", "5"}} {
+		r.run(args...).want(t, want)
+	}
+}
+
 // Each command on SQLite.
 func TestScripts_SQLite(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,11 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -21,6 +23,28 @@ func TestProgram_TheQuickstart(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "examples/quickstart/go.mod")); err == nil || strings.Contains(string(mod), "\nreplace") {
 		t.Error("the quickstart is in a module of its own, or go.mod has a replacement")
+	}
+}
+
+// The command and the metrics are modules of their own. "go install" refuses a module with a replacement, and the command
+// imports internal packages, so each release of it requires the same release of the root module.
+func TestProgram_ModulesRequireTheNewestRelease(t *testing.T) {
+	t.Parallel()
+	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	must(t, err)
+	newest := regexp.MustCompile(`(?m)^## \[(\d.*?)\] - \d{4}-\d\d-\d\d$`).FindSubmatch(changes)
+	if newest == nil {
+		t.Fatal("CHANGELOG.md has no release")
+	}
+	for _, dir := range []string{"cmd/uid", "uidprom"} {
+		mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+		must(t, err)
+		if regexp.MustCompile(`(?m)^(replace|exclude)\b`).Match(mod) {
+			t.Errorf("%s/go.mod has a replacement or exclusion", dir)
+		}
+		if want := fmt.Sprintf("\tgithub.com/uidplugin/uidplugin v%s\n", newest[1]); !strings.Contains(string(mod), want) {
+			t.Errorf("%s/go.mod does not require %s", dir, want)
+		}
 	}
 }
 
