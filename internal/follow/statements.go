@@ -30,7 +30,7 @@ func (s *statements) now() string {
 	case SQLite:
 		return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 	}
-	return "FLOOR(UNIX_TIMESTAMP(SYSDATE(6)) * 1000)"
+	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // local time has one hour twice a year
 }
 
 // found is a subquery for the identity of the trigger that the table has now, if it is enabled.
