@@ -220,15 +220,20 @@ func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
 			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(gate)+") WHERE set_config IS NOT NULL) AS passed"))
 	case MySQL:
-		// MySQL refuses this setting in a hint, with a warning that nobody sees.
-		err := db.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = "+seconds)
-		if err != nil {
-			return false, err
-		}
-		passed, err := granted(s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
-		return passed, errors.Join(err, db.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
+		return granted(s.setGate(ctx, db, gate, "GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"))
 	}
 	return granted(s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
+}
+
+// setGate stores a mark in a gate on MySQL, and gives up after some time. MySQL refuses this setting in a hint, with a
+// warning that nobody sees.
+func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark string) error {
+	err := db.ExecRaw(ctx, fmt.Sprintf("SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = %d", patience/time.Second))
+	if err != nil {
+		return err
+	}
+	err = s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = "+mark+s.gate(gate))
+	return errors.Join(err, db.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
 }
 
 // patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
