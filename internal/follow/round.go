@@ -98,7 +98,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if !busy {
 		return time.Second
 	}
-	pause := min(max(s.Slack/10, 10*time.Millisecond), 100*time.Millisecond)
+	pause := min(max(s.Slack/10, 10*time.Millisecond), 50*time.Millisecond)
 	if s.Next == 0 {
 		return pause
 	}

@@ -94,11 +94,12 @@ func TestStatePause_WaitsForTheNextRow(t *testing.T) {
 		want       time.Duration
 	}{
 		"idle":               {time.Second, 0, false, time.Second},
-		"no row":             {time.Second, 0, true, 100 * time.Millisecond},
+		"no row":             {time.Second, 0, true, 50 * time.Millisecond},
+		"no row, 200 ms":     {200 * time.Millisecond, 0, true, 20 * time.Millisecond},
 		"no row, small":      {50 * time.Millisecond, 0, true, 10 * time.Millisecond},
-		"a young row":        {time.Second, 10 * time.Millisecond, true, 100 * time.Millisecond},
+		"a young row":        {time.Second, 10 * time.Millisecond, true, 50 * time.Millisecond},
 		"a row due in 40 ms": {time.Second, 961 * time.Millisecond, true, 40 * time.Millisecond},
-		"a row that is due":  {time.Second, 2 * time.Second, true, 100 * time.Millisecond},
+		"a row that is due":  {time.Second, 2 * time.Second, true, 50 * time.Millisecond},
 	} {
 		s := State{Slack: tt.slack, Now: now}
 		if tt.age > 0 {
