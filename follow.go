@@ -46,7 +46,11 @@ func (p *Plugin) EnableFollow(ctx context.Context, model any, options ...FollowO
 	if t.loc.Test != nil {
 		return nil
 	}
-	return follow.Enable(ctx, t.db, t.table)
+	if err := follow.Enable(ctx, t.db, t.table); err != nil {
+		return err
+	}
+	t.loc.Catalog.WarnFollowed(ctx, t.table.Name, t.table.Key)
+	return nil
 }
 
 const maxSlack = time.Hour

@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -149,4 +151,24 @@ func keepOpen(t *testing.T, db *gorm.DB, engine string, id int64, inserted chan<
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// Rows that the database numbers are mostly refused. Somebody whose other programs insert such rows learned that from their
+// errors.
+func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, log := d.Open(t, nil), &testkit.Log{}
+		p := uidplugin.New(uidplugin.WithLogger(log.Logger()))
+		testkit.Must(t, db.Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		key := map[string]string{"postgres": "BIGSERIAL PRIMARY KEY"}[d.Name]
+		testkit.Must(t, db.Exec("CREATE TABLE letters (id "+cmp.Or(key, "BIGINT AUTO_INCREMENT PRIMARY KEY")+", town VARCHAR(9), sender_id BIGINT)").Error)
+		for range 2 {
+			testkit.Must(t, p.EnableFollow(t.Context(), &letter{}))
+		}
+		if lines := log.Lines("numbers the key of this followed table"); len(lines) != 1 {
+			t.Errorf("%d warnings: %s", len(lines), lines)
+		}
+	}, "mysql", "mariadb", "postgres")
 }

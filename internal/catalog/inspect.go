@@ -172,6 +172,20 @@ func (c *Catalog) warnNumbered(kind string, columns []sqldb.Column, numbers stri
 		" for example by an old process, gets a number"+numbers+"."+advice, args...)
 }
 
+// WarnFollowed warns once if the database numbers the key of a followed table.
+func (c *Catalog) WarnFollowed(ctx context.Context, table, key string) {
+	if c.sql == nil {
+		return
+	}
+	columns, err := c.sql.ColumnsOf(ctx, c.quote(table))
+	for _, column := range columns {
+		if err == nil && column.Auto && strings.EqualFold(column.Name, key) && c.once("followed", table, key) {
+			c.Log.Warn("uidplugin: the database numbers the key of this followed table: a row that is inserted without the plugin is mostly refused,"+
+				" because its number is below the mark; let all that insert use the plugin", "table", table, "column", key)
+		}
+	}
+}
+
 // plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
 // this.
 func (c *Catalog) plainStatement(column sqldb.Column) string {

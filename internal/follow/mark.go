@@ -44,6 +44,14 @@ type news struct {
 	next      chan struct{}
 }
 
+// wait waits for other news, or until the context ends.
+func (n *news) wait(ctx context.Context) {
+	select {
+	case <-n.next:
+	case <-ctx.Done():
+	}
+}
+
 // NewMark returns the mark of a table. now is the clock of this process.
 func NewMark(db *sqldb.DB, table Table, layout generator.Layout, now func() time.Time) *Mark {
 	return &Mark{db: db, table: table, layout: layout, now: now, me: rand.Text(), turn: make(chan struct{}, 1), latest: &news{next: make(chan struct{})}}

@@ -10,6 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 type event struct {
@@ -240,4 +241,45 @@ func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 			t.Errorf("%d was published, %v; %d ms of the turn were left", published, err, left)
 		}
 	}, "mysql", "mariadb")
+}
+
+// If the database's clock is set back, the turn of the last closer seems to last for an hour. After its process had ended,
+// followers stood still that long.
+func TestMark_TakesATurnThatLastsTooLong(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		until := time.Now().Add(time.Hour).UnixMilli()
+		testkit.Must(t, e.db.Exec(e.quoted("UPDATE UID_FOLLOW SET CLOSER = 'gone', CLOSER_UNTIL = ?"), until).Error)
+		if published, err := e.mark.Advance(t.Context()); err != nil || published == 0 {
+			t.Errorf("%d was published, %v", published, err)
+		}
+	})
+}
+
+// A row of UID_FOLLOW that is wrong makes followers stop with an error. With a mark of which the trigger knows nothing they
+// missed rows, and a slack below zero closed the future.
+func TestMark_ReportsAWrongRowOfUIDFollow(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		wrong := func(statement string, is error, text string) {
+			t.Helper()
+			testkit.Must(t, e.db.Exec(e.quoted(statement)).Error)
+			_, err := e.mark.Advance(t.Context())
+			testkit.IsError(t, err, is, "follow events", text)
+		}
+		wrong("UPDATE UID_FOLLOW SET SLACK = -3600000", follow.ErrNotEnabled, "SLACK")
+		wrong("UPDATE UID_FOLLOW SET SLACK = 9223372036854775807", follow.ErrNotEnabled, "SLACK")
+		testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
+		wrong("UPDATE UID_FOLLOW SET PUBLISHED = 9223372036854775807", workernode.ErrClock, "uid follow reset")
+		testkit.Must(t, follow.Reset(t.Context(), e.conn, "events", generator.DefaultLayout(), time.Now))
+		if published, err := e.mark.Advance(t.Context()); err != nil || published <= 0 || published > e.id(t, 0) {
+			t.Errorf("%d was published, %v", published, err)
+		}
+		testkit.Must(t, e.db.Exec(e.quoted("CREATE TABLE copied AS SELECT * FROM UID_FOLLOW")).Error) // without its key
+		testkit.Must(t, e.db.Exec(e.quoted("DROP TABLE UID_FOLLOW")).Error)
+		testkit.Must(t, e.db.Exec(e.quoted("ALTER TABLE copied RENAME TO UID_FOLLOW")).Error)
+		wrong("INSERT INTO UID_FOLLOW SELECT * FROM UID_FOLLOW", follow.ErrNotEnabled, "2 rows")
+	})
 }

@@ -98,8 +98,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 		return s.update(ctx, tx, "UPDATE "+s.gates()+` SET "MARK" = min("MARK", `+value+")"+s.row())
 	}
 	for _, gate := range []int{idleGate, usedGate} {
-		err := s.update(ctx, tx, "UPDATE /*+ SET_VAR(innodb_lock_wait_timeout = 2) */ "+s.gates()+" SET MARK = LEAST(MARK, "+value+")"+s.gate(gate))
-		if err != nil {
+		if err := s.setGate(ctx, tx, gate, "LEAST(MARK, "+value+")"); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/internal/workernode"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // future raises and publishes a mark that is an hour ahead.
@@ -101,4 +103,28 @@ func TestReset_EndsRoundsThatHaveBegun(t *testing.T) {
 			t.Errorf("%d was published, %v; reset: %t; %+v", published, err, reset, s)
 		}
 	})
+}
+
+// MySQL refuses the limit of a lock in a hint. A reset that met an open transaction failed after the limit of a statement
+// instead of trying again, and new writers waited behind it meanwhile.
+func TestReset_WaitsTwoSecondsAtATime(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		log := &waitLog{Interface: logger.Discard, errors: make(chan string, 1000)}
+		conn, err := sqldb.Open(d.Open(t, &gorm.Config{Logger: log}), 10*time.Second)
+		testkit.Must(t, err)
+		e.future(t)
+		tx := e.db.Begin()
+		defer tx.Rollback()
+		testkit.Must(t, tx.Create(&event{ID: e.id(t, -2*time.Hour)}).Error)
+		ended := make(chan error)
+		go func() { ended <- follow.Reset(t.Context(), conn, "events", generator.DefaultLayout(), time.Now) }()
+		testkit.Eventually(t, "the reset gives up once", 20*time.Second, func() bool { return log.longest.Load() > 0 })
+		if took := time.Duration(log.longest.Load()); took > 4*time.Second {
+			t.Errorf("it has waited for %v at a time", took)
+		}
+		testkit.Must(t, tx.Commit().Error)
+		testkit.Must(t, <-ended)
+	}, "mysql")
 }

@@ -67,8 +67,16 @@ func Decide(s State, layout generator.Layout, me string, before, after time.Time
 	if err := s.check(); err != nil {
 		return Plan{}, err
 	}
+	latest, err := MarkAt(layout, s.Now.Add(max(s.Slack, minApart)))
+	if err != nil {
+		return Plan{}, err
+	}
+	if s.Published > latest {
+		return Plan{}, fmt.Errorf("%w: the published mark %d is in the future by the database's clock, so the table refuses new rows;"+
+			" if that clock is right, run uid follow reset", workernode.ErrClock, s.Published)
+	}
 	mine := s.Closer == me
-	if !mine && s.Now.Before(s.Until) {
+	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn is from before the clock was set back
 		return Plan{}, nil
 	}
 	if apart := max(s.Now.Sub(after), before.Sub(s.Now)); apart > max(s.Slack, minApart) {
@@ -98,7 +106,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if !busy {
 		return time.Second
 	}
-	pause := min(max(s.Slack/10, 10*time.Millisecond), 100*time.Millisecond)
+	pause := min(max(s.Slack/10, 10*time.Millisecond), 50*time.Millisecond)
 	if s.Next == 0 {
 		return pause
 	}

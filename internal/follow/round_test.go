@@ -1,11 +1,14 @@
 package follow
 
 import (
+	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
 // A process that saw a mark finds out that the database has lost it, even if others have published higher ones since.
@@ -63,7 +66,10 @@ func TestDecide_WhenARoundIsDue(t *testing.T) {
 		"another closer":               {func(s *State) { s.Next, s.Closer = at(2*slack), "other" }, false, false},
 		"another closer, too long":     {func(s *State) { s.Next, s.Closer, s.Until = at(2*slack), "other", now }, true, true},
 		"a turn that nearly ends":      {func(s *State) { s.Next, s.Until = at(2*slack), now.Add(time.Second) }, true, true},
-		"a mark that is in the future": {func(s *State) { s.Published, s.Next = at(-time.Hour), at(-2*time.Hour) }, false, false},
+		"a mark near the end of slack": {func(s *State) { s.Published, s.Next = at(-slack), at(-2*slack) }, false, false},
+		"a turn of a clock that ran ahead": {func(s *State) {
+			s.Next, s.Closer, s.Until = at(2*slack), "other", now.Add(turn+time.Millisecond)
+		}, true, true},
 	} {
 		s := State{Published: at(slack + time.Second), Slack: slack, Trigger: "t", Found: "t", Closer: "me", Until: now.Add(turn), Now: now}
 		tt.change(&s)
@@ -83,6 +89,24 @@ func TestDecide_WhenARoundIsDue(t *testing.T) {
 	}
 }
 
+// If the database's clock was set back, or somebody has written a wrong mark, followers would wait without an error, or
+// take every row for complete.
+func TestDecide_ReportsAMarkInTheFuture(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	now := layout.Epoch.Add(1000 * time.Hour)
+	hour, err := MarkAt(layout, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, published := range []int64{hour, math.MaxInt64} {
+		s := State{Published: published, Slack: time.Second, Trigger: "t", Found: "t", Closer: "other", Until: now.Add(turn), Now: now}
+		if plan, err := Decide(s, layout, "me", now, now); !errors.Is(err, workernode.ErrClock) || plan.Mark != 0 {
+			t.Errorf("%d: %+v, %v", published, plan, err)
+		}
+	}
+}
+
 // A row is seen soon after it is due, and idle tables cost little.
 func TestStatePause_WaitsForTheNextRow(t *testing.T) {
 	t.Parallel()
@@ -94,11 +118,12 @@ func TestStatePause_WaitsForTheNextRow(t *testing.T) {
 		want       time.Duration
 	}{
 		"idle":               {time.Second, 0, false, time.Second},
-		"no row":             {time.Second, 0, true, 100 * time.Millisecond},
+		"no row":             {time.Second, 0, true, 50 * time.Millisecond},
+		"no row, 200 ms":     {200 * time.Millisecond, 0, true, 20 * time.Millisecond},
 		"no row, small":      {50 * time.Millisecond, 0, true, 10 * time.Millisecond},
-		"a young row":        {time.Second, 10 * time.Millisecond, true, 100 * time.Millisecond},
+		"a young row":        {time.Second, 10 * time.Millisecond, true, 50 * time.Millisecond},
 		"a row due in 40 ms": {time.Second, 961 * time.Millisecond, true, 40 * time.Millisecond},
-		"a row that is due":  {time.Second, 2 * time.Second, true, 100 * time.Millisecond},
+		"a row that is due":  {time.Second, 2 * time.Second, true, 50 * time.Millisecond},
 	} {
 		s := State{Slack: tt.slack, Now: now}
 		if tt.age > 0 {

@@ -26,9 +26,14 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 		defer m.follow()()
 		cursor := cursor // so that the sequence can be used again
 		var none T
-		losses := len(m.news().recovered) // those that are known
+		told := m.news() // an error in it is known, or older than this follower
+		losses := len(told.recovered)
 		for ctx.Err() == nil {
 			n := m.news()
+			if n == told && n.err != nil {
+				n.wait(ctx)
+				continue
+			}
 			for ; o.Rewind && losses < len(n.recovered); losses++ {
 				cursor.Last = min(cursor.Last, n.recovered[losses]-1)
 			}
@@ -44,7 +49,9 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 				if !yield(none, err) {
 					return
 				}
-				sleep(ctx, errorPause)
+				if told = n; n.err == nil {
+					sleep(ctx, errorPause)
+				}
 				continue
 			case o.Rewind && cursor.lost(published):
 				cursor.Last = published - 1
@@ -59,10 +66,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 			}
 			cursor.Read(last, len(rows), o.Limit, published)
 			if len(rows) < o.Limit {
-				select {
-				case <-n.next:
-				case <-ctx.Done():
-				}
+				n.wait(ctx)
 			}
 		}
 		yield(none, context.Cause(ctx))

@@ -30,7 +30,7 @@ func (s *statements) now() string {
 	case SQLite:
 		return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 	}
-	return "FLOOR(UNIX_TIMESTAMP(SYSDATE(6)) * 1000)"
+	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // local time has one hour twice a year
 }
 
 // found is a subquery for the identity of the trigger that the table has now, if it is enabled.
@@ -118,16 +118,30 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now, &state.Recent, &stuck, &next); err != nil {
 			return err
 		}
+		if slack < MinSlack.Milliseconds() || slack > MaxSlack.Milliseconds() {
+			return fmt.Errorf("%w: its SLACK in UID_FOLLOW is %d ms, but must be from %v to %v; call EnableFollow", ErrNotEnabled, slack, MinSlack, MaxSlack)
+		}
 		state.Slack, state.Found, state.Next = time.Duration(slack)*time.Millisecond, found.String, next.Int64
 		state.Stuck = stuck.Int64
 		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
 		return nil
 	}, "SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
 		", "+s.flavor.columns("RECENT")+", "+s.stuck()+", "+s.next()+" FROM "+s.marks()+" m"+s.row())
-	if err == nil && rows == 0 {
-		err = fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
+	if err == nil {
+		err = oneRow(rows)
 	}
 	return state, err
+}
+
+// oneRow returns an error unless UID_FOLLOW has one row for the table. It may have several if its key was dropped.
+func oneRow(rows int) error {
+	switch rows {
+	case 0:
+		return fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("%w: UID_FOLLOW has %d rows for it; call DisableFollow, restore the primary key of UID_FOLLOW, and call EnableFollow", ErrNotEnabled, rows)
 }
 
 // published reads the published mark.
@@ -135,8 +149,8 @@ func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int
 	rows := 0
 	err = db.Query(ctx, func(r *sql.Rows) error { rows++; return r.Scan(&published) },
 		"SELECT "+s.flavor.quote("PUBLISHED")+" FROM "+s.marks()+s.row())
-	if err == nil && rows == 0 {
-		err = fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
+	if err == nil {
+		err = oneRow(rows)
 	}
 	return published, err
 }
@@ -144,8 +158,9 @@ func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int
 // claim makes the process named me the closer for a turn, and reports whether it is.
 func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, error) {
 	until, closer := s.flavor.quote("CLOSER_UNTIL"), s.flavor.quote("CLOSER")
-	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+closer+" = ?, "+until+" = "+s.now()+" + "+strconv.FormatInt(turn.Milliseconds(), 10)+
-		s.row()+" AND ("+closer+" = ? OR "+until+" <= "+s.now()+")", me, me)
+	end := s.now() + " + " + strconv.FormatInt(turn.Milliseconds(), 10)
+	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+closer+" = ?, "+until+" = "+end+
+		s.row()+" AND ("+closer+" = ? OR "+until+" <= "+s.now()+" OR "+until+" > "+end+")", me, me)
 	return n > 0, err
 }
 
@@ -220,15 +235,20 @@ func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
 			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(gate)+") WHERE set_config IS NOT NULL) AS passed"))
 	case MySQL:
-		// MySQL refuses this setting in a hint, with a warning that nobody sees.
-		err := db.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = "+seconds)
-		if err != nil {
-			return false, err
-		}
-		passed, err := granted(s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"+s.gate(gate)))
-		return passed, errors.Join(err, db.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
+		return granted(s.setGate(ctx, db, gate, "GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"))
 	}
 	return granted(s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
+}
+
+// setGate stores a mark in a gate on MySQL, and gives up after some time. MySQL refuses this setting in a hint, with a
+// warning that nobody sees.
+func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark string) error {
+	err := db.ExecRaw(ctx, fmt.Sprintf("SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = %d", patience/time.Second))
+	if err != nil {
+		return err
+	}
+	err = s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = "+mark+s.gate(gate))
+	return errors.Join(err, db.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
 }
 
 // patience is how long a statement waits at a gate before the closer looks whether it still is the closer.

@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,13 @@ func enable(t *testing.T, d *testkit.Database) followed {
 	testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
 	e.mark = follow.NewMark(e.conn, e.table, generator.DefaultLayout(), time.Now)
 	return e
+}
+
+var capitals = regexp.MustCompile(`[A-Z_]*_[A-Z_]+|PUBLISHED|SLACK|CLOSER`)
+
+// quoted quotes the names of our tables and columns, because PostgreSQL folds those without quotes to lower case.
+func (e followed) quoted(statement string) string {
+	return capitals.ReplaceAllStringFunc(statement, func(name string) string { return e.db.Statement.Quote(name) })
 }
 
 // status returns the status of events.

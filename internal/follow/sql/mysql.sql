@@ -32,7 +32,7 @@ CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}} FOR EACH ROW
 IF COALESCE(NEW.{{.Key}} < {{template "mark" .}}, TRUE) THEN
   BEGIN
     DECLARE message VARCHAR(128) DEFAULT CONCAT('uid_follow: too late: the id ', NEW.{{.Key}}, ' is below ',
-      IFNULL({{template "mark" .}}, 'no mark'), ' at ', FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000), '; {{.Remedy}}');
+      IFNULL({{template "mark" .}}, 'no mark'), ' at ', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000, '; {{.Remedy}}');
     SIGNAL SQLSTATE '45U01' SET MESSAGE_TEXT = message;
   END;
 END IF
