@@ -220,3 +220,26 @@ func TestReadRegistry_RefusesAnImpossibleRegion(t *testing.T) {
 		r.run("status").want(t, exitFailed, "STRIDE in WORKER_REGISTRY is ")
 	}
 }
+
+// A process that runs meanwhile gets worker ids of its region from then on.
+func TestRegionSplit_WhileAProcessRuns(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := uidplugin.New(uidplugin.WithLogger(nil))
+		must(t, db.Use(p))
+		must(t, p.AutoMigrate(&order{}))
+		must(t, db.Create(&order{}).Error)
+		runner{t: t, dsn: dsn(d)}.run("region", "split", "5", "--yes").want(t, exitOK, "-- region 4 of 5, from worker id 4 ")
+		must(t, db.Create(&order{}).Error)
+		must(t, p.AutoMigrate(&ticket{})) // a table without a worker id
+		made := ticket{}
+		must(t, db.Create(&made).Error)
+		parts, err := generator.DefaultLayout().Decompose(made.Number)
+		must(t, err)
+		if parts.WorkerID != 5 {
+			t.Errorf("worker id %d", parts.WorkerID)
+		}
+		must(t, p.Close(t.Context()))
+	})
+}
