@@ -26,7 +26,7 @@ func (m *mysql) find(ctx context.Context, schema, name string) (t *table, err er
 		}
 		t = &table{schema: schema, name: name, now: time.UnixMilli(now)}
 		return nil
-	}, `SELECT TABLE_TYPE, COALESCE(ENGINE, ''), FLOOR(UNIX_TIMESTAMP(SYSDATE(6)) * 1000) FROM information_schema.TABLES
+	}, `SELECT TABLE_TYPE, COALESCE(ENGINE, ''), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 FROM information_schema.TABLES
 		WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?`, schema, name)
 	return t, err
 }
