@@ -40,7 +40,7 @@ func (s *site) close(t *testing.T) {
 // create creates some rows.
 func (s *site) create(t *testing.T, ledger *testkit.Ledger) {
 	t.Helper()
-	for range 5 {
+	for range 2 {
 		lines, err := createRows(s.db)
 		testkit.Must(t, err)
 		for line := range strings.Lines(lines) {
@@ -103,7 +103,7 @@ func TestRegions_EdgesAreMerged(t *testing.T) {
 		for n := 1; n < 4; n++ {
 			edges = append(edges, newSite(t, testkit.Engine{Name: "sqlite"}.New(t), fmt.Sprint("edge", n), [2]int{n, 4}))
 		}
-		for range 3 {
+		for range 2 {
 			server.create(t, ledger)
 			for n, edge := range edges {
 				edge.create(t, ledger)

@@ -45,6 +45,9 @@ func TestRegions_ReplicateInBothDirections(t *testing.T) {
 func replicate(t *testing.T, e testkit.Engine, before, cut, after time.Duration) {
 	a, b := newRegions(t, e)
 	r := &running{T: t, ledger: testkit.NewLedger(t), a: a, b: b}
+	if cut > time.Second { // the long form
+		r.pause = 40 * time.Millisecond
+	}
 	r.start(a)
 	if e.Name == "postgres" { // which does not replicate the tables themselves
 		r.start(b)
@@ -93,6 +96,7 @@ type running struct {
 	a, b    *region
 	writers []*writer
 	kills   int
+	pause   time.Duration // of processes
 }
 
 func (r *running) start(in *region) {
@@ -101,7 +105,7 @@ func (r *running) start(in *region) {
 	if in == r.b {
 		n = 1
 	}
-	r.writers = append(r.writers, in.start(r.T, r.ledger, writerTask{Region: [2]int{n, 2}}))
+	r.writers = append(r.writers, in.start(r.T, r.ledger, writerTask{Region: [2]int{n, 2}, Pause: r.pause}))
 }
 
 // run replaces processes again and again.
@@ -188,7 +192,7 @@ func TestRegions_ControlWithoutThem(t *testing.T) {
 			t.Parallel()
 			a, b := newRegions(t, testkit.MariaDB())
 			ledger := &testkit.Ledger{}
-			task := writerTask{Region: region}
+			task := writerTask{Region: region, Pause: 20 * time.Millisecond}
 			writers := []*writer{a.start(t, ledger, task), b.start(t, ledger, task)}
 			testkit.Eventually(t, "an id that comes twice", time.Minute, func() bool { return ledger.Twice() > 0 })
 			for _, w := range writers {

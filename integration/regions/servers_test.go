@@ -41,6 +41,21 @@ func serverOptions(engine string, n int) []string {
 	return []string{"-c", "wal_level=logical"}
 }
 
+// An operator gets the options with which the tests run.
+func TestRegions_ThePageHasTheOptions(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/regions.md")
+	testkit.Must(t, err)
+	for _, engine := range []string{"mariadb", "mysql"} {
+		for _, option := range serverOptions(engine, 0) {
+			name, value, _ := strings.Cut(strings.TrimPrefix(option, "--"), "=")
+			if name != "relay-log" && !strings.Contains(string(page), "\n"+name+" = "+strings.ReplaceAll(value, "test.", "shop.")) {
+				t.Errorf("the page lacks %s", option)
+			}
+		}
+	}
+}
+
 // newRegions brings two servers up.
 func newRegions(t *testing.T, e testkit.Engine) (a, b *region) {
 	t.Helper()

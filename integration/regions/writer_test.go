@@ -1,6 +1,7 @@
 package regions_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -46,7 +47,8 @@ type writerTask struct {
 	Database *testkit.Database
 	Region   [2]int // for WithRegion, unless [0 0]
 	Port     string
-	Patient  bool // goes on after an error, because its server restarts
+	Pause    time.Duration // after each customer; 80 ms if it is 0
+	Patient  bool          // goes on after an error, because its server restarts
 }
 
 // lead is short, so that a slot can be reclaimed soon after its process was killed.
@@ -86,7 +88,7 @@ func write(t writerTask) error {
 		select {
 		case <-ended:
 			return uidplugin.From(db).Close(context.Background())
-		case <-time.After(40 * time.Millisecond):
+		case <-time.After(cmp.Or(t.Pause, 80*time.Millisecond)):
 		}
 	}
 }
