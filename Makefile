@@ -16,7 +16,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 
 # The tests that testkit.SkipWithRace skips with the race detector, and the long form of the test of hostile writers, who
 # are too slow with it.
-WITHOUT_RACE := Alloc|TestMatrix|TestAnswers
+WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 
 .PHONY: help test tests test-short minimum lint cross vuln bench compare rehearse

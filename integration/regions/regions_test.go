@@ -22,6 +22,7 @@ var regionsFor = flag.Duration("regions.for", 0, "how long TestRegions_Replicate
 //
 //	go test -run TestRegions_Replicate/mariadb -v -timeout 0 ./integration/regions/ -regions.for 5m
 func TestRegions_ReplicateInBothDirections(t *testing.T) {
+	testkit.SkipWithRace(t) // its processes share nothing, and locating all ids takes ten times as long
 	t.Parallel()
 	for _, e := range testkit.Engines() {
 		if e.Name == "sqlite" {
