@@ -50,8 +50,8 @@ var (
 	// ErrLayoutMismatch reports that the first process pinned another layout in the database. db.Use returns it.
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
-	// ErrRegion reports a registry of another region than [WithRegion] sets, or one that cannot be of any region. db.Use
-	// returns it. Creates and Health return it if a restored backup is from before the registry was divided.
+	// ErrRegion reports that the registry is of another region than [WithRegion] sets, or cannot be one of several. db.Use
+	// returns it. Creates and Health return it after a backup was restored from before the registry was divided.
 	ErrRegion = workernode.ErrRegion
 
 	// ErrExhausted reports that all worker ids of the layout are given out. db.Use, creates and Health return it.

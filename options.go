@@ -141,15 +141,16 @@ func WithRegistry(db *gorm.DB) Option {
 	}
 }
 
-// WithRegion makes the registry of this database region n of several, from 0 to of-1, whose ids never meet although the
-// registries never exchange a message: databases that replicate to each other, or that are merged later. Each region
-// gives out its own worker ids, one of every of. The number of regions can only be multiplied later, so choose the
-// largest number that you may ever need; the default layout has 262,143 worker ids for all of them.
+// WithRegion makes the registry of this database region n, from 0 to of-1. Regions are for databases that take writes
+// without each other, and replicate to each other or are merged later. Their ids never meet, because each region gives
+// out its own worker ids: those that leave the remainder n when divided by of. The number of regions can only be
+// multiplied later, so choose the largest number that you may ever need. All regions together have the 262,143 worker
+// ids of the default layout.
 //
 // The first process in an empty database begins the region, which is then pinned. db.Use fails with [ErrRegion] if the
 // registry is of another region. By default a process works in any region, and an empty database begins a registry that
 // is not divided. docs/regions.md describes how to divide a registry in use, and what to replicate. The option excludes
-// [WithWorkerID]. Segments are refused in a region, and so is UidGenerator.
+// [WithWorkerID]. A region refuses segments and UidGenerator.
 func WithRegion(n, of int) Option {
 	return func(cfg *config.Config) {
 		cfg.Region, cfg.HasRegion = workernode.Region{N: int64(n), Of: int64(of)}, true

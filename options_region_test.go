@@ -24,7 +24,7 @@ func TestWithRegion_RefusesRegionsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A registry stays of its region. A process with another one would make ids of that.
+// A registry keeps its region, so a process that sets another one is refused.
 func TestWithRegion_MustBeThatOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
@@ -64,7 +64,7 @@ type (
 	}
 )
 
-// All worker ids of a region leave its number, also those that a burst adds.
+// All worker ids of both tables leave the region's remainder, also those that a burst adds.
 func TestWithRegion_AllIDsAreOfTheRegion(t *testing.T) {
 	t.Parallel()
 	const n, of = 2, 5
@@ -77,8 +77,15 @@ func TestWithRegion_AllIDsAreOfTheRegion(t *testing.T) {
 			rows, parts := make([]regionRow, 100), make([]part, 10)
 			must(t, db.Create(&rows).Error)
 			must(t, db.Create(&parts).Error)
+			var ids []uidplugin.ID
 			for _, row := range rows {
-				decoded, err := p.Decode(row.ID)
+				ids = append(ids, row.ID)
+			}
+			for _, row := range parts {
+				ids = append(ids, uidplugin.ID(row.ID))
+			}
+			for _, id := range ids {
+				decoded, err := p.Decode(id)
 				must(t, err)
 				workers[decoded.WorkerID] = true
 			}

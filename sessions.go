@@ -31,7 +31,7 @@ type Slot struct {
 	Held     bool      // by a process that runs, or ended without releasing it
 	Reusable bool      // false with WithDisposable, because other processes never reclaim it
 	Region   int64     // only processes of this region hold it; 0 without [WithRegion]
-	Remote   bool      // of another region than this database; the row is replicated, and may be old
+	Remote   bool      // of another region; the row is replicated, and may be old
 	Fence    time.Time // no process has stamped a later time with the slot
 	Seen     time.Time // the last holder's clock at its last statement
 
@@ -50,7 +50,7 @@ type Slot struct {
 //   - expired: overdue for more than a minute, so another process may reclaim it
 //   - free: released
 //   - retired: from [WithDisposable], and never used again
-//   - remote: of another region, and only its database knows more
+//   - remote: of another region, whose database knows the state
 //
 // After a process ends without [Plugin.Close], its slot stays live until the fence has passed or two renewals are
 // missing: up to 10 s with the default [WithLead].

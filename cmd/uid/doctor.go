@@ -32,7 +32,7 @@ a privilege is missing. --ignore leaves out codes that you accept.
 It does not check tables that this user may not see. With WithRegistry, it checks tables of other databases if
 they are on this server, or if you pass --database for them. It lists the others as not checked.
 
-With --region it compares the registry with that of another region, in its own database.`,
+With --region it compares the registry with the one in the database of another region.`,
 		Example: `  uid doctor
   uid doctor --ignore async-replicas,node-foreign --json
   uid doctor --database shard-1=mysql://user:password@host/shop

@@ -144,7 +144,7 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 	})
 }
 
-// A process may get a slot between two statements of the doctor, which is no sign of another registry.
+// If a process gets a slot between two statements of the doctor, the doctor must not take it for another registry's.
 func TestDoctor_ReadsTheCountersAfterTheRows(t *testing.T) {
 	t.Parallel()
 	d := testkit.Engine{Name: "sqlite"}.New(t)

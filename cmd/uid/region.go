@@ -14,11 +14,11 @@ func (a *app) regionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "region",
 		Short: "Show the region of a registry, or divide it into regions",
-		Long: `region prints which region of how many the registry of this database is, its next worker id and slot, and how
-many worker ids it has left. A registry that is not divided is region 0 of 1.
+		Long: `region prints the region of this database's registry, its next worker id and slot, and how many worker ids it
+has left. A registry that is not divided is region 0 of 1.
 
-Regions are registries in several databases, which give out different numbers of one id space without a message
-between them. "uid region split" makes more of them. The document "Regions" explains what to replicate.`,
+Regions are registries in several databases that share one id space. They give out different numbers, so they need
+not communicate. "uid region split" makes more of them. The document "Regions" explains what to replicate.`,
 		Args: onlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), reads, func(d *database) error { return a.writeRegion(d.Region()) })
@@ -51,18 +51,18 @@ func (a *app) splitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "split OF",
 		Short: "Divide a registry, and print the statements that begin the new regions",
-		Long: `split divides the registry of this database into OF regions, a multiple of the present number. The registry
-stays the region that it is, and keeps all worker ids and slots that it has given out. Processes may run meanwhile.
-It cannot be undone, so it asks for confirmation.
+		Long: `split divides the registry of this database, so that there are OF regions, a multiple of the present number.
+The registry keeps the number of its region, and all worker ids and slots that it has given out. Processes may run
+meanwhile. A split cannot be undone, so the command asks for confirmation.
 
-For each new region it prints the statements to run in the database of that region before its first process starts.
+For each new region it prints statements. Run them in the database of that region, before its first process starts.
 The database may be a clone of this one, or have only the empty tables, which "uid sql" prints. Never run the
 statements in this database. They fail in the database of a region that has begun already.
 
-To print the statements again, pass --from with the number of regions before the split. It changes nothing then.
-Use the statements only for a region that does not exist yet.
+To print the statements again, pass --from with the number of regions before the split. Then the command changes
+nothing. Use the statements only for a region that does not exist yet.
 
-With --json it prints the region of this registry, and then an object with sql for each new one.`,
+With --json it prints an object for the region of this registry, and then one with the key sql for each new region.`,
 		Example: `  uid region split 2
   uid region split 4 --yes --dialect postgres
   uid region split 4 --from 1`,
@@ -73,7 +73,7 @@ With --json it prints the region of this registry, and then an object with sql f
 				return fmt.Errorf("the number of regions is %q, and must be at least 2", args[0])
 			}
 			if c.Flags().Changed("from") && from < 1 {
-				return fmt.Errorf("--from %d must be at least 1, the number of regions before", from)
+				return fmt.Errorf("--from %d must be at least 1: it is the number of regions before the split", from)
 			}
 			return a.with(c.Context(), writes, func(d *database) error {
 				to, err := a.dialect(name)
@@ -84,7 +84,7 @@ With --json it prints the region of this registry, and then an object with sql f
 			})
 		},
 	}
-	c.Flags().Int64Var(&from, "from", 0, "number of regions before; prints the statements again after the split")
+	c.Flags().Int64Var(&from, "from", 0, "number of regions before the split, to print its statements again")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	dialectFlag(c, &name, "of the new regions: mysql (also for MariaDB), postgres or sqlite (default: the database's)")
 	return c
@@ -119,7 +119,7 @@ func (a *app) split(ctx context.Context, d *database, of, from int64, to dialect
 // writeSplit writes the statements for new regions. Everything else is a comment.
 func (a *app) writeSplit(own admin.Region, others []admin.Region) error {
 	text := fmt.Sprintf(`-- The registry of this database is now %s. Set WithRegion(%d, %d) in its processes, so that
--- they refuse a backup from before, and restart processes that follow tables. See docs/regions.md.
+-- they refuse a backup from before the split. Restart the processes that follow tables. See docs/regions.md.
 --
 -- Run the statements of a region in its database, before its first process starts, and never in this database. Use
 -- them only for a region that does not exist yet.

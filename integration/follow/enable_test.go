@@ -153,7 +153,7 @@ func keepOpen(t *testing.T, db *gorm.DB, engine string, id int64, inserted chan<
 	}
 }
 
-// Rows that the database numbers are mostly refused. Somebody whose other programs insert such rows learned that from their
+// Rows that the database numbers are usually refused. Somebody whose other programs insert such rows learned that from their
 // errors.
 func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
 	t.Parallel()

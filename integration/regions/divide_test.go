@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// A server in use is divided while a process runs, and then copied. The other half works on the copy. Both servers
-// locate the ids from before.
+// The registry of a server in use is divided while a process runs. Then the server is copied, and the other region begins
+// on the copy. Both servers locate the ids from before.
 func TestRegions_BeginWithAServerInUse(t *testing.T) {
 	t.Parallel()
 	e := testkit.MariaDB()
@@ -62,7 +62,7 @@ func divide(t *testing.T, db *gorm.DB, of int64) workernode.Registry {
 	return r
 }
 
-// begin makes a database, which may be a copy of another, the one of a new region.
+// begin begins a region in a database, which may be a copy of another region's.
 func begin(t *testing.T, db *gorm.DB, r workernode.Registry) {
 	t.Helper()
 	testkit.Must(t, migrations.Up(t.Context(), db))

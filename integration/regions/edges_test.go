@@ -22,7 +22,7 @@ type site struct {
 	db   *gorm.DB // with a plugin
 }
 
-// newSite opens a database as a region, or as what its registry says if the region is [0 0].
+// newSite opens a database as a region, or as the region of its registry if region is [0 0].
 func newSite(t *testing.T, d *testkit.Database, port string, region [2]int) *site {
 	t.Helper()
 	s := &site{d, port, d.Open(t, nil)}
@@ -126,9 +126,9 @@ func TestRegions_EdgesAreMerged(t *testing.T) {
 	})
 }
 
-// The server of region 0 is lost, and the other one has its rows up to some moment. Processes of region 0 continue as
-// region 1, and a new server as a part of region 1. Whatever the lost one has made, or makes if it comes back, no id
-// comes twice.
+// The server of region 0 is lost, and the other one has its rows up to some moment. Processes of region 0 continue in
+// region 1. Region 1 is then divided, and a new server begins with a part of it. No id comes twice, whatever the lost
+// server had made, or makes when it comes back.
 func TestRegions_ALostServerIsReplaced(t *testing.T) {
 	t.Parallel()
 	sqlite := testkit.Engine{Name: "sqlite"}

@@ -125,8 +125,8 @@ func (r *running) wait(d time.Duration) {
 	}
 }
 
-// replace kills the oldest process of each region, and starts others when the slots can be reclaimed. Then the replicated
-// slot of the other region could be reclaimed, too, if its region was ignored.
+// replace kills the oldest process of each region, and starts others when the slots can be reclaimed. By then the
+// replicated slot of the other region could be reclaimed, too, if processes ignored REGION.
 func (r *running) replace() {
 	for _, in := range []*region{r.a, r.b} {
 		i := slices.IndexFunc(r.writers, func(w *writer) bool { return w.region == in })
@@ -159,7 +159,7 @@ func (r *running) lag() time.Duration {
 	return time.Since(begin)
 }
 
-// ownSlots reports an error if a process has held a slot of another region, and counts the slots with several holders.
+// ownSlots fails the test if a process has held a slot of another region. It returns how many slots were reclaimed.
 func (r *running) ownSlots() (reclaimed int) {
 	holder := map[int64]string{}
 	var sessions []struct {
@@ -185,7 +185,7 @@ func (r *running) ownSlots() (reclaimed int) {
 	return len(again)
 }
 
-// Without regions, or with the same one, ids meet and replication stops: so the test above can fail.
+// Without regions, or with one region twice, ids meet and replication stops. So the test above is able to fail.
 func TestRegions_ControlWithoutThem(t *testing.T) {
 	t.Parallel()
 	for name, region := range map[string][2]int{"not divided": {}, "the same": {0, 2}} {

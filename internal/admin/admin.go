@@ -33,7 +33,7 @@ type DB struct {
 	Layout   generator.Layout
 
 	Others  map[string]*DB // where tables of other databases are, by their names in WORKER_NODE
-	Regions []*DB          // databases with the registries of other regions, which were read
+	Regions []*DB          // databases of other regions, whose registries were read
 
 	gorm    *gorm.DB
 	timeout time.Duration // per statement
@@ -62,18 +62,18 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 			return fmt.Errorf("this database has no id space; with WithRegistry, use the registry's data source name: %w",
 				err)
 		}
-		return d.checkVersion(ctx, err)
+		return d.explainVersion(ctx, err)
 	}
-	if r := d.Registry.Region; !r.Valid() {
-		return fmt.Errorf("%w: STRIDE in WORKER_REGISTRY is %d and REMAINDER is %d, which must be from 0 to STRIDE-1",
-			workernode.ErrTable, r.Of, r.N)
+	if err := d.Registry.Region.Check(); err != nil {
+		return err
 	}
 	d.Layout, err = generator.ParseLayout(d.Registry.Layout)
 	return err
 }
 
-// checkVersion returns an error of reading the registry, with advice if it is of an earlier version.
-func (d *DB) checkVersion(ctx context.Context, failed error) error {
+// explainVersion returns the error with which the registry could not be read, with advice if an earlier version of
+// uidplugin created the tables.
+func (d *DB) explainVersion(ctx context.Context, failed error) error {
 	columns, err := d.columns(ctx, "", workernode.RegistryTable)
 	isStride := func(c column) bool { return c.name == "STRIDE" }
 	if err != nil || len(columns) == 0 || slices.ContainsFunc(columns, isStride) {

@@ -70,8 +70,8 @@ func (d *DB) Examine(ctx context.Context, ignore ...string) (r Report) {
 	}{
 		{"clock", d.checkClock}, {"writes", d.checkWrites}, {"durability", d.checkDurability},
 		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"regions", d.checkRegions},
-		{"slots", d.checkSlots},
-		{"sessions", d.checkSessions}, {"worker nodes", d.checkNodes}, {"followed tables", d.checkFollowed},
+		{"slots", d.checkSlots}, {"sessions", d.checkSessions}, {"worker nodes", d.checkNodes},
+		{"followed tables", d.checkFollowed},
 	} {
 		r.Checks++
 		found, err := check.look(ctx)

@@ -13,7 +13,7 @@ import (
 
 // checkRegions looks for numbers that two registries give out.
 func (d *DB) checkRegions(ctx context.Context) (list []Finding, err error) {
-	ahead, err := d.ahead(ctx, d)
+	ahead, err := d.findAhead(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -22,9 +22,9 @@ func (d *DB) checkRegions(ctx context.Context) (list []Finding, err error) {
 			Code: CodeRegionShared,
 			Text: fmt.Sprintf("the tables have %s, which this registry has not given out, because %s: another registry gives "+
 				"out the same numbers, or a restore has lowered the counter, so two rows could get the same id",
-				ahead.numbers(), ahead.counters()),
-			Advice: "Look for another registry first, because a clone of this database, or a region of the same number, may " +
-				`have its own: "uid doctor --region DSN" compares two. If there is none, run the statement.`,
+				ahead, ahead.counters()),
+			Advice: "Look for another registry first: a clone of this database, or a database of the same region, may have one, " +
+				`and "uid doctor --region DSN" compares it. If there is none, run the statement.`,
 			Fix: d.SQL.Translate(ahead.raise()),
 		})
 	}
@@ -38,7 +38,7 @@ func (d *DB) checkRegions(ctx context.Context) (list []Finding, err error) {
 	return list, nil
 }
 
-// registryName names the registry for people.
+// registryName returns a text such as "region 1 of 2, id space q2xw7mzkd5t4a".
 func (d *DB) registryName() string {
 	return d.Registry.Region.String() + ", id space " + d.Registry.Space
 }
@@ -53,7 +53,7 @@ func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error)
 	case a.Space == b.Space:
 		found("Pass the database of another region. If it is a clone whose processes make ids, stop them, and begin a "+
 			"region there; see docs/regions.md.",
-			"--region has the registry of this database (id space %s), so it is the same database, a replica or a clone: "+
+			"the database of --region has this registry (id space %s), so it is the same database, a replica or a clone: "+
 				"if processes make ids in a clone, two rows could get the same id", a.Space)
 		return list, nil
 	case a.Layout != b.Layout:
@@ -75,14 +75,14 @@ func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error)
 			{other, d, "the database of --region (" + name + ")", "this registry", "in this database"},
 			{d, other, "this database", "the registry of --region (" + name + ")", "in that database"},
 		} {
-			ahead, err := pair.in.ahead(ctx, pair.of)
+			ahead, err := pair.in.findAhead(ctx, pair.of)
 			if err != nil {
 				return list, err
 			}
 			if ahead.any() {
 				found("A region began below the numbers that another one had given out before it was divided, or NEXT_ID and "+
 					"NEXT_SLOT were lowered by a restore. Run "+pair.at+": "+pair.of.SQL.Translate(ahead.raise())+";",
-					"%s has %s, which %s will give out again: %s", pair.inThis, ahead.numbers(), pair.whose, ahead.counters())
+					"%s has %s, which %s will give out again: %s", pair.inThis, ahead, pair.whose, ahead.counters())
 			}
 		}
 	}
@@ -105,18 +105,19 @@ func meet(a, b workernode.Region) bool {
 	return a.N%divisor == b.N%divisor
 }
 
-// An ahead has the worker ids and slots that are in use, but which a registry has not given out.
-type ahead struct {
+// numbersAhead are worker ids and slots in use that a registry has not given out yet.
+type numbersAhead struct {
 	workers, slots []int64 // the largest first
 	of             workernode.Registry
 }
 
-func (a ahead) any() bool { return len(a.workers)+len(a.slots) > 0 }
+func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
-// ahead returns the numbers in d's tables that the registry of of will give out. The counters are read after the rows,
-// because a process takes its numbers first. Other regions cannot cause a false alarm by their replicated rows: they
-// never give out a number of this region, except before a division, and then the counters begin above it.
-func (d *DB) ahead(ctx context.Context, of *DB) (a ahead, err error) {
+// findAhead returns the numbers in d's tables that the registry of database of has yet to give out. It reads the
+// counters after the rows, because a process takes a number before it inserts a row. Replicated rows of other regions
+// cause no false alarm: these regions never give out a number of this one, except before a division, and then the
+// counters began above it.
+func (d *DB) findAhead(ctx context.Context, of *DB) (a numbersAhead, err error) {
 	r := of.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR "N"."ID" %% %d = %d)`, r.N, r.Of, r.N)
 	for _, q := range []struct {
@@ -149,8 +150,8 @@ func (d *DB) ahead(ctx context.Context, of *DB) (a ahead, err error) {
 	return a, nil
 }
 
-// numbers returns a text such as "2 worker ids up to 17 and 1 slot up to 3".
-func (a ahead) numbers() string {
+// String returns a text such as "2 worker ids up to 17 and 1 slot up to 3".
+func (a numbersAhead) String() string {
 	var texts []string
 	add := func(list []int64, one, more string) {
 		if len(list) > 0 {
@@ -162,8 +163,8 @@ func (a ahead) numbers() string {
 	return strings.Join(texts, " and ")
 }
 
-// counters returns the text about the counters that are too low.
-func (a ahead) counters() string {
+// counters returns a text such as "NEXT_ID is 3 and NEXT_SLOT is 2", with the counters that are too low.
+func (a numbersAhead) counters() string {
 	var texts []string
 	if len(a.workers) > 0 {
 		texts = append(texts, fmt.Sprintf("NEXT_ID is %d", a.of.NextID))
@@ -175,7 +176,7 @@ func (a ahead) counters() string {
 }
 
 // raise returns the statement that moves the counters above the numbers.
-func (a ahead) raise() string {
+func (a numbersAhead) raise() string {
 	var set []string
 	add := func(counter string, list []int64) {
 		if len(list) > 0 {
@@ -188,14 +189,14 @@ func (a ahead) raise() string {
 	return `UPDATE "WORKER_REGISTRY" SET ` + strings.Join(set, ", ") + ` WHERE "NAME" = 'default'`
 }
 
-// An owner is the owner of a worker id.
+// An owner is the slot and the table that a worker id belongs to.
 type owner struct {
 	slot   int64
-	region sql.NullInt64 // NULL if the slot is not replicated yet
+	region sql.NullInt64 // of the slot; NULL if its row is not replicated yet
 	table  workernode.Table
 }
 
-// isOther reports whether the worker id has two owners. A worker id without a table may get one.
+// isOther reports whether o and p are different owners. A worker id without a table may get one later.
 func (o owner) isOther(p owner) bool {
 	return o.slot != p.slot || o.region.Valid && p.region.Valid && o.region != p.region ||
 		o.table != p.table && o.table.Name != "" && p.table.Name != ""

@@ -80,7 +80,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 		return nil, err
 	}
 	list = standstill(states)
-	own := "" // other regions look for their slots themselves
+	own := "" // slots of other regions are for the doctor there
 	if r := d.Registry.Region; r != workernode.Whole || states["remote"] > 0 {
 		own = fmt.Sprintf(`"REGION" = %d AND `, r.N)
 	}

@@ -7,15 +7,15 @@ import (
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
 
-// A Region is the registry of a region.
+// A Region describes the registry of one region.
 type Region struct {
 	Region   int64    `json:"region"`
 	Of       int64    `json:"of"` // 1: the registry is not divided
 	Space    string   `json:"id_space"`
-	NextID   int64    `json:"next_worker_id"` // the next that the region gives out
+	NextID   int64    `json:"next_worker_id"` // the next worker id that the region gives out
 	NextSlot int64    `json:"next_slot"`
-	Left     int64    `json:"worker_ids_left"` // that only this region gives out
-	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region
+	Left     int64    `json:"worker_ids_left"` // worker ids of the region from NextID on
+	SQL      []string `json:"sql,omitempty"`   // the statements that create the registry of a new region
 
 	of workernode.Region
 }
@@ -37,7 +37,7 @@ func (d *DB) regionOf(r workernode.Registry) Region {
 	}
 }
 
-// workerIDs counts the layout's worker ids of a region from least on.
+// workerIDs counts the worker ids of a region at or above least.
 func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 	first, last := r.From(max(least, 1)), d.Layout.MaxWorkerID()
 	if first > last {
@@ -46,17 +46,17 @@ func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// Given returns how many worker ids the region has, and how many of them it will not give out any more. Those that the
-// registry gave out before it was divided count as the region's, if they leave its remainder.
+// Given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
+// has. Worker ids that the registry gave out before it was divided count if they leave the region's remainder.
 func (d *DB) Given() (given, all int64) {
 	all = d.workerIDs(d.Registry.Region, 1)
 	return all - d.workerIDs(d.Registry.Region, d.Registry.NextID), all
 }
 
-// Split divides the registry into of regions, and returns its own region and the new ones, with the statements that
-// create their registries. from is the number of regions before, or 0 for that of the registry. If the registry was
-// divided so earlier, Split changes nothing. It then needs from: this registry made only the regions of its last
-// division, and does not know which numbers the others have given out.
+// Split divides the registry, so that there are of regions. It returns the region of this registry and the new ones,
+// with the statements that create their registries. If there are of regions already, Split changes nothing, and returns
+// the regions of the last division. For this it needs from, the number of regions before that division: this registry
+// does not know which numbers the regions of earlier divisions have given out. Otherwise from may be 0.
 func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == of && from != 0 {
@@ -80,8 +80,8 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 	for n := before.N + before.Of; n < of; n += before.Of {
 		other := r.Other(n)
 		o := d.regionOf(other)
-		// A cloned database has the row of this registry. A region that has begun has another row, which must stay: the
-		// INSERT then fails.
+		// A clone of this database has this registry's row, so it is deleted there. A region that has begun has a row of
+		// its own, which stays, so the INSERT fails.
 		o.SQL = []string{
 			`DELETE FROM "WORKER_REGISTRY" WHERE "NAME" = 'default' AND "ID_SPACE" = ` + d.literal(r.Space), other.Insert(),
 		}

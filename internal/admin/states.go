@@ -11,7 +11,7 @@ var States = []State{
 	{"expired", "It is overdue by more than a minute, so the next process may reclaim it."},
 	{"free", "Its process released it, so the next process may reclaim it."},
 	{"retired", "It was made with WithDisposable, for one process only, and is not used again."},
-	{"remote", "It belongs to another region. Its row is replicated, and may be old, so only that database knows more."},
+	{"remote", "It belongs to another region. Its row is replicated, and may be old, so look in the database of that region."},
 }
 
 // StateNames lists the names of [States].

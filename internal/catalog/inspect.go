@@ -178,10 +178,13 @@ func (c *Catalog) WarnFollowed(ctx context.Context, table, key string) {
 		return
 	}
 	columns, err := c.sql.ColumnsOf(ctx, c.quote(table))
+	if err != nil {
+		return // the table can be followed without the warning
+	}
 	for _, column := range columns {
-		if err == nil && column.Auto && strings.EqualFold(column.Name, key) && c.once("followed", table, key) {
-			c.Log.Warn("uidplugin: the database numbers the key of this followed table: a row that is inserted without the plugin is mostly refused,"+
-				" because its number is below the mark; let all that insert use the plugin", "table", table, "column", key)
+		if column.Auto && strings.EqualFold(column.Name, key) && c.once("followed", table, key) {
+			c.Log.Warn("uidplugin: the database numbers the key of this followed table: a row that is inserted without the plugin is usually refused,"+
+				" because its number is below the mark; let all programs that insert rows use the plugin", "table", table, "column", key)
 		}
 	}
 }

@@ -58,8 +58,8 @@ func (f Followable) Highest(ctx context.Context, db *gorm.DB) (above int64, err 
 	return above, err
 }
 
-// RowsAfter returns a function that loads rows of T for [follow.Rows], and one that reports whether a loaded row is of
-// this region. The conditions of db apply as for [FindAs]. With locked, it waits for transactions that have rows below
+// RowsAfter returns read, which loads rows of T for [follow.Rows], and isOwn, which reports whether a row that read has
+// loaded is of this region. The conditions of db apply as for [FindAs]. With locked, it waits for transactions that have rows below
 // the mark, even if they have lost the lock of the gate.
 func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, locked bool) (read follow.Reader[*T], isOwn func(*T) bool) {
 	regions := loc.newRegionFilter()

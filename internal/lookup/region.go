@@ -8,8 +8,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// A regionFilter tells ids of this region from those of others, whose rows come by replication: each region follows its
-// own, because a replicated row may come after the mark has passed its id.
+// A regionFilter finds the ids of this region. A follower yields only their rows, because a row of another region may be
+// replicated after the mark has passed its id.
 type regionFilter struct {
 	loc    *Locator
 	region workernode.Region
@@ -26,7 +26,7 @@ func (loc *Locator) newRegionFilter() *regionFilter {
 	return f
 }
 
-// learn reads the regions of the worker ids of ids. Call it before isOwn.
+// learn looks up the regions of the worker ids in ids, once for each worker id. Call it before isOwn.
 func (f *regionFilter) learn(ctx context.Context, db *gorm.DB, ids []int64) error {
 	if f.region == workernode.Whole {
 		return nil
@@ -53,8 +53,8 @@ func (f *regionFilter) learn(ctx context.Context, db *gorm.DB, ids []int64) erro
 	return err
 }
 
-// isOwn reports whether an id may be of this region. Small numbers, such as earlier keys, are. A worker id that is not
-// in the tables yet, because its row comes later, is of the region that gives out such numbers.
+// isOwn reports whether an id is of this region. A key without a worker id, such as a small one from before the plugin,
+// counts as its own. If the row of a worker id is not replicated yet, its remainder decides.
 func (f *regionFilter) isOwn(id int64) bool {
 	worker, ok := f.worker(id)
 	if f.region == workernode.Whole || !ok {

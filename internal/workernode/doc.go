@@ -84,16 +84,16 @@
 //
 // We assume that transactions are lost whole, and that a suffix of the transactions on a common row is lost. We also
 // assume that no proxy splits or repeats parts of a transaction. Two servers that accept writes at once are not one
-// database: each needs a region of its own, see below. After restoring a backup, operators should set FLOOR_TICK, because no tick up to it is
-// stamped.
+// database, so each needs a region of its own (see Regions). After restoring a backup, operators should set FLOOR_TICK,
+// because no tick up to it is stamped.
 //
 // # Another id space
 //
 // A process stays in the id space whose ID_SPACE it read at its start. Renewals do not read the registry, because they
 // compare the slot's row instead:
 //
-//   - A registry begins only while no table has a row of a slot of its region. So while the row of a process's slot exists, no other
-//     registry begins, and no other process gets its worker ids.
+//   - A registry begins only while no table has a row of a slot of its region. So while the row of a process's slot
+//     exists, no other registry begins, and no other process gets its worker ids.
 //   - Without that row a renewal grants nothing. The process gets another slot, or worker ids, only if ID_SPACE is
 //     unchanged. The UPDATE of NEXT_SLOT or NEXT_ID compares it. So does a transaction that begins a session or adds
 //     worker ids, before COMMIT.
@@ -105,14 +105,14 @@
 //
 // # Regions
 //
-// Several registries may give out parts of one id space, without a message between them. Of n regions, region r gives
-// out the worker ids and slots that leave the remainder r when divided by n. So rows of all regions can be replicated in
-// both directions, or merged later, and an id resolves in each database that has the rows.
+// Several registries, each in its own database, may share one id space without communicating. Of n regions, region r
+// gives out the worker ids and slots that leave the remainder r when divided by n. So rows of all regions can be
+// replicated in both directions, or merged later. An id resolves in each database that has the rows.
 //
-// STRIDE and REMAINDER of the registry's row have n and r. Each UPDATE that takes numbers compares them, so a registry
-// can be divided while processes run. It keeps the numbers that it has given out before, whatever their remainder, and
-// the other regions begin above them. REGION of a slot names its region: a process holds only slots of its own, because
-// FENCE of a replicated row may be old. The row of the registry is not replicated.
+// The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry can be
+// divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and the other
+// regions begin above them. REGION of a slot names its region. A process holds only slots of its own region, because
+// FENCE of a replicated row may be old. The registry's row is not replicated.
 //
 // The protocol is the same within each region. Its proof needs only that a slot's row is changed in one database, and
 // that no other registry gives out the numbers of this one.

@@ -13,8 +13,8 @@ var (
 	// return it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
 
-	// ErrRegion reports a registry of another region than the process uses, or one that cannot be of any.
-	// [NewManager], [DB.OpenRegistry] and [Manager.Assign] return it.
+	// ErrRegion reports that the registry is of another region than this process expects, or cannot be one of several.
+	// [NewManager], [DB.OpenRegistry], [DB.Divide] and [Manager.Assign] return it.
 	ErrRegion = errors.New("workernode: the registry's region")
 
 	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.

@@ -10,12 +10,11 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A Region is the part of an id space that one registry gives out: the worker ids and slots that leave the remainder N
-// when they are divided by Of. So registries with different regions never give out the same number, even if they never
-// exchange a message. STRIDE has Of, and REMAINDER and the REGION of a slot have N.
+// A Region is the share of an id space that one registry gives out: the worker ids and slots that leave the remainder N
+// when divided by Of. The regions 0 to Of-1 have no number in common, so their registries need not communicate. Of is
+// stored in STRIDE, and N in REMAINDER and in REGION of each slot.
 //
-// A registry that was divided after it gave out numbers also owns all its earlier ones. The other regions begin above
-// them.
+// A registry that was divided keeps all numbers that it had given out before. The other regions begin above them.
 type Region struct{ N, Of int64 }
 
 // Whole is the region of a registry that was not divided.
@@ -24,7 +23,7 @@ var Whole = Region{0, 1}
 // String returns a text such as "region 0 of 2".
 func (r Region) String() string { return fmt.Sprintf("region %d of %d", r.N, r.Of) }
 
-// share returns a hint for errors about numbers that are used up.
+// share returns the part of an error about used up worker ids that names the region, or "" for Whole.
 func (r Region) share() string {
 	if r == Whole {
 		return ""
@@ -35,14 +34,22 @@ func (r Region) share() string {
 // Valid reports whether N is from 0 to Of-1.
 func (r Region) Valid() bool { return 0 <= r.N && r.N < r.Of }
 
-// From returns the smallest number of the region that is not below least, which must be positive.
+// Check returns an error that wraps [ErrTable] unless the region is valid.
+func (r Region) Check() error {
+	if r.Valid() {
+		return nil
+	}
+	return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1", ErrTable, RegistryTable, r.Of, r.N)
+}
+
+// From returns the first number of the region at or above least, which must be positive.
 func (r Region) From(least int64) int64 { return least + (r.N-least%r.Of+r.Of)%r.Of }
 
-// DividedFrom reports whether r is what remains of an earlier region after it was divided, or is the same.
+// DividedFrom reports whether r is what a registry of an earlier region keeps after a division, or the same region.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }
 
-// nextNumber is SQL for the smallest number of the region that is neither below a counter nor below its two arguments.
-// The arguments must be the same number of the region.
+// nextNumber returns SQL for the first number of the region at or above both a counter and a number that is passed as
+// its two arguments. That number must be of the region.
 func (r Region) nextNumber(counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {
@@ -51,19 +58,20 @@ func (r Region) nextNumber(counter string) string {
 	return `CASE WHEN "` + counter + `" > ? THEN ` + aligned + ` ELSE ? END`
 }
 
-// refuseRegion returns an error if a registry cannot be, or become, a region: UidGenerator takes the next worker id
-// whatever the region.
+// refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because UidGenerator
+// would take worker ids of all regions.
 func refuseRegion(r Region, shared bool) error {
 	if r == Whole || !shared {
 		return nil
 	}
-	return fmt.Errorf("%w: %s.ID is AUTO_INCREMENT, so UidGenerator may insert into it, whose worker ids would be those of other regions:"+
+	return fmt.Errorf("%w: %s.ID is AUTO_INCREMENT, so UidGenerator may insert worker ids of other regions:"+
 		" stop UidGenerator, and remove AUTO_INCREMENT from the column", ErrRegion, NodeTable)
 }
 
-// numbers reads the registry before a process takes a number of it. The error wraps [errSpace] if it belongs to another
-// id space, and [ErrRegion] if it is no longer of the region that the process has read before, or of a part of that.
-func (d *DB) numbers(ctx context.Context, space string, region Region) (r Registry, err error) {
+// reread reads the registry again before a process takes a number. The registry may have been divided since the process
+// read it as region. Otherwise the error wraps [errSpace] if it belongs to another id space, and [ErrRegion] if it is of
+// another region.
+func (d *DB) reread(ctx context.Context, space string, region Region) (r Registry, err error) {
 	r, ok, err := d.registry(ctx)
 	switch {
 	case err != nil:
@@ -73,16 +81,26 @@ func (d *DB) numbers(ctx context.Context, space string, region Region) (r Regist
 	case r.Space != space:
 		err = sameSpace(r.Space, space)
 	case !r.Region.Valid() || !r.Region.DividedFrom(region):
-		err = fmt.Errorf("%w: %s is %s, but was %s when this process read it, so other registries may give out its numbers:"+
+		err = fmt.Errorf("%w: %s is %s, but was %s when this process read it, so another registry may give out the same numbers:"+
 			" if a backup was restored, run uid region split again", ErrRegion, RegistryTable, r.Region, region)
 	}
 	return r, err
 }
 
-// mayBegin returns an error if the registry cannot begin in a region, because a process of the region had a slot.
-// Processes may still stamp, and the worker ids that were given out are unknown.
+// mayBegin returns an error if a registry of a region cannot begin in this database: it was there and has given out
+// numbers that are now unknown, or another registry has given out numbers of the region.
 func (d *DB) mayBegin(ctx context.Context, r Region) error {
-	// Slots of other regions may be there, because they are replicated. Their sessions and worker ids then have a slot.
+	if err := d.refuseDeletedRow(ctx, r); err != nil || r == Whole {
+		return err
+	}
+	return d.refuseDividedElsewhere(ctx, r)
+}
+
+// refuseDeletedRow returns an error if a process of the region had a slot, and the registry's row is missing. Processes
+// may still stamp, and the worker ids that were given out are unknown.
+func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
+	// Rows of other regions may be there, because they are replicated. Sessions and worker ids without the row of their
+	// slot may be of any region.
 	slots, lone := `EXISTS (SELECT 1 FROM "WORKER_SLOT")`, ``
 	if r != Whole {
 		slots = fmt.Sprintf(`EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d)`, r.N)
@@ -105,37 +123,40 @@ func (d *DB) mayBegin(ctx context.Context, r Region) error {
 		return fmt.Errorf("%w: the row %q of %s was deleted, and the other tables have rows of %s: a new row could give out their worker ids again;"+
 			" restore it, with ID_SPACE, STRIDE and REMAINDER as before and with NEXT_ID and NEXT_SLOT above all that were given out",
 			ErrTable, registryName, RegistryTable, r)
-	case r == Whole:
-		return nil
 	}
-	// Numbers that another registry gave out before it was divided may be of any region, and may not be replicated yet.
+	return nil
+}
+
+// refuseDividedElsewhere returns an error if another registry has given out numbers that do not leave its remainder, so
+// before it was divided. They may be of any region, and not all of them may be replicated yet.
+func (d *DB) refuseDividedElsewhere(ctx context.Context, r Region) error {
 	divided := false
-	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&divided) },
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&divided) },
 		fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_NODE" "N" ON "N"."SLOT" = "S"."ID"`+
 			` WHERE "S"."ID" %% %[1]d <> "S"."REGION" %% %[1]d OR "N"."ID" %% %[1]d <> "S"."REGION" %% %[1]d)`, r.Of))
 	switch {
 	case err != nil:
 		return fmt.Errorf("workernode: look for slots of other regions: %w", err)
 	case divided:
-		return fmt.Errorf("%w: another registry was divided after it had given out worker ids, so %s does not begin with the first one:"+
-			" run in this database the INSERT that uid region prints there", ErrRegion, r)
+		return fmt.Errorf("%w: another registry had given out worker ids before it was divided, so %s must begin above them:"+
+			" run in this database the statements that uid region split prints for it", ErrRegion, r)
 	}
 	return nil
 }
 
-// nextSlot takes a slot that was never given out, none below least.
+// nextSlot takes a slot that was never given out, none below least, and notes the region that the registry has now.
 func (s *statements) nextSlot(ctx context.Context, least int64) (slot int64, err error) {
 	slot, s.region, err = s.db.nextSlot(ctx, s.space, s.region, least)
 	return slot, err
 }
 
-// reserve takes n worker ids that were never given out, none below atLeast.
+// reserve takes n worker ids that were never given out, none below atLeast, and notes the region that the registry has now.
 func (s *statements) reserve(ctx context.Context, n, atLeast int64) (b block, err error) {
 	b, s.region, err = s.db.reserve(ctx, s.layout, s.space, s.region, n, atLeast)
 	return b, err
 }
 
-// Regions returns the regions of those worker ids that belong to a slot.
+// Regions returns the region of each worker id, except those without a slot.
 func (d *DB) Regions(ctx context.Context, workers ...int64) (map[int64]int64, error) {
 	regions := make(map[int64]int64, len(workers))
 	for chunk := range slices.Chunk(workers, lookupChunk) {
@@ -157,10 +178,10 @@ func (d *DB) Regions(ctx context.Context, workers ...int64) (map[int64]int64, er
 	return regions, nil
 }
 
-// Divide makes the registry a region of of, so that others can begin, and returns it. of must be a multiple of the
-// present number of regions. The region keeps its number, and all worker ids and slots that it has given out. Others
-// may begin with the numbers of [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if the
-// registry cannot be divided so.
+// Divide divides the registry, so that there are of regions, and returns it. The number of regions must be a multiple of
+// the present one. The registry keeps its N, and all worker ids and slots that it has given out. The new regions begin
+// with [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if the registry cannot be divided like
+// this.
 func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
 	for {
 		r, err := d.Registry(ctx)
@@ -178,10 +199,10 @@ func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
 			return r, fmt.Errorf("%w: the registry is %s, so the new number of regions must be a multiple of %d, and is %d", ErrRegion, r.Region, r.Region.Of, of)
 		}
 		if layout, err := generator.ParseLayout(r.Layout); err != nil || r.NextID > layout.MaxWorkerID()-of+1 {
-			return r, fmt.Errorf("%w: of the layout %s, the registry has given out the worker ids up to %d, so too few are left for %d regions", ErrRegion, r.Layout, r.NextID-1, of)
+			return r, fmt.Errorf("%w: the registry has given out the worker ids of the layout %s up to %d, so too few are left for %d regions", ErrRegion, r.Layout, r.NextID-1, of)
 		}
-		// Others begin above the counters that are read after this statement. No process takes a number later without
-		// comparing STRIDE.
+		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes a
+		// number by the old STRIDE, because each UPDATE of a counter compares it.
 		n, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ? WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`,
 			of, registryName, r.Space, r.Region.Of, r.Region.N)
 		switch {
@@ -193,7 +214,7 @@ func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
 	}
 }
 
-// Other returns the registry with which another region of the same number begins, above all numbers that r has given out.
+// Other returns the registry with which region n of the same division begins, above all numbers that r has given out.
 func (r Registry) Other(n int64) Registry {
 	r.Region.N, r.Space = n, newSpace()
 	r.NextID, r.NextSlot = r.Region.From(r.NextID), r.Region.From(r.NextSlot)
@@ -202,7 +223,6 @@ func (r Registry) Other(n int64) Registry {
 
 // Insert returns the statement that creates the registry's row, with names in double quotes.
 func (r Registry) Insert() string {
-	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER")`+
-		` VALUES ('%s', '%s', '%s', %d, %d, %d, %d, %d, %d, %d)`,
+	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" (`+registryColumns+`) VALUES ('%s', '%s', '%s', %d, %d, %d, %d, %d, %d, %d)`,
 		registryName, r.Space, r.Layout, r.LeadTicks, r.NextID, r.NextSlot, r.Floor, SchemaVersion, r.Region.Of, r.Region.N)
 }

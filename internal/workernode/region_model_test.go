@@ -315,7 +315,7 @@ func (x *regionSearch) process(s rmState, p int) {
 	x.to(s, n, fmt.Sprintf("process %d ends", p))
 }
 
-// read reads the registry before a number is taken, as DB.numbers.
+// read reads the registry before a number is taken, as DB.reread.
 func (x *regionSearch) read(s rmState, p int, state uint8) {
 	n, me := s, &s.procs[p]
 	region := s.dbs[home(p)].region

@@ -45,7 +45,7 @@ func TestRegionDividedFrom(t *testing.T) {
 	}
 }
 
-// Databases of several regions, which take numbers at random and are divided meanwhile, never take one twice.
+// Processes of several regions take numbers at random while the registries are divided. No number is taken twice.
 func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()

@@ -53,7 +53,7 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 }
 
 // OpenRegistry reads the registry. The first process inserts it, which pins its layout, lead and region. The zero Region
-// means the registry's, and Whole if it begins. The error wraps [ErrLayoutMismatch] if another layout is pinned,
+// accepts a registry of any region, and begins one that is not divided. The error wraps [ErrLayoutMismatch] if another layout is pinned,
 // [ErrRegion] if another region is, and [ErrTable] if the row was deleted.
 func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
 	if err := d.commits(ctx); err != nil {
@@ -88,8 +88,10 @@ func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead tim
 	}
 }
 
-const insertRegistry = `INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER")` +
-	` VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+const (
+	registryColumns = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER"`
+	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+)
 
 // newSpace returns a random ID_SPACE.
 func newSpace() string { return strings.ToLower(rand.Text()[:13]) }
@@ -105,10 +107,8 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it must be at least %d ticks of %v, and at most a day", ErrTable, RegistryTable, r.LeadTicks, minLeadTicks, layout.Tick)
 	case r.NextID < 1 || r.NextSlot < 1:
 		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
-	case !r.Region.Valid():
-		return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1", ErrTable, RegistryTable, r.Region.Of, r.Region.N)
 	}
-	return cmp.Or(r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
+	return cmp.Or(r.Region.Check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
 
 // CheckRegion returns an error that wraps [ErrRegion] if the registry is of another region. The zero Region stands for
@@ -178,7 +178,7 @@ func sameSpace(there, space string) error {
 // because they are not worker ids and would use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
 	where := ` WHERE "ID" <= ?`
-	if region != Whole { // otherwise the database reads only the end of the index
+	if region != Whole { // without this condition the database reads only the end of the index
 		where += fmt.Sprintf(` AND "ID" %% %d = %d`, region.Of, region.N)
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
@@ -189,7 +189,7 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region
 // nextSlot advances NEXT_SLOT and returns a slot that was never given out, none below least. It also returns the
 // registry's region.
 func (d *DB) nextSlot(ctx context.Context, space string, region Region, least int64) (int64, Region, error) {
-	r, err := d.numbers(ctx, space, region)
+	r, err := d.reread(ctx, space, region)
 	if err != nil {
 		return 0, region, err
 	}
@@ -223,7 +223,7 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n i
 	case err != nil:
 		return 0, err
 	case !found:
-		if now, err := d.numbers(ctx, r.Space, r.Region); err != nil || now.Region == r.Region {
+		if now, err := d.reread(ctx, r.Space, r.Region); err != nil || now.Region == r.Region {
 			return 0, cmp.Or(err, errors.New("the database changed no row, and reports no error"))
 		}
 		return 0, fmt.Errorf("%s was divided a moment ago: try again", RegistryTable)
@@ -252,7 +252,7 @@ func (b block) worker(i int) int64 { return b.first + int64(i)*b.step }
 // reserve takes n worker ids that were never given out, none below atLeast, and returns the registry's region. The error
 // wraps [ErrExhausted] if the layout has too few left.
 func (d *DB) reserve(ctx context.Context, layout generator.Layout, space string, region Region, n, atLeast int64) (b block, _ Region, err error) {
-	r, err := d.numbers(ctx, space, region)
+	r, err := d.reread(ctx, space, region)
 	if err == nil {
 		err = refuseRegion(r.Region, r.Shared)
 	}

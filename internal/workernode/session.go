@@ -31,7 +31,7 @@ type Slot struct {
 	Holder   string // HOLDER: a random token of a process start; empty if free
 	Seen     int64  // SEEN_TICK: the holder's clock at its last statement
 	Region   int64  // REGION: only processes of this region hold the slot
-	Remote   bool   // of another region than the registry, so the row is replicated, and may be old
+	Remote   bool   // of another region than the registry; the row is replicated, and may be old
 
 	// The last holder.
 	Application, Host, Port string
