@@ -157,17 +157,21 @@ func (d *DB) Regions(ctx context.Context, workers ...int64) (map[int64]int64, er
 	return regions, nil
 }
 
-// Divide makes the registry a region of of, so that others can begin, and returns it. of must be a multiple of the
-// present number of regions. The region keeps its number, and all worker ids and slots that it has given out. Others
-// may begin with the numbers of [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if the
-// registry cannot be divided so.
-func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
-	for {
+// Divide makes the registry, which is the region before, one of of, so that others can begin, and returns it. of must be a
+// multiple of the number of regions before. The region keeps its number, and all worker ids and slots that it has given
+// out. Others may begin with the numbers of [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if
+// the registry cannot be divided so, or is not the region before, because somebody else has divided it: the others would
+// then give out the numbers of those that begin after that division.
+func (d *DB) Divide(ctx context.Context, before Region, of int64) (Registry, error) {
+	for try := 0; ; try++ {
 		r, err := d.Registry(ctx)
 		if err != nil {
 			return r, err
 		}
-		if r.Region.Of == of && r.Region.Valid() {
+		if r.Region != before {
+			return r, fmt.Errorf("%w: the registry is %s now, and was %s: somebody else has divided it meanwhile, so nothing was changed", ErrRegion, r.Region, before)
+		}
+		if before.Of == of && before.Valid() {
 			return r, refuseRegion(r.Region, r.Shared)
 		}
 		divided := Region{r.Region.N, of}
@@ -188,7 +192,13 @@ func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
 		case err != nil:
 			return r, fmt.Errorf("workernode: divide %s: %w", RegistryTable, err)
 		case n == 1:
-			return d.Registry(ctx)
+			r, err = d.Registry(ctx)
+			if err == nil && r.Region != divided {
+				err = fmt.Errorf("%w: the registry is %s after it was made %s: something else changes %s", ErrRegion, r.Region, divided, RegistryTable)
+			}
+			return r, err
+		case try >= maxTries:
+			return r, fmt.Errorf("workernode: divide %s: the database changed no row, and reports no error", RegistryTable)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 		for _, d := range all[:len(all):len(all)] {
 			before, err := d.db.Registry(t.Context())
 			testkit.Must(t, err)
-			r, err := d.db.Divide(t.Context(), of)
+			r, err := d.db.Divide(t.Context(), before.Region, of)
 			testkit.Must(t, err)
 			for n := before.Region.N + before.Region.Of; n < of; n += before.Region.Of {
 				other := r.Other(n)
@@ -206,7 +206,7 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	d := regionDB(t)
 	r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	if r, err = d.Divide(t.Context(), 2); err != nil || r.Region != (Region{0, 2}) {
+	if r, err = d.Divide(t.Context(), Whole, 2); err != nil || r.Region != (Region{0, 2}) {
 		t.Fatal(r, err)
 	}
 	_, region, err := d.reserve(t.Context(), layout, r.Space, Whole, 1, 0)
@@ -230,7 +230,7 @@ func TestDivide_Refuses(t *testing.T) {
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{1, 2})
 	testkit.Must(t, err)
 	for _, of := range []int64{-2, 0, 1, 3, 1 << 40} {
-		if r, err := d.Divide(t.Context(), of); !errors.Is(err, ErrRegion) {
+		if r, err := d.Divide(t.Context(), Region{1, 2}, of); !errors.Is(err, ErrRegion) {
 			t.Error(of, r, err)
 		}
 	}
