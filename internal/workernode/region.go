@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -32,8 +33,8 @@ func (r Region) share() string {
 	return fmt.Sprintf(", and this registry, %s, gives out one of %d", r, r.Of)
 }
 
-// Valid reports whether N is from 0 to Of-1.
-func (r Region) Valid() bool { return 0 <= r.N && r.N < r.Of }
+// Valid reports whether N is from 0 to Of-1, and Of is so small that numbers of the region do not overflow.
+func (r Region) Valid() bool { return 0 <= r.N && r.N < r.Of && r.Of <= math.MaxInt32 }
 
 // From returns the smallest number of the region that is not below least, which must be positive.
 func (r Region) From(least int64) int64 { return least + (r.N-least%r.Of+r.Of)%r.Of }

@@ -2,6 +2,7 @@ package workernode
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -236,6 +237,25 @@ func TestDivide_Refuses(t *testing.T) {
 	}
 	if r, err := d.Registry(t.Context()); err != nil || r.Region != (Region{1, 2}) {
 		t.Error(r, err)
+	}
+}
+
+// With a huge STRIDE the numbers overflowed, and a process got 32 worker ids that were the same, or beyond the layout.
+func TestReserve_RefusesAHugeStride(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	for _, stride := range []int64{1 << 62, 1 << 60, math.MaxInt64} {
+		d := regionDB(t)
+		r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
+		testkit.Must(t, err)
+		_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, stride)
+		testkit.Must(t, err)
+		if b, _, err := d.reserve(t.Context(), layout, r.Space, Whole, 32, 0); !errors.Is(err, ErrRegion) {
+			t.Error(stride, b, err)
+		}
+		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{}); !errors.Is(err, ErrTable) {
+			t.Error(stride, err)
+		}
 	}
 }
 
