@@ -137,6 +137,29 @@ func TestDBOpenRegistry_Regions(t *testing.T) {
 	}
 }
 
+// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could start
+// before it got WithRegion(1, 4), and none that had that could start before the division.
+func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	d := regionDB(t)
+	one := Region{1, 2}
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
+	testkit.Must(t, err)
+	_, err = d.Divide(t.Context(), one, 4)
+	testkit.Must(t, err)
+	for _, region := range []Region{{}, one, {1, 4}} {
+		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != (Region{1, 4}) {
+			t.Error(region, r, err)
+		}
+	}
+	for _, region := range []Region{Whole, {0, 2}, {3, 4}, {1, 8}, {1, 3}} {
+		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, region); !errors.Is(err, ErrRegion) {
+			t.Error(region, err)
+		}
+	}
+}
+
 // A region begins although rows of other regions are there, but not without its own row.
 func TestDBOpenRegistry_BeginsARegionNextToRowsOfOthers(t *testing.T) {
 	t.Parallel()
