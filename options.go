@@ -148,7 +148,8 @@ func WithRegistry(db *gorm.DB) Option {
 // ids of the default layout.
 //
 // The first process in an empty database begins the region, which is then pinned. db.Use fails with [ErrRegion] if the
-// registry is of another region. By default a process works in any region, and an empty database begins a registry that
+// registry is of another region; one that was divided again later, such as region 1 of 4 for WithRegion(1, 2), is the
+// same. By default a process works in any region, and an empty database begins a registry that
 // is not divided. docs/regions.md describes how to divide a registry in use, and what to replicate. The option excludes
 // [WithWorkerID]. A region refuses segments and UidGenerator.
 func WithRegion(n, of int) Option {

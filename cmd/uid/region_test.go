@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -242,4 +243,32 @@ func TestRegionSplit_WhileAProcessRuns(t *testing.T) {
 		}
 		must(t, p.Close(t.Context()))
 	})
+}
+
+// Two operators divide a registry at once, for example while the second one is asked for confirmation. Formerly the
+// second one got the statements of regions that give out the numbers of those that the first one had made.
+func TestRegionSplit_ByTwoOperatorsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, of := range []int64{2, 4} {
+		db := testkit.Engine{Name: "sqlite"}.New(t).Open(t, nil)
+		shop(t, db, "web-1", "first")
+		var operators []*admin.DB
+		for range 2 {
+			d, err := admin.Connect(db, time.Minute, time.Now)
+			must(t, err)
+			must(t, d.ReadRegistry(t.Context()))
+			operators = append(operators, d)
+		}
+		if own, others, err := operators[0].Split(t.Context(), 2, 0); err != nil || own.Of != 2 || len(others) != 1 {
+			t.Fatal(own, others, err)
+		}
+		_, others, err := operators[1].Split(t.Context(), of, 0)
+		if others != nil || err == nil || !strings.Contains(err.Error(), "is region 0 of 2 now, and was region 0 of 1") {
+			t.Errorf("%d: %v, %v", of, others, err)
+		}
+		r, err := operators[0].Nodes.Registry(t.Context())
+		if err != nil || r.Region.Of != 2 {
+			t.Error(r, err)
+		}
+	}
 }

@@ -240,6 +240,76 @@ func TestConvert_KeepsPrivilegesAndSequencesOnPostgreSQL(t *testing.T) {
 	}, "postgres")
 }
 
+// PostgreSQL finds these by the table's oid, so they would stay with the old rows without an error: a function that counts
+// them, a policy of another table, or subscribers that do not know the partition. Row level security would be off.
+func TestConvert_RefusesWhatWouldStayWithTheOldRowsOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		schema := ""
+		testkit.Must(t, s.db.Raw("SELECT current_schema()").Scan(&schema).Error)
+		for _, tt := range []struct {
+			make       []string
+			drop, want string
+			since      int
+		}{
+			{[]string{"CREATE FUNCTION f() RETURNS bigint BEGIN ATOMIC SELECT count(*) FROM orders; END"}, "DROP FUNCTION f", "function f()", 14},
+			{[]string{"CREATE FUNCTION f(o orders[]) RETURNS bigint LANGUAGE sql AS 'SELECT o[1].id'"}, "DROP FUNCTION f", "function f(orders[])", 12},
+			{[]string{"CREATE TABLE archive (o orders)"}, "DROP TABLE archive", "column o of archive", 12},
+			{[]string{"CREATE POLICY p ON items USING (EXISTS (SELECT 1 FROM orders))"}, "DROP POLICY p ON items", "policy p of items", 12},
+			{[]string{"ALTER TABLE orders ENABLE ROW LEVEL SECURITY"}, "ALTER TABLE orders DISABLE ROW LEVEL SECURITY", "row level security", 12},
+			{[]string{"CREATE TABLE parent (note text)", "ALTER TABLE orders INHERIT parent"}, "ALTER TABLE orders NO INHERIT parent", "inheritance from parent", 12},
+			{[]string{"CREATE PUBLICATION " + schema + " FOR TABLES IN SCHEMA " + schema}, "DROP PUBLICATION " + schema, "publication " + schema + " without publish_via_partition_root", 15},
+		} {
+			if !s.since(tt.since) {
+				continue
+			}
+			s.run(tt.make...)
+			if _, err := s.steps(monthly(1, 0, time.Time{})); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%q: %v", tt.make, err)
+			}
+			s.run(tt.drop)
+		}
+		s.convert()
+	}, "postgres")
+}
+
+// since reports whether the server is PostgreSQL of a version or later.
+func (s *shop) since(major int) (ok bool) {
+	testkit.Must(s, s.db.Raw("SELECT current_setting('server_version_num')::int >= ?", major*10_000).Scan(&ok).Error)
+	return ok
+}
+
+// Formerly such a table was converted, and then never got another partition.
+func TestConvert_AKeyWithABacktick(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		s.run("CREATE TABLE `a``b` (`i``d` BIGINT PRIMARY KEY)")
+		r := partition.Request{Table: "a`b", Every: "week", Ahead: 2}
+		s.change(r)
+		if list, err := s.steps(r); err != nil || len(list) > 0 {
+			t.Error(list, err)
+		}
+	}, "mariadb", "mysql")
+}
+
+// Nobody may read the new table who could not read the old one.
+func TestConvert_GivesNoDefaultPrivilegesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShop(t, d)
+		schema, may := "", true
+		testkit.Must(t, s.db.Raw("SELECT current_schema()").Scan(&schema).Error)
+		s.run("ALTER DEFAULT PRIVILEGES IN SCHEMA "+schema+" GRANT ALL ON TABLES TO PUBLIC", "GRANT INSERT ON orders TO PUBLIC")
+		s.convert()
+		testkit.Must(t, s.db.Raw("SELECT has_table_privilege('public', 'orders', 'SELECT') OR NOT has_table_privilege('public', 'orders', 'INSERT')").Scan(&may).Error)
+		if may {
+			t.Error("everybody may read the table, or nobody may insert")
+		}
+	}, "postgres")
+}
+
 // A partition is created while a transaction is open that writes the table.
 func TestCreate_DoesNotWaitForTransactionsOnPostgreSQL(t *testing.T) {
 	t.Parallel()

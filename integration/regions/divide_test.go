@@ -57,7 +57,7 @@ func divide(t *testing.T, db *gorm.DB, of int64) workernode.Registry {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute)
 	testkit.Must(t, err)
-	r, err := d.Divide(t.Context(), of)
+	r, err := d.Divide(t.Context(), workernode.Whole, of)
 	testkit.Must(t, err)
 	return r
 }

@@ -72,7 +72,7 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 		return own, nil, fmt.Errorf("the registry is already %s; to print the statements for the others again, pass the "+
 			"number of regions before, such as --from 1", before)
 	}
-	r, err := d.Nodes.Divide(ctx, of)
+	r, err := d.Nodes.Divide(ctx, d.Registry.Region, of)
 	if err != nil {
 		return own, nil, err
 	}

@@ -18,7 +18,32 @@ UNION ALL
 SELECT 'refuse', 'publication ' || pubname 
 FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = %[1]d
 UNION ALL
+-- Publications of all tables, or of a schema's, would publish the rows as those of the partitions. Subscribers would stop.
+SELECT 'refuse', 'publication ' || p.pubname || ' without publish_via_partition_root'
+FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname JOIN pg_class c ON c.oid = %[1]d
+JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = t.schemaname AND c.relname = t.tablename
+WHERE NOT COALESCE((to_jsonb(p) ->> 'pubviaroot')::boolean, false)
+  AND NOT EXISTS (SELECT 1 FROM pg_publication_rel WHERE prrelid = %[1]d AND prpubid = p.oid)
+UNION ALL
 SELECT 'refuse', 'inheritance by ' || inhrelid::regclass FROM pg_inherits WHERE inhparent = %[1]d
+UNION ALL
+SELECT 'refuse', 'inheritance from ' || inhparent::regclass FROM pg_inherits WHERE inhrelid = %[1]d
+UNION ALL
+SELECT 'refuse', 'row level security' FROM pg_class WHERE oid = %[1]d AND relrowsecurity
+UNION ALL
+SELECT 'refuse', 'policy ' || polname || ' of ' || polrelid::regclass FROM pg_policy
+WHERE polrelid <> %[1]d AND oid IN (SELECT objid FROM pg_depend
+  WHERE classid = 'pg_policy'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = %[1]d)
+UNION ALL
+-- A function refers to the table by its oid in the body BEGIN ATOMIC, and in the types of its arguments.
+SELECT 'refuse', 'function ' || p.oid::regprocedure FROM pg_proc p
+WHERE p.oid IN (SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = %[1]d LEFT JOIN pg_type y ON y.oid = c.reltype
+  WHERE d.classid = 'pg_proc'::regclass AND (d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
+    OR d.refclassid = 'pg_type'::regclass AND d.refobjid IN (c.reltype, y.typarray)))
+UNION ALL
+SELECT 'refuse', 'column ' || a.attname || ' of ' || a.attrelid::regclass || ', which has rows of it'
+FROM pg_class c JOIN pg_type y ON y.oid = c.reltype JOIN pg_attribute a ON a.atttypid IN (c.reltype, y.typarray)
+JOIN pg_class r ON r.oid = a.attrelid AND r.relkind IN ('r', 'p', 'm', 'c') WHERE c.oid = %[1]d AND NOT a.attisdropped
 UNION ALL
 SELECT 'refuse', 'privileges on the column ' || attname FROM pg_attribute WHERE attrelid = %[1]d AND attacl IS NOT NULL
 UNION ALL
@@ -69,6 +94,12 @@ SELECT 'owner', format('ALTER TABLE %%s OWNER TO %%I', %[3]s, pg_get_userbyid(re
 UNION ALL
 SELECT 'own', format('COMMENT ON TABLE %%s IS %%L', %[3]s, obj_description(%[1]d, 'pg_class'))
 WHERE obj_description(%[1]d, 'pg_class') IS NOT NULL
+UNION ALL
+-- ALTER DEFAULT PRIVILEGES may give the new table more than the old one had.
+SELECT 'revoke', 'EXECUTE COALESCE((SELECT string_agg(DISTINCT format(''REVOKE ALL ON %%s FROM %%s'', c.oid::regclass, '
+  'CASE grantee WHEN 0 THEN ''PUBLIC'' ELSE quote_ident(pg_get_userbyid(grantee)) END), ''; '') '
+  'FROM pg_class c, aclexplode(relacl) WHERE c.oid = ' || quote_literal(%[3]s) || '::regclass AND grantee <> relowner), ''SELECT 1'')'
+WHERE EXISTS (SELECT 1 FROM pg_default_acl WHERE defaclobjtype = 'r')
 UNION ALL
 SELECT 'grant', format('GRANT %%s ON %%s TO %%s', privilege_type, %[3]s,
   CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END) ||

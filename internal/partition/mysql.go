@@ -78,7 +78,7 @@ func (m *mysql) read(ctx context.Context, t *table) error {
 func (m *mysql) isBy(t *table) bool {
 	method, expression, _ := strings.Cut(strings.ReplaceAll(t.by, "`", ""), " (")
 	return len(t.key) == 1 && (method == "RANGE" || method == "RANGE COLUMNS") &&
-		strings.EqualFold(expression, t.key[0].name+")")
+		strings.EqualFold(expression, strings.ReplaceAll(t.key[0].name, "`", "")+")")
 }
 
 func (m *mysql) identifier(name string) string {

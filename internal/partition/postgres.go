@@ -140,6 +140,7 @@ func (p *postgres) drop(t *table, a part, s *Step) {
 		how = " CONCURRENTLY" // not in a transaction
 	}
 	s.SQL = []string{"ALTER TABLE " + p.quote(t) + " DETACH PARTITION " + a.quoted + how, "DROP TABLE " + a.quoted}
+	s.Notes = []string{"If the DROP fails, repeat only that, because it is not printed again."}
 }
 
 //go:embed convert.sql
@@ -179,7 +180,7 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		"ALTER TABLE "+table+" DROP CONSTRAINT "+checked)
 	body = append(append(body, do["define"]...), do["refer"]...)
 	body = append(body, p.attach(t, s), "ALTER TABLE "+old+" DROP CONSTRAINT "+checked)
-	for _, phase := range []string{"owner", "own", "grant", "link"} {
+	for _, phase := range []string{"owner", "own", "revoke", "grant", "link"} {
 		body = append(body, do[phase]...)
 	}
 	s.SQL = []string{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -31,15 +32,15 @@ func (r Region) share() string {
 	return fmt.Sprintf(", and this registry, %s, gives out one of %d", r, r.Of)
 }
 
-// Valid reports whether N is from 0 to Of-1.
-func (r Region) Valid() bool { return 0 <= r.N && r.N < r.Of }
+// Valid reports whether N is from 0 to Of-1, and Of is so small that numbers of the region do not overflow.
+func (r Region) Valid() bool { return 0 <= r.N && r.N < r.Of && r.Of <= math.MaxInt32 }
 
 // Check returns an error that wraps [ErrTable] unless the region is valid.
 func (r Region) Check() error {
 	if r.Valid() {
 		return nil
 	}
-	return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1", ErrTable, RegistryTable, r.Of, r.N)
+	return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1, and STRIDE at most 2^31-1", ErrTable, RegistryTable, r.Of, r.N)
 }
 
 // From returns the first number of the region at or above least, which must be positive.
@@ -178,17 +179,21 @@ func (d *DB) Regions(ctx context.Context, workers ...int64) (map[int64]int64, er
 	return regions, nil
 }
 
-// Divide divides the registry, so that there are of regions, and returns it. The number of regions must be a multiple of
-// the present one. The registry keeps its N, and all worker ids and slots that it has given out. The new regions begin
-// with [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if the registry cannot be divided like
-// this.
-func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
-	for {
+// Divide divides the registry, which must be of the region before, so that there are of regions, and returns it. The
+// number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots that it
+// has given out. The new regions begin with [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if
+// the registry cannot be divided like this, or if somebody else has divided it: the new regions of both divisions would
+// have numbers in common.
+func (d *DB) Divide(ctx context.Context, before Region, of int64) (Registry, error) {
+	for try := 0; ; try++ {
 		r, err := d.Registry(ctx)
 		if err != nil {
 			return r, err
 		}
-		if r.Region.Of == of && r.Region.Valid() {
+		if r.Region != before {
+			return r, fmt.Errorf("%w: the registry is %s now, and was %s: somebody else has divided it meanwhile, so nothing was changed", ErrRegion, r.Region, before)
+		}
+		if before.Of == of && before.Valid() {
 			return r, refuseRegion(r.Region, r.Shared)
 		}
 		divided := Region{r.Region.N, of}
@@ -209,7 +214,13 @@ func (d *DB) Divide(ctx context.Context, of int64) (Registry, error) {
 		case err != nil:
 			return r, fmt.Errorf("workernode: divide %s: %w", RegistryTable, err)
 		case n == 1:
-			return d.Registry(ctx)
+			r, err = d.Registry(ctx)
+			if err == nil && r.Region != divided {
+				err = fmt.Errorf("%w: the registry is %s after it was made %s: something else changes %s", ErrRegion, r.Region, divided, RegistryTable)
+			}
+			return r, err
+		case try >= maxTries:
+			return r, fmt.Errorf("workernode: divide %s: the database changed no row, and reports no error", RegistryTable)
 		}
 	}
 }

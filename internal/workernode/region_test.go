@@ -2,6 +2,7 @@ package workernode
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 		for _, d := range all[:len(all):len(all)] {
 			before, err := d.db.Registry(t.Context())
 			testkit.Must(t, err)
-			r, err := d.db.Divide(t.Context(), of)
+			r, err := d.db.Divide(t.Context(), before.Region, of)
 			testkit.Must(t, err)
 			for n := before.Region.N + before.Region.Of; n < of; n += before.Region.Of {
 				other := r.Other(n)
@@ -131,6 +132,29 @@ func TestDBOpenRegistry_Regions(t *testing.T) {
 	}
 	for _, region := range []Region{Whole, {0, 2}, {1, 3}} {
 		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, region); !errors.Is(err, ErrRegion) || !strings.Contains(err.Error(), "region 1 of 2") {
+			t.Error(region, err)
+		}
+	}
+}
+
+// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could start
+// before it got WithRegion(1, 4), and none that had that could start before the division.
+func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	d := regionDB(t)
+	one := Region{1, 2}
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
+	testkit.Must(t, err)
+	_, err = d.Divide(t.Context(), one, 4)
+	testkit.Must(t, err)
+	for _, region := range []Region{{}, one, {1, 4}} {
+		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != (Region{1, 4}) {
+			t.Error(region, r, err)
+		}
+	}
+	for _, region := range []Region{Whole, {0, 2}, {3, 4}, {1, 8}, {1, 3}} {
+		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, region); !errors.Is(err, ErrRegion) {
 			t.Error(region, err)
 		}
 	}
@@ -206,7 +230,7 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	d := regionDB(t)
 	r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	if r, err = d.Divide(t.Context(), 2); err != nil || r.Region != (Region{0, 2}) {
+	if r, err = d.Divide(t.Context(), Whole, 2); err != nil || r.Region != (Region{0, 2}) {
 		t.Fatal(r, err)
 	}
 	_, region, err := d.reserve(t.Context(), layout, r.Space, Whole, 1, 0)
@@ -230,12 +254,31 @@ func TestDivide_Refuses(t *testing.T) {
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{1, 2})
 	testkit.Must(t, err)
 	for _, of := range []int64{-2, 0, 1, 3, 1 << 40} {
-		if r, err := d.Divide(t.Context(), of); !errors.Is(err, ErrRegion) {
+		if r, err := d.Divide(t.Context(), Region{1, 2}, of); !errors.Is(err, ErrRegion) {
 			t.Error(of, r, err)
 		}
 	}
 	if r, err := d.Registry(t.Context()); err != nil || r.Region != (Region{1, 2}) {
 		t.Error(r, err)
+	}
+}
+
+// With a huge STRIDE the numbers overflowed, and a process got 32 worker ids that were the same, or beyond the layout.
+func TestReserve_RefusesAHugeStride(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	for _, stride := range []int64{1 << 62, 1 << 60, math.MaxInt64} {
+		d := regionDB(t)
+		r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
+		testkit.Must(t, err)
+		_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, stride)
+		testkit.Must(t, err)
+		if b, _, err := d.reserve(t.Context(), layout, r.Space, Whole, 32, 0); !errors.Is(err, ErrRegion) {
+			t.Error(stride, b, err)
+		}
+		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{}); !errors.Is(err, ErrTable) {
+			t.Error(stride, err)
+		}
 	}
 }
 

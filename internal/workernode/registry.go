@@ -111,10 +111,11 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 	return cmp.Or(r.Region.Check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
 
-// CheckRegion returns an error that wraps [ErrRegion] if the registry is of another region. The zero Region stands for
+// CheckRegion returns an error that wraps [ErrRegion] if the registry is neither of a region nor of what remains of it
+// after it was divided again, because then processes restart before they get the new number. The zero Region stands for
 // any.
 func (r Registry) CheckRegion(region Region) error {
-	if region == (Region{}) || region == r.Region {
+	if region == (Region{}) || r.Region.DividedFrom(region) {
 		return nil
 	}
 	return fmt.Errorf("%w: this process uses WithRegion(%d, %d), but the registry of this database is %s; docs/regions.md describes how to divide a registry",
@@ -226,13 +227,16 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n i
 		if now, err := d.reread(ctx, r.Space, r.Region); err != nil || now.Region == r.Region {
 			return 0, cmp.Or(err, errors.New("the database changed no row, and reports no error"))
 		}
-		return 0, fmt.Errorf("%s was divided a moment ago: try again", RegistryTable)
+		return 0, errDivided
 	case first-n < least:
 		return 0, fmt.Errorf("%w: the database reports that it has set %s in %s to %d, which is less than %d: check whether a proxy runs the statements of one connection on several",
 			ErrTable, counter, RegistryTable, first, least+n)
 	}
 	return first - n, nil
 }
+
+// errDivided reports that the registry was divided while a number was taken.
+var errDivided = errors.New(RegistryTable + " was divided a moment ago: try again")
 
 // mayInsert returns an error if this user lacks the privilege to insert worker ids. Check it first, so that a failing
 // process does not use up worker ids.
@@ -287,6 +291,12 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 		if b.first >= max(r.NextID, atLeast) && b.worker(int(n-1)) <= layout.MaxWorkerID() {
 			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
+			if err == nil { // somebody may have removed AUTO_INCREMENT and divided the registry meanwhile, below these numbers
+				var now Registry
+				if now, err = d.reread(ctx, r.Space, r.Region); err == nil && now.Region != r.Region {
+					err = errDivided
+				}
+			}
 			return b, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -130,13 +131,15 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 		drawn, step        int64
 		counts             bool // NEXT_ID counts, not AUTO_INCREMENT
 		first, wantedTaken int64
+		stride             int64 // after the draw
 	}{
-		{"drawn", 40, 30, 41, 1, false, 41, 1},
-		{"drawn in steps of three", 40, 30, 42, 3, false, 42, 3},
-		{"AUTO_INCREMENT forgot", 40, 50, 41, 1, true, 50, 1},
-		{"a row that is gone", 40, 30, 35, 1, true, 41, 1},
-		{"zero", 40, 30, 0, 1, true, 41, 1},
-		{"a row beyond the layout", 40, 30, layout.MaxWorkerID(), 1, true, 41, 1},
+		{"drawn", 40, 30, 41, 1, false, 41, 1, 1},
+		{"drawn in steps of three", 40, 30, 42, 3, false, 42, 3, 1},
+		{"AUTO_INCREMENT forgot", 40, 50, 41, 1, true, 50, 1, 1},
+		{"a row that is gone", 40, 30, 35, 1, true, 41, 1, 1},
+		{"zero", 40, 30, 0, 1, true, 41, 1, 1},
+		{"a row beyond the layout", 40, 30, layout.MaxWorkerID(), 1, true, 41, 1, 1},
+		{"AUTO_INCREMENT was removed, and the registry divided", 40, 30, 41, 1, false, 0, 0, 2},
 	} {
 		d, mock := mocked(t, testkit.OnMySQL)
 		for range 2 {
@@ -154,8 +157,14 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 		} else {
 			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).
 				WillReturnResult(sqlmock.NewResult(0, 1))
+			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, tt.stride, 0, tt.stride == 1))
 		}
-		if first, step, err := d.Reserve(t.Context(), layout, 2, 0); err != nil || first != tt.first || step != tt.wantedTaken {
+		first, step, err := d.Reserve(t.Context(), layout, 2, 0)
+		if tt.stride > 1 { // a new region begins with these numbers
+			if err == nil || !strings.Contains(err.Error(), "divided a moment ago") {
+				t.Errorf("%s: from %d, %v", tt.name, first, err)
+			}
+		} else if err != nil || first != tt.first || step != tt.wantedTaken {
 			t.Errorf("%s: from %d in steps of %d, %v", tt.name, first, step, err)
 		}
 	}
