@@ -2,6 +2,7 @@ package uidplugin_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -149,4 +150,22 @@ func createIn[T any](t *testing.T, db *gorm.DB) error {
 	t.Helper()
 	must(t, db.AutoMigrate(new(T)))
 	return db.Create(new(T)).Error
+}
+
+// In an empty database, WithRegion begins with the first worker ids. They are taken if another registry was divided after
+// it had given them out, and nothing else shows that. So the log does.
+func TestWithRegion_TheLogNamesARegionThatBegins(t *testing.T) {
+	t.Parallel()
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	for _, tt := range []struct {
+		file  testkit.SQLite
+		n, of int
+		want  bool
+	}{{file, 1, 2, true}, {file, 1, 2, false}, {testkit.SQLite{}, 0, 1, false}, {testkit.SQLite{}, 0, 2, true}} {
+		log := &testkit.Log{}
+		use(t, tt.file.Open(t), uidplugin.WithRegion(tt.n, tt.of), uidplugin.WithLogger(log.Logger()))
+		if got := strings.Contains(log.String(), "has begun a region"); got != tt.want {
+			t.Errorf("%+v: %s", tt, log.String())
+		}
+	}
 }

@@ -55,14 +55,14 @@ func (a *app) splitCommand() *cobra.Command {
 The registry keeps the number of its region, and all worker ids and slots that it has given out. Processes may run
 meanwhile. A split cannot be undone, so the command asks for confirmation.
 
-For each new region it prints statements. Run them in the database of that region, before its first process starts.
-The database may be a clone of this one, or have only the empty tables, which "uid sql" prints. Never run the
-statements in this database. They fail in the database of a region that has begun already.
+For each new region it prints an INSERT. Run it in the database of that region, before its first process starts.
+The database may have only the empty tables, which "uid sql" prints. The INSERT fails where a registry exists, as in
+this database. A copy of this database has one, so first run the DELETE there that is printed as a comment.
 
 To print the statements again, pass --from with the number of regions before the split. Then the command changes
 nothing. Use the statements only for a region that does not exist yet.
 
-With --json it prints an object for the region of this registry, and then one with the key sql for each new region.`,
+With --json it prints an object for the region of this registry, and then one with the keys sql and copy_sql for each new region.`,
 		Example: `  uid region split 2
   uid region split 4 --yes --dialect postgres
   uid region split 4 --from 1`,
@@ -105,8 +105,8 @@ func (a *app) split(ctx context.Context, d *database, of, from int64, to dialect
 	}
 	if to == mysqlDialect {
 		for _, o := range others {
-			for i, s := range o.SQL {
-				o.SQL[i] = strings.ReplaceAll(s, `"`, "`")
+			for _, s := range []*string{&o.SQL[0], &o.CopySQL[0]} {
+				*s = strings.ReplaceAll(*s, `"`, "`")
 			}
 		}
 	}
@@ -121,12 +121,12 @@ func (a *app) writeSplit(own admin.Region, others []admin.Region) error {
 	text := fmt.Sprintf(`-- The registry of this database is now %s. Set WithRegion(%d, %d) in its processes, so that
 -- they refuse a backup from before the split. Restart the processes that follow tables. See docs/regions.md.
 --
--- Run the statements of a region in its database, before its first process starts, and never in this database. Use
--- them only for a region that does not exist yet.
+-- Run the INSERT of a region in its database, before its first process starts. It fails where a registry exists, as in
+-- this database. In a copy of this database, first run the DELETE. Use them only for a region that does not exist yet.
 `, own, own.Region, own.Of)
 	for _, o := range others {
 		text += fmt.Sprintf("\n-- %s, from worker id %d and slot %d on\n", o, o.NextID, o.NextSlot)
-		text += clean(o.SQL[0]) + ";\n" + clean(o.SQL[1]) + ";\n"
+		text += "-- only in a copy: " + clean(o.CopySQL[0]) + ";\n" + clean(o.SQL[0]) + ";\n"
 	}
 	_, err := fmt.Fprint(a.out, text)
 	return err

@@ -75,14 +75,17 @@ func TestRegionSplit_BeginsRegions(t *testing.T) {
 				shop(t, odb, "web-1")
 				exec(`UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = '`+list[0].Space+`'`)(t, odb)
 			}
-			for _, s := range o.SQL {
-				must(t, odb.Exec(s).Error)
+			if i == 1 {
+				must(t, odb.Exec(o.CopySQL[0]).Error)
 			}
-			if err := odb.Exec(o.SQL[0]).Error; err != nil {
-				t.Error(err)
-			}
-			if odb.Exec(o.SQL[1]).Error == nil {
+			must(t, odb.Exec(o.SQL[0]).Error)
+			must(t, odb.Exec(o.CopySQL[0]).Error) // again: it deletes only the row of the first database
+			if odb.Exec(o.SQL[0]).Error == nil {
 				t.Error("a region was begun twice")
+			}
+			// Formerly the DELETE was among these statements. Piped into the first database, they made it the new region.
+			if db.Exec(o.SQL[0]).Error == nil {
+				t.Error("the first database has begun the new region")
 			}
 			odb = other.Open(t, nil)
 			for _, id := range regional(t, odb, i+1, 3, "elsewhere") {
@@ -150,14 +153,14 @@ func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
 	text := r.run("region", "split", "6", "--from", "2", "--dialect", "mariadb")
 	text.want(t, exitOK, "-- The registry of this database is now region 1 of 6. Set WithRegion(1, 6)", "docs/regions.md",
 		"-- region 3 of 6, from worker id 3 and slot 3 on\n", "-- region 5 of 6",
-		"DELETE FROM `WORKER_REGISTRY` WHERE `NAME` = 'default' AND `ID_SPACE` = '",
+		"-- only in a copy: DELETE FROM `WORKER_REGISTRY` WHERE `NAME` = 'default' AND `ID_SPACE` = '",
 		"INSERT INTO `WORKER_REGISTRY` (`NAME`, ", "only for a region that does not exist yet")
 	for line := range strings.Lines(text.out) {
 		if !strings.HasPrefix(line, "--") && line != "\n" && !strings.HasSuffix(line, ";\n") {
 			t.Errorf("%q is neither a comment nor a statement", line)
 		}
 	}
-	r.run("region", "split", "6", "--from", "2", "--dialect", "postgres").want(t, exitOK, `DELETE FROM "WORKER_REGISTRY"`)
+	r.run("region", "split", "6", "--from", "2", "--dialect", "postgres").want(t, exitOK, `-- only in a copy: DELETE FROM "WORKER_REGISTRY"`)
 	for _, tt := range []struct {
 		args []string
 		want string

@@ -15,7 +15,11 @@ type Region struct {
 	NextID   int64    `json:"next_worker_id"` // the next worker id that the region gives out
 	NextSlot int64    `json:"next_slot"`
 	Left     int64    `json:"worker_ids_left"` // worker ids of the region from NextID on
-	SQL      []string `json:"sql,omitempty"`   // the statements that create the registry of a new region
+	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region; fails where one exists
+
+	// CopySQL removes the registry that a copy of this database has. Run it there before SQL. It must never run in this
+	// database, so it is apart: somebody may pipe SQL into the wrong one.
+	CopySQL []string `json:"copy_sql,omitempty"`
 
 	of workernode.Region
 }
@@ -80,11 +84,8 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 	for n := before.N + before.Of; n < of; n += before.Of {
 		other := r.Other(n)
 		o := d.regionOf(other)
-		// A clone of this database has this registry's row, so it is deleted there. A region that has begun has a row of
-		// its own, which stays, so the INSERT fails.
-		o.SQL = []string{
-			`DELETE FROM "WORKER_REGISTRY" WHERE "NAME" = 'default' AND "ID_SPACE" = ` + d.literal(r.Space), other.Insert(),
-		}
+		o.SQL = []string{other.Insert()}
+		o.CopySQL = []string{`DELETE FROM "WORKER_REGISTRY" WHERE "NAME" = 'default' AND "ID_SPACE" = ` + d.literal(r.Space)}
 		others = append(others, o)
 	}
 	return d.Region(), others, nil

@@ -93,9 +93,13 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		return nil, fmt.Errorf("%w: a lead of %v must be at least %d ticks of %v; a clock difference of %v must not be negative",
 			generator.ErrConfig, c.Lead, minLeadTicks, layout.Tick, c.MaxSkew)
 	}
-	r, err := db.OpenRegistry(ctx, layout, c.Lead, c.Region)
+	r, begun, err := db.openRegistry(ctx, layout, c.Lead, c.Region)
 	if err != nil {
 		return nil, err
+	}
+	if begun && r.Region != Whole {
+		c.Log.Warn("uidplugin: this process has begun a region with its first worker id; if another registry had given out worker ids before it was divided, stop at once, because two rows could get the same id: see docs/regions.md",
+			"region", r.Region.N, "of", r.Region.Of, "worker_id", r.NextID)
 	}
 	if pinned := time.Duration(r.LeadTicks) * layout.Tick; r.LeadTicks != ticks(layout, c.Lead) {
 		c.Log.Warn("uidplugin: this process is set to a different lead than the database; the database's is used",

@@ -56,34 +56,41 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 // accepts a registry of any region, and begins one that is not divided. The error wraps [ErrLayoutMismatch] if another layout is pinned,
 // [ErrRegion] if another region is, and [ErrTable] if the row was deleted.
 func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
+	r, _, err := d.openRegistry(ctx, layout, lead, region)
+	return r, err
+}
+
+// openRegistry also reports whether it has inserted the row.
+func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (r Registry, begun bool, err error) {
 	if err := d.commits(ctx); err != nil {
-		return Registry{}, err
+		return r, false, err
 	}
 	for try := 0; ; try++ {
 		r, ok, err := d.registry(ctx)
 		if err != nil {
-			return r, fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
+			return r, false, fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
 		}
 		if ok {
-			return r, r.check(layout, region)
+			return r, begun, r.check(layout, region)
 		}
 		begins := cmp.Or(region, Whole)
 		if err := d.mayBegin(ctx, begins); err != nil {
-			return r, err
+			return r, false, err
 		}
 		largest, err := d.largest(ctx, layout, begins)
 		if err == nil {
 			_, err = d.sql.Quiet().Exec(ctx, insertRegistry, registryName, newSpace(), layout.String(), ticks(layout, lead),
 				begins.From(largest+1), begins.From(1), SchemaVersion, begins.Of, begins.N)
+			begun = err == nil
 		}
 		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {
 			continue // read what this process, or another one, has inserted
 		}
 		if !sqldb.IsTransient(err) || try >= maxTries {
-			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
+			return r, false, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
 		}
 		if err := pause(ctx, try); err != nil {
-			return r, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
+			return r, false, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
 		}
 	}
 }
