@@ -170,7 +170,8 @@ func (d *DB) Divide(ctx context.Context, before Region, of int64) (Registry, err
 			return r, err
 		}
 		if r.Region != before {
-			return r, fmt.Errorf("%w: the registry is %s now, and was %s: somebody else has divided it meanwhile, so nothing was changed", ErrRegion, r.Region, before)
+			return r, fmt.Errorf("%w: the registry is %s now, and was %s when it was read: who divided it meanwhile has the statements for the other regions;"+
+				" if nobody has, uid region split --from prints them", ErrRegion, r.Region, before)
 		}
 		if before.Of == of && before.Valid() {
 			return r, refuseRegion(r.Region, r.Shared)
