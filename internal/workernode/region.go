@@ -76,8 +76,26 @@ func (d *DB) numbers(ctx context.Context, space string, region Region) (r Regist
 	case !r.Region.Valid() || !r.Region.DividedFrom(region):
 		err = fmt.Errorf("%w: %s is %s, but was %s when this process read it, so other registries may give out its numbers:"+
 			" if a backup was restored, run uid region split again", ErrRegion, RegistryTable, r.Region, region)
+	default:
+		err = d.alone(ctx, r.Region)
 	}
 	return r, err
+}
+
+// alone returns an error if the tables have a slot of a region that gives out numbers of r. Then r is from a backup of
+// before it was divided, or the other region was begun with another number of regions.
+func (d *DB) alone(ctx context.Context, r Region) error {
+	var other sql.NullInt64
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
+		fmt.Sprintf(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> %d AND "REGION" %% %d = %d`, r.N, r.Of, r.N))
+	switch {
+	case err != nil:
+		return fmt.Errorf("workernode: look for slots of other regions: %w", err)
+	case other.Valid:
+		return fmt.Errorf("%w: %s is %s, but %s has rows of region %d, whose registry gives out the same numbers:"+
+			" if a backup was restored, run uid region split again", ErrRegion, RegistryTable, r, SlotTable, other.Int64)
+	}
+	return nil
 }
 
 // mayBegin returns an error if the registry cannot begin in a region, because a process of the region had a slot.
