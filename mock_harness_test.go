@@ -234,16 +234,18 @@ type process struct {
 	version int64 // of its last statement on the slot; 0 before it has the slot
 }
 
-// advances is the reservation of n values of a counter, from first on.
+// advances is the reservation of n values of a counter, from first on, once no slot of another region is there.
 func (p *process) advances(counter string, first, n int64) []step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
 	args := []driver.Value{least, least, n, "default", "space", 1, 0}
+	alone := step{sql: p.sql(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> 0 AND "REGION" % 1 = 0`), rows: columns("n").AddRow(nil)}
 	if p.sql("?") != "?" { // PostgreSQL
-		return []step{{sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ? RETURNING "` + counter + `"`),
+		return []step{alone, {sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ? RETURNING "` + counter + `"`),
 			args: args, rows: columns(counter).AddRow(first + n)}}
 	}
 	return []step{
+		alone,
 		{do: "exec", sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = LAST_INSERT_ID(` + next + `) WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`), args: args, n: 1},
 		{sql: `SELECT LAST_INSERT_ID()`, rows: columns("n").AddRow(first + n)},
 	}

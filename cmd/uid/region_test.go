@@ -266,7 +266,7 @@ func TestRegionSplit_ByTwoOperatorsAtOnce(t *testing.T) {
 			t.Fatal(own, others, err)
 		}
 		_, others, err := operators[1].Split(t.Context(), of, 0)
-		if others != nil || err == nil || !strings.Contains(err.Error(), "is region 0 of 2 now, and was region 0 of 1") {
+		if others != nil || err == nil || !strings.Contains(err.Error(), "is region 0 of 2 now, and was region 0 of 1 when") {
 			t.Errorf("%d: %v, %v", of, others, err)
 		}
 		r, err := operators[0].Nodes.Registry(t.Context())

@@ -112,7 +112,8 @@
 // The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry can be
 // divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and the other
 // regions begin above them. REGION of a slot names its region. A process holds only slots of its own region, because
-// FENCE of a replicated row may be old. The registry's row is not replicated.
+// FENCE of a replicated row may be old. The registry's row is not replicated. A process takes no number while the tables
+// have a slot of a region that divides its own, because then the registry is from before a division.
 //
 // The protocol is the same within each region. Its proof needs only that a slot's row is changed in one database, and
 // that no other registry gives out the numbers of this one.

@@ -84,8 +84,26 @@ func (d *DB) reread(ctx context.Context, space string, region Region) (r Registr
 	case !r.Region.Valid() || !r.Region.DividedFrom(region):
 		err = fmt.Errorf("%w: %s is %s, but was %s when this process read it, so another registry may give out the same numbers:"+
 			" if a backup was restored, run uid region split again", ErrRegion, RegistryTable, r.Region, region)
+	default:
+		err = d.refuseOverlap(ctx, r.Region)
 	}
 	return r, err
+}
+
+// refuseOverlap returns an error if the tables have a slot of another region that gives out numbers of r. Then r is from
+// a backup of before a division, or the other region began with another number of regions.
+func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
+	var other sql.NullInt64
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
+		fmt.Sprintf(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> %d AND "REGION" %% %d = %d`, r.N, r.Of, r.N))
+	switch {
+	case err != nil:
+		return fmt.Errorf("workernode: look for slots of other regions: %w", err)
+	case other.Valid:
+		return fmt.Errorf("%w: %s is %s, but %s has rows of region %d, whose registry gives out the same numbers:"+
+			" if a backup was restored, run uid region split again", ErrRegion, RegistryTable, r, SlotTable, other.Int64)
+	}
+	return nil
 }
 
 // mayBegin returns an error if a registry of a region cannot begin in this database: it was there and has given out
@@ -191,7 +209,8 @@ func (d *DB) Divide(ctx context.Context, before Region, of int64) (Registry, err
 			return r, err
 		}
 		if r.Region != before {
-			return r, fmt.Errorf("%w: the registry is %s now, and was %s: somebody else has divided it meanwhile, so nothing was changed", ErrRegion, r.Region, before)
+			return r, fmt.Errorf("%w: the registry is %s now, and was %s when it was read: who divided it meanwhile has the statements for the other regions;"+
+				" if nobody has, uid region split --from prints them", ErrRegion, r.Region, before)
 		}
 		if before.Of == of && before.Valid() {
 			return r, refuseRegion(r.Region, r.Shared)

@@ -263,6 +263,30 @@ func TestDivide_Refuses(t *testing.T) {
 	}
 }
 
+// A backup from before a division is restored, and a slot of the other region comes by replication. A process that starts
+// then does not know of the division, and formerly took its numbers.
+func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
+	t.Parallel()
+	layout := generator.DefaultLayout()
+	for _, tt := range []struct {
+		registry Region
+		slot     int64 // its region
+		refused  bool
+	}{
+		{Whole, 0, false}, {Whole, 1, true}, {Region{0, 2}, 1, false}, {Region{0, 2}, 2, true}, {Region{1, 2}, 3, true}, {Region{1, 2}, 2, false}, {Region{3, 4}, 1, false},
+	} {
+		d := regionDB(t)
+		r, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.registry)
+		testkit.Must(t, err)
+		insertSlotOf(t, d, 101, tt.slot, 201)
+		_, _, err1 := d.reserve(t.Context(), layout, r.Space, r.Region, 1, 0)
+		_, _, err2 := d.nextSlot(t.Context(), r.Space, r.Region, 0)
+		if errors.Is(err1, ErrRegion) != tt.refused || errors.Is(err2, ErrRegion) != tt.refused {
+			t.Errorf("%s, a slot of region %d: %v, %v", tt.registry, tt.slot, err1, err2)
+		}
+	}
+}
+
 // With a huge STRIDE the numbers overflowed, and a process got 32 worker ids that were the same, or beyond the layout.
 func TestReserve_RefusesAHugeStride(t *testing.T) {
 	t.Parallel()
