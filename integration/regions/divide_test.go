@@ -57,7 +57,9 @@ func divide(t *testing.T, db *gorm.DB, of int64) workernode.Registry {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute)
 	testkit.Must(t, err)
-	r, err := d.Divide(t.Context(), workernode.Whole, of)
+	before, err := d.Registry(t.Context())
+	testkit.Must(t, err)
+	r, err := d.Divide(t.Context(), before.Region, of)
 	testkit.Must(t, err)
 	return r
 }

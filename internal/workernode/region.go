@@ -209,7 +209,7 @@ func (d *DB) Divide(ctx context.Context, before Region, of int64) (Registry, err
 			return r, err
 		}
 		if r.Region != before {
-			return r, fmt.Errorf("%w: the registry is %s now, and was %s when it was read: who divided it meanwhile has the statements for the other regions;"+
+			return r, fmt.Errorf("%w: the registry is %s now, and was %s when it was read: somebody else has divided it, and has the statements for the new regions;"+
 				" if nobody has, uid region split --from prints them", ErrRegion, r.Region, before)
 		}
 		if before.Of == of && before.Valid() {
