@@ -193,7 +193,7 @@ func TestRegionSplit_RefusesATableOfUidGenerator(t *testing.T) {
 		must(t, db.Exec("ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT").Error)
 		r := runner{t: t, dsn: dsn(d)}
 		r.run("region", "split", "2", "--yes").want(t, exitFailed,
-			"uid: the registry's region: ", "AUTO_INCREMENT", "stop UidGenerator")
+			"uid: region not usable: ", "AUTO_INCREMENT", "stop UidGenerator")
 		r.run("region").want(t, exitOK, "0 of 1")
 	}, "mariadb", "mysql")
 }

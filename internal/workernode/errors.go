@@ -15,7 +15,7 @@ var (
 
 	// ErrRegion reports that the registry is of another region than this process expects, or cannot be one of several.
 	// [NewManager], [DB.OpenRegistry], [DB.Divide] and [Manager.Assign] return it.
-	ErrRegion = errors.New("workernode: the registry's region")
+	ErrRegion = errors.New("workernode: region not usable")
 
 	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.
 	ErrExhausted = errors.New("workernode: worker ids exhausted")
