@@ -26,6 +26,8 @@ import (
 //     saves associations.
 //   - beforeInsert and beforeUpdate directly precede the statement: they refuse ids that do
 //     not fit into their columns, and by then all values are set and the connection is known.
+//   - afterUpdate undoes beforeUpdate. disown comes first in all other statements, because they may be copies of a create
+//     or an update.
 //   - prepareUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
 //     create associated rows inside its transaction.
 //   - afterExec, registered as uidplugin:created, follows each Exec, because GORM's migrator uses Exec to create
@@ -40,7 +42,12 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 		create.After("*").Register("uidplugin:settle", c.Settle),
 		update.Before("*").Register("uidplugin:prepare", c.prepareUpdate),
 		update.Before("gorm:update").Register("uidplugin:before_update", c.beforeUpdate),
+		update.Before("gorm:save_after_associations").Register("uidplugin:after_update", c.afterUpdate),
 		update.After("*").Register("uidplugin:settle", c.Settle),
+		db.Callback().Delete().Before("*").Register("uidplugin:disown", c.disown),
+		db.Callback().Query().Before("*").Register("uidplugin:disown", c.disown),
+		db.Callback().Row().Before("*").Register("uidplugin:disown", c.disown),
+		db.Callback().Raw().Before("*").Register("uidplugin:disown", c.disown),
 		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.afterExec),
 		db.Callback().Query().After("gorm:query").Register("uidplugin:after_raw", c.afterRaw),
 		db.Callback().Row().After("gorm:row").Register("uidplugin:after_raw", c.afterRaw),
@@ -48,43 +55,56 @@ func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
 }
 
 // Fill sets the uid fields that are zero.
-func (c *Catalog) Fill(db *gorm.DB) { c.fillZeros(db, upsert.Track, noteFilled) }
+func (c *Catalog) Fill(db *gorm.DB) {
+	forget(db.Statement)
+	if _, ok := db.Statement.Settings.Load(filledKey{}); ok {
+		filledOf(db.Statement) // so that copies of this statement know that they are copies
+	}
+	c.fillZeros(db)
+}
 
-// prepareUpdate omits zero uid fields other than the key, because callers that save a row often do not know them. It
-// refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets worker ids, and notes
-// the keys that these rows are given.
+// disown removes what a statement has from the create or the update that it is a copy of.
+func (c *Catalog) disown(db *gorm.DB) {
+	if len(db.Statement.Clauses) > 0 && isCopy(db.Statement) {
+		forget(db.Statement)
+	}
+}
+
+// prepareUpdate refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets
+// worker ids, and notes the keys that these rows are given.
 func (c *Catalog) prepareUpdate(db *gorm.DB) {
+	forget(db.Statement)
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
 	}
 	p := c.Plan(db.Statement.Schema)
-	if slices.Contains(db.Statement.Selects, "*") {
-		p.omitZeros(db.Statement)
-	}
 	if len(p.Lost) > 0 {
 		p.refuseLost(db)
 	}
 	if db.Error != nil || p.Err != nil || len(p.relations) == 0 || !p.savesAssociated(db.Statement) {
 		return
 	}
-	noteFilled(db.Statement).share(db.Statement)
+	filledOf(db.Statement).share(db.Statement)
 	if !p.ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // else ensure runs in the create that needs the id
 		_ = c.ensure(db, p, p.needed(db.Statement)) // a create without a worker id returns the error
 	}
 }
 
-// omitZeros omits zero uid fields from an UPDATE of all fields.
-func (p *Plan) omitZeros(stmt *gorm.Statement) {
-	row := reflect.Indirect(stmt.ReflectValue)
+// zeros returns the columns of uid fields that are zero in an UPDATE, without the key.
+func (p *Plan) zeros(stmt *gorm.Statement) (columns []string) {
+	row := reflect.ValueOf(stmt.Dest)
+	for row.Kind() == reflect.Pointer {
+		row = row.Elem()
+	}
 	if p.Err != nil || row.Kind() != reflect.Struct || row.Type() != p.Schema.ModelType {
-		return
+		return nil
 	}
 	for _, f := range p.fields {
 		if _, zero := f.Look(stmt.Context, row); zero && !f.PrimaryKey {
-			// Clones of the statement share the array behind Omits.
-			stmt.Omits = append(slices.Clip(stmt.Omits), f.DBName)
+			columns = append(columns, f.DBName)
 		}
 	}
+	return columns
 }
 
 // refuseLost adds an error if an UPDATE would save rows of an association that loses ids.
@@ -126,25 +146,43 @@ func (p *Plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 	return false
 }
 
-// beforeInsert refuses ids that do not fit, prepares an upsert, and keeps GORM from overwriting keys of maps.
+// beforeInsert refuses ids that do not fit, selects the ids that were set, prepares an upsert, and keeps GORM from
+// overwriting keys of maps. It changes the statement as late as possible, so hooks and most callbacks of other plugins
+// copy it as the application has made it.
 func (c *Catalog) beforeInsert(db *gorm.DB) {
 	stmt := db.Statement
 	c.guard(db, "INSERT", "VALUES")
 	if db.Error != nil || stmt.Schema == nil {
 		return
 	}
+	p := c.Plan(stmt.Schema)
+	if fields := p.unselected(stmt); len(fields) > 0 {
+		model.Change(stmt, func() { selectFilled(stmt, fields) })
+	}
 	if stmt.Unscoped { // because GORM then skips clauses added by types
 		model.RefuseZeroKeys(stmt)
 	}
 	if upsert.Concerns(stmt) {
-		upsert.Rewrite(db, c.Plan(stmt.Schema).Model)
+		model.Change(stmt, func() { upsert.Rewrite(stmt, p.Model) })
 	}
 }
 
-// beforeUpdate refuses ids that do not fit into their columns.
-func (c *Catalog) beforeUpdate(db *gorm.DB) { c.guard(db, "UPDATE", "SET") }
+// beforeUpdate refuses ids that do not fit into their columns. An UPDATE of all fields leaves zero uid fields other than
+// the key out, because callers that save a row often do not know them.
+func (c *Catalog) beforeUpdate(db *gorm.DB) {
+	stmt := db.Statement
+	c.guard(db, "UPDATE", "SET")
+	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {
+		if zeros := c.Plan(stmt.Schema).zeros(stmt); len(zeros) > 0 {
+			model.Change(stmt, func() { stmt.Omits = append(slices.Clip(stmt.Omits), zeros...) })
+		}
+	}
+}
 
-// afterInsert sets the ids of rows in an upsert that had conflicts.
+// afterUpdate takes back the changes of beforeUpdate.
+func (c *Catalog) afterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
+
+// afterInsert takes back the changes of beforeInsert, and sets the ids of rows in an upsert that had conflicts.
 func (c *Catalog) afterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.Plan(s).Model })
 }
@@ -152,7 +190,7 @@ func (c *Catalog) afterInsert(db *gorm.DB) {
 // refill sets fields again that hooks of the model have zeroed.
 func (c *Catalog) refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
-		c.fillZeros(db, upsert.TrackerOf, filledOf)
+		c.fillZeros(db)
 	}
 }
 

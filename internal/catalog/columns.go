@@ -227,10 +227,7 @@ func (c *Catalog) guard(db *gorm.DB, clauses ...string) {
 	if i < 0 {
 		return
 	}
-	name := clauses[i]
-	guarded := stmt.Clauses[name]
-	before := guarded.Builder
-	guarded.Builder = func(cl clause.Clause, b clause.Builder) {
+	beforeBuild(stmt, clauses[i], func() {
 		if !typed {
 			_ = stmt.AddError(model.RefuseTexts(stmt, known.numbers, c.public.IsText))
 		}
@@ -242,7 +239,20 @@ func (c *Catalog) guard(db *gorm.DB, clauses ...string) {
 			}
 			_ = stmt.AddError(err)
 		}
+	})
+}
+
+// beforeBuild calls check when GORM builds a clause of the statement. It does so once, because the handle may be used
+// again, and not for copies of the statement.
+func beforeBuild(stmt *gorm.Statement, name string, check func()) {
+	guarded := stmt.Clauses[name]
+	before := guarded.Builder
+	guarded.Builder = func(cl clause.Clause, b clause.Builder) {
 		cl.Builder = before
+		if b == clause.Builder(stmt) {
+			stmt.Clauses[name] = cl
+			check()
+		}
 		cl.Build(b)
 	}
 	stmt.Clauses[name] = guarded

@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// fillZeros sets the uid fields that are zero. track returns the Tracker of an upsert, and note the notes of the create.
-func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker, note func(*gorm.Statement) *filled) {
+// fillZeros sets the uid fields that are zero.
+func (c *Catalog) fillZeros(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
 		return
@@ -34,16 +34,16 @@ func (c *Catalog) fillZeros(db *gorm.DB, track func(*gorm.DB) *upsert.Tracker, n
 	}
 	var tracker *upsert.Tracker
 	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
-		tracker = track(db)
+		tracker = upsert.TrackerOf(stmt)
 	}
 	fields := p.fields
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
-		fields = selectZeroFields(stmt, fields, tracker)
+		fields = selectedFields(stmt, fields)
 	}
 	if len(fields) == 0 {
 		return
 	}
-	notes := note(stmt)
+	notes := filledOf(stmt)
 	for _, f := range fields {
 		if err := f.fill(db, p.Schema, notes, tracker, notReady); err != nil {
 			_ = db.AddError(err)
@@ -91,10 +91,9 @@ func (p *Plan) needed(stmt *gorm.Statement) (sources []*supply.Source) {
 	return sources
 }
 
-// selectZeroFields returns the fields to set in a create with Select or Omit. A zero uid field that Select leaves out
-// is selected too. Otherwise the database would assign a key and the struct would keep ours. Omitted fields stay
-// unchanged.
-func selectZeroFields(stmt *gorm.Statement, fields []*Field, tracker *upsert.Tracker) []*Field {
+// selectedFields returns the fields to set in a create with Select or Omit. Those are also zero uid fields that Select
+// leaves out; see selectFilled. Omitted fields stay unchanged.
+func selectedFields(stmt *gorm.Statement, fields []*Field) []*Field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*Field, 0, len(fields))
 	for _, f := range fields {
@@ -102,19 +101,38 @@ func selectZeroFields(stmt *gorm.Statement, fields []*Field, tracker *upsert.Tra
 		if named && !isSelected {
 			continue
 		}
-		if !named && restricted {
-			if !f.anyZero(stmt) {
-				continue // set by the application, which decides whether to select it
-			}
-			// Clones of the statement share the array behind Selects.
-			stmt.Selects = append(stmt.Selects[:len(stmt.Selects):len(stmt.Selects)], f.DBName)
-			if tracker != nil {
-				tracker.NoteUnselected(f.Field)
-			}
+		if !named && restricted && !f.anyZero(stmt) {
+			continue // set by the application, which decides whether to select it
 		}
 		kept = append(kept, f)
 	}
 	return kept
+}
+
+// unselected returns the fields that a create has set, but that Select leaves out.
+func (p *Plan) unselected(stmt *gorm.Statement) (fields []*Field) {
+	if len(stmt.Selects) == 0 {
+		return nil
+	}
+	notes := filledIn(stmt)
+	if notes == nil {
+		return nil
+	}
+	columns, restricted := stmt.SelectAndOmitColumns(true, false)
+	for _, f := range p.fields {
+		if _, named := columns[f.DBName]; !named && restricted && notes.has(f) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// selectFilled selects fields for the INSERT. Otherwise the database would assign a key and the struct would keep ours.
+func selectFilled(stmt *gorm.Statement, fields []*Field) {
+	for _, f := range fields {
+		stmt.Selects = append(slices.Clip(stmt.Selects), f.DBName) // copies of the statement share the array
+		upsert.NoteUnselected(stmt, f.Field)
+	}
 }
 
 // anyZero reports whether the field is zero in any row of a statement.

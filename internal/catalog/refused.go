@@ -14,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/upsert"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -24,11 +25,13 @@ import (
 // ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
 var ErrTooLate = errors.New("uidplugin: too late")
 
-// filled notes which rows of a create were given ids. It travels in the statement's clauses under a name that GORM does
-// not build, because an entry in that map costs no allocation.
+// filled notes which rows of a create were given ids. It belongs to one statement; see [model.Keep].
 type filled struct {
-	rows   []filledRows
 	parent *filled // of the create that saves these rows as an association; nil if there is none
+	shared bool    // creates of associated rows may have it, so it is not used for another statement
+
+	mu   sync.Mutex
+	rows []filledRows
 }
 
 // filledRows are a struct, a map, or the rows of a slice from the first on except some, whose field was given an id.
@@ -37,6 +40,8 @@ type filledRows struct {
 	value  reflect.Value
 	first  int
 	except []int
+
+	associated bool // saved by the create of an associated row
 }
 
 // clear sets the field to zero.
@@ -70,34 +75,79 @@ const filledClause = "uidplugin:filled"
 // Build implements [clause.Expression].
 func (*filled) Build(clause.Builder) {}
 
+// filledPool has notes without a statement. Only the statement that they belonged to may return them.
 var filledPool = sync.Pool{New: func() any { return new(filled) }}
 
-// noteFilled begins the notes of a create, even if the statement has some, because it may be a copy of another one.
-func noteFilled(stmt *gorm.Statement) *filled {
-	notes := filledPool.Get().(*filled)
-	stmt.Clauses[filledClause] = clause.Clause{Expression: notes}
+// filledIn returns the notes of a create, or nil.
+func filledIn(stmt *gorm.Statement) *filled {
+	note, _ := model.Kept(stmt, filledClause)
+	notes, _ := note.(*filled)
 	return notes
 }
 
-// filledOf returns the notes of a create.
+// filledOf returns the notes of a create, and begins them if needed.
 func filledOf(stmt *gorm.Statement) *filled {
-	if notes, ok := stmt.Clauses[filledClause].Expression.(*filled); ok {
+	if notes := filledIn(stmt); notes != nil {
 		return notes
 	}
-	return noteFilled(stmt)
+	notes := filledPool.Get().(*filled)
+	if v, ok := stmt.Settings.Load(filledKey{}); ok {
+		notes.parent = v.(*filled)
+	}
+	model.Keep(stmt, filledClause, notes)
+	return notes
 }
 
-func (n *filled) add(rows filledRows) { n.rows = append(n.rows, rows) }
+func (n *filled) add(rows ...filledRows) {
+	n.mu.Lock()
+	n.rows = append(n.rows, rows...)
+	n.mu.Unlock()
+}
 
-// filledKey is the key of a create's notes in its settings, which GORM copies to the creates of associated rows.
+// has reports whether the create itself has set a field.
+func (n *filled) has(f *Field) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.rows, func(r filledRows) bool { return r.field == f && !r.associated })
+}
+
+// end returns the rows, and forgets them.
+func (n *filled) end() []filledRows {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	rows := n.rows
+	n.rows = nil
+	return rows
+}
+
+// filledKey is the key of a create's notes in its settings. GORM copies the settings to the creates of associated rows,
+// but not the clauses. A copy of the statement has both, so forget can tell it apart and remove the notes.
 type filledKey struct{}
 
 // share makes the notes known to the creates of associated rows.
 func (n *filled) share(stmt *gorm.Statement) {
-	if v, ok := stmt.Settings.Load(filledKey{}); ok {
-		n.parent = v.(*filled)
-	}
+	n.shared = true
 	stmt.Settings.Store(filledKey{}, n)
+}
+
+// isCopy reports whether a statement is a copy of a create or an update that has notes.
+func isCopy(stmt *gorm.Statement) bool {
+	_, copied := model.Kept(stmt, filledClause)
+	return copied || model.IsChangedCopy(stmt)
+}
+
+// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks: what is there
+// then is of the statement that this one is a copy of, or of an earlier create of the same handle that has panicked.
+func forget(stmt *gorm.Statement) {
+	if len(stmt.Clauses) == 0 {
+		return
+	}
+	model.Undo(stmt)
+	upsert.Forget(stmt)
+	if _, ok := stmt.Clauses[filledClause]; ok {
+		delete(stmt.Clauses, filledClause)
+		stmt.Settings.Delete(filledKey{})
+	}
 }
 
 // Settle ends the notes of a create. If a row was too late, it clears the keys that the create has set, also those of
@@ -107,28 +157,29 @@ func (c *Catalog) Settle(db *gorm.DB) {
 	if db.Error != nil {
 		db.Error = c.tooLate(stmt, db.Error)
 	}
-	notes, ok := stmt.Clauses[filledClause].Expression.(*filled)
-	if !ok {
-		return
+	notes := filledIn(stmt)
+	if notes == nil {
+		return // those of another statement are not ours
 	}
 	delete(stmt.Clauses, filledClause)
-	parent := notes.parent
-	if v, ok := stmt.Settings.Load(filledKey{}); ok && v.(*filled) == notes {
+	if notes.shared {
 		stmt.Settings.Delete(filledKey{})
-	} else if ok {
-		parent = v.(*filled)
 	}
+	rows := notes.end()
 	switch {
 	case errors.Is(db.Error, ErrTooLate):
-		for _, rows := range notes.rows {
-			rows.clear(stmt.Context)
+		for _, r := range rows {
+			r.clear(stmt.Context)
 		}
-	case db.Error == nil && parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
-		parent.rows = append(parent.rows, notes.rows...)
+	case db.Error == nil && notes.parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
+		for i := range rows {
+			rows[i].associated = true
+		}
+		notes.parent.add(rows...)
 	}
-	clear(notes.rows)
-	notes.rows, notes.parent = notes.rows[:0], nil
-	if cap(notes.rows) <= 1024 {
+	if !notes.shared && cap(rows) <= 1024 {
+		clear(rows)
+		notes.rows, notes.parent = rows[:0], nil
 		filledPool.Put(notes)
 	}
 }

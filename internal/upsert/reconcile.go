@@ -12,41 +12,27 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Reconcile corrects wrong ids after conflicts. Call it right after the INSERT, because associations copy the keys
-// next. modelOf returns the model of a schema.
+// Reconcile takes back the changes in the statement, and corrects wrong ids after conflicts. Call it right after the
+// INSERT, because associations copy the keys next. modelOf returns the model of a schema.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
-	if !isMap(stmt.Dest) && !Conflicts(stmt) {
-		return // the rest allocates
-	}
-	if s, ok := db.InstanceGet(originalSchema); ok {
-		stmt.Schema = s.(*schema.Schema)
-		forgetInstance(stmt, originalSchema)
-	}
-	v, ok := db.InstanceGet(trackerKey)
-	if !ok {
-		return
-	}
-	forgetInstance(stmt, trackerKey)
-	t := v.(*Tracker)
 	var sent sql.Result
 	if stmt.Result != nil {
 		sent = stmt.Result.Result
 	}
-	if t.restore != nil {
-		t.restore()
+	conflicts := Conflicts(stmt) // Undo removes the clause of a type
+	model.Undo(stmt)
+	t := trackerIn(stmt)
+	if t == nil {
+		return
 	}
-	if db.Error != nil || db.DryRun || stmt.Schema == nil || len(t.fields) == 0 || !Conflicts(stmt) {
+	Forget(stmt)
+	if db.Error != nil || db.DryRun || stmt.Schema == nil || len(t.fields) == 0 || !conflicts {
 		return
 	}
 	if err := t.reconcile(db, modelOf(stmt.Schema), sent); err != nil {
 		_ = db.AddError(fmt.Errorf("uidplugin: read back the ids of %s after a conflict: %w", stmt.Table, err))
 	}
-}
-
-// forgetInstance undoes InstanceSet in a statement.
-func forgetInstance(stmt *gorm.Statement, key string) {
-	stmt.Settings.Delete(fmt.Sprintf("%p", stmt) + key) // the key that InstanceSet makes
 }
 
 // reconcile sets the ids of the rows with conflicts. sent is the result of the INSERT, or nil.

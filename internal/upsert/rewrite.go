@@ -23,17 +23,17 @@ func Concerns(stmt *gorm.Statement) bool {
 }
 
 // Rewrite prepares a statement so that conflicts can be detected, and keeps GORM from overwriting the keys of maps.
-// Call it right before the INSERT. m is the model of the statement's schema.
-func Rewrite(db *gorm.DB, m *model.Model) {
-	stmt := db.Statement
+// Call it right before the INSERT, in [model.Change]. m is the model of the statement's schema.
+func Rewrite(stmt *gorm.Statement, m *model.Model) {
 	fromType := m.Conflict != nil && !stmt.Unscoped
 	if fromType {
 		stmt.AddClause(m.Conflict) // GORM adds it too late for us
 	}
-	var t *Tracker
-	if v, ok := db.InstanceGet(trackerKey); ok && len(v.(*Tracker).fields) > 0 && Conflicts(stmt) {
-		t = v.(*Tracker)
+	t := trackerIn(stmt)
+	if t != nil && len(t.fields) > 0 && Conflicts(stmt) {
 		t.rewrite(stmt, m)
+	} else {
+		t = nil
 	}
 	var changed *schema.Schema // the schema for the INSERT, if it differs
 	if (isMap(stmt.Dest) || t != nil && !t.matches) && stmt.Schema == m.Schema {
@@ -46,7 +46,7 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 		changed = t.preserveIDs(stmt, m, changed)
 	}
 	if changed != nil {
-		replaceSchema(db, m, changed)
+		replaceSchema(stmt, m, changed)
 	}
 }
 
@@ -57,7 +57,6 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	if f.otherExpression {
 		return
 	}
-	t.save(stmt)
 	conflict := t.conflict
 	if t.updateKey {
 		key := clause.Column{Name: stmt.Schema.PrimaryFields[0].DBName}
@@ -239,24 +238,6 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	}
 }
 
-// save remembers the clauses and the result before Rewrite changes them, because a handle may be used again.
-// replaceSchema saves the schema.
-func (t *Tracker) save(stmt *gorm.Statement) {
-	conflict, conflicts := stmt.Clauses[model.OnConflict]
-	returning, returned := stmt.Clauses["RETURNING"]
-	result := stmt.Result
-	t.restore = func() {
-		delete(stmt.Clauses, "RETURNING")
-		if conflicts {
-			stmt.Clauses[model.OnConflict] = conflict
-		}
-		if returned {
-			stmt.Clauses["RETURNING"] = returning
-		}
-		stmt.Result = result
-	}
-}
-
 // conflictSentinel is the last insert id of a conflict whose key cannot be returned. It is smaller than any id made.
 const conflictSentinel = 1
 
@@ -306,12 +287,8 @@ func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflic
 	})
 }
 
-// originalSchema is the key of the schema before Rewrite.
-const originalSchema = "uidplugin:schema"
-
-// replaceSchema replaces the schema in this statement. Reconcile restores it.
-func replaceSchema(db *gorm.DB, m *model.Model, changed *schema.Schema) {
-	stmt := db.Statement
+// replaceSchema replaces the schema in this statement.
+func replaceSchema(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) {
 	// Resolve names now, because LookUpField needs the naming strategy, which is not copied.
 	resolve := func(name string) {
 		if f := stmt.Schema.LookUpField(name); f != nil && changed.LookUpField(name) == nil {
@@ -333,7 +310,6 @@ func replaceSchema(db *gorm.DB, m *model.Model, changed *schema.Schema) {
 			}
 		}
 	}
-	db.InstanceSet(originalSchema, stmt.Schema)
 	stmt.Schema = changed
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -98,13 +99,12 @@ func TestTrackerReturning_GetsIDsOrLosesThem(t *testing.T) {
 		{"a star", &Order{}, []clause.Interface{returning("*")}, []string{"*"}, []string{"no", "tenant", "place"}},
 	} {
 		added, m, tracker := statement(t, lite(t), tt.model, tt.clauses...)
-		tracker.save(added)
 		before := names(added)
-		tracker.addReturning(added, m)
+		model.Change(added, func() { tracker.addReturning(added, m) })
 		if got := names(added); !reflect.DeepEqual(got, tt.added) {
 			t.Errorf("%s: with ids it is %#v", tt.name, got)
 		}
-		tracker.restore()
+		model.Undo(added)
 		if got := names(added); !reflect.DeepEqual(got, before) {
 			t.Errorf("%s: afterwards it is %#v", tt.name, got)
 		}
@@ -167,8 +167,7 @@ func TestTrackerAddLastInsertID_LeavesTheAssignmentsOfTheApplication(t *testing.
 	updates[0] = clause.Assignment{Column: clause.Column{Name: "no"}, Value: "x"}
 	conflict := clause.OnConflict{DoUpdates: updates}
 	stmt, _, tracker := statement(t, mysql(t), &Order{}, conflict)
-	tracker.save(stmt)
-	tracker.addLastInsertID(stmt, conflict, tracker.lastInsertID(stmt, facts{}))
+	model.Change(stmt, func() { tracker.addLastInsertID(stmt, conflict, tracker.lastInsertID(stmt, facts{})) })
 	stmt.Build(clause.OnConflict{}.Name())
 	const want = "ON DUPLICATE KEY UPDATE `no`=?,`id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)"
 	if got := stmt.SQL.String(); got != want || stmt.Result == nil {
@@ -177,7 +176,7 @@ func TestTrackerAddLastInsertID_LeavesTheAssignmentsOfTheApplication(t *testing.
 	if other := updates[:2][1]; other.Value != nil {
 		t.Errorf("the application's slice got %+v", other)
 	}
-	if tracker.restore(); stmt.Result != nil {
+	if model.Undo(stmt); stmt.Result != nil {
 		t.Error("the result stays")
 	}
 }
@@ -221,7 +220,7 @@ func TestRewrite_IsUndoneByReconcile(t *testing.T) {
 		testkit.Must(t, f.Field.Set(t.Context(), stmt.ReflectValue, 7+i))
 	}
 	before := stmt.Schema
-	Rewrite(stmt.DB, m)
+	model.Change(stmt, func() { Rewrite(stmt, m) })
 	if stmt.Schema == before || !slices.Equal(names(stmt), []string{"id", "trace"}) {
 		t.Errorf("RETURNING %v", names(stmt))
 	}
@@ -231,7 +230,7 @@ func TestRewrite_IsUndoneByReconcile(t *testing.T) {
 	if stmt.Schema != before || names(stmt) != nil || !got.UpdateAll || got.DoUpdates != nil {
 		t.Errorf("RETURNING %v, %+v", names(stmt), got)
 	}
-	if _, ok := stmt.DB.InstanceGet(trackerKey); ok {
+	if trackerIn(stmt) != nil {
 		t.Error("the next statement has the ids of this one")
 	}
 }

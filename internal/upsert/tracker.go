@@ -42,26 +42,33 @@ type Tracker struct {
 	uniques  [][]*schema.Field // [model.Model.Uniques], on MySQL; see ambiguous
 	numbered bool              // the database numbers the keys of some rows
 	sent     [][]int64         // ids of the fields in each row, in case fewer rows come back
-	restore  func()            // undoes Rewrite's changes to the statement; may be nil
 }
 
-// trackerKey is the instance key of a statement's Tracker.
+// trackerKey is the name of the note that is a statement's Tracker; see [model.Keep].
 const trackerKey = "uidplugin:upsert"
 
-// Track sets a new Tracker for a statement.
-func Track(db *gorm.DB) *Tracker {
-	t := &Tracker{}
-	db.InstanceSet(trackerKey, t)
+// Build implements [clause.Expression].
+func (*Tracker) Build(clause.Builder) {}
+
+// TrackerOf returns the Tracker of a statement, or sets a new one.
+func TrackerOf(stmt *gorm.Statement) *Tracker {
+	t := trackerIn(stmt)
+	if t == nil {
+		t = &Tracker{}
+		model.Keep(stmt, trackerKey, t)
+	}
 	return t
 }
 
-// TrackerOf returns the Tracker of a statement, or sets a new one.
-func TrackerOf(db *gorm.DB) *Tracker {
-	if t, ok := db.InstanceGet(trackerKey); ok {
-		return t.(*Tracker)
-	}
-	return Track(db)
+// trackerIn returns the Tracker of a statement, or nil.
+func trackerIn(stmt *gorm.Statement) *Tracker {
+	note, _ := model.Kept(stmt, trackerKey)
+	t, _ := note.(*Tracker)
+	return t
 }
+
+// Forget removes the Tracker of a statement, or of the one that it is a copy of.
+func Forget(stmt *gorm.Statement) { delete(stmt.Clauses, trackerKey) }
 
 // Conflicts reports whether a statement accepts existing rows without an error, because of an ON CONFLICT or INSERT
 // IGNORE.
@@ -86,8 +93,12 @@ func (t *Tracker) Note(f *model.Field, id int64) {
 	t.ids[i] = append(t.ids[i], id)
 }
 
-// NoteUnselected records that the application has not selected f.
-func (t *Tracker) NoteUnselected(f *model.Field) { t.unselected = append(t.unselected, f) }
+// NoteUnselected records that the application has not selected f, if the statement has a Tracker.
+func NoteUnselected(stmt *gorm.Statement, f *model.Field) {
+	if t := trackerIn(stmt); t != nil {
+		t.unselected = append(t.unselected, f)
+	}
+}
 
 // has reports whether f was set to id.
 func (t *Tracker) has(f *model.Field, id int64) bool {

@@ -41,7 +41,7 @@ func statement(tb testing.TB, db *gorm.DB, dest any, clauses ...clause.Interface
 	}
 	m, err := model.New(db, stmt.Schema, model.Target{Largest: math.MaxInt64, Dialect: db.Dialector.Name()})
 	testkit.Must(tb, err)
-	t := Track(stmt.DB)
+	t := TrackerOf(stmt)
 	t.fields, t.ids = m.Fields, make([][]int64, len(m.Fields))
 	t.conflict, _ = stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
 	return stmt, m, t
@@ -134,11 +134,15 @@ func TestTrackerOf_IsThatOfTheStatement(t *testing.T) {
 
 	db := lite(t)
 	stmt, _, tracker := statement(t, db, &Order{})
-	if TrackerOf(stmt.DB) != tracker || Track(stmt.DB) == tracker {
-		t.Error("TrackerOf makes another one, or Track none")
+	if TrackerOf(stmt) != tracker {
+		t.Error("TrackerOf makes another one")
 	}
-	other := db.Model(&Order{})
-	if first := TrackerOf(other); first == tracker || first != TrackerOf(other) {
-		t.Error("another statement has no Tracker of its own")
+	for _, other := range []*gorm.DB{db.Model(&Order{}), stmt.DB.Session(&gorm.Session{SkipHooks: true}).Model(&Order{})} {
+		if first := TrackerOf(other.Statement); first == tracker || first != TrackerOf(other.Statement) {
+			t.Error("another statement has no Tracker of its own")
+		}
+	}
+	if TrackerOf(stmt) != tracker {
+		t.Error("a copy has taken the Tracker")
 	}
 }
