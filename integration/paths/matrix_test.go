@@ -237,8 +237,10 @@ func withoutCallbacks(t *testing.T, db *gorm.DB) {
 			t.Fatal(err)
 		}
 	}
-	if err := update.Remove("uidplugin:prepare"); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"prepare", "before_update"} {
+		if err := update.Remove("uidplugin:" + name); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
