@@ -149,3 +149,66 @@ func TestField_AnIntegerColumnIsRefusedUnlessItHas64Bits(t *testing.T) {
 		}
 	}
 }
+
+// GORM leaves such a field out of the INSERT. Then the database would number the key, and the struct would keep an id
+// that no row has.
+func TestTag_RefusesFieldsThatGORMDoesNotCreate(t *testing.T) {
+	t.Parallel()
+
+	type (
+		readOnly struct {
+			ID   int64 `gorm:"primaryKey;uid;->"`
+			Name string
+		}
+		notWritten struct {
+			ID   uidplugin.ID `gorm:"primaryKey;uid:segment;<-:false"`
+			Name string
+		}
+		updated struct {
+			ID   string `gorm:"primaryKey;size:20;uid;<-:update"`
+			Name string
+		}
+		hidden struct {
+			ID   int64 `gorm:"primaryKey;uid;->:false"`
+			Name string
+		}
+		second struct {
+			ID    int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+			Trace int64 `gorm:"uid;->"`
+		}
+	)
+	for field, m := range map[string]any{
+		"readOnly.ID": &readOnly{Name: "a"}, "notWritten.ID": &notWritten{Name: "a"}, "updated.ID": &updated{Name: "a"},
+		"hidden.ID": &hidden{Name: "a"}, "second.Trace": &second{},
+	} {
+		refused := func(err error) {
+			t.Helper()
+			testkit.IsError(t, err, uidplugin.ErrField, field, "create", "uid:-")
+		}
+		refused(bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(m))))
+		db := open(t)
+		refused(uidplugin.From(db).AutoMigrate(m))
+		migrate(t, db, m)
+		refused(db.Create(m).Error)
+		_, err := uidplugin.From(db).NextID(t.Context(), m)
+		refused(err)
+	}
+}
+
+// A model that only reads a column has no tag, even if its type would not need one.
+func TestTag_AKeyWithoutTheTagMayBeReadOnly(t *testing.T) {
+	t.Parallel()
+
+	type view struct {
+		ID   uidplugin.ID `gorm:"primaryKey;->"`
+		Name string
+	}
+	type off struct {
+		ID   int64 `gorm:"primaryKey;->;uid:-"`
+		Name string
+	}
+	db := open(t, uidplugin.WithModels(&view{}, &off{}))
+	migrate(t, db, &view{}, &off{})
+	must(t, db.Create(&off{Name: "a"}).Error)
+	must(t, db.Find(&[]view{}).Error)
+}

@@ -164,7 +164,6 @@ func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid:false"`
 		Dash     int64 `gorm:"uid:-"`
 		Spaced   int64 `gorm:"uid: FALSE "`
-		ReadOnly int64 `gorm:"uid;->"`
 		Ignored  int64 `gorm:"uid;-"`
 		hidden   int64 `gorm:"uid"`
 	}

@@ -48,12 +48,20 @@ type Field struct {
 // Tagged returns the generator in the tag of f, "" for the default, and whether f has the tag. A key that needs no tag
 // counts as tagged.
 func Tagged(f *schema.Field) (generator string, ok bool) {
-	value, ok := f.TagSettings[tagKey]
-	switch {
-	case f.DBName == "" || !f.Creatable:
-		return "", false
-	case !ok:
+	if !f.Creatable {
+		return "", false // see uncreated
+	}
+	if _, ok := f.TagSettings[tagKey]; !ok && f.DBName != "" {
 		return "", needsNoTag(f)
+	}
+	return tagged(f)
+}
+
+// tagged returns the same for the tag alone.
+func tagged(f *schema.Field) (generator string, ok bool) {
+	value, ok := f.TagSettings[tagKey]
+	if f.DBName == "" || !ok {
+		return "", false
 	}
 	// GORM copies the settings of an embedding line to all embedded fields, so with gorm.Model `gorm:"uid"` CreatedAt
 	// has the tag, too. We accept an inherited tag on the primary key only.
@@ -126,6 +134,25 @@ func UIDFields(s *schema.Schema) (fields []*schema.Field) {
 		}
 	}
 	return fields
+}
+
+// uncreated returns an error for a field that is tagged although GORM does not create it, or nil. The database would
+// number such a key.
+func uncreated(s *schema.Schema) error {
+	if joins(s) {
+		return nil
+	}
+	for _, name := range s.DBNames {
+		f := s.FieldsByDBName[name]
+		if f == nil || f.Creatable {
+			continue
+		}
+		if _, ok := tagged(f); ok {
+			return fmt.Errorf("%w %s.%s: it has the tag uid, but GORM does not write it in a create, because of -> or <- in its tag; allow it by <-:create, or write uid:-",
+				ErrField, s.Name, f.Name)
+		}
+	}
+	return nil
 }
 
 // HasTag reports whether f has the tag.

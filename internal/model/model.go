@@ -46,6 +46,9 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 			m.Conflict, m.MayConflict = added, true
 		}
 	}
+	if err := uncreated(s); err != nil {
+		return m, err
+	}
 	for _, sf := range UIDFields(s) {
 		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // TableName may return a prefix
 			return m, fmt.Errorf("%w %s.%s: its model has no name, so ids could not be resolved to a table; give the struct type a name or a method TableName",
