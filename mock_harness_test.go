@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,8 +72,16 @@ var errBroken = errors.New("the cable is broken")
 
 // dialects are the mocked dialects, with the quotes and placeholders of their statements.
 var dialects = []dialect{
-	{"mysql", testkit.OnMySQL, func(s string) string { return strings.ReplaceAll(s, `"`, "`") }},
-	{"postgres", testkit.OnPostgres, numbered},
+	{"mysql", testkit.OnMySQL, func(s string) string { return strings.ReplaceAll(inSchema("shop", s), `"`, "`") }},
+	{"postgres", testkit.OnPostgres, func(s string) string { return numbered(inSchema("public", s)) }},
+}
+
+// ownTable matches the tables of the plugin in statements.
+var ownTable = regexp.MustCompile(`"WORKER_[A-Z]+"`)
+
+// inSchema puts the plugin's tables into a schema.
+func inSchema(schema, statement string) string {
+	return ownTable.ReplaceAllString(statement, `"`+schema+`".$0`)
 }
 
 // A dialect is one of a mock. Its sql spells a statement with "quoted" names and ? for values.
@@ -128,7 +137,7 @@ const (
 
 	readVersion  = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`
 	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
-	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
+	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ?`
 	largestNode  = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
 	anySlot      = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION" "X") OR EXISTS (SELECT 1 FROM (SELECT "SLOT" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL) "X"))` +
 		` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`
@@ -166,9 +175,24 @@ func columns(list string) *sqlmock.Rows {
 	return sqlmock.NewRows(strings.Split(strings.ReplaceAll(list, `"`, ""), ", "))
 }
 
+// located is the query for the schema of the tables. The answer is a server that ignores the case of names.
+func located(sql func(string) string) step {
+	if sql("?") == "?" {
+		return step{sql: `SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names`,
+			rows: columns("a, b, c").AddRow("shop", "8.4.0", 1)}
+	}
+	return step{sql: `SELECT COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1), COALESCE(nspname, ''),` +
+		` COALESCE(relname, ''), COALESCE(pg_catalog.pg_table_is_visible(t.oid), false) FROM (SELECT 1) AS one LEFT JOIN` +
+		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace` +
+		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)` +
+		` ON (lower(relname), lower(attname)) IN (('worker_registry', 'id_space'), ('worker_node', 'launch_date'))` +
+		` AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' ORDER BY nspname, relname`, args: []driver.Value{""},
+		rows: columns("a, b, c, d, e").AddRow("public", false, "public", "WORKER_REGISTRY", true)}
+}
+
 // probes are the version and the columns of the four tables, which Up and Check compare with their own.
 func probes(sql func(string) string) (steps []step) {
-	steps = append(steps, step{sql: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), rows: columns(allRegistry)},
+	steps = append(steps, located(sql), step{sql: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), rows: columns(allRegistry)},
 		step{sql: sql(readVersion), rows: columns("SCHEMA_VERSION").AddRow(workernode.SchemaVersion)})
 	for _, t := range [][2]string{{"WORKER_NODE", nodeColumns}, {"WORKER_SLOT", slotColumns}, {"WORKER_SESSION", sessionColumns}, {"WORKER_REGISTRY", allRegistry}} {
 		steps = append(steps, step{sql: sql(`SELECT * FROM "` + t[0] + `" WHERE 1 = 0`), rows: columns(t[1])})
@@ -179,16 +203,18 @@ func probes(sql func(string) string) (steps []step) {
 // registry is the reading of the registry, which names a layout.
 func registry(sql func(string) string, layout string) step {
 	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0, 1, 0}
+	args := []driver.Value{"default"}
 	if sql("?") == "?" { // MySQL is also asked for AUTO_INCREMENT
 		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "EXISTS"`), append(values, 0)
+		args = []driver.Value{"shop", "default"}
 	}
-	return step{sql: reading(sql), args: []driver.Value{"default"}, rows: rows.AddRow(values...)}
+	return step{sql: reading(sql), args: args, rows: rows.AddRow(values...)}
 }
 
 // reading is readRegistry in a dialect.
 func reading(sql func(string) string) string {
 	if sql("?") == "?" {
-		return sql(strings.Replace(readRegistry, ` FROM`, `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()`+
+		return sql(strings.Replace(readRegistry, ` FROM`, `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = ?`+
 			` AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM`, 1))
 	}
 	return sql(readRegistry)
@@ -200,7 +226,7 @@ func migrated(sql func(string) string) []step {
 	if sql("?") == "?" {
 		return steps // MySQL has the index in CREATE TABLE
 	}
-	return slices.Insert(steps, 3, step{sql: sql(probeIndex), args: []driver.Value{"IDX_WORKER_NODE_SLOT"},
+	return slices.Insert(steps, 4, step{sql: sql(probeIndex), args: []driver.Value{"IDX_WORKER_NODE_SLOT", "public"},
 		rows: sqlmock.NewRows([]string{"1"}).AddRow(1)})
 }
 

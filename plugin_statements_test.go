@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,25 +34,62 @@ type article struct {
 // fresh has the statements that db.Use sends to an empty database.
 func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step) {
 	t.Helper()
-	again, version, probed, next := probes(sql)[0], probes(sql)[1], probes(sql)[2:], 0
+	again, version, probed, next := probes(sql)[1], probes(sql)[2], probes(sql)[3:], 0
 	absent := again
 	absent.err, version.rows = errors.New("no such table"), columns("SCHEMA_VERSION") // and no row
-	steps = append(steps, absent)
+	steps = append(steps, absentTables(sql), absent)
 	for _, create := range creates(t, dialect) {
 		if strings.HasPrefix(create, "CREATE TABLE") {
 			probed[next].err = errors.New("no such table")
 			steps = append(steps, probed[next])
 			next++
 		}
-		steps = append(steps, step{do: "exec", sql: create})
+		if next == 1 && strings.HasPrefix(create, "CREATE TABLE") { // what refuses the start comes before the first change
+			steps = append(append(steps, connections(sql)[1:]...), absent)
+		}
+		steps = append(steps, step{do: "exec", sql: creating(dialect, create)})
 	}
 	return append(append(append(steps, again, version), connections(sql)...),
-		step{sql: reading(sql), args: []driver.Value{"default"}},
+		step{sql: reading(sql), args: registry(sql, "").args},
 		step{sql: sql(anySlot), args: []driver.Value{"default"}, rows: columns("any").AddRow(false)},
 		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
 		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1, 1, workernode.SchemaVersion, 1, 0}, n: 1},
 		registry(sql, fewLayout),
 	)
+}
+
+// absentTables is the query for the schema of tables that do not exist.
+func absentTables(sql func(string) string) step {
+	s := located(sql)
+	if sql("?") != "?" {
+		s.rows = columns("a, b, c, d, e").AddRow("public", false, "", "", false)
+	}
+	return s
+}
+
+// creating is a CREATE statement of the file in the schema of a mock. On PostgreSQL the registry is created if no other
+// schema has one.
+func creating(dialect, create string) string {
+	quoted := regexp.MustCompile("[`\"]WORKER_[A-Z]+[`\"]")
+	if dialect == "mysql" {
+		return quoted.ReplaceAllString(create, "`shop`.$0")
+	}
+	create = quoted.ReplaceAllString(create, `"public".$0`)
+	if !strings.Contains(create, "WORKER_REGISTRY") {
+		return create
+	}
+	return `DO $$
+DECLARE
+  other text;
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock(8460293374992187393);
+  SELECT nspname INTO other FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+    WHERE relname = 'WORKER_REGISTRY' AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' AND nspname <> 'public';
+  IF FOUND THEN
+    RAISE EXCEPTION 'another process has created WORKER_REGISTRY in the schema %', other;
+  END IF;
+  ` + create + `;
+END $$`
 }
 
 func TestPluginInitialize_OnAnEmptyDatabaseCreatesTheTablesAndNothingMore(t *testing.T) {

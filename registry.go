@@ -3,9 +3,11 @@ package uidplugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +66,7 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) er
 	loc.SQL, loc.Workers, loc.Manager, loc.Clock = space.sql, space.wdb, space.manager, space.manager.Now
 	loc.Apart = s.Registry != nil && poolOf(s.Registry) != poolOf(db)
 	if loc.Apart {
-		warnOfOwnSpace(ctx, s.Config, db, statements)
+		warnOfOwnSpace(ctx, s.Config, statements)
 	}
 	name := s.Database
 	if name == "" && loc.Apart {
@@ -183,6 +185,8 @@ func conflict(first, cfg *config.Config) error {
 		return differ("WithDisposable", first.Disposable, cfg.Disposable)
 	case first.Host != cfg.Host:
 		return differ("WithHost", fmt.Sprintf("%+v", first.Host), fmt.Sprintf("%+v", cfg.Host))
+	case first.Schema != cfg.Schema:
+		return differ("WithSchema", strconv.Quote(first.Schema), strconv.Quote(cfg.Schema))
 	case first.Injected != cfg.Injected:
 		return differ("WithClock", first.Injected, cfg.Injected)
 	}
@@ -194,15 +198,15 @@ const closeTimeout = time.Second
 
 // warnOfOwnSpace warns if processes still make ids in the database's own id space, because both could make the same
 // ids.
-func warnOfOwnSpace(ctx context.Context, cfg *config.Config, db *gorm.DB, statements *sqldb.DB) {
-	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
-		return // the database does not have its own id space
-	}
-	nodes, err := workernode.Open(db, cfg.Timeout)
+func warnOfOwnSpace(ctx context.Context, cfg *config.Config, statements *sqldb.DB) {
+	statements, err := statements.Locate(ctx, "", "WithSchema")
 	if err != nil {
 		return
 	}
-	slots, err := nodes.Slots(ctx, 0, 1000) // 1,000 are enough, because live processes reuse the first slots
+	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
+		return // the database does not have its own id space
+	}
+	slots, err := workernode.New(statements).Slots(ctx, 0, 1000) // 1,000 are enough, because live processes reuse the first slots
 	if err != nil {
 		return
 	}
@@ -213,32 +217,35 @@ func warnOfOwnSpace(ctx context.Context, cfg *config.Config, db *gorm.DB, statem
 	}
 }
 
-// openSpace creates or checks the tables on db, checks the database's settings, and creates the lease manager.
+// openSpace checks the database's settings, creates or checks the tables on db, and creates the lease manager. All that
+// can refuse the start comes before the first change of the database.
 func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idSpace, err error) {
 	space = &idSpace{}
-	if space.sql, err = sqldb.Open(db, cfg.Timeout); err != nil {
+	if space.sql, err = locateTables(ctx, cfg, db); err != nil {
 		return nil, err
 	}
-	if space.wdb, err = workernode.Open(db, cfg.Timeout); err != nil {
+	space.wdb = workernode.New(space.sql)
+	if err := space.wdb.CheckClock(ctx, cfg.Now, cfg.Skew()); err != nil {
 		return nil, err
+	}
+	place := func(p *sqldb.Place) {
+		p.Located = space.sql
+		p.Before = func(ctx context.Context) error { return space.wdb.MayChange(ctx, cfg.Layout, cfg.Region) }
 	}
 	if cfg.NoMigration {
-		err = migrations.Check(ctx, db)
+		err = migrations.Check(ctx, db, place)
 	} else {
-		err = migrations.Up(ctx, db)
+		err = migrations.Up(ctx, db, place)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := space.wdb.OneDatabase(ctx); err != nil {
+	if err := space.wdb.OneDatabase(ctx); err != nil { // before, the tables of a database in memory were not there
 		return nil, err
 	}
 	if risks := space.sql.DurabilityRisks(ctx); len(risks) > 0 {
 		cfg.Log.Warn("uidplugin: the database may lose acknowledged commits, so two rows could get the same id",
 			"settings", strings.Join(risks, "; "))
-	}
-	if err := space.wdb.CheckClock(ctx, cfg.Now, cfg.Skew()); err != nil {
-		return nil, err
 	}
 	if cfg.LookupOnly {
 		if _, err := space.wdb.Registry(ctx); err != nil {
@@ -253,4 +260,20 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 	}
 	space.clock = generator.NewClock(space.manager.Now)
 	return space, nil
+}
+
+// locateTables returns the tables of an id space, in the schema that statements name from then on.
+func locateTables(ctx context.Context, cfg *config.Config, db *gorm.DB) (*sqldb.DB, error) {
+	d, err := sqldb.Open(db, cfg.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.HasSchema && d.Dialect() != "postgres" {
+		return nil, fmt.Errorf("%w: WithSchema is for PostgreSQL only; on %s the tables are in the database of the connection", ErrOption, d.Dialect())
+	}
+	d, err = workernode.Locate(ctx, d, sqldb.Place{Schema: cfg.Schema, Option: "WithSchema"})
+	if errors.Is(err, sqldb.ErrSchema) {
+		err = fmt.Errorf("%w: %w", ErrOption, err)
+	}
+	return d, err
 }

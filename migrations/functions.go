@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,8 +25,8 @@ import (
 //
 // The error wraps uidplugin.ErrTable if the registry cannot be read. All other errors are the database's. The view is
 // created first, so a user that may not create functions still gets it.
-func CreateFunctions(ctx context.Context, db *gorm.DB) error {
-	d, list, err := functions(ctx, db)
+func CreateFunctions(ctx context.Context, db *gorm.DB, options ...Option) error {
+	d, list, err := functions(ctx, db, options)
 	if err != nil {
 		return err
 	}
@@ -43,8 +44,8 @@ func CreateFunctions(ctx context.Context, db *gorm.DB) error {
 // FunctionStatements returns the statements of [CreateFunctions] as a script for an administrator. Each ends with a
 // semicolon. On MySQL, run them in the database of the registry. FunctionStatements only reads, and returns the same
 // errors as CreateFunctions for that.
-func FunctionStatements(ctx context.Context, db *gorm.DB) (string, error) {
-	_, list, err := functions(ctx, db)
+func FunctionStatements(ctx context.Context, db *gorm.DB, options ...Option) (string, error) {
+	_, list, err := functions(ctx, db, options)
 	if err != nil {
 		return "", err
 	}
@@ -59,10 +60,11 @@ func FunctionStatementsFor(dialect, schema string, l generator.Layout) (string, 
 	if err := l.Validate(); err != nil {
 		return "", fmt.Errorf("migrations: %w", err)
 	}
-	if schema == "" {
-		schema = "public"
+	in := ""
+	if dialect == "postgres" {
+		in = sqldb.QuotePart(dialect, cmp.Or(schema, "public")) + "."
 	}
-	list, err := objects(dialect, `"`+strings.ReplaceAll(schema, `"`, `""`)+`"`, l)
+	list, err := objects(dialect, in, l)
 	return textOf(list), err
 }
 
@@ -92,10 +94,10 @@ type object struct {
 }
 
 // functions returns the objects to create for the layout of the registry.
-func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
-	d, err := sqldb.Open(db, timeout)
+func functions(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, []object, error) {
+	d, _, err := open(ctx, db, options)
 	if err != nil {
-		return nil, nil, fmt.Errorf("migrations: %w", err)
+		return nil, nil, err
 	}
 	if rights[d.Dialect()] == "" {
 		return nil, nil, errNoFunctions(d.Dialect())
@@ -109,13 +111,11 @@ func functions(ctx context.Context, db *gorm.DB) (*sqldb.DB, []object, error) {
 		return nil, nil, fmt.Errorf("migrations: %w: LAYOUT in %s is %.80q: %w",
 			workernode.ErrTable, workernode.RegistryTable, text, err)
 	}
-	schema := ""
-	if d.Dialect() == "postgres" {
-		if schema, err = schemaOf(ctx, d); err != nil {
-			return nil, nil, err
-		}
+	in := ""
+	if d.Schema() != "" {
+		in = sqldb.QuotePart(d.Dialect(), d.Schema()) + "."
 	}
-	list, err := objects(d.Dialect(), schema, l)
+	list, err := objects(d.Dialect(), in, l)
 	return d, list, err
 }
 
@@ -123,13 +123,14 @@ func errNoFunctions(dialect string) error {
 	return fmt.Errorf("migrations: functions are not available for the dialect %q: %w", dialect, errors.ErrUnsupported)
 }
 
-// objects returns the objects to create. schema is quoted, and only used on PostgreSQL.
-func objects(dialect, schema string, l generator.Layout) ([]object, error) {
+// objects returns the objects to create. in is the quoted schema with a dot, or empty; they do not depend on the schema of
+// the connection that creates or uses them. SQLite ignores it.
+func objects(dialect, in string, l generator.Layout) ([]object, error) {
 	switch f := (&formulas{l, dialect}); dialect {
 	case "mysql":
-		return f.mysql(), nil
+		return f.mysql(in), nil
 	case "postgres":
-		return f.postgres(schema), nil
+		return f.postgres(in), nil
 	case "sqlite":
 		return f.sqlite(), nil
 	}
@@ -164,28 +165,18 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	return text, nil
 }
 
-// schemaOf returns the quoted schema of the tables on PostgreSQL. The functions are created there and use qualified
-// names, so they do not depend on the caller's search_path.
-func schemaOf(ctx context.Context, d *sqldb.DB) (schema string, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&schema) },
-		`SELECT quote_ident(n.nspname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`+
-			` WHERE c.oid = to_regclass('"WORKER_REGISTRY"')`)
-	if err != nil {
-		return "", fmt.Errorf("migrations: look up the schema of %s: %w", workernode.RegistryTable, err)
-	}
-	return schema, nil
-}
-
-func (f *formulas) mysql() []object {
+// mysql does not name the database inside of functions, because they look in their own one. So a dump can be restored under
+// another name.
+func (f *formulas) mysql(in string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
-			"DROP FUNCTION IF EXISTS " + name,
-			f.translate("CREATE FUNCTION " + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
+			"DROP FUNCTION IF EXISTS " + in + name,
+			f.translate("CREATE FUNCTION " + in + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
 				" SQL SECURITY INVOKER\nRETURN " + value),
 		}}
 	}
 	return []object{
-		{"uid_origin", []string{f.translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW uid_origin AS\n" + f.origin(""))}},
+		{"uid_origin", []string{f.translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
 		function("uid_time", fmt.Sprintf("DATETIME(%d)", f.digits()), "DETERMINISTIC NO SQL", f.timeOfID("uid")),
 		function("uid_worker", "BIGINT", "DETERMINISTIC NO SQL", f.workerOfID("uid")),
 		function("uid_table", "VARCHAR(257) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "READS SQL DATA",
@@ -193,8 +184,7 @@ func (f *formulas) mysql() []object {
 	}
 }
 
-func (f *formulas) postgres(schema string) []object {
-	in := schema + "."
+func (f *formulas) postgres(in string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
 			"CREATE OR REPLACE FUNCTION " + in + name + "(uid bigint) RETURNS " + returns + " LANGUAGE sql " + kind +

@@ -73,6 +73,32 @@ type table struct {
 	define  map[string]string // definitions of columns, as in ADD COLUMN
 	index   string            // a CREATE INDEX statement, for dialects whose CREATE TABLE cannot contain it
 	key     string            // the index as in ALTER TABLE ADD, for the others
+
+	before func(context.Context) error // called before each change
+}
+
+// An Option says where the tables are. Without any, they are in the database of the connection, and on PostgreSQL in the
+// schema in which its search path finds WORKER_REGISTRY, or else in its current schema.
+type Option func(*sqldb.Place)
+
+// In names the schema of the tables on PostgreSQL, as the option WithSchema does. On PostgreSQL the functions of this
+// package refuse a database with WORKER_REGISTRY in another schema without it. It has no effect on other databases.
+func In(schema string) Option { return func(p *sqldb.Place) { p.Schema = schema } }
+
+// open returns the tables of db.
+func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.Place, error) {
+	place := sqldb.Place{Option: "migrations.In"}
+	for _, o := range options {
+		o(&place)
+	}
+	d, err := sqldb.Open(db, timeout)
+	if err == nil {
+		d, err = workernode.Locate(ctx, d, place)
+	}
+	if err != nil {
+		err = fmt.Errorf("migrations: %w", err)
+	}
+	return d, place, err
 }
 
 // Up creates missing tables, and adds missing columns to UidGenerator's and to those of earlier releases. Older programs
@@ -84,10 +110,10 @@ type table struct {
 //
 // The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major version
 // has upgraded the tables.
-func Up(ctx context.Context, db *gorm.DB) error {
-	d, err := sqldb.Open(db, timeout)
+func Up(ctx context.Context, db *gorm.DB, options ...Option) error {
+	d, place, err := open(ctx, db, options)
 	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
+		return err
 	}
 	tables, err := parse(d.Dialect())
 	if err != nil {
@@ -97,7 +123,16 @@ func Up(ctx context.Context, db *gorm.DB) error {
 	if err != nil {
 		return err
 	}
+	var refused error
+	asked := place.Before == nil
+	may := func(ctx context.Context) error {
+		if !asked {
+			refused, asked = place.Before(ctx), true
+		}
+		return refused
+	}
 	for _, t := range tables {
+		t.before = may
 		if err := t.up(ctx, d); err != nil {
 			return fmt.Errorf("migrations: %s: %w", t.name, err)
 		}
@@ -107,10 +142,10 @@ func Up(ctx context.Context, db *gorm.DB) error {
 
 // Check returns an error that wraps uidplugin.ErrTable if a table or a column is missing. The error has the statements
 // that upgrade older tables. Check only reads.
-func Check(ctx context.Context, db *gorm.DB) error {
-	d, err := sqldb.Open(db, timeout)
+func Check(ctx context.Context, db *gorm.DB, options ...Option) error {
+	d, _, err := open(ctx, db, options)
 	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
+		return err
 	}
 	tables, err := parse(fileOf(d))
 	if err != nil {
@@ -129,7 +164,7 @@ func Check(ctx context.Context, db *gorm.DB) error {
 		}
 		if len(lacks) > 0 {
 			lack = append(lack, fmt.Sprintf("%s lacks the columns %s", t.name, strings.Join(lacks, ", ")))
-			statements = append(statements, t.extension(fileOf(d), lacks)...)
+			statements = append(statements, t.extension(d, lacks)...)
 		}
 	}
 	if version.old() {
@@ -191,6 +226,9 @@ func fileOf(db *sqldb.DB) string {
 // timeout limits a statement whose context does not end earlier.
 const timeout = time.Minute
 
+// A refusal is the error of a caller that does not want the tables to change.
+type refusal struct{ error }
+
 // attempts limits how often a failed change is retried. Processes that migrate at once make each other fail, but each
 // time one of them makes progress.
 const attempts = 10
@@ -198,6 +236,9 @@ const attempts = 10
 func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 	var failed error
 	for range attempts {
+		if refused := (refusal{}); errors.As(failed, &refused) {
+			return refused.error
+		}
 		columns, err := db.Columns(ctx, t.name)
 		have := namesOf(columns)
 		switch {
@@ -207,7 +248,11 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 			return fmt.Errorf("%w: the table can be neither read (%w) nor created (%w); "+
 				"if the user lacks the right, create it manually with migrations/%s.sql", workernode.ErrTable, err, failed, db.Dialect())
 		case err != nil:
-			if failed = t.run(ctx, db, t.create, t.index); failed == nil {
+			create := qualified(db, t.create)
+			if t.name == workernode.RegistryTable {
+				create = db.CreateRegistry(create)
+			}
+			if failed = t.run(ctx, db, create, qualified(db, t.index)); failed == nil {
 				return nil
 			}
 			continue
@@ -227,10 +272,10 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 			}
 			continue // PostgreSQL refuses an index that another process is creating
 		}
-		if err := t.run(ctx, db, t.extension(db.Dialect(), lacks)...); err != nil {
+		if err := t.run(ctx, db, t.extension(db, lacks)...); err != nil {
 			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w; if the user lacks the right, "+
 				"run these statements as another:\n%s;", workernode.ErrTable, strings.Join(lacks, ", "), err,
-				strings.Join(t.extension(db.Dialect(), lacks), ";\n"))
+				strings.Join(t.extension(db, lacks), ";\n"))
 			continue // another process may have just added them
 		}
 	}
@@ -246,11 +291,11 @@ func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	if err != nil || has {
 		return err
 	}
-	return t.run(ctx, db, t.index)
+	return t.run(ctx, db, qualified(db, t.index))
 }
 
 // extension returns the statements that add columns: one for the table, except on SQLite, which adds one at a time.
-func (t *table) extension(dialect string, columns []string) (statements []string) {
+func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) {
 	var adds []string
 	for _, c := range columns {
 		adds = append(adds, "ADD COLUMN "+t.define[c])
@@ -258,20 +303,37 @@ func (t *table) extension(dialect string, columns []string) (statements []string
 	if t.key != "" && slices.Contains(columns, "SLOT") {
 		adds = append(adds, "ADD "+t.key)
 	}
-	if dialect != "sqlite" {
+	if fileOf(db) != "sqlite" {
 		adds = []string{strings.Join(adds, ", ")}
 	}
 	for _, add := range adds {
-		statements = append(statements, "ALTER TABLE "+quoted(t.create)+" "+add)
+		statements = append(statements, qualified(db, "ALTER TABLE "+quoted(t.create)+" "+add))
 	}
 	if t.index != "" {
-		statements = append(statements, t.index)
+		statements = append(statements, qualified(db, t.index))
 	}
 	return statements
 }
 
+// qualified puts the tables of a statement into their schema. On SQLite the schema of an index is in front of its name.
+func qualified(db *sqldb.DB, statement string) string {
+	const index = "CREATE INDEX IF NOT EXISTS "
+	if rest, ok := strings.CutPrefix(statement, index); ok && db.Dialect() == "sqlite" && db.Schema() != "" {
+		return index + db.Quoted(sqldb.Name{Schema: db.Schema(), Table: strings.Trim(quoted(rest), "`\"")}) + rest[len(quoted(rest)):]
+	}
+	return name.ReplaceAllStringFunc(statement, func(n string) string {
+		if _, ok := essential[strings.Trim(n, "`\"")]; !ok || db.Schema() == "" {
+			return n
+		}
+		return db.Quoted(sqldb.Name{Schema: db.Schema(), Table: strings.Trim(n, "`\"")})
+	})
+}
+
 // run executes statements, and skips empty ones.
 func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) error {
+	if err := t.before(ctx); err != nil {
+		return refusal{err}
+	}
 	for _, s := range statements {
 		if s == "" {
 			continue

@@ -80,17 +80,34 @@ var (
 	allColumns = append(sevenColumns[:7:7], "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK")
 )
 
+// onMySQL answers the query for the database of the tables, and onPostgres that for their schema.
+func onMySQL(mock sqlmock.Sqlmock) {
+	mock.ExpectQuery("SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names").
+		WillReturnRows(columns("a", "b", "c").AddRow("shop", "8.4.0", 1))
+}
+
+func onPostgres(mock sqlmock.Sqlmock) {
+	mock.ExpectQuery(`SELECT COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1), COALESCE(nspname, ''),` +
+		` COALESCE(relname, ''), COALESCE(pg_catalog.pg_table_is_visible(t.oid), false) FROM (SELECT 1) AS one LEFT JOIN` +
+		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace` +
+		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)` +
+		` ON (lower(relname), lower(attname)) IN (('worker_registry', 'id_space'), ('worker_node', 'launch_date'))` +
+		` AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' ORDER BY nspname, relname`).
+		WillReturnRows(columns("a", "b", "c", "d", "e").AddRow("public", false, "public", "WORKER_REGISTRY", true))
+}
+
 // If the application has a table WORKER_REGISTRY of its own, Up changes nothing. MySQL would otherwise add columns to
 // it without a default.
 func TestUp_AltersNoForeignRegistry(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
-	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
-	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
+	onMySQL(mock)
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
 	err := migrations.Up(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) || strings.Contains(err.Error(), "ALTER") {
 		t.Error(err)
@@ -102,31 +119,33 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 
 	text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
 	must(t, err)
-	alter := string(text[strings.Index(string(text), "ALTER TABLE"):])
+	alter := strings.Replace(string(text[strings.Index(string(text), "ALTER TABLE"):]), "`WORKER_NODE`", "`shop`.`WORKER_NODE`", 1)
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
-	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
-	mock.ExpectQuery("SELECT `SCHEMA_VERSION` FROM `WORKER_REGISTRY` WHERE `NAME` = 'default'").WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
-	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
+	onMySQL(mock)
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
+	mock.ExpectQuery("SELECT `SCHEMA_VERSION` FROM `shop`.`WORKER_REGISTRY` WHERE `NAME` = 'default'").WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectExec(strings.TrimSuffix(strings.TrimSpace(alter), ";")).WillReturnResult(sqlmock.NewResult(0, 0))
-	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SESSION` WHERE 1 = 0").WillReturnRows(columns(sessionColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
 	must(t, migrations.Up(t.Context(), d))
 
 	d, mock = testkit.Mock(t, testkit.OnPostgres)
-	mock.ExpectQuery(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns(registryColumns...))
-	mock.ExpectQuery(`SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`).WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
-	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:10]...))
-	mock.ExpectExec(`ALTER TABLE "WORKER_NODE" ADD COLUMN "LAYOUT" VARCHAR(64) NOT NULL DEFAULT '', ADD COLUMN "START_TICK" BIGINT NOT NULL DEFAULT 0`).
+	onPostgres(mock)
+	mock.ExpectQuery(`SELECT * FROM "public"."WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns(registryColumns...))
+	mock.ExpectQuery(`SELECT "SCHEMA_VERSION" FROM "public"."WORKER_REGISTRY" WHERE "NAME" = 'default'`).WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
+	mock.ExpectQuery(`SELECT * FROM "public"."WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns[:10]...))
+	mock.ExpectExec(`ALTER TABLE "public"."WORKER_NODE" ADD COLUMN "LAYOUT" VARCHAR(64) NOT NULL DEFAULT '', ADD COLUMN "START_TICK" BIGINT NOT NULL DEFAULT 0`).
 		WillReturnResult(sqlmock.NewResult(0, 0))
-	mock.ExpectExec(`CREATE INDEX IF NOT EXISTS "IDX_WORKER_NODE_SLOT" ON "WORKER_NODE" ("SLOT")`).WillReturnResult(sqlmock.NewResult(0, 0))
-	mock.ExpectQuery(`SELECT * FROM "WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns...))
-	mock.ExpectQuery(`SELECT 1 FROM pg_indexes WHERE indexname = $1 AND schemaname = ANY (current_schemas(false))`).
-		WithArgs("IDX_WORKER_NODE_SLOT").WillReturnRows(columns("1").AddRow(1))
-	mock.ExpectQuery(`SELECT * FROM "WORKER_SLOT" WHERE 1 = 0`).WillReturnRows(columns(slotColumns...))
-	mock.ExpectQuery(`SELECT * FROM "WORKER_SESSION" WHERE 1 = 0`).WillReturnRows(columns(sessionColumns...))
-	mock.ExpectQuery(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns(registryColumns...))
+	mock.ExpectExec(`CREATE INDEX IF NOT EXISTS "IDX_WORKER_NODE_SLOT" ON "public"."WORKER_NODE" ("SLOT")`).WillReturnResult(sqlmock.NewResult(0, 0))
+	mock.ExpectQuery(`SELECT * FROM "public"."WORKER_NODE" WHERE 1 = 0`).WillReturnRows(columns(allColumns...))
+	mock.ExpectQuery(`SELECT 1 FROM pg_indexes WHERE indexname = $1 AND schemaname = $2`).
+		WithArgs("IDX_WORKER_NODE_SLOT", "public").WillReturnRows(columns("1").AddRow(1))
+	mock.ExpectQuery(`SELECT * FROM "public"."WORKER_SLOT" WHERE 1 = 0`).WillReturnRows(columns(slotColumns...))
+	mock.ExpectQuery(`SELECT * FROM "public"."WORKER_SESSION" WHERE 1 = 0`).WillReturnRows(columns(sessionColumns...))
+	mock.ExpectQuery(`SELECT * FROM "public"."WORKER_REGISTRY" WHERE 1 = 0`).WillReturnRows(columns(registryColumns...))
 	must(t, migrations.Up(t.Context(), d))
 }
 
@@ -176,7 +195,7 @@ func TestCheck_NamesTheFileAndTheColumns(t *testing.T) {
 	byHand(t, db)
 	must(t, migrations.Check(t.Context(), d))
 	must(t, db.Exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "FLOOR_TICK"`).Error)
-	check("WORKER_REGISTRY", `ALTER TABLE "WORKER_REGISTRY" ADD COLUMN "FLOOR_TICK" BIGINT NOT NULL DEFAULT 0;`)
+	check("WORKER_REGISTRY", "ALTER TABLE `main`.`WORKER_REGISTRY` ADD COLUMN \"FLOOR_TICK\" BIGINT NOT NULL DEFAULT 0;")
 	must(t, db.Exec(`DROP TABLE "WORKER_REGISTRY"`).Error)
 	check("WORKER_REGISTRY", "sqlite.sql", "no such table")
 }
@@ -188,10 +207,12 @@ func TestCheck_PrintsTheStatementThatExtendsTheTable(t *testing.T) {
 	text, err := migrations.Files.ReadFile("mysql_uidgenerator.sql")
 	must(t, err)
 	alter := strings.Join(strings.Fields(string(text[strings.Index(string(text), "ALTER TABLE"):])), " ")
+	alter = strings.Replace(alter, "`WORKER_NODE`", "`shop`.`WORKER_NODE`", 1)
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
-	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
-	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
-	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
+	onMySQL(mock)
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SLOT` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
 	err = migrations.Check(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {
 		t.Fatal(err)
@@ -205,6 +226,7 @@ func TestCheck_AcceptsColumnsWithAlias(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	onMySQL(mock)
 	for _, table := range []struct {
 		name    string
 		columns []string
@@ -213,7 +235,7 @@ func TestCheck_AcceptsColumnsWithAlias(t *testing.T) {
 		for _, c := range table.columns {
 			with = append(with, table.name+"."+c)
 		}
-		mock.ExpectQuery("SELECT * FROM `" + table.name + "` WHERE 1 = 0").WillReturnRows(columns(with...))
+		mock.ExpectQuery("SELECT * FROM `shop`.`" + table.name + "` WHERE 1 = 0").WillReturnRows(columns(with...))
 	}
 	must(t, migrations.Check(t.Context(), d))
 }
@@ -235,7 +257,7 @@ func TestUp_RefusesTheTablesOfAnEarlierVersion(t *testing.T) {
 			db, d, p := open(t)
 			must(t, db.Exec(create).Error)
 			before := shape(t, db)
-			for _, do := range []func(context.Context, *gorm.DB) error{migrations.Up, migrations.Check} {
+			for _, do := range []func(context.Context, *gorm.DB, ...migrations.Option) error{migrations.Up, migrations.Check} {
 				err := do(t.Context(), d)
 				if !errors.Is(err, workernode.ErrTable) {
 					t.Fatal(err)
@@ -254,7 +276,8 @@ func TestCheck_SaysWhatToDoWithoutARight(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
-	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnError(errors.New("SELECT command denied"))
+	onMySQL(mock)
+	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnError(errors.New("SELECT command denied"))
 	err := migrations.Check(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {
 		t.Fatal(err)

@@ -39,6 +39,7 @@ type app struct {
 	now func() time.Time // clock of this machine
 
 	dsn     string
+	schema  string // of the tables on PostgreSQL
 	json    bool
 	timeout time.Duration // per statement
 
@@ -142,6 +143,8 @@ Exit codes:
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.dsn, "dsn", "", "data source name of the database (default: UID_DSN in the environment)")
+	flags.StringVar(&a.schema, "schema", "", "PostgreSQL: schema of the plugin's tables (default: where the search path "+
+		"finds WORKER_REGISTRY)")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
 	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting is limited to 10s")
 	// Do not complete file names, because only the database may be a file.

@@ -69,6 +69,7 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 	if d.DB, err = admin.Connect(db, a.timeout, a.now); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
+	d.Schema = a.schema
 	return d, nil
 }
 

@@ -93,8 +93,8 @@ func newShards(t *testing.T, registry, other *testkit.Database, name string) sha
 	options := []uidplugin.Option{uidplugin.WithRegistry(registry.Open(t, nil)), uidplugin.WithLogger(nil)}
 	if name != "" {
 		options = append(options, uidplugin.WithDatabaseName(name))
-	} else if s.name = other.Schema; other.Name == "postgres" {
-		s.name = "test." + other.Schema
+	} else {
+		s.name = other.Schema
 	}
 	p := uidplugin.New(options...)
 	must(t, s.db.Use(p))

@@ -351,7 +351,7 @@ func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 func TestDoctor_KnowsTablesOfAnyName(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, elsewhere := d.Open(t, nil), d.New(t).Schema
+		db, elsewhere := d.Open(t, nil), d.Beside(t)
 		id := shop(t, db, "web-1", "first")[0]
 		quote := "`"
 		if d.Name == "postgres" {

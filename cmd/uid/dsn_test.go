@@ -84,7 +84,7 @@ func TestConnect_ByURL(t *testing.T) {
 		ids := shop(t, d.Open(t, nil), "web-1", "first")
 		var dsn string
 		if d.Name == "postgres" {
-			u := &url.URL{Scheme: "postgres", Path: "/", RawQuery: "search_path=" + d.Schema}
+			u := &url.URL{Scheme: "postgres", Path: "/" + d.Schema}
 			for _, m := range regexp.MustCompile(`(\w+)=(\S+)`).FindAllStringSubmatch(os.Getenv(d.Variable), -1) {
 				switch m[1] {
 				case "host":
@@ -93,10 +93,8 @@ func TestConnect_ByURL(t *testing.T) {
 					u.Host += ":" + m[2]
 				case "user":
 					u.User = url.UserPassword(m[2], "test")
-				case "dbname":
-					u.Path = "/" + m[2]
 				case "sslmode":
-					u.RawQuery += "&sslmode=" + m[2]
+					u.RawQuery = "sslmode=" + m[2]
 				}
 			}
 			dsn = u.String()

@@ -143,12 +143,8 @@ func TestSQL_PrintsWhatEnableRuns(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		shop(t, db, "web-1", "first")
-		schema := "public"
-		if d.Name == "postgres" {
-			schema = d.Schema
-		}
 		r := runner{t: t, dsn: dsn(d)}
-		got := r.run("sql", "--follow", "orders", "--slack", "3s", "--schema", schema, "--json")
+		got := r.run("sql", "--follow", "orders", "--slack", "3s", "--json")
 		got.want(t, exitOK)
 		for line := range strings.Lines(got.out) {
 			var statement struct{ SQL string }

@@ -16,7 +16,7 @@ func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		shop(t, d.Open(t, nil), "web-1", "first")
 		r := runner{t: t, dsn: dsn(d)}
-		spellings := []string{d.Schema + ".orders", "orders"}
+		spellings := []string{d.Current() + ".orders", "orders"}
 		if d.Name == "sqlite" {
 			spellings = []string{"ORDERS", "main.orders", "orders"}
 		}

@@ -46,6 +46,9 @@ statement is an object of its own. Package migrations has a function for the sam
   uid sql --dialect mariadb --follow shop_orders --key id`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("schema") {
+				a.schema = s.schema
+			}
 			if s.follow != "" {
 				return a.writeFollowScript(c.Context(), s, name)
 			}

@@ -26,8 +26,8 @@ func reader(t *testing.T, d *testkit.Database, db *gorm.DB) string {
 	if d.Name == "postgres" {
 		statements = []string{
 			"CREATE ROLE " + name + " LOGIN PASSWORD 'r3ad'",
-			"GRANT USAGE ON SCHEMA " + d.Schema + " TO " + name,
-			"GRANT SELECT ON ALL TABLES IN SCHEMA " + d.Schema + " TO " + name,
+			"GRANT USAGE ON SCHEMA public TO " + name,
+			"GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + name,
 		}
 		drop = []string{"DROP OWNED BY " + name, "DROP ROLE " + name}
 	}

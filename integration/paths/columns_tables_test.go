@@ -163,7 +163,7 @@ func TestColumns_OfTablesThatStatementsNameAreRead(t *testing.T) {
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
 		testkit.Must(t, db.Exec("CREATE TABLE clubs (id BIGINT PRIMARY KEY)").Error)
 		testkit.Must(t, db.Exec("CREATE TABLE old_clubs (id INT PRIMARY KEY)").Error)
-		elsewhere := d.New(t).Schema + ".clubs"
+		elsewhere := d.Beside(t) + ".clubs"
 		testkit.Must(t, db.Exec("CREATE TABLE "+elsewhere+" (id INT PRIMARY KEY)").Error)
 		harness.Use(t, db, uidplugin.WithModels(&Club{}))
 		for _, name := range []string{elsewhere, "old_clubs"} {

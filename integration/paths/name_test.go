@@ -20,12 +20,7 @@ func (l *lane[K]) quoted(name string) string {
 const quotedTable = "the SQLite driver does not know a table name in quotes: the row goes to the model's table"
 
 // schemaName is the qualifier of the database's tables.
-func (c *cell[K]) schemaName() string {
-	if c.Name == "sqlite" {
-		return "main"
-	}
-	return c.Schema
-}
+func (c *cell[K]) schemaName() string { return c.Current() }
 
 // elsewhere is a handle of its own, with a naming strategy.
 func (c *cell[K]) elsewhere(naming schema.NamingStrategy, models ...any) *gorm.DB {

@@ -20,14 +20,6 @@ type Ticket struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 }
 
-// nameOf returns the name of a database in the registry.
-func nameOf(d *testkit.Database) string {
-	if d.Name == "postgres" {
-		return "test." + d.Schema
-	}
-	return d.Schema
-}
-
 // shard opens a plugin on a database. The files of SQLite all have one name, so it is set.
 func shard(t *testing.T, d *testkit.Database, registry *gorm.DB, options ...uidplugin.Option) (*gorm.DB, *uidplugin.Plugin) {
 	t.Helper()
@@ -75,7 +67,7 @@ func TestWithRegistry_TwoDatabasesOfAServer(t *testing.T) {
 				db, p := shard(t, data, registry)
 				testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
 				name := key + " of process " + string(rune('1'+i))
-				databases[name], names[name] = db, nameOf(data)
+				databases[name], names[name] = db, data.Schema
 				plugins = append(plugins, p)
 			}
 		}
@@ -117,7 +109,7 @@ func TestWithRegistry_OfAnotherEngine(t *testing.T) {
 			var db *gorm.DB
 			db, p = shard(t, data, registry)
 			testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
-			databases[e.Name], names[e.Name] = db, nameOf(data)
+			databases[e.Name], names[e.Name] = db, data.Schema
 		}
 		for id, name := range fills(t, databases, 20) {
 			if l, err := p.Locate(t.Context(), uidplugin.ID(id)); err != nil || l.Database != names[name] {

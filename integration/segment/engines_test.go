@@ -161,10 +161,7 @@ func TestSegment_TableNames(t *testing.T) {
 		db := d.Open(t, nil)
 		a := openSegment(t, db, segment.Config{Table: "LEAF_ALLOC", Start: 1000})
 		b := openSegment(t, db, segment.Config{})
-		schema := d.Schema
-		if d.Name == "sqlite" {
-			schema = "main"
-		}
+		schema := d.Current()
 		c := openSegment(t, db, segment.Config{Table: schema + ".third_alloc", Start: 3000})
 		for _, tt := range []struct {
 			g    *segment.Generator

@@ -39,10 +39,7 @@ func TestSegment_QualifiedNamesShareTheRow(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		plain := d.Open(t, nil)
 		testkit.Must(t, plain.AutoMigrate(&Receipt{}))
-		current := d.Schema
-		if d.Name == "sqlite" {
-			current = "main"
-		}
+		current := d.Current()
 		quote := "`"
 		if d.Name == "postgres" {
 			quote = `"`

@@ -20,10 +20,10 @@ func TestFunctionStatementsFor_AreThoseOfADatabase(t *testing.T) {
 			setLayout(t, db, l.String())
 			want, err := migrations.FunctionStatements(t.Context(), db)
 			testkit.Must(t, err)
-			got, err := migrations.FunctionStatementsFor(dialect, d.Schema, l)
+			got, err := migrations.FunctionStatementsFor(dialect, "", l)
 			testkit.Must(t, err)
-			if dialect == "postgres" { // the database quotes names where it has to only
-				want, got = unquoted(want, d.Schema), unquoted(got, d.Schema)
+			if dialect == "mysql" { // the database may be restored under another name
+				want = strings.ReplaceAll(want, "`"+d.Schema+"`.", "")
 			}
 			if dialect == "sqlite" { // GORM's quotes, and those of the standard
 				want, got = backticks(want), backticks(got)
@@ -33,11 +33,6 @@ func TestFunctionStatementsFor_AreThoseOfADatabase(t *testing.T) {
 			}
 		}
 	})
-}
-
-// unquoted returns statements with the schema without quotes.
-func unquoted(text, schema string) string {
-	return strings.ReplaceAll(text, `"`+schema+`".`, schema+".")
 }
 
 // backticks returns statements with one kind of quotes.

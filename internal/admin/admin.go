@@ -4,6 +4,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -28,6 +29,7 @@ type DB struct {
 	SQL   *sqldb.DB
 	Nodes *workernode.DB
 
+	Schema   string           // of the tables on PostgreSQL, as given by --schema; empty means look for it
 	Now      func() time.Time // clock of this machine
 	Registry workernode.Registry
 	Layout   generator.Layout
@@ -45,18 +47,22 @@ func Connect(db *gorm.DB, timeout time.Duration, now func() time.Time) (*DB, err
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := workernode.Open(db, timeout)
-	if err != nil {
-		return nil, err
-	}
-	return &DB{SQL: statements, Nodes: nodes, Now: now, gorm: db, timeout: timeout}, nil
+	return &DB{SQL: statements, Nodes: workernode.New(statements), Now: now, gorm: db, timeout: timeout}, nil
 }
 
 // noTable matches errors about missing tables.
 var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 
-// ReadRegistry reads the layout and the registry.
+// ReadRegistry finds the tables, and reads the layout and the registry.
 func (d *DB) ReadRegistry(ctx context.Context) (err error) {
+	if d.Schema != "" && d.SQL.Dialect() != postgres {
+		return errors.New("--schema is for PostgreSQL only; on other databases the tables are in the database of --dsn")
+	}
+	d.SQL, err = workernode.Locate(ctx, d.SQL, sqldb.Place{Schema: d.Schema, Option: "--schema"})
+	if err != nil {
+		return err
+	}
+	d.Nodes = workernode.New(d.SQL)
 	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
 		if noTable.MatchString(err.Error()) {
 			return fmt.Errorf("this database has no id space; with WithRegistry, use the registry's data source name: %w",
@@ -74,13 +80,21 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 // explainVersion returns the error with which the registry could not be read, with advice if an earlier version of
 // uidplugin created the tables.
 func (d *DB) explainVersion(ctx context.Context, failed error) error {
-	columns, err := d.columns(ctx, "", workernode.RegistryTable)
+	columns, err := d.columns(ctx, d.schema(), workernode.RegistryTable)
 	isStride := func(c column) bool { return c.name == "STRIDE" }
 	if err != nil || len(columns) == 0 || slices.ContainsFunc(columns, isStride) {
 		return failed
 	}
 	return fmt.Errorf("the tables are of an earlier version of uidplugin, because WORKER_REGISTRY has no column STRIDE: "+
 		"start a process of this version, or run migrations.Up: %w", failed)
+}
+
+// schema returns the schema of the plugin's tables for [DB.columns].
+func (d *DB) schema() string {
+	if d.SQL.Dialect() == sqlite {
+		return ""
+	}
+	return d.SQL.Schema()
 }
 
 // AddOther adds a database that has tables of the id space, under its name in WORKER_NODE.
@@ -94,10 +108,14 @@ func (d *DB) AddOther(name string, other *DB) {
 
 // Plugin registers a plugin for lookups only.
 func (d *DB) Plugin(ctx context.Context) (*uidplugin.Plugin, error) {
-	p := uidplugin.New(
+	options := []uidplugin.Option{
 		uidplugin.WithLookupOnly(), uidplugin.WithLayout(d.Layout), uidplugin.WithLogger(nil),
 		uidplugin.WithTimeout(d.timeout),
-	)
+	}
+	if d.SQL.Dialect() == postgres {
+		options = append(options, uidplugin.WithSchema(d.SQL.Schema()))
+	}
+	p := uidplugin.New(options...)
 	if err := d.gorm.WithContext(ctx).Use(p); err != nil {
 		return nil, err
 	}

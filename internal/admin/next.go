@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
@@ -80,7 +81,7 @@ func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t ta
 		return err
 	}
 	for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
-		columns, err := d.columns(ctx, "", name)
+		columns, err := d.columns(ctx, d.schema(), name)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t ta
 		}
 		tag := ""
 		err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
-			"SELECT biz_tag FROM "+d.identifier(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
+			"SELECT biz_tag FROM "+d.SQL.Quoted(sqldb.Name{Schema: d.schema(), Table: name})+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
 		if err != nil {
 			return err
 		}

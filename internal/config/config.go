@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -32,6 +33,9 @@ type Config struct {
 
 	Region    workernode.Region // zero means the registry's
 	HasRegion bool              // Region is set
+
+	Schema    string // of the tables, on PostgreSQL; empty means detect it
+	HasSchema bool   // Schema is set
 
 	WorkerID    int64
 	Fixed       bool // WorkerID is set
@@ -75,6 +79,9 @@ const (
 	maxLead      = time.Hour
 	minLeadTicks = 3 // because a slot is renewed after a third of the lead
 )
+
+// maxSchema is the longest name of a schema on PostgreSQL, in bytes. Statements would cut off the rest.
+const maxSchema = 63
 
 // Skew returns the limit for differences between clocks, or 0 if we should not compare them.
 func (c *Config) Skew() time.Duration {
@@ -158,6 +165,9 @@ func (c *Config) Validate() error {
 	if n := utf8.RuneCountInString(c.Database); n > workernode.MaxTableName {
 		bad("WithDatabaseName(%.40q...): it has %d characters, but at most %d are allowed", c.Database, n, workernode.MaxTableName)
 	}
+	if c.HasSchema && (c.Schema == "" || len(c.Schema) > maxSchema || strings.ContainsRune(c.Schema, 0)) {
+		bad("WithSchema(%.70q): the name must have 1 to %d bytes, and none of them 0", c.Schema, maxSchema)
+	}
 	if k := c.Host.Kind; k != 0 && k != workernode.Container && k != workernode.Actual {
 		bad("WithHost: the kind %d is neither %d (%v) nor %d (%v)", k,
 			workernode.Container, workernode.Container, workernode.Actual, workernode.Actual)
@@ -185,6 +195,9 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	}
 	if c.Database != "" {
 		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
+	}
+	if c.HasSchema {
+		bad("WithSchema has no effect with WithWorkerID, which needs no table")
 	}
 	if c.HasRegion {
 		bad("WithRegion has no effect with WithWorkerID, which takes no worker id from a database")

@@ -95,7 +95,7 @@ func TestEnable_TwoSearchPathsHaveOneMark(t *testing.T) {
 			own := fmt.Sprintf("%s_%d", d.Schema, i)
 			testkit.Must(t, admin.Exec("CREATE SCHEMA "+own).Error)
 			t.Cleanup(func() { admin.Exec("DROP SCHEMA " + own + " CASCADE") })
-			db := d.Open(t, nil, "search_path="+own+","+d.Schema)
+			db := d.Open(t, nil, "search_path="+own+",public")
 			conn, err := sqldb.Open(db, 5*time.Second)
 			testkit.Must(t, err)
 			if err := follow.Enable(t.Context(), conn, table); i == 1 && !errors.Is(err, follow.ErrRefused) {

@@ -182,7 +182,7 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 func TestList_ReadsTheSchemasOfKnownTables(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		e, other := enable(t, d), d.New(t).Schema
+		e, other := enable(t, d), d.Beside(t)
 		table := follow.Table{Name: other + ".events", Key: "id", Slack: time.Second}
 		testkit.Must(t, e.db.Exec("CREATE TABLE "+table.Name+" (id BIGINT PRIMARY KEY)").Error)
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, table))

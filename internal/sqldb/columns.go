@@ -238,7 +238,11 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	defer cancel()
 	if d.Dialect() == "sqlite" {
 		// We avoid SELECT here, because SQLite's driver may return columns from its cached schema.
-		rows, err := d.pool.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
+		query, args := `SELECT name FROM pragma_table_info(?)`, []any{table}
+		if d.schema != "" && isOwn(table) {
+			query, args = `SELECT name FROM pragma_table_info(?, ?)`, append(args, d.schema)
+		}
+		rows, err := d.pool.QueryContext(ctx, query, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -280,11 +284,13 @@ func (d *DB) types(ctx context.Context, table, locking string) (columns []Column
 // HasIndex reports whether an index exists that a separate statement creates. It checks PostgreSQL and SQLite, and
 // returns true elsewhere.
 func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
-	query := ""
-	switch d.Dialect() {
-	case "postgres":
+	query, args := "", []any{index}
+	switch {
+	case d.Dialect() == "postgres" && d.schema != "":
+		query, args = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ?`, append(args, d.schema)
+	case d.Dialect() == "postgres":
 		query = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ANY (current_schemas(false))`
-	case "sqlite":
+	case d.Dialect() == "sqlite":
 		query = `SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?`
 	default:
 		return true, nil
@@ -292,6 +298,6 @@ func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
 	err = d.Query(ctx, func(*sql.Rows) error {
 		has = true
 		return nil
-	}, query, index)
+	}, query, args...)
 	return has, err
 }

@@ -28,6 +28,8 @@ type DB struct {
 	later   func(func())  // runs the calls of GORM's logger; nil means at once
 	quiet   bool          // hides errors from GORM's logger
 	held    *held         // nil unless the DB comes from [DB.Hold]
+	schema  string        // of the plugin's tables; empty leaves their names as they are
+	alone   bool          // no other schema of the database may have such tables
 }
 
 // Limited returns a DB with shorter limits: one for a statement, one for a transaction or the wait for a connection. It
@@ -177,7 +179,7 @@ func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx c
 	}
 	begin := time.Now()
 	n, err := f(ctx, pool, query)
-	err = late(interrupted(ctx, err), limit)
+	err = d.moved(query, late(interrupted(ctx, err), limit))
 	d.trace(ctx, time.Since(begin), query, args, n, err)
 	return n, err
 }
@@ -207,18 +209,30 @@ func late(err error, limit time.Duration) error {
 	return err
 }
 
-var token = regexp.MustCompile(`"[A-Z_]+"|\?`)
+// token matches what [DB.Translate] looks at, or skips: comments, texts and names in quotes, and values.
+var token = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\?`)
 
-// Translate quotes names and numbers placeholders as the dialect requires.
+// ours matches the names in double quotes that are translated.
+var ours = regexp.MustCompile(`^"[A-Z_]+"$`)
+
+// Translate quotes names and numbers placeholders as the dialect requires. It puts the plugin's tables into the schema of
+// the DB.
 func (d *DB) Translate(query string) string {
 	stmt := &gorm.Statement{DB: d.gorm}
 	return token.ReplaceAllStringFunc(query, func(t string) string {
 		var out strings.Builder
-		if t == "?" {
+		switch name := strings.Trim(t, `"`); {
+		case t == "?":
 			stmt.Vars = append(stmt.Vars, nil)
 			d.gorm.Dialector.BindVarTo(&out, stmt, nil)
-		} else {
-			d.gorm.Dialector.QuoteTo(&out, strings.Trim(t, `"`))
+		case !ours.MatchString(t):
+			return t
+		case d.schema != "" && isOwn(name):
+			return d.Quoted(Name{d.schema, name})
+		case d.Dialect() == "postgres":
+			return t // GORM's option may leave quotes out, and PostgreSQL would then look for names in lower case
+		default:
+			d.gorm.Dialector.QuoteTo(&out, name)
 		}
 		return out.String()
 	})

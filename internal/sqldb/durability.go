@@ -71,7 +71,7 @@ func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	}
 	for _, conn := range conns {
 		var n int
-		if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM "`+table+`"`).Scan(&n); err != nil {
+		if err := conn.QueryRowContext(ctx, d.Translate(`SELECT COUNT(*) FROM "`+table+`"`)).Scan(&n); err != nil {
 			return fmt.Errorf("each connection of this pool has its own in-memory database (%w): limit the pool to one connection"+
 				" (SetMaxOpenConns(1) before db.Use), or share the database: file::memory:?cache=shared", err)
 		}

@@ -93,8 +93,7 @@ func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 	}
 }
 
-// A Database is one database of an engine: a schema for PostgreSQL, a file for SQLite. It can be sent to child
-// processes as JSON.
+// A Database is one database of an engine; a file for SQLite. It can be sent to child processes as JSON.
 type Database struct {
 	Engine
 	Schema string // name, or path for SQLite; empty means the database in the variable
@@ -129,7 +128,7 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 		}
 		return d, func() error { return nil }, errors.Join(db.Exec("PRAGMA user_version = 1").Error, Close(db))
 	case "postgres":
-		create, remove = "CREATE SCHEMA "+d.Schema, "DROP SCHEMA "+d.Schema+" CASCADE"
+		remove += " WITH (FORCE)" // connections of killed processes may be left
 	}
 	db, err := (&Database{Engine: e}).Connect(nil)
 	if err != nil {
@@ -141,6 +140,32 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 	return d, func() error { return errors.Join(db.Exec(remove).Error, Close(db)) }, nil
 }
 
+// Beside creates another schema that statements on d's connections can name: a schema of the same database on PostgreSQL,
+// another database on MySQL and MariaDB. It is dropped when the test ends.
+func (d *Database) Beside(tb testing.TB) (schema string) {
+	tb.Helper()
+	if d.Name != "postgres" {
+		return d.New(tb).Schema
+	}
+	schema = fmt.Sprintf("s%d_%d", os.Getpid(), serial.Add(1))
+	db, err := d.Connect(nil)
+	Must(tb, err)
+	defer func() { _ = Close(db) }()
+	Must(tb, db.Exec("CREATE SCHEMA "+schema).Error)
+	return schema
+}
+
+// Current returns the schema of unqualified names on d's connections.
+func (d *Database) Current() string {
+	switch d.Name {
+	case "sqlite":
+		return "main"
+	case "postgres":
+		return "public"
+	}
+	return d.Schema
+}
+
 // DSN returns the data source name. params are further parameters in the format of the driver. SQLite ignores them.
 func (d *Database) DSN(params ...string) string {
 	dsn := os.Getenv(d.Variable)
@@ -150,7 +175,7 @@ func (d *Database) DSN(params ...string) string {
 	case d.Schema == "":
 		return dsn
 	case d.Name == "postgres":
-		return strings.Join(append([]string{dsn, "search_path=" + d.Schema}, params...), " ")
+		return strings.Join(append([]string{dsn, "dbname=" + d.Schema}, params...), " ")
 	}
 	address, query, _ := strings.Cut(dsn, "?")
 	address = address[:strings.LastIndex(address, "/")+1] + d.Schema

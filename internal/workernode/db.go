@@ -2,6 +2,7 @@ package workernode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,19 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 		return nil, fmt.Errorf("workernode: %w", err)
 	}
 	return &DB{d}, nil
+}
+
+// New returns a DB that sends its statements by d.
+func New(d *sqldb.DB) *DB { return &DB{d} }
+
+// Locate returns d for the tables at a place; see [sqldb.DB.Locate]. The error wraps [ErrTable] if it is not certain
+// which tables are meant.
+func Locate(ctx context.Context, d *sqldb.DB, p sqldb.Place) (*sqldb.DB, error) {
+	located, err := d.At(ctx, p)
+	if errors.Is(err, sqldb.ErrElsewhere) {
+		err = fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	return located, err
 }
 
 // On returns a DB that runs its statements on another pool of the same database, such as a transaction. Use it only to

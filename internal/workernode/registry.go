@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,9 @@ func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead tim
 			return r, begun, r.check(layout, region)
 		}
 		begins := cmp.Or(region, Whole)
+		if err := d.refuseShared(ctx, begins); err != nil {
+			return r, false, err
+		}
 		if err := d.mayBegin(ctx, begins); err != nil {
 			return r, false, err
 		}
@@ -93,6 +97,50 @@ func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead tim
 			return r, false, fmt.Errorf("workernode: insert the row of %s: %w", RegistryTable, err)
 		}
 	}
+}
+
+// MayChange returns an error if [DB.OpenRegistry] would refuse the registry, whose tables may be missing or of an earlier
+// version. Call it before they are created or extended, so that a process that cannot start leaves nothing behind.
+func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Region) error {
+	if err := d.commits(ctx); err != nil {
+		return err
+	}
+	if err := d.refuseShared(ctx, cmp.Or(region, Whole)); err != nil {
+		return err
+	}
+	columns, err := d.sql.Columns(ctx, RegistryTable)
+	has := func(name string) bool {
+		return slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, name) })
+	}
+	r, ok := Registry{LeadTicks: minLeadTicks, NextID: 1, NextSlot: 1, Region: Whole}, false
+	switch {
+	case err != nil || !has("LAYOUT"):
+		return nil // it is created, or refused with the reason
+	case has("STRIDE"):
+		r, ok, err = d.registry(ctx)
+	default:
+		err = d.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&r.Layout) },
+			`SELECT "LAYOUT" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	}
+	if err != nil || !ok {
+		return err
+	}
+	return r.check(layout, region)
+}
+
+// refuseShared returns an error if a registry of one of several regions cannot begin, because UidGenerator shares
+// WORKER_NODE.
+func (d *DB) refuseShared(ctx context.Context, region Region) error {
+	if region == Whole || d.sql.Dialect() != "mysql" {
+		return nil
+	}
+	shared := false
+	condition, args := d.sharedNodes()
+	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&shared) }, `SELECT `+condition, args...)
+	if err != nil {
+		return fmt.Errorf("workernode: look for UidGenerator: %w", err)
+	}
+	return refuseRegion(region, shared)
 }
 
 const (
@@ -132,16 +180,26 @@ func (r Registry) CheckRegion(region Region) error {
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
 	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`
 	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor, &r.Region.Of, &r.Region.N}
+	var args []any
 	if d.sql.Dialect() == "mysql" {
-		columns += `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE()` +
-			` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
-		into = append(into, &r.Shared)
+		shared, schema := d.sharedNodes()
+		columns, args, into = columns+", "+shared, schema, append(into, &r.Shared)
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		ok = true
 		return rows.Scan(into...)
-	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, registryName)
+	}, `SELECT `+columns+` FROM "WORKER_REGISTRY" WHERE "NAME" = ?`, append(args, registryName)...)
 	return r, ok, err
+}
+
+// sharedNodes returns a condition of MySQL for [Registry.Shared], with its values.
+func (d *DB) sharedNodes() (condition string, args []any) {
+	schema := "DATABASE()"
+	if s := d.sql.Schema(); s != "" {
+		schema, args = "?", []any{s}
+	}
+	return `EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = ` + schema +
+		` AND table_name = '` + NodeTable + `' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`, args
 }
 
 // commits returns an error if statements outside of transactions are not committed at once. Otherwise renewals would

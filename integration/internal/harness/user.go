@@ -31,7 +31,7 @@ func NewUser(t *testing.T, d *testkit.Database) *User {
 		send("CREATE USER " + u.name + "@'%' IDENTIFIED BY 'secret'")
 		t.Cleanup(func() { send("DROP USER " + u.name + "@'%'") })
 	} else {
-		send("CREATE ROLE "+u.name+" LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+d.Schema+" TO "+u.name)
+		send("CREATE ROLE "+u.name+" LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+d.Current()+" TO "+u.name)
 		t.Cleanup(func() { send("DROP OWNED BY "+u.name, "DROP ROLE "+u.name) })
 	}
 	return u
@@ -53,7 +53,7 @@ func (u *User) Revoke(rights string, tables ...string) {
 func (u *User) change(what, rights, to string, tables []string) {
 	u.t.Helper()
 	user := u.name
-	on := []string{"ALL TABLES IN SCHEMA " + u.d.Schema}
+	on := []string{"ALL TABLES IN SCHEMA " + u.d.Current()}
 	if u.d.IsMySQL() {
 		user, on = u.name+"@'%'", []string{u.d.Schema + ".*"}
 	}

@@ -1,0 +1,258 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The plugin's tables are found once, when a process starts, and each statement names their schema from then on. The
+// application may leave another search_path or database on the connections of the pool.
+
+// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any character.
+type Name struct{ Schema, Table string }
+
+// String returns the name for errors.
+func (n Name) String() string { return fmt.Sprintf("%s in the schema %q", n.Table, n.Schema) }
+
+// Quoted returns a name for statements of d's dialect. It has no schema if n has none.
+func (d *DB) Quoted(n Name) string {
+	if n.Schema == "" {
+		return d.quote(n.Table)
+	}
+	return d.quote(n.Schema) + "." + d.quote(n.Table)
+}
+
+// quote quotes one part of a name, which may contain any character.
+func (d *DB) quote(part string) string { return QuotePart(d.Dialect(), part) }
+
+// QuotePart quotes one part of a name, which may contain any character, in a dialect.
+func QuotePart(dialect, part string) string {
+	q := `"`
+	if dialect == "mysql" || dialect == "sqlite" {
+		q = "`"
+	}
+	return q + strings.ReplaceAll(part, q, q+q) + q
+}
+
+// own are the names of the tables that are found by [DB.Locate], and that [DB.Translate] puts into their schema.
+var own = []string{registry, "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION"}
+
+const registry = "WORKER_REGISTRY"
+
+func isOwn(table string) bool { return slices.Contains(own, table) }
+
+// In returns a DB that names the schema of the plugin's tables in its statements. The empty schema leaves the names as
+// they are.
+func (d *DB) In(schema string) *DB {
+	other := *d
+	other.schema, other.alone = schema, false
+	return &other
+}
+
+// Like returns a DB with the schema that other has found.
+func (d *DB) Like(other *DB) *DB {
+	located := *d
+	located.schema, located.alone = other.schema, other.alone
+	return &located
+}
+
+// Schema returns the schema of the plugin's tables; empty if statements do not name it.
+func (d *DB) Schema() string { return d.schema }
+
+// A Place says where the plugin's tables are. The zero Place means that [DB.Locate] looks for them.
+type Place struct {
+	Schema string // as named by the user; empty means look for it
+	Option string // how the user names it
+
+	// Located has found the tables already; nil if not. Before is called before a statement creates or extends a table.
+	Located *DB
+	Before  func(context.Context) error
+}
+
+// At returns a DB for the tables at a place.
+func (d *DB) At(ctx context.Context, p Place) (*DB, error) {
+	if p.Located != nil {
+		return d.Like(p.Located), nil
+	}
+	return d.Locate(ctx, p.Schema, p.Option)
+}
+
+// The errors of [DB.Locate].
+var (
+	// ErrElsewhere reports that it is not certain which tables are meant, so that a second id space could begin.
+	ErrElsewhere = errors.New("the tables of an id space may be elsewhere")
+
+	// ErrSchema reports a schema that was given and cannot be used.
+	ErrSchema = errors.New("the schema cannot be used")
+)
+
+// Locate finds the schema of the plugin's tables, and returns a DB that names it. The tables need not exist. given is
+// the schema that the user has named on PostgreSQL; empty means the one in which the search path finds WORKER_REGISTRY,
+// or, if there is none, the current one. option tells the user how to name it.
+//
+// The error wraps ErrElsewhere if the tables exist in another spelling, or, without given, in another schema of the same
+// database. It wraps ErrSchema if given does not exist. Locate only reads.
+func (d *DB) Locate(ctx context.Context, given, option string) (*DB, error) {
+	var schema string
+	var err error
+	switch d.Dialect() {
+	case "postgres":
+		schema, err = d.locateOnPostgres(ctx, given, option)
+	case "mysql":
+		schema, err = d.locateOnMySQL(ctx)
+	case "sqlite":
+		schema = "main"
+	}
+	if err != nil {
+		return nil, err
+	}
+	located := d.In(schema)
+	located.alone = given == ""
+	return located, nil
+}
+
+// locateOnPostgres reads pg_class, which everybody may, so that tables in a schema without the privilege USAGE count.
+func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema string, err error) {
+	var visible, current string
+	var exists bool // the given schema
+	var all []Name
+	err = d.Query(ctx, func(rows *sql.Rows) error {
+		var found Name
+		var isVisible bool
+		err := rows.Scan(&current, &exists, &found.Schema, &found.Table, &isVisible)
+		if isVisible && found.Table == registry {
+			visible = found.Schema
+		}
+		if found.Table != "" {
+			all = append(all, found)
+		}
+		return err
+	}, `SELECT COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = ?), COALESCE(nspname, ''),`+
+		` COALESCE(relname, ''), COALESCE(pg_catalog.pg_table_is_visible(t.oid), false) FROM (SELECT 1) AS one LEFT JOIN`+
+		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace`+
+		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)`+
+		` ON (lower(relname), lower(attname)) IN (`+marks+`) AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_'`+
+		` ORDER BY nspname, relname`, given)
+	if err != nil {
+		return "", fmt.Errorf("look for the schema of %s: %w", registry, err)
+	}
+	switch schema = given; {
+	case given != "" && !exists:
+		return "", fmt.Errorf("%w: %s: this database has no schema %q: create it first (CREATE SCHEMA), or name another", ErrSchema, option, given)
+	case given == "" && visible != "":
+		schema = visible
+	case given == "":
+		schema = current
+	}
+	for _, t := range all {
+		if t.Schema == schema && !isOwn(t.Table) {
+			return "", otherSpelling(t, d.Quoted(t), d.quote(strings.ToUpper(t.Table)))
+		}
+		if given == "" && t.Schema != schema && strings.EqualFold(t.Table, registry) {
+			return "", otherSchema(schema, visible != "", t, option)
+		}
+	}
+	if schema == "" {
+		return "", fmt.Errorf("%w: the search_path of the connection names no schema that exists: create it, or name one by %s",
+			ErrElsewhere, option)
+	}
+	return schema, nil
+}
+
+// createLock is the advisory lock of PostgreSQL that [DB.CreateRegistry] takes, in each database.
+const createLock = 0x7569<<48 + 1
+
+// CreateRegistry returns a statement that creates WORKER_REGISTRY by create. On PostgreSQL it fails if processes have
+// created one in another schema since [DB.Locate], unless the user has named the schema.
+func (d *DB) CreateRegistry(create string) string {
+	if d.Dialect() != "postgres" || !d.alone {
+		return create
+	}
+	return fmt.Sprintf(`DO %s`, DollarQuoted(fmt.Sprintf(`
+DECLARE
+  other text;
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock(%d);
+  SELECT nspname INTO other FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+    WHERE relname = '%s' AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' AND nspname <> %s;
+  IF FOUND THEN
+    RAISE EXCEPTION 'another process has created %s in the schema %%', other;
+  END IF;
+  %s;
+END `, createLock, registry, literal(d.schema), registry, create)))
+}
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// otherSchema returns the error for a registry in another schema.
+func otherSchema(schema string, used bool, other Name, option string) error {
+	here := fmt.Sprintf("%s is in the schema %q", registry, schema)
+	if !used {
+		here = fmt.Sprintf("the schema %q of this connection has no %s", schema, registry)
+	}
+	return fmt.Errorf("%w: %s, and the schema %q has %s: processes with other search paths would make the same ids twice;"+
+		" name the schema of the tables by %s in all of them (docs/several-databases.md)", ErrElsewhere, here, other.Schema, other.Table, option)
+}
+
+// otherSpelling returns the error for a table whose name is not in upper case. renamed is its quoted new name.
+func otherSpelling(found Name, from, renamed string) error {
+	return fmt.Errorf("%w: %s, and statements need the name in upper case: with new tables, ids would be made twice;"+
+		" stop all processes, then run ALTER TABLE %s RENAME TO %s, and the same for the others", ErrElsewhere, found, from, renamed)
+}
+
+// marks are two of the tables, each with a column that no table of another program has under this name. Their names are
+// in lower case.
+const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
+
+// locateOnMySQL uses the database of the connection, and never looks at others. On Vitess names stay as they are,
+// because a keyspace is not a database: with routing rules, tables may be in others.
+func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
+	var version string
+	var folds int
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&schema, &version, &folds) },
+		`SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names`)
+	if err != nil {
+		return "", fmt.Errorf("look for the database of %s: %w", registry, err)
+	}
+	if strings.Contains(version, "Vitess") {
+		return "", nil
+	}
+	if schema == "" || folds != 0 {
+		return schema, nil
+	}
+	var found string
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&found) },
+		// The names are compared as bytes, because MariaDB's columns ignore case.
+		`SELECT COALESCE(MIN(c.table_name), '') FROM information_schema.tables t JOIN information_schema.columns c`+
+			` ON c.table_schema = t.table_schema AND c.table_name = t.table_name WHERE t.table_schema = ?`+
+			` AND LOWER(t.table_name) IN ('worker_registry', 'worker_node') AND (LOWER(c.table_name), LOWER(c.column_name)) IN (`+marks+`)`+
+			` AND CAST(c.table_name AS BINARY) NOT IN ('WORKER_REGISTRY', 'WORKER_NODE')`, schema)
+	if err != nil {
+		return "", fmt.Errorf("look for the tables in the database %q: %w", schema, err)
+	}
+	if t := (Name{schema, found}); found != "" {
+		return "", otherSpelling(t, d.Quoted(t), d.Quoted(Name{schema, strings.ToUpper(found)}))
+	}
+	return schema, nil
+}
+
+// moved matches the errors about a table or a schema that does not exist.
+func (d *DB) moved(query string, err error) error {
+	if err == nil || d.schema == "" || d.Dialect() == "sqlite" || !noTable(err) || !strings.Contains(query, d.quote(d.schema)+".") {
+		return err
+	}
+	return fmt.Errorf("%w (this process has found its tables in %q when it started: if that was renamed, restart it)", err, d.schema)
+}
+
+// noTable reports whether err is about a missing table or schema.
+func noTable(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "42P01" || state.SQLState() == "3F000"
+	}
+	return strings.Contains(err.Error(), "Error 1146 ") || strings.Contains(err.Error(), "Error 1049 ")
+}
