@@ -16,7 +16,8 @@
 //
 // # Why no row is missed
 //
-// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark. If it
+// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark, on
+// MySQL with the gate. It may have done so twice, because it reads again before it refuses; then take the last time. If it
 // read m or more, it refused r. Otherwise it read the mark before m was raised, so it took its gate before that, too.
 // The reader passed this gate after it had raised the mark, so the transaction of r had ended. Hence r was visible, or
 // rolled back, before m was published. A follower reads the published mark first and its rows afterwards, with a new
@@ -31,6 +32,10 @@
 // Which one they take does not matter for correctness, because the reader passes both before it publishes. A transaction
 // may have chosen a gate just before the reader did, and would wait behind it. So the reader asks for the gate again and
 // again at first, without waiting.
+//
+// The trigger chooses its gate once for a row, by a statement of its own. As a part of the condition that finds the gate's
+// row, MySQL and MariaDB evaluate the choice twice. If the closer changes it in between, they find no row, which refused
+// rows for no reason. A refusal decides with the mark that its message has, so no id in a message is above the mark.
 //
 // The trigger must see the mark of now instead of its snapshot's. On MySQL it reads the row of the gate with a shared
 // lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions; the gates are rows that are locked but

@@ -127,17 +127,13 @@ func TestMark_EndsTheConnectionOfACloserThatStandsStill(t *testing.T) {
 		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
 		testkit.Must(t, follow.Enable(ctx, conn, table))
 		var id int64
-		var definition, lock string
-		testkit.Must(t, db.Raw("SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()").Scan(&definition).Error)
-		_, lock, _ = strings.Cut(definition, "IS_FREE_LOCK(")
-		lock, _, _ = strings.Cut(lock, ")),")
 		pool, err := db.DB()
 		testkit.Must(t, err)
 		still, err := pool.Conn(ctx)
 		testkit.Must(t, err)
 		defer still.Close()
 		var got int
-		testkit.Must(t, still.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+"), 1)").Scan(&got))
+		testkit.Must(t, still.QueryRowContext(ctx, "SELECT GET_LOCK("+userLockOf(t, db)+", 1)").Scan(&got))
 		if published, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(ctx); err != nil || published == 0 {
 			t.Errorf("%d, %v", published, err)
 		}
