@@ -139,6 +139,7 @@ func (e followed) passGates(t *testing.T, closer *gorm.DB, diverted bool) (raise
 // insertAfterASnapshot inserts a row in a transaction that has its snapshot before.
 func (e followed) insertAfterASnapshot(level string, id int64) error {
 	return e.db.Connection(func(c *gorm.DB) error {
+		c = c.Session(&gorm.Session{}) // so that it goes on after an error
 		begin := []string{"SET TRANSACTION ISOLATION LEVEL " + level, "BEGIN"}
 		if e.db.Name() == "postgres" {
 			begin = []string{"BEGIN ISOLATION LEVEL " + level}
@@ -149,7 +150,6 @@ func (e followed) insertAfterASnapshot(level string, id int64) error {
 			}
 		}
 		err := c.Exec(fmt.Sprintf("INSERT INTO events (id) VALUES (%d)", id)).Error
-		c.Exec("ROLLBACK")
-		return err
+		return errors.Join(err, c.Exec("ROLLBACK").Error)
 	})
 }

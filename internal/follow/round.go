@@ -47,7 +47,6 @@ type State struct {
 	Closer    string    // name of the process that closes
 	Until     time.Time // end of its turn, by the database's clock
 	Now       time.Time // the database's clock
-	Stuck     int64     // the connection that holds the lock of a round on MySQL and MariaDB; 0 if there is none
 	Next      int64     // the lowest id of a visible row that is not below Published; 0 if there is none
 }
 
