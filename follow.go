@@ -166,7 +166,9 @@ func (p *Plugin) followed(model any) (*followed, error) {
 	f.table.Name, f.table.Key = m.Table()
 	mark, ok := p.shared.marks.Load(f.table)
 	if !ok {
-		mark, _ = p.shared.marks.LoadOrStore(f.table, follow.NewMark(db, f.table, loc.Layout, loc.Clock))
+		m := follow.NewMark(db, f.table, loc.Layout, loc.Clock)
+		m.SetLogger(p.shared.Log)
+		mark, _ = p.shared.marks.LoadOrStore(f.table, m)
 	}
 	f.mark = mark.(*follow.Mark)
 	return f, nil

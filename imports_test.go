@@ -49,7 +49,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
 	"internal/follow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "internal/workernode", "generator")
 	},
 	"internal/partition": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")

@@ -122,7 +122,7 @@ func (a *app) followResetCommand() *cobra.Command {
 		Long: `reset lowers the mark of a table to "now minus slack", by the database's clock. Use it if the mark is in the
 future, because the table refuses all new rows until then. This happens if the database's clock was ahead. Correct
 the clock first: reset refuses to run while the clocks of the database and of this machine differ by more than the
-slack.
+slack. If the database's clock was set back instead, set it right, and nothing else.
 
 What followers may miss: a follower that has read rows with ids above the new mark misses the rows that come with
 smaller ids from now on. Followers that run may have read up to the old mark even without such rows. So stop the

@@ -247,7 +247,7 @@ func (h *hostile) lacking(length time.Duration) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	part := min(1, length.Seconds()/30)
-	all := []string{"committed", "rolled back", "back to a savepoint"}
+	all := []string{"committed", "rolled back", "back to a savepoint", "batches of many rows"}
 	if h.Own {
 		all = append(all, "refused and went on", "upsert of an old row", "writers killed", "follower killed", "refused behind")
 	}

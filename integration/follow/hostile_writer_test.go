@@ -26,6 +26,8 @@ type hostileWriter struct {
 	layout generator.Layout
 	floor  int64   // smallest id that was not refused, for a clock that is behind
 	mine   []int64 // rows that were committed for sure
+
+	statements int // INSERTs
 }
 
 // reports are how a writer reports to the test.
@@ -80,25 +82,37 @@ var (
 		`EOF|closed|SQLSTATE (57P0|08)|Error (1053|1317|1399|1402|2013)|unexpected packet|busy buffer|` +
 		`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
 		`testkit: the connection was lost|XAER_NOTA|prepared transaction with identifier`)
-	markInError = regexp.MustCompile(`is below (\d+)`)
+	tooLateText = regexp.MustCompile(`the id (\d+) is below (\d+) at \d+`)
 )
 
-// refused sets the floor to the mark, mostly, as the generator of a process whose clock is behind would.
+// refused checks that the id of a refused row is below the mark, and sets the floor to the mark, mostly, as the generator
+// of a process whose clock is behind would.
 func (w *hostileWriter) refused(err error) {
 	w.note("refused", 1)
+	id, mark := w.refusedAt(err)
+	if id >= mark {
+		w.note(fmt.Sprintf("error: writer %d: a row was refused for no reason: %v", w.number, err), 1)
+	}
 	if w.Behind == 0 {
 		return
 	}
 	w.note("refused behind", 1)
-	var mark int64
-	if m := markInError.FindStringSubmatch(err.Error()); m != nil {
-		mark, _ = strconv.ParseInt(m[1], 10, 64)
-	} else { // SQLite
-		w.db.Raw("SELECT MARK FROM UID_FOLLOW_GATE").Scan(&mark)
-	}
 	if mark > 0 && rand.IntN(4) > 0 {
 		w.floor = mark + rand.Int64N(2) // a row with the id of the mark is not refused
 	}
+}
+
+// refusedAt returns the id and the mark in the error of a refused row. SQLite's has none.
+func (w *hostileWriter) refusedAt(err error) (id, mark int64) {
+	if w.Database.Name == "sqlite" {
+		w.db.Raw("SELECT MARK FROM UID_FOLLOW_GATE").Scan(&mark)
+		return -1, mark
+	}
+	if m := tooLateText.FindStringSubmatch(err.Error()); m != nil {
+		id, _ = strconv.ParseInt(m[1], 10, 64)
+		mark, _ = strconv.ParseInt(m[2], 10, 64)
+	}
+	return id, mark
 }
 
 var serial atomic.Int64

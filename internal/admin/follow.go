@@ -25,7 +25,7 @@ type Followed struct {
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`       // by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`        // how long the table refuses new rows: its mark is in the future
+	Ahead    int64               `json:"ahead_ms"`        // how far the mark is in the future: followers stand still that long
 	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
 	Until    time.Time           `json:"until,omitzero"`  // end of its turn; zero if it gave the turn back
 	Closing  bool                `json:"closing"`         // its turn lasts
@@ -230,10 +230,11 @@ func (f Followed) findings() (list []Finding) {
 	}
 	if f.Ahead > time.Second.Milliseconds() {
 		list = append(list, Finding{Code: CodeFollowAhead,
-			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so the table refuses new rows for that long",
+			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so followers stand still for that long, "+
+				"and the table refuses rows whose ids are below the mark",
 				f.Name(), time.Duration(f.Ahead)*time.Millisecond),
-			Advice: `Correct the clock of the database, then run "uid follow reset"; its help explains what followers may ` +
-				`miss.`})
+			Advice: `If the database's clock was set back, set it right, and nothing else. If it was ahead before, correct ` +
+				`it, then run "uid follow reset"; its help explains what followers may miss.`})
 	}
 	if !f.isLate() {
 		return list

@@ -16,11 +16,12 @@
 //
 // # Why no row is missed
 //
-// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark. If it
-// read m or more, it refused r. Otherwise it read the mark before m was raised, so it took its gate before that, too.
-// The reader passed this gate after it had raised the mark, so the transaction of r had ended. Hence r was visible, or
-// rolled back, before m was published. A follower reads the published mark first and its rows afterwards, with a new
-// snapshot, so it sees r.
+// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark, on
+// MySQL with the gate. It may have done so twice, because it reads again before it refuses; then take the last time. If
+// it read m or more, it refused r. Otherwise it read the mark before m was raised, so it took its gate before that,
+// too. The reader passed this gate after it had raised the mark, so the transaction of r had ended. Hence r was
+// visible, or rolled back, before m was published. A follower reads the published mark first and its rows afterwards,
+// with a new snapshot, so it sees r.
 //
 // This holds for all clocks, pauses and retries. Slack only decides how many rows are refused: an id that is older than
 // slack when its INSERT arrives. The program then creates the row again with a new id.
@@ -28,9 +29,14 @@
 // # The parts
 //
 // There are two gates, so that nobody waits for the reader: while it waits for one, new transactions take the other.
-// Which one they take does not matter for correctness, because the reader passes both before it publishes. A transaction
-// may have chosen a gate just before the reader did, and would wait behind it. So the reader asks for the gate again and
-// again at first, without waiting.
+// Which one they take does not matter for correctness, because the reader passes both before it publishes. A
+// transaction may have chosen a gate just before the reader did, and would wait behind it. So the reader asks for the
+// gate again and again at first, without waiting.
+//
+// The trigger chooses its gate once for a row, by a statement of its own. As a part of the condition that finds the
+// gate's row, MySQL and MariaDB evaluate the choice twice. If the closer changes it in between, they find no row, which
+// refused rows for no reason. A refusal decides with the mark that its message has, so no id in a message is above the
+// mark.
 //
 // The trigger must see the mark of now instead of its snapshot's. On MySQL it reads the row of the gate with a shared
 // lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions; the gates are rows that are locked but
@@ -40,19 +46,25 @@
 // A mark that is missing or NULL refuses all rows. The trigger runs after the INSERT because a trigger before it also
 // fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
 //
-// On PostgreSQL the trigger runs once for each statement, with the inserted rows as a table. Such a trigger does not fire
-// for rows that are inserted into a partition directly, so a partitioned table and a partition get one for each row.
+// On PostgreSQL the trigger runs once for each statement, with the inserted rows as a table. Such a trigger does not
+// fire for rows that are inserted into a partition directly, so a partitioned table and a partition get one for each
+// row.
 //
-// InnoDB forgets the gates of XA transactions that are prepared: MariaDB at XA PREPARE, and MySQL when the server crashes.
-// Their rows stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits for them.
+// InnoDB forgets the gates of XA transactions that are prepared: MariaDB at XA PREPARE, and MySQL when the server
+// crashes. Their rows stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits for them.
 //
 // CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded. All
 // writers queue up behind it, so it gives up after a second at most and tries again.
+//
+// Some statements only spare others a wait: asking for a gate without waiting, the lock that diverts new transactions,
+// and limits of the connection. A round goes on without them, because a database may refuse any of them. On MySQL and
+// MariaDB a closer that stands still would keep the lock of its connection, so it limits how long the connection may be
+// idle.
 //
 // Several processes may close at once, because raising never lowers the mark and each waits by itself. One at a time is
 // enough, so they take turns by a column of UID_FOLLOW.
 //
 // A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
-// database may have lost the mark. Behind a pooler the steps of a round may still go to two servers, so publishing compares
-// the trigger's mark. For the same reason followers ask for the published mark before each read.
+// database may have lost the mark. Behind a pooler the steps of a round may still go to two servers, so publishing
+// compares the trigger's mark. For the same reason followers ask for the published mark before each read.
 package follow

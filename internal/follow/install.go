@@ -144,7 +144,7 @@ func (f Flavor) Install(t Table) []string {
 		values["Gate1"], values["Gate2"], values["InstallLock"] = advisory(mark, usedGate), advisory(mark, idleGate), advisory(mark, installLock)
 	case MariaDB, MySQL:
 		values["Trigger"], file = f.quote(beside(t.Name, n.trigger)), MySQL
-		values["Gate1"], values["Gate2"] = n.gate+usedGate, n.gate+idleGate
+		values["GateIDs"] = []int64{n.gate + usedGate, n.gate + idleGate}
 	}
 	text := template.Must(template.New(string(file)+".sql").Funcs(template.FuncMap{"text": f.text}).ParseFS(sqlFiles, "sql/"+string(file)+".sql"))
 	var out strings.Builder

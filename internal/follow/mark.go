@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/logqueue"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 )
@@ -29,6 +31,10 @@ type Mark struct {
 	known  atomic.Pointer[statements] // nil until the kind of database is known
 	turn   chan struct{}              // held by the goroutine that visits, because a process does one round at a time
 	seen   int64                      // the published mark at the last visit; guarded by turn
+	held   time.Time                  // since when a round has waited for long; guarded by turn
+
+	log       *slog.Logger
+	heldAfter time.Duration // how long a round may wait before the log says so
 
 	mu     sync.Mutex
 	users  int   // followers
@@ -52,10 +58,14 @@ func (n *news) wait(ctx context.Context) {
 	}
 }
 
-// NewMark returns the mark of a table. now is the clock of this process.
+// NewMark returns the mark of a table. now is the clock of this process. GORM's logger does not see the statements.
 func NewMark(db *sqldb.DB, table Table, layout generator.Layout, now func() time.Time) *Mark {
-	return &Mark{db: db, table: table, layout: layout, now: now, me: rand.Text(), turn: make(chan struct{}, 1), latest: &news{next: make(chan struct{})}}
+	return &Mark{db: db.Silent(), table: table, layout: layout, now: now, me: rand.Text(), turn: make(chan struct{}, 1),
+		latest: &news{next: make(chan struct{})}, log: slog.New(slog.DiscardHandler), heldAfter: 10 * time.Second}
 }
+
+// SetLogger sets the logger for changes of state. Call it before the mark is used. Nobody waits for the logger.
+func (m *Mark) SetLogger(log *slog.Logger) { m.log = logqueue.New(nil).Logger(log) }
 
 // statements returns the statements for the database.
 func (m *Mark) statements(ctx context.Context) (*statements, error) {
@@ -114,7 +124,7 @@ func (m *Mark) giveTurn() {
 	given := make(chan struct{})
 	go func() {
 		defer cancel()
-		_ = s.giveTurn(ctx, m.db.Quiet(), m.me) // otherwise it ends by itself
+		_ = s.giveTurn(ctx, m.db, m.me) // otherwise it ends by itself
 		close(given)
 	}()
 	select {
@@ -204,8 +214,10 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 	if err != nil {
 		return state, err
 	}
+	var unusable error // an error after the round, for which Together closes the connection
 	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
 		before := m.now()
+		unusable = nil
 		if state, err = s.state(ctx, conn); err != nil {
 			return err
 		}
@@ -223,19 +235,30 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 				return err
 			}
 		}
-		if state.Stuck != 0 {
-			if err := s.kill(ctx, conn, state.Stuck); err != nil {
-				return err
-			}
+		restore := s.limit(ctx, conn)
+		if state.Published, err = m.close(ctx, conn, s, Round{Mark: plan.Mark}, state); err == nil {
+			unusable = restore()
 		}
-		state.Published, err = m.close(ctx, conn, s, Round{Mark: plan.Mark}, state)
-		return err
+		return errors.Join(err, unusable)
 	})
-	if err != nil {
+	if err != nil && unusable == nil {
 		return State{}, m.failed(err)
+	}
+	if state.Published > m.seen && !m.held.IsZero() {
+		m.log.Info("uidplugin: a followed table is no longer held up", "table", m.table.Name, "after", time.Since(m.held).Round(time.Second))
+		m.held = time.Time{}
 	}
 	m.seen = state.Published
 	return state, nil
+}
+
+// noteHeld logs that a round has waited for long. Only the closer waits, so only one process logs it.
+func (m *Mark) noteHeld(since time.Time) {
+	if m.held.IsZero() && time.Since(since) >= m.heldAfter {
+		m.held = since
+		m.log.Warn("uidplugin: a followed table is held up: a transaction that has inserted rows into it is still open,"+
+			" so followers get no rows until it ends; uid follow status shows it", "table", m.table.Name)
+	}
 }
 
 // noteLoss tells followers if the database has lost commits since the last visit.
@@ -255,7 +278,7 @@ func (m *Mark) noteLoss(state State) {
 // close does a round on one connection. It returns the published mark, which stays as it was if another process became
 // the closer meanwhile.
 func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round Round, state State) (int64, error) {
-	published := state.Published
+	published, since := state.Published, time.Now()
 	for {
 		var err error
 		passed, begun := true, time.Now()
@@ -265,11 +288,9 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round R
 		case PassIdle:
 			passed, err = s.pass(ctx, conn, idleGate, round.Mark)
 		case PassUsed:
-			if err = s.divert(ctx, conn); err != nil {
-				break
-			}
+			s.divert(ctx, conn)
 			passed, err = s.pass(ctx, conn, usedGate, round.Mark)
-			err = errors.Join(err, s.undivert(ctx, conn))
+			s.undivert(ctx, conn)
 		case Publish:
 			published, err = s.publish(ctx, conn, round.Mark, state)
 		case Done:
@@ -283,6 +304,9 @@ func (m *Mark) close(ctx context.Context, conn *sqldb.DB, s *statements, round R
 		}
 		if passed && time.Since(begun) < turn/10 {
 			continue
+		}
+		if !passed {
+			m.noteHeld(since)
 		}
 		if ok, err := s.claim(ctx, conn, m.me); err != nil || !ok {
 			return published, err

@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -115,34 +116,106 @@ func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
 	})
 }
 
-// A closer that stands still in its round holds the lock that sends all new transactions to one gate.
-func TestMark_EndsTheConnectionOfACloserThatStandsStill(t *testing.T) {
+// A closer that stands still in its round holds the lock that sends all new transactions to one gate. The server closes its
+// connection, because nobody with another account can.
+func TestMark_LosesItsLockIfItStandsStill(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		testkit.Must(t, db.AutoMigrate(&event{}))
-		conn, err := sqldb.Open(db, 5*time.Second)
+		e := enable(t, d)
+		db, wire := testkit.OpenWire(t, d)
+		conn, err := sqldb.Open(db, 20*time.Second)
 		testkit.Must(t, err)
-		ctx := t.Context()
-		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
-		testkit.Must(t, follow.Enable(ctx, conn, table))
-		var id int64
-		var definition, lock string
-		testkit.Must(t, db.Raw("SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()").Scan(&definition).Error)
-		_, lock, _ = strings.Cut(definition, "IS_FREE_LOCK(")
-		lock, _, _ = strings.Cut(lock, ")),")
+		held := func() (held bool) {
+			testkit.Must(t, e.db.Raw("SELECT IS_USED_LOCK("+userLockOf(t, e.db)+") IS NOT NULL").Scan(&held).Error)
+			return held
+		}
+		stood := false
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if !stood && c.Is("DO GET_LOCK") {
+				if stood = held(); stood {
+					testkit.Eventually(t, "the lock is free", 15*time.Second, func() bool { return !held() })
+				}
+			}
+			return err
+		})
+		m := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now)
+		if _, err := m.Advance(t.Context()); !stood {
+			t.Errorf("it has never held the lock: %v", err)
+		}
+		if published, err := m.Advance(t.Context()); err != nil || published == 0 {
+			t.Errorf("afterwards: %d, %v", published, err)
+		}
+	}, "mysql", "mariadb")
+}
+
+// A round must leave nothing behind on a connection of the application's pool: neither its limits nor its lock.
+func TestMark_RestoresTheSettingsOfItsConnection(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		db, wire := testkit.OpenWire(t, d)
 		pool, err := db.DB()
 		testkit.Must(t, err)
-		still, err := pool.Conn(ctx)
+		pool.SetMaxOpenConns(1)
+		conn, err := sqldb.Open(db, 5*time.Second)
 		testkit.Must(t, err)
-		defer still.Close()
-		var got int
-		testkit.Must(t, still.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+"), 1)").Scan(&got))
-		if published, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(ctx); err != nil || published == 0 {
-			t.Errorf("%d, %v", published, err)
+		m := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now)
+		settings := func() (text string) {
+			testkit.Must(t, db.Raw("SELECT CONCAT_WS(' ', @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout, IS_USED_LOCK("+
+				userLockOf(t, e.db)+"))").Scan(&text).Error)
+			return text
 		}
-		if err := still.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err == nil {
-			t.Error("the connection is still open")
+		before := settings()
+		for _, fails := range []string{"", "SET @uid_wait", "DO GET_LOCK", "DO RELEASE_LOCK", "SET @uid_released", "UPDATE UID_FOLLOW SET RECENT"} {
+			failed := false
+			wire.Set(func(c *testkit.Crossing) error {
+				if fails != "" && c.Is(fails) {
+					failed = true
+					return errors.New("denied")
+				}
+				return c.Run()
+			})
+			_, err := m.Advance(t.Context())
+			wire.Set(nil)
+			if after := settings(); after != before || failed != (fails != "") {
+				t.Errorf("if %q fails: %s, before %s, %v", fails, after, before, err)
+			}
+			time.Sleep(5 * time.Millisecond) // marks have milliseconds
+		}
+	}, "mysql", "mariadb")
+}
+
+// A server may end statements earlier than the reader wants to wait for a transaction.
+func TestMark_WaitsInPiecesBelowTheLimitOfStatements(t *testing.T) {
+	t.Parallel()
+	limits := map[string]string{"postgres": "statement_timeout=200", "mariadb": "max_statement_time=0.2", "mysql": "max_execution_time=200"}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		conn, err := sqldb.Open(d.Open(t, nil, limits[d.Name]), 10*time.Second)
+		testkit.Must(t, err)
+		writer := e.db.Begin()
+		defer writer.Rollback()
+		testkit.Must(t, writer.Create(&event{ID: e.id(t, 0)}).Error)
+		ended := make(chan error)
+		go func() { time.Sleep(1500 * time.Millisecond); ended <- writer.Commit().Error }()
+		published, err := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+		testkit.Must(t, <-ended)
+		if err != nil || published == 0 {
+			t.Errorf("%d was published, %v", published, err)
+		}
+	}, "postgres", "mariadb", "mysql")
+}
+
+// A key of type bigint unsigned may be larger than any id. Such a row is none that a follower waits for.
+func TestMark_IgnoresKeysThatAreNoIDs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		testkit.Must(t, e.db.Exec("ALTER TABLE events MODIFY id BIGINT UNSIGNED NOT NULL").Error)
+		testkit.Must(t, e.db.Exec("INSERT INTO events (id) VALUES (9223372036854775808)").Error)
+		if published, err := e.mark.Advance(t.Context()); err != nil || published == 0 {
+			t.Errorf("%d was published, %v", published, err)
 		}
 	}, "mysql", "mariadb")
 }
@@ -215,8 +288,8 @@ func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
 	})
 }
 
-// A closer that loses its turn in the middle of a round is killed by the next one, and its followers get an error. So
-// after a long wait at the first gate it renews the turn before it waits at the second.
+// A closer that loses its turn in the middle of a round has waited for nothing. So after a long wait at the first gate it
+// renews the turn before it waits at the second.
 func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -231,7 +304,7 @@ func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 		defer func() { <-ended }()
 		left := 0
 		wire.Set(func(c *testkit.Crossing) error {
-			if c.Is("SELECT GET_LOCK") {
+			if c.Is("DO GET_LOCK") {
 				testkit.Must(t, e.db.Raw("SELECT CAST(CLOSER_UNTIL - UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) FROM UID_FOLLOW").Scan(&left).Error)
 			}
 			return c.Run()

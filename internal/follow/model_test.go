@@ -19,15 +19,17 @@ type modelWriter struct {
 	Gates int8   // bits of the gates whose locks it holds
 	Mark  int8   // when the id was stamped, for a mutant
 	Snap  int8   // when the transaction began, for a mutant
+	Gate  int8   // the choice of the trigger, for a mutant
 	Open  uint16 // bits of the rows
 }
 
 type writerPhase int8
 
 const (
-	idle  writerPhase = iota
-	begun             // and the id is stamped
-	gated             // the trigger has its gate
+	idle   writerPhase = iota
+	begun              // and the id is stamped
+	chosen             // the trigger has evaluated the choice of its gate once, for a mutant
+	gated              // the trigger has its gate
 )
 
 // A modelCloser is a connection that closes.
@@ -71,6 +73,7 @@ const (
 	cursorToMark   mutant = "the cursor moves to the mark"
 	lowersMark     mutant = "the mark can be lowered"
 	keepsCursor    mutant = "a follower that rewinds goes on from its cursor"
+	choosesTwice   mutant = "the choice of the gate is evaluated twice"
 )
 
 type world struct {
@@ -167,9 +170,15 @@ func (w *world) write(s modelState, i int) {
 		next.Writers[i] = t
 		w.add(next)
 	}
+	refuse := func(t modelWriter) { // and roll back
+		if t.ID >= s.Mark {
+			w.violation = fmt.Sprintf("the row %d was refused, but the mark is %d: %+v", t.ID, s.Mark, s)
+		}
+		step(modelWriter{})
+	}
 	insert := func(t modelWriter, mark int8) {
 		if t.ID < mark {
-			step(modelWriter{}) // refused, and rolled back
+			refuse(t)
 			return
 		}
 		next := s
@@ -208,12 +217,25 @@ func (w *world) write(s modelState, i int) {
 			step(modelWriter{})
 		}
 	case begun:
+		if w.mutant == choosesTwice {
+			t.Phase, t.Gate = chosen, s.freeGate()
+			step(t)
+			return
+		}
 		for gate := range int8(2) {
 			g := t
 			g.Gates |= 1 << gate
 			g.Phase = gated
 			step(g)
 		}
+	case chosen:
+		if t.Gate != s.freeGate() {
+			refuse(t) // it finds no gate, so it has no mark
+			return
+		}
+		t.Gates |= 1 << t.Gate
+		t.Phase, t.Gate = gated, 0
+		step(t)
 	case gated:
 		switch w.mutant {
 		case versionedMark:
@@ -224,6 +246,16 @@ func (w *world) write(s modelState, i int) {
 			insert(t, s.Mark)
 		}
 	}
+}
+
+// freeGate is the gate that no closer passes, for new transactions.
+func (s modelState) freeGate() int8 {
+	for _, c := range s.Closers {
+		if c.Busy && c.Step == PassUsed {
+			return 1
+		}
+	}
+	return 0
 }
 
 func (w *world) close(s modelState, i int) {
@@ -351,7 +383,7 @@ func TestModel_NoRowIsMissed(t *testing.T) {
 
 func TestModel_FindsEveryMutant(t *testing.T) {
 	t.Parallel()
-	for _, m := range []mutant{oneGate, versionedMark, publishFirst, markBeforeGate, keepsFetched, roundSurvives, cursorToMark, lowersMark, keepsCursor} {
+	for _, m := range []mutant{oneGate, versionedMark, publishFirst, markBeforeGate, keepsFetched, roundSurvives, cursorToMark, lowersMark, keepsCursor, choosesTwice} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
 			rewinds := newWorld(1, 1, true, m)

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -97,10 +98,11 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 	case SQLite:
 		return s.update(ctx, tx, "UPDATE "+s.gates()+` SET "MARK" = min("MARK", `+value+")"+s.row())
 	}
+	restore := s.limit(ctx, tx)
 	for _, gate := range []int{idleGate, usedGate} {
 		if err := s.setGate(ctx, tx, gate, "LEAST(MARK, "+value+")"); err != nil {
-			return err
+			return errors.Join(err, restore())
 		}
 	}
-	return nil
+	return restore()
 }

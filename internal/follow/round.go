@@ -47,7 +47,6 @@ type State struct {
 	Closer    string    // name of the process that closes
 	Until     time.Time // end of its turn, by the database's clock
 	Now       time.Time // the database's clock
-	Stuck     int64     // the connection that holds the lock of a round on MySQL and MariaDB; 0 if there is none
 	Next      int64     // the lowest id of a visible row that is not below Published; 0 if there is none
 }
 
@@ -72,8 +71,8 @@ func Decide(s State, layout generator.Layout, me string, before, after time.Time
 		return Plan{}, err
 	}
 	if s.Published > latest {
-		return Plan{}, fmt.Errorf("%w: the published mark %d is in the future by the database's clock, so the table refuses new rows;"+
-			" if that clock is right, run uid follow reset", workernode.ErrClock, s.Published)
+		return Plan{}, fmt.Errorf("%w: the published mark %d is in the future by the database's clock, so none can be published, and"+
+			" the table refuses ids below it; set that clock if it is behind, otherwise run uid follow reset", workernode.ErrClock, s.Published)
 	}
 	mine := s.Closer == me
 	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn is from before the clock was set back

@@ -8,7 +8,8 @@ import (
 
 // A Reader reads the published mark, and then the first rows above the cursor and below the mark in ascending order, in
 // one transaction. The transaction matters because a failover in between could lose the mark, and the rows could then
-// come from a database that still accepts new rows below it.
+// come from a database that still accepts new rows below it. With an error it may return the rows before the one that
+// failed.
 type Reader[T any] func(ctx context.Context, cursor Cursor, limit int) (rows []T, published int64, err error)
 
 // Options of [Rows].
@@ -45,7 +46,19 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 			switch {
 			case ctx.Err() != nil:
 				continue
-			case err != nil:
+			case err == nil && o.Rewind && cursor.lost(published):
+				cursor.Last = published - 1
+				continue
+			}
+			last := cursor.Last
+			for _, row := range rows {
+				if (o.IsOwn == nil || o.IsOwn(row)) && !yield(row, nil) {
+					return
+				}
+				last = o.ID(row)
+			}
+			if err != nil {
+				cursor.Last = last
 				if !yield(none, err) {
 					return
 				}
@@ -53,16 +66,6 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 					sleep(ctx, errorPause)
 				}
 				continue
-			case o.Rewind && cursor.lost(published):
-				cursor.Last = published - 1
-				continue
-			}
-			last := int64(0)
-			for _, row := range rows {
-				if (o.IsOwn == nil || o.IsOwn(row)) && !yield(row, nil) {
-					return
-				}
-				last = o.ID(row)
 			}
 			cursor.Read(last, len(rows), o.Limit, published)
 			if len(rows) < o.Limit {
@@ -81,14 +84,14 @@ func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], read Reader[T
 		var none T
 		for ctx.Err() == nil {
 			rows, _, err := read(ctx, cursor, o.Limit)
-			if err != nil && ctx.Err() == nil && !yield(none, err) {
-				return
-			}
 			for _, row := range rows {
 				if !yield(row, nil) {
 					return
 				}
 				cursor.Last = o.ID(row)
+			}
+			if err != nil && ctx.Err() == nil && !yield(none, err) {
+				return
 			}
 			if len(rows) < o.Limit {
 				sleep(ctx, pollPause)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -68,29 +69,12 @@ func (s *statements) mark() string {
 	return "(SELECT MIN(MARK) FROM " + s.gates() + fmt.Sprintf(" WHERE ID IN (%d, %d) HAVING COUNT(*) = 2)", s.names.gate+usedGate, s.names.gate+idleGate)
 }
 
-// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m.
+// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m. A key that is
+// unsigned may be larger than any id.
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
 	return "(SELECT " + key + " FROM " + s.flavor.quote(s.table.Name) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
-		" ORDER BY " + key + " LIMIT 1)"
-}
-
-// stuck is an expression for the connection that holds the lock of a round.
-func (s *statements) stuck() string {
-	if s.flavor != MySQL && s.flavor != MariaDB {
-		return "0"
-	}
-	return "IS_USED_LOCK(" + s.flavor.userLock(s.table) + ")"
-}
-
-// kill ends the connection of a closer that stands still in its round. While it holds the lock, all new transactions use
-// the same gate, and would wait together with the next closer.
-func (s *statements) kill(ctx context.Context, db *sqldb.DB, connection int64) error {
-	err := db.ExecRaw(ctx, "KILL "+strconv.FormatInt(connection, 10))
-	if err != nil && strings.Contains(err.Error(), "Error 1094") {
-		return nil // it has ended meanwhile
-	}
-	return err
+		" AND " + key + " <= " + strconv.Itoa(math.MaxInt64) + " ORDER BY " + key + " LIMIT 1)"
 }
 
 func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
@@ -114,19 +98,18 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 		rows++
 		var slack, until, now int64
 		var found sql.NullString
-		var next, stuck sql.NullInt64
-		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now, &state.Recent, &stuck, &next); err != nil {
+		var next sql.NullInt64
+		if err := r.Scan(&state.Published, &slack, &state.Trigger, &found, &state.Closer, &until, &now, &state.Recent, &next); err != nil {
 			return err
 		}
 		if slack < MinSlack.Milliseconds() || slack > MaxSlack.Milliseconds() {
 			return fmt.Errorf("%w: its SLACK in UID_FOLLOW is %d ms, but must be from %v to %v; call EnableFollow", ErrNotEnabled, slack, MinSlack, MaxSlack)
 		}
 		state.Slack, state.Found, state.Next = time.Duration(slack)*time.Millisecond, found.String, next.Int64
-		state.Stuck = stuck.Int64
 		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
 		return nil
 	}, "SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
-		", "+s.flavor.columns("RECENT")+", "+s.stuck()+", "+s.next()+" FROM "+s.marks()+" m"+s.row())
+		", "+s.flavor.columns("RECENT")+", "+s.next()+" FROM "+s.marks()+" m"+s.row())
 	if err == nil {
 		err = oneRow(rows)
 	}
@@ -202,20 +185,21 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		case Postgres:
 			err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&passed) }, "SELECT pg_try_advisory_xact_lock("+s.advisory(gate)+")")
 		default:
-			passed, err = granted(s.one(ctx, db.Quiet(), "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE NOWAIT"))
+			passed, err = granted(ctx, s.one(ctx, db, "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE NOWAIT"))
 		}
-		if passed && s.flavor == MySQL {
-			break // its gates have the mark, which is written below
+		switch {
+		case passed && s.flavor == MySQL: // its gates have the mark, which is written below
+		case passed:
+			return true, nil
+		case err != nil: // asking without waiting only spares writers a wait
+		case s.flavor == Postgres && gate == usedGate: // the trigger notices a reader that waits, and takes the other gate
+		default:
+			if !sleep(ctx, pause) {
+				return false, ctx.Err()
+			}
+			continue
 		}
-		if passed || err != nil {
-			return passed, err
-		}
-		if s.flavor == Postgres && gate == usedGate {
-			break // the trigger notices a reader that waits, and takes the other gate
-		}
-		if !sleep(ctx, pause) {
-			return false, ctx.Err()
-		}
+		break
 	}
 	return s.wait(ctx, db, gate, mark)
 }
@@ -224,50 +208,59 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 // asking for it.
 const grace = 300 * time.Millisecond
 
-// wait is pass for a reader that waits. GORM's logger does not show that it gave up, because a transaction may stay open
-// for long, and nothing is wrong with that.
+// wait is pass for a reader that waits. It gives up after some time, or earlier if the database ends statements earlier
+// (statement_timeout, max_statement_time).
 func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
-	db = db.Quiet()
-	seconds := strconv.Itoa(int(patience / time.Second))
 	switch s.flavor {
 	case Postgres:
+		seconds := strconv.Itoa(int(patience / time.Second))
 		// The setting ends with the statement.
-		return granted(s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
+		return granted(ctx, s.one(ctx, db, "WITH setting AS MATERIALIZED (SELECT set_config('lock_timeout', '"+seconds+"s', true))"+
 			" SELECT 1 FROM setting, LATERAL (SELECT pg_advisory_xact_lock("+s.advisory(gate)+") WHERE set_config IS NOT NULL) AS passed"))
 	case MySQL:
-		return granted(s.setGate(ctx, db, gate, "GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"))
+		return granted(ctx, s.setGate(ctx, db, gate, "GREATEST(MARK, "+strconv.FormatInt(mark, 10)+")"))
 	}
-	return granted(s.one(ctx, db, "SET STATEMENT innodb_lock_wait_timeout = "+seconds+" FOR SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
+	return granted(ctx, s.one(ctx, db, "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE"))
 }
 
-// setGate stores a mark in a gate on MySQL, and gives up after some time. MySQL refuses this setting in a hint, with a
-// warning that nobody sees.
+// setGate stores a mark in a gate on MySQL.
 func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark string) error {
-	err := db.ExecRaw(ctx, fmt.Sprintf("SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = %d", patience/time.Second))
-	if err != nil {
-		return err
+	return s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = "+mark+s.gate(gate))
+}
+
+// limit makes the server end statements that wait for a gate after some time, and close the connection if this process
+// stands still: otherwise it could hold the lock of divert for hours, and nobody with another account could end it. Call
+// restore at the end of the round, and close the connection after its error. Both limits are for speed, so a round goes on
+// without them.
+func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		return func() error { return nil }
 	}
-	err = s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = "+mark+s.gate(gate))
-	return errors.Join(err, db.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
+	err := db.ExecRaw(ctx, fmt.Sprintf("SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, @uid_idle = @@SESSION.wait_timeout,"+
+		" SESSION innodb_lock_wait_timeout = %d, SESSION wait_timeout = %d", patience/time.Second, (turn-patience)/time.Second))
+	after := "RELEASE_LOCK(" + s.flavor.userLock(s.table) + ")" // in case that undivert has failed
+	if err == nil {
+		after += ", SESSION innodb_lock_wait_timeout = @uid_wait, SESSION wait_timeout = @uid_idle"
+	}
+	return func() error { return db.ExecRaw(ctx, "SET @uid_released = "+after) }
 }
 
 // patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
 const patience = 2 * time.Second
 
 // divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the wait
-// for the first gate does that by itself.
-func (s *statements) divert(ctx context.Context, db *sqldb.DB) error {
-	if s.flavor != MySQL && s.flavor != MariaDB {
-		return nil
+// for the first gate does that by itself. If another process diverts already, divert changes nothing. Both are for speed,
+// so a round goes on after their errors.
+func (s *statements) divert(ctx context.Context, db *sqldb.DB) {
+	if s.flavor == MySQL || s.flavor == MariaDB {
+		_ = db.ExecRaw(ctx, "DO GET_LOCK("+s.flavor.userLock(s.table)+", 0)")
 	}
-	return s.one(ctx, db, "SELECT GET_LOCK("+s.flavor.userLock(s.table)+", 1)")
 }
 
-func (s *statements) undivert(ctx context.Context, db *sqldb.DB) error {
-	if s.flavor != MySQL && s.flavor != MariaDB {
-		return nil
+func (s *statements) undivert(ctx context.Context, db *sqldb.DB) {
+	if s.flavor == MySQL || s.flavor == MariaDB {
+		_ = db.ExecRaw(ctx, "DO RELEASE_LOCK("+s.flavor.userLock(s.table)+")")
 	}
-	return s.one(ctx, db, "SELECT RELEASE_LOCK("+s.flavor.userLock(s.table)+")")
 }
 
 // publish stores the mark for readers if the table still has the trigger and the published mark with which the round
@@ -313,12 +306,22 @@ func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) err
 	return err
 }
 
-// granted reports false instead of an error if a statement gave up waiting for a lock.
-func granted(err error) (bool, error) {
-	if err != nil && isLockTimeout(err) {
+// granted reports false instead of an error if a statement gave up waiting for a lock, or was ended while it waited.
+func granted(ctx context.Context, err error) (bool, error) {
+	if err != nil && (isLockTimeout(err) || ctx.Err() == nil && isEnded(err)) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// isEnded reports whether the database has ended a statement that took too long by one of its settings: statement_timeout
+// of PostgreSQL, max_statement_time of MariaDB, or max_execution_time of MySQL.
+func isEnded(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "57014"
+	}
+	return strings.Contains(err.Error(), "Error 1969 ") || strings.Contains(err.Error(), "Error 3024 ")
 }
 
 // isLockTimeout reports whether a statement gave up waiting for a lock.

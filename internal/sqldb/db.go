@@ -16,7 +16,7 @@ import (
 )
 
 // DB runs statements on the connection pool of a GORM handle. They bypass GORM's callbacks, so other plugins, such as
-// one that adds a tenant column or picks a replica, do not see them. GORM's log shows them.
+// one that adds a tenant column or picks a replica, do not see them. GORM's log shows them, but see [DB.Silent].
 //
 // Write statements with "double quoted" names and ? for values; the DB translates them to the dialect of the handle. A
 // DB may be used concurrently.
@@ -27,6 +27,7 @@ type DB struct {
 	whole   time.Duration // of a transaction; 0 means timeout
 	later   func(func())  // runs the calls of GORM's logger; nil means at once
 	quiet   bool          // hides errors from GORM's logger
+	silent  bool          // hides statements from GORM's logger
 	held    *held         // nil unless the DB comes from [DB.Hold]
 	schema  string        // of the plugin's tables; empty leaves their names as they are
 	alone   bool          // no other schema of the database may have such tables
@@ -45,6 +46,15 @@ func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *
 func (d *DB) Quiet() *DB {
 	other := *d
 	other.quiet = true
+	return &other
+}
+
+// Silent returns a DB whose statements GORM's logger does not see: neither errors, nor that they are slow. It is for
+// statements that are sent all the time, that wait, or that are interrupted, none of which is news. The caller must return
+// the errors that matter.
+func (d *DB) Silent() *DB {
+	other := *d
+	other.silent = true
 	return &other
 }
 
@@ -240,7 +250,7 @@ func (d *DB) Translate(query string) string {
 
 func (d *DB) trace(ctx context.Context, took time.Duration, query string, args []any, n int64, err error) {
 	l := d.gorm.Logger
-	if l == nil {
+	if l == nil || d.silent {
 		return
 	}
 	if d.quiet {

@@ -1,9 +1,10 @@
-{{- /* A locking read takes the gate until the transaction ends, and sees the latest mark. On MariaDB the mark is a
-sequence, and the condition makes MariaDB read it after the gate. It is a single expression, because each further
-statement of the trigger costs time for each row. */ -}}
+{{- /* A locking read takes the gate until the transaction ends, and sees the latest mark. The gate is chosen by a
+statement of its own and not in the condition of the read, because a database may evaluate a condition twice, and finds
+no gate if the closer has changed the choice in between. Each statement costs time for each row, so the mark is read
+directly. It is read again for the message, and only that decides. */ -}}
+{{- /* On MariaDB the mark is a sequence, and the condition makes MariaDB read it after the gate. */ -}}
 {{- define "mark" -}}
-(SELECT {{if .MariaDB}}(SELECT next_not_cached_value FROM {{.Mark}} WHERE g.MARK > 0){{else}}g.MARK{{end}}
-    FROM {{.Gates}} g WHERE g.ID = IF(IS_FREE_LOCK({{.Lock}}), {{.Gate1}}, {{.Gate2}}) LOCK IN SHARE MODE)
+{{if .MariaDB}}(SELECT next_not_cached_value FROM {{.Mark}} WHERE g.MARK > 0){{else}}g.MARK{{end}}
 {{- end -}}
 CREATE TABLE IF NOT EXISTS {{.Marks}} (
   TABLE_NAME varchar(128) NOT NULL PRIMARY KEY,
@@ -22,19 +23,26 @@ CREATE TABLE IF NOT EXISTS {{.Gates}} (
   MARK bigint NOT NULL
 ) ENGINE=InnoDB
 ---
-INSERT IGNORE INTO {{.Gates}} VALUES ({{.Gate1}}, {{text .Name}}, 1), ({{.Gate2}}, {{text .Name}}, 1)
+INSERT IGNORE INTO {{.Gates}} VALUES {{range $i, $gate := .GateIDs}}{{if $i}}, {{end}}({{$gate}}, {{text $.Name}}, 1){{end}}
 ---
 {{- if .MariaDB}}
 CREATE SEQUENCE IF NOT EXISTS {{.Mark}} MINVALUE 1 NOCACHE ENGINE=InnoDB
 ---
 {{- end}}
 CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}} FOR EACH ROW
-IF COALESCE(NEW.{{.Key}} < {{template "mark" .}}, TRUE) THEN
-  BEGIN
-    DECLARE message VARCHAR(128) DEFAULT CONCAT('uid_follow: too late: the id ', NEW.{{.Key}}, ' is below ',
-      IFNULL({{template "mark" .}}, 'no mark'), ' at ', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000, '; {{.Remedy}}');
-    SIGNAL SQLSTATE '45U01' SET MESSAGE_TEXT = message;
-  END;
+{{- range $i, $gate := .GateIDs}}
+{{if $i}}ELSE{{else}}IF IS_FREE_LOCK({{$.Lock}}) THEN{{end}}
+  IF COALESCE(NEW.{{$.Key}} < (SELECT {{template "mark" $}} FROM {{$.Gates}} g WHERE g.ID = {{$gate}} LOCK IN SHARE MODE), TRUE) THEN
+    BEGIN
+      DECLARE below BIGINT DEFAULT (SELECT {{template "mark" $}} FROM {{$.Gates}} g WHERE g.ID = {{$gate}} LOCK IN SHARE MODE);
+      DECLARE message VARCHAR(128) DEFAULT CONCAT('uid_follow: too late: the id ', NEW.{{$.Key}}, ' is below ',
+        IFNULL(below, 'no mark'), ' at ', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000, '; {{$.Remedy}}');
+      IF COALESCE(NEW.{{$.Key}} < below, TRUE) THEN
+        SIGNAL SQLSTATE '45U01' SET MESSAGE_TEXT = message;
+      END IF;
+    END;
+  END IF;
+{{- end}}
 END IF
 ---
 INSERT INTO {{.Marks}} (TABLE_NAME, KEY_COLUMN, SLACK, PUBLISHED, TRIGGER_ID)
