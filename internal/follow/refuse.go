@@ -51,6 +51,16 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
 }
 
+// refuseVersion checks that the server is not a database that only speaks the protocol of MySQL.
+func refuseVersion(version string) error {
+	for _, name := range []string{"Vitess", "PlanetScale", "TiDB"} {
+		if strings.Contains(strings.ToLower(version), strings.ToLower(name)) {
+			return refused("the server is %s (its version is %s), which has no triggers", name, version)
+		}
+	}
+	return nil
+}
+
 var integer = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer)\d?\b`)
 
 // refuseKey checks the column of the ids, because PostgreSQL and SQLite create a trigger also for a missing column, and
