@@ -43,6 +43,18 @@ var ofFollowed = []sickness{
 		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
 		words: []string{"the mark of orders is 59m5", "uid follow reset"},
 	},
+	{
+		code:    admin.CodeFollowRefused,
+		engines: []string{"mariadb", "mysql"},
+		spoil:   followThen(0, "ALTER TABLE orders ENGINE=MyISAM"),
+		words:   []string{"orders is followed, but the table cannot be followed: its engine is MyISAM", "ignore this code"},
+	},
+	{
+		code:    admin.CodeFollowRefused,
+		engines: []string{"postgres"},
+		spoil:   followThen(0, "CREATE TABLE special () INHERITS (orders)"),
+		words:   []string{"orders is followed, but the table cannot be followed: the table special inherits"},
+	},
 }
 
 // followThen makes orders followed, and then runs statements. A %d in them becomes the mark of a time ago.

@@ -24,14 +24,15 @@ type Followed struct {
 	Slack    int64               `json:"slack_ms"`
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
 	MarkTime time.Time           `json:"mark_time,omitzero"`
-	Behind   int64               `json:"behind_ms"`       // by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`        // how long the table refuses new rows: its mark is in the future
-	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
-	Until    time.Time           `json:"until,omitzero"`  // end of its turn; zero if it gave the turn back
-	Closing  bool                `json:"closing"`         // its turn lasts
-	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone, replaced or hidden
-	Holders  []follow.Holder     `json:"holders"`         // open transactions that have inserted rows, the oldest first
-	Unread   string              `json:"unread,omitzero"` // why the trigger, its mark or the holders could not be read
+	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
+	Ahead    int64               `json:"ahead_ms"`         // how long the table refuses new rows: its mark is in the future
+	Closer   string              `json:"closer"`           // name of the process that closes; empty if none ever has
+	Until    time.Time           `json:"until,omitzero"`   // end of its turn; zero if it gave the turn back
+	Closing  bool                `json:"closing"`          // its turn lasts
+	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
+	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
+	Unread   string              `json:"unread,omitzero"`  // why the trigger, its mark or the holders could not be read
+	Refused  string              `json:"refused,omitzero"` // why rows could be missed
 	Findings []Finding           `json:"findings"`
 }
 
@@ -50,7 +51,7 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 		name, on, table := d.followed(only)
 		s, ok, err := follow.StatusOf(ctx, on.SQL, d.Layout, table)
 		if ok {
-			list = followedOf(name, s)
+			list = followedOf(name, d.isRegional(), s)
 		}
 		return list, err
 	}
@@ -71,7 +72,7 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, followedOf(name, found...)...)
+		list = append(list, followedOf(name, d.isRegional(), found...)...)
 	}
 	return list, nil
 }
@@ -95,10 +96,13 @@ func FollowedOn(
 		return nil, err
 	}
 	found, err := follow.List(ctx, statements, layout, known...)
-	return followedOf("", found...), err
+	return followedOf("", true, found...), err
 }
 
-func followedOf(database string, found ...follow.Status) (list []Followed) {
+// isRegional reports whether other regions may replicate rows, which followers leave out.
+func (d *DB) isRegional() bool { return d.Registry.Region.Of > 1 }
+
+func followedOf(database string, regional bool, found ...follow.Status) (list []Followed) {
 	for _, s := range found {
 		f := Followed{
 			Database: database, Table: s.Table, Key: s.Key, Slack: s.Slack.Milliseconds(), Behind: s.Behind().Milliseconds(),
@@ -113,6 +117,9 @@ func followedOf(database string, found ...follow.Status) (list []Followed) {
 		}
 		if s.Unread != nil {
 			f.Unread = s.Unread.Error()
+		}
+		if s.Refused != nil && !(regional && errors.Is(s.Refused, follow.ErrReplicated)) {
+			f.Refused = s.Refused.Error()
 		}
 		f.Findings = append([]Finding{}, f.findings()...)
 		list = append(list, f)
@@ -149,7 +156,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack})
+	return follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack, Regional: d.isRegional()})
 }
 
 // checkFollowable returns an error for keys that have no time, because the table would refuse all new rows.
@@ -172,13 +179,16 @@ var errNotFollowed = errors.New(`the table is not followed; "uid follow status" 
 // DisableFollow makes a table an ordinary one again.
 func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
+	_, on, table := d.followed(name)
 	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%s: %w", name, errNotFollowed)
+		var left bool // the trigger of an installation that was removed by half, or of another table
+		if left, err = follow.IsInstalled(ctx, on.SQL, follow.Table{Name: table}); err == nil && !left {
+			err = fmt.Errorf("%s: %w", name, errNotFollowed)
+		}
 	}
 	if err != nil {
 		return err
 	}
-	_, on, table := d.followed(name)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return follow.Disable(ctx, on.SQL, follow.Table{Name: table})
@@ -228,6 +238,10 @@ func (f Followed) findings() (list []Finding) {
 				"stopped, and rows may have come unnoticed", f.Name()),
 			Advice: enableAgain})
 	}
+	if f.Refused != "" {
+		list = append(list, Finding{Code: CodeFollowRefused, Text: f.Name() + " is followed, but " + f.Refused,
+			Advice: "Follow it where this is not so, or change it. If it does not concern the rows of this table, ignore this code."})
+	}
 	if f.Ahead > time.Second.Milliseconds() {
 		list = append(list, Finding{Code: CodeFollowAhead,
 			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so the table refuses new rows for that long",
@@ -264,7 +278,7 @@ func (f Followed) findings() (list []Finding) {
 }
 
 const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that ` +
-	`followers have.`
+	`followers have. If the table was renamed or dropped, run "uid follow disable" with this name.`
 
 // blocking returns the transactions that have been open for half the time of a standstill, or for an unknown time.
 func (f Followed) blocking() (list []follow.Holder) {

@@ -37,6 +37,8 @@ type Table struct {
 	Schema string // of the installation on PostgreSQL, if Name has none; empty means public
 	Key    string // column of the ids
 	Slack  time.Duration
+
+	Regional bool // other regions may replicate rows to the table, and followers leave them out
 }
 
 // qualified returns a name in the schema of the table, which the trigger needs because its search path is fixed.

@@ -29,6 +29,7 @@ type Mark struct {
 	known  atomic.Pointer[statements] // nil until the kind of database is known
 	turn   chan struct{}              // held by the goroutine that visits, because a process does one round at a time
 	seen   int64                      // the published mark at the last visit; guarded by turn
+	server serverCheck                // guarded by turn
 
 	mu     sync.Mutex
 	users  int   // followers
@@ -205,6 +206,9 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		return state, err
 	}
 	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
+		if err := m.server.run(ctx, conn, s); err != nil {
+			return err
+		}
 		before := m.now()
 		if state, err = s.state(ctx, conn); err != nil {
 			return err
@@ -232,6 +236,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		return err
 	})
 	if err != nil {
+		m.server.again()
 		return State{}, m.failed(err)
 	}
 	m.seen = state.Published
