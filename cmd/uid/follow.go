@@ -62,7 +62,7 @@ than a minute.`,
 func (a *app) followEnableCommand() *cobra.Command {
 	var key string
 	var slack time.Duration
-	c := a.tableSubcommand(writes, &cobra.Command{
+	c := a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
 		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
@@ -93,7 +93,7 @@ func slackFlag(c *cobra.Command, slack *time.Duration) {
 }
 
 func (a *app) followDisableCommand() *cobra.Command {
-	return a.tableSubcommand(writes, &cobra.Command{
+	return a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "disable TABLE",
 		Short: "Remove the trigger of a table",
 		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the

@@ -249,3 +249,44 @@ func TestFollow_NamesMissingPrivileges(t *testing.T) {
 		r.run("follow", "enable", "orders").want(t, exitFailed)
 	}, "mariadb", "mysql", "postgres")
 }
+
+// A migration job may enable a table before any process has begun the id space. The layout does not matter yet.
+func TestFollow_EnablesATableBeforeTheIDSpaceBegins(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		must(t, db.AutoMigrate(&order{}))
+		r := runner{t: t, dsn: dsn(d)}
+		for range 2 {
+			r.run("follow", "enable", "orders").want(t, exitOK, "installed", "warning: no process has begun an id space")
+		}
+		r.run("follow", "disable", "orders").want(t, exitOK, "orders is no longer followed")
+		r.run("follow", "disable", "orders").want(t, exitFailed, "the table is not followed")
+		r.run("follow", "enable", "orders").want(t, exitOK)
+		exec(`DELETE FROM "UID_FOLLOW"`)(t, db) // what is left is removed
+		r.run("follow", "disable", "orders").want(t, exitOK)
+		r.run("follow", "status").want(t, exitFailed, "no id space")
+		r.run("follow", "enable", "orders").want(t, exitOK)
+		id := shop(t, db, "web-1", "first")[0]
+		advance(t, db)
+		if f := statusOf(t, r, exitOK); f.Trigger != follow.TriggerInstalled || id == 0 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// A table that only one of the given databases has needs no prefix.
+func TestFollow_FindsATableOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShards(t, testkit.Engine{Name: "sqlite"}.New(t), d, "shard-1")
+		r, there := runner{t: t, dsn: dsn(s.registry)}, "shard-1="+dsn(d)
+		r.run("follow", "enable", "orders", "--database", there).want(t, exitOK, "shard-1.orders", "installed")
+		r.run("follow", "status", "orders", "--database", there).want(t, exitOK, "shard-1.orders", "installed")
+		r.run("follow", "disable", "shard-1.orders", "--database", there).want(t, exitOK)
+		r.run("follow", "enable", "order", "--database", there).want(t, exitFailed, `the table "order" does not exist`, "NAME.TABLE")
+		if d.Name != "sqlite" {
+			r.run("partitions", "orders", "--every", "month", "--database", there).want(t, exitOK, "-- convert ")
+		}
+	})
+}

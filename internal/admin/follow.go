@@ -48,7 +48,7 @@ func (f Followed) Name() string {
 // for a table that is not followed.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
-		name, on, table := d.followed(only)
+		name, on, table := d.named(ctx, only)
 		s, ok, err := follow.StatusOf(ctx, on.SQL, d.Layout, table)
 		if ok {
 			list = followedOf(name, d.isRegional(), s)
@@ -77,14 +77,32 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 	return list, nil
 }
 
-// followed returns the database of a table, which people name as in the model, or after the name of its database.
-func (d *DB) followed(name string) (database string, on *DB, table string) {
+// named returns the database of a table, which people name as in the model, or after the name of its database. Without
+// the name of a database, the table may also be in one of the others, if only one has it.
+func (d *DB) named(ctx context.Context, name string) (database string, on *DB, table string) {
 	for database, on := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {
 			return database, on, table
 		}
 	}
+	var found []string
+	if len(d.Others) > 0 && !d.has(ctx, name) {
+		for database, on := range d.Others {
+			if on.has(ctx, name) {
+				found = append(found, database)
+			}
+		}
+	}
+	if len(found) == 1 {
+		return found[0], d.Others[found[0]], name
+	}
 	return "", d, name
+}
+
+// has reports whether this user sees a table in the database.
+func (d *DB) has(ctx context.Context, name string) bool {
+	t, err := d.table(ctx, name)
+	return err == nil && len(t.columns) > 0
 }
 
 // FollowedOn returns the followed tables of a database. The names of known tables may have other schemas.
@@ -130,14 +148,14 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 // EnableFollow makes a table followed. An empty key means the primary key. It gives up if a transaction uses the table
 // for longer than the time limit of statements.
 func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) error {
-	_, on, table := d.followed(name)
+	_, on, table := d.named(ctx, name)
 	t, err := on.table(ctx, table)
 	switch {
 	case err != nil:
 		return err
 	case len(t.columns) == 0:
 		return fmt.Errorf("the table %q does not exist in this database, or this user may not see it; for a table of "+
-			"another database pass --database", name)
+			"another database pass --database NAME=DSN, and write it as NAME.TABLE if several have it", name)
 	}
 	if err := follow.CheckSlack(slack); err != nil {
 		return err
@@ -179,7 +197,7 @@ var errNotFollowed = errors.New(`the table is not followed; "uid follow status" 
 // DisableFollow makes a table an ordinary one again.
 func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
-	_, on, table := d.followed(name)
+	_, on, table := d.named(ctx, name)
 	if err == nil && len(list) == 0 {
 		var left bool // the trigger of an installation that was removed by half, or of another table
 		if left, err = follow.IsInstalled(ctx, on.SQL, follow.Table{Name: table}); err == nil && !left {
@@ -196,7 +214,7 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 
 // ResetFollow sets the mark of a table back to now minus slack.
 func (d *DB) ResetFollow(ctx context.Context, name string) error {
-	_, on, table := d.followed(name)
+	_, on, table := d.named(ctx, name)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return follow.Reset(ctx, on.SQL, table, d.Layout, d.Now)
