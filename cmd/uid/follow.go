@@ -285,15 +285,29 @@ func (a *app) writeFollowScript(ctx context.Context, s script, name string) erro
 		}
 		return nil
 	}
-	var text strings.Builder
-	for _, statement := range statements {
-		if strings.HasPrefix(name, "m") && strings.Contains(statement, ";") {
-			statement = "DELIMITER //\n" + statement + "//\nDELIMITER "
-		}
-		text.WriteString(statement + ";\n\n")
-	}
-	_, err = fmt.Fprint(a.out, text.String())
+	_, err = fmt.Fprint(a.out, scriptOf(statements, s.delimiter && strings.HasPrefix(name, "m")))
 	return err
+}
+
+// scriptOf joins statements, of which some contain semicolons. The comments tell goose and Atlas where statements end;
+// golang-migrate sends the whole file. Only the client mysql needs commands instead.
+func scriptOf(statements []string, delimiter bool) string {
+	var text strings.Builder
+	if !delimiter {
+		text.WriteString("-- atlas:delimiter \\n\\n\\n\n\n\n")
+	}
+	for _, statement := range statements {
+		switch {
+		case !strings.Contains(statement, ";"):
+			statement += ";"
+		case delimiter:
+			statement = "DELIMITER //\n" + statement + "//\nDELIMITER ;"
+		default:
+			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
+		}
+		text.WriteString(statement + "\n\n\n\n") // Atlas counts the one after a comment as part of it
+	}
+	return text.String()
 }
 
 // milliseconds formats a duration.

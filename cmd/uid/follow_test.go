@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
 	"gorm.io/gorm"
 )
 
@@ -178,7 +179,70 @@ func TestSQL_PrintsWhatEnableRuns(t *testing.T) {
 	r.run("sql", "--follow", "orders").want(t, exitFailed, "no dialect given")
 	r.run("sql", "--follow", "orders", "--dialect", "oracle").want(t, exitFailed, `the dialect "oracle"`)
 	r.run("sql", "--follow", "orders", "--only", "tables", "--dialect", "mysql").want(t, exitFailed, "only")
-	r.run("sql", "--follow", "orders", "--dialect", "MySQL").want(t, exitOK, "\nEND IF//\nDELIMITER ;\n", "`orders`")
+	r.run("sql", "--follow", "orders", "--dialect", "MySQL", "--delimiter").want(t, exitOK, "\nEND IF//\nDELIMITER ;\n", "`orders`")
+}
+
+// The text is a migration of goose, golang-migrate and Atlas. goose ends a statement at a line that ends with a
+// semicolon, except between two of its comments; Atlas does at three line breaks, as its own comment says; golang-migrate
+// sends everything at once. The drivers send one statement at a time here.
+func TestSQL_PrintsMigrations(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for tool, split := range map[string]func(string) []string{"goose": gooseStatements, "Atlas": atlasStatements} {
+			d := d.New(t)
+			db := d.Open(t, nil)
+			shop(t, db, "web-1", "first")
+			schema := "public"
+			if d.Name == "postgres" {
+				schema = d.Schema
+			}
+			text := runner{t: t}.run("sql", "--follow", "orders", "--dialect", d.Name, "--schema", schema)
+			text.want(t, exitOK)
+			statements := split(text.out)
+			want, _, err := migrations.FollowStatementsFor(d.Name, schema, "orders", "id", time.Second)
+			must(t, err)
+			if len(statements) != len(want) {
+				t.Errorf("%s: %d statements instead of %d: %q", tool, len(statements), len(want), statements)
+			}
+			for _, statement := range statements {
+				must(t, db.Exec(statement).Error)
+			}
+			if f := statusOf(t, runner{t: t, dsn: dsn(d)}, exitOK); f.Trigger != follow.TriggerInstalled {
+				t.Errorf("%s: %+v", tool, f)
+			}
+		}
+	})
+}
+
+func gooseStatements(text string) (statements []string) {
+	statement, whole := "", false
+	for line := range strings.Lines(text) {
+		switch begin, _, _ := strings.Cut(line, "--"); {
+		case strings.HasPrefix(line, "-- +goose StatementBegin"):
+			whole = true
+		case strings.HasPrefix(line, "-- +goose StatementEnd"):
+			statements, statement, whole = append(statements, statement), "", false
+		case statement == "" && strings.TrimSpace(begin) == "":
+		case !whole && strings.HasSuffix(strings.TrimSpace(begin), ";"):
+			statements, statement = append(statements, statement+line), ""
+		default:
+			statement += line
+		}
+	}
+	return statements
+}
+
+func atlasStatements(text string) (statements []string) {
+	directive, text, _ := strings.Cut(text, "\n")
+	delimiter := strings.ReplaceAll(strings.TrimPrefix(directive, "-- atlas:delimiter "), `\n`, "\n")
+	text = strings.NewReplacer("StatementBegin\n", "", "StatementEnd\n", "").Replace(text) // with the end of their lines
+	for statement := range strings.SplitSeq(text, delimiter) {
+		statement = strings.TrimSpace(strings.ReplaceAll(statement, "-- +goose ", ""))
+		if statement != "" {
+			statements = append(statements, statement)
+		}
+	}
+	return statements
 }
 
 // A transaction that has inserted a row is listed, or the reason why it cannot be.
