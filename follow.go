@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
 )
 
@@ -164,6 +165,7 @@ func (p *Plugin) followed(model any) (*followed, error) {
 	}
 	f := &followed{loc: loc, db: db, model: m}
 	f.table.Name, f.table.Key = m.Table()
+	f.table.Regional = loc.Manager != nil && loc.Manager.Registry().Region != workernode.Whole
 	mark, ok := p.shared.marks.Load(f.table)
 	if !ok {
 		m := follow.NewMark(db, f.table, loc.Layout, loc.Clock)

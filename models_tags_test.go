@@ -161,11 +161,11 @@ func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	t.Parallel()
 
 	type off struct {
-		ID       int64 `gorm:"primaryKey;autoIncrement:false;uid:false"`
-		Dash     int64 `gorm:"uid:-"`
-		Spaced   int64 `gorm:"uid: FALSE "`
-		Ignored  int64 `gorm:"uid;-"`
-		hidden   int64 `gorm:"uid"`
+		ID      int64 `gorm:"primaryKey;autoIncrement:false;uid:false"`
+		Dash    int64 `gorm:"uid:-"`
+		Spaced  int64 `gorm:"uid: FALSE "`
+		Ignored int64 `gorm:"uid;-"`
+		hidden  int64 `gorm:"uid"`
 	}
 	db := open(t)
 	migrate(t, db, &off{})

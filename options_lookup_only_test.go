@@ -68,7 +68,7 @@ func TestWithLookupOnly_BeginsNoIDSpace(t *testing.T) {
 	must(t, uidplugin.From(db).Close(t.Context()))
 	must(t, db.Exec(`DELETE FROM "WORKER_REGISTRY"`).Error)
 	_, err = lookupOnly(t, path)
-	testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY has no row")
+	testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY has no row", "a migration job leave WithLookupOnly out")
 	_, err = lookupOnly(t, path, uidplugin.WithWorkerID(1))
 	testkit.IsError(t, err, uidplugin.ErrOption, "WithLookupOnly", "WithWorkerID")
 }

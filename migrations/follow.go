@@ -18,6 +18,9 @@ import (
 // which trigger was created, so run it again after each change of the trigger. down keeps the tables UID_FOLLOW and
 // UID_FOLLOW_GATE.
 //
+// A trigger stays with its table when the table is renamed, as by gh-ost and pt-online-schema-change. If CREATE TRIGGER
+// fails on MySQL, MariaDB or SQLite because the trigger exists, run down first: it drops the trigger wherever it is.
+//
 // EnableFollow also checks that rows of the table cannot be missed: its key must be an integer, and on MySQL and MariaDB
 // the engine InnoDB, only one server may take writes, and binlog_format may not be STATEMENT.
 //

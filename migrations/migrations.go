@@ -9,7 +9,7 @@
 //
 // # The statements
 //
-// [Files] contains mysql.sql (also for MariaDB and TiDB), postgres.sql, sqlite.sql, and mysql_uidgenerator.sql, which
+// [Files] contains mysql.sql (also for MariaDB), postgres.sql, sqlite.sql, and mysql_uidgenerator.sql, which
 // extends UidGenerator's WORKER_NODE.
 //
 // # From a SQL prompt

@@ -1,5 +1,5 @@
--- The tables of uidplugin on MySQL, MariaDB, TiDB and compatible databases. uidplugin creates them unless
--- WithoutMigration() is set.
+-- The tables of uidplugin on MySQL, MariaDB and compatible databases. uidplugin creates them unless WithoutMigration() is
+-- set.
 --
 -- The first seven columns of WORKER_NODE are UidGenerator's. If UidGenerator created it, run
 -- mysql_uidgenerator.sql instead of the first statement.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 	"gorm.io/gorm"
@@ -41,7 +42,12 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.ReadRegistry(ctx); err != nil {
+	err = d.ReadRegistry(ctx)
+	if use == prepares && admin.HasNoSpace(err) {
+		a.complain(errors.New("warning: no process has begun an id space in this database, so times are those of the default layout"))
+		d.Layout, err = generator.DefaultLayout(), nil
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -110,6 +116,9 @@ func databaseFlag(c *cobra.Command, named *[]string) {
 
 // openOthers opens the databases of --database: names and data source names.
 func (a *app) openOthers(ctx context.Context, d *database, named []string, use usage) error {
+	if len(named) == 0 {
+		return nil
+	}
 	for _, text := range named {
 		name, dsn, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dsn == "" {

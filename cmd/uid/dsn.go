@@ -90,6 +90,7 @@ type usage int
 const (
 	reads usage = iota
 	writes
+	prepares // writes, also where no process has begun an id space yet
 )
 
 // fileName matches names of files, with an extension, which cannot contain a password.

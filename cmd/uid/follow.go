@@ -62,7 +62,7 @@ than a minute.`,
 func (a *app) followEnableCommand() *cobra.Command {
 	var key string
 	var slack time.Duration
-	c := a.tableSubcommand(writes, &cobra.Command{
+	c := a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
 		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
@@ -93,7 +93,7 @@ func slackFlag(c *cobra.Command, slack *time.Duration) {
 }
 
 func (a *app) followDisableCommand() *cobra.Command {
-	return a.tableSubcommand(writes, &cobra.Command{
+	return a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "disable TABLE",
 		Short: "Remove the trigger of a table",
 		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the
@@ -285,15 +285,29 @@ func (a *app) writeFollowScript(ctx context.Context, s script, name string) erro
 		}
 		return nil
 	}
-	var text strings.Builder
-	for _, statement := range statements {
-		if strings.HasPrefix(name, "m") && strings.Contains(statement, ";") {
-			statement = "DELIMITER //\n" + statement + "//\nDELIMITER "
-		}
-		text.WriteString(statement + ";\n\n")
-	}
-	_, err = fmt.Fprint(a.out, text.String())
+	_, err = fmt.Fprint(a.out, scriptOf(statements, s.delimiter && strings.HasPrefix(name, "m")))
 	return err
+}
+
+// scriptOf joins statements, of which some contain semicolons. The comments tell goose and Atlas where statements end;
+// golang-migrate sends the whole file. Only the client mysql needs commands instead.
+func scriptOf(statements []string, delimiter bool) string {
+	var text strings.Builder
+	if !delimiter {
+		text.WriteString("-- atlas:delimiter \\n\\n\\n\n\n\n")
+	}
+	for _, statement := range statements {
+		switch {
+		case !strings.Contains(statement, ";"):
+			statement += ";"
+		case delimiter:
+			statement = "DELIMITER //\n" + statement + "//\nDELIMITER ;"
+		default:
+			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
+		}
+		text.WriteString(statement + "\n\n\n\n") // Atlas counts the one after a comment as part of it
+	}
+	return text.String()
 }
 
 // milliseconds formats a duration.

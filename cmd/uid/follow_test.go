@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/migrations"
 	"gorm.io/gorm"
 )
 
@@ -42,6 +43,18 @@ var ofFollowed = []sickness{
 		code:  admin.CodeFollowAhead,
 		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
 		words: []string{"the mark of orders is 59m5", "uid follow reset"},
+	},
+	{
+		code:    admin.CodeFollowRefused,
+		engines: []string{"mariadb", "mysql"},
+		spoil:   followThen(0, "ALTER TABLE orders ENGINE=MyISAM"),
+		words:   []string{"orders is followed, but the table cannot be followed: its engine is MyISAM", "ignore this code"},
+	},
+	{
+		code:    admin.CodeFollowRefused,
+		engines: []string{"postgres"},
+		spoil:   followThen(0, "CREATE TABLE special () INHERITS (orders)"),
+		words:   []string{"orders is followed, but the table cannot be followed: the table special inherits"},
 	},
 }
 
@@ -162,7 +175,70 @@ func TestSQL_PrintsWhatEnableRuns(t *testing.T) {
 	r.run("sql", "--follow", "orders").want(t, exitFailed, "no dialect given")
 	r.run("sql", "--follow", "orders", "--dialect", "oracle").want(t, exitFailed, `the dialect "oracle"`)
 	r.run("sql", "--follow", "orders", "--only", "tables", "--dialect", "mysql").want(t, exitFailed, "only")
-	r.run("sql", "--follow", "orders", "--dialect", "MySQL").want(t, exitOK, "\nEND IF//\nDELIMITER ;\n", "`orders`")
+	r.run("sql", "--follow", "orders", "--dialect", "MySQL", "--delimiter").want(t, exitOK, "\nEND IF//\nDELIMITER ;\n", "`orders`")
+}
+
+// The text is a migration of goose, golang-migrate and Atlas. goose ends a statement at a line that ends with a
+// semicolon, except between two of its comments; Atlas does at three line breaks, as its own comment says; golang-migrate
+// sends everything at once. The drivers send one statement at a time here.
+func TestSQL_PrintsMigrations(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for tool, split := range map[string]func(string) []string{"goose": gooseStatements, "Atlas": atlasStatements} {
+			d := d.New(t)
+			db := d.Open(t, nil)
+			shop(t, db, "web-1", "first")
+			schema := "public"
+			if d.Name == "postgres" {
+				schema = d.Schema
+			}
+			text := runner{t: t}.run("sql", "--follow", "orders", "--dialect", d.Name, "--schema", schema)
+			text.want(t, exitOK)
+			statements := split(text.out)
+			want, _, err := migrations.FollowStatementsFor(d.Name, schema, "orders", "id", time.Second)
+			must(t, err)
+			if len(statements) != len(want) {
+				t.Errorf("%s: %d statements instead of %d: %q", tool, len(statements), len(want), statements)
+			}
+			for _, statement := range statements {
+				must(t, db.Exec(statement).Error)
+			}
+			if f := statusOf(t, runner{t: t, dsn: dsn(d)}, exitOK); f.Trigger != follow.TriggerInstalled {
+				t.Errorf("%s: %+v", tool, f)
+			}
+		}
+	})
+}
+
+func gooseStatements(text string) (statements []string) {
+	statement, whole := "", false
+	for line := range strings.Lines(text) {
+		switch begin, _, _ := strings.Cut(line, "--"); {
+		case strings.HasPrefix(line, "-- +goose StatementBegin"):
+			whole = true
+		case strings.HasPrefix(line, "-- +goose StatementEnd"):
+			statements, statement, whole = append(statements, statement), "", false
+		case statement == "" && strings.TrimSpace(begin) == "":
+		case !whole && strings.HasSuffix(strings.TrimSpace(begin), ";"):
+			statements, statement = append(statements, statement+line), ""
+		default:
+			statement += line
+		}
+	}
+	return statements
+}
+
+func atlasStatements(text string) (statements []string) {
+	directive, text, _ := strings.Cut(text, "\n")
+	delimiter := strings.ReplaceAll(strings.TrimPrefix(directive, "-- atlas:delimiter "), `\n`, "\n")
+	text = strings.NewReplacer("StatementBegin\n", "", "StatementEnd\n", "").Replace(text) // with the end of their lines
+	for statement := range strings.SplitSeq(text, delimiter) {
+		statement = strings.TrimSpace(strings.ReplaceAll(statement, "-- +goose ", ""))
+		if statement != "" {
+			statements = append(statements, statement)
+		}
+	}
+	return statements
 }
 
 // A transaction that has inserted a row is listed, or the reason why it cannot be.
@@ -232,4 +308,45 @@ func TestFollow_NamesMissingPrivileges(t *testing.T) {
 		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, code, word)
 		r.run("follow", "enable", "orders").want(t, exitFailed)
 	}, "mariadb", "mysql", "postgres")
+}
+
+// A migration job may enable a table before any process has begun the id space. The layout does not matter yet.
+func TestFollow_EnablesATableBeforeTheIDSpaceBegins(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		must(t, db.AutoMigrate(&order{}))
+		r := runner{t: t, dsn: dsn(d)}
+		for range 2 {
+			r.run("follow", "enable", "orders").want(t, exitOK, "installed", "warning: no process has begun an id space")
+		}
+		r.run("follow", "disable", "orders").want(t, exitOK, "orders is no longer followed")
+		r.run("follow", "disable", "orders").want(t, exitFailed, "the table is not followed")
+		r.run("follow", "enable", "orders").want(t, exitOK)
+		exec(`DELETE FROM "UID_FOLLOW"`)(t, db) // what is left is removed
+		r.run("follow", "disable", "orders").want(t, exitOK)
+		r.run("follow", "status").want(t, exitFailed, "no id space")
+		r.run("follow", "enable", "orders").want(t, exitOK)
+		id := shop(t, db, "web-1", "first")[0]
+		advance(t, db)
+		if f := statusOf(t, r, exitOK); f.Trigger != follow.TriggerInstalled || id == 0 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// A table that only one of the given databases has needs no prefix.
+func TestFollow_FindsATableOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShards(t, testkit.Engine{Name: "sqlite"}.New(t), d, "shard-1")
+		r, there := runner{t: t, dsn: dsn(s.registry)}, "shard-1="+dsn(d)
+		r.run("follow", "enable", "orders", "--database", there).want(t, exitOK, "shard-1.orders", "installed")
+		r.run("follow", "status", "orders", "--database", there).want(t, exitOK, "shard-1.orders", "installed")
+		r.run("follow", "disable", "shard-1.orders", "--database", there).want(t, exitOK)
+		r.run("follow", "enable", "order", "--database", there).want(t, exitFailed, `the table "order" does not exist`, "NAME.TABLE")
+		if d.Name != "sqlite" {
+			r.run("partitions", "orders", "--every", "month", "--database", there).want(t, exitOK, "-- convert ")
+		}
+	})
 }

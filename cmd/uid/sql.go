@@ -23,6 +23,8 @@ type script struct {
 	follow string // a table to prepare for followers, instead of all others
 	key    string // column of its ids
 	slack  time.Duration
+
+	delimiter bool // for the client mysql
 }
 
 func (a *app) sqlCommand() *cobra.Command {
@@ -39,11 +41,13 @@ default. It prints a warning if the database has no layout yet, or with --dialec
 Clients that split statements at semicolons can run the functions for MySQL, because they contain none.
 
 With --follow it prints the statements of "uid follow enable" for a table instead. The dialect may then be mariadb, too.
-For MySQL and MariaDB the trigger is between DELIMITER commands, which the client mysql understands; with --json each
-statement is an object of its own. Package migrations has a function for the same statements.`,
+Migrations of goose, golang-migrate and Atlas can contain them as they are. For the client mysql pass --delimiter, because
+it would split the trigger at its semicolons. With --json each statement is an object of its own. Package migrations has
+a function for the same statements.`,
 		Example: `  uid sql --dialect postgres
   uid sql --dialect mysql --only functions --layout jssafetables
-  uid sql --dialect mariadb --follow shop_orders --key id`,
+  uid sql --dialect mariadb --follow shop_orders --key id
+  uid sql --dialect mysql --follow shop_orders --delimiter | mysql shop`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("schema") {
@@ -77,6 +81,7 @@ statement is an object of its own. Package migrations has a function for the sam
 	flags.StringVar(&s.follow, "follow", "", "the statements with which this table can be followed")
 	flags.StringVar(&s.key, "key", "id", "with --follow: column of the ids")
 	slackFlag(c, &s.slack)
+	flags.BoolVar(&s.delimiter, "delimiter", false, "with --follow: print DELIMITER commands for the client mysql")
 	for _, other := range []string{"only", "layout"} {
 		c.MarkFlagsMutuallyExclusive("follow", other)
 	}

@@ -172,3 +172,27 @@ func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
 		}
 	}, "mysql", "mariadb", "postgres")
 }
+
+// A migration job leaves WithLookupOnly out, so it begins the id space of a new database. Close releases
+// its slot.
+func TestEnableFollow_AMigrationJobBeginsTheIDSpace(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		err := d.Open(t, nil).Use(uidplugin.New(uidplugin.WithLookupOnly()))
+		testkit.IsError(t, err, uidplugin.ErrTable, "WORKER_NODE")
+		db := d.Open(t, nil)
+		p := uidplugin.New(uidplugin.WithLogger(nil))
+		testkit.Must(t, db.Use(p))
+		testkit.Must(t, p.AutoMigrate(&letter{}))
+		testkit.Must(t, p.EnableFollow(t.Context(), &letter{}))
+		testkit.Must(t, p.Close(t.Context()))
+		held := int64(-1)
+		testkit.Must(t, db.Table("WORKER_SLOT").Not(map[string]any{"HOLDER": ""}).Count(&held).Error)
+		if held != 0 {
+			t.Errorf("it holds %d slots", held)
+		}
+		reader := d.Open(t, nil)
+		testkit.Must(t, reader.Use(uidplugin.New(uidplugin.WithLookupOnly(), uidplugin.WithLogger(nil))))
+		testkit.Must(t, uidplugin.From(reader).EnableFollow(t.Context(), &letter{}))
+	})
+}

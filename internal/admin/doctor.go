@@ -39,6 +39,7 @@ const (
 	CodeFollowTrigger     = "follow-trigger"
 	CodeFollowStopped     = "follow-stopped"
 	CodeFollowAhead       = "follow-ahead"
+	CodeFollowRefused     = "follow-refused"
 )
 
 // Codes lists the codes of findings.
@@ -46,7 +47,7 @@ var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeLayoutEnd, CodeWorkerIDs,
 	CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
-	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead,
+	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused,
 }
 
 // An Undone is a check that could not run.

@@ -24,14 +24,15 @@ type Followed struct {
 	Slack    int64               `json:"slack_ms"`
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
 	MarkTime time.Time           `json:"mark_time,omitzero"`
-	Behind   int64               `json:"behind_ms"`       // by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`        // how far the mark is in the future: followers stand still that long
-	Closer   string              `json:"closer"`          // name of the process that closes; empty if none ever has
-	Until    time.Time           `json:"until,omitzero"`  // end of its turn; zero if it gave the turn back
-	Closing  bool                `json:"closing"`         // its turn lasts
-	Trigger  follow.TriggerState `json:"trigger"`         // installed, gone, replaced or hidden
-	Holders  []follow.Holder     `json:"holders"`         // open transactions that have inserted rows, the oldest first
-	Unread   string              `json:"unread,omitzero"` // why the trigger, its mark or the holders could not be read
+	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
+	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: followers stand still that long
+	Closer   string              `json:"closer"`           // name of the process that closes; empty if none ever has
+	Until    time.Time           `json:"until,omitzero"`   // end of its turn; zero if it gave the turn back
+	Closing  bool                `json:"closing"`          // its turn lasts
+	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
+	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
+	Unread   string              `json:"unread,omitzero"`  // why the trigger, its mark or the holders could not be read
+	Refused  string              `json:"refused,omitzero"` // why rows could be missed
 	Findings []Finding           `json:"findings"`
 }
 
@@ -47,10 +48,10 @@ func (f Followed) Name() string {
 // for a table that is not followed.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
-		name, on, table := d.followed(only)
+		name, on, table := d.named(ctx, only)
 		s, ok, err := follow.StatusOf(ctx, on.SQL, d.Layout, table)
 		if ok {
-			list = followedOf(name, s)
+			list = followedOf(name, d.isRegional(), s)
 		}
 		return list, err
 	}
@@ -71,19 +72,37 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, followedOf(name, found...)...)
+		list = append(list, followedOf(name, d.isRegional(), found...)...)
 	}
 	return list, nil
 }
 
-// followed returns the database of a table, which people name as in the model, or after the name of its database.
-func (d *DB) followed(name string) (database string, on *DB, table string) {
+// named returns the database of a table, which people name as in the model, or after the name of its database. Without
+// the name of a database, the table may also be in one of the others, if only one has it.
+func (d *DB) named(ctx context.Context, name string) (database string, on *DB, table string) {
 	for database, on := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {
 			return database, on, table
 		}
 	}
+	var found []string
+	if len(d.Others) > 0 && !d.has(ctx, name) {
+		for database, on := range d.Others {
+			if on.has(ctx, name) {
+				found = append(found, database)
+			}
+		}
+	}
+	if len(found) == 1 {
+		return found[0], d.Others[found[0]], name
+	}
 	return "", d, name
+}
+
+// has reports whether this user sees a table in the database.
+func (d *DB) has(ctx context.Context, name string) bool {
+	t, err := d.table(ctx, name)
+	return err == nil && len(t.columns) > 0
 }
 
 // FollowedOn returns the followed tables of a database. The names of known tables may have other schemas.
@@ -95,10 +114,13 @@ func FollowedOn(
 		return nil, err
 	}
 	found, err := follow.List(ctx, statements, layout, known...)
-	return followedOf("", found...), err
+	return followedOf("", true, found...), err
 }
 
-func followedOf(database string, found ...follow.Status) (list []Followed) {
+// isRegional reports whether other regions may replicate rows, which followers leave out.
+func (d *DB) isRegional() bool { return d.Registry.Region.Of > 1 }
+
+func followedOf(database string, regional bool, found ...follow.Status) (list []Followed) {
 	for _, s := range found {
 		f := Followed{
 			Database: database, Table: s.Table, Key: s.Key, Slack: s.Slack.Milliseconds(), Behind: s.Behind().Milliseconds(),
@@ -114,6 +136,9 @@ func followedOf(database string, found ...follow.Status) (list []Followed) {
 		if s.Unread != nil {
 			f.Unread = s.Unread.Error()
 		}
+		if s.Refused != nil && !(regional && errors.Is(s.Refused, follow.ErrReplicated)) {
+			f.Refused = s.Refused.Error()
+		}
 		f.Findings = append([]Finding{}, f.findings()...)
 		list = append(list, f)
 	}
@@ -123,14 +148,14 @@ func followedOf(database string, found ...follow.Status) (list []Followed) {
 // EnableFollow makes a table followed. An empty key means the primary key. It gives up if a transaction uses the table
 // for longer than the time limit of statements.
 func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) error {
-	_, on, table := d.followed(name)
+	_, on, table := d.named(ctx, name)
 	t, err := on.table(ctx, table)
 	switch {
 	case err != nil:
 		return err
 	case len(t.columns) == 0:
 		return fmt.Errorf("the table %q does not exist in this database, or this user may not see it; for a table of "+
-			"another database pass --database", name)
+			"another database pass --database NAME=DSN, and write it as NAME.TABLE if several have it", name)
 	}
 	if err := follow.CheckSlack(slack); err != nil {
 		return err
@@ -149,7 +174,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack})
+	return follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack, Regional: d.isRegional()})
 }
 
 // checkFollowable returns an error for keys that have no time, because the table would refuse all new rows.
@@ -172,13 +197,16 @@ var errNotFollowed = errors.New(`the table is not followed; "uid follow status" 
 // DisableFollow makes a table an ordinary one again.
 func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
+	_, on, table := d.named(ctx, name)
 	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%s: %w", name, errNotFollowed)
+		var left bool // the trigger of an installation that was removed by half, or of another table
+		if left, err = follow.IsInstalled(ctx, on.SQL, follow.Table{Name: table}); err == nil && !left {
+			err = fmt.Errorf("%s: %w", name, errNotFollowed)
+		}
 	}
 	if err != nil {
 		return err
 	}
-	_, on, table := d.followed(name)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return follow.Disable(ctx, on.SQL, follow.Table{Name: table})
@@ -186,7 +214,7 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 
 // ResetFollow sets the mark of a table back to now minus slack.
 func (d *DB) ResetFollow(ctx context.Context, name string) error {
-	_, on, table := d.followed(name)
+	_, on, table := d.named(ctx, name)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return follow.Reset(ctx, on.SQL, table, d.Layout, d.Now)
@@ -228,6 +256,10 @@ func (f Followed) findings() (list []Finding) {
 				"stopped, and rows may have come unnoticed", f.Name()),
 			Advice: enableAgain})
 	}
+	if f.Refused != "" {
+		list = append(list, Finding{Code: CodeFollowRefused, Text: f.Name() + " is followed, but " + f.Refused,
+			Advice: "Follow it where this is not so, or change it. If it does not concern the rows of this table, ignore this code."})
+	}
 	if f.Ahead > time.Second.Milliseconds() {
 		list = append(list, Finding{Code: CodeFollowAhead,
 			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so followers stand still for that long, "+
@@ -265,7 +297,7 @@ func (f Followed) findings() (list []Finding) {
 }
 
 const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that ` +
-	`followers have.`
+	`followers have. If the table was renamed or dropped, run "uid follow disable" with this name.`
 
 // blocking returns the transactions that have been open for half the time of a standstill, or for an unknown time.
 func (f Followed) blocking() (list []follow.Holder) {

@@ -45,6 +45,8 @@ func TestFollowed_FindsWhoStopsTheMark(t *testing.T) {
 		"no round yet":         {Followed{Table: "events", Trigger: follow.TriggerInstalled}, "", nil},
 		"replaced": {with(func(f *Followed) { f.Behind, f.Trigger = 1000, follow.TriggerReplaced }), CodeFollowTrigger,
 			[]string{"not the one that was installed"}},
+		"refused": {with(func(f *Followed) { f.Behind, f.Refused = 1000, "the server is a node of Galera" }), CodeFollowRefused,
+			[]string{"events is followed, but the server is a node"}},
 		"gone":          {with(func(f *Followed) { f.Behind, f.Trigger = 1000, follow.TriggerGone }), CodeFollowTrigger, []string{"is gone"}},
 		"in the future": {with(func(f *Followed) { f.Behind, f.Ahead = -60_000, 60_000 }), CodeFollowAhead, []string{"1m0s ahead"}},
 	} {
@@ -60,5 +62,22 @@ func TestFollowed_FindsWhoStopsTheMark(t *testing.T) {
 			continue
 		}
 		testkit.SaysAll(t, found[0].Text+found[0].Advice, tt.words...)
+	}
+}
+
+// In a region followers leave out the rows that replication inserts. All else is still a finding.
+func TestFollowed_ReplicationIsNoFaultInARegion(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		regional bool
+		refused  error
+		want     bool
+	}{
+		{false, follow.ErrReplicated, true}, {true, follow.ErrReplicated, false}, {true, follow.ErrRefused, true}, {false, nil, false},
+	} {
+		f := followedOf("", tt.regional, follow.Status{Table: "events", Trigger: follow.TriggerInstalled, Refused: tt.refused})[0]
+		if got := len(f.Findings) == 1; got != tt.want || got != (f.Refused != "") {
+			t.Errorf("%+v: %+v", tt, f)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -36,6 +37,8 @@ type Table struct {
 	Schema string // of the installation on PostgreSQL, if Name has none; empty means public
 	Key    string // column of the ids
 	Slack  time.Duration
+
+	Regional bool // other regions may replicate rows to the table, and followers leave them out
 }
 
 // qualified returns a name in the schema of the table, which the trigger needs because its search path is fixed.
@@ -151,7 +154,13 @@ func (f Flavor) Install(t Table) []string {
 	if err := text.Execute(&out, values); err != nil {
 		panic(err) // the files are part of the program
 	}
-	return strings.Split(strings.TrimSpace(out.String()), "\n---\n")
+	statements := strings.Split(strings.TrimSpace(out.String()), "\n---\n")
+	if f == Postgres { // before CREATE TRIGGER, because a trigger of this name may be there, or may come to a partition
+		function := f.quote(t.qualified(n.function))
+		misplaced := dropCalling(function, "NOT ("+newStatements(f, t).intact()+")")
+		statements = slices.Insert(statements, len(statements)-2, misplaced)
+	}
+	return statements
 }
 
 // lockPatience is how long a statement of PostgreSQL that creates or drops a trigger waits for the transactions that use
@@ -177,23 +186,22 @@ var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 // columns quotes the names in a list, because PostgreSQL folds those without quotes to lower case.
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
-// Uninstall returns the statements that undo [Flavor.Install]. The tables stay.
+// Uninstall returns the statements that undo [Flavor.Install]. The tables stay. The trigger is dropped first, because
+// nothing has changed if that fails, and wherever it is, because it stays with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
-	n := namesOf(t.Name)
+	n, marks := namesOf(t.Name), f.quote(beside(t.Name, MarkTable))
 	where := " WHERE " + f.quote("TABLE_NAME") + " = " + f.text(t.Name)
-	statements := []string{"DELETE FROM " + f.quote(beside(t.Name, MarkTable)) + where}
-	switch f {
-	case Postgres:
-		return append(statements,
-			fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
-				"  DROP TRIGGER IF EXISTS %s ON %s;\nEND $uid$", lockPatience.Milliseconds(), f.quote(n.trigger), f.quote(t.Name)),
-			"DROP FUNCTION IF EXISTS "+f.quote(beside(t.Name, n.function))+"()",
-			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
-	case MariaDB:
-		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)),
-			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
-	default:
-		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)))
+	forget := "DELETE FROM " + marks + where
+	if f == Postgres {
+		function := f.quote(beside(t.Name, n.function))
+		return []string{dropCalling(function, "true",
+			"  IF to_regclass("+f.text(marks)+") IS NOT NULL THEN\n    "+forget+";\n  END IF;\n",
+			"  DROP FUNCTION IF EXISTS "+function+"();\n",
+			"  DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark))+";\n")}
+	}
+	statements := []string{"DROP TRIGGER IF EXISTS " + f.quote(beside(t.Name, n.trigger)), forget}
+	if f == MariaDB {
+		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
 	}
 	if f != SQLite { // by the key, because InnoDB would lock every row that the statement reads
 		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+usedGate, n.gate+idleGate)

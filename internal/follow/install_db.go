@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,62 +14,116 @@ import (
 
 // FlavorOf returns the flavor of a database.
 func FlavorOf(ctx context.Context, db *sqldb.DB) (Flavor, error) {
+	f, _, err := flavorOf(ctx, db)
+	return f, err
+}
+
+// flavorOf also returns the version of MySQL, MariaDB and what is compatible with them.
+func flavorOf(ctx context.Context, db *sqldb.DB) (f Flavor, version string, err error) {
 	switch dialect := db.Dialect(); dialect {
 	case "postgres", "sqlite":
-		return Flavor(dialect), nil
+		return Flavor(dialect), "", nil
 	case "mysql":
-		var version string
-		err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&version) }, "SELECT VERSION()")
+		f = MySQL
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&version) }, "SELECT VERSION()")
 		if strings.Contains(version, "MariaDB") {
-			return MariaDB, err
+			f = MariaDB
 		}
-		return MySQL, err
+		return f, version, err
 	default:
-		return "", fmt.Errorf("tables cannot be followed on the dialect %q; MySQL, MariaDB, PostgreSQL and SQLite can", dialect)
+		return "", "", fmt.Errorf("tables cannot be followed on the dialect %q; MySQL, MariaDB, PostgreSQL and SQLite can", dialect)
 	}
 }
 
-// Enable installs what makes a table followed. It waits for transactions that have inserted rows into the table. The
-// error wraps ErrRefused if rows could be missed.
+// Enable installs what makes a table followed, and checks that it is there. It waits for transactions that have inserted
+// rows into the table. The error wraps ErrRefused if rows could be missed.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
-	f, err := FlavorOf(ctx, db)
+	f, version, err := flavorOf(ctx, db)
+	if err == nil {
+		err = refuseVersion(version)
+	}
 	if err == nil {
 		err = refuse(ctx, db, f, t)
 	}
+	if err == nil && f == Postgres {
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Schema) }, "SELECT current_schema()")
+	}
+	if err == nil {
+		err = newStatements(f, t).enable(ctx, db)
+	}
 	if err != nil {
-		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
-	}
-	if ok, err := isEnabled(ctx, db, f, t); ok || err != nil {
-		return err // the statements below would lock the table
-	}
-	if f == Postgres {
-		err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Schema) }, "SELECT current_schema()")
-		if err != nil {
-			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
-		}
-	}
-	for _, statement := range f.Install(t) {
-		if err := install(ctx, db, f, statement); err != nil && !isThere(err) {
-			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, explain(err))
-		}
+		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, explain(err))
 	}
 	return nil
 }
 
+// enable looks first, because the other statements would lock the table.
+func (s *statements) enable(ctx context.Context, db *sqldb.DB) error {
+	if ok, err := s.isEnabled(ctx, db); ok || err != nil {
+		return err
+	}
+	return s.alone(ctx, db, func(ctx context.Context, db *sqldb.DB) error {
+		if ok, err := s.isEnabled(ctx, db); ok || err != nil {
+			return err // another process was faster
+		}
+		own, stale, err := s.misplaced(ctx, db)
+		if err != nil {
+			return err
+		}
+		var statements []string
+		if s.flavor != Postgres { // its installation drops them
+			for _, t := range own {
+				statements = append(statements, s.drop(t))
+			}
+		}
+		statements = append(statements, s.flavor.Install(s.table)...)
+		for _, t := range stale {
+			statements = append(statements, s.drop(t))
+		}
+		var there error
+		for _, statement := range statements {
+			err := s.install(ctx, db, statement)
+			if err != nil && !isThere(err) {
+				return err
+			}
+			there = errors.Join(there, err)
+		}
+		return s.verify(ctx, db, there)
+	})
+}
+
+// verify returns an error unless the table is guarded now. there is the reason why the trigger was not created.
+func (s *statements) verify(ctx context.Context, db *sqldb.DB, there error) error {
+	state, err := s.state(ctx, db.Quiet())
+	if err == nil && (state.Found != "" || there == nil) {
+		err = state.check()
+	} else if there != nil {
+		return fmt.Errorf("%w: another table has the trigger %s, and this account may not see it; drop it: %w", ErrNotEnabled, s.names.trigger, there)
+	}
+	if err == nil {
+		err = s.complete(ctx, db.Quiet())
+	}
+	return err
+}
+
 // isEnabled reports whether a table is followed by the trigger that was installed, and then sets the slack.
-func isEnabled(ctx context.Context, db *sqldb.DB, f Flavor, t Table) (bool, error) {
-	s := newStatements(f, t)
+func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) {
 	state, err := s.state(ctx, db.Quiet())
 	if err != nil || state.check() != nil {
 		return false, ctx.Err() // no table UID_FOLLOW, or no row in it
 	}
 	if err := s.complete(ctx, db.Quiet()); err != nil {
-		return true, fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+		return true, err
 	}
-	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+f.quote("SLACK")+" = ?"+s.row(), t.Slack.Milliseconds())
+	var key string
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&key) }, "SELECT "+s.flavor.quote("KEY_COLUMN")+" FROM "+s.marks()+s.row())
 	if err != nil {
-		err = fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+		return true, err
 	}
+	if key != s.table.Key && (s.flavor == Postgres || !strings.EqualFold(key, s.table.Key)) {
+		return true, fmt.Errorf("its trigger compares the column %s, not %s; call DisableFollow first", key, s.table.Key)
+	}
+	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("SLACK")+" = ?"+s.row(), s.table.Slack.Milliseconds())
 	return true, err
 }
 
@@ -97,39 +152,89 @@ func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 	return ctx.Err()
 }
 
-// Disable removes what Enable has installed.
+// Disable removes what Enable has installed, also from a table that had this name before.
 func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		s := newStatements(f, t)
+		err = s.alone(ctx, db, s.disable)
+	}
 	if err != nil {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
-	}
-	for _, statement := range f.Uninstall(t) {
-		if err := install(ctx, db, f, statement); err != nil && !isMissing(err) {
-			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
-		}
 	}
 	return nil
 }
 
-// install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no
-// transaction uses the table, and while the statement waits for that, new transactions wait for it.
-func install(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
-	return retry(ctx, func() error { return execSoon(ctx, db, f, statement) })
-}
-
-// execSoon runs a statement. On MySQL it waits for locks for a second, which is the least; on PostgreSQL and SQLite the
-// statements have a limit of their own.
-func execSoon(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
-	if f != MySQL && f != MariaDB {
-		return db.ExecRaw(ctx, statement)
+func (s *statements) disable(ctx context.Context, db *sqldb.DB) error {
+	_, stale, err := s.misplaced(ctx, db)
+	if err != nil {
+		return err
 	}
-	return db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		if err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"); err != nil {
+	statements := s.flavor.Uninstall(s.table)
+	for _, t := range stale {
+		statements = append(statements, s.drop(t))
+	}
+	for _, statement := range statements {
+		if err := s.install(ctx, db, statement); err != nil && !isMissing(err) {
 			return err
 		}
-		err := conn.ExecRaw(ctx, statement)
-		return errors.Join(err, conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait"))
+	}
+	left, err := s.triggers(ctx, db)
+	if i := slices.IndexFunc(left, func(t trigger) bool { return t.name == s.names.trigger }); err == nil && i >= 0 {
+		err = fmt.Errorf("the trigger %s of the table %s is still there; drop it", left[i].name, left[i].table)
+	}
+	if err == nil && s.flavor == Postgres {
+		err = refuseElsewhere(ctx, db, s.flavor, s.table)
+	}
+	return err
+}
+
+// IsInstalled reports whether a table, or one that had this name before, has the trigger of an installation.
+func IsInstalled(ctx context.Context, db *sqldb.DB, t Table) (bool, error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return false, err
+	}
+	list, err := newStatements(f, t).triggers(ctx, db)
+	return len(list) > 0, err
+}
+
+// alone runs f while no other process installs or removes the same. On PostgreSQL the statements are safe by themselves.
+func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
+	switch s.flavor {
+	case Postgres:
+		return f(ctx, db)
+	case SQLite:
+		return retry(ctx, func() error { return db.Transact(ctx, f) })
+	}
+	name := "CONCAT(" + s.flavor.userLock(s.table) + ", '_install')"
+	return db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+		for got := false; !got; {
+			err := conn.Query(ctx, func(r *sql.Rows) error { return r.Scan(&got) }, "SELECT COALESCE(GET_LOCK("+name+", 1), 0)")
+			if err != nil {
+				return err
+			}
+		}
+		err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1")
+		if err == nil {
+			err = f(ctx, conn)
+		}
+		if err != nil {
+			return err // and the connection is closed
+		}
+		return errors.Join(conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait"), s.one(ctx, conn, "SELECT RELEASE_LOCK("+name+")"))
 	})
+}
+
+// install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no
+// transaction uses the table, and while the statement waits for that, new transactions wait for it. On MySQL it waits
+// for a second, which is the least; on PostgreSQL the statements have a limit of their own, and SQLite runs all of them in
+// one transaction, which is tried again as a whole.
+func (s *statements) install(ctx context.Context, db *sqldb.DB, statement string) error {
+	if s.flavor == SQLite {
+		return db.ExecRaw(ctx, statement)
+	}
+	return retry(ctx, func() error { return db.ExecRaw(ctx, statement) })
 }
 
 // isThere reports whether a statement failed because the trigger is there already.

@@ -35,6 +35,7 @@ type Mark struct {
 
 	log       *slog.Logger
 	heldAfter time.Duration // how long a round may wait before the log says so
+	server    serverCheck   // guarded by turn
 
 	mu     sync.Mutex
 	users  int   // followers
@@ -216,6 +217,9 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 	}
 	var unusable error // an error after the round, for which Together closes the connection
 	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
+		if err := m.server.run(ctx, conn, s); err != nil {
+			return err
+		}
 		before := m.now()
 		unusable = nil
 		if state, err = s.state(ctx, conn); err != nil {
@@ -241,6 +245,9 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		}
 		return errors.Join(err, unusable)
 	})
+	if err != nil {
+		m.server.again()
+	}
 	if err != nil && unusable == nil {
 		return State{}, m.failed(err)
 	}

@@ -305,7 +305,7 @@ func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 		left := 0
 		wire.Set(func(c *testkit.Crossing) error {
 			if c.Is("DO GET_LOCK") {
-				testkit.Must(t, e.db.Raw("SELECT CAST(CLOSER_UNTIL - UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) FROM UID_FOLLOW").Scan(&left).Error)
+				testkit.Must(t, e.db.Raw("SELECT CLOSER_UNTIL - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 FROM UID_FOLLOW").Scan(&left).Error)
 			}
 			return c.Run()
 		})

@@ -32,9 +32,9 @@ func CheckSlack(slack time.Duration) error {
 // refuse returns an error wrapping ErrRefused if rows of the table could be missed. What this user may not see does not
 // refuse it.
 func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
-	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseKey}
+	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseServer, refuseKey}
 	if f == MySQL || f == MariaDB {
-		checks = append(checks, refuseEngine, refuseCluster, refuseBinlog)
+		checks = append(checks, refuseEngine, refuseBinlog)
 	}
 	if f == Postgres {
 		checks = append(checks, refuseInherited, refuseElsewhere)
@@ -47,8 +47,31 @@ func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	return ctx.Err()
 }
 
+// refuseServer checks that this server takes all writes to the table, in at most two statements, because gates do not work
+// across servers, and replication does not run the trigger. A process repeats it while it follows, because a server may
+// join a cluster later.
+func refuseServer(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	switch f {
+	case MySQL, MariaDB:
+		return refuseCluster(ctx, db)
+	case Postgres:
+		return refuseSubscriber(ctx, db, f, t)
+	}
+	return nil
+}
+
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
+}
+
+// refuseVersion checks that the server is not a database that only speaks the protocol of MySQL.
+func refuseVersion(version string) error {
+	for _, name := range []string{"Vitess", "PlanetScale", "TiDB"} {
+		if strings.Contains(strings.ToLower(version), strings.ToLower(name)) {
+			return refused("the server is %s (its version is %s), which has no triggers", name, version)
+		}
+	}
+	return nil
 }
 
 var integer = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer)\d?\b`)
@@ -139,16 +162,66 @@ func engineRefusal(table, engine string) error {
 		" ALTER TABLE %s ENGINE=InnoDB", engine, table)
 }
 
-// refuseCluster checks that one server takes all writes, because gates do not work across servers.
-func refuseCluster(ctx context.Context, db *sqldb.DB, _ Flavor, _ Table) error {
+// refuseCluster checks a server of MySQL or MariaDB.
+func refuseCluster(ctx context.Context, db *sqldb.DB) error {
 	s := settings{}
 	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN"+
-		" ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+		" ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode', 'read_only', 'innodb_read_only')")
 	if err == nil && s["group_replication_single_primary_mode"] != "" {
 		err = s.read(ctx, db, "SELECT 'members', COUNT(*) FROM performance_schema.replication_group_members"+
 			" WHERE MEMBER_STATE <> 'OFFLINE'")
 	}
 	return errors.Join(s.clusterRefusal(), err)
+}
+
+// ErrReplicated is the reason why a table cannot be followed that gets rows by replication. In a region it can, because
+// followers leave out the rows of other regions.
+var ErrReplicated = fmt.Errorf("%w: replication inserts rows without the trigger, so they could be missed", ErrRefused)
+
+// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another one. It does not stop
+// followers, because these changes may concern other tables only.
+func refuseReplica(ctx context.Context, db *sqldb.DB, f Flavor) error {
+	query := map[Flavor]string{
+		MariaDB: "SHOW GLOBAL STATUS LIKE 'Slaves_running'",
+		MySQL: "SELECT 'channels', COUNT(*) FROM performance_schema.replication_applier_status" +
+			" WHERE SERVICE_STATE = 'ON' AND CHANNEL_NAME NOT LIKE 'group_replication%'",
+	}[f]
+	if query == "" {
+		return nil
+	}
+	s := settings{}
+	err := s.read(ctx, db, query)
+	for _, n := range s {
+		if n != "0" {
+			return fmt.Errorf("%w; this server applies the changes of another one", ErrReplicated)
+		}
+	}
+	return err
+}
+
+// refuseSubscriber checks a server that speaks the protocol of PostgreSQL. A subscription may name a partition, too.
+func refuseSubscriber(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
+	var version string
+	standby, subscribed := false, false
+	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&version, &standby) }, "SELECT version(), pg_is_in_recovery()")
+	switch {
+	case err != nil:
+		return err
+	case strings.Contains(version, "CockroachDB") || strings.Contains(version, "-YB-"):
+		return refused("the server is %s, which does not have all the locks of PostgreSQL", version)
+	case standby:
+		return refused("the server is a standby; follow on the primary")
+	case t.Regional:
+		return nil
+	}
+	class := newStatements(f, t).class()
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&subscribed) }, "SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = "+class+
+		" OR srrelid IN (SELECT relid FROM pg_partition_tree("+class+")) OR srrelid IN (SELECT relid FROM pg_partition_ancestors("+class+")))")
+	if err == nil && subscribed {
+		err = fmt.Errorf("%w; a subscription names the table or a partition of it (pg_subscription_rel): follow it on the publisher,"+
+			" or drop the subscription", ErrReplicated)
+	}
+	return err
 }
 
 // refuseBinlog checks the format of the binary log.
@@ -177,11 +250,19 @@ func (s settings) isOn(name string) bool { return strings.EqualFold(s[name], "ON
 func (s settings) clusterRefusal() error {
 	const alone = "a transaction on another server does not pass the gates of this one, so its rows could be missed"
 	provider, mode := s["wsrep_provider"], "group_replication_single_primary_mode"
-	switch {
+	switch members, seen := s["members"]; {
 	case s.isOn("wsrep_on") && provider != "" && provider != "none":
 		return refused("the server is a node of a Galera cluster (wsrep_on); %s", alone)
-	case s[mode] != "" && !s.isOn(mode) && s["members"] != "0" && s["members"] != "":
+	case s[mode] != "" && !s.isOn(mode) && !seen:
+		return refused("%s is %s, and this account may not see whether the server is in a group; GRANT SELECT ON"+
+			" performance_schema.replication_group_members TO it", mode, s[mode])
+	case s[mode] != "" && !s.isOn(mode) && members != "0":
 		return refused("the server is in a replication group with several primaries (%s is %s); %s", mode, s[mode], alone)
+	}
+	for _, name := range []string{"read_only", "innodb_read_only"} {
+		if value := s[name]; value != "" && value != "0" && !strings.EqualFold(value, "OFF") {
+			return refused("the server does not take writes (%s is %s); follow on the primary", name, value)
+		}
 	}
 	return nil
 }

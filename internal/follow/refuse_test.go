@@ -22,8 +22,12 @@ func TestRefusals_OfSettings(t *testing.T) {
 		{settings{"wsrep_on": "ON", "wsrep_provider": "none"}, ""},
 		{settings{mode: "OFF", "members": "3"}, mode},
 		{settings{mode: "OFF", "members": "0"}, ""}, // not started
-		{settings{mode: "OFF"}, ""},                 // the members cannot be seen
+		{settings{mode: "OFF"}, "GRANT SELECT"},     // the members cannot be seen
 		{settings{mode: "ON", "members": "3"}, ""},
+		{settings{"read_only": "ON"}, "read_only is ON"},
+		{settings{"read_only": "NO_LOCK_NO_ADMIN"}, "read_only is NO_LOCK"}, // MariaDB 12
+		{settings{"read_only": "OFF", "innodb_read_only": "ON"}, "innodb_read_only"},
+		{settings{"read_only": "OFF", "innodb_read_only": "OFF", mode: "ON"}, ""},
 		{settings{"log_bin": "ON", "binlog_format": "ROW", "global": "ROW"}, ""},
 		{settings{"log_bin": "ON", "binlog_format": "MIXED", "global": "MIXED"}, ""},
 		{settings{"log_bin": "ON", "binlog_format": "STATEMENT", "global": "ROW"}, "SESSION.binlog_format"},

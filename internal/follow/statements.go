@@ -39,10 +39,10 @@ func (s *statements) found() string {
 	f, name := s.flavor, s.flavor.text(s.names.trigger)
 	switch f {
 	case Postgres:
-		return "(SELECT oid::text FROM pg_trigger WHERE tgrelid = to_regclass(" + f.text(f.quote(s.table.Name)) + ") AND tgname = " + name +
-			" AND tgenabled IN ('O', 'A') AND tgfoid = " + s.function() + ")"
+		return "(SELECT t.oid::text FROM pg_trigger t WHERE tgname = " + name + " AND tgfoid = " + s.function() + " AND " + s.intact() + ")"
 	case SQLite:
-		return "(SELECT name || ' ' || sql FROM sqlite_schema WHERE type = 'trigger' AND name = " + name + ")"
+		return "(SELECT name || ' ' || sql FROM sqlite_schema WHERE type = 'trigger' AND name = " + name +
+			" AND tbl_name = " + f.text(bare(s.table.Name)) + " COLLATE NOCASE)"
 	}
 	// With the table's name MariaDB opens only this table's file.
 	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table.Name) + " AND EVENT_OBJECT_TABLE = " +

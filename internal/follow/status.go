@@ -27,6 +27,7 @@ type Status struct {
 	Trigger   TriggerState
 	Holders   []Holder // open transactions that have inserted rows, the oldest first
 	Unread    error    // why Trigger, Raised or Holders could not be read
+	Refused   error    // why rows could be missed, as [Enable] would say; nil if nothing is wrong
 
 	layout generator.Layout
 }
@@ -83,6 +84,15 @@ func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table 
 	}
 	s.layout = layout
 	err = newStatements(f, Table{Name: table}).status(ctx, db.Quiet(), &s)
+	if err == nil && s.Table != "" {
+		t := Table{Name: table, Key: s.Key}
+		if s.Refused = refuse(ctx, db.Quiet(), f, t); s.Refused == nil {
+			s.Refused = refuseReplica(ctx, db.Quiet(), f)
+		}
+		if !errors.Is(s.Refused, ErrRefused) { // the context has ended, or this user may not see it
+			s.Refused, err = nil, ctx.Err()
+		}
+	}
 	if err != nil && noTable.MatchString(err.Error()) {
 		err = nil
 	}

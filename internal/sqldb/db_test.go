@@ -101,6 +101,11 @@ func TestIsTransient_TellsConflictsFromLastingErrors(t *testing.T) {
 		{errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"), true},
 		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option so it cannot execute this statement"), true},
 		{errors.New("Error 1020 (HY000): Record has changed since last read in table 'WORKER_REGISTRY'"), true},
+		{errors.New("Error 8002 (HY000): [2] can not retry select for update statement"), true}, // TiDB, as those below
+		{errors.New("Error 8005 (HY000): Write Conflict, txnStartTS is stale"), true},
+		{errors.New("Error 8022 (HY000): Error: KV error safe to retry"), true},
+		{errors.New("Error 8028 (HY000): Information schema is changed during the execution of the statement"), true},
+		{errors.New("Error 8027 (HY000): Information schema is out of date"), false},
 		{errors.New("Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction"), true},
 		{errors.New("Error 1180 (HY000): Got error 149 during COMMIT"), true},
 		{errors.New("Error 3101 (40000): Plugin instructed the server to rollback the current transaction"), true},

@@ -49,9 +49,10 @@ func IsUnreachable(err error) bool {
 }
 
 // conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
-// COMMIT, and cluster nodes without quorum or without writes. It also matches TiDB's write conflict, MariaDB's "record
-// has changed since last read", and SQLite's lock.
-var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|1290|3100|3101|9007)\b|database (table )?is locked`)
+// COMMIT, and cluster nodes without quorum or without writes. It also matches MariaDB's "record has changed since last
+// read", SQLite's lock, and the codes after which TiDB's documentation tells applications to try again: 8002, 8005, 8022
+// and 8028 (docs.pingcap.com/tidb/stable/error-codes), and its write conflict 9007.
+var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|1290|3100|3101|8002|8005|8022|8028|9007)\b|database (table )?is locked`)
 
 const (
 	sqliteBusy   = 5

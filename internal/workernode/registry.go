@@ -38,8 +38,8 @@ type Registry struct {
 	Shared bool
 }
 
-// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, or is empty
-// because no process has begun the id space yet.
+// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, or is
+// [ErrNotBegun] if it is empty.
 func (d *DB) Registry(ctx context.Context) (Registry, error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -48,10 +48,14 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 	case err != nil:
 		return r, fmt.Errorf("%w: %s cannot be read: %w", ErrTable, RegistryTable, err)
 	case !ok:
-		return r, fmt.Errorf("%w: %s has no row: no process has begun the id space yet", ErrTable, RegistryTable)
+		return r, ErrNotBegun
 	}
 	return r, nil
 }
+
+// ErrNotBegun reports an empty registry. It wraps [ErrTable].
+var ErrNotBegun = fmt.Errorf("%w: %s has no row: no process has begun the id space yet; start one that makes ids, or let a"+
+	" migration job leave WithLookupOnly out", ErrTable, RegistryTable)
 
 // OpenRegistry reads the registry. The first process inserts it, which pins its layout, lead and region. The zero Region
 // accepts a registry of any region, and begins one that is not divided. The error wraps [ErrLayoutMismatch] if another layout is pinned,

@@ -1,0 +1,31 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A serverCheck remembers when it was checked that the server takes all writes.
+type serverCheck struct{ passed time.Time }
+
+// checkAgainAfter is how long a check holds. A server can join a group, or change its primary, while connections stay.
+const checkAgainAfter = time.Minute
+
+// run returns an error wrapping ErrRefused if rows of the table could be missed on this server. What this user may not see
+// does not refuse it.
+func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) error {
+	if !c.passed.IsZero() && time.Since(c.passed) < checkAgainAfter {
+		return nil
+	}
+	if err := refuseServer(ctx, conn.Quiet(), s.flavor, s.table); errors.Is(err, ErrRefused) || ctx.Err() != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	c.passed = time.Now()
+	return nil
+}
+
+// again makes the next run ask, because an error may mean that the server is another one, or has another role.
+func (c *serverCheck) again() { c.passed = time.Time{} }

@@ -1,0 +1,148 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A trigger is one of this package in the database. It stays with its table when the table is renamed, so it may be on
+// another table than its name says. On MySQL, MariaDB and SQLite no other table can have a trigger of this name then.
+type trigger struct {
+	name, table string // the table as the database writes it
+	here        bool   // on the table that is enabled or disabled
+	guards      bool   // it is as it was installed; known only of the one with the name for this table
+}
+
+// ofThisPackage matches the names of triggers. A tool that copied the trigger may have appended something.
+var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
+
+// misplaced returns the triggers that have the name for this table, but are on another one or do not guard it, and the
+// stale ones: they are on this table, but under a former name of it, so nobody can follow by them.
+func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
+	all, err := s.triggers(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	used := map[string]bool{s.names.trigger: true}
+	names, err := s.flavor.tablesIn(ctx, db.Quiet(), s.table.Name[:len(s.table.Name)-len(bare(s.table.Name))])
+	if err != nil && !noTable.MatchString(err.Error()) {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		if bare(name) == bare(s.table.Name) { // a table may be named with and without its schema
+			used[namesOf(name).trigger] = true
+		}
+	}
+	for _, t := range all {
+		switch {
+		case t.name == s.names.trigger && !(t.here && t.guards):
+			own = append(own, t)
+		case t.here && !used[t.name]:
+			stale = append(stale, t)
+		}
+	}
+	return own, stale, nil
+}
+
+// triggers returns the triggers with the name for this table, wherever they are, and all of this package on it.
+func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger, err error) {
+	if s.flavor == Postgres {
+		err = db.Query(ctx, func(r *sql.Rows) error {
+			var t trigger
+			err := r.Scan(&t.name, &t.table, &t.here, &t.guards)
+			list = append(list, t)
+			return err
+		}, s.triggersOfPostgres())
+		return list, err
+	}
+	query := "SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_STATEMENT, @@lower_case_table_names FROM information_schema.TRIGGERS" +
+		" WHERE EVENT_OBJECT_SCHEMA = " + s.flavor.schema(s.table.Name) + " AND LEFT(TRIGGER_NAME, 11) = 'uid_follow_'"
+	if s.flavor == SQLite {
+		query = "SELECT name, tbl_name, sql, 1 FROM sqlite_schema WHERE type = 'trigger' AND substr(name, 1, 11) = 'uid_follow_'"
+	}
+	create, here := spaceless(s.flavor.create(s.table)), bare(s.table.Name)
+	err = db.Query(ctx, func(r *sql.Rows) error {
+		var t trigger
+		var body string // on SQLite the whole statement
+		var folds int
+		err := r.Scan(&t.name, &t.table, &body, &folds)
+		t.here = t.table == here || folds != 0 && strings.EqualFold(t.table, here)
+		t.guards = strings.HasSuffix(create, spaceless(body))
+		if t.name == s.names.trigger || t.here && ofThisPackage.MatchString(t.name) && strings.Contains(body, GateTable) {
+			list = append(list, t)
+		}
+		return err
+	}, query)
+	return list, err
+}
+
+// spaceless removes the white space from a text.
+func spaceless(text string) string { return strings.Join(strings.Fields(text), "") }
+
+// create returns the statement that creates the trigger on databases other than PostgreSQL.
+func (f Flavor) create(t Table) string {
+	for _, statement := range f.Install(t) {
+		if strings.HasPrefix(statement, "CREATE TRIGGER ") {
+			return statement
+		}
+	}
+	return ""
+}
+
+// triggersOfPostgres finds triggers by their function, because it can be dropped only after all of them.
+func (s *statements) triggersOfPostgres() string {
+	f := s.flavor
+	prefix := ""
+	if name := beside(s.table.Name, ""); name != "" {
+		prefix = f.quote(strings.TrimSuffix(name, ".")) + "."
+	}
+	return "SELECT tgname, tgrelid::regclass::text, tgrelid = " + s.class() + ", COALESCE(" + s.intact() + ", false) FROM pg_trigger t" +
+		" WHERE " + notCloned + " AND (tgfoid = " + s.function() + " OR tgrelid = " + s.class() + " AND left(tgname, 11) = 'uid_follow_'" +
+		" AND tgfoid = to_regproc(" + f.text(prefix) + " || quote_ident(tgname)))"
+}
+
+// notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before version
+// 13 they count as internal.
+const notCloned = "NOT t.tgisinternal AND COALESCE((to_jsonb(t) ->> 'tgparentid')::bigint, 0) = 0"
+
+// class is an expression for the table on PostgreSQL.
+func (s *statements) class() string {
+	return "to_regclass(" + s.flavor.text(s.flavor.quote(s.table.Name)) + ")"
+}
+
+// intact is a condition for the trigger t of the table on PostgreSQL, besides its function: it is not disabled, and on a
+// partition or a table with partitions it is one for each row, because others miss rows there.
+func (s *statements) intact() string {
+	return "t.tgrelid = " + s.class() + " AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 1 = 1 OR NOT EXISTS" +
+		" (SELECT FROM pg_class c WHERE c.oid = t.tgrelid AND (c.relkind = 'p' OR c.relispartition)))"
+}
+
+// dropCalling drops the triggers of PostgreSQL that call a function and fulfil a condition, and then runs more statements.
+// It is one statement, so it does everything or nothing.
+func dropCalling(function, condition string, then ...string) string {
+	return fmt.Sprintf(`DO $uid$
+DECLARE
+  found record;
+BEGIN
+  PERFORM set_config('lock_timeout', '%dms', true); -- because writers queue up behind this; try again if it fails
+  FOR found IN SELECT tgname, tgrelid::regclass AS owner FROM pg_trigger t
+    WHERE tgfoid = to_regproc(%s) AND %s
+      AND %s LOOP
+    EXECUTE format('DROP TRIGGER %%I ON %%s', found.tgname, found.owner);
+  END LOOP;
+%sEND $uid$`, lockPatience.Milliseconds(), Postgres.text(function), notCloned, condition, strings.Join(then, ""))
+}
+
+// drop returns the statement that drops a trigger.
+func (s *statements) drop(t trigger) string {
+	if s.flavor == Postgres {
+		return fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
+			"  DROP TRIGGER IF EXISTS %s ON %s;\nEND $uid$", lockPatience.Milliseconds(), s.flavor.quote(t.name), t.table)
+	}
+	return "DROP TRIGGER IF EXISTS " + s.flavor.quote(beside(s.table.Name, t.name))
+}
