@@ -41,7 +41,7 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.ReadRegistry(ctx); err != nil {
+	if err := d.ReadRegistry(ctx); err != nil && !(use == repairs && errors.Is(err, admin.ErrNoSpace)) {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -109,6 +109,9 @@ func databaseFlag(c *cobra.Command, named *[]string) {
 
 // openOthers opens the databases of --database: names and data source names.
 func (a *app) openOthers(ctx context.Context, d *database, named []string, use usage) error {
+	if len(named) == 0 {
+		return nil
+	}
 	for _, text := range named {
 		name, dsn, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dsn == "" {
@@ -120,6 +123,9 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string, use u
 		}
 		d.others = append(d.others, other)
 		d.AddOther(name, other.DB)
+	}
+	if d.Registry.Space == "" {
+		return nil // the registry is gone, and with it the names
 	}
 	known, err := d.TableNames(ctx)
 	for name := range d.Others {

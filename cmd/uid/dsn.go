@@ -90,6 +90,7 @@ type usage int
 const (
 	reads usage = iota
 	writes
+	repairs // writes, also to a database whose WORKER_REGISTRY is gone
 )
 
 // fileName matches names of files, with an extension, which cannot contain a password.

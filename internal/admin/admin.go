@@ -4,6 +4,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -55,12 +56,14 @@ func Connect(db *gorm.DB, timeout time.Duration, now func() time.Time) (*DB, err
 // noTable matches errors about missing tables.
 var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 
+// ErrNoSpace reports a database without WORKER_REGISTRY.
+var ErrNoSpace = errors.New("this database has no id space; with WithRegistry, use the registry's data source name")
+
 // ReadRegistry reads the layout and the registry.
 func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
 		if noTable.MatchString(err.Error()) {
-			return fmt.Errorf("this database has no id space; with WithRegistry, use the registry's data source name: %w",
-				err)
+			return fmt.Errorf("%w: %w", ErrNoSpace, err)
 		}
 		return d.explainVersion(ctx, err)
 	}

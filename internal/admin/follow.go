@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,16 +170,18 @@ func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
 // errNotFollowed reports a table without a row in UID_FOLLOW.
 var errNotFollowed = errors.New(`the table is not followed; "uid follow status" lists those that are`)
 
-// DisableFollow makes a table an ordinary one again.
+// DisableFollow makes a table an ordinary one again. The tables of the plugin may be gone.
 func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
-	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%s: %w", name, errNotFollowed)
-	}
 	if err != nil {
 		return err
 	}
 	_, on, table := d.followed(name)
+	if len(list) == 0 {
+		if remains, err := follow.Remains(ctx, on.SQL, table); err != nil || !remains {
+			return cmp.Or(err, fmt.Errorf("%s: %w", name, errNotFollowed))
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return follow.Disable(ctx, on.SQL, follow.Table{Name: table})

@@ -184,10 +184,7 @@ func (f Flavor) Uninstall(t Table) []string {
 	statements := []string{"DELETE FROM " + f.quote(beside(t.Name, MarkTable)) + where}
 	switch f {
 	case Postgres:
-		return append(statements,
-			fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
-				"  DROP TRIGGER IF EXISTS %s ON %s;\nEND $uid$", lockPatience.Milliseconds(), f.quote(n.trigger), f.quote(t.Name)),
-			"DROP FUNCTION IF EXISTS "+f.quote(beside(t.Name, n.function))+"()",
+		return append(statements, dropFunction(f.quote(beside(t.Name, n.function))),
 			"DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
 	case MariaDB:
 		statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(beside(t.Name, n.trigger)),
