@@ -144,7 +144,7 @@ func largestKeys(t *testing.T, db *gorm.DB) map[string]int64 {
 	keys := map[string]int64{}
 	for _, table := range numberedTables {
 		var n *int64
-		must(t, db.Raw("SELECT MAX(id) FROM " + table).Scan(&n).Error)
+		must(t, db.Raw("SELECT MAX(id) FROM "+table).Scan(&n).Error)
 		if keys[table] = 0; n != nil {
 			keys[table] = *n
 		}

@@ -127,14 +127,10 @@ func (d *DB) numberMySQL(ctx context.Context, s *RemovalStep, t table, key colum
 		s.Text = fmt.Sprintf("%s.%s is AUTO_INCREMENT, and continues above the largest key.", t.name, key.name)
 		return nil
 	}
-	schema, name := "", t.name
-	if t.quoted != d.identifier(t.name) { // the part before a dot is another database
-		schema, name, _ = strings.Cut(t.name, ".")
-	}
 	comment, extra := "", ""
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&comment, &extra) },
 		`SELECT column_comment, extra FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE())
-		AND table_name = ? AND column_name = ?`, schema, name, key.name)
+		AND table_name = ? AND column_name = ?`, t.schema, t.bare, key.name)
 	if err != nil {
 		return fmt.Errorf("read the comment of %s.%s: %w", t.name, key.name, err)
 	}
