@@ -27,8 +27,8 @@ func isRenamed(t *testing.T, err error) {
 	}
 }
 
-// Formerly every id from before a rename was ErrNoModel, which handlers answer with a 404, with advice that could not be
-// followed, because the model of the old table is gone.
+// Formerly every id from before a rename was ErrNoModel, which handlers answer with a 404, with advice that could not
+// be followed, because the model of the old table is gone.
 func TestPluginFind_NamesTheCommandForARenamedTable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -193,8 +194,8 @@ func goesOn(t *testing.T, d *testkit.Database) {
 	}
 }
 
-// Formerly no page named the triggers of followed tables, which refused all rows without the plugin, and nothing let the
-// database number the keys.
+// Formerly no page named the triggers of followed tables, which refused all rows without the plugin, and nothing let
+// the database number the keys.
 func TestRemove_TheApplicationGoesOnWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -306,8 +307,8 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 	})
 }
 
-// Formerly the command failed without the tables of the plugin, and on PostgreSQL for a table that was renamed, so nothing
-// but SQL by hand made the table accept rows again.
+// Formerly the command failed without the tables of the plugin, and on PostgreSQL for a table that was renamed, so
+// nothing but SQL by hand made the table accept rows again.
 func TestFollowDisable_WorksWithoutTheTablesAndAfterARename(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -342,4 +343,34 @@ func TestFollowDisable_WorksWithoutTheTablesAndAfterARename(t *testing.T) {
 		must(t, insert("orders"))
 		r.run("follow", "disable", "orders").want(t, exitFailed, "orders: the table is not followed")
 	})
+}
+
+// The statements of docs/removing.md let SQLite number a key that it does not number.
+func TestDocument_TheStatementsNumberAKeyOfSQLite(t *testing.T) {
+	t.Parallel()
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db := d.Open(t, nil)
+	must(t, db.Exec("CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, name TEXT)").Error)
+	must(t, db.Exec("INSERT INTO orders VALUES (1178338586584416256, 'old')").Error)
+	r := runner{t: t, dsn: dsn(d)}
+	r.run("remove", "--table", "orders").want(t, exitOK, "By hand: SQLite does not number orders.id")
+	text, err := os.ReadFile("../../docs/removing.md")
+	must(t, err)
+	_, block, _ := strings.Cut(string(text), "```sql\n")
+	block, _, _ = strings.Cut(block, "```")
+	must(t, db.Connection(func(conn *gorm.DB) error {
+		for statement := range strings.SplitSeq(strings.TrimSpace(block), ";\n") {
+			if err := conn.Exec(statement).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	r.run("remove", "--table", "orders").want(t, exitOK, "SQLite numbers orders.id itself")
+	must(t, db.Exec("INSERT INTO orders (name) VALUES ('new')").Error)
+	var ids []int64
+	must(t, db.Raw("SELECT id FROM orders ORDER BY id").Scan(&ids).Error)
+	if len(ids) != 2 || ids[1] != ids[0]+1 {
+		t.Errorf("the keys are %v", ids)
+	}
 }

@@ -58,8 +58,8 @@ func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []str
 	return append(steps, others...), err
 }
 
-// firstFree returns the first id above all that were ever made with a slot, or 0 if there is no room for it. Numbers from
-// it on are not those of rows that were deleted.
+// firstFree returns the first id above all that were ever made with a slot, or 0 if there is no room for it. Numbers
+// from it on are not those of rows that were deleted.
 func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	if !d.hasSpace() {
 		return 0, nil

@@ -156,8 +156,8 @@ func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []
 			if has {
 				now := workernode.Table{Database: of.Database, Name: name}
 				list = append(list, Finding{Code: CodeTableRenamed,
-					Text: fmt.Sprintf("%s of WORKER_NODE are of the table %s, which does not exist, and %s has rows with their "+
-						"ids: Find fails for them", Count(int64(len(workers)), "row", "rows"), of, now),
+					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and %s has rows with their ids: "+
+						"Find fails for them", Count(int64(len(workers)), "worker id", "worker ids"), of, now),
 					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`, of, now)})
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// dropFunction is the statement that drops the function of a trigger on PostgreSQL, and with it the trigger, also if the
-// table was renamed. name is quoted.
+// dropFunction is the statement that drops the function of a trigger on PostgreSQL, and with it the trigger, also if
+// the table was renamed. name is quoted.
 func dropFunction(name string) string {
 	return fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
 		"  DROP FUNCTION IF EXISTS %s() CASCADE; -- and its trigger\nEND $uid$", lockPatience.Milliseconds(), name)
@@ -75,8 +75,8 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 	return statements, nil
 }
 
-// objects returns the triggers and sequences of the default schema. It adds those of the tables in UID_FOLLOW, because a
-// user without the privilege TRIGGER does not see triggers.
+// objects returns the triggers and sequences of the default schema. It adds those of the tables in UID_FOLLOW, because
+// a user without the privilege TRIGGER does not see triggers.
 func (f Flavor) objects(ctx context.Context, db *sqldb.DB) (triggers, sequences []string, err error) {
 	for i, into := range []*[]string{&triggers, &sequences} {
 		if objectsOf[f][i] == "" {

@@ -13,8 +13,8 @@ import (
 )
 
 // renamed returns an error for ids of a table that does not exist any more, if the table of a model has a row that the
-// caller may see with one of them: then the table was renamed, and WORKER_NODE has its old name. The error is no failure
-// of an id, because callers would answer that with a 404.
+// caller may see with one of them: then the table was renamed, and WORKER_NODE has its old name. The error is no
+// failure of an id, because callers would answer that with a 404.
 func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
 	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})
 	if table == "" || db.Migrator().HasTable(table) {

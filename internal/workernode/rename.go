@@ -17,10 +17,10 @@ func (d *DB) CountTable(ctx context.Context, t Table) (n int64, err error) {
 	return n, nil
 }
 
-// RenameTable gives the worker ids of a table to the name that the table has now, and returns their number. Ids that were
-// made before then resolve to that name. It may be repeated, and processes may run meanwhile: a slot keeps its worker ids,
-// so no two processes ever have one. A process that makes ids for the old name, because it has the old model, gets other
-// worker ids for it within ten minutes; run it again after the last one has ended.
+// RenameTable gives the worker ids of a table to the name that the table has now, and returns their number. Ids that
+// were made before then resolve to that name. It may be repeated, and processes may run meanwhile: a slot keeps its
+// worker ids, so no two processes ever have one. A process that makes ids for the old name, because it has the old
+// model, gets other worker ids for it within ten minutes; run it again after the last one has ended.
 //
 // The tables must be one and the same: ids of two tables cannot be told apart afterwards.
 func (d *DB) RenameTable(ctx context.Context, from Table, to string) (int64, error) {
