@@ -37,7 +37,7 @@ func ExamplePublic() {
 	fmt.Println(err)
 	// Output:
 	// {"id":"doc_1ksnvtr9x16afnm8p99avsgdx0"} <nil>
-	// publicid: invalid id
+	// publicid: invalid id: "doc_00000000000000000000000000" was changed, or was made with another key
 }
 
 func ExampleScoped() {

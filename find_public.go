@@ -27,7 +27,7 @@ func (p *Plugin) FindPublic(ctx context.Context, text string, options ...FindOpt
 	}
 	id, err := ParsePublicID(text)
 	if err != nil {
-		return nil, withoutNumber(text, err)
+		return nil, err
 	}
 	row, err := f.FindPublic(ctx, text[:strings.LastIndexByte(text, '_')], int64(id))
 	return row, withoutNumber(text, err)
@@ -54,7 +54,7 @@ func FindPublicAs[T PublicType](ctx context.Context, db *gorm.DB, text string) (
 	}
 	id, err := ParsePublic[T](text)
 	if err != nil {
-		return nil, withoutNumber(text, err)
+		return nil, err
 	}
 	rows, err := FindAs[T](ctx, db, ID(id))
 	if err != nil {

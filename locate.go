@@ -22,7 +22,7 @@ type Location struct {
 	Sequence int64     `json:"sequence"`
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
-	// same worker id. It is also zero if "uid prune" removed the session; then nobody may have made the id.
+	// same worker id. It is also zero if "uid sessions prune" removed the session; then nobody may have made the id.
 	Session Session `json:"session"`
 }
 

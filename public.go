@@ -146,13 +146,14 @@ func ParsePublicID(text string) (ID, error) {
 		return 0, errNoPublicKeys
 	}
 	codec, _, err := c.codec(text[:max(strings.LastIndexByte(text, '_'), 0)])
-	if err == nil {
-		var id int64
-		if id, err = codec.Decode(text); err == nil {
-			return ID(id), nil
-		}
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w: %.40q has no prefix", ErrNoSuchID, publicid.ErrInvalid, text)
 	}
-	return 0, fmt.Errorf("%w: %w", ErrNoSuchID, publicid.ErrInvalid)
+	id, err := codec.Decode(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoSuchID, err)
+	}
+	return ID(id), nil
 }
 
 // catalogPublic gives the catalog access to Public.

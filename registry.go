@@ -106,7 +106,8 @@ func (sp *sharedSpace) openFor(ctx context.Context, cfg *config.Config, db *gorm
 	if sp.idSpace != nil {
 		return cmp.Or(conflict(sp.options, cfg), sp.idSpace.manager.Registry().CheckRegion(cfg.Region))
 	}
-	if sp.idSpace, err = openSpace(ctx, cfg, db); err == nil {
+	sp.idSpace, err = openSpace(ctx, cfg, db)
+	if err = sqldb.HintOfShards(err); err == nil {
 		sp.options = cfg
 	}
 	return err

@@ -19,7 +19,7 @@ type Session struct {
 	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
 }
 
-// Pruned reports whether "uid prune" removed the session, so the process is unknown. In a list it represents all
+// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list it represents all
 // removed sessions.
 func (s Session) Pruned() bool {
 	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0

@@ -27,5 +27,5 @@ func ExampleNewKeys() {
 	// Output:
 	// ord_7bhznb3dzqhphb87gmm2kvym2c
 	// 2124472963691474944 <nil>
-	// publicid: invalid id
+	// publicid: invalid id: "ord_75m2xyjacf2eapsd58drmc0g0v" was changed, or was made with another key
 }

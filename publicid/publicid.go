@@ -44,10 +44,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
-// ErrInvalid is the only error of [Codec.Decode]. The text has the wrong prefix, length or characters, was changed, or
-// was made with another key. The error does not distinguish these, because an attacker could learn from it.
+// ErrInvalid is wrapped by each error of [Codec.Decode]. The text of the error tells a wrong prefix, length or character.
+// It does not tell a changed text from one made with another key, because an attacker could learn from it.
 var ErrInvalid = errors.New("publicid: invalid id")
 
 // ErrConfig reports an invalid key or prefix. [NewKeys] and [Keys.Codec] return it.
@@ -191,14 +192,19 @@ func (c *Codec) Append(dst []byte, id int64) []byte {
 	return dst
 }
 
-// Decode returns the id of a text, or [ErrInvalid].
+// Decode returns the id of a text. The error wraps [ErrInvalid].
 func (c *Codec) Decode(text string) (int64, error) {
-	if len(text) != c.Len() || text[:len(c.prefix)] != c.prefix {
-		return 0, ErrInvalid
+	if !strings.HasPrefix(text, c.prefix) {
+		return 0, fmt.Errorf("%w: %.40q does not begin with %q", ErrInvalid, text, c.prefix)
+	}
+	if len(text) != c.Len() {
+		return 0, fmt.Errorf("%w: %.60q has %d characters after %q, and must have %d", ErrInvalid, text,
+			len(text)-len(c.prefix), c.prefix, blockChars)
 	}
 	hi, lo, ok := parseBase32(text[len(c.prefix):])
 	if !ok {
-		return 0, ErrInvalid
+		return 0, fmt.Errorf("%w: %q has a character that no id has there: after %q come 0 to 9 and a to z without i, l, o and u",
+			ErrInvalid, text, c.prefix)
 	}
 	var sent, block [aes.BlockSize]byte
 	binary.BigEndian.PutUint64(sent[:8], hi)
@@ -211,7 +217,7 @@ func (c *Codec) Decode(text string) (int64, error) {
 		}
 	}
 	if found == 0 {
-		return 0, ErrInvalid
+		return 0, fmt.Errorf("%w: %q was changed, or was made with another key", ErrInvalid, text)
 	}
 	return id, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -272,5 +273,29 @@ func TestKeys_TheZeroValueHasNoCodec(t *testing.T) {
 
 	if _, err := new(publicid.Keys).Codec("ord"); !errors.Is(err, publicid.ErrConfig) {
 		t.Error(err)
+	}
+}
+
+// The error tells a programmer what is wrong with a text, such as the wrong type of id. It does not tell a changed text
+// from one of another key.
+func TestCodecDecode_TellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	orders, customers, foreign := codec(t, "ord", key(1)), codec(t, "cus", key(1)), codec(t, "ord", key(2))
+	text, wrong := orders.Encode(7), foreign.Encode(7)
+	for of, want := range map[string]string{
+		customers.Encode(7):                  `does not begin with "ord_"`,
+		"":                                   `"" does not begin with "ord_"`,
+		"7":                                  `"7" does not begin with "ord_"`,
+		text[:20]:                            `has 16 characters after "ord_", and must have 26`,
+		text + "0":                           `has 27 characters after "ord_"`,
+		strings.ToUpper(text[:3]) + text[3:]: `does not begin with "ord_"`,
+		text[:29] + "u":                      "has a character that no id has there",
+		wrong:                                strconv.Quote(wrong) + " was changed, or was made with another key",
+		strings.Repeat("x", 1000):            "does not begin",
+	} {
+		_, err := orders.Decode(of)
+		if !errors.Is(err, publicid.ErrInvalid) || !strings.Contains(err.Error(), want) || len(err.Error()) > 200 {
+			t.Errorf("%.50q: %v, want %q", of, err, want)
+		}
 	}
 }

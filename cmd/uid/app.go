@@ -166,6 +166,7 @@ Exit codes:
 		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(),
 		a.sessionsCommand(), a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
 		a.followCommand(), a.partitionsCommand(), a.regionCommand(),
+		a.removeCommand(),
 	)
 	return root
 }

@@ -43,8 +43,10 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 		return nil, err
 	}
 	err = d.ReadRegistry(ctx)
-	if use == prepares && admin.HasNoSpace(err) {
-		a.complain(errors.New("warning: no process has begun an id space in this database, so times are those of the default layout"))
+	if use >= prepares && admin.HasNoSpace(err) {
+		if use == prepares {
+			a.complain(errors.New("warning: no process has begun an id space in this database, so times are those of the default layout"))
+		}
 		d.Layout, err = generator.DefaultLayout(), nil
 	}
 	if err != nil {
@@ -130,6 +132,9 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string, use u
 		}
 		d.others = append(d.others, other)
 		d.AddOther(name, other.DB)
+	}
+	if d.Registry.Space == "" {
+		return nil // the registry is gone, and with it the names
 	}
 	known, err := d.TableNames(ctx)
 	for name := range d.Others {

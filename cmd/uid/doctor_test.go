@@ -108,6 +108,8 @@ var sicknesses = []sickness{
 	},
 	{code: admin.CodeKeyAhead, spoil: exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')"),
 		words: []string{"1600000000000000000", "uid decode --all"}},
+	{code: admin.CodeTableRenamed, spoil: exec("ALTER TABLE orders RENAME TO sales"),
+		words: []string{"WORKER_NODE has 1 worker id of the table orders, which does not exist, and sales has rows", `run "uid tables rename orders sales"`}},
 	{
 		code:    admin.CodeLayoutEnd,
 		engines: []string{"sqlite"},

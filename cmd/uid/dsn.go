@@ -91,6 +91,7 @@ const (
 	reads usage = iota
 	writes
 	prepares // writes, also where no process has begun an id space yet
+	repairs  // writes, also where WORKER_REGISTRY is gone
 )
 
 // fileName matches names of files, with an extension, which cannot contain a password.

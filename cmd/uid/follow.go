@@ -93,11 +93,13 @@ func slackFlag(c *cobra.Command, slack *time.Duration) {
 }
 
 func (a *app) followDisableCommand() *cobra.Command {
-	return a.tableSubcommand(prepares, &cobra.Command{
+	return a.tableSubcommand(repairs, &cobra.Command{
 		Use:   "disable TABLE",
 		Short: "Remove the trigger of a table",
 		Long: `disable removes the trigger of a table, and its row of UID_FOLLOW. Followers of the table get errors. If the
-table is enabled again, rows that came meanwhile may have ids below those that followers have read.`,
+table is enabled again, rows that came meanwhile may have ids below those that followers have read.
+
+It also works after the tables of the plugin were dropped, or the table was renamed: pass the old name.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
 		if err := d.DisableFollow(ctx, args[0]); err != nil {

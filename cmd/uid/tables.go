@@ -46,6 +46,7 @@ the number of their slots, how many of these a process holds, and the earliest a
 	filterFlags(c, &f, "tables that may have ids")
 	c.Flags().StringVar(&after.Name, "after", "", "only tables after this one")
 	c.Flags().StringVar(&after.Database, "after-database", "", "with --after: the database of that table")
+	c.AddCommand(a.renameCommand())
 	return c
 }
 

@@ -257,3 +257,26 @@ func TestPage_SaysWhatItIsToAScreenReader(t *testing.T) {
 		}
 	}
 }
+
+// Formerly the holder of a held-up table ended in an ellipsis at the width of the page.
+func TestPage_ShowsTheWholeTransactionThatHoldsATableUp(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	db := testkit.SQLite{Config: config()}.Open(t)
+	p := harness.Use(t, db, uidplugin.WithModels(shop...))
+	testkit.Must(t, p.AutoMigrate(shop...))
+	testkit.Must(t, p.EnableFollow(t.Context(), shop[0]))
+	s := serve(t, db, p)
+	b.resize(1200, 800)
+	b.visit(s.url + "tables")
+	cut := eval[bool](b, `(() => {
+		const cell = document.querySelector("section[aria-labelledby=followed] tbody td:last-child");
+		cell.textContent = "session 1648, user shop_application from 10.0.3.17:51514, application web-frontend, idle in transaction, " +
+			"since 2026-11-24 03:06:13.198 UTC and 17 more";
+		return cell.scrollWidth > cell.clientWidth;
+	})()`)
+	if cut {
+		t.Error("the transaction is cut off")
+	}
+	b.silent("tables")
+}

@@ -38,12 +38,14 @@ type table struct {
 	name    string // unquoted, as in WORKER_NODE
 	quoted  string // for statements
 	columns []column
+
+	schema, bare string // the parts of name; schema is empty for the current one
 }
 
 // table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
 // A dot either belongs to the name or separates a schema or database: WORKER_NODE does not distinguish these.
 func (d *DB) table(ctx context.Context, name string) (t table, err error) {
-	t = table{name: name, quoted: d.identifier(name)}
+	t = table{name: name, quoted: d.identifier(name), bare: name}
 	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
 		return t, err
 	}
@@ -54,7 +56,7 @@ func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 		schema, rest := name[:i], name[i+1:]
 		columns, err := d.columns(ctx, schema, rest)
 		if err != nil || len(columns) > 0 {
-			return table{name, d.identifier(schema) + "." + d.identifier(rest), columns}, err
+			return table{name, d.identifier(schema) + "." + d.identifier(rest), columns, schema, rest}, err
 		}
 	}
 	return t, nil
@@ -158,7 +160,7 @@ func (d *DB) tableOf(ctx context.Context, of workernode.Table) (on *DB, t table,
 			return d, t, err
 		}
 	}
-	t = table{name: of.Name, quoted: d.identifier(schema) + "." + d.identifier(of.Name)}
+	t = table{name: of.Name, quoted: d.identifier(schema) + "." + d.identifier(of.Name), schema: schema, bare: of.Name}
 	t.columns, err = d.columns(ctx, schema, of.Name)
 	return d, t, err
 }

@@ -27,6 +27,7 @@ const (
 	CodeKeyNumbered       = "key-numbered"
 	CodeKeyNarrow         = "key-narrow"
 	CodeKeyAhead          = "key-ahead"
+	CodeTableRenamed      = "table-renamed"
 	CodeLayoutEnd         = "layout-end"
 	CodeWorkerIDs         = "worker-ids"
 	CodeRegionShared      = "region-shared"
@@ -45,8 +46,8 @@ const (
 // Codes lists the codes of findings.
 var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
-	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeLayoutEnd, CodeWorkerIDs,
-	CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
+	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeTableRenamed, CodeLayoutEnd,
+	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
 	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused,
 }
 

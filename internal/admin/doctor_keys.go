@@ -25,11 +25,16 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	}
 	failed := 0
 	var first error
-	unseen := map[string]int{} // number of tables by database
+	unseen := map[string]int{}  // number of tables by database
+	var gone []workernode.Table // that do not exist any more
 	for _, of := range tables {
 		on, t, err := d.tableOf(ctx, of)
 		if err == nil && of.Database != "" && len(t.columns) == 0 && d.Others[of.Database] == nil {
 			unseen[of.Database]++
+			continue
+		}
+		if err == nil && on.isGone(ctx, t) {
+			gone = append(gone, of)
 			continue
 		}
 		var found []Finding
@@ -48,7 +53,8 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	if failed > 1 {
 		first = fmt.Errorf("%w (and %d more)", first, failed-1)
 	}
-	return list, errors.Join(first, unseenError(unseen))
+	renamed, err := d.checkRenamed(ctx, gone)
+	return append(list, renamed...), errors.Join(first, unseenError(unseen), err)
 }
 
 // unseenError names the databases that could not be read, and the remedy.

@@ -194,7 +194,7 @@ func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
 // errNotFollowed reports a table without a row in UID_FOLLOW.
 var errNotFollowed = errors.New(`the table is not followed; "uid follow status" lists those that are`)
 
-// DisableFollow makes a table an ordinary one again.
+// DisableFollow makes a table an ordinary one again. The tables of the plugin may be gone.
 func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
 	_, on, table := d.named(ctx, name)

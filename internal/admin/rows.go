@@ -96,7 +96,8 @@ func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err
 		return t, fmt.Errorf("%w: the table %s is in the database %q, which is not on this connection; pass "+
 			"--database %[3]s=DSN", ErrRow, name.Name, name.Database)
 	case len(t.columns) == 0:
-		return t, fmt.Errorf("%w: the table %s does not exist, or this user may not read it", ErrRow, name)
+		return t, fmt.Errorf("%w: the table %s does not exist, or this user may not read it; if it was renamed, run "+
+			`"uid tables rename %[2]s NEW"`, ErrRow, name)
 	case !ok && f.Column != "":
 		return t, fmt.Errorf("%w: %s has no column %s", ErrRow, name, f.Column)
 	case !ok:

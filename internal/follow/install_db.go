@@ -215,15 +215,24 @@ func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context
 				return err
 			}
 		}
-		err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1")
-		if err == nil {
-			err = f(ctx, conn)
-		}
-		if err != nil {
+		if err := impatiently(ctx, conn, f); err != nil {
 			return err // and the connection is closed
 		}
-		return errors.Join(conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait"), s.one(ctx, conn, "SELECT RELEASE_LOCK("+name+")"))
+		return s.one(ctx, conn, "SELECT RELEASE_LOCK("+name+")")
 	})
+}
+
+// impatiently runs f on a connection of MySQL whose statements wait for locks of tables for a second, which is the least.
+// After an error the connection has to be closed.
+func impatiently(ctx context.Context, conn *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
+	err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1")
+	if err == nil {
+		err = f(ctx, conn)
+	}
+	if err != nil {
+		return err
+	}
+	return conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait")
 }
 
 // install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no

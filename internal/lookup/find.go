@@ -43,6 +43,9 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 	errs = append(errs, elsewhere...)
 	found := make(map[int64]any, min(len(ids), model.QueryChunk))
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
+		if f.plan(table) == nil {
+			errs = append(errs, f.renamed(ctx, table, byTable[table])...)
+		}
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	errs = f.findNumbered(ctx, ids, found, errs)

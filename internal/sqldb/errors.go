@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"regexp"
@@ -47,6 +48,18 @@ func IsUnreachable(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
+
+// HintOfShards adds advice to the error of Vitess about a table that a sharded keyspace does not have.
+func HintOfShards(err error) error {
+	if err == nil || !unsharded.MatchString(err.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w; if this is a sharded keyspace of Vitess, create the tables of the plugin in an unsharded one, and pass "+
+		"its handle to WithRegistry (docs/several-databases.md)", err)
+}
+
+// unsharded matches the error with which vtgate refuses a table that is not in the schema of a keyspace.
+var unsharded = regexp.MustCompile(`(?i)table '?"?[a-z_.]+"?'? not found|VT05004`)
 
 // conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
 // COMMIT, and cluster nodes without quorum or without writes. It also matches MariaDB's "record has changed since last

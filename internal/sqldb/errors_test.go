@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -67,5 +68,26 @@ func TestIsPoolClosed_KnowsTheErrorOfDatabaseSQL(t *testing.T) {
 		if sqldb.IsPoolClosed(err) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// Vitess reports only the table. Its user does not know that the tables of the plugin need a keyspace without shards.
+func TestHintOfShards_NamesWithRegistry(t *testing.T) {
+	t.Parallel()
+	for text, hint := range map[string]bool{
+		"Error 1105 (HY000): table WORKER_REGISTRY not found":                                   true,
+		"Error 1146 (42S02): VT05004: table 'WORKER_REGISTRY' does not exist":                   true,
+		"Error 1146 (42S02): Table 'shop.WORKER_REGISTRY' doesn't exist":                        false,
+		`ERROR: relation "WORKER_REGISTRY" does not exist (SQLSTATE 42P01)`:                     false,
+		"workernode: read WORKER_REGISTRY: Error 1105 (HY000): table WORKER_REGISTRY not found": true,
+	} {
+		cause := errors.New(text)
+		got := sqldb.HintOfShards(cause)
+		if strings.Contains(got.Error(), "WithRegistry") != hint || !errors.Is(got, cause) {
+			t.Errorf("%v", got)
+		}
+	}
+	if err := sqldb.HintOfShards(nil); err != nil {
+		t.Error(err)
 	}
 }

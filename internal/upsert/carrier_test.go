@@ -59,14 +59,14 @@ func rewritten(tb testing.TB, db *gorm.DB) *gorm.DB {
 		stmt := db.Statement
 		m, err := model.New(db, stmt.Schema, model.Target{Largest: 1<<62 - 1, Dialect: "mysql"})
 		testkit.Must(tb, err)
-		t := Track(db)
+		t := TrackerOf(stmt)
 		for _, f := range m.Fields {
 			for i, r := range model.RowsOf(stmt.ReflectValue, m.Schema.ModelType) {
 				testkit.Must(tb, r.Set(stmt.Context, f, int64(1000+i)))
 				t.Note(f, int64(1000+i))
 			}
 		}
-		Rewrite(db, m)
+		Rewrite(stmt, m)
 	}))
 	return db
 }

@@ -103,15 +103,20 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted or name another table, because their ids cannot be located.
-// Their tables get others. The caller holds the mutex.
+// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get others.
+// An unused worker id whose row names another table serves that one, because [DB.RenameTable] has renamed it. One in use
+// is given up, because its generator makes ids for the old name. The caller holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	there := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
 		there[n.WorkerID] = n.Table
 	}
 	a.workers = slices.DeleteFunc(a.workers, func(w *worker) bool {
-		if there[w.id] == w.table {
+		table, ok := there[w.id]
+		if ok && w.user == nil {
+			w.table = table
+		}
+		if ok && table == w.table {
 			return false
 		}
 		a.ignored[w.id] = true // even if the row comes back, because its stamped ticks are no longer recorded

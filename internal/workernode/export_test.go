@@ -17,6 +17,9 @@ const LookupChunk = lookupChunk
 // Detect is DetectHost on a file system and an environment of a test.
 func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, getenv) }
 
+// PortOf is the Port of DetectHost.
+var PortOf = portOf
+
 // SQL returns what sends the statements.
 func (d *DB) SQL() *sqldb.DB { return d.sql }
 

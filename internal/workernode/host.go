@@ -1,6 +1,7 @@
 package workernode
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -45,7 +46,8 @@ const maxHost = 64
 //
 //   - Name is the host name.
 //   - Port is the environment variable PORT, as Cloud Run, Heroku and others set it, or JPAAS_HTTP_PORT, as
-//     UidGenerator reads it. Without these it is "pid-" and the process id.
+//     UidGenerator reads it, followed by "/pid-" and the process id, because several processes of a machine may have
+//     the same environment. Without these it is "pid-" and the process id. The process id 1 is left out after a port.
 //   - Application is the base name of the executable.
 //   - Kind is Container if there are traces of Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn.
 func DetectHost() Host {
@@ -62,17 +64,23 @@ func DetectHost() Host {
 }
 
 func detect(root fs.FS, getenv func(string) string) Host {
-	h := Host{Port: fmt.Sprintf("pid-%d", os.Getpid()), Kind: Actual}
-	for _, name := range [...]string{"PORT", "JPAAS_HTTP_PORT"} {
-		if v := getenv(name); v != "" {
-			h.Port = v
-			break
-		}
-	}
+	h := Host{Port: portOf(os.Getpid(), getenv), Kind: Actual}
 	if contained(root, getenv) {
 		h.Kind = Container
 	}
 	return h
+}
+
+// portOf returns the port of a process, for people.
+func portOf(pid int, getenv func(string) string) string {
+	port := cmp.Or(getenv("PORT"), getenv("JPAAS_HTTP_PORT"))
+	switch {
+	case port == "":
+		return fmt.Sprintf("pid-%d", pid)
+	case pid == 1: // of a container
+		return port
+	}
+	return fmt.Sprintf("%s/pid-%d", fit(port, maxHost-len("/pid-")-len("4194304")), pid) // the largest process id of Linux
 }
 
 // contained looks for traces of container runtimes, because no trace is common to all. With cgroup v2 and a private

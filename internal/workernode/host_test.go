@@ -95,23 +95,33 @@ func TestDetectHost_TellsContainersFromMachines(t *testing.T) {
 	}
 }
 
-// Without a port, processes of one host could not be told apart in the tables: then the process id stands in for it.
-func TestDetectHost_FindsThePort(t *testing.T) {
+// Formerly all processes of a host with PORT in their environment, such as web servers and workers of one file of
+// variables, had the same name in the tables.
+func TestDetectHost_TellsProcessesOfAHostApart(t *testing.T) {
 	t.Parallel()
 
+	long := strings.Repeat("8", 100)
 	for _, tt := range []struct {
+		pid  int
 		env  map[string]string
 		want string
 	}{
-		{map[string]string{"PORT": "8080"}, "8080"},
-		{map[string]string{"JPAAS_HTTP_PORT": "9090"}, "9090"},
-		{map[string]string{"PORT": "8080", "JPAAS_HTTP_PORT": "9090"}, "8080"},
-		{map[string]string{"PORT": ""}, fmt.Sprint("pid-", os.Getpid())},
-		{nil, fmt.Sprint("pid-", os.Getpid())},
+		{4711, map[string]string{"PORT": "8080"}, "8080/pid-4711"},
+		{4712, map[string]string{"PORT": "8080"}, "8080/pid-4712"},
+		{1, map[string]string{"PORT": "8080"}, "8080"}, // in a container, which has a host name of its own
+		{4711, map[string]string{"JPAAS_HTTP_PORT": "9090"}, "9090/pid-4711"},
+		{4711, map[string]string{"PORT": "8080", "JPAAS_HTTP_PORT": "9090"}, "8080/pid-4711"},
+		{4194304, map[string]string{"PORT": long}, long[:52] + "/pid-4194304"},
+		{4711, map[string]string{"PORT": ""}, "pid-4711"},
+		{1, nil, "pid-1"},
 	} {
-		if got := workernode.Detect(fstest.MapFS{}, func(name string) string { return tt.env[name] }); got.Port != tt.want {
-			t.Errorf("%v: %q, want %q", tt.env, got.Port, tt.want)
+		if got := workernode.PortOf(tt.pid, func(name string) string { return tt.env[name] }); got != tt.want || len(got) > 64 {
+			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
+	}
+	h := workernode.Detect(fstest.MapFS{}, func(string) string { return "" })
+	if h.Port != fmt.Sprint("pid-", os.Getpid()) {
+		t.Errorf("the port of this process is %q", h.Port)
 	}
 }
 

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin/internal/admin"
+)
+
+func (a *app) renameCommand() *cobra.Command {
+	var yes bool
+	c := a.tableSubcommand(writes, &cobra.Command{
+		Use:   "rename OLD NEW",
+		Short: "Let the ids of a renamed table resolve to its new name",
+		Long: `rename gives the worker ids of the table OLD to the table NEW. Run it after ALTER TABLE ... RENAME, when processes
+with the new model run: until then Find fails for older ids, and the error names this command. Processes may run
+meanwhile. A process with the old model goes on making ids for the old name, so run the command again when the last
+one has ended. It is a single UPDATE of WORKER_NODE, and cannot be undone if both names have worker ids.
+
+It refuses if OLD is still a table, or NEW is none. A followed table and a tag of a segment keep the old name; the
+command prints what to do about them.
+
+With WithRegistry, pass --database NAME=DSN and write tables of that database as NAME.TABLE. With regions whose
+WORKER_NODE is not replicated, run it in each.`,
+		Example: `  uid tables rename orders sales_orders
+  uid tables rename shard-1.orders shard-1.sales_orders --database shard-1=mysql://user:password@host/shop`,
+		Args: cobra.ExactArgs(2),
+	}, func(ctx context.Context, d *database, args []string) error {
+		r, err := d.Renaming(ctx, args[0], args[1])
+		if err != nil {
+			return err
+		}
+		if !yes {
+			question := fmt.Sprintf("Let the ids of %s of %s resolve to %s? [y/N] ",
+				admin.Count(r.WorkerIDs, "worker id", "worker ids"), clean(args[0]), clean(args[1]))
+			if err := a.confirm(question, "pass --yes to rename"); err != nil {
+				return err
+			}
+		}
+		if r, err = d.Rename(ctx, r); err != nil {
+			return err
+		}
+		if a.json {
+			return writeJSON(a.out, r)
+		}
+		fmt.Fprintf(a.out, "%s of %s: now of %s\n", admin.Count(r.WorkerIDs, "worker id", "worker ids"), clean(args[0]),
+			clean(args[1]))
+		for _, note := range r.Notes {
+			fmt.Fprintln(a.out, clean(note))
+		}
+		return nil
+	})
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return c
+}

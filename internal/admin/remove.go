@@ -1,0 +1,227 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// A RemovalStep is a part of removing the plugin from a database.
+type RemovalStep struct {
+	Database string   `json:"database,omitempty"` // as in WORKER_NODE; empty for the one of --dsn
+	Text     string   `json:"text"`
+	SQL      []string `json:"sql,omitempty"`  // on one connection, in this order
+	Left     bool     `json:"left,omitempty"` // people have to do it, because the statements do not
+
+	on      *DB
+	follows bool
+}
+
+// A Removal is what removing the plugin takes.
+type Removal struct {
+	Steps []RemovalStep
+
+	// Refused is why Run refuses: processes hold slots, or a database with tables was not named.
+	Refused error
+}
+
+// Removal plans the removal of the plugin. The keys of the tables in WORKER_NODE and of the named ones will be numbered
+// by the database. The registry may be gone. It changes nothing.
+func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error) {
+	known, unseen, err := d.knownTables(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Refused = unseenError(unseen)
+	for _, plan := range []func(context.Context, []workernode.Table) ([]RemovalStep, error){
+		d.planFollow, d.planSegments,
+		func(ctx context.Context, known []workernode.Table) ([]RemovalStep, error) {
+			return d.planKeys(ctx, known, named)
+		},
+		d.planFunctions, d.planTables,
+	} {
+		steps, err := plan(ctx, known)
+		if err != nil {
+			return r, err
+		}
+		r.Steps = append(r.Steps, steps...)
+	}
+	held, err := d.held(ctx)
+	r.Refused = errors.Join(held, r.Refused)
+	return r, err
+}
+
+// Run runs the statements, and calls done after each step. It may be repeated after an error.
+func (r Removal) Run(ctx context.Context, done func(RemovalStep) error) error {
+	if r.Refused != nil {
+		return r.Refused
+	}
+	for _, s := range r.Steps {
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+		if err := done(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s RemovalStep) run(ctx context.Context) error {
+	if len(s.SQL) == 0 {
+		return nil
+	}
+	return s.on.SQL.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+		for _, statement := range s.SQL {
+			execute := func() error { return conn.ExecRaw(ctx, statement) }
+			if s.follows {
+				execute = func() error { return follow.Exec(ctx, s.on.SQL, statement) }
+			}
+			if err := execute(); err != nil {
+				return fmt.Errorf("%s: %w; run the command again when this statement can succeed", statement, err)
+			}
+		}
+		return nil
+	})
+}
+
+// hasSpace reports whether the registry was read.
+func (d *DB) hasSpace() bool { return d.Registry.Space != "" }
+
+// databases returns this database and the others, by their names in WORKER_NODE.
+func (d *DB) databases() (names []string, on map[string]*DB) {
+	on = map[string]*DB{"": d}
+	maps.Copy(on, d.Others)
+	return slices.Sorted(maps.Keys(on)), on
+}
+
+// knownTables returns the tables in WORKER_NODE, and counts those of databases without a connection.
+func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen map[string]int, err error) {
+	if !d.hasSpace() {
+		return nil, nil, nil
+	}
+	known, err = d.TableNames(ctx)
+	if err != nil && noTable.MatchString(err.Error()) {
+		return nil, nil, nil // an earlier run was interrupted
+	}
+	unseen = map[string]int{}
+	known = slices.DeleteFunc(known, func(t workernode.Table) bool {
+		if t.Database == "" || d.Others[t.Database] != nil {
+			return false
+		}
+		unseen[t.Database]++
+		return true
+	})
+	return known, unseen, err
+}
+
+// held returns an error to show if processes hold slots.
+func (d *DB) held(ctx context.Context) (held, err error) {
+	if !d.hasSpace() {
+		return nil, nil
+	}
+	var holders []string
+	for _, state := range []string{"live", "idle", "overdue"} {
+		slots, err := d.Slots(ctx, state, Filter{}, 0, MaxPage)
+		if err != nil && noTable.MatchString(err.Error()) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range slots {
+			holders = append(holders, fmt.Sprintf("%s on %s, port %s (%s)", s.Application, s.Host, s.Port, s.State))
+		}
+	}
+	if len(holders) == 0 {
+		return nil, nil
+	}
+	more := ""
+	if len(holders) > 3 {
+		more = fmt.Sprintf(" and %d more", len(holders)-3)
+	}
+	return fmt.Errorf("processes with the plugin run: %s%s; end them first. One that was killed counts for a minute; "+
+		`"uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
+}
+
+// planFollow drops the triggers of followed tables first, because they refuse all rows once the rest is gone.
+func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
+	names, on := d.databases()
+	for _, name := range names {
+		var tables []string
+		for _, t := range known {
+			if t.Database == name {
+				tables = append(tables, t.Name)
+			}
+		}
+		statements, err := follow.Removal(ctx, on[name].SQL, tables...)
+		if err != nil {
+			return nil, err
+		}
+		if len(statements) > 0 {
+			steps = append(steps, RemovalStep{
+				Database: name, Text: "End following, because its triggers would refuse new rows.", SQL: statements,
+				on: on[name], follows: true,
+			})
+		}
+	}
+	return steps, nil
+}
+
+// functionsOf are queries for the view and the functions of migrations.CreateFunctions, as in a DROP statement.
+var functionsOf = map[string]string{
+	mysql: `SELECT 'VIEW uid_origin' FROM information_schema.views WHERE table_schema = DATABASE() AND
+		table_name = 'uid_origin' UNION ALL SELECT CONCAT('FUNCTION ', routine_name) FROM information_schema.routines
+		WHERE routine_schema = DATABASE() AND routine_name IN ('uid_time', 'uid_worker', 'uid_table')`,
+	postgres: `SELECT 'VIEW ' || to_regclass('uid_origin')::text WHERE to_regclass('uid_origin') IS NOT NULL UNION ALL
+		SELECT 'FUNCTION ' || f::text FROM unnest(ARRAY[to_regprocedure('uid_time(bigint)'),
+		to_regprocedure('uid_worker(bigint)'), to_regprocedure('uid_table(bigint)')]) f WHERE f IS NOT NULL`,
+	sqlite: `SELECT 'VIEW uid_origin' FROM sqlite_schema WHERE type = 'view' AND name = 'uid_origin'`,
+}
+
+func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]RemovalStep, error) {
+	s := RemovalStep{Text: "The view and the functions for SQL.", on: d}
+	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var object string
+		err := rows.Scan(&object)
+		s.SQL = append(s.SQL, "DROP "+object)
+		return err
+	}, functionsOf[d.SQL.Dialect()])
+	if err != nil {
+		return nil, fmt.Errorf("look for the view and the functions of migrations.CreateFunctions: %w", err)
+	}
+	if s.SQL == nil {
+		return nil, nil
+	}
+	return []RemovalStep{s}, nil
+}
+
+// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it. WORKER_REGISTRY is the last, because
+// another run reads it.
+func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
+	tables := []string{workernode.SessionTable, workernode.SlotTable, workernode.NodeTable, workernode.RegistryTable}
+	foreign, err := d.ForeignNodes(ctx)
+	switch {
+	case err != nil && noTable.MatchString(err.Error()):
+	case err != nil:
+		return nil, err
+	case d.Registry.Shared || len(foreign) > 0:
+		tables = slices.Delete(tables, 2, 3)
+		steps = append(steps, RemovalStep{Left: true,
+			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service does."})
+	}
+	var statements []string
+	for _, name := range tables {
+		statements = append(statements, d.SQL.Translate(`DROP TABLE IF EXISTS "`+name+`"`))
+	}
+	return append(steps, RemovalStep{SQL: statements, on: d,
+		Text: "The tables of the plugin. Without them no id can be located; keep a dump if somebody may ask."}), nil
+}

@@ -1,0 +1,135 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// dropFunction is the statement that drops the function of a trigger on PostgreSQL, and with it the trigger, also if
+// the table was renamed. name is quoted.
+func dropFunction(name string) string {
+	return fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
+		"  DROP FUNCTION IF EXISTS %s() CASCADE; -- and its trigger\nEND $uid$", lockPatience.Milliseconds(), name)
+}
+
+// ours matches the names of triggers, functions and marks, as [namesOf] makes them.
+var ours = regexp.MustCompile(`^uid_follow_[a-z0-9_]*_[0-9a-f]{6}(_mark)?$`)
+
+// objectsOf are queries for the triggers (on PostgreSQL their functions), and for the sequences of the default schema.
+var objectsOf = map[Flavor][]string{
+	MySQL: {"SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()", ""},
+	MariaDB: {"SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()",
+		"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'SEQUENCE'"},
+	Postgres: {"SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace",
+		"SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'S'"},
+	SQLite: {"SELECT name FROM sqlite_schema WHERE type = 'trigger'", ""},
+}
+
+// Removal returns the statements that undo [Enable] for all tables of the default schema, also if UID_FOLLOW was
+// dropped or a table was renamed, and that drop UID_FOLLOW. In other schemas they undo it for the known tables, because
+// other applications may follow tables there.
+func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []string, err error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	triggers, sequences, err := f.objects(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("uidplugin: list what following has installed: %w", err)
+	}
+	for _, name := range triggers {
+		if f == Postgres {
+			statements = append(statements, dropFunction(f.quote(name)))
+		} else {
+			statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(name))
+		}
+	}
+	for _, name := range sequences {
+		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.quote(name))
+	}
+	list, err := List(ctx, db, generator.Layout{}, known...)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range list {
+		if bare(s.Table) != s.Table {
+			statements = append(statements, f.Uninstall(Table{Name: s.Table})...)
+		}
+	}
+	for _, name := range []string{MarkTable, GateTable} {
+		ok, err := f.has(ctx, db, name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			statements = append(statements, "DROP TABLE IF EXISTS "+f.quote(name))
+		}
+	}
+	return statements, nil
+}
+
+// objects returns the triggers and sequences of the default schema. It adds those of the tables in UID_FOLLOW, because
+// a user without the privilege TRIGGER does not see triggers.
+func (f Flavor) objects(ctx context.Context, db *sqldb.DB) (triggers, sequences []string, err error) {
+	for i, into := range []*[]string{&triggers, &sequences} {
+		if objectsOf[f][i] == "" {
+			continue
+		}
+		err := db.Query(ctx, func(r *sql.Rows) error {
+			var name string
+			err := r.Scan(&name)
+			if ours.MatchString(name) && strings.HasSuffix(name, "_mark") == (i == 1) {
+				*into = append(*into, name)
+			}
+			return err
+		}, objectsOf[f][i])
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	tables, err := f.tablesIn(ctx, db.Quiet(), "")
+	if err != nil && !noTable.MatchString(err.Error()) {
+		return nil, nil, err
+	}
+	for _, table := range tables {
+		triggers = append(triggers, namesOf(table).trigger)
+	}
+	slices.Sort(triggers)
+	return slices.Compact(triggers), sequences, nil
+}
+
+// has reports whether a table of this package exists in the default schema.
+func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, error) {
+	err := db.Quiet().Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM "+f.quote(table)+" WHERE 1 = 0")
+	if err != nil && noTable.MatchString(err.Error()) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Exec runs a statement of [Removal]. It waits like [Disable] for transactions that use the table.
+func Exec(ctx context.Context, db *sqldb.DB, statement string) error {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	run := func(ctx context.Context, db *sqldb.DB) error {
+		return retry(ctx, func() error { return db.ExecRaw(ctx, statement) })
+	}
+	if f == MySQL || f == MariaDB {
+		err = db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error { return impatiently(ctx, conn, run) })
+	} else {
+		err = run(ctx, db)
+	}
+	if err != nil && isMissing(err) {
+		return nil
+	}
+	return err
+}

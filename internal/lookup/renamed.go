@@ -1,0 +1,52 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"gorm.io/gorm"
+)
+
+// renamed returns an error for ids of a table that does not exist any more, if the table of a model has a row that the
+// caller may see with one of them: then the table was renamed, and WORKER_NODE has its old name. The error is no
+// failure of an id, because callers would answer that with a 404.
+func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
+	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})
+	if table == "" || db.Migrator().HasTable(table) {
+		return nil
+	}
+	plans := slices.Collect(maps.Values(f.only))
+	if f.only == nil {
+		plans = f.loc.Catalog.Listed()
+	}
+	slices.SortFunc(plans, func(a, b *catalog.Plan) int { return strings.Compare(a.Schema.Table, b.Schema.Table) })
+	keys := &Finder{db: db.Unscoped(), loc: f.loc} // the handle's conditions are usually not meant for these tables
+	for _, p := range plans {
+		now := p.Schema.Table
+		if p.RowKey() == nil || !f.wants(p) || !db.Migrator().HasTable(now) { // a failing query would end a transaction
+			continue
+		}
+		there, visible := map[int64]any{}, map[int64]any{}
+		errs = append(errs, withoutFailures(keys.findIn(ctx, now, p, slices.Clone(ids), there))...)
+		if len(there) == 0 {
+			continue
+		}
+		errs = append(errs, withoutFailures(f.findIn(ctx, now, p, slices.Collect(maps.Keys(there)), visible))...)
+		if len(visible) > 0 {
+			errs = append(errs, fmt.Errorf("uidplugin: find %d: its row is in %q, but %s has the table %q, which does not exist: "+
+				"if it was renamed, run \"uid tables rename %s %s\" (docs/looking-up.md)", slices.Min(slices.Collect(maps.Keys(visible))),
+				now, workernode.NodeTable, table, f.loc.tableNamed(table), f.loc.tableNamed(now)))
+		}
+	}
+	return errs
+}
+
+// tableNamed returns the name of a table as command uid takes it.
+func (loc *Locator) tableNamed(name string) string {
+	return workernode.Table{Database: loc.TablesDatabase, Name: name}.String()
+}
