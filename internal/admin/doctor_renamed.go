@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/uidplugin/uidplugin/internal/workernode"
+)
+
+// sample is how many of the oldest and of the newest keys of a table are compared with the worker ids of another.
+const sample = 1000
+
+// checkRenamed looks for tables that do not exist any more, and whose rows are in another table. A table that was
+// dropped is no finding.
+func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []Finding, err error) {
+	for _, of := range gone {
+		on := d
+		if of.Database != "" {
+			on = d.Others[of.Database]
+		}
+		workers, failed := d.workersOf(ctx, of)
+		if failed != nil {
+			return list, failed
+		}
+		candidates, failed := on.tablesBeside(ctx, of.Name)
+		err = errors.Join(err, failed)
+		for _, name := range candidates {
+			has, failed := on.hasRowsOf(ctx, name, workers)
+			err = errors.Join(err, failed)
+			if has {
+				now := workernode.Table{Database: of.Database, Name: name}
+				list = append(list, Finding{Code: CodeTableRenamed,
+					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and %s has rows with their ids: "+
+						"Find fails for them", Count(int64(len(workers)), "worker id", "worker ids"), of, now),
+					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`, of, now)})
+			}
+		}
+	}
+	return list, err
+}
+
+// workersOf returns the worker ids of a table.
+func (d *DB) workersOf(ctx context.Context, of workernode.Table) (workers map[int64]bool, err error) {
+	workers = map[int64]bool{}
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		workers[id] = true
+		return err
+	}, `SELECT "ID" FROM "WORKER_NODE" WHERE "DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`, of.Database, of.Name)
+	if err != nil {
+		err = fmt.Errorf("list the worker ids of %s: %w", of, err)
+	}
+	return workers, err
+}
+
+// tablesBeside returns the tables in the schema of a name, as in WORKER_NODE.
+func (d *DB) tablesBeside(ctx context.Context, name string) (names []string, err error) {
+	prefix, schema := "", ""
+	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {
+		prefix, schema = name[:i+1], name[:i]
+	}
+	query, args := `SELECT table_name FROM information_schema.tables
+		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_type = 'BASE TABLE' ORDER BY table_name`, []any{schema}
+	switch d.SQL.Dialect() {
+	case postgres:
+		query = `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = COALESCE(NULLIF(?, ''), current_schema()) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+			ORDER BY c.relname`
+	case sqlite:
+		query, args = `SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name`, nil
+	}
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, prefix+name)
+		return err
+	}, query, args...)
+	if err != nil {
+		err = fmt.Errorf("list the tables: %w", err)
+	}
+	return names, err
+}
+
+// hasRowsOf reports whether one of the oldest or newest keys of a table has one of the worker ids.
+func (d *DB) hasRowsOf(ctx context.Context, name string, workers map[int64]bool) (found bool, err error) {
+	t, err := d.table(ctx, name)
+	key, ok := keyOf(t.columns)
+	if err != nil || !ok || !key.isInteger() {
+		return false, err
+	}
+	k, shift := d.identifier(key.name), d.Layout.WorkerBits+d.Layout.SequenceBits
+	for _, order := range []string{"", " DESC"} {
+		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
+			var id int64
+			err := rows.Scan(&id)
+			found = found || workers[id>>d.Layout.SequenceBits&d.Layout.MaxWorkerID()]
+			return err
+		}, fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s >= %[3]d ORDER BY %[1]s%[4]s LIMIT %[5]d",
+			k, t.quoted, int64(1)<<shift, order, sample))
+		if err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
