@@ -224,6 +224,43 @@ func TestAssociations_AJoinTableThatIsSetUpLate(t *testing.T) {
 	links(t, db, "bridges", "side_id", "sides", 1)
 }
 
+// The same if db.Use and creates have seen the model before, and nothing else refers to the join table.
+func TestAssociations_AJoinTableThatIsSetUpAfterUseIsReachable(t *testing.T) {
+	t.Parallel()
+
+	type spoke struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	type axle struct {
+		ID      int64 `gorm:"autoIncrement:false;uid"`
+		WheelID int64 `gorm:"primaryKey"`
+		SpokeID int64 `gorm:"primaryKey"`
+	}
+	type wheel struct {
+		ID     int64   `gorm:"primaryKey;autoIncrement:false;uid"`
+		Spokes []spoke `gorm:"many2many:axles"`
+	}
+	db := bare(t)
+	migrate(t, db, &spoke{}, &axle{})
+	migrate(t, db, &wheel{})
+	use(t, db, uidplugin.WithModels(&wheel{}))
+	must(t, db.Create(&wheel{Spokes: []spoke{}}).Error)
+	must(t, db.SetupJoinTable(&wheel{}, "Spokes", &axle{}))
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	row := wheel{Spokes: []spoke{{}}}
+	must(t, db.Create(&row).Error)
+	isOurs(t, db, "spokes", row.Spokes[0].ID)
+	links(t, db, "axles", "spoke_id", "spokes", 1)
+	var joined axle
+	must(t, db.First(&joined).Error)
+	isOurs(t, db, "axles", joined.ID)
+	if p := uidplugin.From(db); len(p.Stats().Tables) != 3 {
+		t.Errorf("%+v", p.Stats().Tables)
+	}
+}
+
 func TestAssociations_CreateRows(t *testing.T) {
 	t.Parallel()
 

@@ -263,3 +263,54 @@ func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
 	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"snowflake"`, `"cached"`)
 	use(t, bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
 }
+
+// An ID that is not GORM's key gets no id, because it needs a tag then. Somebody who forgot that would find 0 in every
+// row.
+func TestTag_WarnsOfAnIDThatIsNotTheKey(t *testing.T) {
+	t.Parallel()
+
+	type (
+		coded struct {
+			Code string `gorm:"primaryKey"`
+			ID   uidplugin.ID
+		}
+		traced struct {
+			Code  string `gorm:"primaryKey"`
+			Trace int64  `gorm:"uid"`
+			ID    uidplugin.ID
+		}
+		off struct {
+			Code string       `gorm:"primaryKey"`
+			ID   uidplugin.ID `gorm:"uid:-"`
+		}
+		tagged struct {
+			Code string       `gorm:"primaryKey"`
+			ID   uidplugin.ID `gorm:"uid"`
+		}
+		foreign struct {
+			Code    string       `gorm:"primaryKey"`
+			Number  uidplugin.ID `gorm:"column:id"`
+			Article article      `gorm:"foreignKey:Number"`
+		}
+		number struct {
+			Code string `gorm:"primaryKey"`
+			ID   int64
+		}
+	)
+	for _, tt := range []struct {
+		model any
+		field string // of the warning
+	}{
+		{&coded{}, "coded.ID"}, {&traced{}, "traced.ID"}, {&off{}, ""}, {&tagged{}, ""}, {&foreign{}, ""}, {&number{}, ""}, {&article{}, ""},
+	} {
+		j := &journal{}
+		db := open(t, j.option(), uidplugin.WithModels(tt.model))
+		must(t, uidplugin.From(db).Register(t.Context(), tt.model))
+		const line = "this field is not the key"
+		if lines := j.Lines(line); len(lines) > 1 || (len(lines) == 1) != (tt.field != "") {
+			t.Errorf("%T: %q", tt.model, lines)
+		} else if len(lines) == 1 {
+			saysAll(t, lines[0], tt.field, "key=code", "uid:-")
+		}
+	}
+}

@@ -42,6 +42,10 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 		case c.once("plain", s.Table, ""):
 			plain = append(plain, cmp.Or(s.Name, s.Table))
 		}
+		if f := model.UnusedID(s); f != nil && c.once("unused", s.Table, f.DBName) {
+			c.Log.Warn("uidplugin: this field is not the key, because another field has the tag primaryKey, so it gets no id and is 0 in every row; tag it uid, or uid:- if the application sets it",
+				"field", s.Name+"."+f.Name, "key", strings.Join(s.PrimaryFieldDBNames, ", "))
+		}
 		sources = append(sources, p.sources...)
 	}
 	if len(plain) > 0 {

@@ -85,6 +85,24 @@ type Plan struct {
 	// set permanently when all of them have a generator.
 	sources []*supply.Source
 	ready   atomic.Bool
+
+	joins []join
+}
+
+// A join is a join table that a create can reach. SetupJoinTable replaces it in the relationship.
+type join struct {
+	*schema.Relationship
+	table *schema.Schema
+}
+
+// isOutdated reports whether SetupJoinTable has replaced a join table since the plan was made.
+func (p *Plan) isOutdated() bool {
+	for _, j := range p.joins {
+		if j.JoinTable != j.table {
+			return true
+		}
+	}
+	return false
 }
 
 // A Field is a uid field of a model with the source of its ids.
@@ -95,7 +113,7 @@ type Field struct {
 
 // Plan returns the plan of a schema, and creates it if needed.
 func (c *Catalog) Plan(s *schema.Schema) *Plan {
-	if p := (*c.plans.Load())[s]; p != nil {
+	if p := (*c.plans.Load())[s]; p != nil && !p.isOutdated() {
 		return p
 	}
 	return c.addPlan(s)
@@ -106,9 +124,13 @@ func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	p := c.newPlan(s) // without the lock, because it calls the application's code
 	c.mu.Lock()
 	plans := *c.plans.Load()
-	if other := plans[s]; other != nil {
+	before := plans[s]
+	if before != nil && !before.isOutdated() {
 		c.mu.Unlock()
-		return other // another goroutine was faster
+		return before // another goroutine was faster
+	}
+	if before != nil && c.listed[s.Table] == before {
+		c.listed[s.Table] = p
 	}
 	plans = maps.Clone(plans)
 	plans[s] = p
@@ -142,6 +164,9 @@ func (c *Catalog) newPlan(s *schema.Schema) *Plan {
 	seen := map[*supply.Source]bool{}
 	model.Walk(c.db, s, func(s *schema.Schema) {
 		c.noteColumns(s)
+		for _, r := range s.Relationships.Many2Many {
+			p.joins = append(p.joins, join{r, r.JoinTable})
+		}
 		for _, sf := range model.UIDFields(s) {
 			// Ignore errors of related models here, because their creates return them.
 			if src, err := c.source(sf); err == nil && !seen[src] {

@@ -108,7 +108,7 @@ func (n *filled) add(rows ...filledRows) {
 func (n *filled) has(f *Field) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.ContainsFunc(n.rows, func(r filledRows) bool { return r.field == f && !r.associated })
+	return slices.ContainsFunc(n.rows, func(r filledRows) bool { return r.field.Field.Field == f.Field.Field && !r.associated })
 }
 
 // end returns the rows, and forgets them.

@@ -95,9 +95,30 @@ func needsNoTag(f *schema.Field) bool {
 	if WantsAutoIncrement(f) || f.DefaultValue != "" {
 		return false // the database sets it
 	}
-	return !slices.ContainsFunc(f.Schema.Relationships.BelongsTo, func(r *schema.Relationship) bool {
+	return !refers(f)
+}
+
+// refers reports whether f is the foreign key of an association.
+func refers(f *schema.Field) bool {
+	return slices.ContainsFunc(f.Schema.Relationships.BelongsTo, func(r *schema.Relationship) bool {
 		return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == f })
 	})
+}
+
+// UnusedID returns a field with the name and the type of a key that is neither a key, nor tagged, nor a foreign key.
+// Probably it was meant to get ids. UnusedID returns nil if there is none.
+func UnusedID(s *schema.Schema) *schema.Field {
+	f := s.LookUpField("id")
+	if f == nil {
+		f = s.LookUpField("ID")
+	}
+	if f == nil || f.PrimaryKey || !f.Creatable || f.FieldType.PkgPath() != rootPath || f.DefaultValue != "" {
+		return nil
+	}
+	if _, ok := f.TagSettings[tagKey]; ok || refers(f) {
+		return nil
+	}
+	return f
 }
 
 // IsKeyType reports whether f has a type of this module, or points to one.
