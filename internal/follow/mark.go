@@ -215,7 +215,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 	if err != nil {
 		return state, err
 	}
-	var unusable error // an error after the round, for which Together closes the connection
+	seen, unusable := m.seen, error(nil) // unusable is an error after the round, for which Together closes the connection
 	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
 		if err := m.server.run(ctx, conn, s); err != nil {
 			return err
@@ -245,18 +245,24 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		}
 		return errors.Join(err, unusable)
 	})
+	if unusable != nil { // without connections of a pool, Together is a transaction, and has rolled back
+		state.Published, err = s.published(ctx, m.db)
+	}
 	if err != nil {
 		m.server.again()
-	}
-	if err != nil && unusable == nil {
 		return State{}, m.failed(err)
 	}
-	if state.Published > m.seen && !m.held.IsZero() {
+	m.noteMoved(seen, state.Published)
+	m.seen = state.Published
+	return state, nil
+}
+
+// noteMoved logs that a table that was held up has a higher mark, of this process or another one.
+func (m *Mark) noteMoved(from, to int64) {
+	if to > from && !m.held.IsZero() {
 		m.log.Info("uidplugin: a followed table is no longer held up", "table", m.table.Name, "after", time.Since(m.held).Round(time.Second))
 		m.held = time.Time{}
 	}
-	m.seen = state.Published
-	return state, nil
 }
 
 // noteHeld logs that a round has waited for long. Only the closer waits, so only one process logs it.

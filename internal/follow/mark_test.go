@@ -176,8 +176,11 @@ func TestMark_RestoresTheSettingsOfItsConnection(t *testing.T) {
 				}
 				return c.Run()
 			})
-			_, err := m.Advance(t.Context())
+			published, err := m.Advance(t.Context())
 			wire.Set(nil)
+			if s := e.status(t); err == nil && s.Published != published {
+				t.Errorf("if %q fails: %d, but %d is stored", fails, published, s.Published)
+			}
 			if after := settings(); after != before || failed != (fails != "") {
 				t.Errorf("if %q fails: %s, before %s, %v", fails, after, before, err)
 			}
