@@ -21,6 +21,9 @@ import (
 // the slack; see [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: it changes nothing but
 // the slack if the table is enabled.
 //
+// Call it again after a change that renames the table, as with gh-ost, because the trigger stays with the renamed one. It
+// then drops that trigger.
+//
 // EnableFollow waits for transactions that have inserted rows into the table, and while it waits, so do new ones. It
 // therefore gives up each time after a moment and tries again, until the context ends.
 //
@@ -56,8 +59,8 @@ func (p *Plugin) EnableFollow(ctx context.Context, model any, options ...FollowO
 
 const maxSlack = time.Hour
 
-// DisableFollow removes what EnableFollow has installed, except for the tables. Followers then get errors that wrap
-// [ErrNotFollowed].
+// DisableFollow removes what EnableFollow has installed, except for the tables UID_FOLLOW and UID_FOLLOW_GATE, also from a
+// table that had this name before. Followers then get errors that wrap [ErrNotFollowed].
 func (p *Plugin) DisableFollow(ctx context.Context, model any) error {
 	t, err := p.followed(model)
 	if err != nil {
@@ -109,7 +112,8 @@ func (p *Plugin) Settled(ctx context.Context, model any) (ID, error) {
 //
 // An error does not end the loop. A caller that continues makes Follow try again after a second. Errors come from the
 // database, or wrap [ErrNotFollowed], [ErrClock], [ErrFutureID] for a cursor in the future, [ErrNegativeID], or those of
-// EnableFollow. When the context has ended, its cause is the last error.
+// EnableFollow. Follow also refuses servers on which rows could be missed, such as replicas and nodes of Galera. When the
+// context has ended, its cause is the last error.
 //
 // All followers of a table in a process share one goroutine and, while it waits for transactions, one connection.
 func Follow[T any](ctx context.Context, db *gorm.DB, after ID, options ...FollowOption) iter.Seq2[*T, error] {

@@ -142,3 +142,27 @@ func TestOperator_SeesAPreparedTransaction(t *testing.T) {
 	}
 	testkit.Must(t, db.Exec("ROLLBACK PREPARED 'left'").Error)
 }
+
+// The trigger has stayed with a renamed table that this account may not see. The error names the trigger, because
+// somebody else has to drop it.
+func TestOperator_LearnsWhereTheTriggerIs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.Must(t, db.AutoMigrate(&event{}))
+		testkit.Must(t, follow.Enable(t.Context(), connect(t, db), table))
+		for _, statement := range []string{"CREATE TABLE events_new LIKE events", "RENAME TABLE events TO events_old, events_new TO events"} {
+			testkit.Must(t, db.Exec(statement).Error)
+		}
+		grants := []string{"GRANT SELECT, CREATE ON " + d.Schema + ".* TO USER()"}
+		for _, name := range []string{"events", "UID_FOLLOW", "UID_FOLLOW_GATE"} {
+			grants = append(grants, "GRANT SELECT, INSERT, UPDATE, DELETE, TRIGGER ON "+d.Schema+"."+name+" TO USER()")
+		}
+		if d.Name == "mariadb" {
+			grants = append(grants, "GRANT SELECT, INSERT ON "+d.Schema+".uid_follow_events_862417_mark TO USER()")
+		}
+		err := follow.Enable(t.Context(), connect(t, as(t, d, grants...)), table)
+		testkit.IsError(t, err, follow.ErrNotEnabled, "another table has the trigger uid_follow_events_862417", "1359")
+		testkit.Must(t, follow.Enable(t.Context(), connect(t, db), table)) // by somebody who may
+	}, "mariadb", "mysql")
+}
