@@ -59,9 +59,12 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	}
 	t.save(stmt)
 	conflict := t.conflict
-	if t.updateKey {
-		key := clause.Column{Name: stmt.Schema.PrimaryFields[0].DBName}
-		conflict.DoNothing, conflict.DoUpdates = false, clause.Set{{Column: key, Value: key}}
+	if f.onConflict && !f.doNothing {
+		stmt.AddClause(conflict) // it may have said DoNothing
+	}
+	if t.updateKey || f.mysql && f.onConflict && conflict.UpdateAll && !f.surelyUpdates {
+		same := t.untouched(stmt, conflict)
+		conflict.DoNothing, conflict.DoUpdates = false, clause.Set{{Column: same, Value: same}}
 		stmt.AddClause(conflict)
 	}
 	switch {
@@ -85,6 +88,9 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	} else if !known {
 		f.otherExpression = true
 		return f
+	}
+	if f.mysql && (conflict.UpdateAll || len(conflict.DoUpdates) > 0) {
+		conflict.DoNothing = false // GORM ignores it on MySQL if there is something to update
 	}
 	t.conflict = conflict
 	if f.mysql {
@@ -112,15 +118,23 @@ func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	if t.conflict.DoNothing || !t.conflict.UpdateAll || len(t.conflict.DoUpdates) > 0 {
 		return !t.conflict.DoNothing
 	}
+	return len(t.updatedByAll(stmt)) > 0
+}
+
+// updatedByAll returns the fields that an UpdateAll surely updates.
+func (t *Tracker) updatedByAll(stmt *gorm.Statement) (fields []*schema.Field) {
 	inserted, onlyInserted := stmt.SelectAndOmitColumns(true, false)
 	updated, onlyUpdated := stmt.SelectAndOmitColumns(true, true)
-	return slices.ContainsFunc(stmt.Schema.DBNames, func(name string) bool {
+	for _, name := range stmt.Schema.DBNames {
 		f := stmt.Schema.FieldsByDBName[name]
 		insert, named := inserted[name]
 		update, namedToo := updated[name]
-		return (insert || !named && !onlyInserted) && (update || !namedToo && !onlyUpdated) &&
-			!f.PrimaryKey && f.AutoCreateTime == 0 && (!f.HasDefaultValue || f.DefaultValueInterface != nil) && !t.tracks(f)
-	})
+		if (insert || !named && !onlyInserted) && (update || !namedToo && !onlyUpdated) &&
+			!f.PrimaryKey && f.AutoCreateTime == 0 && (!f.HasDefaultValue || f.DefaultValueInterface != nil) && !t.tracks(f) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
 }
 
 // preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. It
@@ -267,7 +281,7 @@ func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	if key == nil || !f.single {
 		return clause.Expr{SQL: fmt.Sprint(conflictSentinel)}
 	}
-	column := clause.Column{Name: t.fields[0].DBName}
+	column := clause.Column{Name: key.DBName}
 	if key.Direct {
 		return clause.Expr{SQL: fmt.Sprintf("IF(? BETWEEN 2 AND 9223372036854775807,?,%d)", conflictSentinel),
 			Vars: []any{column, column}}
@@ -278,12 +292,11 @@ func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 		Vars: []any{column, column, column, column}}
 }
 
-// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. The assignment keeps the column's
-// value. We never assign the result, because it is an unsigned number and a key may have another type.
+// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. We never assign the result, because
+// it is an unsigned number and a key may have another type.
 func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, expr clause.Expr) {
-	column := clause.Column{Name: t.fields[0].DBName} // any writable column will do
-	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, column, column)}
-	conflict.DoUpdates = append(slices.Clip(conflict.DoUpdates), clause.Assignment{Column: column, Value: value})
+	c := t.carrier(stmt, conflict)
+	conflict.DoUpdates = slices.Insert(slices.Clip(conflict.DoUpdates), c.at, c.assignment(expr))
 	conflict.DoNothing = false
 	stmt.AddClause(conflict)
 	if stmt.Result == nil {

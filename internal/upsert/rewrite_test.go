@@ -170,7 +170,7 @@ func TestTrackerAddLastInsertID_LeavesTheAssignmentsOfTheApplication(t *testing.
 	tracker.save(stmt)
 	tracker.addLastInsertID(stmt, conflict, tracker.lastInsertID(stmt, facts{}))
 	stmt.Build(clause.OnConflict{}.Name())
-	const want = "ON DUPLICATE KEY UPDATE `no`=?,`id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)"
+	const want = "ON DUPLICATE KEY UPDATE `no`=?,`no`=IF(LAST_INSERT_ID(1)=0,`no`,`no`)"
 	if got := stmt.SQL.String(); got != want || stmt.Result == nil {
 		t.Errorf("%s, %v", got, stmt.Result)
 	}

@@ -1,0 +1,111 @@
+package upsert
+
+import (
+	"slices"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// A carrier is an assignment of MySQL's update part that carries LAST_INSERT_ID(expr).
+type carrier struct {
+	column clause.Column
+	value  clause.Column // what it assigns, so that the result is as without it
+	at     int           // its place in DoUpdates
+}
+
+// carrier returns an assignment of a column that the statement assigns anyway, because others may be refused. Vitess
+// for instance refuses to assign the columns that choose the shard. So the best is a column that is in no index, and of
+// those the last, because keys come first. A key is only taken if GORM alone assigns it, too.
+//
+// If the statement assigns the value of the new row, ours does so right before it, and no other expression sees the
+// difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
+func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
+	last := len(conflict.DoUpdates)
+	untouched := t.untouched(stmt, conflict)
+	best, least := carrier{untouched, untouched, last}, 8
+	consider := func(column, value clause.Column, at, objections int) {
+		if n := objections + 2*t.objections(stmt, conflict, column); n <= least && !column.Raw {
+			best, least = carrier{column, value, at}, n
+		}
+	}
+	keyLater := t.assignsKey(stmt.Schema, conflict) // so it must be read behind its assignment
+	for i, a := range conflict.DoUpdates {
+		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
+			consider(a.Column, sent, i, 0)
+		} else {
+			consider(a.Column, a.Column, last, 1)
+		}
+	}
+	if conflict.UpdateAll && !keyLater {
+		for _, f := range t.updatedByAll(stmt) {
+			consider(clause.Column{Name: f.DBName}, clause.Column{Table: "excluded", Name: f.DBName}, last, 0)
+		}
+	}
+	return best
+}
+
+// assignment returns the carrier with the function's argument.
+func (c carrier) assignment(expr clause.Expr) clause.Assignment {
+	value := clause.Expr{SQL: "?", Vars: []any{c.value}}
+	if c.value.Table == "excluded" {
+		value = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: c.value.Name}}}
+	}
+	return clause.Assignment{Column: c.column, Value: clause.Expr{
+		SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, value, value),
+	}}
+}
+
+// objections tells how bad a column is as a carrier; 0 is best.
+func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, column clause.Column) int {
+	f := stmt.Schema.FieldsByDBName[column.Name]
+	switch {
+	case f == nil:
+		return 2
+	case f.PrimaryKey:
+		return 3
+	case t.tracks(f) || !isPlain(f):
+		return 2
+	case slices.ContainsFunc(conflict.Columns, func(c clause.Column) bool { return c.Name == f.DBName }),
+		slices.ContainsFunc(t.uniques, func(unique []*schema.Field) bool { return slices.Contains(unique, f) }):
+		return 1
+	}
+	return 0
+}
+
+// isPlain reports whether IF(x,c,c) surely has the value of the column c. Others may change: the text of an ENUM, or
+// the hour that a TIMESTAMP has twice.
+func isPlain(f *schema.Field) bool {
+	switch f.DataType {
+	case schema.Bool, schema.Int, schema.Uint, schema.Float, schema.String, schema.Bytes:
+		return true
+	}
+	return false
+}
+
+// untouched returns the column that is assigned to itself where MySQL needs an assignment and nothing is updated: the
+// one that GORM takes, or an id that an UpdateAll of GORM would overwrite.
+func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) clause.Column {
+	s := stmt.Schema
+	if conflict.UpdateAll {
+		columns, restricted := stmt.SelectAndOmitColumns(true, true)
+		for _, f := range t.fields {
+			if selected, named := columns[f.DBName]; !f.PrimaryKey && (selected || !named && !restricted) {
+				return clause.Column{Name: f.DBName}
+			}
+		}
+	}
+	if s.PrioritizedPrimaryField != nil {
+		return clause.Column{Name: s.PrioritizedPrimaryField.DBName}
+	}
+	return clause.Column{Name: s.DBNames[0]}
+}
+
+// assignsKey reports whether the application assigns a key that was made for the statement.
+func (t *Tracker) assignsKey(s *schema.Schema, conflict clause.OnConflict) bool {
+	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
+		f := s.FieldsByDBName[a.Column.Name]
+		return f != nil && f.PrimaryKey && t.tracks(f)
+	})
+}
