@@ -39,8 +39,8 @@ func TestUpsert_AnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T)
 	}{
 		{"nothing, no conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(0, 1), ours},
 		{"nothing, conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(5, 0), 5},
-		{"update, no conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`uses`,`uses`),`uses`=VALUES(`uses`)", sqlmock.NewResult(0, 1), ours},
-		{"update, conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`uses`,`uses`),`uses`=VALUES(`uses`)", sqlmock.NewResult(5, 2), 5},
+		{"update, no conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,VALUES(`uses`),VALUES(`uses`)),`uses`=VALUES(`uses`)", sqlmock.NewResult(0, 1), ours},
+		{"update, conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,VALUES(`uses`),VALUES(`uses`)),`uses`=VALUES(`uses`)", sqlmock.NewResult(5, 2), 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -211,7 +211,7 @@ func TestUpsert_AnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 	base := db.Session(&gorm.Session{DryRun: true, SkipDefaultTransaction: true}).Clauses(doUpdate).Session(&gorm.Session{})
 	for range 2 {
 		sql := base.Create(&slogan{Text: "a"}).Statement.SQL.String()
-		if want := insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`uses`,`uses`),`uses`=VALUES(`uses`)"; sql != want {
+		if want := insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,VALUES(`uses`),VALUES(`uses`)),`uses`=VALUES(`uses`)"; sql != want {
 			t.Errorf("%s", sql)
 		}
 	}

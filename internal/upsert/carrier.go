@@ -8,27 +8,53 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// carrier returns the column whose assignment carries LAST_INSERT_ID(expr): one that the statement assigns anyway,
-// because others may be refused. Vitess for instance refuses to assign the columns that choose the shard. So the best
-// is a column that is in no index, and of those the last, because keys come first. A key is only taken if GORM alone
-// assigns it, too.
-func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) clause.Column {
-	var assigned []clause.Column
-	for _, a := range conflict.DoUpdates {
-		assigned = append(assigned, a.Column)
-	}
-	if conflict.UpdateAll {
-		for _, f := range t.updatedByAll(stmt) {
-			assigned = append(assigned, clause.Column{Name: f.DBName})
+// A carrier is an assignment of MySQL's update part that carries LAST_INSERT_ID(expr).
+type carrier struct {
+	column clause.Column
+	value  clause.Column // what it assigns, so that the result is as without it
+	at     int           // its place in DoUpdates
+}
+
+// carrier returns an assignment of a column that the statement assigns anyway, because others may be refused. Vitess
+// for instance refuses to assign the columns that choose the shard. So the best is a column that is in no index, and of
+// those the last, because keys come first. A key is only taken if GORM alone assigns it, too.
+//
+// If the statement assigns the value of the new row, ours does so right before it, and no other expression sees the
+// difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
+func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
+	last := len(conflict.DoUpdates)
+	untouched := t.untouched(stmt, conflict)
+	best, least := carrier{untouched, untouched, last}, 8
+	consider := func(column, value clause.Column, at, objections int) {
+		if n := objections + 2*t.objections(stmt, conflict, column); n <= least && !column.Raw {
+			best, least = carrier{column, value, at}, n
 		}
 	}
-	best, least := t.untouched(stmt, conflict), 4
-	for _, column := range assigned {
-		if n := t.objections(stmt, conflict, column); n <= least && !column.Raw {
-			best, least = column, n
+	keyLater := t.assignsKey(stmt.Schema, conflict) // so it must be read behind its assignment
+	for i, a := range conflict.DoUpdates {
+		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
+			consider(a.Column, sent, i, 0)
+		} else {
+			consider(a.Column, a.Column, last, 1)
+		}
+	}
+	if conflict.UpdateAll && !keyLater {
+		for _, f := range t.updatedByAll(stmt) {
+			consider(clause.Column{Name: f.DBName}, clause.Column{Table: "excluded", Name: f.DBName}, last, 0)
 		}
 	}
 	return best
+}
+
+// assignment returns the carrier with the function's argument.
+func (c carrier) assignment(expr clause.Expr) clause.Assignment {
+	value := clause.Expr{SQL: "?", Vars: []any{c.value}}
+	if c.value.Table == "excluded" {
+		value = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: c.value.Name}}}
+	}
+	return clause.Assignment{Column: c.column, Value: clause.Expr{
+		SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, value, value),
+	}}
 }
 
 // objections tells how bad a column is as a carrier; 0 is best.

@@ -55,6 +55,9 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	f := t.facts(stmt, m)
 	t.decision = detect(f)
 	if f.otherExpression {
+		if t.decision.dropReturning {
+			t.dropReturning(stmt)
+		}
 		return
 	}
 	conflict := t.conflict
@@ -81,13 +84,16 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.mysql, f.isMap = stmt.Dialector.Name() == "mysql", isMap(stmt.Dest)
 	expression, onConflict := stmt.Clauses[model.OnConflict]
 	conflict, known := expression.Expression.(clause.OnConflict)
-	f.onConflict = onConflict
-	if !onConflict {
-		conflict = ignore
-	} else if !known {
-		f.otherExpression = true
-		return f
+	if !onConflict && ignores(stmt) {
+		conflict, known = ignore, true
+	} else if !onConflict {
+		conflict, onConflict = otherConflict(stmt)
+		conflict.UpdateAll = false // GORM knows it in its own clause only
+		t.unknown = reflect.ValueOf(conflict).IsZero()
+	} else {
+		t.unknown = !known
 	}
+	f.onConflict, f.otherExpression, f.returns = onConflict, !known, returns(stmt)
 	if f.mysql && (conflict.UpdateAll || len(conflict.DoUpdates) > 0) {
 		conflict.DoNothing = false // GORM ignores it on MySQL if there is something to update
 	}
@@ -106,7 +112,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.hasKey = len(stmt.Schema.PrimaryFields) > 0
 	f.doNothing, f.where = conflict.DoNothing, len(conflict.Where.Exprs) > 0
 	f.surelyUpdates = t.surelyUpdates(stmt)
-	f.returns, f.canReturn = returns(stmt), slices.Contains(stmt.BuildClauses, "RETURNING")
+	f.canReturn = slices.Contains(stmt.BuildClauses, "RETURNING")
 	f.wantsResult = stmt.Result != nil
 	f.lastInsertFree = f.mysql && t.lastInsertFree(stmt, conflict)
 	return f
@@ -273,17 +279,11 @@ func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 		Vars: []any{column, column, column, column}}
 }
 
-// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. The assignment keeps the column's
-// value. We never assign the result, because it is an unsigned number and a key may have another type. It comes first,
-// so the statement's own assignment of that column has the last word; but a key that is assigned must be read later.
+// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. We never assign the result, because
+// it is an unsigned number and a key may have another type.
 func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, expr clause.Expr) {
-	column := t.carrier(stmt, conflict)
-	value := clause.Expr{SQL: "IF(LAST_INSERT_ID(" + expr.SQL + ")=0,?,?)", Vars: append(expr.Vars, column, column)}
-	at := 0
-	if t.assignsKey(stmt.Schema, conflict) {
-		at = len(conflict.DoUpdates)
-	}
-	conflict.DoUpdates = slices.Insert(slices.Clip(conflict.DoUpdates), at, clause.Assignment{Column: column, Value: value})
+	c := t.carrier(stmt, conflict)
+	conflict.DoUpdates = slices.Insert(slices.Clip(conflict.DoUpdates), c.at, c.assignment(expr))
 	conflict.DoNothing = false
 	stmt.AddClause(conflict)
 	if stmt.Result == nil {

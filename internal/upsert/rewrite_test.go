@@ -169,7 +169,7 @@ func TestTrackerAddLastInsertID_LeavesTheAssignmentsOfTheApplication(t *testing.
 	stmt, _, tracker := statement(t, mysql(t), &Order{}, conflict)
 	model.Change(stmt, func() { tracker.addLastInsertID(stmt, conflict, tracker.lastInsertID(stmt, facts{})) })
 	stmt.Build(clause.OnConflict{}.Name())
-	const want = "ON DUPLICATE KEY UPDATE `no`=IF(LAST_INSERT_ID(1)=0,`no`,`no`),`no`=?"
+	const want = "ON DUPLICATE KEY UPDATE `no`=?,`no`=IF(LAST_INSERT_ID(1)=0,`no`,`no`)"
 	if got := stmt.SQL.String(); got != want || stmt.Result == nil {
 		t.Errorf("%s, %v", got, stmt.Result)
 	}
