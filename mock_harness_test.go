@@ -176,6 +176,14 @@ func probes(sql func(string) string) (steps []step) {
 	return steps
 }
 
+// modes is the query for modes of MySQL in which the plugin cannot work.
+func modes(sql func(string) string) []step {
+	if sql("?") != "?" {
+		return nil
+	}
+	return []step{{sql: `SELECT @@sql_mode`, rows: columns("mode").AddRow("STRICT_TRANS_TABLES")}}
+}
+
 // registry is the reading of the registry, which names a layout.
 func registry(sql func(string) string, layout string) step {
 	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0, 1, 0}
@@ -206,7 +214,7 @@ func migrated(sql func(string) string) []step {
 
 // checked has the statements of db.Use with WithoutMigration.
 func checked(sql func(string) string) []step {
-	return append(append(probes(sql), connections(sql)...), registry(sql, fewLayout))
+	return append(append(append(modes(sql), probes(sql)...), connections(sql)...), registry(sql, fewLayout))
 }
 
 // connections has the queries of db.Use for settings of connections.
@@ -239,7 +247,7 @@ func (p *process) advances(counter string, first, n int64) []step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
 	args := []driver.Value{least, least, n, "default", "space", 1, 0}
-	alone := step{sql: p.sql(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> 0 AND "REGION" % 1 = 0`), rows: columns("n").AddRow(nil)}
+	alone := step{sql: p.sql(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> 0 AND MOD("REGION", 1) = 0`), rows: columns("n").AddRow(nil)}
 	if p.sql("?") != "?" { // PostgreSQL
 		return []step{alone, {sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ? RETURNING "` + counter + `"`),
 			args: args, rows: columns(counter).AddRow(first + n)}}
@@ -287,9 +295,9 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 	inserted, workers := nodeRows(), []driver.Value{}
 	for i, table := range tables {
 		if i == 0 {
-			list = fmt.Sprintf(`SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, first)
+			list = fmt.Sprintf(`SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, first)
 		} else {
-			list += fmt.Sprintf(` UNION ALL SELECT %d, ?, ?`, first+int64(i))
+			list += fmt.Sprintf(` UNION ALL SELECT %d, SUBSTR(?, 1), SUBSTR(?, 1)`, first+int64(i))
 		}
 		args = append(args, "", table)
 		workers = append(workers, first+int64(i))

@@ -36,7 +36,7 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 	again, version, probed, next := probes(sql)[0], probes(sql)[1], probes(sql)[2:], 0
 	absent := again
 	absent.err, version.rows = errors.New("no such table"), columns("SCHEMA_VERSION") // and no row
-	steps = append(steps, absent)
+	steps = append(modes(sql), absent)
 	for _, create := range creates(t, dialect) {
 		if strings.HasPrefix(create, "CREATE TABLE") {
 			probed[next].err = errors.New("no such table")

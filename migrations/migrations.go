@@ -93,6 +93,9 @@ func Up(ctx context.Context, db *gorm.DB) error {
 	if err != nil {
 		return err
 	}
+	if err := d.RefuseMode(ctx); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
 	before, err := versionOf(ctx, d)
 	if err != nil {
 		return err
@@ -115,6 +118,9 @@ func Check(ctx context.Context, db *gorm.DB) error {
 	tables, err := parse(fileOf(d))
 	if err != nil {
 		return err
+	}
+	if err := d.RefuseMode(ctx); err != nil {
+		return fmt.Errorf("migrations: %w", err)
 	}
 	version, err := versionOf(ctx, d)
 	if err != nil {

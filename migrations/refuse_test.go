@@ -68,6 +68,11 @@ func TestUp_RefusesARegistryOfAnotherKind(t *testing.T) {
 	saysAll(t, err.Error(), "migrations: WORKER_REGISTRY", "NAME", "LAYOUT", "NEXT_ID", "EMPLOYEE", "rename")
 }
 
+// expectMode expects the query for modes of MySQL in which the plugin cannot work.
+func expectMode(mock sqlmock.Sqlmock) {
+	mock.ExpectQuery("SELECT @@sql_mode").WillReturnRows(columns("mode").AddRow("STRICT_TRANS_TABLES"))
+}
+
 func columns(names ...string) *sqlmock.Rows { return sqlmock.NewRows(slices.Clone(names)) } // Columns writes into it
 
 var (
@@ -86,6 +91,7 @@ func TestUp_AltersNoForeignRegistry(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
@@ -104,6 +110,7 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	must(t, err)
 	alter := string(text[strings.Index(string(text), "ALTER TABLE"):])
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
 	mock.ExpectQuery("SELECT `SCHEMA_VERSION` FROM `WORKER_REGISTRY` WHERE `NAME` = 'default'").WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
@@ -189,6 +196,7 @@ func TestCheck_PrintsTheStatementThatExtendsTheTable(t *testing.T) {
 	must(t, err)
 	alter := strings.Join(strings.Fields(string(text[strings.Index(string(text), "ALTER TABLE"):])), " ")
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `WORKER_REGISTRY` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectQuery("SELECT * FROM `WORKER_SLOT` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
@@ -205,6 +213,7 @@ func TestCheck_AcceptsColumnsWithAlias(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	expectMode(mock)
 	for _, table := range []struct {
 		name    string
 		columns []string
@@ -254,6 +263,7 @@ func TestCheck_SaysWhatToDoWithoutARight(t *testing.T) {
 	t.Parallel()
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `WORKER_NODE` WHERE 1 = 0").WillReturnError(errors.New("SELECT command denied"))
 	err := migrations.Check(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {

@@ -118,19 +118,24 @@ func install(ctx context.Context, db *sqldb.DB, f Flavor, statement string) erro
 }
 
 // execSoon runs a statement. On MySQL it waits for locks for a second, which is the least; on PostgreSQL and SQLite the
-// statements have a limit of their own.
+// statements have a limit of their own. See [sqldb.DB.Define] for sql_mode.
 func execSoon(ctx context.Context, db *sqldb.DB, f Flavor, statement string) error {
 	if f != MySQL && f != MariaDB {
 		return db.ExecRaw(ctx, statement)
 	}
 	return db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		if err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"); err != nil {
+		if err := conn.ExecRaw(ctx, setInstall); err != nil {
 			return err
 		}
 		err := conn.ExecRaw(ctx, statement)
-		return errors.Join(err, conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait"))
+		return errors.Join(err, conn.ExecRaw(ctx, unsetInstall))
 	})
 }
+
+const (
+	setInstall   = "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1, " + sqldb.FixMode
+	unsetInstall = "SET SESSION lock_wait_timeout = @uid_wait, " + sqldb.RestoreMode
+)
 
 // isThere reports whether a statement failed because the trigger is there already.
 func isThere(err error) bool {
