@@ -152,13 +152,7 @@ func (p *process) follow(ctx context.Context, other *process) error {
 	var ids []uidplugin.ID
 	for range 3 {
 		post := Post{Text: "hello"}
-		err := p.db.Create(&post).Error
-		for range 5 { // the machine may be so busy that it comes too late
-			if errors.Is(err, uidplugin.ErrTooLate) {
-				err = p.db.Create(&post).Error
-			}
-		}
-		if err != nil {
+		if err := create(p.db, &post); err != nil {
 			return fmt.Errorf("create a followed row: %w", err)
 		}
 		ids = append(ids, post.ID)
@@ -178,4 +172,16 @@ func (p *process) follow(ctx context.Context, other *process) error {
 		}
 	}
 	return nil
+}
+
+// create creates a row of a followed table, again if the machine was so busy that it came too late.
+func create(db *gorm.DB, row any) error {
+	err := db.Create(row).Error
+	for range 20 {
+		if !errors.Is(err, uidplugin.ErrTooLate) {
+			break
+		}
+		err = db.Create(row).Error
+	}
+	return err
 }
