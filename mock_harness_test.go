@@ -192,12 +192,21 @@ func located(sql func(string) string) step {
 
 // probes are the version and the columns of the four tables, which Up and Check compare with their own.
 func probes(sql func(string) string) (steps []step) {
-	steps = append(steps, located(sql), step{sql: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), rows: columns(allRegistry)},
+	steps = append(append(steps, located(sql)), modes(sql)...)
+	steps = append(steps, step{sql: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), rows: columns(allRegistry)},
 		step{sql: sql(readVersion), rows: columns("SCHEMA_VERSION").AddRow(workernode.SchemaVersion)})
 	for _, t := range [][2]string{{"WORKER_NODE", nodeColumns}, {"WORKER_SLOT", slotColumns}, {"WORKER_SESSION", sessionColumns}, {"WORKER_REGISTRY", allRegistry}} {
 		steps = append(steps, step{sql: sql(`SELECT * FROM "` + t[0] + `" WHERE 1 = 0`), rows: columns(t[1])})
 	}
 	return steps
+}
+
+// modes is the query for modes of MySQL in which the plugin cannot work.
+func modes(sql func(string) string) []step {
+	if sql("?") != "?" {
+		return nil
+	}
+	return []step{{sql: `SELECT @@sql_mode`, rows: columns("mode").AddRow("STRICT_TRANS_TABLES")}}
 }
 
 // registry is the reading of the registry, which names a layout.
@@ -265,7 +274,7 @@ func (p *process) advances(counter string, first, n int64) []step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
 	args := []driver.Value{least, least, n, "default", "space", 1, 0}
-	alone := step{sql: p.sql(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> 0 AND "REGION" % 1 = 0`), rows: columns("n").AddRow(nil)}
+	alone := step{sql: p.sql(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> 0 AND MOD("REGION", 1) = 0`), rows: columns("n").AddRow(nil)}
 	if p.sql("?") != "?" { // PostgreSQL
 		return []step{alone, {sql: p.sql(`UPDATE "WORKER_REGISTRY" SET "` + counter + `" = ` + next + ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ? RETURNING "` + counter + `"`),
 			args: args, rows: columns(counter).AddRow(first + n)}}
@@ -313,9 +322,9 @@ func (p *process) adds(first int64, tables ...string) (steps []step) {
 	inserted, workers := nodeRows(), []driver.Value{}
 	for i, table := range tables {
 		if i == 0 {
-			list = fmt.Sprintf(`SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, first)
+			list = fmt.Sprintf(`SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, first)
 		} else {
-			list += fmt.Sprintf(` UNION ALL SELECT %d, ?, ?`, first+int64(i))
+			list += fmt.Sprintf(` UNION ALL SELECT %d, SUBSTR(?, 1), SUBSTR(?, 1)`, first+int64(i))
 		}
 		args = append(args, "", table)
 		workers = append(workers, first+int64(i))

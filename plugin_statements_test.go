@@ -34,10 +34,11 @@ type article struct {
 // fresh has the statements that db.Use sends to an empty database.
 func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step) {
 	t.Helper()
-	again, version, probed, next := probes(sql)[1], probes(sql)[2], probes(sql)[3:], 0
+	all := probes(sql)[1+len(modes(sql)):]
+	again, version, probed, next := all[0], all[1], all[2:], 0
 	absent := again
 	absent.err, version.rows = errors.New("no such table"), columns("SCHEMA_VERSION") // and no row
-	steps = append(steps, absentTables(sql), absent)
+	steps = append(append([]step{absentTables(sql)}, modes(sql)...), absent)
 	for _, create := range creates(t, dialect) {
 		if strings.HasPrefix(create, "CREATE TABLE") {
 			probed[next].err = errors.New("no such table")

@@ -32,7 +32,7 @@ func CreateFunctions(ctx context.Context, db *gorm.DB, options ...Option) error 
 	}
 	for _, o := range list {
 		for _, statement := range o.statements {
-			if err := d.ExecRaw(ctx, statement); err != nil {
+			if err := d.Define(ctx, statement); err != nil {
 				return fmt.Errorf("migrations: %s cannot be created: %w; %s,"+
 					" or have somebody with these rights run the statements of FunctionStatements", o.name, err, rights[d.Dialect()])
 			}

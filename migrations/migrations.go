@@ -95,6 +95,9 @@ func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.
 	if err == nil {
 		d, err = workernode.Locate(ctx, d, place)
 	}
+	if err == nil {
+		err = d.RefuseMode(ctx)
+	}
 	if err != nil {
 		err = fmt.Errorf("migrations: %w", err)
 	}

@@ -68,6 +68,11 @@ func TestUp_RefusesARegistryOfAnotherKind(t *testing.T) {
 	saysAll(t, err.Error(), "migrations: WORKER_REGISTRY", "NAME", "LAYOUT", "NEXT_ID", "EMPLOYEE", "rename")
 }
 
+// expectMode expects the query for modes of MySQL in which the plugin cannot work.
+func expectMode(mock sqlmock.Sqlmock) {
+	mock.ExpectQuery("SELECT @@sql_mode").WillReturnRows(columns("mode").AddRow("STRICT_TRANS_TABLES"))
+}
+
 func columns(names ...string) *sqlmock.Rows { return sqlmock.NewRows(slices.Clone(names)) } // Columns writes into it
 
 var (
@@ -103,6 +108,7 @@ func TestUp_AltersNoForeignRegistry(t *testing.T) {
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	onMySQL(mock)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns("EMPLOYEE", "WAGE"))
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(allColumns...))
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SLOT` WHERE 1 = 0").WillReturnRows(columns(slotColumns...))
@@ -122,6 +128,7 @@ func TestUp_ExtendsInOneStatementWhereTheDialectCan(t *testing.T) {
 	alter := strings.Replace(string(text[strings.Index(string(text), "ALTER TABLE"):]), "`WORKER_NODE`", "`shop`.`WORKER_NODE`", 1)
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	onMySQL(mock)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnRows(columns(registryColumns...))
 	mock.ExpectQuery("SELECT `SCHEMA_VERSION` FROM `shop`.`WORKER_REGISTRY` WHERE `NAME` = 'default'").WillReturnRows(columns("SCHEMA_VERSION").AddRow(1))
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
@@ -210,6 +217,7 @@ func TestCheck_PrintsTheStatementThatExtendsTheTable(t *testing.T) {
 	alter = strings.Replace(alter, "`WORKER_NODE`", "`shop`.`WORKER_NODE`", 1)
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	onMySQL(mock)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_REGISTRY` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SLOT` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
@@ -227,6 +235,7 @@ func TestCheck_AcceptsColumnsWithAlias(t *testing.T) {
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	onMySQL(mock)
+	expectMode(mock)
 	for _, table := range []struct {
 		name    string
 		columns []string
@@ -277,6 +286,7 @@ func TestCheck_SaysWhatToDoWithoutARight(t *testing.T) {
 
 	d, mock := testkit.Mock(t, testkit.OnMySQL)
 	onMySQL(mock)
+	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnError(errors.New("SELECT command denied"))
 	err := migrations.Check(t.Context(), d)
 	if !errors.Is(err, workernode.ErrTable) {

@@ -79,6 +79,28 @@ func TestVisible_ReadOnlyServer(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
+// A start on a server that refuses writes fails at once, because only an operator can change that.
+func TestVisible_AStartOnAReadOnlyServerDoesNotWait(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.Engines() {
+		if !e.IsMySQL() {
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			d := e.NewServer(t).New(t)
+			admin := d.Open(t, nil)
+			testkit.Must(t, harness.Use(t, admin, uidplugin.WithModels(&harness.T1{})).Close(context.Background())) // makes the tables
+			u := harness.NewUser(t, d)
+			u.Grant("ALL")
+			testkit.Must(t, admin.Exec("SET GLOBAL read_only = ON").Error)
+			err := u.Open().Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}), uidplugin.WithTimeout(time.Minute)))
+			testkit.IsError(t, err, nil, "no worker id for t1: the database is read-only for this connection; connect to the primary", "Error 1290")
+			testkit.Must(t, admin.Exec("SET GLOBAL read_only = OFF").Error)
+		})
+	}
+}
+
 // A user loses the right to change the slot's row while the process runs.
 func TestVisible_ARightIsRevoked(t *testing.T) {
 	t.Parallel()

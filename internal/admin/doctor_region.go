@@ -119,7 +119,7 @@ func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 // counters began above it.
 func (d *DB) findAhead(ctx context.Context, of *DB) (a numbersAhead, err error) {
 	r := of.Registry.Region
-	gives := fmt.Sprintf(`("REGION" = %d OR "N"."ID" %% %d = %d)`, r.N, r.Of, r.N)
+	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)
 	for _, q := range []struct {
 		least int64
 		from  string

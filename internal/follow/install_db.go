@@ -222,18 +222,23 @@ func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context
 	})
 }
 
-// impatiently runs f on a connection of MySQL whose statements wait for locks of tables for a second, which is the least.
-// After an error the connection has to be closed.
+// impatiently runs f on a connection of MySQL whose statements wait for locks of tables for a second, which is the least,
+// and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
 func impatiently(ctx context.Context, conn *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
-	err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1")
+	err := conn.ExecRaw(ctx, setInstall)
 	if err == nil {
 		err = f(ctx, conn)
 	}
 	if err != nil {
 		return err
 	}
-	return conn.ExecRaw(ctx, "SET SESSION lock_wait_timeout = @uid_wait")
+	return conn.ExecRaw(ctx, unsetInstall)
 }
+
+const (
+	setInstall   = "SET @uid_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1, " + sqldb.FixMode
+	unsetInstall = "SET SESSION lock_wait_timeout = @uid_wait, " + sqldb.RestoreMode
+)
 
 // install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no
 // transaction uses the table, and while the statement waits for that, new transactions wait for it. On MySQL it waits

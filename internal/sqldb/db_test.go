@@ -99,7 +99,7 @@ func TestIsTransient_TellsConflictsFromLastingErrors(t *testing.T) {
 		{testkit.SQLiteCode(8), false},       // read-only
 		{errors.New("Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction"), true},
 		{errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"), true},
-		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option so it cannot execute this statement"), true},
+		{errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option so it cannot execute this statement"), false}, // until an operator acts
 		{errors.New("Error 1020 (HY000): Record has changed since last read in table 'WORKER_REGISTRY'"), true},
 		{errors.New("Error 8002 (HY000): [2] can not retry select for update statement"), true}, // TiDB, as those below
 		{errors.New("Error 8005 (HY000): Write Conflict, txnStartTS is stale"), true},
@@ -122,6 +122,29 @@ func TestIsTransient_TellsConflictsFromLastingErrors(t *testing.T) {
 		}
 		if tt.err != nil && sqldb.IsTransient(fmt.Errorf("workernode: %w", tt.err)) != tt.want {
 			t.Errorf("%v: otherwise when wrapped", tt.err)
+		}
+	}
+}
+
+func TestIsReadOnly_KnowsWhatServersSay(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{testkit.SQLState("25006"), true},
+		{testkit.SQLState("42501"), false},
+		{errors.New("Error 1290 (HY000): The MySQL server is running with the --super-read-only option so it cannot execute this statement"), true},
+		{errors.New("Error 1290 (HY000): The MariaDB server is running with the --read-only option so it cannot execute this statement"), true},
+		{errors.New("Error 1290 (HY000): The MySQL server is running with the --skip-grant-tables option so it cannot execute this statement"), false},
+		{errors.New("Error 1836 (HY000): Running in read-only mode"), true},
+		{errors.New("Error 1792 (25006): Cannot execute statement in a READ ONLY transaction"), true},
+		{errors.New("Error 1062 (23000): Duplicate entry '1836' for key 'PRIMARY'"), false},
+		{nil, false},
+	} {
+		if got := sqldb.IsReadOnly(tt.err); got != tt.want {
+			t.Errorf("%v: %v", tt.err, got)
 		}
 	}
 }

@@ -42,6 +42,18 @@ func IsTransient(err error) bool {
 	return conflict.MatchString(err.Error())
 }
 
+// IsReadOnly reports whether err means that the server or the transaction refuses to write, as on a replica.
+func IsReadOnly(err error) bool {
+	var state interface{ SQLState() string } // PostgreSQL
+	if errors.As(err, &state) && state.SQLState() == "25006" {
+		return true
+	}
+	return err != nil && readOnly.MatchString(err.Error())
+}
+
+// readOnly matches the errors of MySQL. The error 1290 is also that of other options.
+var readOnly = regexp.MustCompile(`Error 1290 .*read-only|Error (1792|1836) `)
+
 // IsUnreachable reports whether err concerns the connection instead of the contents of the database.
 func IsUnreachable(err error) bool {
 	var network net.Error
@@ -62,10 +74,10 @@ func HintOfShards(err error) error {
 var unsharded = regexp.MustCompile(`(?i)table '?"?[a-z_.]+"?'? not found|VT05004`)
 
 // conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
-// COMMIT, and cluster nodes without quorum or without writes. It also matches MariaDB's "record has changed since last
+// COMMIT, and cluster nodes without quorum. It also matches MariaDB's "record has changed since last
 // read", SQLite's lock, and the codes after which TiDB's documentation tells applications to try again: 8002, 8005, 8022
 // and 8028 (docs.pingcap.com/tidb/stable/error-codes), and its write conflict 9007.
-var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|1290|3100|3101|8002|8005|8022|8028|9007)\b|database (table )?is locked`)
+var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|3100|3101|8002|8005|8022|8028|9007)\b|database (table )?is locked`)
 
 const (
 	sqliteBusy   = 5

@@ -190,6 +190,9 @@ func (s *Supply) noWorkerID(err error, what string) error {
 		return fmt.Errorf("%w: no worker id for %s", ErrClosed, what)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", what, s.Timeout, err)
+	case sqldb.IsReadOnly(err):
+		return fmt.Errorf("uidplugin: no worker id for %s: the database is read-only for this connection; connect to the primary,"+
+			" or set WithLookupOnly if this process creates no rows: %w", what, err)
 	}
 	return fmt.Errorf("uidplugin: no worker id for %s: %w", what, err)
 }

@@ -79,3 +79,5 @@ func (c *ClockCheck) Now() time.Time                  { return c.c.clock.now() }
 
 // Pass makes the latest refusal of the wall clock older.
 func (c *ClockCheck) Pass(d time.Duration) { c.c.asked = c.c.asked.Add(-d) }
+
+var InASCII = inASCII

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,7 +15,7 @@ import (
 // Application, and prefers those with its Name and Port. Uniqueness does not depend on them, because containers share
 // names, addresses and process ids.
 type Host struct {
-	Name string // up to 64 characters are kept
+	Name string // up to 64 characters are kept, and others than ASCII are escaped where a column cannot hold them
 	Port string // likewise
 	Kind Kind
 
@@ -132,9 +133,15 @@ func mountsEtc(mountinfo, mark string) bool {
 	return false
 }
 
-// fit makes s valid UTF-8 and cuts it to n characters.
+// fit makes s valid UTF-8 without control characters, because PostgreSQL refuses the zero byte, and cuts it to n
+// characters.
 func fit(s string, n int) string {
-	s = strings.ToValidUTF8(s, "?")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
 	for utf8.RuneCountInString(s) > n {
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]

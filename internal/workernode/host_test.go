@@ -153,10 +153,33 @@ func TestFit_CutsCharactersNotBytes(t *testing.T) {
 		{"a\xffb", 4, "a?b"},
 		{"\xff\xfe\xfd", 1, "?"},
 		{"web", 0, ""},
+		{"a\x00b\nc", 9, "a?b?c"},
 	} {
 		got := workernode.Fit(tt.text, tt.n)
 		if got != tt.want || !utf8.ValidString(got) {
 			t.Errorf("fit(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.want)
+		}
+	}
+}
+
+func TestInASCII_EscapesAndCutsNoEscape(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"", 4, ""},
+		{"web-1", 64, "web-1"},
+		{"web-1", 3, "web"},
+		{"订单", 64, `\u8ba2\u5355`},
+		{"订单", 11, `\u8ba2`},
+		{"a订b", 6, "a"},
+		{"é😀", 64, `\u00e9\U0001f600`},
+	} {
+		if got := workernode.InASCII(tt.text, tt.n); got != tt.want {
+			t.Errorf("inASCII(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.want)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 			"stop all processes for twice the longer one, then "+db.sql.Translate(fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = %d`, ticks(layout, c.Lead))))
 		c.Lead = pinned
 	}
-	return newManager(db, layout, host, c, r), nil
+	return newManager(db, layout, db.fit(ctx, host), c, r), nil
 }
 
 // newManager returns the lease manager for a registry that was read.

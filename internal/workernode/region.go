@@ -51,10 +51,11 @@ func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.
 
 // nextNumber returns SQL for the first number of the region at or above both a counter and a number that is passed as
 // its two arguments. That number must be of the region.
-func (r Region) nextNumber(counter string) string {
+func (d *DB) nextNumber(r Region, counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {
-		aligned += fmt.Sprintf(` + (%d - "%s" %% %d) %% %d`, r.N+r.Of, counter, r.Of, r.Of)
+		above := d.sql.Mod(`"`+counter+`"`, r.Of)
+		aligned += ` + ` + d.sql.Mod(fmt.Sprintf(`(%d - %s)`, r.N+r.Of, above), r.Of)
 	}
 	return `CASE WHEN "` + counter + `" > ? THEN ` + aligned + ` ELSE ? END`
 }
@@ -95,7 +96,7 @@ func (d *DB) reread(ctx context.Context, space string, region Region) (r Registr
 func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
 	var other sql.NullInt64
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
-		fmt.Sprintf(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> %d AND "REGION" %% %d = %d`, r.N, r.Of, r.N))
+		fmt.Sprintf(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> %d AND %s = %d`, r.N, d.sql.Mod(`"REGION"`, r.Of), r.N))
 	switch {
 	case err != nil:
 		return fmt.Errorf("workernode: look for slots of other regions: %w", err)
@@ -149,10 +150,10 @@ func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 // refuseDividedElsewhere returns an error if another registry has given out numbers that do not leave its remainder, so
 // before it was divided. They may be of any region, and not all of them may be replicated yet.
 func (d *DB) refuseDividedElsewhere(ctx context.Context, r Region) error {
-	divided := false
+	divided, region := false, d.sql.Mod(`"S"."REGION"`, r.Of)
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&divided) },
-		fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_NODE" "N" ON "N"."SLOT" = "S"."ID"`+
-			` WHERE "S"."ID" %% %[1]d <> "S"."REGION" %% %[1]d OR "N"."ID" %% %[1]d <> "S"."REGION" %% %[1]d)`, r.Of))
+		`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_NODE" "N" ON "N"."SLOT" = "S"."ID"`+
+			` WHERE `+d.sql.Mod(`"S"."ID"`, r.Of)+` <> `+region+` OR `+d.sql.Mod(`"N"."ID"`, r.Of)+` <> `+region+`)`)
 	switch {
 	case err != nil:
 		return fmt.Errorf("workernode: look for slots of other regions: %w", err)

@@ -249,7 +249,7 @@ func sameSpace(there, space string) error {
 func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
 	where := ` WHERE "ID" <= ?`
 	if region != Whole { // without this condition the database reads only the end of the index
-		where += fmt.Sprintf(` AND "ID" %% %d = %d`, region.Of, region.N)
+		where += fmt.Sprintf(` AND %s = %d`, d.sql.Mod(`"ID"`, region.Of), region.N)
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },
 		`SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE"`+where, layout.MaxWorkerID())
@@ -274,7 +274,7 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n i
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
 	least, n = r.Region.From(max(least, 1)), n*r.Region.Of
-	next := r.Region.nextNumber(counter) + ` + ?`
+	next := d.nextNumber(r.Region, counter) + ` + ?`
 	args := []any{least, least, n, registryName, r.Space, r.Region.Of, r.Region.N}
 	where := ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`
 	if d.sql.Dialect() == "mysql" {

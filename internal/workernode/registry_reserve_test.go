@@ -25,7 +25,7 @@ func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
 	for range 2 {
 		mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, 1, 1, 0, 1, 0, 0))
 	}
-	mock.ExpectQuery("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND `REGION` % 1 = 0").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
+	mock.ExpectQuery("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, 1) = 0").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ? AND `STRIDE` = ? AND `REMAINDER` = ?").
 		WithArgs(1, 1, 1, "default", "space", 1, 0).WillReturnResult(sqlmock.NewResult(0, 1))
 	mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
@@ -146,7 +146,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 		for read := range 2 {
 			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1, 0, 1))
 			if read > 0 { // the first one is of the test
-				mock.ExpectQuery("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND `REGION` % 1 = 0").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
+				mock.ExpectQuery("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, 1) = 0").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 			}
 		}
 		mock.ExpectQuery("SELECT COALESCE(MAX(`ID`), 0) FROM `WORKER_NODE` WHERE `ID` <= ?").WithArgs(layout.MaxWorkerID()).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(tt.largest))
@@ -162,7 +162,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).
 				WillReturnResult(sqlmock.NewResult(0, 1))
 			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, tt.stride, 0, tt.stride == 1))
-			mock.ExpectQuery(fmt.Sprintf("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND `REGION` %% %d = 0", tt.stride)).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
+			mock.ExpectQuery(fmt.Sprintf("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, %d) = 0", tt.stride)).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 		}
 		first, step, err := d.Reserve(t.Context(), layout, 2, 0)
 		if tt.stride > 1 { // a new region begins with these numbers

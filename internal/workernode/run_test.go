@@ -12,6 +12,7 @@ import (
 func TestSeverityOf_SaysWhatAnErrorMeansForThoseWhoWait(t *testing.T) {
 	t.Parallel()
 
+	readOnly := errors.New("Error 1290 (HY000): The MySQL server is running with the --super-read-only option so it cannot execute this statement")
 	deadlock, refused := errors.New("Error 1213 (40001): Deadlock found"), errors.New("Error 1142 (42000): UPDATE command denied")
 	for _, tt := range []struct {
 		err         error
@@ -21,6 +22,7 @@ func TestSeverityOf_SaysWhatAnErrorMeansForThoseWhoWait(t *testing.T) {
 		{context.DeadlineExceeded, serious, serious},
 		{driver.ErrBadConn, serious, fatal},
 		{refused, fatal, fatal},
+		{readOnly, fatal, fatal},
 	} {
 		for failures, want := range map[int]severity{1: tt.first, 2: tt.first, 3: tt.last, 100: tt.last} {
 			if got := severityOf(fmt.Errorf("workernode: %w", tt.err), failures); got != want {

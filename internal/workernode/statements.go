@@ -308,11 +308,12 @@ func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNo
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
 	for i, n := range nodes {
-		// Numbers are literals, because PostgreSQL takes a bare value in a SELECT for text.
+		// Numbers are literals, because PostgreSQL takes a bare value in a SELECT for text. SUBSTR changes nothing, but
+		// MariaDB takes bare texts for CHAR, and pads them with sql_mode=PAD_CHAR_TO_FULL_LENGTH.
 		if i == 0 {
-			fmt.Fprintf(&list, `SELECT %d AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME"`, n.worker)
+			fmt.Fprintf(&list, `SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, n.worker)
 		} else {
-			fmt.Fprintf(&list, ` UNION ALL SELECT %d, ?, ?`, n.worker)
+			fmt.Fprintf(&list, ` UNION ALL SELECT %d, SUBSTR(?, 1), SUBSTR(?, 1)`, n.worker)
 		}
 		args = append(args, n.table.Database, n.table.Name)
 	}

@@ -292,8 +292,8 @@ func TestStatements_AreTranslated(t *testing.T) {
 			mock.ExpectQuery(kept).WithArgs("default", 1, "me", 3, 11_600).WillReturnRows(sqlmock.NewRows(make([]string, 2)).AddRow(0, ""))
 			const head = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK") SELECT "N"."ID", `
 			const middle = `, 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", 10099 FROM "WORKER_SLOT" "S" CROSS JOIN (`
-			mock.ExpectExec(words(head+`?, ?`+middle+`SELECT 7 AS "ID", ? AS "DATABASE_NAME", ? AS "TABLE_NAME" UNION ALL SELECT 8, ?, ?) "N" WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`,
-				head+`$1, $2`+middle+`SELECT 7 AS "ID", $3 AS "DATABASE_NAME", $4 AS "TABLE_NAME" UNION ALL SELECT 8, $5, $6) "N" WHERE "S"."ID" = $7 AND "S"."HOLDER" = $8 AND "S"."VERSION" = $9`)).
+			mock.ExpectExec(words(head+`?, ?`+middle+`SELECT 7 AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME" UNION ALL SELECT 8, SUBSTR(?, 1), SUBSTR(?, 1)) "N" WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`,
+				head+`$1, $2`+middle+`SELECT 7 AS "ID", SUBSTR($3, 1) AS "DATABASE_NAME", SUBSTR($4, 1) AS "TABLE_NAME" UNION ALL SELECT 8, SUBSTR($5, 1), SUBSTR($6, 1)) "N" WHERE "S"."ID" = $7 AND "S"."HOLDER" = $8 AND "S"."VERSION" = $9`)).
 				WithArgs("web-1", "8080", "", "items", "d", "items", 1, "me", 3).WillReturnResult(sqlmock.NewResult(0, 1))
 			mock.ExpectRollback()
 			c = change{slot: 1, holder: "me", version: 2, fence: 11_500, newHolder: "me", newVersion: 3, newFence: 11_600}

@@ -7,8 +7,8 @@ directly. It is read again for the message, and only that decides. */ -}}
 {{if .MariaDB}}(SELECT next_not_cached_value FROM {{.Mark}} WHERE g.MARK > 0){{else}}g.MARK{{end}}
 {{- end -}}
 CREATE TABLE IF NOT EXISTS {{.Marks}} (
-  TABLE_NAME varchar(128) NOT NULL PRIMARY KEY,
-  KEY_COLUMN varchar(128) NOT NULL,
+  TABLE_NAME varchar(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
+  KEY_COLUMN varchar(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   SLACK bigint NOT NULL COMMENT 'milliseconds',
   PUBLISHED bigint NOT NULL,
   TRIGGER_ID varchar(64) NOT NULL,
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
 ---
 CREATE TABLE IF NOT EXISTS {{.Gates}} (
   ID bigint NOT NULL PRIMARY KEY COMMENT 'a number, because the trigger finds a gate faster than by a name',
-  TABLE_NAME varchar(128) NOT NULL,
+  TABLE_NAME varchar(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   MARK bigint NOT NULL
 ) ENGINE=InnoDB
 ---

@@ -1,0 +1,49 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// RefuseMode returns an error if the connections have an sql_mode in which the plugin cannot work.
+func (d *DB) RefuseMode(ctx context.Context) error {
+	if d.Dialect() != "mysql" {
+		return nil
+	}
+	mode := ""
+	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode")
+	switch {
+	case err != nil:
+		return fmt.Errorf("read sql_mode: %w", err)
+	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"): // MariaDB
+		return errors.New("sql_mode has EMPTY_STRING_IS_NULL, so an empty text becomes NULL, but a free slot has an empty HOLDER:" +
+			" remove the mode for these connections (in the DSN or the server's configuration)")
+	}
+	return nil
+}
+
+// Assignments for a SET statement of MySQL that sets sql_mode for statements such as those of [DB.Define], and restores
+// it on the same connection.
+const (
+	FixMode     = "@uid_mode = @@SESSION.sql_mode, SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"
+	RestoreMode = "SESSION sql_mode = @uid_mode"
+)
+
+// Define runs a statement that creates a function or the like, written in the dialect. On MySQL it sets sql_mode for it,
+// because a function keeps the mode with which it was created, and because MariaDB has another syntax for functions and
+// triggers with ORACLE.
+func (d *DB) Define(ctx context.Context, query string) error {
+	if d.Dialect() != "mysql" {
+		return d.ExecRaw(ctx, query)
+	}
+	return d.Together(ctx, func(ctx context.Context, conn *DB) error {
+		if err := conn.ExecRaw(ctx, "SET "+FixMode); err != nil {
+			return err
+		}
+		err := conn.ExecRaw(ctx, query)
+		return errors.Join(err, conn.ExecRaw(ctx, "SET "+RestoreMode))
+	})
+}

@@ -1,0 +1,93 @@
+package workernode
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// fit returns h with texts that all columns can hold. They are cut to the width of the columns, and unless the
+// character sets of the columns and of the connection hold them, they are written in ASCII. No start fails because of
+// these texts, which are for people.
+func (d *DB) fit(ctx context.Context, h Host) Host {
+	fitted := h.fitted()
+	if text := fitted.Name + fitted.Port + fitted.Application; text == inASCII(text, len(text)) || d.holds(ctx, text) {
+		return fitted
+	}
+	for _, t := range []*string{&fitted.Name, &fitted.Port, &fitted.Application} {
+		*t = inASCII(*t, maxHost)
+	}
+	return fitted
+}
+
+// textColumns are the columns for the texts of a [Host]. Other programs may have created WORKER_NODE.
+var textColumns = map[string][]string{
+	NodeTable:    {"HOST_NAME", "PORT"},
+	SlotTable:    {"APPLICATION", "HOST_NAME", "PORT"},
+	SessionTable: {"APPLICATION", "HOST_NAME", "PORT"},
+}
+
+// holds reports whether the columns hold a text, as this connection sends it. An error counts as no.
+func (d *DB) holds(ctx context.Context, text string) (ok bool) {
+	switch d.sql.Dialect() {
+	case "postgres": // other encodings count bytes instead of characters, or lack some
+		err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) },
+			`SELECT current_setting('server_encoding') = 'UTF8' AND current_setting('client_encoding') = 'UTF8'`)
+		return ok && err == nil
+	case "mysql":
+		return d.keeps(ctx, text)
+	}
+	return true
+}
+
+// keeps reports whether a text is the same after it was converted to the character set of each column, on MySQL.
+func (d *DB) keeps(ctx context.Context, text string) bool {
+	var sets []any
+	var list []string
+	for table, columns := range textColumns {
+		for _, column := range columns { // the character set of a subquery without a row is that of its column
+			list = append(list, fmt.Sprintf(`CHARSET((SELECT MAX("%s") FROM "%s" WHERE 1 = 0))`, column, table))
+			sets = append(sets, new(string))
+		}
+	}
+	if err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(sets...) }, `SELECT `+strings.Join(list, ", ")); err != nil {
+		return false
+	}
+	var names []string
+	for _, s := range sets {
+		names = append(names, *s.(*string))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		kept := ""
+		err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&kept) },
+			`SELECT CONVERT(CONVERT(CONVERT(CAST(? AS BINARY) USING utf8mb4) USING `+name+`) USING utf8mb4)`, text)
+		if err != nil || kept != text {
+			return false
+		}
+	}
+	return true
+}
+
+// inASCII returns s with all other characters as in a literal of Go, such as \u8ba2. It has at most n characters, and
+// none of these literals is cut.
+func inASCII(s string, n int) string {
+	var out strings.Builder
+	for _, r := range s {
+		text := string(r)
+		switch {
+		case r > 0xffff:
+			text = fmt.Sprintf(`\U%08x`, r)
+		case r >= utf8.RuneSelf:
+			text = fmt.Sprintf(`\u%04x`, r)
+		}
+		if out.Len()+len(text) > n {
+			break
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
