@@ -143,8 +143,8 @@ func TestAccounts_ACloserThatStandsStillStopsNobody(t *testing.T) {
 var needed = regexp.MustCompile(`^(SELECT VERSION|SELECT PUBLISHED, |UPDATE UID_FOLLOW |SELECT SETVAL|WITH lock |UPDATE UID_FOLLOW_GATE |` +
 	`WITH setting |SELECT ID FROM UID_FOLLOW_GATE .* FOR UPDATE$)`)
 
-// A database may refuse any statement, for want of a privilege or for a reason that we do not know. Only a statement that
-// is needed may then stop followers, and they go on when the database accepts it again.
+// A database may refuse any statement, for want of a privilege or for a reason that we do not know. Only a statement
+// that is needed may then stop followers, and they go on when the database accepts it again.
 func TestAccounts_OnlyANeededStatementThatFailsStopsFollowers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

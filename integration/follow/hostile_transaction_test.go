@@ -235,7 +235,8 @@ func (x *transaction) savepoint() error {
 	return x.exec("RELEASE SAVEPOINT s")
 }
 
-// A batch of many rows is so long that the closer changes the gates meanwhile. They are rare, because they are most rows.
+// A batch of many rows is so long that the closer changes the gates meanwhile. They are rare, because they are most
+// rows.
 const (
 	manyRows       = 1000
 	manyStatements = 15

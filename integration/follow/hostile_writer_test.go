@@ -85,8 +85,8 @@ var (
 	tooLateText = regexp.MustCompile(`the id (\d+) is below (\d+) at \d+`)
 )
 
-// refused checks that the id of a refused row is below the mark, and sets the floor to the mark, mostly, as the generator
-// of a process whose clock is behind would.
+// refused checks that the id of a refused row is below the mark, and sets the floor to the mark, mostly, as the
+// generator of a process whose clock is behind would.
 func (w *hostileWriter) refused(err error) {
 	w.note("refused", 1)
 	id, mark := w.refusedAt(err)

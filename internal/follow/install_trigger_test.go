@@ -48,7 +48,8 @@ func TestTrigger_RefusesNoFreshRowWhileTheGatesChange(t *testing.T) {
 	}, "mysql", "mariadb")
 }
 
-// userLockOf returns an expression for the name of the user-level lock with which the trigger of events chooses its gate.
+// userLockOf returns an expression for the name of the user-level lock with which the trigger of events chooses its
+// gate.
 func userLockOf(t *testing.T, db *gorm.DB) string {
 	t.Helper()
 	var definition string
@@ -61,8 +62,8 @@ func userLockOf(t *testing.T, db *gorm.DB) string {
 	return lock + "DATABASE()))"
 }
 
-// The proof needs the gate first: a writer that has waited for its gate must see a mark that was raised meanwhile, whatever
-// its isolation level is and wherever its snapshot comes from.
+// The proof needs the gate first: a writer that has waited for its gate must see a mark that was raised meanwhile,
+// whatever its isolation level is and wherever its snapshot comes from.
 func TestTrigger_ReadsTheMarkAfterItsGate(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

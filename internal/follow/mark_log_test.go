@@ -48,9 +48,9 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// While a transaction stays open, a reader gives up and tries again every two seconds, and a follower that leaves interrupts
-// its statement. Neither is an error, so GORM's logger sees no statement. The plugin's log has one line for the whole wait,
-// and one for its end.
+// While a transaction stays open, a reader gives up and tries again every two seconds, and a follower that leaves
+// interrupts its statement. Neither is an error, so GORM's logger sees no statement. The plugin's log has one line for
+// the whole wait, and one for its end.
 func TestMark_LogsOnceThatATableIsHeldUp(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -116,8 +116,8 @@ func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
 	})
 }
 
-// A closer that stands still in its round holds the lock that sends all new transactions to one gate. The server closes its
-// connection, because nobody with another account can.
+// A closer that stands still in its round holds the lock that sends all new transactions to one gate. The server closes
+// its connection, because nobody with another account can.
 func TestMark_LosesItsLockIfItStandsStill(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -291,8 +291,8 @@ func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
 	})
 }
 
-// A closer that loses its turn in the middle of a round has waited for nothing. So after a long wait at the first gate it
-// renews the turn before it waits at the second.
+// A closer that loses its turn in the middle of a round has waited for nothing. So after a long wait at the first gate
+// it renews the turn before it waits at the second.
 func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

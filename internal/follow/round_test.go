@@ -101,7 +101,8 @@ func TestDecide_ReportsAMarkInTheFuture(t *testing.T) {
 	}
 	for _, published := range []int64{hour, math.MaxInt64} {
 		s := State{Published: published, Slack: time.Second, Trigger: "t", Found: "t", Closer: "other", Until: now.Add(turn), Now: now}
-		// A clock that was set back looks the same, but the table then takes rows. So the text must not say that it refuses all.
+		// A clock that was set back looks the same, but the table then takes rows. So the text must not say that it
+		// refuses all.
 		plan, err := Decide(s, layout, "me", now, now)
 		if !errors.Is(err, workernode.ErrClock) || plan.Mark != 0 || !strings.Contains(err.Error(), "refuses ids below it") {
 			t.Errorf("%d: %+v, %v", published, plan, err)

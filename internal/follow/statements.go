@@ -69,8 +69,8 @@ func (s *statements) mark() string {
 	return "(SELECT MIN(MARK) FROM " + s.gates() + fmt.Sprintf(" WHERE ID IN (%d, %d) HAVING COUNT(*) = 2)", s.names.gate+usedGate, s.names.gate+idleGate)
 }
 
-// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m. A key that is
-// unsigned may be larger than any id.
+// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m. A key that
+// is unsigned may be larger than any id.
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
 	return "(SELECT " + key + " FROM " + s.flavor.quote(s.table.Name) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
@@ -229,9 +229,9 @@ func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark s
 }
 
 // limit makes the server end statements that wait for a gate after some time, and close the connection if this process
-// stands still: otherwise it could hold the lock of divert for hours, and nobody with another account could end it. Call
-// restore at the end of the round, and close the connection after its error. Both limits are for speed, so a round goes on
-// without them.
+// stands still: otherwise it could hold the lock of divert for hours, and nobody with another account could end it.
+// Call restore at the end of the round, and close the connection after its error. Both limits are for speed, so a round
+// goes on without them.
 func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return func() error { return nil }
@@ -248,9 +248,9 @@ func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() er
 // patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
 const patience = 2 * time.Second
 
-// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the wait
-// for the first gate does that by itself. If another process diverts already, divert changes nothing. Both are for speed,
-// so a round goes on after their errors.
+// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the
+// wait for the first gate does that by itself. If another process diverts already, divert changes nothing. Both are for
+// speed, so a round goes on after their errors.
 func (s *statements) divert(ctx context.Context, db *sqldb.DB) {
 	if s.flavor == MySQL || s.flavor == MariaDB {
 		_ = db.ExecRaw(ctx, "DO GET_LOCK("+s.flavor.userLock(s.table)+", 0)")
@@ -314,8 +314,8 @@ func granted(ctx context.Context, err error) (bool, error) {
 	return err == nil, err
 }
 
-// isEnded reports whether the database has ended a statement that took too long by one of its settings: statement_timeout
-// of PostgreSQL, max_statement_time of MariaDB, or max_execution_time of MySQL.
+// isEnded reports whether the database has ended a statement that took too long by one of its settings:
+// statement_timeout of PostgreSQL, max_statement_time of MariaDB, or max_execution_time of MySQL.
 func isEnded(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {

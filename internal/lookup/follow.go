@@ -62,8 +62,8 @@ func (f Followable) Highest(ctx context.Context, db *gorm.DB) (above int64, err 
 }
 
 // RowsAfter returns read, which loads rows of T for [follow.Rows], and isOwn, which reports whether a row that read has
-// loaded is of this region. The conditions of db apply as for [FindAs]. With locked, it waits for transactions that have
-// rows below the mark, even if they have lost the lock of the gate.
+// loaded is of this region. The conditions of db apply as for [FindAs]. With locked, it waits for transactions that
+// have rows below the mark, even if they have lost the lock of the gate.
 func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, locked bool) (read follow.Reader[*T], isOwn func(*T) bool) {
 	r := &rowReader[T]{loc: loc, db: db, f: f, mark: m, locked: locked, regions: loc.newRegionFilter()}
 	return r.read, func(row *T) bool { return r.regions.isOwn(f.ID(row)) }
@@ -92,8 +92,8 @@ func (r *rowReader[T]) read(ctx context.Context, cursor follow.Cursor, limit int
 	return rows, published, err
 }
 
-// before reads the rows before the one that cannot be read, in smaller and smaller chunks, after a chunk failed with err.
-// If not even the next id can be read, the reason is not a row, and err remains.
+// before reads the rows before the one that cannot be read, in smaller and smaller chunks, after a chunk failed with
+// err. If not even the next id can be read, the reason is not a row, and err remains.
 func (r *rowReader[T]) before(ctx context.Context, cursor follow.Cursor, limit int, err error) (rows []*T, published int64, _ error) {
 	for size := limit; len(rows) < limit; {
 		if err != nil {
@@ -178,8 +178,8 @@ func (r *rowReader[T]) next(ctx context.Context, cursor follow.Cursor) (id int64
 	return id, err
 }
 
-// query calls f in a transaction, with the published mark and a query for the rows after the cursor. The query is nil if
-// there can be none.
+// query calls f in a transaction, with the published mark and a query for the rows after the cursor. The query is nil
+// if there can be none.
 func (r *rowReader[T]) query(ctx context.Context, cursor follow.Cursor, limit int, f func(tx, query *gorm.DB, published int64) error) error {
 	var isolation sql.TxOptions
 	if r.locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait

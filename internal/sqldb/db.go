@@ -50,8 +50,8 @@ func (d *DB) Quiet() *DB {
 }
 
 // Silent returns a DB whose statements GORM's logger does not see: neither errors, nor that they are slow. It is for
-// statements that are sent all the time, that wait, or that are interrupted, none of which is news. The caller must return
-// the errors that matter.
+// statements that are sent all the time, that wait, or that are interrupted, none of which is news. The caller must
+// return the errors that matter.
 func (d *DB) Silent() *DB {
 	other := *d
 	other.silent = true

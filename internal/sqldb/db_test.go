@@ -283,6 +283,9 @@ func TestDB_LogsStatementsWithGORM(t *testing.T) {
 	if err := d.ExecRaw(t.Context(), "nonsense"); err == nil {
 		t.Error("nonsense was run")
 	}
+	if err := d.Silent().ExecRaw(t.Context(), "hidden nonsense"); err == nil {
+		t.Error("hidden nonsense was run")
+	}
 	want := []string{
 		"INSERT INTO `WORKER_SESSION` VALUES (1, 6, 7, '', '', '', 1, '', '') [1 false]",
 		"SELECT `SLOT` FROM `WORKER_SESSION` WHERE `BEFORE_TICK` = 7 [1 false]",
