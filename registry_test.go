@@ -300,7 +300,7 @@ func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 	if n := count(t, registry, "WORKER_NODE", `"TABLE_NAME" = '*'`); n > 3 {
 		t.Errorf("%d worker ids for tenants that take turns", n)
 	}
-	must(t, keep.Health())
+	testkit.Eventually(t, "Health", time.Minute, func() bool { return keep.Health() == nil }) // a short lease may end on a busy machine
 }
 
 // Shards on several servers often have the same database name. Their ids differ, but Locate cannot name the shard, so

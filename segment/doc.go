@@ -47,10 +47,11 @@
 //
 // # Sizes of ranges
 //
-// Ranges start with the step of the row. If a range lasted less than 15 minutes, the next one is twice as large, up to
-// Config.MaxStep. If it lasted 30 minutes or more, the next one is half as large, down to the step of the row. So most
-// processes fetch every quarter of an hour, and still have ids for about as long while the database is unreachable. If
-// an operator changes the step of the row, all processes use it from their next fetch on.
+// Ranges start with the step of the row, or with Config.Step if that is larger. If a range lasted less than 15 minutes,
+// the next one is twice as large, up to Config.MaxStep. If it lasted 30 minutes or more, the next one is half as large,
+// down to the size of the first. So most processes fetch every quarter of an hour, and still have ids for about as long
+// while the database is unreachable. If an operator changes the step of the row, all processes use it from their next
+// fetch on, also below Config.Step.
 //
 // Ids cannot be decoded, because they contain neither a process nor a time.
 package segment

@@ -25,7 +25,9 @@ type fetching struct {
 	lasted time.Duration // how long the previous range lasted
 	ranges int64         // fetched ranges
 
-	base  int64 // step of the row
+	found int64 // step of the row at Open, for which least applies
+	least int64 // smallest step; 0 for the row's
+	base  int64 // step of the row, or least
 	step  int64 // of the last range
 	floor int64 // no smaller id is handed out: above Start and all previous ids
 
@@ -119,13 +121,17 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	if first == math.MaxInt64 {
 		return run, fmt.Errorf("%w: max_id of the tag %q of %s is %d, so no ids are left", ErrExhausted, g.table.tag, g.table, r.maxID)
 	}
-	step := g.size(r.step)
+	base := r.step
+	if base == g.found {
+		base = max(base, g.least)
+	}
+	step := g.size(base)
 	n := min(step, math.MaxInt64-first)
 	if moved, err := held.move(ctx, r.maxID, first+n); err != nil || !moved {
 		return run, err
 	}
 	back := g.ranges > 0 && r.maxID < g.floor // not a stale read, because move has compared it
-	g.base, g.step, g.floor = r.step, step, first+n
+	g.base, g.step, g.floor = base, step, first+n
 	g.ranges++
 	g.mu.Lock()
 	g.state.First, g.state.Last, g.state.Ranges = first, first+n-1, g.ranges

@@ -40,8 +40,9 @@ type Config struct {
 	// [DefaultTable].
 	Table string
 
-	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means [DefaultStep]. The
-	// step of an existing row takes precedence.
+	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means [DefaultStep]. If the
+	// row has a smaller step, this process uses Step all the same, until somebody changes the step of the row. A
+	// transaction that keeps others from writing needs a Step of twice the rows that it creates.
 	Step int64
 
 	// MaxStep limits how far ranges grow, from 1 to 2^31-1 ids; 0 means [DefaultMaxStep]. They never grow if it is at
@@ -149,6 +150,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	least := c.Step // of an existing row
 	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, DefaultStep), cmp.Or(c.MaxStep, DefaultMaxStep), cmp.Or(c.Start, 1)
 	c.Log, c.MaxWait = cmp.Or(c.Log, slog.Default()), cmp.Or(c.MaxWait, DefaultMaxWait)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
@@ -178,7 +180,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 		c.Log.Info("segment: tag inserted", "table", t.String(), "tag", tag, "max_id", c.Start, "step", c.Step)
 	case r.maxID > 1 && r.maxID <= c.Used && !c.Lift:
 		return nil, t.isBehind(ctx, r.maxID, c.Used)
-	case r.maxID <= c.Used:
+	case r.maxID <= c.Used && c.Used > 0:
 		c.Log.Warn("segment: the column has larger numbers than max_id, so another program numbers it too, or max_id went back; ids begin above them",
 			"table", t.String(), "tag", tag, "max_id", r.maxID, "largest", c.Used)
 	}
@@ -186,7 +188,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 
 	g := &Generator{table: t, config: c, wake: make(chan struct{}, 1), state: State{Tag: tag}}
 	g.mark.Store(unfetched)
-	g.fetching = fetching{since: c.Now(), floor: c.Start}
+	g.fetching = fetching{since: c.Now(), floor: c.Start, found: r.step, least: least}
 	if g.first, err = g.fetch(ctx); err != nil {
 		return nil, err
 	}

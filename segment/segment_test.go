@@ -261,3 +261,34 @@ func TestGeneratorHealth_TellsOfFetchesThatFail(t *testing.T) {
 		}
 	})
 }
+
+// Step also applies to a row that exists with a smaller step, until somebody changes the step of the row.
+func TestGeneratorStep_AppliesToARowWithASmallerOne(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ row, config, want int64 }{{10, 0, 10}, {10, 5, 10}, {10, 50, 50}} {
+		db := handle(t, file(t))
+		leaf(t, db, 7001, tt.row)
+		g := open(t, db, segment.Config{Step: tt.config, MaxStep: 1})
+		if s := g.State(); s.Step != tt.want || s.MinStep != tt.row || s.Last-s.First+1 != tt.want {
+			t.Errorf("row %d, Step %d: %+v", tt.row, tt.config, s)
+		}
+		if maxID, step := stored(t, db); maxID != 7001+tt.want || step != tt.row {
+			t.Errorf("row %d, Step %d: max_id %d and step %d in the row", tt.row, tt.config, maxID, step)
+		}
+		run(t, db, "UPDATE leaf_alloc SET step = 7")
+		fill(t, g, tt.want+1)
+		eventually(t, "a range with the new step", func() bool { return g.State().Step == 7 })
+	}
+}
+
+// A tag whose max_id is 0 is as good as new if the column is empty.
+func TestOpen_DoesNotWarnOfAnEmptyColumn(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	db := handle(t, file(t))
+	leaf(t, db, 0, 10)
+	g := open(t, db, segment.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if id := next(t, g); id != 1 || strings.Contains(log.String(), "another program") {
+		t.Errorf("id %d, logged %s", id, &log)
+	}
+}

@@ -17,6 +17,7 @@ type column struct {
 	key      bool   // in the primary key
 	auto     bool   // numbered by the database: AUTO_INCREMENT, a sequence, or IDENTITY
 	identity bool   // numbered by IDENTITY, on PostgreSQL
+	always   bool   // by GENERATED ALWAYS AS IDENTITY
 }
 
 var (
@@ -102,7 +103,7 @@ func (d *DB) columns(ctx context.Context, schema, table string) (list []column, 
 		if err := rows.Scan(&c.name, &c.kind, &c.key, &extra, &identity); err != nil {
 			return err
 		}
-		c.identity = identity != ""
+		c.identity, c.always = identity != "", identity == "a"
 		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") ||
 			strings.Contains(extra, "nextval(")
 		list = append(list, c)

@@ -45,7 +45,8 @@ func (c *Catalog) fillZeros(db *gorm.DB) {
 	}
 	notes := filledOf(stmt)
 	for _, f := range fields {
-		if err := f.fill(db, p.Schema, notes, tracker, notReady); err != nil {
+		ctx := c.supply.InTransaction(stmt.Context, stmt.ConnPool, f.Source)
+		if err := f.fill(ctx, db.Statement, p.Schema, notes, tracker, notReady); err != nil {
 			_ = db.AddError(err)
 			return
 		}
@@ -168,22 +169,21 @@ func (f *Field) anyZero(stmt *gorm.Statement) bool {
 
 // fill sets the field in all rows where it is zero, and notes the ids. It returns notReady if it needs an id and the
 // source does not have a generator.
-func (f *Field) fill(db *gorm.DB, s *schema.Schema, notes *filled, tracker *upsert.Tracker, notReady error) error {
-	stmt := db.Statement
+func (f *Field) fill(ctx context.Context, stmt *gorm.Statement, s *schema.Schema, notes *filled, tracker *upsert.Tracker, notReady error) error {
 	rows := stmt.ReflectValue
 	switch rows.Kind() {
 	case reflect.Struct:
 		if rows.Type() != s.ModelType {
 			return f.errModel(rows.Type(), s)
 		}
-		place, zero := f.Look(stmt.Context, rows)
+		place, zero := f.Look(ctx, rows)
 		if !zero {
 			return nil
 		}
 		if !rows.CanAddr() {
 			return f.errByValue()
 		}
-		id, err := f.Source.Next(stmt.Context, notReady)
+		id, err := f.Source.Next(ctx, notReady)
 		if err != nil {
 			return err
 		}
@@ -191,28 +191,28 @@ func (f *Field) fill(db *gorm.DB, s *schema.Schema, notes *filled, tracker *upse
 			tracker.Note(f.Field, id)
 		}
 		notes.add(filledRows{field: f, value: rows})
-		return f.Put(stmt.Context, place, id)
+		return f.Put(ctx, place, id)
 	case reflect.Slice, reflect.Array:
 		element := rows.Type().Elem()
 		for element.Kind() == reflect.Pointer {
 			element = element.Elem()
 		}
 		if element == s.ModelType {
-			return f.fillSlice(stmt.Context, rows, notes, tracker, notReady)
+			return f.fillSlice(ctx, rows, notes, tracker, notReady)
 		}
 		if element.Kind() == reflect.Struct && rows.Len() > 0 {
 			return f.errModel(element, s)
 		}
 		if maps, ok := rows.Interface().([]map[string]any); ok {
 			for _, m := range maps {
-				if err := f.fillMap(stmt.Context, m, notes, tracker, notReady); err != nil {
+				if err := f.fillMap(ctx, m, notes, tracker, notReady); err != nil {
 					return err
 				}
 			}
 		}
 	case reflect.Map:
 		if m, ok := rows.Interface().(map[string]any); ok {
-			return f.fillMap(stmt.Context, m, notes, tracker, notReady)
+			return f.fillMap(ctx, m, notes, tracker, notReady)
 		}
 	}
 	return nil

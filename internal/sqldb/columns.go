@@ -15,6 +15,7 @@ type Column struct {
 	Type        string // as the database writes it
 	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
 	Identity    bool   // by IDENTITY, in PostgreSQL
+	Always      bool   // by GENERATED ALWAYS AS IDENTITY, so the column refuses other numbers
 
 	Lenient bool // the database changes values that do not fit, as MySQL without strict mode and SQLite do
 
@@ -116,7 +117,7 @@ func (d *DB) columnsOfPostgres(ctx context.Context, names []tableName) (columns 
 		var c Column
 		var i int
 		var extra string
-		if err := rows.Scan(&i, &c.Name, &c.Type, &c.Identity, &extra); err != nil {
+		if err := rows.Scan(&i, &c.Name, &c.Type, &c.Identity, &c.Always, &extra); err != nil {
 			return err
 		}
 		c.Table = names[i-1].given
@@ -124,7 +125,7 @@ func (d *DB) columnsOfPostgres(ctx context.Context, names []tableName) (columns 
 		columns = append(columns, c)
 		return nil
 	}, "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod) ELSE format_type(a.atttypid, a.atttypmod) END,"+
-		" a.attidentity <> '', COALESCE(pg_get_expr(f.adbin, f.adrelid), '') FROM unnest(ARRAY[?"+strings.Repeat(", ?", len(args)-1)+"]::text[])"+
+		" a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '') FROM unnest(ARRAY[?"+strings.Repeat(", ?", len(args)-1)+"]::text[])"+
 		" WITH ORDINALITY AS n(name, i) JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped"+
 		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum", args...)
 	return columns, err

@@ -16,7 +16,7 @@ const (
 		" COALESCE(column_default, ''), column_comment, @@sql_mode FROM information_schema.columns" +
 		" WHERE table_schema = DATABASE() AND table_name = ? OR table_schema = ? AND table_name = ?"
 	postgresColumns = "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod)" +
-		" ELSE format_type(a.atttypid, a.atttypmod) END, a.attidentity <> '', COALESCE(pg_get_expr(f.adbin, f.adrelid), '')" +
+		" ELSE format_type(a.atttypid, a.atttypmod) END, a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '')" +
 		" FROM unnest(ARRAY[$1, $2]::text[]) WITH ORDINALITY AS n(name, i)" +
 		" JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped" +
 		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum"
@@ -39,12 +39,12 @@ func TestDBColumnsOf_TellsWhichTheDatabaseNumbers(t *testing.T) {
 	}
 
 	postgres, mock := testkit.Mock(t, testkit.OnPostgres)
-	mock.ExpectQuery(postgresColumns).WithArgs(`"a"`, `"s"."B c"`).WillReturnRows(sqlmock.NewRows([]string{"i", "c", "t", "d", "e"}).
-		AddRow(2, "id", "bigint", false, "nextval('b_id_seq'::regclass)").
-		AddRow(2, "nr", "bigint", true, "").AddRow(2, "no", "bigint", false, "lastval()").AddRow(1, "x", "text", false, ""))
+	mock.ExpectQuery(postgresColumns).WithArgs(`"a"`, `"s"."B c"`).WillReturnRows(sqlmock.NewRows([]string{"i", "c", "t", "d", "a", "e"}).
+		AddRow(2, "id", "bigint", false, false, "nextval('b_id_seq'::regclass)").
+		AddRow(2, "nr", "bigint", true, true, "").AddRow(2, "no", "bigint", false, false, "lastval()").AddRow(1, "x", "text", false, false, ""))
 	got, err = open(t, postgres).ColumnsOf(t.Context(), "A AS x", `s."B c"`)
 	must(t, err)
-	want = []sqldb.Column{{Table: `s."B c"`, Name: "id", Type: "bigint", Auto: true}, {Table: `s."B c"`, Name: "nr", Type: "bigint", Auto: true, Identity: true},
+	want = []sqldb.Column{{Table: `s."B c"`, Name: "id", Type: "bigint", Auto: true}, {Table: `s."B c"`, Name: "nr", Type: "bigint", Auto: true, Identity: true, Always: true},
 		{Table: `s."B c"`, Name: "no", Type: "bigint"}, {Table: "A", Name: "x", Type: "text"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("PostgreSQL: %+v", got)

@@ -11,10 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
 )
 
 // A tableSegment is the segment of one column. All models of the table share it.
@@ -51,7 +54,7 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 		if shared.tag != tag {
 			return nil, twoTags(shared.tag, tag)
 		}
-		return shared.g, nil
+		return limitedSegment{shared.g}, nil
 	}
 	config, err := s.segmentConfig(ctx, src.Table, columns)
 	if err != nil {
@@ -62,7 +65,62 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 		return nil, err
 	}
 	shared.g, shared.tag = g, tag
-	return g, nil
+	return limitedSegment{g}, nil
+}
+
+// errNoFetch reports that a create in a transaction needs more ids than are in memory, and that the transaction keeps
+// the next range from being fetched.
+var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this transaction keeps the next one from being fetched"+
+	" (SQLite, or a pool of one connection): set segment.Config.Step to twice the rows of a transaction,"+
+	" or create the rows as one slice outside of one", generator.ErrSource)
+
+type fetchWaitKey struct{}
+
+// InTransaction returns the context for ids of a statement on pool. In a transaction that keeps the next range of a
+// segment from being fetched, a create does not wait for it.
+func (s *Supply) InTransaction(ctx context.Context, pool gorm.ConnPool, src *Source) context.Context {
+	if src.Generator != Segment || s.Registry != s.DB || !sqldb.HoldsConnection(pool) {
+		return ctx
+	}
+	switch root, err := s.DB.DB(); {
+	case err == nil && root != nil && root.Stats().MaxOpenConnections == 1:
+		return context.WithValue(ctx, fetchWaitKey{}, time.Duration(0))
+	case s.DB.Dialector.Name() == "sqlite": // the transaction may only have read so far
+		return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, s.Timeout))
+	}
+	return ctx
+}
+
+// A limitedSegment does not wait for a range that a transaction keeps from being fetched: see [Supply.InTransaction].
+type limitedSegment struct{ *segment.Generator }
+
+func (g limitedSegment) Next(ctx context.Context) (int64, error) {
+	wait, ok := ctx.Value(fetchWaitKey{}).(time.Duration)
+	if !ok {
+		return g.Generator.Next(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, errNoFetch)
+	defer cancel()
+	id, err := g.Generator.Next(ctx)
+	return id, reason(ctx, err)
+}
+
+func (g limitedSegment) Fill(ctx context.Context, ids []int64) error {
+	wait, ok := ctx.Value(fetchWaitKey{}).(time.Duration)
+	if !ok {
+		return g.Generator.Fill(ctx, ids)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, errNoFetch)
+	defer cancel()
+	return reason(ctx, g.Generator.Fill(ctx, ids))
+}
+
+// reason returns err, or errNoFetch if that has ended ctx.
+func reason(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == errNoFetch {
+		return errNoFetch
+	}
+	return err
 }
 
 // twoTags returns the error of models of one table with different tags for a column.
