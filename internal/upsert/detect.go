@@ -50,7 +50,7 @@ type decision struct {
 // detect makes the decision for one statement.
 func detect(f facts) (d decision) {
 	if f.otherExpression {
-		return decision{how: bySelect}
+		return decision{how: bySelect, dropReturning: f.returns}
 	}
 	// MariaDB returns one row for every sent row, also after conflicts.
 	all := f.mysql && f.onConflict && f.returns

@@ -17,30 +17,26 @@ import (
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows returns fields of the table's rows that equal rows in the columns by, keyed by the index in rows. It leaves
-// out missing rows. The values are nil if several rows match. Each row has a SELECT of its own in one statement, so
-// that the database compares with its own types and collations.
-func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Field, rows []model.Row) (map[int][]int64, error) {
+// readRows adds to there fields of the table's rows that equal rows in the columns by, keyed by the index in rows. It
+// leaves out missing rows, and reads only those that are not there yet. The values are nil if several rows match. Each
+// row has a SELECT of its own in one statement, so that the database compares with its own types and collations.
+func (t *Tracker) readRows(
+	db *gorm.DB, by []*schema.Field, how comparisons, fields []*model.Field, rows []sentRow, there map[int][]int64,
+) error {
 	stmt := db.Statement
 	query := newQuery(stmt)
 	for i, r := range rows {
-		if t.ambiguous(stmt.Context, r, by) {
+		if there[i] != nil || !t.isKnown(stmt, r, by) {
 			continue
 		}
+		delete(there, i)
 		var where []clause.Expression
 		if target := t.conflict.TargetWhere; len(target.Exprs) > 0 {
 			where = append(where, model.AllOf{target})
 		}
 		for _, f := range by {
-			v, _ := r.Value(stmt.Context, f)
-			if isNull(v) {
-				where = nil // NULL equals nothing
-				break
-			}
-			where = append(where, clause.Eq{Column: clause.Column{Name: f.DBName}, Value: v})
-		}
-		if where == nil {
-			continue
+			v, _ := r.sent(f)
+			where = append(where, how.of[f.DBName].condition(stmt, f, v))
 		}
 		if query.SQL.Len() > 0 {
 			_, _ = query.WriteString(" UNION ALL ")
@@ -55,22 +51,20 @@ func (t *Tracker) readRows(db *gorm.DB, by []*schema.Field, fields []*model.Fiel
 		query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
 		_, _ = query.WriteString(" FOR UPDATE)")
 	}
-	there := map[int][]int64{}
 	if query.SQL.Len() == 0 {
-		return there, nil
+		return nil
 	}
-	err := query.run(len(fields), func(index string, values []int64) {
+	return query.run(len(fields), func(index string, values []int64) {
 		i, _ := strconv.Atoi(index)
 		if _, ok := there[i]; ok {
 			values = nil // the conflicting row is ambiguous
 		}
 		there[i] = values
 	})
-	return there, err
 }
 
 // selectByID returns fields of the table's rows that have the ids of rows in the field by, keyed by this id as text.
-func selectByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) (map[string][]int64, error) {
+func selectByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: by.DBName}}
 	for _, r := range rows {
 		if v, zero := r.Value(db.Statement.Context, by.Field); !zero {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/DATA-DOG/go-sqlmock"
-	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -53,8 +52,8 @@ func TestTrackerReadRows_AsksForEachRowInOneStatement(t *testing.T) {
 		mock.ExpectQuery(tt.sql).WithArgs("a", "c").WillReturnRows(sqlmock.NewRows([]string{"0", "id", "trace"}).
 			AddRow("0", 5, 6).AddRow("2", 7, 8).AddRow("2", 9, 10))
 		by := []*schema.Field{stmt.Schema.FieldsByDBName["no"]}
-		got, err := tracker.readRows(stmt.DB, by, m.Fields, model.RowsOf(stmt.ReflectValue, m.Schema.ModelType))
-		testkit.Must(t, err)
+		got := map[int][]int64{}
+		testkit.Must(t, tracker.readRows(stmt.DB, by, comparisons{}, m.Fields, sentNow(stmt), got))
 		if want := map[int][]int64{0: {5, 6}, 2: nil}; !reflect.DeepEqual(got, want) {
 			t.Errorf("%v", got)
 		}
@@ -67,8 +66,8 @@ func TestTrackerReadRows_SendsNothingForNULL(t *testing.T) {
 
 	row := Order{No: "a"}
 	stmt, m, tracker := statement(t, mysql(t), &row, on("tenant", "place"))
-	by, rows := tracker.conflictKey(stmt.Schema), model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)
-	got, err := tracker.readRows(stmt.DB, by, m.Fields, rows)
+	got := map[int][]int64{}
+	err := tracker.readRows(stmt.DB, tracker.conflictKey(stmt.Schema), comparisons{}, m.Fields, sentNow(stmt), got)
 	if err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -86,8 +85,8 @@ func TestTrackerReadRows_RespectsTheTargetOfAPartialIndex(t *testing.T) {
 	stmt.ConnPool = db.ConnPool
 	mock.ExpectQuery(`SELECT 0,"id","trace" FROM "orders" WHERE ("place" = $1 OR "place" = $2) AND "no" = $3`).
 		WithArgs(1, 2, "a").WillReturnRows(sqlmock.NewRows([]string{"0", "id", "trace"}))
-	by, rows := tracker.conflictKey(stmt.Schema), model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)
-	got, err := tracker.readRows(stmt.DB, by, m.Fields, rows)
+	got := map[int][]int64{}
+	err := tracker.readRows(stmt.DB, tracker.conflictKey(stmt.Schema), comparisons{}, m.Fields, sentNow(stmt), got)
 	if err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -103,7 +102,7 @@ func TestSelectByID_KnowsIDsHoweverTheyAreWritten(t *testing.T) {
 	stmt.ConnPool = db.ConnPool
 	mock.ExpectQuery("SELECT `id`,`id`,`trace` FROM `orders` WHERE `id` IN (?,?)").WithArgs(5, 6).
 		WillReturnRows(sqlmock.NewRows([]string{"id", "id", "trace"}).AddRow("5  ", "5.00", "7 ").AddRow([]byte("6"), 6, nil))
-	got, err := selectByID(stmt.DB, m.Fields[0], m.Fields, model.RowsOf(stmt.ReflectValue, m.Schema.ModelType))
+	got, err := selectByID(stmt.DB, m.Fields[0], m.Fields, sentNow(stmt))
 	testkit.Must(t, err)
 	if want := map[string][]int64{"5": {5, 7}, "6": {6, 0}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)

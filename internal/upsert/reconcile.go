@@ -39,7 +39,12 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	if db.Error != nil || db.DryRun || stmt.Schema == nil || len(t.fields) == 0 || !Conflicts(stmt) {
 		return
 	}
-	if err := t.reconcile(db, modelOf(stmt.Schema), sent); err != nil {
+	rows := sentRows(stmt, modelOf(stmt.Schema).Schema)
+	err := t.reconcile(db, rows, sent)
+	if err == nil {
+		err = t.refuseOrphans(stmt, rows)
+	}
+	if err != nil {
 		_ = db.AddError(fmt.Errorf("uidplugin: read back the ids of %s after a conflict: %w", stmt.Table, err))
 	}
 }
@@ -50,9 +55,8 @@ func forgetInstance(stmt *gorm.Statement, key string) {
 }
 
 // reconcile sets the ids of the rows with conflicts. sent is the result of the INSERT, or nil.
-func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error {
+func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error {
 	stmt := db.Statement
-	rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)
 	switch t.how {
 	case byReturning:
 		if db.RowsAffected >= int64(len(rows)) {
@@ -76,10 +80,13 @@ func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error 
 			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
-		if err != nil || id == 0 || slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) }) {
-			return err // without a conflict it is 0, or on an AUTO_INCREMENT column the last sent id
+		// Without a conflict it is 0, or on an AUTO_INCREMENT column the last sent id. A trigger makes it so, too: then
+		// the number of rows tells of a conflict, because an update counts as 2 if it changes the row, and else as 0.
+		tells := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
+		if err != nil || !tells && db.RowsAffected == int64(len(rows)) {
+			return err
 		}
-		if key := t.key(stmt.Schema); key != nil && len(rows) == 1 && id != conflictSentinel {
+		if key := t.key(stmt.Schema); tells && key != nil && len(rows) == 1 && id != conflictSentinel {
 			if err := rows[0].Set(stmt.Context, key, id); err != nil || len(t.fields) == 1 {
 				return err
 			}
@@ -97,7 +104,7 @@ func (t *Tracker) reconcile(db *gorm.DB, m *model.Model, sent sql.Result) error 
 
 // readBack reads which ids are in the table. If the key is tracked, one lookup by key covers all fields. Otherwise it
 // looks up each field, because GORM may have assigned the keys to wrong rows.
-func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
+func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	if key := t.key(db.Statement.Schema); key != nil {
 		return t.readByID(db, key, t.fields, rows)
 	}
@@ -111,9 +118,9 @@ func (t *Tracker) readBack(db *gorm.DB, rows []model.Row) error {
 
 // readByID looks up rows by the field by and sets fields to their values. A struct without such a row had a conflict
 // with another row.
-func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []model.Row) error {
+func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []sentRow) error {
 	ctx := db.Statement.Context
-	var conflicting []model.Row
+	var conflicting []sentRow
 	for chunk := range slices.Chunk(rows, model.QueryChunk) {
 		there, err := selectByID(db, by, fields, chunk)
 		if err != nil {
@@ -124,7 +131,7 @@ func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, 
 			values, ok := there[model.Digits(v)]
 			if !ok {
 				conflicting = append(conflicting, r)
-			} else if err := t.correct(ctx, r, fields, values); err != nil {
+			} else if err := t.correct(ctx, r.Row, fields, values); err != nil {
 				return err
 			}
 		}
@@ -133,28 +140,59 @@ func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, 
 }
 
 // readConflicting looks up the conflicting rows by [Tracker.conflictKey]. It sets fields to zero if the row is unknown.
-func (t *Tracker) readConflicting(db *gorm.DB, rows []model.Row, fields []*model.Field) error {
+func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.Field) error {
 	ctx := db.Statement.Context
 	by := t.conflictKey(db.Statement.Schema)
 	for chunk := range slices.Chunk(rows, selectChunk) {
-		var there map[int][]int64
-		if len(by) > 0 {
-			var err error
-			if there, err = t.readRows(db, by, fields, chunk); err != nil {
-				return err
-			}
+		there, err := t.lookUp(db, by, fields, chunk)
+		if err != nil {
+			return err
 		}
 		for i, r := range chunk {
 			values := there[i]
 			if values == nil {
 				values = make([]int64, len(fields))
 			}
-			if err := t.correct(ctx, r, fields, values); err != nil {
+			if err := t.correct(ctx, r.Row, fields, values); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// lookUp returns fields of the conflicting rows, keyed by the index in rows. It first compares with the values that were
+// sent, because most columns keep them as they are, and then with what the columns keep.
+func (t *Tracker) lookUp(db *gorm.DB, by []*schema.Field, fields []*model.Field, rows []sentRow) (map[int][]int64, error) {
+	stmt, there := db.Statement, map[int][]int64{}
+	missing := func() int {
+		for i, r := range rows {
+			if there[i] == nil && t.isKnown(stmt, r, by) {
+				return i
+			}
+		}
+		return -1
+	}
+	if len(by) == 0 || missing() < 0 {
+		return there, nil
+	}
+	if err := t.readRows(db, by, comparisons{}, fields, rows, there); err != nil || missing() < 0 {
+		return there, err
+	}
+	how, err := t.readComparisons(stmt, by)
+	if err != nil {
+		return there, err
+	}
+	if err := t.readRows(db, by, how, fields, rows, there); err != nil {
+		return there, err
+	}
+	i := missing()
+	if _, several := there[i]; i < 0 || several || !how.complete || ignores(stmt) {
+		return there, nil
+	}
+	v, _ := rows[i].sent(by[0])
+	return there, fmt.Errorf("no row has the %s %.40q of the new row that met one; a trigger or the type of the column may have"+
+		" changed it, so create this row alone (docs/creating-rows.md)", by[0].DBName, model.Digits(v))
 }
 
 // correct replaces the tracked ids in a row by values, or by 0 for unknown ids.
@@ -170,9 +208,9 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 }
 
 // conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, else the primary
-// key. It returns nil if they are unknown, or contain ids that were made for the statement.
+// key. It returns nil if they are unknown, contain ids that were made for the statement, or get other values.
 func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
-	if t.conflict.OnConstraint != "" {
+	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil
 	}
 	if len(t.conflict.Columns) == 0 {
@@ -189,12 +227,37 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 		by = append(by, f)
 	}
 	if slices.ContainsFunc(by, func(f *schema.Field) bool {
-		// GORM may have read back a field with a database default from another row.
-		return t.tracks(f) || f.HasDefaultValue && f.DefaultValueInterface == nil && (!f.PrimaryKey || t.numbered)
+		return t.tracks(f) || t.conflict.UpdateAll && f.AutoUpdateTime > 0
+	}) || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
+		sent, ok := a.Value.(clause.Column)
+		return slices.Contains(by, s.FieldsByDBName[a.Column.Name]) && (!ok || sent.Table != "excluded" || sent.Name != a.Column.Name)
 	}) {
 		return nil
 	}
 	return by
+}
+
+// refuseOrphans returns an error if a row of an unknown id has associated rows, because GORM would save them with 0.
+func (t *Tracker) refuseOrphans(stmt *gorm.Statement, rows []sentRow) error {
+	s := stmt.Schema
+	columns, restricted := stmt.SelectAndOmitColumns(true, false)
+	for _, rel := range slices.Concat(s.Relationships.HasOne, s.Relationships.HasMany, s.Relationships.Many2Many) {
+		if selected, named := columns[rel.Name]; named && !selected || !named && restricted {
+			continue
+		}
+		for _, f := range t.fields {
+			if !slices.ContainsFunc(rel.References, func(ref *schema.Reference) bool { return ref.OwnPrimaryKey && ref.PrimaryKey.DBName == f.DBName }) {
+				continue
+			}
+			for _, r := range rows {
+				if r.Map == nil && r.ID(stmt.Context, f) == 0 && !model.IsEmpty(model.FieldOf(r.Struct, rel.Field)) {
+					return fmt.Errorf("a new %s met a row whose %s is unknown, so its %s cannot refer to it; name the columns of the"+
+						" conflict, or save the %[3]s later (docs/creating-rows.md)", s.Name, f.DBName, rel.Name)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // ambiguous reports whether the row may have had a conflict in columns other than by. It checks every unique index

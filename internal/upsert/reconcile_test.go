@@ -32,22 +32,19 @@ func TestTrackerConflictKey_IsWhatTheStatementNames(t *testing.T) {
 		name     string
 		model    any
 		conflict clause.OnConflict
-		numbered bool
 		want     string // "": not known
 	}{
-		{"a column", &Order{}, on("no"), false, "no"},
-		{"columns", &Order{}, on("tenant", "place"), false, "tenant place"},
-		{"an unknown column", &Order{}, on("no", "nosuch"), false, ""},
-		{"SQL", &Order{}, raw, false, ""},
-		{"a constraint", &Order{}, constraint, false, ""},
-		{"an id that was made", &Order{}, on("trace"), false, ""},
-		{"the key, made", &Order{}, on(), false, ""},
-		{"the key, not made", &Invoice{}, on(), false, "id"},
-		{"the key by GORM's name", &Invoice{}, on(clause.PrimaryKey), false, "id"},
-		{"the key, numbered by the database", &Invoice{}, on(), true, ""},
+		{"a column", &Order{}, on("no"), "no"},
+		{"columns", &Order{}, on("tenant", "place"), "tenant place"},
+		{"an unknown column", &Order{}, on("no", "nosuch"), ""},
+		{"SQL", &Order{}, raw, ""},
+		{"a constraint", &Order{}, constraint, ""},
+		{"an id that was made", &Order{}, on("trace"), ""},
+		{"the key, made", &Order{}, on(), ""},
+		{"the key, not made", &Invoice{}, on(), "id"},
+		{"the key by GORM's name", &Invoice{}, on(clause.PrimaryKey), "id"},
 	} {
 		stmt, _, tracker := statement(t, lite(t), tt.model, tt.conflict)
-		tracker.numbered = tt.numbered
 		var names []string
 		for _, f := range tracker.conflictKey(stmt.Schema) {
 			names = append(names, f.DBName)
@@ -118,10 +115,10 @@ func TestTrackerReadBack_GivesStructsTheIDsOfTheirRows(t *testing.T) {
 	testkit.Must(t, db.AutoMigrate(&Order{}))
 	testkit.Must(t, db.Create(&[]Order{{ID: 1, Trace: 2, No: "a"}, {ID: 3, Trace: 4, No: "b", Place: 1}}).Error)
 	rows := []Order{{ID: 1, Trace: 12, No: "a"}, {ID: 13, Trace: 14, No: "b"}, {ID: 15, Trace: 16, No: "c"}}
-	stmt, m, tracker := statement(t, db, &rows, on("no"))
+	stmt, _, tracker := statement(t, db, &rows, on("no"))
 	tracker.ids = [][]int64{{1, 13, 15}, {12, 14, 16}}
 	stmt.ConnPool = db.ConnPool
-	testkit.Must(t, tracker.readBack(stmt.DB, model.RowsOf(stmt.ReflectValue, m.Schema.ModelType)))
+	testkit.Must(t, tracker.readBack(stmt.DB, sentNow(stmt)))
 	want := []Order{{ID: 1, Trace: 2, No: "a"}, {ID: 3, Trace: 4, No: "b"}, {No: "c"}}
 	if !reflect.DeepEqual(rows, want) {
 		t.Errorf("%+v", rows)

@@ -54,10 +54,13 @@ func Rewrite(db *gorm.DB, m *model.Model) {
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	f := t.facts(stmt, m)
 	t.decision = detect(f)
+	t.save(stmt)
 	if f.otherExpression {
+		if t.decision.dropReturning {
+			t.dropReturning(stmt)
+		}
 		return
 	}
-	t.save(stmt)
 	conflict := t.conflict
 	if f.onConflict && !f.doNothing {
 		stmt.AddClause(conflict) // it may have said DoNothing
@@ -82,13 +85,16 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.mysql, f.isMap = stmt.Dialector.Name() == "mysql", isMap(stmt.Dest)
 	expression, onConflict := stmt.Clauses[model.OnConflict]
 	conflict, known := expression.Expression.(clause.OnConflict)
-	f.onConflict = onConflict
-	if !onConflict {
-		conflict = ignore
-	} else if !known {
-		f.otherExpression = true
-		return f
+	if !onConflict && ignores(stmt) {
+		conflict, known = ignore, true
+	} else if !onConflict {
+		conflict, onConflict = otherConflict(stmt)
+		conflict.UpdateAll = false // GORM knows it in its own clause only
+		t.unknown = reflect.ValueOf(conflict).IsZero()
+	} else {
+		t.unknown = !known
 	}
+	f.onConflict, f.otherExpression, f.returns = onConflict, !known, returns(stmt)
 	if f.mysql && (conflict.UpdateAll || len(conflict.DoUpdates) > 0) {
 		conflict.DoNothing = false // GORM ignores it on MySQL if there is something to update
 	}
@@ -107,7 +113,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.hasKey = len(stmt.Schema.PrimaryFields) > 0
 	f.doNothing, f.where = conflict.DoNothing, len(conflict.Where.Exprs) > 0
 	f.surelyUpdates = t.surelyUpdates(stmt)
-	f.returns, f.canReturn = returns(stmt), slices.Contains(stmt.BuildClauses, "RETURNING")
+	f.canReturn = slices.Contains(stmt.BuildClauses, "RETURNING")
 	f.wantsResult = stmt.Result != nil
 	f.lastInsertFree = f.mysql && t.lastInsertFree(stmt, conflict)
 	return f

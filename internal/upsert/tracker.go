@@ -17,10 +17,12 @@
 //   - on MySQL, an id next to a key that the database numbers
 //   - on MySQL, a last insert id that the application itself uses
 //
-// After a conflict we look up the existing row by [Tracker.conflictKey].
+// After a conflict we look up the existing row by [Tracker.conflictKey], with the values that were sent, and if need be
+// with what their columns keep of them. A row that stays unknown gets zero, and an error if it has associations.
 package upsert
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +40,8 @@ type Tracker struct {
 	unselected []*model.Field // set fields that the application has not selected
 
 	decision
-	conflict clause.OnConflict // handling of existing rows; empty if unknown
+	conflict clause.OnConflict // handling of existing rows
+	unknown  bool              // the handling is not GORM's, so conflict is empty
 	uniques  [][]*schema.Field // [model.Model.Uniques], on MySQL; see ambiguous
 	numbered bool              // the database numbers the keys of some rows
 	sent     [][]int64         // ids of the fields in each row, in case fewer rows come back
@@ -69,9 +72,50 @@ func Conflicts(stmt *gorm.Statement) bool {
 	if len(stmt.Clauses) == 0 {
 		return false
 	}
-	if _, ok := stmt.Clauses[model.OnConflict]; ok {
+	if _, ok := stmt.Clauses[model.OnConflict]; ok || ignores(stmt) {
 		return true
 	}
+	_, ok := otherConflict(stmt)
+	return ok
+}
+
+// otherConflict returns the handling of existing rows in a statement that has it outside of the clause ON CONFLICT:
+// under another name, or as text. It is empty if unknown.
+func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
+	for _, name := range stmt.BuildClauses {
+		c := stmt.Clauses[name]
+		if c.Name != "" && c.Name != name && acceptsRows.MatchString(c.Name) {
+			return clause.OnConflict{}, true
+		}
+		for _, e := range [...]clause.Expression{c.Expression, c.BeforeExpression, c.AfterNameExpression, c.AfterExpression} {
+			switch e := e.(type) {
+			case nil, clause.Values, clause.Insert, clause.Returning, clause.Where:
+			case clause.OnConflict:
+				return e, true
+			case *clause.OnConflict:
+				return *e, true
+			default:
+				if acceptsRows.MatchString(built(stmt, e)) {
+					return clause.OnConflict{}, true
+				}
+			}
+		}
+	}
+	return clause.OnConflict{}, false
+}
+
+// acceptsRows matches the SQL by which a statement accepts existing rows.
+var acceptsRows = regexp.MustCompile(`(?i)\bON\s+(?:CONFLICT|DUPLICATE\s+KEY)\b|\bIGNORE\b`)
+
+// built returns the SQL of an expression.
+func built(stmt *gorm.Statement, e clause.Expression) string {
+	q := newQuery(stmt)
+	e.Build(q)
+	return q.SQL.String()
+}
+
+// ignores reports whether a statement is an INSERT IGNORE.
+func ignores(stmt *gorm.Statement) bool {
 	insert, _ := stmt.Clauses["INSERT"].Expression.(clause.Insert)
 	return insert.Modifier != "" && strings.Contains(strings.ToUpper(insert.Modifier), "IGNORE")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
+	"gorm.io/gorm/callbacks"
 	"gorm.io/gorm/clause"
 )
 
@@ -45,6 +46,12 @@ func statement(tb testing.TB, db *gorm.DB, dest any, clauses ...clause.Interface
 	t.fields, t.ids = m.Fields, make([][]int64, len(m.Fields))
 	t.conflict, _ = stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
 	return stmt, m, t
+}
+
+// sentNow returns the rows of a statement that was not sent.
+func sentNow(stmt *gorm.Statement) []sentRow {
+	stmt.AddClause(callbacks.ConvertToCreateValues(stmt))
+	return sentRows(stmt, stmt.Schema)
 }
 
 // lite returns a handle on SQLite.

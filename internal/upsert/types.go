@@ -1,0 +1,261 @@
+package upsert
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+)
+
+// A column may keep less than the value that was sent: a day of a time, two places of a number, ten characters of a
+// text. So a row that is not found by the value itself is looked up by the value as the column keeps it.
+
+// A comparison is how a column compares with a value that was sent.
+type comparison struct {
+	column    string // its type, as the database writes it; "" compares the value itself
+	collation string // of the index on SQLite, which may differ from the column's
+	prefix    int    // on MySQL, the characters of the column that are in the index; 0 means all
+}
+
+// comparisons are those of the columns by.
+type comparisons struct {
+	of map[string]comparison
+
+	// complete is true if a row that is not found is an error: no other index may have made the conflict, and no
+	// trigger can have skipped the row.
+	complete bool
+}
+
+// readComparisons reads how the columns of a table compare.
+func (t *Tracker) readComparisons(stmt *gorm.Statement, by []*schema.Field) (comparisons, error) {
+	c := comparisons{of: map[string]comparison{}}
+	switch stmt.Dialector.Name() {
+	case "mysql":
+		err := c.readMySQL(stmt, by, t.tracks)
+		return c, err
+	case "postgres":
+		return c, each(stmt, func(row map[string]sql.NullString) {
+			c.of[row["name"].String] = comparison{column: row["type"].String}
+		}, "SELECT attname AS name, format_type(atttypid, atttypmod) AS type FROM pg_attribute"+
+			" WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped", stmt.Quote(stmt.Table))
+	case "sqlite":
+		err := c.readSQLite(stmt, by)
+		return c, err
+	}
+	return c, nil
+}
+
+// each runs a query on the connection of the statement, and calls found for each row by the names of its columns.
+func each(stmt *gorm.Statement, found func(map[string]sql.NullString), text string, vars ...any) (err error) {
+	q := newQuery(stmt)
+	clause.Expr{SQL: text, Vars: vars}.Build(q)
+	rows, err := q.ConnPool.QueryContext(q.Context, q.SQL.String(), q.Vars...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, scan := make([]sql.NullString, len(names)), make([]any, len(names))
+	for i := range values {
+		scan[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(scan...); err != nil {
+			return err
+		}
+		row := map[string]sql.NullString{}
+		for i, name := range names {
+			row[strings.ToLower(name)] = values[i]
+		}
+		found(row)
+	}
+	return rows.Err()
+}
+
+// An index of a table. A column without a name is an expression.
+type index struct {
+	columns []string
+	parts   []comparison
+}
+
+// is reports whether an index consists of the columns by.
+func (x *index) is(by []*schema.Field) bool {
+	return len(x.columns) == len(by) && !slices.ContainsFunc(by, func(f *schema.Field) bool {
+		return !slices.ContainsFunc(x.columns, func(name string) bool { return strings.EqualFold(name, f.DBName) })
+	})
+}
+
+// indexes are unique indexes by name.
+type indexes map[string]*index
+
+func (all indexes) add(name, column string, part comparison) {
+	if all[name] == nil {
+		all[name] = &index{}
+	}
+	x := all[name]
+	x.columns, x.parts = append(x.columns, column), append(x.parts, part)
+}
+
+// readMySQL reads the types of columns, and the lengths of those in the index. made reports whether the statement has
+// made the value of a field, so that it meets no other.
+func (c *comparisons) readMySQL(stmt *gorm.Statement, by []*schema.Field, made func(*schema.Field) bool) error {
+	types, unique := map[string]string{}, indexes{}
+	err := each(stmt, func(row map[string]sql.NullString) {
+		types[strings.ToLower(row["field"].String)] = strings.ToLower(row["type"].String)
+	}, "SHOW COLUMNS FROM ?", clause.Table{Name: stmt.Table})
+	if err != nil {
+		return err
+	}
+	err = each(stmt, func(row map[string]sql.NullString) {
+		if row["non_unique"].String == "0" {
+			var part comparison
+			_, _ = fmt.Sscan(row["sub_part"].String, &part.prefix)
+			unique.add(row["key_name"].String, row["column_name"].String, part)
+		}
+	}, "SHOW INDEX FROM ?", clause.Table{Name: stmt.Table})
+	for _, f := range by {
+		c.of[f.DBName] = comparison{column: types[strings.ToLower(f.DBName)]}
+	}
+	c.complete = true
+	for _, x := range unique {
+		if !x.is(by) {
+			c.complete = c.complete && slices.ContainsFunc(x.columns, func(name string) bool {
+				f := stmt.Schema.LookUpField(name)
+				return f != nil && made(f)
+			})
+			continue
+		}
+		for i, name := range x.columns {
+			f := stmt.Schema.LookUpField(name)
+			if f != nil && x.parts[i].prefix > 0 {
+				c.of[f.DBName] = comparison{column: c.of[f.DBName].column, prefix: x.parts[i].prefix}
+			}
+		}
+	}
+	return err
+}
+
+// readSQLite reads the collations of the index.
+func (c *comparisons) readSQLite(stmt *gorm.Statement, by []*schema.Field) error {
+	unique := indexes{}
+	err := each(stmt, func(row map[string]sql.NullString) {
+		unique.add(row["index"].String, row["column"].String, comparison{collation: row["collation"].String})
+	}, `SELECT l.name AS "index", x.name AS "column", x.coll AS "collation" FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x`+
+		` WHERE l."unique" AND x.key`, stmt.Table)
+	for _, x := range unique {
+		for i, name := range x.columns {
+			if f := stmt.Schema.LookUpField(name); f != nil && x.is(by) {
+				c.of[f.DBName] = x.parts[i]
+			}
+		}
+	}
+	return err
+}
+
+// condition compares a column with the value v.
+func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clause.Expression {
+	column := clause.Column{Name: f.DBName}
+	if c.column == "" && c.collation == "" {
+		return clause.Eq{Column: column, Value: v}
+	}
+	sent := v
+	if converted, err := driver.DefaultParameterConverter.ConvertValue(v); err == nil {
+		sent = converted
+	}
+	v = clause.Expr{SQL: "?", Vars: []any{v}} // because GORM expands a slice behind a parenthesis
+	if c.collation != "" {
+		return clause.Expr{SQL: `? COLLATE "` + strings.ReplaceAll(c.collation, `"`, `""`) + `" = ?`, Vars: []any{column, v}}
+	}
+	if stmt.Dialector.Name() == "postgres" {
+		return clause.Expr{SQL: "? = CAST(? AS " + c.column + ")", Vars: []any{column, v}}
+	}
+	if start, ok := c.start(sent); ok {
+		return clause.Expr{SQL: "? LIKE ? ESCAPE '|'", Vars: []any{column, likeEscaper.Replace(start) + "%"}}
+	}
+	return clause.Expr{SQL: "? = " + c.kept(sent), Vars: []any{column, v}}
+}
+
+var likeEscaper = strings.NewReplacer("|", "||", "%", "|%", "_", "|_")
+
+// start returns the start of a value that is in the index, if it is not the whole value.
+func (c comparison) start(sent any) (string, bool) {
+	switch v := sent.(type) {
+	case []byte:
+		return string(v[:min(c.prefix, len(v))]), c.prefix > 0 && len(v) >= c.prefix
+	case string:
+		if c.prefix == 0 || utf8.RuneCountInString(v) < c.prefix {
+			return "", false
+		}
+		return string([]rune(v)[:c.prefix]), true
+	}
+	return "", false
+}
+
+// mysqlType matches a column type, such as decimal(10,2) unsigned.
+var mysqlType = regexp.MustCompile(`^(\w+)(?:\((\d+)(?:,(\d+))?\))?`)
+
+// kept returns the SQL for the value ? as a column of MySQL keeps it. MySQL has no cast to the type of a column.
+func (c comparison) kept(sent any) string {
+	m := mysqlType.FindStringSubmatch(c.column)
+	if m == nil {
+		return "?"
+	}
+	name, length, places := m[1], m[2], m[3]
+	if at, ok := sent.(time.Time); ok && at.IsZero() {
+		return "?" // 0000-00-00, which a cast may refuse
+	}
+	switch name {
+	case "date":
+		return "CAST(? AS DATE)"
+	case "datetime", "timestamp":
+		return "CAST(? AS DATETIME(" + orZero(length) + "))"
+	case "time":
+		return "CAST(? AS TIME(" + orZero(length) + "))"
+	case "decimal":
+		return "CAST(? AS DECIMAL(" + length + "," + orZero(places) + "))"
+	case "float":
+		if places != "" {
+			return "CAST(ROUND(?," + places + ") AS FLOAT)"
+		}
+		return "CAST(? AS FLOAT)"
+	case "double":
+		if places != "" {
+			return "ROUND(?," + places + ")"
+		}
+	case "char":
+		return "TRIM(TRAILING ' ' FROM LEFT(?," + length + "))"
+	case "varchar":
+		return "LEFT(?," + length + ")"
+	case "binary":
+		return "CAST(? AS BINARY(" + length + "))"
+	case "varbinary":
+		return "LEFT(CAST(? AS BINARY)," + length + ")"
+	case "tinyint", "smallint", "mediumint", "int", "bigint":
+		switch sent.(type) {
+		case float64:
+			return "ROUND(?)"
+		case string, []byte:
+			return "CAST(? AS DECIMAL(65,0))"
+		}
+	}
+	return "?"
+}
+
+func orZero(digits string) string {
+	if digits == "" {
+		return "0"
+	}
+	return digits
+}
