@@ -182,9 +182,11 @@ func (c *Catalog) beforeUpdate(db *gorm.DB) {
 // afterUpdate takes back the changes of beforeUpdate.
 func (c *Catalog) afterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
 
-// afterInsert takes back the changes of beforeInsert, and sets the ids of rows in an upsert that had conflicts.
+// afterInsert takes back the changes of beforeInsert, and sets the ids of rows in an upsert that had conflicts. It
+// explains the error of a batch that is too large.
 func (c *Catalog) afterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.Plan(s).Model })
+	c.explainSize(db)
 }
 
 // refill sets fields again that hooks of the model have zeroed.

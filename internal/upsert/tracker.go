@@ -89,7 +89,8 @@ func Conflicts(stmt *gorm.Statement) bool {
 // otherConflict returns the handling of existing rows in a statement that has it outside of the clause ON CONFLICT:
 // under another name, or as text. It is empty if unknown.
 func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
-	for name, c := range stmt.Clauses {
+	for _, name := range stmt.BuildClauses {
+		c := stmt.Clauses[name]
 		if c.Name != "" && c.Name != name && acceptsRows.MatchString(c.Name) {
 			return clause.OnConflict{}, true
 		}
