@@ -302,8 +302,8 @@ func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	must(t, db.Create(&article{}).Error)
 	testkit.Eventually(t, "too few lines", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) >= 2 })
 	lines := j.Lines("worker ids assigned")
-	saysAll(t, lines[0], "level=INFO", "parts=1")
-	saysAll(t, lines[1], "level=INFO", "articles=2")
+	saysAll(t, lines[0], "level=INFO", "parts=1025")
+	saysAll(t, lines[1], "level=INFO", "articles=1026")
 	lines = j.Lines("this process has a slot")
 	if len(lines) != 1 {
 		t.Fatalf("%q", lines)

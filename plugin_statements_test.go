@@ -49,7 +49,8 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 		step{sql: reading(sql), args: []driver.Value{"default"}},
 		step{sql: sql(anySlot), args: []driver.Value{"default"}, rows: columns("any").AddRow(false)},
 		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
-		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1, 1, workernode.SchemaVersion, 1, 0}, n: 1},
+		taken(sql),
+		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1025, 1, workernode.SchemaVersion, 1, 0, 1025}, n: 1},
 		registry(sql, fewLayout),
 	)
 }

@@ -117,12 +117,12 @@ var sicknesses = []sickness{
 	{
 		code:  admin.CodeWorkerIDs,
 		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 200001`),
-		words: []string{"200000 of 262143", "lanes"},
+		words: []string{"198976 of 261119", "lanes"},
 	},
 	{
 		code:  admin.CodeRegionShared,
-		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 1, "NEXT_SLOT" = 1`),
-		words: []string{"1 worker id up to 1 and 1 slot up to 1", "NEXT_ID is 1 and NEXT_SLOT is 1", "uid doctor --region"},
+		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 1025, "NEXT_SLOT" = 1`),
+		words: []string{"1 worker id up to 1025 and 1 slot up to 1", "NEXT_ID is 1025 and NEXT_SLOT is 1", "uid doctor --region"},
 	},
 	{
 		code: admin.CodeSlotUnheld,
@@ -152,11 +152,16 @@ var sicknesses = []sickness{
 		words: []string{"2 rows of", "1 to 262143", "DELETE FROM"},
 	},
 	{
+		code:  admin.CodeNodeByHand,
+		spoil: exec(giveOut, `UPDATE "WORKER_REGISTRY" SET "FIRST_ID" = 1026`),
+		words: []string{"1 row of", "below FIRST_ID", "1026", "WithWorkerID"},
+	},
+	{
 		code: admin.CodeNodeLayout,
 		spoil: exec(
 			giveOut,
 			nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME")
-				VALUES (800, 'h', 'p', 1, '2026-01-01', 1, '1-41-10-12/1ms@1514764800', 'orders')`,
+				VALUES (1800, 'h', 'p', 1, '2026-01-01', 1, '1-41-10-12/1ms@1514764800', 'orders')`,
 		),
 		words: []string{"1 row of", "another layout"},
 	},
@@ -321,7 +326,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "11 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
-	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 262143 worker ids")
+	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 261119 worker ids")
 	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is unknown; use one of clock`)
 }
 

@@ -152,7 +152,7 @@ func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
 	}
 	text := r.run("region", "split", "6", "--from", "2", "--dialect", "mariadb")
 	text.want(t, exitOK, "-- The registry of this database is now region 1 of 6. Set WithRegion(1, 6)", "docs/regions.md",
-		"-- region 3 of 6, from worker id 3 and slot 3 on\n", "-- region 5 of 6",
+		"-- region 3 of 6, from worker id 1029 and slot 3 on\n", "-- region 5 of 6",
 		"-- only in a copy: DELETE FROM `WORKER_REGISTRY` WHERE `NAME` = 'default' AND `ID_SPACE` = '",
 		"INSERT INTO `WORKER_REGISTRY` (`NAME`, ", "only for a region that does not exist yet")
 	for line := range strings.Lines(text.out) {
@@ -204,10 +204,12 @@ func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		shop(t, db, "web-1", "first")
-		exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "STRIDE"`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
-		for _, args := range [][]string{{"region"}, {"region", "split", "2", "--yes"}, {"status"}} {
-			r.run(args...).want(t, exitFailed, "of an earlier version", "STRIDE", "migrations.Up")
+		for _, column := range []string{"FIRST_ID", "STRIDE"} {
+			exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "`+column+`"`)(t, db)
+			for _, args := range [][]string{{"region"}, {"region", "split", "2", "--yes"}, {"status"}} {
+				r.run(args...).want(t, exitFailed, "of an earlier version", "FIRST_ID", "migrations.Up")
+			}
 		}
 	})
 }
@@ -234,14 +236,14 @@ func TestRegionSplit_WhileAProcessRuns(t *testing.T) {
 		must(t, db.Use(p))
 		must(t, p.AutoMigrate(&order{}))
 		must(t, db.Create(&order{}).Error)
-		runner{t: t, dsn: dsn(d)}.run("region", "split", "5", "--yes").want(t, exitOK, "-- region 4 of 5, from worker id 4 ")
+		runner{t: t, dsn: dsn(d)}.run("region", "split", "5", "--yes").want(t, exitOK, "-- region 4 of 5, from worker id 1029 ")
 		must(t, db.Create(&order{}).Error)
 		must(t, p.AutoMigrate(&ticket{})) // a table without a worker id
 		made := ticket{}
 		must(t, db.Create(&made).Error)
 		parts, err := generator.DefaultLayout().Decompose(made.Number)
 		must(t, err)
-		if parts.WorkerID != 5 {
+		if parts.WorkerID != 1030 {
 			t.Errorf("worker id %d", parts.WorkerID)
 		}
 		must(t, p.Close(t.Context()))

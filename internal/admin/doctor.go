@@ -34,6 +34,7 @@ const (
 	CodeSessionDeleted    = "session-deleted"
 	CodeNodeForeign       = "node-foreign"
 	CodeNodeOutside       = "node-outside"
+	CodeNodeByHand        = "node-by-hand"
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
 	CodeFollowTrigger     = "follow-trigger"
@@ -45,8 +46,8 @@ const (
 var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeLayoutEnd, CodeWorkerIDs,
-	CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
-	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead,
+	CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand, CodeNodeLayout,
+	CodeNodeSlot, CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead,
 }
 
 // An Undone is a check that could not run.
