@@ -205,6 +205,15 @@ func taken(sql func(string) string) step {
 	return step{sql: sql(query), args: []driver.Value{1024}, rows: columns("taken").AddRow(0)}
 }
 
+// withoutRegistry is the answer of a database that does not have the plugin's tables, to a plugin with WithWorkerID.
+func (d dialect) withoutRegistry() step {
+	missing := errors.New(`ERROR: relation "WORKER_REGISTRY" does not exist (SQLSTATE 42P01)`)
+	if d.name == "mysql" {
+		missing = errors.New("Error 1146 (42S02): Table 'shop.WORKER_REGISTRY' doesn't exist")
+	}
+	return step{sql: d.sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), err: missing}
+}
+
 // migrated has the statements that db.Use sends if the tables exist.
 func migrated(sql func(string) string) []step {
 	steps := checked(sql)

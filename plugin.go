@@ -215,7 +215,11 @@ func (s *shared) open(db *gorm.DB) error {
 	s.supply, s.catalog = nil, nil // the previous attempt may have used another database
 	loc := s.newLocator()
 	var statements *sqldb.DB
-	if !s.Fixed {
+	if s.Fixed {
+		if err := s.excludeRegistry(db); err != nil {
+			return err
+		}
+	} else {
 		var err error
 		if statements, err = sqldb.Open(db, s.Timeout); err == nil {
 			err = s.join(db, statements, loc)

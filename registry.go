@@ -16,7 +16,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
-	"github.com/uidplugin/uidplugin/migrations"
 	"gorm.io/gorm"
 )
 
@@ -222,15 +221,7 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 	if space.wdb, err = workernode.Open(db, cfg.Timeout); err != nil {
 		return nil, err
 	}
-	if cfg.NoMigration {
-		err = migrations.Check(ctx, db)
-	} else {
-		err = migrations.Up(ctx, db)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := space.wdb.OneDatabase(ctx); err != nil {
+	if err := prepareTables(ctx, cfg, db, space.wdb); err != nil {
 		return nil, err
 	}
 	if risks := space.sql.DurabilityRisks(ctx); len(risks) > 0 {

@@ -105,7 +105,7 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 				2*slot+1, tick-age+9000, tick-age),
 				fmt.Sprintf(nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME", "START_TICK")
 				VALUES (%d, 'h', 'p', 1, '2026-01-01', %d, '1-41-18-4/1ms@1514764800', 'orders', %d)`,
-					2*slot+501, 2*slot+1, tick))(t, db)
+					2*slot+1501, 2*slot+1, tick))(t, db)
 		}
 		r := runner{t: t, dsn: dsn(d)}
 		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)

@@ -132,7 +132,7 @@ var sicknesses = []sickness{
 		"APPLICATION", "HOST_NAME", "PORT")
 		VALUES (7, '1-41-18-4/1ms@1514764800', 1, 1000, 1, '', 1000, 'o''ld', 'h', 'p')`,
 			nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
-		VALUES (700, 'h', 'p', 1, '2026-01-01', 7, 'orders', '1-41-18-4/1ms@1514764800')`,
+		VALUES (1700, 'h', 'p', 1, '2026-01-01', 7, 'orders', '1-41-18-4/1ms@1514764800')`,
 		),
 		words: []string{"its 1 slot since", `"o'ld"`, "2018-01-01 00:00:01.000", "its 1 worker id until", "= 'o''ld'"},
 	},
@@ -169,7 +169,7 @@ var sicknesses = []sickness{
 		code: admin.CodeNodeSlot,
 		spoil: exec(
 			nodeRow + `, "SLOT", "LAYOUT", "TABLE_NAME")
-				VALUES (900, 'h', 'p', 1, '2026-01-01', 99, '1-41-18-4/1ms@1514764800', 'orders')`,
+				VALUES (1900, 'h', 'p', 1, '2026-01-01', 99, '1-41-18-4/1ms@1514764800', 'orders')`,
 		),
 		words: []string{"1 row of", "a slot that is missing from WORKER_SLOT"},
 	},
@@ -282,7 +282,7 @@ func TestDoctor_StatementsFixTogether(t *testing.T) {
 		must(t, db.Exec("CREATE TABLE orders (id "+kind+", text TEXT)").Error)
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('from before')").Error)
 		exec(giveOut, nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
-			VALUES (700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
+			VALUES (1700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
 		result := r.run("doctor", "--json", "--ignore", strings.Join(ofServers, ","))
 		result.want(t, exitWrong, admin.CodeKeyNarrow, admin.CodeKeyNumbered)

@@ -191,9 +191,20 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	}
 	if c.LookupOnly {
 		bad("WithLookupOnly has no effect with WithWorkerID, which knows no ids of other processes")
-	} else if c.NoMigration {
-		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
 	}
+}
+
+// LargestFixed returns the largest worker id that WithWorkerID gives to this process. It reports false if the process
+// makes no id with one.
+func (c *Config) LargestFixed() (id int64, ok bool) {
+	spec := c.Specs[c.Generator]
+	if !c.Fixed || c.Test != nil || spec.Make == nil {
+		return 0, false
+	}
+	if spec.Lanes > 1 {
+		return max(c.WorkerID, c.Layout.BackupWorker(c.WorkerID)), true
+	}
+	return c.WorkerID, true
 }
 
 // DetectHost returns the host. It detects the parts that the options do not set.

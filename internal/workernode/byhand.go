@@ -20,7 +20,7 @@ import (
 
 // ErrFixed reports a worker id that was given by hand, and that the registry may give out as well. [DB.CheckFixed] and
 // [DB.ClaimFixed] return it.
-var ErrFixed = errors.New("workernode: the registry gives out this worker id")
+var ErrFixed = errors.New("a worker id given by hand is not free")
 
 // CheckFixed returns an error that wraps [ErrFixed] if the registry of this database may give out worker, and
 // [ErrLayoutMismatch] if it has another layout. It changes nothing. A database without a registry has no objection.
@@ -48,12 +48,9 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 }
 
 // noTable reports whether a SELECT failed because its table does not exist.
-func noTable(err error) bool {
-	var state interface{ SQLState() string } // PostgreSQL
-	return errors.As(err, &state) && state.SQLState() == "42P01" || missingTable.MatchString(err.Error())
-}
+func noTable(err error) bool { return missingTable.MatchString(err.Error()) }
 
-var missingTable = regexp.MustCompile(`Error 1146\b|(?i)no such table`)
+var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table`)
 
 // ClaimFixed makes the registry, which it begins if there is none, never give out worker and the numbers below. The
 // tables must exist. The error wraps [ErrFixed] if that is too late, because the registry has given out worker ids from
@@ -112,11 +109,11 @@ func (r Registry) refuseFixed(worker int64) error {
 	switch {
 	case worker == 0: // never given out
 	case r.Shared:
-		return fmt.Errorf("%w: UidGenerator numbers %s from 1 on (its ID is AUTO_INCREMENT), so two rows could get the same id:"+
-			" leave the option out, or use another database; see docs/53-bits.md", ErrFixed, NodeTable)
+		return fmt.Errorf("%w: UidGenerator takes worker ids from 1 on (%s.ID is AUTO_INCREMENT), so two rows could get the same id as with %d:"+
+			" leave the option out, or use another database; see docs/53-bits.md", ErrFixed, NodeTable, worker)
 	case worker >= r.FirstID:
-		return fmt.Errorf("%w: the registry of this database gives out worker ids from %d on, so two rows could get the same id:"+
-			" give processes numbers below that, or leave the option out; docs/53-bits.md describes how to change over", ErrFixed, r.FirstID)
+		return fmt.Errorf("%w: %d is not below %d, the first one that the registry of this database gives out, so two rows could get the same id:"+
+			" give processes lower numbers, or leave the option out; docs/53-bits.md describes how to change over", ErrFixed, worker, r.FirstID)
 	}
 	return nil
 }
