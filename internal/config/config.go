@@ -45,6 +45,8 @@ type Config struct {
 	Now         func() time.Time
 	Injected    bool // Now comes from the application
 
+	Alone bool // with a fixed worker id: share no generator with other plugins; for tests
+
 	Test *Test // set by package uidtest
 
 	// MaxSkew limits the difference between the clocks of this process and the database. Negative means the default,
@@ -248,3 +250,7 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 
 // WithMaxSkew sets MaxSkew for tests with a clock of their own, because Skew would otherwise be 0.
 func WithMaxSkew(d time.Duration) func(*Config) { return func(c *Config) { c.MaxSkew = d } }
+
+// Alone makes a plugin with a fixed worker id share its generator with no other, as if each ran in a process of its
+// own. It is for tests.
+func Alone(c *Config) { c.Alone = true }

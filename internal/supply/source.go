@@ -54,6 +54,14 @@ type made struct {
 	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
 }
 
+// own returns the generator behind one that plugins share, because that has the optional methods.
+func (m *made) own() generator.Generator {
+	if g, ok := m.Generator.(*sharedGenerator); ok {
+		return g.Generator
+	}
+	return m.Generator
+}
+
 // retire closes the generator and gives its worker ids back, because other plugins may share the lease manager.
 func (m *made) retire() {
 	m.Close()
@@ -191,7 +199,7 @@ func (s *Supply) States() (states []State) {
 		if m.lease != nil {
 			state.Leases = m.lease.Leases()
 		}
-		state.count(m.Generator)
+		state.count(m.own())
 		if src.gap.Load() > 1 {
 			state.Made = src.before.Load() + src.handed.Load()
 		}
@@ -247,7 +255,7 @@ func (s *Supply) Health() error {
 		m := src.made.Load()
 		switch {
 		case m != nil:
-			errs = append(errs, src.health(m.Generator))
+			errs = append(errs, src.health(m.own()))
 			if m.lease != nil && m.lease.Err() != nil {
 				errs = append(errs, fmt.Errorf("uidplugin: %w", m.lease.Err()))
 			}

@@ -218,6 +218,7 @@ func (s *Supply) Close(ctx context.Context) bool {
 		for _, m := range all {
 			m.retire()
 		}
+		s.Fixed.close()
 		s.background.Wait()
 		close(idle)
 	}()
