@@ -254,9 +254,14 @@ func (s *shared) open(db *gorm.DB) error {
 }
 
 func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) (_ supply.Config, err error) {
+	var wall *supply.Wall
+	if s.Fixed && !s.Injected {
+		wall = supply.NewWall(s.Now)
+		loc.Clock = wall.Now
+	}
 	config := supply.Config{
 		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
-		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock,
+		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock, Wall: wall,
 	}
 	if s.Fixed {
 		config.Clock = generator.NewClock(loc.Clock)

@@ -65,13 +65,21 @@ func (f *Fixed) close() {
 	}
 }
 
+// late returns an error if the worker id must not be used for a long time.
+func (f *Fixed) late(limit time.Duration) error {
+	if f.begins.Sub(f.now()) <= limit {
+		return nil
+	}
+	return fmt.Errorf("uidplugin: worker id %d must not be used before %s, because ids up to then may have been made", f.lease.WorkerID, FormatTime(f.begins))
+}
+
 // wait blocks until the worker id may be used.
 func (f *Fixed) wait(ctx context.Context) error {
 	if d := f.begins.Sub(f.now()); d > 0 {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return fmt.Errorf("worker id %d must not be used before %s, because an earlier process may have made ids up to then: %w",
+			return fmt.Errorf("worker id %d must not be used before %s, because ids up to then may have been made: %w",
 				f.lease.WorkerID, FormatTime(f.begins), ctx.Err())
 		}
 	}
@@ -103,7 +111,11 @@ func (s *Supply) noteFar(from int64) func(id int64) {
 		}
 		begin := max(s.Layout.TickAt(s.Now()), from)
 		parts, err := s.Layout.Decompose(id)
-		if err == nil && parts.Time.Sub(s.Layout.TimeOf(begin)) > max(farAhead, s.Layout.Tick) && !logged.Swap(true) {
+		ahead := parts.Time.Sub(s.Layout.TimeOf(begin))
+		if err != nil || s.MaxBorrow > 0 && ahead > s.MaxBorrow+s.Layout.Tick { // the clock was set back
+			return
+		}
+		if ahead > max(farAhead, s.Layout.Tick) && !logged.Swap(true) {
 			s.log.Warn("uidplugin: rows are created faster than the fixed worker id makes ids: ids run ahead of the clock, and creates wait when they" +
 				" are Lead ahead (without WithWorkerID a table has up to 16 worker ids)")
 		}
