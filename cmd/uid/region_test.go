@@ -50,21 +50,21 @@ func TestRegionSplit_BeginsRegions(t *testing.T) {
 		db := d.Open(t, nil)
 		shop(t, db, "web-1", "first")
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("region").want(t, exitOK, "region    0 of 1: the registry is not divided", "worker id 2, slot 2",
-			"left      262142 worker ids")
+		r.run("region").want(t, exitOK, "region    0 of 1: the registry is not divided", "worker id 1026, slot 2",
+			"left      261118 worker ids")
 		r.run("region", "split", "3").want(t, exitFailed, "pass --yes")
 		r.run("region", "--json").want(t, exitOK, `{"region":0,"of":1,"id_space":"`,
-			`"next_worker_id":2,"next_slot":2,"worker_ids_left":262142}`)
+			`"next_worker_id":1026,"next_slot":2,"worker_ids_left":261118}`)
 		r.run("region", "split", "3", "--from", "2", "--yes").want(t, exitFailed, "region 0 of 1, not one of 2")
 
 		list := regions(t, r.run("region", "split", "3", "--yes", "--json"))
-		if len(list) != 3 || list[0].Region != 0 || list[0].SQL != nil || list[0].NextID != 3 || list[0].Left != 87381 {
+		if len(list) != 3 || list[0].Region != 0 || list[0].SQL != nil || list[0].NextID != 1026 || list[0].Left != 87040 {
 			t.Fatalf("%+v", list)
 		}
-		r.run("status").want(t, exitOK, "region      0 of 3", "worker ids  0 of 87381 given out")
+		r.run("status").want(t, exitOK, "region      0 of 3", "worker ids  0 of 87040 given out")
 		workers := map[int64]int{}
 		for i, o := range list[1:] {
-			if o.Region != int64(i+1) || o.NextID%3 != o.Region || o.NextSlot%3 != o.Region || o.NextID < 2 {
+			if o.Region != int64(i+1) || o.NextID%3 != o.Region || o.NextSlot%3 != o.Region || o.NextID < 1026 {
 				t.Errorf("%+v", o)
 			}
 			other := d.New(t)
