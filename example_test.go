@@ -73,7 +73,7 @@ func ExampleFrom() {
 	for _, table := range uidplugin.From(db).Stats().Tables {
 		fmt.Println(table.Table, table.Generator, table.WorkerIDs[0])
 	}
-	// Output: orders cached 1
+	// Output: orders cached 1025
 }
 
 func ExamplePlugin_Locate() {
@@ -100,7 +100,7 @@ func ExamplePlugin_Locate() {
 	_, err = uidplugin.From(db).Locate(context.Background(), -7)
 	fmt.Println(err)
 	// Output:
-	// orders web-1 8080 CONTAINER 1
+	// orders web-1 8080 CONTAINER 1025
 	// uidplugin: negative id: -7
 }
 

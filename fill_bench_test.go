@@ -14,7 +14,7 @@ import (
 // plenty is a layout that counts two billion ids a second.
 func plenty() generator.Layout {
 	l := seconds()
-	l.WorkerBits, l.SequenceBits = 4, 31
+	l.WorkerBits, l.SequenceBits = 5, 30
 	return l
 }
 

@@ -113,7 +113,7 @@ func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	must(t, tx.Rollback().Error)
 	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
 	must(t, err)
-	if len(nodes) != 1 || nodes[0].WorkerID != 1 || nodes[0].Table.Name != "parts" {
+	if len(nodes) != 1 || nodes[0].WorkerID != 1025 || nodes[0].Table.Name != "parts" {
 		t.Errorf("worker nodes: %+v", nodes)
 	}
 	again := part{}

@@ -140,6 +140,7 @@ func TestPaired_FifteenProcessesOfTheJSSafeLayout(t *testing.T) {
 		must(t, err)
 		ledger.Add("twins", int64(id))
 	}
+	path = fileOf(t, bare(t)) // the registry has given out the numbers of the other one
 	for n := range int64(17) {
 		db := file(t, path, nil)
 		p := uidplugin.New(append(options, uidplugin.WithWorkerID(n), uidplugin.WithClock(atNoon))...)

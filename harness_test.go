@@ -9,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -116,10 +117,10 @@ func open(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 	return db
 }
 
-// use gives db a quiet plugin.
+// use gives db a quiet plugin. With a fixed worker id it is alone, because other tests use the same numbers.
 func use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	tb.Helper()
-	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil)}, options...)...)
+	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), config.Alone}, options...)...)
 	if err := db.Use(p); err != nil {
 		tb.Fatal(err)
 	}

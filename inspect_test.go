@@ -95,7 +95,8 @@ func TestAutoIncrement_ATagThatAsksForItIsADecision(t *testing.T) {
 	for _, d := range dialects {
 		for _, options := range [][]uidplugin.Option{{uidplugin.WithModels(&wanted{})}, nil} {
 			j := &journal{}
-			db, _ := testkit.Mock(t, d.dial)
+			db, mock := testkit.Mock(t, d.dial)
+			expect(mock, d.withoutRegistry()...)
 			use(t, db, append(options, uidplugin.WithWorkerID(7), j.option())...)
 			_, err := uidplugin.From(db).NextID(t.Context(), &wanted{})
 			must(t, err)

@@ -122,7 +122,7 @@ func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
 	migrate(t, db, &part{})
 	r := part{}
 	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 1, Table: "parts",
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: noon, WorkerID: 1025, Table: "parts",
 		Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: noon, From: noon}}
 	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)

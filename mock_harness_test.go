@@ -133,15 +133,18 @@ const (
 	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 	nodeFields     = `"ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
-	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER"`
+	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER", "FIRST_ID"`
 
 	readVersion  = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`
-	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
+	readRegistry = `SELECT "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID" FROM "WORKER_REGISTRY" WHERE "NAME" = ?`
 	probeIndex   = `SELECT 1 FROM pg_indexes WHERE indexname = ? AND schemaname = ?`
 	largestNode  = `SELECT COALESCE(MAX("ID"), 0) FROM "WORKER_NODE" WHERE "ID" <= ?`
-	anySlot      = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION" "X") OR EXISTS (SELECT 1 FROM (SELECT "SLOT" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL) "X"))` +
+	lowNodes     = `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`
+	autoNumbered = `EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = ?` +
+		` AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%')`
+	anySlot = `SELECT (EXISTS (SELECT 1 FROM "WORKER_SLOT") OR EXISTS (SELECT 1 FROM "WORKER_SESSION" "X") OR EXISTS (SELECT 1 FROM (SELECT "SLOT" FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL) "X"))` +
 		` AND NOT EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "NAME" = ?)`
-	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+	beginRegistry = `INSERT INTO "WORKER_REGISTRY" (` + allRegistry + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 	readBack      = `SELECT COALESCE("R"."FLOOR_TICK", 0), COALESCE("R"."ID_SPACE", '') FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?` +
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`
 	candidates = `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "REGION", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "APPLICATION" = ?` +
@@ -211,10 +214,10 @@ func modes(sql func(string) string) []step {
 
 // registry is the reading of the registry, which names a layout.
 func registry(sql func(string) string, layout string) step {
-	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0, 1, 0}
+	rows, values := columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID"`), []driver.Value{"space", layout, leadTicks, 1, 1, 0, 1, 0, 1}
 	args := []driver.Value{"default"}
 	if sql("?") == "?" { // MySQL is also asked for AUTO_INCREMENT
-		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "EXISTS"`), append(values, 0)
+		rows, values = columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID", "EXISTS"`), append(values, 0)
 		args = []driver.Value{"shop", "default"}
 	}
 	return step{sql: reading(sql), args: args, rows: rows.AddRow(values...)}
@@ -223,10 +226,27 @@ func registry(sql func(string) string, layout string) step {
 // reading is readRegistry in a dialect.
 func reading(sql func(string) string) string {
 	if sql("?") == "?" {
-		return sql(strings.Replace(readRegistry, ` FROM`, `, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = ?`+
-			` AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM`, 1))
+		return sql(strings.Replace(readRegistry, ` FROM`, `, `+autoNumbered+` FROM`, 1))
 	}
 	return sql(readRegistry)
+}
+
+// taken is the query whether a process may have a low worker id that the registry has not given out. It has none.
+func taken(sql func(string) string) step {
+	query, args := `SELECT `+lowNodes, []driver.Value{1024}
+	if sql("?") == "?" {
+		query, args = `SELECT (`+lowNodes+` OR `+autoNumbered+`)`, append(args, "shop")
+	}
+	return step{sql: sql(query), args: args, rows: columns("taken").AddRow(0)}
+}
+
+// withoutRegistry is the answer of a database that does not have the plugin's tables, to a plugin with WithWorkerID.
+func (d dialect) withoutRegistry() []step {
+	missing := errors.New(`ERROR: relation "WORKER_REGISTRY" does not exist (SQLSTATE 42P01)`)
+	if d.name == "mysql" {
+		missing = errors.New("Error 1146 (42S02): Table 'shop.WORKER_REGISTRY' doesn't exist")
+	}
+	return []step{absentTables(d.sql), {sql: d.sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), err: missing}}
 }
 
 // migrated has the statements that db.Use sends if the tables exist.

@@ -72,17 +72,26 @@ func WithDefaultGenerator(name string) Option {
 func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Lead = d } }
 
 // WithWorkerID fixes the worker id of this process, from 0 to [generator.Layout.MaxWorkerID]. By default worker ids
-// come from the database; with this option the plugin needs neither tables nor statements for them. For tests, use
-// package uidtest instead. The option excludes [WithOneWorkerID], [WithDisposable] and [WithoutMigration].
+// come from the database. For tests, use package uidtest instead. The option excludes [WithOneWorkerID] and
+// [WithDisposable].
 //
-// You must ensure that two processes never have the same worker id at the same time. Nor may a process have one that
-// WORKER_NODE of the same id space gave out. With the generator [Paired] a process also has the worker id
-// [generator.Layout.BackupWorker], so you should give out only the lower half.
+// You must ensure that two processes never have the same worker id at the same time. With the generator [Paired] a
+// process also has the worker id [generator.Layout.BackupWorker], so you should give out only the lower half.
 //
-// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock. Ids
-// are stamped at most [WithLead] ahead, and the new process begins where the previous one must have ended. So its first
-// id waits for the next tick, and at first it makes ids only as fast as the layout counts them. [WithClock] voids this
-// guarantee.
+// Processes without the option may use the same database. Their worker ids begin above
+// [generator.Layout.MaxFixedWorkerID], so with a number up to that, the plugin needs no table. db.Use only reads
+// WORKER_REGISTRY, if there is one, and fails with [ErrOption] if it gives out the number, because UidGenerator shares
+// WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use takes the number from the
+// registry, which gives out none up to it from then on. It fails with ErrOption if the registry has given out worker ids
+// below. docs/53-bits.md describes how to change from one to the other.
+//
+// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and the
+// same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must have
+// ended. So its first id waits for the next tick, and at first it makes ids only as fast as the layout counts them.
+// [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
+//
+// Plugins of one process may have the same number. They share a generator, and must have the same [WithLead] and
+// [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of the first apply.
 //
 // All tables share the worker id and one generator. So ids resolve to their time, but not to a table or a process.
 func WithWorkerID(n int64) Option {
@@ -165,7 +174,7 @@ func WithRegion(n, of int) Option {
 // whose ids can be the same.
 //
 // All processes of an id space should set the same schema, and so must plugins with one handle of [WithRegistry]. Other
-// databases refuse the option. It excludes [WithWorkerID].
+// databases refuse the option.
 func WithSchema(name string) Option {
 	return func(cfg *config.Config) { cfg.Schema, cfg.HasSchema = name, true }
 }

@@ -37,8 +37,6 @@ var wrong = []struct {
 	{"large worker id", []uidplugin.Option{uidplugin.WithWorkerID(1 << 18)}, uidplugin.ErrOption, []string{"WithWorkerID(262144)", "18 bits", "262143"}},
 	{"large worker id for the layout", []uidplugin.Option{uidplugin.WithWorkerID(32), uidplugin.WithLayout(generator.JSSafeLayout())},
 		uidplugin.ErrOption, []string{"WithWorkerID(32)", "5 bits", "31"}},
-	{"worker id without migration", []uidplugin.Option{uidplugin.WithoutMigration(), uidplugin.WithWorkerID(1)},
-		uidplugin.ErrOption, []string{"WithoutMigration", "WithWorkerID"}},
 	{"worker id and disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithWorkerID(1)},
 		uidplugin.ErrOption, []string{"WithDisposable", "WithWorkerID"}},
 	{"a segment as a generator", []uidplugin.Option{uidplugin.WithGenerator("segment", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption,
@@ -92,11 +90,11 @@ func TestOptions_AllWrongOptionsAreReportedAtOnce(t *testing.T) {
 
 	err := bare(t).Use(uidplugin.New(
 		uidplugin.WithTimeout(0), uidplugin.WithLayout(epoch(2999)), uidplugin.WithWorkerID(-1),
-		uidplugin.WithDefaultGenerator("nosuch"), uidplugin.WithoutMigration(), uidplugin.WithHost(workernode.Host{Kind: 3})))
+		uidplugin.WithDefaultGenerator("nosuch"), uidplugin.WithHost(workernode.Host{Kind: 3})))
 	if !errors.Is(err, uidplugin.ErrOption) || !errors.Is(err, generator.ErrLayout) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), "WithTimeout", "2999", "WithWorkerID(-1)", "nosuch", "WithoutMigration", "WithHost")
+	saysAll(t, err.Error(), "WithTimeout", "2999", "WithWorkerID(-1)", "nosuch", "WithHost")
 }
 
 // snowflake returns a factory that puts two settings of config into the generator.
@@ -302,8 +300,8 @@ func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	must(t, db.Create(&article{}).Error)
 	testkit.Eventually(t, "too few lines", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) >= 2 })
 	lines := j.Lines("worker ids assigned")
-	saysAll(t, lines[0], "level=INFO", "parts=1")
-	saysAll(t, lines[1], "level=INFO", "articles=2")
+	saysAll(t, lines[0], "level=INFO", "parts=1025")
+	saysAll(t, lines[1], "level=INFO", "articles=1026")
 	lines = j.Lines("this process has a slot")
 	if len(lines) != 1 {
 		t.Fatalf("%q", lines)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
-	"gorm.io/gorm/utils/tests"
 )
 
 // A process that is killed after a burst has stamped ids ahead of the clock. Formerly the next process with the same
@@ -29,7 +29,7 @@ func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 			migrate(t, setUp, &part{})
 			for process := range 3 { // which never calls Close
 				db := file(t, path, &gorm.Config{})
-				must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(kind))))
+				must(t, db.Use(uidplugin.New(config.Alone, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(kind))))
 				for range 20 {
 					if err := db.Create(&part{}).Error; err != nil {
 						t.Fatalf("process %d: %v", process, err)
@@ -51,17 +51,16 @@ func TestWithWorkerID_RestartWithinATick(t *testing.T) {
 			t.Parallel()
 
 			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "test.db")
+				migrate(t, file(t, path, &gorm.Config{}), &parcel{})
 				l := seconds()
 				l.TimeBits, l.WorkerBits, l.SequenceBits = 40, 10, 6
 				l.Epoch = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 				seen := map[int64]bool{}
 				for _, pause := range []time.Duration{0, 1, 300 * time.Millisecond, 700 * time.Millisecond, 2 * time.Second, time.Minute} {
 					time.Sleep(pause)
-					db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{
-						ConnPool: nothing{}, SkipDefaultTransaction: true, Logger: logger.Discard,
-					})
-					must(t, err)
-					must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLayout(l), uidplugin.WithDefaultGenerator(kind),
+					db := file(t, path, &gorm.Config{SkipDefaultTransaction: true, Logger: logger.Discard})
+					must(t, db.Use(uidplugin.New(config.Alone, uidplugin.WithWorkerID(1), uidplugin.WithLayout(l), uidplugin.WithDefaultGenerator(kind),
 						uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
 					began := time.Now()
 					for i := range 300 {

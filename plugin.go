@@ -215,7 +215,11 @@ func (s *shared) open(db *gorm.DB) error {
 	s.supply, s.catalog = nil, nil // the previous attempt may have used another database
 	loc := s.newLocator()
 	var statements *sqldb.DB
-	if !s.Fixed {
+	if s.Fixed {
+		if err := s.excludeRegistry(db); err != nil {
+			return err
+		}
+	} else {
 		var err error
 		if statements, err = sqldb.Open(db, s.Timeout); err == nil {
 			err = s.join(db, statements, loc)
@@ -227,7 +231,11 @@ func (s *shared) open(db *gorm.DB) error {
 			return fmt.Errorf("uidplugin: %w", err)
 		}
 	}
-	s.supply = supply.New(s.supplyConfig(db, loc))
+	cfg, err := s.supplyConfig(db, loc)
+	if err != nil {
+		return err
+	}
+	s.supply = supply.New(cfg)
 	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
@@ -245,20 +253,30 @@ func (s *shared) open(db *gorm.DB) error {
 	return nil
 }
 
-func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) supply.Config {
+func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) (_ supply.Config, err error) {
+	var wall *supply.Wall
+	if s.Fixed && !s.Injected {
+		wall = supply.NewWall(s.Now)
+		loc.Clock = wall.Now
+	}
 	config := supply.Config{
 		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
-		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock,
+		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock, Wall: wall,
 	}
 	if s.Fixed {
-		config.Fixed, config.Clock = supply.NewFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now), generator.NewClock(loc.Clock)
-		return config
+		config.Clock = generator.NewClock(loc.Clock)
+		if _, makes := s.LargestFixed(); !makes || s.Injected || s.Alone {
+			config.Fixed = supply.NewFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now)
+		} else {
+			config.Fixed, err = supply.ShareFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now, s.Generator, s.Specs[s.Generator].Lanes)
+		}
+		return config, err
 	}
 	config.Clock = s.space.idSpace.clock
 	if loc.Apart {
 		config.Registry = s.Registry
 	}
-	return config
+	return config, nil
 }
 
 // Layout returns the layout of the plugin's ids. It is zero on a handle without the plugin.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"gorm.io/gorm"
 )
 
@@ -232,7 +233,7 @@ func TestPluginClose_APluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
 		layout := plenty()
 		layout.Epoch = layout.Epoch.AddDate(-27, 0, 0)
 		db := nowhere(t)
-		must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout))))
+		must(t, db.Use(uidplugin.New(config.Alone, uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout))))
 		must(t, db.Create(&parcel{}).Error)
 		must(t, db.Create(make([]parcel, 10)).Error)
 	})

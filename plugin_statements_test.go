@@ -54,7 +54,8 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 		step{sql: reading(sql), args: registry(sql, "").args},
 		step{sql: sql(anySlot), args: []driver.Value{"default"}, rows: columns("any").AddRow(false)},
 		step{sql: sql(largestNode), args: []driver.Value{generator.DefaultLayout().MaxWorkerID()}, rows: columns("largest").AddRow(0)},
-		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1, 1, workernode.SchemaVersion, 1, 0}, n: 1},
+		taken(sql),
+		step{do: "exec", sql: sql(beginRegistry), args: []driver.Value{"default", sqlmock.AnyArg(), fewLayout, leadTicks, 1025, 1, workernode.SchemaVersion, 1, 0, 1025}, n: 1},
 		registry(sql, fewLayout),
 	)
 }
@@ -125,10 +126,12 @@ func TestPluginInitialize_OnAMigratedDatabaseOnlyReads(t *testing.T) {
 	}
 }
 
-func TestPluginInitialize_WithWorkerIDSendsNothing(t *testing.T) {
+// With a low number it only looks whether there is a registry that gives out low numbers.
+func TestPluginInitialize_WithWorkerIDOnlyLooksForARegistry(t *testing.T) {
 	t.Parallel()
 
-	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, _ sqlmock.Sqlmock) {
+	onDialects(t, func(t *testing.T, d dialect, db *gorm.DB, mock sqlmock.Sqlmock) {
+		expect(mock, d.withoutRegistry()...)
 		use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithModels(&invoice{}, &article{}))
 	})
 }

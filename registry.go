@@ -18,7 +18,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
-	"github.com/uidplugin/uidplugin/migrations"
 	"gorm.io/gorm"
 )
 
@@ -229,19 +228,7 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 	if err := space.wdb.CheckClock(ctx, cfg.Now, cfg.Skew()); err != nil {
 		return nil, err
 	}
-	place := func(p *sqldb.Place) {
-		p.Located = space.sql
-		p.Before = func(ctx context.Context) error { return space.wdb.MayChange(ctx, cfg.Layout, cfg.Region) }
-	}
-	if cfg.NoMigration {
-		err = migrations.Check(ctx, db, place)
-	} else {
-		err = migrations.Up(ctx, db, place)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := space.wdb.OneDatabase(ctx); err != nil { // before, the tables of a database in memory were not there
+	if err := prepareTables(ctx, cfg, db, space.sql); err != nil {
 		return nil, err
 	}
 	if risks := space.sql.DurabilityRisks(ctx); len(risks) > 0 {

@@ -29,7 +29,7 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 	}
 	s := p.Stats()
 	if l := s.Slot; l.ID != 1 || l.WorkerIDs != 2 || l.Allocated != 1 || l.Reclaimed != 0 ||
-		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.Given != 2 || l.Failures != 0 ||
+		l.Sessions != 1 || l.Lost != 0 || l.LostCommits != 0 || l.Given != 1026 || l.Failures != 0 ||
 		l.LastError != nil || !l.Since.IsZero() {
 		t.Errorf("%+v", l)
 	}

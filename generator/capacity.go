@@ -68,7 +68,7 @@ type Forecast struct {
 	Demand Demand // with the defaults in place of zeros
 
 	Years     float64 // from Epoch to Expires: how long the time bits last
-	WorkerIDs int64   // that there are; worker id 0 is not given out, and not counted
+	WorkerIDs int64   // that a registry gives out: all above [Layout.MaxFixedWorkerID]
 
 	// PerWorker is how many ids a second one worker id carries. For a short time a [Cached] generator hands out more,
 	// by borrowing from future ticks.
@@ -134,7 +134,7 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Reserved)
 	}
 
-	f := Forecast{Layout: l, Demand: d, WorkerIDs: l.MaxWorkerID()}
+	f := Forecast{Layout: l, Demand: d, WorkerIDs: l.MaxWorkerID() - l.MaxFixedWorkerID()}
 	days := math.Ldexp(l.Tick.Seconds(), int(l.TimeBits)) / secondsPerDay
 	f.Years = days / daysPerYear
 	f.PerWorker = math.Ldexp(1, int(l.SequenceBits)) / l.Tick.Seconds()
@@ -215,12 +215,12 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //
 //	layout    1-41-18-4/1ms@1514764800
 //	lasts     69.7 years, until 2087-09-07 15:47:35.552 UTC
-//	carries   16,000 ids a second for each of 262,143 worker ids
+//	carries   16,000 ids a second for each of 261,119 worker ids
 //	demand    28 processes x 50 tables, 12 restarts a day
 //
 //	policy      worker ids    lasts       processes  ids a second
-//	disposable  16,800 a day  15.6 days   0          22,400,000
-//	leased      1,400 held    69.7 years  5,242      22,400,000
+//	disposable  16,800 a day  15.5 days   0          22,400,000
+//	leased      1,400 held    69.7 years  5,222      22,400,000
 //
 // If the leased policy does not fit, one more paragraph names a layout that fits.
 //
@@ -272,7 +272,7 @@ func (f Forecast) advice() string {
 		return "carrier   none that lasts as long: use fewer years, or several id spaces\n"
 	}
 	return fmt.Sprintf("carrier   %v has %s worker ids, each for %s ids a second\n",
-		l, number(float64(l.MaxWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))
+		l, number(float64(l.MaxWorkerID()-l.MaxFixedWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))
 }
 
 // carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds:
@@ -286,7 +286,7 @@ func (f Forecast) carrier() (Layout, bool) {
 	if l.JSSafe() {
 		most = 53
 	}
-	for l.MaxWorkerID() < f.Leased.Held {
+	for l.MaxWorkerID()-l.MaxFixedWorkerID() < f.Leased.Held {
 		free := int(l.TimeBits)+int(l.WorkerBits)+int(l.SequenceBits) < most
 		switch {
 		case free:

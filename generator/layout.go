@@ -65,8 +65,8 @@ func JSSafeLayout() Layout {
 // JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids without loss. It has enough worker
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
-// With 50 tables, its 8,191 worker ids are enough for 163 processes at once, or for 81 if all of these may crash and
-// restart within 70 s ([DefaultGrace]). [JSSafeLayout] has 31 worker ids, too few for one such process. Processes must
+// With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all of these may crash and
+// restart within 70 s ([DefaultGrace]). [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must
 // reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in
 // 16 hours.
 //
@@ -126,6 +126,14 @@ func (l Layout) Expires() time.Time { return l.timeOf(1 << l.TimeBits) }
 
 // MaxWorkerID returns the largest worker id that fits.
 func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
+
+// MaxFixedWorkerID returns the largest worker id that processes may be given by hand next to a registry, which begins
+// above it: 1,024, or a sixteenth of the worker ids if that is less.
+func (l Layout) MaxFixedWorkerID() int64 {
+	// It is 1,024 and not 1,023 because floating point numbers round ids of the default layout to worker ids that are
+	// multiples of 16. So ids of the first worker ids of a registry round to one that it never gives out.
+	return min(1024, l.MaxWorkerID()/16)
+}
 
 // MaxSequence returns the largest sequence that fits: one less than the number
 // of ids that one worker id carries in a tick.

@@ -120,7 +120,7 @@ func (g *Paired) part(ctx context.Context, ids []int64) (n int, err error) {
 	}
 	// No caller should wait for a lease of the backup lane, because the main lane has ticks left, which come in time.
 	lease := g.backup.fill(ctx, ids, failAtOnce)
-	if !errors.Is(lease, ErrLeaseExpired) {
+	if !errors.Is(lease, ErrLeaseExpired) && !errors.Is(lease, ErrTimeExhausted) {
 		return len(ids), lease
 	}
 	if err = g.main.Fill(ctx, ids); errors.Is(err, ErrClockBackwards) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -299,4 +300,30 @@ func TestPairedFill_GoesOnWithTheMainLane(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Near the end of the layout the backup lane, which borrows, is used up before the main lane. Callers wait for that one.
+func TestPaired_UsesUpItsMainLaneAtTheEndOfTheLayout(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		l := generator.Layout{TimeBits: 8, WorkerBits: 4, SequenceBits: 1, Tick: time.Second, Epoch: time.Now().Add(-253 * time.Second)}
+		now := l.TickAt(time.Now()) // three ticks are left
+		g, err := generator.NewPaired(generator.PairedConfig{Layout: l,
+			Main: generator.Lease{WorkerID: 1, From: now, Until: l.MaxTick()}, Backup: generator.Lease{WorkerID: 9, From: now, Until: l.MaxTick()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[int64]bool{}
+		for len(seen) < 12 { // of both lanes
+			id, err := g.Next(t.Context())
+			if err != nil || seen[id] || g.Health() != nil && len(seen) < 11 {
+				t.Fatalf("%d of 12: %d, %v; Health is %v", len(seen), id, err, g.Health())
+			}
+			seen[id] = true
+		}
+		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrTimeExhausted) || !errors.Is(g.Health(), generator.ErrTimeExhausted) {
+			t.Errorf("%v; Health is %v", err, g.Health())
+		}
+	})
 }

@@ -231,7 +231,7 @@ func TestLists_ReadAPageAtATime(t *testing.T) {
 	if testkit.Race {
 		rows = 2000 // the detector finds nothing in SQLite, and makes it slow
 	}
-	numbers := fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1001 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `, 1000+rows)
+	numbers := fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 2001 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `, 2000+rows)
 	layout := s.handler.layout.String()
 	testkit.Must(t, s.db.Exec(insertSlot+numbers+`SELECT i, ?, 1, i, 1, '', i, 'app', 'host', 'port' FROM n`,
 		layout).Error)

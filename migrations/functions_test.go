@@ -17,7 +17,7 @@ import (
 func begin(t *testing.T, db *gorm.DB, layout string) {
 	t.Helper()
 	must(t, db.Exec(`DELETE FROM "WORKER_REGISTRY"`).Error)
-	must(t, db.Exec(`INSERT INTO "WORKER_REGISTRY" VALUES ('default', 'space', ?, 10000, 1, 1, 0, 1, 1, 0)`, layout).Error)
+	must(t, db.Exec(`INSERT INTO "WORKER_REGISTRY" VALUES ('default', 'space', ?, 10000, 1, 1, 0, 1, 1, 0, 1)`, layout).Error)
 }
 
 func TestCreateFunctions_SaysWhatIsMissing(t *testing.T) {

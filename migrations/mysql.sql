@@ -60,5 +60,6 @@ CREATE TABLE IF NOT EXISTS `WORKER_REGISTRY` (
   `SCHEMA_VERSION` BIGINT NOT NULL DEFAULT 0 COMMENT 'the release that last changed the tables: major * 1000 + minor',
   `STRIDE` BIGINT NOT NULL DEFAULT 1 COMMENT 'the registry gives out every STRIDE-th worker id and slot',
   `REMAINDER` BIGINT NOT NULL DEFAULT 0 COMMENT 'the region: a worker id or slot divided by STRIDE leaves this',
+  `FIRST_ID` BIGINT NOT NULL DEFAULT 1 COMMENT 'worker ids below it are given by hand (WithWorkerID), never by the registry',
   PRIMARY KEY (`NAME`)
 );

@@ -114,7 +114,7 @@ func TestCollectorCollect_ShowsThePlugin(t *testing.T) {
 		"slot_worker_ids": 2,
 		"sessions_total":  1, "slots_allocated_total": 1, "slots_reclaimed_total": 0,
 		"slots_lost_total": 0, "lost_commits_total": 0,
-		"worker_ids_given": 2, "worker_ids_max": 262143,
+		"worker_ids_given": 1026, "worker_ids_max": 262143,
 		"ids_made_total cached orders": 3, "ids_made_total snowflake articles": 2, "ids_made_total segment tickets": 4,
 		"waits_total cached orders": 0, "waits_total snowflake articles": 0,
 		"lanes cached orders": 1, "lanes snowflake articles": 1, "lanes segment tickets": 0,

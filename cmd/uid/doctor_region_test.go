@@ -68,23 +68,23 @@ func TestDoctor_FindsARegionThatBeganTooLow(t *testing.T) {
 		list := regions(t, r.run("region", "split", "2", "--yes", "--json"))
 		other := d.New(t)
 		odb := other.Open(t, nil)
-		regional(t, odb, 1, 2, "elsewhere") // gets worker id 1 and slot 1
+		regional(t, odb, 1, 2, "elsewhere") // gets worker id 1025 and slot 1
 		o := runner{t: t, dsn: dsn(other)}
 		ignore := []string{"doctor", "--ignore", strings.Join(ofServers, ",")}
 		o.run(ignore...).want(t, exitOK)
 		fix := ""
 		for _, both := range [][2]runner{{r, o}, {o, r}} {
 			got := both[0].run(append(ignore, "--region", both[1].dsn)...)
-			got.want(t, exitWrong, "has 2 worker ids up to 5 and 2 slots up to 5, which ",
-				" will give out again: NEXT_ID is 3 and NEXT_SLOT is 3", "1 worker id, the first 1, belong", "2 findings")
+			got.want(t, exitWrong, "has 2 worker ids up to 1029 and 2 slots up to 5, which ",
+				" will give out again: NEXT_ID is 1027 and NEXT_SLOT is 3", "1 worker id, the first 1025, belong", "2 findings")
 			_, fix, _ = strings.Cut(got.out, "Run in ")
 		}
 		_, fix, _ = strings.Cut(fix, ": ")
 		fix, _, _ = strings.Cut(fix, ";")
 		must(t, odb.Exec(fix).Error)
-		r.run(append(ignore, "--region", o.dsn)...).want(t, exitWrong, "1 worker id, the first 1, belong", "1 finding,")
+		r.run(append(ignore, "--region", o.dsn)...).want(t, exitWrong, "1 worker id, the first 1025, belong", "1 finding,")
 		got := regions(t, o.run("region", "--json"))
-		if got[0].NextID != 7 || got[0].NextSlot != 7 || list[1].NextID != 7 {
+		if got[0].NextID != 1031 || got[0].NextSlot != 7 || list[1].NextID != 1031 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -105,12 +105,12 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 				2*slot+1, tick-age+9000, tick-age),
 				fmt.Sprintf(nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME", "START_TICK")
 				VALUES (%d, 'h', 'p', 1, '2026-01-01', %d, '1-41-18-4/1ms@1514764800', 'orders', %d)`,
-					2*slot+501, 2*slot+1, tick))(t, db)
+					2*slot+1501, 2*slot+1, tick))(t, db)
 		}
 		r := runner{t: t, dsn: dsn(d)}
 		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
 		r.run("status").want(t, exitOK,
-			"region      0 of 2", "1 of 131071 given out, 0.1 a day", "slots       4, 1 free, 3 remote")
+			"region      0 of 2", "1 of 130559 given out, 0.1 a day", "slots       4, 1 free, 3 remote")
 		r.run("slots").want(t, exitOK, "SLOT  REGION  STATE ", "\n2     0       free ", "\n1     1       remote ")
 		for state, n := range map[string]int{"live": 0, "expired": 0, "overdue": 0, "free": 1, "remote": 3} {
 			got := r.run("slots", "--json", "--state", state)
@@ -138,9 +138,9 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 			exec(`DELETE FROM "WORKER_SLOT" WHERE "ID" = 40`)(t, db)
 		}
 		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 200002`)(t, db)
-		r.run("status").want(t, exitWrong, admin.CodeWorkerIDs, "100000 of 131071 worker ids of region 0 of 2 were given out")
+		r.run("status").want(t, exitWrong, admin.CodeWorkerIDs, "99488 of 130559 worker ids of region 0 of 2 were given out")
 		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262143`)(t, db) // of region 1
-		r.run("status").want(t, exitWrong, "all 131071 worker ids of region 0 of 2 were given out")
+		r.run("status").want(t, exitWrong, "all 130559 worker ids of region 0 of 2 were given out")
 	})
 }
 

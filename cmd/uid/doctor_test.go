@@ -125,12 +125,12 @@ var sicknesses = []sickness{
 	{
 		code:  admin.CodeWorkerIDs,
 		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 200001`),
-		words: []string{"200000 of 262143", "lanes"},
+		words: []string{"198976 of 261119", "lanes"},
 	},
 	{
 		code:  admin.CodeRegionShared,
-		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 1, "NEXT_SLOT" = 1`),
-		words: []string{"1 worker id up to 1 and 1 slot up to 1", "NEXT_ID is 1 and NEXT_SLOT is 1", "uid doctor --region"},
+		spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 1025, "NEXT_SLOT" = 1`),
+		words: []string{"1 worker id up to 1025 and 1 slot up to 1", "NEXT_ID is 1025 and NEXT_SLOT is 1", "uid doctor --region"},
 	},
 	{
 		code: admin.CodeSlotUnheld,
@@ -140,7 +140,7 @@ var sicknesses = []sickness{
 		"APPLICATION", "HOST_NAME", "PORT")
 		VALUES (7, '1-41-18-4/1ms@1514764800', 1, 1000, 1, '', 1000, 'o''ld', 'h', 'p')`,
 			nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
-		VALUES (700, 'h', 'p', 1, '2026-01-01', 7, 'orders', '1-41-18-4/1ms@1514764800')`,
+		VALUES (1700, 'h', 'p', 1, '2026-01-01', 7, 'orders', '1-41-18-4/1ms@1514764800')`,
 		),
 		words: []string{"its 1 slot since", `"o'ld"`, "2018-01-01 00:00:01.000", "its 1 worker id until", "= 'o''ld'"},
 	},
@@ -160,11 +160,16 @@ var sicknesses = []sickness{
 		words: []string{"2 rows of", "1 to 262143", "DELETE FROM"},
 	},
 	{
+		code:  admin.CodeNodeByHand,
+		spoil: exec(giveOut, `UPDATE "WORKER_REGISTRY" SET "FIRST_ID" = 1026`),
+		words: []string{"1 row of", "below FIRST_ID", "1026", "WithWorkerID"},
+	},
+	{
 		code: admin.CodeNodeLayout,
 		spoil: exec(
 			giveOut,
 			nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME")
-				VALUES (800, 'h', 'p', 1, '2026-01-01', 1, '1-41-10-12/1ms@1514764800', 'orders')`,
+				VALUES (1800, 'h', 'p', 1, '2026-01-01', 1, '1-41-10-12/1ms@1514764800', 'orders')`,
 		),
 		words: []string{"1 row of", "another layout"},
 	},
@@ -172,7 +177,7 @@ var sicknesses = []sickness{
 		code: admin.CodeNodeSlot,
 		spoil: exec(
 			nodeRow + `, "SLOT", "LAYOUT", "TABLE_NAME")
-				VALUES (900, 'h', 'p', 1, '2026-01-01', 99, '1-41-18-4/1ms@1514764800', 'orders')`,
+				VALUES (1900, 'h', 'p', 1, '2026-01-01', 99, '1-41-18-4/1ms@1514764800', 'orders')`,
 		),
 		words: []string{"1 row of", "a slot that is missing from WORKER_SLOT"},
 	},
@@ -285,7 +290,7 @@ func TestDoctor_StatementsFixTogether(t *testing.T) {
 		must(t, db.Exec("CREATE TABLE orders (id "+kind+", text TEXT)").Error)
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('from before')").Error)
 		exec(giveOut, nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
-			VALUES (700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
+			VALUES (1700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
 		result := r.run("doctor", "--json", "--ignore", strings.Join(ofServers, ","))
 		result.want(t, exitWrong, admin.CodeKeyNarrow, admin.CodeKeyNumbered)
@@ -329,7 +334,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "11 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
-	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 262143 worker ids")
+	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 261119 worker ids")
 	r.run("doctor", "--ignore", "nosuch").want(t, exitFailed, `"nosuch" is unknown; use one of clock`)
 }
 

@@ -50,21 +50,21 @@ func TestRegionSplit_BeginsRegions(t *testing.T) {
 		db := d.Open(t, nil)
 		shop(t, db, "web-1", "first")
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("region").want(t, exitOK, "region    0 of 1: the registry is not divided", "worker id 2, slot 2",
-			"left      262142 worker ids")
+		r.run("region").want(t, exitOK, "region    0 of 1: the registry is not divided", "worker id 1026, slot 2",
+			"left      261118 worker ids")
 		r.run("region", "split", "3").want(t, exitFailed, "pass --yes")
 		r.run("region", "--json").want(t, exitOK, `{"region":0,"of":1,"id_space":"`,
-			`"next_worker_id":2,"next_slot":2,"worker_ids_left":262142}`)
+			`"next_worker_id":1026,"next_slot":2,"worker_ids_left":261118}`)
 		r.run("region", "split", "3", "--from", "2", "--yes").want(t, exitFailed, "region 0 of 1, not one of 2")
 
 		list := regions(t, r.run("region", "split", "3", "--yes", "--json"))
-		if len(list) != 3 || list[0].Region != 0 || list[0].SQL != nil || list[0].NextID != 3 || list[0].Left != 87381 {
+		if len(list) != 3 || list[0].Region != 0 || list[0].SQL != nil || list[0].NextID != 1026 || list[0].Left != 87040 {
 			t.Fatalf("%+v", list)
 		}
-		r.run("status").want(t, exitOK, "region      0 of 3", "worker ids  0 of 87381 given out")
+		r.run("status").want(t, exitOK, "region      0 of 3", "worker ids  0 of 87040 given out")
 		workers := map[int64]int{}
 		for i, o := range list[1:] {
-			if o.Region != int64(i+1) || o.NextID%3 != o.Region || o.NextSlot%3 != o.Region || o.NextID < 2 {
+			if o.Region != int64(i+1) || o.NextID%3 != o.Region || o.NextSlot%3 != o.Region || o.NextID < 1026 {
 				t.Errorf("%+v", o)
 			}
 			other := d.New(t)
@@ -152,7 +152,7 @@ func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
 	}
 	text := r.run("region", "split", "6", "--from", "2", "--dialect", "mariadb")
 	text.want(t, exitOK, "-- The registry of this database is now region 1 of 6. Set WithRegion(1, 6)", "docs/regions.md",
-		"-- region 3 of 6, from worker id 3 and slot 3 on\n", "-- region 5 of 6",
+		"-- region 3 of 6, from worker id 1029 and slot 3 on\n", "-- region 5 of 6",
 		"-- only in a copy: DELETE FROM `WORKER_REGISTRY` WHERE `NAME` = 'default' AND `ID_SPACE` = '",
 		"INSERT INTO `WORKER_REGISTRY` (`NAME`, ", "only for a region that does not exist yet")
 	for line := range strings.Lines(text.out) {
@@ -204,10 +204,12 @@ func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		shop(t, db, "web-1", "first")
-		exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "STRIDE"`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
-		for _, args := range [][]string{{"region"}, {"region", "split", "2", "--yes"}, {"status"}} {
-			r.run(args...).want(t, exitFailed, "of an earlier version", "STRIDE", "migrations.Up")
+		for _, column := range []string{"FIRST_ID", "STRIDE"} {
+			exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "`+column+`"`)(t, db)
+			for _, args := range [][]string{{"region"}, {"region", "split", "2", "--yes"}, {"status"}} {
+				r.run(args...).want(t, exitFailed, "of an earlier version", "FIRST_ID", "migrations.Up")
+			}
 		}
 	})
 }
@@ -234,14 +236,14 @@ func TestRegionSplit_WhileAProcessRuns(t *testing.T) {
 		must(t, db.Use(p))
 		must(t, p.AutoMigrate(&order{}))
 		must(t, db.Create(&order{}).Error)
-		runner{t: t, dsn: dsn(d)}.run("region", "split", "5", "--yes").want(t, exitOK, "-- region 4 of 5, from worker id 4 ")
+		runner{t: t, dsn: dsn(d)}.run("region", "split", "5", "--yes").want(t, exitOK, "-- region 4 of 5, from worker id 1029 ")
 		must(t, db.Create(&order{}).Error)
 		must(t, p.AutoMigrate(&ticket{})) // a table without a worker id
 		made := ticket{}
 		must(t, db.Create(&made).Error)
 		parts, err := generator.DefaultLayout().Decompose(made.Number)
 		must(t, err)
-		if parts.WorkerID != 5 {
+		if parts.WorkerID != 1030 {
 			t.Errorf("worker id %d", parts.WorkerID)
 		}
 		must(t, p.Close(t.Context()))

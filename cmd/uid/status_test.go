@@ -27,7 +27,7 @@ func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 				10+i, s.reusable, now+s.ahead, s.holder, min(now, now+s.ahead)))(t, db)
 		}
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("status").want(t, exitOK, "1 of 262143 given out", "7, 1 live, 3 expired, 1 free, 2 retired",
+		r.run("status").want(t, exitOK, "1 of 261119 given out", "7, 1 live, 3 expired, 1 free, 2 retired",
 			"no problem with the clock")
 		r.run("status", "--json").want(t, exitOK, `"slots":{"expired":3,"free":1,"live":1,"retired":2},"databases":[],"findings":[]`)
 		for state, n := range map[string]int{"live": 1, "expired": 3, "free": 1, "retired": 2, "idle": 0} {
@@ -40,7 +40,7 @@ func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 		r.run("status").want(t, exitWrong, "6, 3 expired, 1 free, 2 retired", "\n"+admin.CodeNoSlotLive+"  processes hold 3 slots")
 		exec(`DELETE FROM "WORKER_SLOT" WHERE "HOLDER" = 'expired'`)(t, db)
 		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262141`)(t, db)
-		r.run("status").want(t, exitWrong, "used up by 20", "\n"+admin.CodeWorkerIDs+"  262140 of 262143")
+		r.run("status").want(t, exitWrong, "used up by 20", "\n"+admin.CodeWorkerIDs+"  261116 of 261119")
 		r.run("status", "--json").want(t, exitWrong, `"findings":[{"code":"worker-ids"`)
 	})
 }

@@ -87,11 +87,11 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 // uidplugin created the tables.
 func (d *DB) explainVersion(ctx context.Context, failed error) error {
 	columns, err := d.columns(ctx, d.schema(), workernode.RegistryTable)
-	isStride := func(c column) bool { return c.name == "STRIDE" }
-	if err != nil || len(columns) == 0 || slices.ContainsFunc(columns, isStride) {
+	isLatest := func(c column) bool { return c.name == "FIRST_ID" }
+	if err != nil || len(columns) == 0 || slices.ContainsFunc(columns, isLatest) {
 		return failed
 	}
-	return fmt.Errorf("the tables are of an earlier version of uidplugin, because WORKER_REGISTRY has no column STRIDE: "+
+	return fmt.Errorf("the tables are of an earlier version of uidplugin, because WORKER_REGISTRY has no column FIRST_ID: "+
 		"start a process of this version, or run migrations.Up: %w", failed)
 }
 

@@ -35,6 +35,7 @@ const (
 	CodeSessionDeleted    = "session-deleted"
 	CodeNodeForeign       = "node-foreign"
 	CodeNodeOutside       = "node-outside"
+	CodeNodeByHand        = "node-by-hand"
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
 	CodeFollowTrigger     = "follow-trigger"
@@ -47,8 +48,8 @@ const (
 var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeTableRenamed, CodeLayoutEnd,
-	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeLayout, CodeNodeSlot,
-	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused,
+	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
+	CodeNodeLayout, CodeNodeSlot, CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused,
 }
 
 // An Undone is a check that could not run.

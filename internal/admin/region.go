@@ -36,8 +36,8 @@ func (d *DB) Region() Region { return d.regionOf(d.Registry) }
 func (d *DB) regionOf(r workernode.Registry) Region {
 	return Region{
 		Region: r.Region.N, Of: r.Region.Of, Space: r.Space, of: r.Region,
-		NextID: r.Region.From(max(r.NextID, 1)), NextSlot: r.Region.From(max(r.NextSlot, 1)),
-		Left: d.workerIDs(r.Region, r.NextID),
+		NextID: r.Region.From(max(r.NextID, r.FirstID)), NextSlot: r.Region.From(max(r.NextSlot, 1)),
+		Left: d.workerIDs(r.Region, max(r.NextID, r.FirstID)),
 	}
 }
 
@@ -51,10 +51,11 @@ func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 }
 
 // Given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
-// has. Worker ids that the registry gave out before it was divided count if they leave the region's remainder.
+// has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it was divided count if they leave the region's remainder.
 func (d *DB) Given() (given, all int64) {
-	all = d.workerIDs(d.Registry.Region, 1)
-	return all - d.workerIDs(d.Registry.Region, d.Registry.NextID), all
+	r := d.Registry
+	all = d.workerIDs(r.Region, r.FirstID)
+	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all
 }
 
 // Split divides the registry, so that there are of regions. It returns the region of this registry and the new ones,

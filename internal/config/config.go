@@ -49,6 +49,8 @@ type Config struct {
 	Now         func() time.Time
 	Injected    bool // Now comes from the application
 
+	Alone bool // with a fixed worker id: share no generator with other plugins; for tests
+
 	Test *Test // set by package uidtest
 
 	// MaxSkew limits the difference between the clocks of this process and the database. Negative means the default,
@@ -196,17 +198,25 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	if c.Database != "" {
 		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
 	}
-	if c.HasSchema {
-		bad("WithSchema has no effect with WithWorkerID, which needs no table")
-	}
 	if c.HasRegion {
 		bad("WithRegion has no effect with WithWorkerID, which takes no worker id from a database")
 	}
 	if c.LookupOnly {
 		bad("WithLookupOnly has no effect with WithWorkerID, which knows no ids of other processes")
-	} else if c.NoMigration {
-		bad("WithoutMigration has no effect with WithWorkerID, which needs no table")
 	}
+}
+
+// LargestFixed returns the largest worker id that WithWorkerID gives to this process. It reports false if the process
+// makes no id with one.
+func (c *Config) LargestFixed() (id int64, ok bool) {
+	spec := c.Specs[c.Generator]
+	if !c.Fixed || c.Test != nil || spec.Make == nil {
+		return 0, false
+	}
+	if spec.Lanes > 1 {
+		return max(c.WorkerID, c.Layout.BackupWorker(c.WorkerID)), true
+	}
+	return c.WorkerID, true
 }
 
 // DetectHost returns the host. It detects the parts that the options do not set.
@@ -250,3 +260,7 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 
 // WithMaxSkew sets MaxSkew for tests with a clock of their own, because Skew would otherwise be 0.
 func WithMaxSkew(d time.Duration) func(*Config) { return func(c *Config) { c.MaxSkew = d } }
+
+// Alone makes a plugin with a fixed worker id share its generator with no other, as if each ran in a process of its
+// own. It is for tests.
+func Alone(c *Config) { c.Alone = true }

@@ -65,7 +65,6 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		{func(c *config.Config) { paired(c, 1<<17) }, "give out only those up to 131071"},
 		{func(c *config.Config) { c.Fixed, c.OneEach = true, true }, "WithOneWorkerID has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.Disposable = true, true }, "WithDisposable has no effect with WithWorkerID"},
-		{func(c *config.Config) { c.Fixed, c.NoMigration = true, true }, "WithoutMigration has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Generator = "nosuch" },
 			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, segment, snowflake`},
 		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},

@@ -274,7 +274,7 @@ func TestDB_LogsStatementsWithGORM(t *testing.T) {
 	for _, c := range got {
 		names = append(names, c.Name)
 	}
-	if !slices.Equal(names, []string{"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER"}) {
+	if !slices.Equal(names, []string{"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER", "FIRST_ID"}) {
 		t.Errorf("columns %q", names)
 	}
 	_, err = d.Exec(t.Context(), `INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, '', '', '', 1, '', '')`, 6, 7)

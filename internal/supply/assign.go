@@ -164,12 +164,18 @@ func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 
 // makeFixed makes the generator of all tables with the fixed worker id.
 func (s *Supply) makeFixed(src *Source) error {
-	leases := s.Fixed.leases(s.Specs[src.Generator].Lanes)
-	g, err := s.generator(src, leases, nil)
-	if err == nil {
-		s.store(src, &made{Generator: g, fixed: leases, note: s.noteFar(leases[0].From)})
+	g, leases, err := s.Fixed.open(s.Specs[src.Generator].Lanes, func(leases []generator.Lease) (generator.Renewable, error) {
+		return s.generator(src, leases, nil)
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	m := &made{Generator: g, fixed: leases, note: s.noteFar(leases[0].From)}
+	if s.Fixed.share != nil {
+		m.Generator = &sharedGenerator{Generator: g, share: s.Fixed.share}
+	}
+	s.store(src, m)
+	return nil
 }
 
 // generator calls the factory of the source's generator.

@@ -11,10 +11,14 @@ import (
 
 // Fixed is a worker id from the options instead of the database. One source for all tables uses it.
 type Fixed struct {
+	layout generator.Layout
 	lease  generator.Lease
 	backup int64     // worker id of a second lane
+	ahead  int64     // ticks from begins to the lease
+	start  time.Time // when it was made
 	begins time.Time // first instant of use
 	now    func() time.Time
+	share  *share // nil if no other plugin may use it
 }
 
 // NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
@@ -22,13 +26,51 @@ type Fixed struct {
 // tick, because then the lease begins exactly lead ahead. A lead of 0 starts at once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
-	f := &Fixed{lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), begins: start, now: now}
+	f := &Fixed{layout: l, lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), start: start, begins: start, now: now}
 	if lead > 0 {
 		next := f.lease.From + 1
-		f.lease.From = next + int64((lead-1)/l.Tick) + 1
+		f.ahead = int64((lead-1)/l.Tick) + 1
+		f.lease.From = next + f.ahead
 		f.begins = start.Add(l.TimeOf(next).Sub(start)) // on the monotonic clock
 	}
 	return f
+}
+
+// beginAfter makes the lease begin above a tick that this process may have stamped, and no further ahead than before.
+func (f *Fixed) beginAfter(last int64) {
+	if last >= f.lease.From {
+		f.lease.From = last + 1
+		f.begins = f.start.Add(f.layout.TimeOf(f.lease.From - f.ahead).Sub(f.start))
+	}
+}
+
+// open returns a generator that make makes, or that this process has made for another plugin, and its leases.
+func (f *Fixed) open(lanes int, make func([]generator.Lease) (generator.Renewable, error)) (generator.Generator, []generator.Lease, error) {
+	if f.share == nil {
+		leases := f.leases(lanes)
+		g, err := make(leases)
+		return g, leases, err
+	}
+	if f.share.ctx.Err() != nil {
+		return nil, nil, generator.ErrClosed
+	}
+	g, leases, err := f.share.worker.open(lanes, make)
+	return g, leases, err
+}
+
+// close ends the use of the worker id. It may be called again.
+func (f *Fixed) close() {
+	if f != nil && f.share != nil {
+		f.share.close()
+	}
+}
+
+// late returns an error if the worker id must not be used for a long time.
+func (f *Fixed) late(limit time.Duration) error {
+	if f.begins.Sub(f.now()) <= limit {
+		return nil
+	}
+	return fmt.Errorf("uidplugin: worker id %d must not be used before %s, because ids up to then may have been made", f.lease.WorkerID, FormatTime(f.begins))
 }
 
 // wait blocks until the worker id may be used.
@@ -37,7 +79,7 @@ func (f *Fixed) wait(ctx context.Context) error {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return fmt.Errorf("worker id %d must not be used before %s, because an earlier process may have made ids up to then: %w",
+			return fmt.Errorf("worker id %d must not be used before %s, because ids up to then may have been made: %w",
 				f.lease.WorkerID, FormatTime(f.begins), ctx.Err())
 		}
 	}
@@ -69,7 +111,11 @@ func (s *Supply) noteFar(from int64) func(id int64) {
 		}
 		begin := max(s.Layout.TickAt(s.Now()), from)
 		parts, err := s.Layout.Decompose(id)
-		if err == nil && parts.Time.Sub(s.Layout.TimeOf(begin)) > max(farAhead, s.Layout.Tick) && !logged.Swap(true) {
+		ahead := parts.Time.Sub(s.Layout.TimeOf(begin))
+		if err != nil || s.MaxBorrow > 0 && ahead > s.MaxBorrow+s.Layout.Tick { // the clock was set back
+			return
+		}
+		if ahead > max(farAhead, s.Layout.Tick) && !logged.Swap(true) {
 			s.log.Warn("uidplugin: rows are created faster than the fixed worker id makes ids: ids run ahead of the clock, and creates wait when they" +
 				" are Lead ahead (without WithWorkerID a table has up to 16 worker ids)")
 		}

@@ -47,7 +47,7 @@ func (s *Supply) LeaveGaps(src *Source) {
 	}
 	if m := src.made.Load(); m != nil {
 		var so State
-		so.count(m.Generator)
+		so.count(m.own())
 		src.before.Store(so.Made)
 	}
 	src.gap.Store(Gap(s.Layout))

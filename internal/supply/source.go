@@ -32,8 +32,9 @@ type Source struct {
 	before atomic.Int64 // ids that the generator made before LeaveGaps
 	handed atomic.Int64 // ids handed out since, because the generator also counts the gaps
 
-	pending *call  // guarded by Supply.mu: a goroutine is making its generator
-	outage  outage // guarded by Supply.mu: the reason why it lacks a generator
+	failed  atomic.Pointer[failure] // the last call of a generator without a method Health; nil if it succeeded
+	pending *call                   // guarded by Supply.mu: a goroutine is making its generator
+	outage  outage                  // guarded by Supply.mu: the reason why it lacks a generator
 }
 
 // A Column is a column with ids.
@@ -52,6 +53,14 @@ type made struct {
 	lease *workernode.TableLease // nil with a fixed worker id, and if its ids are not of the layout
 	fixed []generator.Lease      // with a fixed worker id
 	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
+}
+
+// own returns the generator behind one that plugins share, because that has the optional methods.
+func (m *made) own() generator.Generator {
+	if g, ok := m.Generator.(*sharedGenerator); ok {
+		return g.Generator
+	}
+	return m.Generator
 }
 
 // retire closes the generator and gives its worker ids back, because other plugins may share the lease manager.
@@ -105,7 +114,7 @@ func (src *Source) Next(ctx context.Context, notReady error) (int64, error) {
 		return ids[0], err
 	}
 	id, err := m.Next(ctx)
-	if err != nil {
+	if src.note(m, err); err != nil {
 		return 0, src.wrap(err)
 	}
 	return id, nil
@@ -129,7 +138,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	} else {
 		err = m.Fill(ctx, ids)
 	}
-	if err != nil {
+	if src.note(m, err); err != nil {
 		return src.wrap(err)
 	}
 	if m.note != nil && len(ids) > 0 {
@@ -191,7 +200,7 @@ func (s *Supply) States() (states []State) {
 		if m.lease != nil {
 			state.Leases = m.lease.Leases()
 		}
-		state.count(m.Generator)
+		state.count(m.own())
 		if src.gap.Load() > 1 {
 			state.Made = src.before.Load() + src.handed.Load()
 		}
@@ -236,10 +245,37 @@ func (s *Supply) sorted() []*Source {
 	return all
 }
 
+// A failure is the error of a call.
+type failure struct {
+	err  error
+	when time.Time
+}
+
+// remembered is for how long Health reports the last error of a generator that does not have a method Health. It is
+// limited because nobody may create rows in a process that reports an error.
+const remembered = 30 * time.Second
+
+// note records the outcome of a call of a generator that does not have a method Health.
+func (src *Source) note(m *made, err error) {
+	switch {
+	case err == nil && src.failed.Load() == nil:
+	case err == nil:
+		src.failed.Store(nil)
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded): // of the caller, most often
+	default:
+		if _, ok := m.own().(healthy); !ok {
+			src.failed.Store(&failure{err, time.Now()})
+		}
+	}
+}
+
+// healthy is the optional method of a generator.
+type healthy interface{ Health() error }
+
 // Health returns the errors of sources, ordered by tag. It covers sources that failed to get a generator, sources that
-// lost their worker ids, and the errors of generators with a method Health() error.
+// lost their worker ids, the errors of generators with a method Health() error, and the last errors of others.
 func (s *Supply) Health() error {
-	var errs []error
+	errs := []error{s.unusable()}
 	for _, src := range s.sorted() {
 		s.mu.Lock()
 		o := src.outage
@@ -247,7 +283,7 @@ func (s *Supply) Health() error {
 		m := src.made.Load()
 		switch {
 		case m != nil:
-			errs = append(errs, src.health(m.Generator))
+			errs = append(errs, src.health(m.own()))
 			if m.lease != nil && m.lease.Err() != nil {
 				errs = append(errs, fmt.Errorf("uidplugin: %w", m.lease.Err()))
 			}
@@ -262,14 +298,37 @@ func (s *Supply) Health() error {
 	return errors.Join(errs...)
 }
 
+// unusable returns why tables that do not have a generator yet cannot get one: the layout has ended, or has not begun, or
+// a fixed worker id must not be used yet.
+func (s *Supply) unusable() error {
+	if s.LookupOnly || s.Specs[s.Default].opened() {
+		return nil
+	}
+	for _, src := range s.sorted() {
+		if !src.Opened && src.Ready() { // reports it itself
+			return nil
+		}
+	}
+	if err := s.Layout.ValidAt(s.Time()); err != nil {
+		return fmt.Errorf("uidplugin: no ids can be made: %w", err)
+	}
+	if s.Fixed != nil {
+		return s.Fixed.late(s.Timeout)
+	}
+	return nil
+}
+
 // FormatTime formats an instant for messages, in UTC. Package generator has a function of its own, because it must not
 // import packages above it.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
 // health calls the generator's method Health, if any.
 func (src *Source) health(g generator.Generator) (err error) {
-	h, ok := g.(interface{ Health() error })
+	h, ok := g.(healthy)
 	if !ok {
+		if f := src.failed.Load(); f != nil && time.Since(f.when) < remembered {
+			return fmt.Errorf("uidplugin: the generator %s of table %s failed at %s: %w", src.Generator, src.Table, FormatTime(f.when), f.err)
+		}
 		return nil
 	}
 	defer func() {

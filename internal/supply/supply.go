@@ -53,6 +53,7 @@ type Config struct {
 	MaxBorrow time.Duration    // limit of stamping ahead of the clock; 0 means the generator's own
 	Clock     *generator.Clock // shared by the generators
 	Time      func() time.Time // read by Clock
+	Wall      *Wall            // behind Time, to log steps; nil logs none
 }
 
 // A Supply provides the ids of one process. Its methods may be called concurrently.
@@ -91,6 +92,9 @@ func New(c Config) *Supply {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.queue = logqueue.New(s.gate)
 	s.log = s.queue.Logger(c.Log)
+	if c.Wall != nil {
+		c.Wall.log = s.log
+	}
 	return s
 }
 
@@ -218,6 +222,7 @@ func (s *Supply) Close(ctx context.Context) bool {
 		for _, m := range all {
 			m.retire()
 		}
+		s.Fixed.close()
 		s.background.Wait()
 		close(idle)
 	}()

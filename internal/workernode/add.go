@@ -34,7 +34,7 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	m.exhausted = false
 	m.rows.noteAdded(nodes)
 	m.allocator.add(nodes, start)
-	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-most/10 {
+	if last, most := nodes[len(nodes)-1].worker, m.layout.MaxWorkerID(); last > most-(most-m.registry.FirstID+1)/10 {
 		m.log.Warn("uidplugin: more than nine tenths of the worker ids were given out; once all are, new processes and tables can only use the worker ids of free slots",
 			"worker_id", last, "of", most, "layout", m.layout.String())
 	}

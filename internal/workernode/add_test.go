@@ -300,7 +300,7 @@ func TestManagerAssign_WithoutTheRightToInsertUsesUpNoWorkerIDs(t *testing.T) {
 			must(t, p.Close(t.Context()))
 			time.Sleep(3 * time.Second)
 		}
-		if n := w.number(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`); n != 1 {
+		if n := w.number(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`); n != 1025 {
 			t.Errorf("NEXT_ID is %d", n)
 		}
 		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n != 1 {

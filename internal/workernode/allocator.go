@@ -26,8 +26,9 @@ type worker struct {
 type allocator struct {
 	clock   *clock
 	params  leaseParams
-	most    int  // limit of lanes for a generator
-	sparing bool // generators get lanes late, as after [TableLease.Spare], because nobody will use them again
+	most    int   // limit of lanes for a generator
+	first   int64 // FIRST_ID of the registry
+	sparing bool  // generators get lanes late, as after [TableLease.Spare], because nobody will use them again
 
 	log *slog.Logger
 
@@ -35,7 +36,7 @@ type allocator struct {
 	slot    slotLease      // the slotHolder's, after its latest statement
 	workers []*worker      // the slot's worker ids
 	leases  []*TableLease  // the generators' shares of the slot
-	given   int64          // the largest worker id known to be given out
+	given   int64          // the largest worker id known to be given out, 0 if none
 	failure error          // of the latest statement; nil if it succeeded
 	ignored map[int64]bool // unusable worker ids that were logged
 }
@@ -89,6 +90,8 @@ func (a *allocator) addRead(nodes []*Node) {
 		switch {
 		case n.WorkerID < 1 || n.WorkerID > layout.MaxWorkerID():
 			why = "it is outside the layout"
+		case n.WorkerID < a.first:
+			why = "it is below FIRST_ID, so a process may have been given it by hand"
 		case n.Layout != layout.String():
 			why = "its LAYOUT is " + printable(n.Layout)
 		case n.Start > a.params.fenceAt(a.clock.tick(), 0):

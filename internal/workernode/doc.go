@@ -140,6 +140,14 @@
 // leaves gaps of thousands on some engines and goes back after a crash on others. As in UidGenerator, worker id 0 is
 // never given out.
 //
+// # Worker ids given by hand
+//
+// The registry gives out no worker id below FIRST_ID, so processes that are given one by hand need not write anything,
+// and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID above it, in one
+// UPDATE that compares both, STRIDE and REMAINDER. It may do so only while they are equal, so before the registry has
+// given out a worker id, and never in a region. The same row orders it and the UPDATEs that take worker ids. FIRST_ID is
+// 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
+//
 // # Next to UidGenerator
 //
 // UidGenerator's Java service may insert into the same table, because added columns have defaults. Its rows have a NULL

@@ -84,10 +84,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Lead == 0 {
-		c.Lead = DefaultLead
-		if db.sql.Dialect() == "sqlite" {
-			c.Lead = DefaultLeadSQLite
-		}
+		c.Lead = db.defaultLead()
 	}
 	if c.MaxSkew < 0 || c.Lead < 0 || ticks(layout, c.Lead) < minLeadTicks {
 		return nil, fmt.Errorf("%w: a lead of %v must be at least %d ticks of %v; a clock difference of %v must not be negative",
@@ -123,7 +120,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
 	params.region = r.Region.N
 	m.allocator = &allocator{
-		clock: m.clock, params: params, most: layout.MaxLanes(), sparing: c.Disposable, log: m.log, given: r.NextID - 1,
+		clock: m.clock, params: params, most: layout.MaxLanes(), sparing: c.Disposable, log: m.log, first: r.FirstID, given: r.given(),
 		ignored: map[int64]bool{},
 	}
 	m.slot = &slotHolder{

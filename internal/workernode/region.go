@@ -254,6 +254,6 @@ func (r Registry) Other(n int64) Registry {
 
 // Insert returns the statement that creates the registry's row, with names in double quotes.
 func (r Registry) Insert() string {
-	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" (`+registryColumns+`) VALUES ('%s', '%s', '%s', %d, %d, %d, %d, %d, %d, %d)`,
-		registryName, r.Space, r.Layout, r.LeadTicks, r.NextID, r.NextSlot, r.Floor, SchemaVersion, r.Region.Of, r.Region.N)
+	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" (`+registryColumns+`) VALUES ('%s', '%s', '%s', %d, %d, %d, %d, %d, %d, %d, %d)`,
+		registryName, r.Space, r.Layout, r.LeadTicks, r.NextID, r.NextSlot, r.Floor, SchemaVersion, r.Region.Of, r.Region.N, r.FirstID)
 }

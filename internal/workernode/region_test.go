@@ -122,7 +122,7 @@ func TestDBOpenRegistry_Regions(t *testing.T) {
 	one := Region{1, 2}
 	d := regionDB(t)
 	r, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
-	if err != nil || r.Region != one || r.NextID != 1 || r.NextSlot != 1 {
+	if err != nil || r.Region != one || r.NextID != 1025 || r.NextSlot != 1 {
 		t.Fatal(r, err)
 	}
 	for _, region := range []Region{{}, one} {

@@ -32,6 +32,7 @@ type Registry struct {
 	NextSlot  int64  // NEXT_SLOT: the same for slots
 	Floor     int64  // FLOOR_TICK: set by an operator after a restore; no tick up to it is stamped
 	Region    Region // STRIDE and REMAINDER: which worker ids and slots the registry gives out
+	FirstID   int64  // FIRST_ID: worker ids below it are given by hand, and never by the registry
 
 	// Shared reports whether WORKER_NODE.ID is AUTO_INCREMENT. Then UidGenerator made the table, and may insert into
 	// it.
@@ -85,10 +86,10 @@ func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead tim
 		if err := d.mayBegin(ctx, begins); err != nil {
 			return r, false, err
 		}
-		largest, err := d.largest(ctx, layout, begins)
+		first, next, err := d.firstIDs(ctx, layout, begins)
 		if err == nil {
 			_, err = d.sql.Quiet().Exec(ctx, insertRegistry, registryName, newSpace(), layout.String(), ticks(layout, lead),
-				begins.From(largest+1), begins.From(1), SchemaVersion, begins.Of, begins.N)
+				next, begins.From(1), SchemaVersion, begins.Of, begins.N, first)
 			begun = err == nil
 		}
 		if (err == nil || d.sql.IsDuplicate(err)) && try < maxTries {
@@ -116,7 +117,7 @@ func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Regi
 	has := func(name string) bool {
 		return slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, name) })
 	}
-	r, ok := Registry{LeadTicks: minLeadTicks, NextID: 1, NextSlot: 1, Region: Whole}, false
+	r, ok := Registry{LeadTicks: minLeadTicks, NextID: 1, NextSlot: 1, FirstID: 1, Region: Whole}, false
 	switch {
 	case err != nil || !has("LAYOUT"):
 		return nil // it is created, or refused with the reason
@@ -148,8 +149,8 @@ func (d *DB) refuseShared(ctx context.Context, region Region) error {
 }
 
 const (
-	registryColumns = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER"`
-	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+	registryColumns = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER", "FIRST_ID"`
+	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 )
 
 // newSpace returns a random ID_SPACE.
@@ -164,8 +165,8 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 			ErrLayoutMismatch, layout, r.Layout)
 	case r.LeadTicks < minLeadTicks || r.LeadTicks > max(ticks(layout, 24*time.Hour), minLeadTicks):
 		return fmt.Errorf("%w: LEAD_TICKS in %s is %d; it must be at least %d ticks of %v, and at most a day", ErrTable, RegistryTable, r.LeadTicks, minLeadTicks, layout.Tick)
-	case r.NextID < 1 || r.NextSlot < 1:
-		return fmt.Errorf("%w: NEXT_ID in %s is %d and NEXT_SLOT is %d, and both must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot)
+	case r.NextID < 1 || r.NextSlot < 1 || r.FirstID < 1:
+		return fmt.Errorf("%w: in %s NEXT_ID is %d, NEXT_SLOT is %d and FIRST_ID is %d; each must be at least 1", ErrTable, RegistryTable, r.NextID, r.NextSlot, r.FirstID)
 	}
 	return cmp.Or(r.Region.Check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
@@ -182,8 +183,8 @@ func (r Registry) CheckRegion(region Region) error {
 }
 
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
-	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"`
-	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor, &r.Region.Of, &r.Region.N}
+	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID"`
+	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor, &r.Region.Of, &r.Region.N, &r.FirstID}
 	var args []any
 	if d.sql.Dialect() == "mysql" {
 		shared, schema := d.sharedNodes()
@@ -242,6 +243,27 @@ func sameSpace(there, space string) error {
 	}
 	return fmt.Errorf("%w: ID_SPACE is %s, but was %s when it started, so it can make no more ids: restart this process",
 		errSpace, printable(there), space)
+}
+
+// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It leaves the lowest numbers to those who give worker
+// ids by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, they are not free, and FIRST_ID is 1.
+func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Region) (first, next int64, err error) {
+	largest, err := d.largest(ctx, layout, region)
+	if err != nil {
+		return 0, 0, err
+	}
+	taken, by := false, `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`
+	args := []any{layout.MaxFixedWorkerID()}
+	if d.sql.Dialect() == "mysql" {
+		shared, schema := d.sharedNodes()
+		by, args = `(`+by+` OR `+shared+`)`, append(args, schema...)
+	}
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&taken) }, `SELECT `+by, args...)
+	if err != nil || taken {
+		return 1, region.From(largest + 1), err
+	}
+	first = layout.MaxFixedWorkerID() + 1
+	return first, region.From(max(largest+1, first)), nil
 }
 
 // largest returns the largest worker id of a region in the table that fits the layout, or 0. We ignore larger numbers,
@@ -344,11 +366,12 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 		}
 		atLeast = max(atLeast, largest+1)
 	}
+	atLeast = max(atLeast, r.NextID, r.FirstID)
 	exhausted := func(first int64) error {
-		return fmt.Errorf("%w: %d more are needed from %d on, but the layout's %d bits only hold 1 to %d%s",
-			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID(), r.Region.share())
+		return fmt.Errorf("%w: %d more are needed from %d on, but the layout's %d bits only hold 1 to %d%s%s",
+			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID(), r.Region.share(), r.byHand(layout))
 	}
-	if first := r.Region.From(max(r.NextID, atLeast)); !room(layout, r.Region, first, n) {
+	if first := r.Region.From(atLeast); !room(layout, r.Region, first, n) {
 		return b, exhausted(first)
 	}
 	if r.Shared {
@@ -357,7 +380,7 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 		}
 		// A number below NEXT_ID may have been given out before, because AUTO_INCREMENT can go back. A row that is not
 		// a worker id may have moved the counter beyond the layout.
-		if b.first >= max(r.NextID, atLeast) && b.worker(int(n-1)) <= layout.MaxWorkerID() {
+		if b.first >= atLeast && b.worker(int(n-1)) <= layout.MaxWorkerID() {
 			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
 			if err == nil { // somebody may have removed AUTO_INCREMENT and divided the registry meanwhile, below these numbers
@@ -369,7 +392,7 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 			return b, err
 		}
 	}
-	first, err := d.advance(ctx, r, "NEXT_ID", max(r.NextID, atLeast), n)
+	first, err := d.advance(ctx, r, "NEXT_ID", atLeast, n)
 	if err == nil && !room(layout, r.Region, first, n) {
 		err = exhausted(first)
 	}

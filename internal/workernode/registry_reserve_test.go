@@ -14,7 +14,7 @@ import (
 )
 
 // readRegistry is how a registry is read on MySQL.
-const readRegistry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, `STRIDE`, `REMAINDER`, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
+const readRegistry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, `STRIDE`, `REMAINDER`, `FIRST_ID`, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
 
 // What runs the statements of a connection on several, as some proxies do, makes LAST_INSERT_ID that of another one.
 // Slot -1 and worker id -1 came of it.
@@ -23,7 +23,7 @@ func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
 
 	d, mock := mocked(t, testkit.OnMySQL)
 	for range 2 {
-		mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, 1, 1, 0, 1, 0, 0))
+		mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 10)).AddRow("space", layout.String(), 1000, 1, 1, 0, 1, 0, 1, 0))
 	}
 	mock.ExpectQuery("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, 1) = 0").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ? AND `STRIDE` = ? AND `REMAINDER` = ?").
@@ -70,7 +70,7 @@ func TestDBReserve_GivesManyCallersAtOnceNoIDTwice(t *testing.T) {
 	group.Wait()
 	for _, list := range [][]int64{all, slots} {
 		slices.Sort(list)
-		if n := len(list); len(slices.Compact(list)) != n || n > 0 && (list[0] != 1 || list[n-1] != int64(n)) {
+		if n := len(list); len(slices.Compact(list)) != n || n > 0 && list[n-1]-list[0] != int64(n)-1 {
 			t.Errorf("%d", list)
 		}
 	}
@@ -82,6 +82,7 @@ func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
 
 	db, d := registered(t)
 	small := narrow(3)
+	run(t, db, `UPDATE "WORKER_REGISTRY" SET "FIRST_ID" = 1, "NEXT_ID" = 1`)
 	for _, tt := range []struct {
 		n, first int64
 		err      error
@@ -144,7 +145,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 	} {
 		d, mock := mocked(t, testkit.OnMySQL)
 		for read := range 2 {
-			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1, 0, 1))
+			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 10)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, 1, 0, 1, 1))
 			if read > 0 { // the first one is of the test
 				mock.ExpectQuery("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, 1) = 0").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 			}
@@ -161,7 +162,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 		} else {
 			mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_ID` = ? WHERE `NAME` = ? AND `NEXT_ID` < ?").WithArgs(tt.drawn+2*tt.step, "default", tt.drawn+2*tt.step).
 				WillReturnResult(sqlmock.NewResult(0, 1))
-			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 9)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, tt.stride, 0, tt.stride == 1))
+			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 10)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, tt.stride, 0, 1, tt.stride == 1))
 			mock.ExpectQuery(fmt.Sprintf("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, %d) = 0", tt.stride)).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 		}
 		first, step, err := d.Reserve(t.Context(), layout, 2, 0)

@@ -33,7 +33,7 @@ func TestDBOpenRegistry_PinsTheLayout(t *testing.T) {
 	d := open(t, tables(t))
 	first, err := d.OpenRegistry(t.Context(), layout, 10*time.Second, workernode.Region{})
 	must(t, err)
-	if first.Layout != layout.String() || first.LeadTicks != 10_000 || first.NextID != 1 || first.NextSlot != 1 || first.Floor != 0 || len(first.Space) != 13 {
+	if first.Layout != layout.String() || first.LeadTicks != 10_000 || first.NextID != 1025 || first.FirstID != 1025 || first.NextSlot != 1 || first.Floor != 0 || len(first.Space) != 13 {
 		t.Errorf("%+v", first)
 	}
 	again, err := d.OpenRegistry(t.Context(), layout, time.Minute, workernode.Region{})
@@ -55,16 +55,17 @@ func TestDBOpenRegistry_BeginsAboveTheRowsThatExist(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
-		rows []int64
-		want int64
+		rows        []int64
+		first, next int64
 	}{
-		{nil, 1}, {[]int64{41, 7}, 42}, {[]int64{-5}, 1}, {[]int64{3, layout.MaxWorkerID() + 1}, 4}, {[]int64{3, 1 << 40, math.MaxInt64}, 4},
+		{nil, 1025, 1025}, {[]int64{-5}, 1025, 1025}, {[]int64{5000}, 1025, 5001}, {[]int64{1 << 40}, 1025, 1025},
+		{[]int64{41, 7}, 1, 42}, {[]int64{1024}, 1, 1025}, {[]int64{3, layout.MaxWorkerID() + 1}, 1, 4}, {[]int64{3, 1 << 40, math.MaxInt64}, 1, 4},
 	} {
 		db := tables(t)
 		for _, id := range tt.rows {
 			foreign(t, db, id)
 		}
-		if r, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second, workernode.Region{}); err != nil || r.NextID != tt.want {
+		if r, err := open(t, db).OpenRegistry(t.Context(), layout, time.Second, workernode.Region{}); err != nil || r.FirstID != tt.first || r.NextID != tt.next {
 			t.Errorf("%d: %+v, %v", tt.rows, r, err)
 		}
 	}

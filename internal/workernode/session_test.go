@@ -180,7 +180,7 @@ func TestDBOrigin_TellsTenHoldersApart(t *testing.T) {
 		d := open(t, w.db)
 		for id, port := range ids {
 			worker, tick := w.parts(id)
-			if o, ok, err := d.Origin(t.Context(), 1, tick); err != nil || !ok || o.Port != port || worker != 1 {
+			if o, ok, err := d.Origin(t.Context(), 1, tick); err != nil || !ok || o.Port != port || worker != 1025 {
 				t.Fatalf("%d of %s: %+v, %v, %v", id, port, o, ok, err)
 			}
 		}

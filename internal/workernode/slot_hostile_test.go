@@ -25,7 +25,8 @@ func TestManager_IgnoresHostileRows(t *testing.T) {
 			start    int64
 		}{
 			{0, 1, layout.String(), 0}, {-4, 1, layout.String(), 0}, {layout.MaxWorkerID() + 1, 1, layout.String(), 0}, {1 << 62, 1, layout.String(), 0},
-			{100, 1, generator.SnowflakeLayout().String(), 0}, {101, 1, "", 0}, {102, 1, layout.String(), 1 << 62}, {103, 1, layout.String(), w.tick() + 3_600_000},
+			{2100, 1, generator.SnowflakeLayout().String(), 0}, {2101, 1, "", 0}, {2102, 1, layout.String(), 1 << 62}, {2103, 1, layout.String(), w.tick() + 3_600_000},
+			{1024, 1, layout.String(), 0},
 		} {
 			run(t, w.db, row, r.id, r.slot, "items", r.layout, r.start)
 		}
@@ -53,12 +54,12 @@ func TestManager_IgnoresHostileRows(t *testing.T) {
 				t.Errorf("slot %d", got)
 			}
 			for _, id := range append(p.make(table("items"), 10), p.make(table("orders"), 10)...) {
-				if worker, _ := w.parts(id); worker < 1 || worker > 10 && worker < 100 || worker >= 100 && worker <= 103 {
+				if worker, _ := w.parts(id); worker < 1025 || worker > 1034 {
 					t.Fatalf("the worker id %d is used", worker)
 				}
 			}
 		}
-		w.logs("is not used", "outside the layout", "LAYOUT is", "START_TICK is ahead of the clock")
+		w.logs("is not used", "outside the layout", "LAYOUT is", "START_TICK is ahead of the clock", "below FIRST_ID")
 	})
 }
 
@@ -78,7 +79,7 @@ func TestManager_AuditTriggersDoNotDisturb(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for _, n := range w.nodes() {
-			if n.WorkerID > 10 {
+			if n.WorkerID > 1034 {
 				t.Errorf("%+v", n)
 			}
 		}

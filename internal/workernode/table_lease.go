@@ -198,7 +198,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	if u.MaxLanes > 0 {
 		most = min(most, u.MaxLanes)
 	}
-	most = mostLanes(most, have, len(a.free(l.table)), a.given, layout)
+	given := a.given - max(a.first-1, 0)/2 // half of those from FIRST_ID on
+	most = mostLanes(most, have, len(a.free(l.table)), given, layout)
 	switch {
 	case !a.sparing && !l.sparing:
 		l.want = most

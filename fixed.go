@@ -1,0 +1,78 @@
+package uidplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/migrations"
+	"gorm.io/gorm"
+)
+
+// excludeRegistry makes sure that no registry of this database gives out the worker ids of WithWorkerID. Numbers that a
+// registry never gives out need no table. Higher ones are claimed in the tables, before an id is made.
+func (s *shared) excludeRegistry(db *gorm.DB) error {
+	largest, makes := s.LargestFixed()
+	if !makes {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	if largest > s.Layout.MaxFixedWorkerID() {
+		return s.fixedError(claimFixed(ctx, s.Config, db, largest))
+	}
+	d, err := locateTables(ctx, s.Config, db)
+	if err == nil {
+		err = workernode.New(d).CheckFixed(ctx, s.Layout, largest)
+	}
+	if err == nil || errors.Is(err, workernode.ErrFixed) || errors.Is(err, workernode.ErrLayoutMismatch) {
+		return s.fixedError(err)
+	}
+	s.Log.Warn("uidplugin: WORKER_REGISTRY could not be read, so it is not known whether a registry that an earlier build or"+
+		" UidGenerator began gives out the worker id of WithWorkerID", "worker_id", s.WorkerID, "error", err)
+	return nil
+}
+
+// fixedError says in an error of the registry which option it concerns.
+func (s *shared) fixedError(err error) error {
+	switch {
+	case errors.Is(err, workernode.ErrFixed):
+		return fmt.Errorf("%w: WithWorkerID(%d): %w", ErrOption, s.WorkerID, err)
+	case err != nil:
+		return fmt.Errorf("uidplugin: WithWorkerID(%d): %w", s.WorkerID, err)
+	}
+	return nil
+}
+
+// claimFixed creates or checks the tables on db, and takes the worker ids up to largest from the registry.
+func claimFixed(ctx context.Context, cfg *config.Config, db *gorm.DB, largest int64) error {
+	d, err := locateTables(ctx, cfg, db)
+	if err != nil {
+		return err
+	}
+	if err := prepareTables(ctx, cfg, db, d); err != nil {
+		return err
+	}
+	return workernode.New(d).ClaimFixed(ctx, cfg.Layout, largest)
+}
+
+// prepareTables creates or checks the tables that were located on db.
+func prepareTables(ctx context.Context, cfg *config.Config, db *gorm.DB, d *sqldb.DB) (err error) {
+	nodes := workernode.New(d)
+	place := func(p *sqldb.Place) {
+		p.Located = d
+		p.Before = func(ctx context.Context) error { return nodes.MayChange(ctx, cfg.Layout, cfg.Region) }
+	}
+	if cfg.NoMigration {
+		err = migrations.Check(ctx, db, place)
+	} else {
+		err = migrations.Up(ctx, db, place)
+	}
+	if err != nil {
+		return err
+	}
+	return nodes.OneDatabase(ctx) // before, the tables of a database in memory were not there
+}

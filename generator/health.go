@@ -1,0 +1,92 @@
+package generator
+
+import (
+	"fmt"
+	"time"
+)
+
+// patience is how long callers may have to wait for the clock before Health calls it an outage. A caller waits for a
+// tick of the layout in any case.
+const patience = time.Second
+
+// Health returns nil if a caller gets an id now, at most after the wait for a tick or for the renewal of the lease.
+// Otherwise it returns the error of a caller, or how long callers wait for the clock. It makes no id and never waits.
+func (g *Cached) Health() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.window.Load()
+	switch {
+	case g.closed:
+		return ErrClosed
+	case g.open && w.ring.Has(1):
+		return nil
+	}
+	s, end, now, quick := g.scale(w), g.end(w), g.clock.now(), g.quick
+	m := moment{want: 1, next: w.reached(), at: s.at(now), limit: g.limit(w, now), end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
+	g.quick = quick
+	if m.at < end {
+		m.next = max(m.next, m.at)
+	}
+	over := now.Compare(g.layout.Expires()) >= 0 // no lease comes any more
+	m.patient = g.renewable(w) && !over
+	switch m.decide() {
+	case refuseLease:
+		if over {
+			return exhausted(&g.layout, w.worker(), g.layout.MaxTick(), nil)
+		}
+		return exhausted(&g.layout, w.worker(), w.until, g.cause)
+	case refuseBorrowing:
+		return fmt.Errorf("%w: ids are %v ahead of the clock", ErrBorrowLimit, g.borrow)
+	case waitForClock:
+		return g.layout.late(s.duration(m.next + 1 - m.limit))
+	}
+	return nil
+}
+
+// Health is as that of [Cached].
+func (g *Snowflake) Health() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	tick, sequence, lead := g.tick, g.sequence, g.lead
+	_, o, err := g.attempt(nil)
+	g.tick, g.sequence, g.lead = tick, sequence, lead
+	switch {
+	case err != nil:
+		return err
+	case o.lease && !g.now().Before(g.layout.Expires()): // no lease comes any more
+		return exhausted(&g.layout, g.worker, g.layout.MaxTick(), nil)
+	case o.lease:
+		return nil
+	}
+	return g.layout.late(o.wait)
+}
+
+// Health returns nil if a lane has an id now, as [Cached.Health] does.
+func (g *Paired) Health() error {
+	if g.main.Health() == nil {
+		return nil
+	}
+	return g.backup.Health()
+}
+
+// Health returns [ErrClosed] after Close, and the error of the last call of Source if that failed and the buffer has no
+// id. Then it starts another call, because no caller may come who does. It never waits.
+func (g *Buffered) Health() error {
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	s := g.State()
+	if s.Left > 0 || s.LastError == nil {
+		return nil
+	}
+	g.refill()
+	return s.LastError
+}
+
+// late returns an error if callers wait long for the clock.
+func (l *Layout) late(wait time.Duration) error {
+	if wait <= max(patience, 2*l.Tick) {
+		return nil
+	}
+	return fmt.Errorf("%w: ids are ahead of it, and the next one can be made in %v", ErrClockBackwards, wait)
+}

@@ -1,0 +1,84 @@
+package supply
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// Close of one plugin fails its own callers, also those that wait, and leaves the generator to the others.
+func TestShareFixed_CloseEndsOnlyOnePlugin(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		l := generator.Layout{TimeBits: 30, WorkerBits: 10, SequenceBits: 4, Tick: time.Hour, Epoch: time.Now().Add(-time.Minute)}
+		sharing := func() (*Supply, *Source) {
+			s := supplying(t, hangs, func(c *Config) {
+				c.Layout, c.Now, c.Time, c.Clock, c.Default = l, time.Now, time.Now, generator.NewClock(time.Now), Snowflake
+				var err error
+				c.Fixed, err = ShareFixed(l, 1, 0, time.Now, Snowflake, 1)
+				testkit.Must(t, err)
+			})
+			src := s.source(t, "orders", "")
+			testkit.Must(t, s.Ensure(t.Context(), nil, []*Source{src}))
+			return s, src
+		}
+		one, a := sharing()
+		two, b := sharing()
+		seen := map[int64]bool{}
+		for i := range 16 { // all of the hour
+			id, err := []*Source{a, b}[i%2].Next(t.Context(), nil)
+			if testkit.Must(t, err); seen[id] {
+				t.Errorf("%d again", id)
+			}
+			seen[id] = true
+		}
+		failed, ended := make(chan error), make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := a.Next(context.Background(), nil)
+			failed <- err
+		}()
+		go func() {
+			failed <- a.Fill(ctx, make([]int64, 3), nil)
+		}()
+		go func() {
+			_, err := b.Next(ctx, nil)
+			ended <- err
+		}()
+		synctest.Wait()
+		one.Close(t.Context())
+		for range 2 {
+			if err := <-failed; !errors.Is(err, ErrClosed) {
+				t.Errorf("a caller of the closed plugin: %v", err)
+			}
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller whose context ended: %v", err)
+		}
+		if _, err := a.Next(t.Context(), nil); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		id, err := b.Next(t.Context(), nil) // in the next hour
+		if testkit.Must(t, err); seen[id] {
+			t.Errorf("%d again", id)
+		}
+		two.Close(t.Context())
+		if _, err := b.Next(t.Context(), nil); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		time.Sleep(time.Until(l.TimeOf(id>>14+1)) - 5*time.Second) // the next plugin waits for the next hour
+		_, c := sharing()                                          // must not begin in the tick of the last id
+		next, err := c.Next(t.Context(), nil)
+		if testkit.Must(t, err); next>>14 <= id>>14 {
+			t.Errorf("%d after %d", next, id)
+		}
+		testkit.Must(t, errors.Join(closePool(one), closePool(two)))
+	})
+}

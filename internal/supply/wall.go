@@ -1,0 +1,46 @@
+package supply
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// A Wall reads the wall clock of a process with a fixed worker id, and logs when somebody sets it. Nothing else notices:
+// without a database there is no clock to compare it with.
+type Wall struct {
+	now  func() time.Time
+	base time.Time    // first reading
+	real time.Time    // of [time.Now], then
+	set  atomic.Int64 // by how much the wall clock was set since then, as far as it is logged, in nanoseconds
+	log  *slog.Logger // set by [New]
+}
+
+// leastStep is the smallest step of the clock that is logged.
+const leastStep = time.Second
+
+// NewWall returns a Wall that reads now.
+func NewWall(now func() time.Time) *Wall {
+	return &Wall{now: now, base: now(), real: time.Now(), log: slog.New(slog.DiscardHandler)}
+}
+
+// Now reads the clock.
+func (w *Wall) Now() time.Time {
+	t := w.now()
+	bare := t.Round(0)
+	passed := t.Sub(w.base) // by the monotonic clock, which nobody can set
+	if t == bare {          // a clock without one
+		passed = time.Since(w.real)
+	}
+	set, known := int64(bare.Sub(w.base.Round(0))-passed), w.set.Load()
+	switch by := time.Duration(set - known); {
+	case by.Abs() < leastStep || !w.set.CompareAndSwap(known, set):
+	case by > 0:
+		w.log.Warn("uidplugin: the clock of this process was set ahead, or the machine slept; ids have the new time, and stay ahead if the clock is set back:"+
+			" if it is wrong, do not start another process with this worker id before the right clock has passed them", "by", by.Round(time.Millisecond), "clock", bare)
+	default:
+		w.log.Warn("uidplugin: the clock of this process was set back; ids that were made before are ahead of it:"+
+			" the generator snowflake makes none until it has passed them, and the others continue above them", "by", -by.Round(time.Millisecond), "clock", bare)
+	}
+	return t
+}

@@ -1,0 +1,135 @@
+package workernode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// Worker ids that processes are given by hand never meet those of the registry, because the registry gives out none
+// below FIRST_ID. It begins above [generator.Layout.MaxFixedWorkerID], so a process with a lower number need not write
+// anything, even if the registry begins later. A process with a higher number claims it.
+
+// ErrFixed reports a worker id that was given by hand, and that the registry may give out as well. [DB.CheckFixed] and
+// [DB.ClaimFixed] return it.
+var ErrFixed = errors.New("a worker id given by hand is not free")
+
+// CheckFixed returns an error that wraps [ErrFixed] if the registry of this database may give out worker, and
+// [ErrLayoutMismatch] if it has another layout. It changes nothing. A database without a registry has no objection.
+func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int64) error {
+	columns, err := d.sql.Columns(ctx, RegistryTable)
+	switch {
+	case err != nil && noTable(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("workernode: read the columns of %s: %w", RegistryTable, err)
+	case !slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, "FIRST_ID") }):
+		if !slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, "NEXT_ID") }) {
+			return nil // a table of another program
+		}
+		return Registry{FirstID: 1, NextID: 2, Region: Whole}.refuseFixed(worker) // as the new column says
+	}
+	r, ok, err := d.registry(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
+	case !ok:
+		return nil
+	}
+	return r.checkFixed(layout, worker)
+}
+
+// noTable reports whether a SELECT failed because its table does not exist.
+func noTable(err error) bool { return missingTable.MatchString(err.Error()) }
+
+var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table`)
+
+// ClaimFixed makes the registry, which it begins if there is none, never give out worker and the numbers below. The
+// tables must exist. The error wraps [ErrFixed] if that is too late, because the registry has given out worker ids from
+// FIRST_ID on, and [ErrLayoutMismatch] if the registry has another layout. Any number of processes may call it at once,
+// while others take worker ids.
+func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
+	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
+	for try := 0; ; try++ {
+		r, err := d.OpenRegistry(ctx, layout, lead, Region{})
+		if err != nil {
+			return err
+		}
+		if !r.claimable(worker) {
+			return r.checkFixed(layout, worker)
+		}
+		// Registry processes take NEXT_ID by an UPDATE of the same row, so one of the two comes first.
+		n, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "FIRST_ID" = ?, "NEXT_ID" = ? WHERE "NAME" = ? AND "ID_SPACE" = ?`+
+			` AND "STRIDE" = ? AND "REMAINDER" = ? AND "FIRST_ID" = ? AND "NEXT_ID" = ?`,
+			worker+1, worker+1, registryName, r.Space, r.Region.Of, r.Region.N, r.FirstID, r.NextID)
+		switch {
+		case err == nil && n == 1:
+			return d.CheckFixed(ctx, layout, worker) // because a trigger may change it
+		case err != nil && !sqldb.IsTransient(err), try >= maxTries:
+			return fmt.Errorf("workernode: raise FIRST_ID in %s to %d: %w", RegistryTable, worker+1,
+				cmp.Or(err, errors.New("the database changed no row, and reports no error")))
+		}
+		if err := pause(ctx, try); err != nil {
+			return fmt.Errorf("workernode: raise FIRST_ID in %s to %d: %w", RegistryTable, worker+1, err)
+		}
+	}
+}
+
+// defaultLead returns the lead of a registry whose processes set none.
+func (d *DB) defaultLead() time.Duration {
+	if d.sql.Dialect() == "sqlite" {
+		return DefaultLeadSQLite
+	}
+	return DefaultLead
+}
+
+// claimable reports whether FIRST_ID has to be raised above worker, and may be, because the registry has given out no
+// worker id. The registry of a region never is: other regions, in other databases, would not know.
+func (r Registry) claimable(worker int64) bool {
+	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
+}
+
+// checkFixed returns an error if the registry may give out worker, or has another layout.
+func (r Registry) checkFixed(layout generator.Layout, worker int64) error {
+	if err := r.check(layout, Region{}); err != nil {
+		return err
+	}
+	return r.refuseFixed(worker)
+}
+
+func (r Registry) refuseFixed(worker int64) error {
+	switch {
+	case worker == 0: // never given out
+	case r.Shared:
+		return fmt.Errorf("%w: UidGenerator takes worker ids from 1 on (%s.ID is AUTO_INCREMENT), so two rows could get the same id as with %d:"+
+			" leave the option out, or use another database; see docs/53-bits.md", ErrFixed, NodeTable, worker)
+	case worker >= r.FirstID:
+		return fmt.Errorf("%w: %d is not below %d, the first one that the registry of this database gives out, so two rows could get the same id:"+
+			" give processes lower numbers, or leave the option out; docs/53-bits.md describes how to change over", ErrFixed, worker, r.FirstID)
+	}
+	return nil
+}
+
+// byHand returns the part of an error about used up worker ids that names those given by hand.
+func (r Registry) byHand(layout generator.Layout) string {
+	if r.FirstID <= layout.MaxFixedWorkerID()+1 {
+		return ""
+	}
+	return fmt.Sprintf(", of which those below %d are given by hand (FIRST_ID in %s; see docs/53-bits.md)", r.FirstID, RegistryTable)
+}
+
+// given returns the largest worker id that may have been given out, 0 if none.
+func (r Registry) given() int64 {
+	if r.NextID <= r.Region.From(r.FirstID) {
+		return 0
+	}
+	return r.NextID - 1
+}
