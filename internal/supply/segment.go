@@ -91,7 +91,8 @@ func (s *Supply) InTransaction(ctx context.Context, pool gorm.ConnPool, src *Sou
 	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, s.Timeout))
 }
 
-// A limitedSegment waits only for a moment for a range that a transaction keeps from being fetched: see [Supply.InTransaction].
+// A limitedSegment waits only for a moment for a range that a transaction keeps from being fetched: see
+// [Supply.InTransaction].
 type limitedSegment struct{ *segment.Generator }
 
 func (g limitedSegment) Next(ctx context.Context) (int64, error) {
