@@ -196,6 +196,9 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{
 		Source: g.source, Size: math.MaxInt32, RefillBelow: 100, Every: retryEvery,
 	})
+	for err == nil && g.buffered.State().Left == 0 { // a goroutine is putting the first range into the buffer
+		time.Sleep(time.Millisecond)
+	}
 	return g, err
 }
 

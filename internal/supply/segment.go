@@ -77,21 +77,22 @@ var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this tran
 type fetchWaitKey struct{}
 
 // InTransaction returns the context for ids of a statement on pool. In a transaction that keeps the next range of a
-// segment from being fetched, a create does not wait for it.
+// segment from being fetched, a create waits for it only for a moment.
 func (s *Supply) InTransaction(ctx context.Context, pool gorm.ConnPool, src *Source) context.Context {
 	if src.Generator != Segment || s.Registry != s.DB || !sqldb.HoldsConnection(pool) {
 		return ctx
 	}
-	switch root, err := s.DB.DB(); {
-	case err == nil && root != nil && root.Stats().MaxOpenConnections == 1:
-		return context.WithValue(ctx, fetchWaitKey{}, time.Duration(0))
-	case s.DB.Dialector.Name() == "sqlite": // the transaction may only have read so far
-		return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, s.Timeout))
+	if s.DB.Dialector.Name() != "sqlite" {
+		if root, err := s.DB.DB(); err != nil || root == nil || root.Stats().MaxOpenConnections != 1 {
+			return ctx
+		}
 	}
-	return ctx
+	// A range may be fetched already and come in a moment, and on SQLite the transaction may only have read so far.
+	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, s.Timeout))
 }
 
-// A limitedSegment does not wait for a range that a transaction keeps from being fetched: see [Supply.InTransaction].
+// A limitedSegment waits only for a moment for a range that a transaction keeps from being fetched: see
+// [Supply.InTransaction].
 type limitedSegment struct{ *segment.Generator }
 
 func (g limitedSegment) Next(ctx context.Context) (int64, error) {
