@@ -162,6 +162,9 @@ func (p *Plugin) followed(model any) (*followed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uidplugin: follow: %w", err)
 	}
+	if home := p.shared.home; home != nil {
+		db = db.HomeOf(home)
+	}
 	f := &followed{loc: loc, db: db, model: m}
 	f.table.Name, f.table.Key = m.Table()
 	mark, ok := p.shared.marks.Load(f.table)

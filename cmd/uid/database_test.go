@@ -93,8 +93,8 @@ func newShards(t *testing.T, registry, other *testkit.Database, name string) sha
 	options := []uidplugin.Option{uidplugin.WithRegistry(registry.Open(t, nil)), uidplugin.WithLogger(nil)}
 	if name != "" {
 		options = append(options, uidplugin.WithDatabaseName(name))
-	} else {
-		s.name = other.Schema
+	} else if s.name = other.Schema; other.Path != "" {
+		s.name += "." + other.Path
 	}
 	p := uidplugin.New(options...)
 	must(t, s.db.Use(p))
@@ -139,7 +139,7 @@ func TestCommands_NameADatabaseThatIsElsewhere(t *testing.T) {
 func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		s := newShards(t, d, d.New(t), "")
+		s := newShards(t, d, d.Elsewhere(t), "")
 		r := runner{t: t, dsn: dsn(d)}
 		ignore := strings.Join(ofServers, ",")
 		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")

@@ -33,6 +33,9 @@ func FlavorOf(ctx context.Context, db *sqldb.DB) (Flavor, error) {
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
 	if err == nil {
+		t, _, err = f.located(ctx, db, t)
+	}
+	if err == nil {
 		err = refuse(ctx, db, f, t)
 	}
 	if err != nil {
@@ -40,12 +43,6 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	}
 	if ok, err := isEnabled(ctx, db, f, t); ok || err != nil {
 		return err // the statements below would lock the table
-	}
-	if f == Postgres {
-		err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Schema) }, "SELECT current_schema()")
-		if err != nil {
-			return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
-		}
 	}
 	for _, statement := range f.Install(t) {
 		if err := install(ctx, db, f, statement); err != nil && !isThere(err) {
@@ -75,7 +72,7 @@ func isEnabled(ctx context.Context, db *sqldb.DB, f Flavor, t Table) (bool, erro
 // complete returns an error if the mark or a gate is missing, because the table then refuses all rows. What this user may
 // not read may be there.
 func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
-	sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+	sequence := s.flavor.in(s.table, s.names.mark)
 	parts := []string{"FROM " + s.gates() + s.gate(idleGate), "FROM " + s.gates() + s.gate(usedGate)}
 	switch s.flavor {
 	case Postgres:
@@ -100,6 +97,9 @@ func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 // Disable removes what Enable has installed.
 func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		t, _, err = f.located(ctx, db, t)
+	}
 	if err != nil {
 		return fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
 	}

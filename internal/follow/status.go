@@ -80,7 +80,10 @@ func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table 
 		return s, false, err
 	}
 	s.layout = layout
-	err = newStatements(f, Table{Name: table}).status(ctx, db.Quiet(), &s)
+	t, _, err := f.located(ctx, db, Table{Name: table})
+	if err == nil {
+		err = newStatements(f, t).status(ctx, db.Quiet(), &s)
+	}
 	if err != nil && noTable.MatchString(err.Error()) {
 		err = nil
 	}
@@ -133,6 +136,10 @@ var (
 
 // tablesIn returns the tables in one UID_FOLLOW that have its prefix in their names.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (names []string, err error) {
+	t, _, err := f.located(ctx, db, Table{Name: prefix + MarkTable})
+	if err != nil {
+		return nil, err
+	}
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string
 		err := r.Scan(&name)
@@ -140,7 +147,7 @@ func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (name
 			names = append(names, name)
 		}
 		return err
-	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.quote(prefix+MarkTable))
+	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.in(t, MarkTable))
 	slices.Sort(names)
 	return names, err
 }

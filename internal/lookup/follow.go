@@ -81,6 +81,9 @@ func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, l
 				return nil
 			}
 			more := []clause.Interface{order, clause.Limit{Limit: &limit}}
+			if place := from(m.Place()); loc.Test == nil && place != "" {
+				more = append(more, place)
+			}
 			if locked {
 				more = append(more, clause.Locking{Strength: "SHARE"})
 			}
@@ -105,6 +108,14 @@ func RowsAfter[T any](loc *Locator, db *gorm.DB, f Followable, m *follow.Mark, l
 	}
 	return read, func(row *T) bool { return regions.isOwn(f.ID(row)) }
 }
+
+// A from makes a statement read the quoted table, which is the model's own in its schema.
+type from string
+
+func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }
+func (f from) Name() string                         { return "FROM" }
+func (f from) Build(clause.Builder)                 {}
+func (f from) MergeClause(*clause.Clause)           {}
 
 // check returns an error if the rows are not in ascending order between the cursor and the mark, for example because
 // they came without their keys.

@@ -30,6 +30,7 @@ type DB struct {
 	held    *held         // nil unless the DB comes from [DB.Hold]
 	schema  string        // of the plugin's tables; empty leaves their names as they are
 	alone   bool          // no other schema of the database may have such tables
+	home    []string      // the schemas in which names without a schema are looked up; nil means the connection's
 }
 
 // Limited returns a DB with shorter limits: one for a statement, one for a transaction or the wait for a connection. It
