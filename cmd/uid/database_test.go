@@ -151,3 +151,31 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		r.run("doctor", "--ignore", ignore).want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
 	}, "mariadb", "mysql", "postgres")
 }
+
+// A database with registries in several schemas needs --schema.
+func TestCommands_NameTheSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		here, there := d, d.Elsewhere(t)
+		ids := map[string]uidplugin.ID{}
+		for _, of := range []*testkit.Database{here, there} {
+			db := of.Open(t, nil)
+			p := uidplugin.New(uidplugin.WithSchema(of.Current()), uidplugin.WithLogger(nil))
+			must(t, db.Use(p))
+			must(t, p.AutoMigrate(&order{}))
+			o := order{Text: of.Current()}
+			must(t, db.Create(&o).Error)
+			must(t, p.Close(context.Background()))
+			ids[of.Current()] = o.ID
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("status").want(t, exitFailed, "--schema", here.Current(), there.Current())
+		for schema, id := range ids {
+			r.run("where", id.String(), "--schema", schema).want(t, exitOK, "orders")
+			r.run("sql", "--schema", schema).want(t, exitOK, `"`+schema+`"."WORKER_NODE"`, `"`+schema+`".uid_time`)
+		}
+		r.run("status", "--schema", "missing").want(t, exitFailed, `"missing"`)
+	}, "postgres")
+	r := runner{t: t, dsn: "sqlite:" + (testkit.Engine{Name: "sqlite"}).New(t).Schema}
+	r.run("status", "--schema", "shop").want(t, exitFailed, "--schema", "PostgreSQL")
+}
