@@ -61,8 +61,8 @@ func (f Flavor) dialect() string {
 	return string(f)
 }
 
-// located returns the table with its schema, for statements that any connection of the pool may run. It reports false if
-// the table does not exist.
+// located returns the table with its schema, for statements that any connection of the pool may run. It reports false
+// if the table does not exist.
 func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool, error) {
 	if f == SQLite || strings.Contains(t.Name, ".") || t.Schema != "" {
 		return t, true, nil

@@ -197,8 +197,8 @@ func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 	return published, enabled(err)
 }
 
-// Place returns the quoted table with its schema, in which the mark is, or "" if names have none. Call it after Published:
-// the rows must be of the same table as the mark, whatever schema the application has set on the connection.
+// Place returns the quoted table with its schema, in which the mark is, or "" if names have none. Call it after
+// Published: the rows must be of the same table as the mark, whatever schema the application has set on the connection.
 func (m *Mark) Place() string {
 	if s := m.known.Load(); s != nil && s.table.Schema != "" {
 		return s.flavor.in(s.table, s.table.Name)

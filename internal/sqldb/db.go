@@ -216,8 +216,8 @@ var token = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\?`)
 // ours matches the names in double quotes that are translated.
 var ours = regexp.MustCompile(`^"[A-Z_]+"$`)
 
-// Translate quotes names and numbers placeholders as the dialect requires. It puts the plugin's tables into the schema of
-// the DB.
+// Translate quotes names and numbers placeholders as the dialect requires. It puts the plugin's tables into the schema
+// of the DB.
 func (d *DB) Translate(query string) string {
 	stmt := &gorm.Statement{DB: d.gorm}
 	return token.ReplaceAllStringFunc(query, func(t string) string {

@@ -13,7 +13,8 @@ import (
 // The plugin's tables are found once, when a process starts, and each statement names their schema from then on. The
 // application may leave another search_path or database on the connections of the pool.
 
-// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any character.
+// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any
+// character.
 type Name struct{ Schema, Table string }
 
 // String returns the name for errors.
@@ -123,8 +124,8 @@ var (
 // the schema that the user has named on PostgreSQL; empty means the one in which the search path finds WORKER_REGISTRY,
 // or, if there is none, the current one. option tells the user how to name it.
 //
-// The error wraps ErrElsewhere if the tables exist in another spelling, or, without given, in another schema of the same
-// database. It wraps ErrSchema if given does not exist. Locate only reads.
+// The error wraps ErrElsewhere if the tables exist in another spelling, or, without given, in another schema of the
+// same database. It wraps ErrSchema if given does not exist. Locate only reads.
 func (d *DB) Locate(ctx context.Context, given, option string) (*DB, error) {
 	var schema string
 	var err error

@@ -142,8 +142,8 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 	return d, func() error { return errors.Join(db.Exec(remove).Error, Close(db)) }, nil
 }
 
-// Beside creates another schema that statements on d's connections can name: a schema of the same database on PostgreSQL,
-// another database on MySQL and MariaDB. It is dropped when the test ends.
+// Beside creates another schema that statements on d's connections can name: a schema of the same database on
+// PostgreSQL, another database on MySQL and MariaDB. It is dropped when the test ends.
 func (d *Database) Beside(tb testing.TB) (schema string) {
 	tb.Helper()
 	if d.Name != "postgres" {

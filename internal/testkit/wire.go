@@ -80,7 +80,8 @@ func (c *Crossing) unlocked(ctx context.Context) error {
 
 const sqliteBusy = 5
 
-// Is reports whether the statement begins with any of the texts. It ignores quotes, and the schema of the plugin's tables.
+// Is reports whether the statement begins with any of the texts. It ignores quotes, and the schema of the plugin's
+// tables.
 func (c *Crossing) Is(texts ...string) bool {
 	query := inSchema.ReplaceAllString(unquote.Replace(c.SQL), "$1")
 	for _, t := range texts {
