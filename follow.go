@@ -167,6 +167,9 @@ func (p *Plugin) followed(model any) (*followed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uidplugin: follow: %w", err)
 	}
+	if home := p.shared.home; home != nil {
+		db = db.HomeOf(home)
+	}
 	f := &followed{loc: loc, db: db, model: m}
 	f.table.Name, f.table.Key = m.Table()
 	f.table.Regional = loc.Manager != nil && loc.Manager.Registry().Region != workernode.Whole

@@ -184,13 +184,13 @@ func located(sql func(string) string) step {
 		return step{sql: `SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names`,
 			rows: columns("a, b, c").AddRow("shop", "8.4.0", 1)}
 	}
-	return step{sql: `SELECT COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1), COALESCE(nspname, ''),` +
+	return step{sql: `SELECT array_to_json(current_schemas(false))::text, COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1), COALESCE(nspname, ''),` +
 		` COALESCE(relname, ''), COALESCE(pg_catalog.pg_table_is_visible(t.oid), false) FROM (SELECT 1) AS one LEFT JOIN` +
 		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace` +
 		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)` +
 		` ON (lower(relname), lower(attname)) IN (('worker_registry', 'id_space'), ('worker_node', 'launch_date'))` +
 		` AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' ORDER BY nspname, relname`, args: []driver.Value{""},
-		rows: columns("a, b, c, d, e").AddRow("public", false, "public", "WORKER_REGISTRY", true)}
+		rows: columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true)}
 }
 
 // probes are the version and the columns of the four tables, which Up and Check compare with their own.

@@ -167,11 +167,11 @@ func WithRegion(n, of int) Option {
 	}
 }
 
-// WithSchema names the schema of the plugin's tables on PostgreSQL, without quotes; it must exist. By default they are in
-// the schema in which the search path of the connection finds WORKER_REGISTRY, or, if there is none yet, in the current
-// schema, and db.Use fails with [ErrTable] if another schema of the database has a WORKER_REGISTRY. With this option only
-// the given schema counts. So services that each have a schema of one database set it to have id spaces of their own,
-// whose ids can be the same.
+// WithSchema names the schema of the plugin's tables on PostgreSQL, without quotes; it must exist. By default they are
+// in the schema in which the search path of the connection finds WORKER_REGISTRY, or, if there is none yet, in the
+// current schema, and db.Use fails with [ErrTable] if another schema of the database has a WORKER_REGISTRY. With this
+// option only the given schema counts. So services that each have a schema of one database set it to have id spaces of
+// their own, whose ids can be the same.
 //
 // All processes of an id space should set the same schema, and so must plugins with one handle of [WithRegistry]. Other
 // databases refuse the option.

@@ -87,6 +87,7 @@ type shared struct {
 	// Set by each attempt of Initialize, and constant once registered is true.
 	space    *sharedSpace        // nil with a fixed worker id
 	manager  *workernode.Manager // of the id space
+	home     *sqldb.DB           // knows where names of the handle without a schema are; nil with a fixed worker id
 	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
@@ -272,7 +273,7 @@ func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) (_ supply.Config
 		}
 		return config, err
 	}
-	config.Clock = s.space.idSpace.clock
+	config.Clock, config.Schema = s.space.idSpace.clock, s.space.idSpace.sql.Schema()
 	if loc.Apart {
 		config.Registry = s.Registry
 	}

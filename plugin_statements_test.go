@@ -64,7 +64,7 @@ func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step)
 func absentTables(sql func(string) string) step {
 	s := located(sql)
 	if sql("?") != "?" {
-		s.rows = columns("a, b, c, d, e").AddRow("public", false, "", "", false)
+		s.rows = columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "", "", false)
 	}
 	return s
 }

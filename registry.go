@@ -64,7 +64,11 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) er
 	s.manager = space.manager
 	loc.SQL, loc.Workers, loc.Manager, loc.Clock = space.sql, space.wdb, space.manager, space.manager.Now
 	loc.Apart = s.Registry != nil && poolOf(s.Registry) != poolOf(db)
+	s.home = space.sql
 	if loc.Apart {
+		if s.home, err = statements.Home(ctx); err != nil {
+			return err
+		}
 		warnOfOwnSpace(ctx, s.Config, statements)
 	}
 	name := s.Database

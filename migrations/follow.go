@@ -32,6 +32,9 @@ func FollowStatementsFor(dialect, schema, table, key string, slack time.Duration
 	default:
 		return nil, nil, fmt.Errorf("migrations: tables cannot be followed on the dialect %q: %w", dialect, errors.ErrUnsupported)
 	}
+	if f != follow.Postgres {
+		schema = ""
+	}
 	t := follow.Table{Name: table, Schema: schema, Key: key, Slack: cmp.Or(slack, time.Second)}
 	if err := follow.CheckSlack(t.Slack); err != nil {
 		return nil, nil, fmt.Errorf("migrations: %w", err)

@@ -123,8 +123,8 @@ func errNoFunctions(dialect string) error {
 	return fmt.Errorf("migrations: functions are not available for the dialect %q: %w", dialect, errors.ErrUnsupported)
 }
 
-// objects returns the objects to create. in is the quoted schema with a dot, or empty; they do not depend on the schema of
-// the connection that creates or uses them. SQLite ignores it.
+// objects returns the objects to create. in is the quoted schema with a dot, or empty; they do not depend on the schema
+// of the connection that creates or uses them. SQLite ignores it.
 func objects(dialect, in string, l generator.Layout) ([]object, error) {
 	switch f := (&formulas{l, dialect}); dialect {
 	case "mysql":
@@ -165,8 +165,8 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	return text, nil
 }
 
-// mysql does not name the database inside of functions, because they look in their own one. So a dump can be restored under
-// another name.
+// mysql does not name the database inside of functions, because they look in their own one. So a dump can be restored
+// under another name.
 func (f *formulas) mysql(in string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{

@@ -77,8 +77,8 @@ type table struct {
 	before func(context.Context) error // called before each change
 }
 
-// An Option says where the tables are. Without any, they are in the database of the connection, and on PostgreSQL in the
-// schema in which its search path finds WORKER_REGISTRY, or else in its current schema.
+// An Option says where the tables are. Without any, they are in the database of the connection, and on PostgreSQL in
+// the schema in which its search path finds WORKER_REGISTRY, or else in its current schema.
 type Option func(*sqldb.Place)
 
 // In names the schema of the tables on PostgreSQL, as the option WithSchema does. On PostgreSQL the functions of this

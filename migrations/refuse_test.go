@@ -92,13 +92,13 @@ func onMySQL(mock sqlmock.Sqlmock) {
 }
 
 func onPostgres(mock sqlmock.Sqlmock) {
-	mock.ExpectQuery(`SELECT COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1), COALESCE(nspname, ''),` +
+	mock.ExpectQuery(`SELECT array_to_json(current_schemas(false))::text, COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1), COALESCE(nspname, ''),` +
 		` COALESCE(relname, ''), COALESCE(pg_catalog.pg_table_is_visible(t.oid), false) FROM (SELECT 1) AS one LEFT JOIN` +
 		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace` +
 		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)` +
 		` ON (lower(relname), lower(attname)) IN (('worker_registry', 'id_space'), ('worker_node', 'launch_date'))` +
 		` AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' ORDER BY nspname, relname`).
-		WillReturnRows(columns("a", "b", "c", "d", "e").AddRow("public", false, "public", "WORKER_REGISTRY", true))
+		WillReturnRows(columns("p", "a", "b", "c", "d", "e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true))
 }
 
 // If the application has a table WORKER_REGISTRY of its own, Up changes nothing. MySQL would otherwise add columns to

@@ -40,6 +40,11 @@ type Config struct {
 	// [DefaultTable].
 	Table string
 
+	// Schema is the schema of the table on PostgreSQL, and the database on MySQL, if Table does not name one. "" means
+	// the one in which the connection finds the table, or else the current one. Open looks for it, and all statements
+	// name it from then on. The plugin sets it to the schema of its other tables.
+	Schema string
+
 	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means [DefaultStep]. If the
 	// row has a smaller step, this process uses Step all the same, until somebody changes the step of the row. A
 	// transaction that keeps others from writing needs a Step of twice the rows that it creates.
@@ -168,6 +173,9 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	t := newTable(d, c.Table, tag)
+	if err := t.locate(ctx, c.Schema); err != nil {
+		return nil, err
+	}
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -31,6 +32,7 @@ const retryLimit = 10 * time.Second
 // Column names are unquoted: they are not reserved words, and PostgreSQL folds them to lower case, as in the table.
 type table struct {
 	db           *sqldb.DB
+	given        string // as configured
 	schema, name string // schema may be ""
 	tag          string
 }
@@ -48,21 +50,23 @@ func newTable(db *sqldb.DB, name, tag string) *table {
 	if m == nil {
 		return nil
 	}
-	return &table{db: db, schema: m[1], name: m[2], tag: tag}
+	return &table{db: db, given: name, schema: m[1], name: m[2], tag: tag}
+}
+
+// locate finds the schema of the table, which all statements then name. The application may leave another one on
+// connections of the pool.
+func (t *table) locate(ctx context.Context, schema string) (err error) {
+	if t.schema = cmp.Or(t.schema, schema); t.schema == "" {
+		t.schema, _, err = t.db.SchemaOf(ctx, t.name)
+	}
+	if err != nil {
+		err = fmt.Errorf("segment: %w", err)
+	}
+	return err
 }
 
 // quoted returns the quoted name.
-func (t *table) quoted() string {
-	q := `"`
-	if t.db.Dialect() == "mysql" {
-		q = "`"
-	}
-	name := q + t.name + q
-	if t.schema != "" {
-		name = q + t.schema + q + "." + name
-	}
-	return name
-}
+func (t *table) quoted() string { return t.db.Quoted(sqldb.Name{Schema: t.schema, Table: t.name}) }
 
 // prepare creates the table if it does not exist. With an unknown dialect it does nothing, so the table must exist.
 func (t *table) prepare(ctx context.Context) error {
@@ -103,7 +107,7 @@ func (t *table) exists(ctx context.Context) (has bool, err error) {
 	case "sqlite":
 		master := `sqlite_master`
 		if t.schema != "" {
-			master = `"` + t.schema + `".sqlite_master`
+			master = sqldb.QuotePart("sqlite", t.schema) + ".sqlite_master"
 		}
 		query = `SELECT 1 FROM ` + master + ` WHERE name = ? COLLATE NOCASE`
 	default:
@@ -286,4 +290,4 @@ func pause(ctx context.Context, try int) error {
 }
 
 // String returns the configured name.
-func (t *table) String() string { return strings.TrimPrefix(t.schema+"."+t.name, ".") }
+func (t *table) String() string { return t.given }

@@ -12,8 +12,9 @@
 // # Options
 //
 // Pass the options of the application. Options for the source of ids are ignored: WithWorkerID, WithOneWorkerID,
-// WithDisposable, WithRegistry, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator, WithSource,
-// WithSegments and WithDefaultGenerator. Tags may still name each generator. Nothing is logged without WithLogger.
+// WithDisposable, WithRegistry, WithSchema, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator,
+// WithSource, WithSegments and WithDefaultGenerator. Tags may still name each generator. Nothing is logged without
+// WithLogger.
 //
 // # Tables, plugins and tests
 //
@@ -173,6 +174,7 @@ func newPlugin(options []uidplugin.Option, name string, counters func(*config.Co
 		c.Test = &config.Test{Name: name}
 		open := counters(c)
 		c.WorkerID, c.Fixed = noWorker, true
+		c.Schema, c.HasSchema = "", false
 		c.OneEach, c.Disposable, c.NoMigration, c.LookupOnly, c.Registry, c.Database, c.HasRegion = false, false, false, false, nil, "", false
 		for name := range c.Specs {
 			openTable := func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {

@@ -134,7 +134,7 @@ func TestPlugins_IgnoreWhereIDsComeFrom(t *testing.T) {
 			registry := testkit.SQLite{}.Open(t)
 			options := []uidplugin.Option{
 				uidplugin.WithRegistry(registry), uidplugin.WithDatabaseName("shop"), uidplugin.WithOneWorkerID(),
-				uidplugin.WithDisposable(), uidplugin.WithoutMigration(), uidplugin.WithLookupOnly(), uidplugin.WithWorkerID(7), uidplugin.WithRegion(1, 2),
+				uidplugin.WithDisposable(), uidplugin.WithoutMigration(), uidplugin.WithLookupOnly(), uidplugin.WithWorkerID(7), uidplugin.WithRegion(1, 2), uidplugin.WithSchema("shop"),
 				uidplugin.WithDefaultGenerator(uidplugin.Snowflake),
 				uidplugin.WithClock(func() time.Time { return noon.Add(time.Hour) }), nil,
 			}

@@ -93,8 +93,8 @@ func newShards(t *testing.T, registry, other *testkit.Database, name string) sha
 	options := []uidplugin.Option{uidplugin.WithRegistry(registry.Open(t, nil)), uidplugin.WithLogger(nil)}
 	if name != "" {
 		options = append(options, uidplugin.WithDatabaseName(name))
-	} else {
-		s.name = other.Schema
+	} else if s.name = other.Schema; other.Path != "" {
+		s.name += "." + other.Path
 	}
 	p := uidplugin.New(options...)
 	must(t, s.db.Use(p))
@@ -139,7 +139,7 @@ func TestCommands_NameADatabaseThatIsElsewhere(t *testing.T) {
 func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		s := newShards(t, d, d.New(t), "")
+		s := newShards(t, d, d.Elsewhere(t), "")
 		r := runner{t: t, dsn: dsn(d)}
 		ignore := strings.Join(ofServers, ",")
 		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")
@@ -150,4 +150,32 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
 		r.run("doctor", "--ignore", ignore).want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
 	}, "mariadb", "mysql", "postgres")
+}
+
+// A database with registries in several schemas needs --schema.
+func TestCommands_NameTheSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		here, there := d, d.Elsewhere(t)
+		ids := map[string]uidplugin.ID{}
+		for _, of := range []*testkit.Database{here, there} {
+			db := of.Open(t, nil)
+			p := uidplugin.New(uidplugin.WithSchema(of.Current()), uidplugin.WithLogger(nil))
+			must(t, db.Use(p))
+			must(t, p.AutoMigrate(&order{}))
+			o := order{Text: of.Current()}
+			must(t, db.Create(&o).Error)
+			must(t, p.Close(context.Background()))
+			ids[of.Current()] = o.ID
+		}
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("status").want(t, exitFailed, "--schema", here.Current(), there.Current())
+		for schema, id := range ids {
+			r.run("where", id.String(), "--schema", schema).want(t, exitOK, "orders")
+			r.run("sql", "--schema", schema).want(t, exitOK, `"`+schema+`"."WORKER_NODE"`, `"`+schema+`".uid_time`)
+		}
+		r.run("status", "--schema", "missing").want(t, exitFailed, `"missing"`)
+	}, "postgres")
+	r := runner{t: t, dsn: "sqlite:" + (testkit.Engine{Name: "sqlite"}).New(t).Schema}
+	r.run("status", "--schema", "shop").want(t, exitFailed, "--schema", "PostgreSQL")
 }

@@ -331,7 +331,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	shop(t, db, "web-1", "first")
 	must(t, db.Exec(`DROP TABLE "WORKER_SLOT"`).Error)
 	r := runner{t: t, dsn: dsn(d)}
-	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: WORKER_SLOT", "11 checks, 0 findings")
+	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: main.WORKER_SLOT", "11 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
 	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 261119 worker ids")

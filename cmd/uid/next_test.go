@@ -68,7 +68,7 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 func TestNext_OfADatabaseOfTheSameServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		s := newShards(t, d, d.New(t), "")
+		s := newShards(t, d, d.Elsewhere(t), "")
 		r := runner{t: t, dsn: dsn(d)}
 		made := r.run("next", s.name+".orders")
 		made.want(t, exitOK)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
 )
@@ -17,6 +18,7 @@ import (
 type script struct {
 	dialect dialect
 	schema  string
+	tables  string // schema of the tables on PostgreSQL; empty leaves it to the search path
 	layout  generator.Layout
 	only    string // tables, functions or uidgenerator; empty: tables and functions
 
@@ -125,6 +127,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	if s.dialect, err = a.dialect(name); err != nil {
 		return err
 	}
+	s.tables = a.schema
 	if s.only == "tables" || s.only == "uidgenerator" {
 		return nil // the same for all layouts
 	}
@@ -137,19 +140,28 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	return err
 }
 
+// createTables returns the statements that create the tables.
+func (s script) createTables(file string) (string, error) {
+	text, err := migrations.Files.ReadFile(file)
+	if s.dialect != postgresDialect || s.tables == "" {
+		return string(text), err
+	}
+	in := sqldb.QuotePart(string(s.dialect), s.tables) + "."
+	return strings.ReplaceAll(string(text), `"WORKER_`, in+`"WORKER_`), err
+}
+
 func (s script) text() (string, error) {
 	file := string(s.dialect) + ".sql"
 	switch s.only {
 	case "":
-		tables, err := migrations.Files.ReadFile(file)
+		tables, err := s.createTables(file)
 		if err != nil {
 			return "", err
 		}
 		functions, err := migrations.FunctionStatementsFor(string(s.dialect), s.schema, s.layout)
-		return string(tables) + "\n-- For the layout " + s.layout.String() + "\n" + functions, err
+		return tables + "\n-- For the layout " + s.layout.String() + "\n" + functions, err
 	case "tables":
-		tables, err := migrations.Files.ReadFile(file)
-		return string(tables), err
+		return s.createTables(file)
 	case "functions":
 		functions, err := migrations.FunctionStatementsFor(string(s.dialect), s.schema, s.layout)
 		return "-- For the layout " + s.layout.String() + "\n" + functions, err

@@ -47,7 +47,7 @@ func TestRestart_FewStatementsForManyTables(t *testing.T) {
 }
 
 // Statements about slots, and what is around them. Tables are created and the registry is read before.
-var aboutSlots = regexp.MustCompile(`^(BEGIN|COMMIT|ROLLBACK)|^(SELECT|UPDATE|INSERT) .*(WORKER_SLOT|WORKER_SESSION|FROM WORKER_NODE WHERE SLOT|INTO WORKER_NODE)`)
+var aboutSlots = regexp.MustCompile(`^(BEGIN|COMMIT|ROLLBACK)|^(SELECT|UPDATE|INSERT) .*(WORKER_SLOT|WORKER_SESSION|FROM (\w+\.)?WORKER_NODE WHERE SLOT|INTO (\w+\.)?WORKER_NODE)`)
 
 // A start with a thousand models takes about as many statements as one with ten, for new worker ids and for those of a
 // former process.

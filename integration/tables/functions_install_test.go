@@ -158,14 +158,7 @@ func TestFunctions_FromElsewhere(t *testing.T) {
 		id, err := harness.NextID(p)
 		testkit.Must(t, err)
 		testkit.Must(t, migrations.CreateFunctions(t.Context(), db))
-		in, other := d.Current()+".", &testkit.Database{Engine: d.Engine, Schema: d.Schema}
-		var params []string
-		if d.IsMySQL() {
-			other.Schema = d.Beside(t)
-		} else {
-			params = append(params, "search_path="+d.Beside(t))
-		}
-		elsewhere := other.Open(t, nil, params...)
+		in, elsewhere := d.Current()+".", d.Elsewhere(t).Open(t, nil)
 		var table string
 		testkit.Must(t, elsewhere.Raw("SELECT "+in+"uid_table(?)", id).Scan(&table).Error)
 		if table != "t1" {

@@ -39,6 +39,7 @@ func TestConfigValidate_AcceptsValuesUpToTheirLimits(t *testing.T) {
 		"less, with a worker id":    func(c *config.Config) { c.Layout, c.Lead, c.Fixed = seconds(), time.Second, true },
 		"the largest worker id":     func(c *config.Config) { c.Fixed, c.WorkerID = true, 1<<18-1 },
 		"the largest one of a pair": func(c *config.Config) { paired(c, 1<<17-1) },
+		"the longest schema":        func(c *config.Config) { c.HasSchema, c.Schema = true, strings.Repeat("x", 63) },
 		"the shortest timeout":      func(c *config.Config) { c.Timeout = 1 },
 		"an actual host":            func(c *config.Config) { c.Host.Kind = workernode.Actual },
 	} {
@@ -65,6 +66,8 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		{func(c *config.Config) { paired(c, 1<<17) }, "give out only those up to 131071"},
 		{func(c *config.Config) { c.Fixed, c.OneEach = true, true }, "WithOneWorkerID has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.Disposable = true, true }, "WithDisposable has no effect with WithWorkerID"},
+		{func(c *config.Config) { c.HasSchema = true }, `WithSchema(""): the name must have 1 to 63 bytes`},
+		{func(c *config.Config) { c.HasSchema, c.Schema = true, strings.Repeat("x", 64) }, "1 to 63 bytes"},
 		{func(c *config.Config) { c.Generator = "nosuch" },
 			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, segment, snowflake`},
 		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // The tables of followed tables. GateTable exists on MySQL, MariaDB and SQLite.
@@ -34,19 +37,42 @@ const (
 // A Table is a table whose rows are followed.
 type Table struct {
 	Name   string // as in the model, with or without a schema
-	Schema string // of the installation on PostgreSQL, if Name has none; empty means public
+	Schema string // of the table, if Name has none; empty means the connection's, and on PostgreSQL public
 	Key    string // column of the ids
 	Slack  time.Duration
 
 	Regional bool // other regions may replicate rows to the table, and followers leave them out
 }
 
-// qualified returns a name in the schema of the table, which the trigger needs because its search path is fixed.
-func (t Table) qualified(name string) string {
-	if strings.Contains(t.Name, ".") {
-		return beside(t.Name, name)
+// in returns the quoted name of something in the schema of the table. The trigger's search path is fixed, and the
+// application may leave another one on connections.
+func (f Flavor) in(t Table, name string) string {
+	switch {
+	case strings.Contains(t.Name, "."):
+		return f.quote(beside(t.Name, name))
+	case t.Schema != "":
+		return sqldb.QuotePart(f.dialect(), t.Schema) + "." + f.quote(name)
 	}
-	return cmp.Or(t.Schema, "public") + "." + name
+	return f.quote(name)
+}
+
+// dialect returns GORM's name of the flavor.
+func (f Flavor) dialect() string {
+	if f == MariaDB {
+		f = MySQL
+	}
+	return string(f)
+}
+
+// located returns the table with its schema, for statements that any connection of the pool may run. It reports false
+// if the table does not exist.
+func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool, error) {
+	if f == SQLite || strings.Contains(t.Name, ".") || t.Schema != "" {
+		return t, true, nil
+	}
+	schema, exists, err := db.SchemaOf(ctx, t.Name, MarkTable)
+	t.Schema = schema
+	return t, exists, err
 }
 
 // names are the names of what belongs to a table.
@@ -106,7 +132,7 @@ const (
 
 // userLock is an expression for the name of a user-level lock. All databases of a server share these locks.
 func (f Flavor) userLock(t Table) string {
-	return "CONCAT(" + f.text(namesOf(t.Name).lock) + ", CRC32(" + f.schema(t.Name) + "))"
+	return "CONCAT(" + f.text(namesOf(t.Name).lock) + ", CRC32(" + f.schema(t) + "))"
 }
 
 // text quotes a text.
@@ -132,21 +158,26 @@ var sqlFiles embed.FS
 // the last, because it stores which trigger has been installed.
 func (f Flavor) Install(t Table) []string {
 	n, file := namesOf(t.Name), f
+	if f == Postgres {
+		t.Schema = cmp.Or(t.Schema, "public")
+	}
+	// A trigger looks for names without a schema in its own one, so a dump can be restored under another name.
+	inside := Table{Name: bare(t.Name)}
 	values := map[string]any{
 		"Bare": bare(t.Name),
-		"Name": t.Name, "Table": f.quote(t.Name), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
-		"Marks": f.quote(beside(t.Name, MarkTable)), "Gates": f.quote(beside(t.Name, GateTable)),
-		"Mark": f.quote(beside(t.Name, n.mark)), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
-		"Lock": f.userLock(t), "Schema": f.schema(t.Name), "MariaDB": f == MariaDB,
+		"Name": t.Name, "Table": f.in(t, bare(t.Name)), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
+		"Marks": f.in(t, MarkTable), "Gates": f.in(inside, GateTable), "GatesTable": f.in(t, GateTable),
+		"Mark": f.in(inside, n.mark), "MarkSequence": f.in(t, n.mark), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
+		"Lock": f.userLock(Table{Name: t.Name}), "Schema": f.schema(t), "MariaDB": f == MariaDB,
 		"Patience": lockPatience.Milliseconds(), "Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
 	}
 	switch f {
 	case Postgres:
-		mark := f.quote(t.qualified(n.mark))
-		values["Mark"], values["Function"] = mark, f.quote(t.qualified(n.function))
+		mark := f.in(t, n.mark)
+		values["Mark"], values["Function"] = mark, f.in(t, n.function)
 		values["Gate1"], values["Gate2"], values["InstallLock"] = advisory(mark, usedGate), advisory(mark, idleGate), advisory(mark, installLock)
 	case MariaDB, MySQL:
-		values["Trigger"], file = f.quote(beside(t.Name, n.trigger)), MySQL
+		values["Trigger"], file = f.in(t, n.trigger), MySQL
 		values["GateIDs"] = []int64{n.gate + usedGate, n.gate + idleGate}
 	}
 	text := template.Must(template.New(string(file)+".sql").Funcs(template.FuncMap{"text": f.text}).ParseFS(sqlFiles, "sql/"+string(file)+".sql"))
@@ -156,7 +187,7 @@ func (f Flavor) Install(t Table) []string {
 	}
 	statements := strings.Split(strings.TrimSpace(out.String()), "\n---\n")
 	if f == Postgres { // before CREATE TRIGGER, because a trigger of this name may be there, or may come to a partition
-		function := f.quote(t.qualified(n.function))
+		function := f.in(t, n.function)
 		misplaced := dropCalling(function, "NOT ("+newStatements(f, t).intact()+")")
 		statements = slices.Insert(statements, len(statements)-2, misplaced)
 	}
@@ -174,9 +205,15 @@ const remedy = "create it again with a new id"
 func bare(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }
 
 // schema returns an expression for the schema of a table.
-func (f Flavor) schema(table string) string {
-	if i := strings.LastIndexByte(table, '.'); i >= 0 {
-		return f.text(table[:i])
+func (f Flavor) schema(t Table) string {
+	if i := strings.LastIndexByte(t.Name, '.'); i >= 0 {
+		return f.text(t.Name[:i])
+	}
+	if t.Schema != "" {
+		return f.text(t.Schema)
+	}
+	if f == Postgres {
+		return "current_schema()"
 	}
 	return "DATABASE()"
 }
@@ -189,22 +226,25 @@ func (f Flavor) columns(list string) string { return columnName.ReplaceAllString
 // Uninstall returns the statements that undo [Flavor.Install]. The tables stay. The trigger is dropped first, because
 // nothing has changed if that fails, and wherever it is, because it stays with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
-	n, marks := namesOf(t.Name), f.quote(beside(t.Name, MarkTable))
+	if f == Postgres {
+		t.Schema = cmp.Or(t.Schema, "public")
+	}
+	n, marks := namesOf(t.Name), f.in(t, MarkTable)
 	where := " WHERE " + f.quote("TABLE_NAME") + " = " + f.text(t.Name)
 	forget := "DELETE FROM " + marks + where
 	if f == Postgres {
-		function := f.quote(beside(t.Name, n.function))
+		function := f.in(t, n.function)
 		return []string{dropCalling(function, "true",
 			"  IF to_regclass("+f.text(marks)+") IS NOT NULL THEN\n    "+forget+";\n  END IF;\n",
 			"  DROP FUNCTION IF EXISTS "+function+"();\n",
-			"  DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark))+";\n")}
+			"  DROP SEQUENCE IF EXISTS "+f.in(t, n.mark)+";\n")}
 	}
-	statements := []string{"DROP TRIGGER IF EXISTS " + f.quote(beside(t.Name, n.trigger)), forget}
+	statements := []string{"DROP TRIGGER IF EXISTS " + f.in(t, n.trigger), forget}
 	if f == MariaDB {
-		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.quote(beside(t.Name, n.mark)))
+		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.in(t, n.mark))
 	}
 	if f != SQLite { // by the key, because InnoDB would lock every row that the statement reads
 		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+usedGate, n.gate+idleGate)
 	}
-	return append(statements, "DELETE FROM "+f.quote(beside(t.Name, GateTable))+where)
+	return append(statements, "DELETE FROM "+f.in(t, GateTable)+where)
 }

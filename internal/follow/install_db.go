@@ -43,10 +43,10 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 		err = refuseVersion(version)
 	}
 	if err == nil {
-		err = refuse(ctx, db, f, t)
+		t, _, err = f.located(ctx, db, t)
 	}
-	if err == nil && f == Postgres {
-		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Schema) }, "SELECT current_schema()")
+	if err == nil {
+		err = refuse(ctx, db, f, t)
 	}
 	if err == nil {
 		err = newStatements(f, t).enable(ctx, db)
@@ -130,7 +130,7 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 // complete returns an error if the mark or a gate is missing, because the table then refuses all rows. What this user may
 // not read may be there.
 func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
-	sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+	sequence := s.flavor.in(s.table, s.names.mark)
 	parts := []string{"FROM " + s.gates() + s.gate(idleGate), "FROM " + s.gates() + s.gate(usedGate)}
 	switch s.flavor {
 	case Postgres:
@@ -155,6 +155,9 @@ func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 // Disable removes what Enable has installed, also from a table that had this name before.
 func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		t, _, err = f.located(ctx, db, t)
+	}
 	if err == nil {
 		s := newStatements(f, t)
 		err = s.alone(ctx, db, s.disable)
@@ -192,6 +195,9 @@ func (s *statements) disable(ctx context.Context, db *sqldb.DB) error {
 // IsInstalled reports whether a table, or one that had this name before, has the trigger of an installation.
 func IsInstalled(ctx context.Context, db *sqldb.DB, t Table) (bool, error) {
 	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		t, _, err = f.located(ctx, db, t)
+	}
 	if err != nil {
 		return false, err
 	}

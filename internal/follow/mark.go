@@ -77,8 +77,14 @@ func (m *Mark) statements(ctx context.Context) (*statements, error) {
 	if err != nil {
 		return nil, m.failed(err)
 	}
-	s := newStatements(flavor, m.table)
-	m.known.Store(s)
+	t, exists, err := flavor.located(ctx, m.db, m.table)
+	if err != nil {
+		return nil, m.failed(err)
+	}
+	s := newStatements(flavor, t)
+	if exists {
+		m.known.Store(s)
+	}
 	return s, nil
 }
 
@@ -200,6 +206,15 @@ func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 	}
 	published, err := s.published(ctx, m.db.On(tx))
 	return published, enabled(err)
+}
+
+// Place returns the quoted table with its schema, in which the mark is, or "" if names have none. Call it after
+// Published: the rows must be of the same table as the mark, whatever schema the application has set on the connection.
+func (m *Mark) Place() string {
+	if s := m.known.Load(); s != nil && s.table.Schema != "" {
+		return s.flavor.in(s.table, s.table.Name)
+	}
+	return ""
 }
 
 // visit reads the state of the table, and does a round if one is due or wanted. The state that it returns has the new

@@ -79,12 +79,12 @@ var integer = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer)\d?\
 // refuseKey checks the column of the ids, because PostgreSQL and SQLite create a trigger also for a missing column, and
 // then refuse all rows.
 func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
-	query := "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = " + f.schema(t.Name) +
+	query := "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = " + f.schema(t) +
 		" AND TABLE_NAME = " + f.text(bare(t.Name))
 	switch f {
 	case Postgres:
 		query = "SELECT attname, format_type(COALESCE(NULLIF(typbasetype, 0), atttypid), NULL) FROM pg_attribute" +
-			" JOIN pg_type ON pg_type.oid = atttypid WHERE attrelid = to_regclass(" + f.text(f.quote(t.Name)) +
+			" JOIN pg_type ON pg_type.oid = atttypid WHERE attrelid = to_regclass(" + f.text(f.in(t, bare(t.Name))) +
 			") AND attnum > 0 AND NOT attisdropped"
 	case SQLite:
 		query = "SELECT name, type FROM pragma_table_info(" + f.text(t.Name) + ")"
@@ -120,7 +120,7 @@ func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var child string
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&child) }, "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class"+
-		" ON oid = inhparent WHERE relkind = 'r' AND oid = to_regclass("+f.text(f.quote(t.Name))+") LIMIT 1")
+		" ON oid = inhparent WHERE relkind = 'r' AND oid = to_regclass("+f.text(f.in(t, bare(t.Name)))+") LIMIT 1")
 	if err != nil || child == "" {
 		return err
 	}
@@ -133,7 +133,7 @@ func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 	s := newStatements(f, t)
 	var other string
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&other) }, "SELECT tgfoid::regproc::text FROM pg_trigger"+
-		" WHERE tgrelid = to_regclass("+f.text(f.quote(t.Name))+") AND tgname = "+f.text(s.names.trigger)+
+		" WHERE tgrelid = to_regclass("+f.text(f.in(t, bare(t.Name)))+") AND tgname = "+f.text(s.names.trigger)+
 		" AND tgfoid IS DISTINCT FROM "+s.function())
 	if err != nil || other == "" {
 		return err
@@ -146,7 +146,7 @@ func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 func refuseEngine(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var engine sql.NullString
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&engine) },
-		"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = "+f.schema(t.Name)+
+		"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = "+f.schema(t)+
 			" AND TABLE_NAME = "+f.text(bare(t.Name))+" AND TABLE_TYPE = 'BASE TABLE'")
 	if err != nil || !engine.Valid {
 		return err

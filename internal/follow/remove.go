@@ -22,13 +22,13 @@ func dropFunction(name string) string {
 // ours matches the names of triggers, functions and marks, as [namesOf] makes them.
 var ours = regexp.MustCompile(`^uid_follow_[a-z0-9_]*_[0-9a-f]{6}(_mark)?$`)
 
-// objectsOf are queries for the triggers (on PostgreSQL their functions), and for the sequences of the default schema.
+// objectsOf are queries for the triggers (on PostgreSQL their functions), and for the sequences of a schema.
 var objectsOf = map[Flavor][]string{
-	MySQL: {"SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()", ""},
-	MariaDB: {"SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()",
-		"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'SEQUENCE'"},
-	Postgres: {"SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace",
-		"SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'S'"},
+	MySQL: {"SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = ", ""},
+	MariaDB: {"SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = ",
+		"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'SEQUENCE' AND TABLE_SCHEMA = "},
+	Postgres: {"SELECT proname FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = ",
+		"SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind = 'S' AND nspname = "},
 	SQLite: {"SELECT name FROM sqlite_schema WHERE type = 'trigger'", ""},
 }
 
@@ -40,19 +40,23 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 	if err != nil {
 		return nil, err
 	}
-	triggers, sequences, err := f.objects(ctx, db)
+	at, _, err := f.located(ctx, db, Table{Name: MarkTable}) // the default schema
+	if err != nil {
+		return nil, err
+	}
+	triggers, sequences, err := f.objects(ctx, db, at)
 	if err != nil {
 		return nil, fmt.Errorf("uidplugin: list what following has installed: %w", err)
 	}
 	for _, name := range triggers {
 		if f == Postgres {
-			statements = append(statements, dropFunction(f.quote(name)))
+			statements = append(statements, dropFunction(f.in(at, name)))
 		} else {
-			statements = append(statements, "DROP TRIGGER IF EXISTS "+f.quote(name))
+			statements = append(statements, "DROP TRIGGER IF EXISTS "+f.in(at, name))
 		}
 	}
 	for _, name := range sequences {
-		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.quote(name))
+		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.in(at, name))
 	}
 	list, err := List(ctx, db, generator.Layout{}, known...)
 	if err != nil {
@@ -64,23 +68,27 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 		}
 	}
 	for _, name := range []string{MarkTable, GateTable} {
-		ok, err := f.has(ctx, db, name)
+		ok, err := f.has(ctx, db, f.in(at, name))
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			statements = append(statements, "DROP TABLE IF EXISTS "+f.quote(name))
+			statements = append(statements, "DROP TABLE IF EXISTS "+f.in(at, name))
 		}
 	}
 	return statements, nil
 }
 
-// objects returns the triggers and sequences of the default schema. It adds those of the tables in UID_FOLLOW, because
+// objects returns the triggers and sequences of the schema of a table. It adds those of the tables in UID_FOLLOW, because
 // a user without the privilege TRIGGER does not see triggers.
-func (f Flavor) objects(ctx context.Context, db *sqldb.DB) (triggers, sequences []string, err error) {
+func (f Flavor) objects(ctx context.Context, db *sqldb.DB, at Table) (triggers, sequences []string, err error) {
 	for i, into := range []*[]string{&triggers, &sequences} {
-		if objectsOf[f][i] == "" {
+		query := objectsOf[f][i]
+		if query == "" {
 			continue
+		}
+		if f != SQLite {
+			query += f.schema(at)
 		}
 		err := db.Query(ctx, func(r *sql.Rows) error {
 			var name string
@@ -89,12 +97,12 @@ func (f Flavor) objects(ctx context.Context, db *sqldb.DB) (triggers, sequences 
 				*into = append(*into, name)
 			}
 			return err
-		}, objectsOf[f][i])
+		}, query)
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	tables, err := f.tablesIn(ctx, db.Quiet(), "")
+	tables, err := f.tablesIn(ctx, db.Quiet(), at)
 	if err != nil && !noTable.MatchString(err.Error()) {
 		return nil, nil, err
 	}
@@ -105,9 +113,9 @@ func (f Flavor) objects(ctx context.Context, db *sqldb.DB) (triggers, sequences 
 	return slices.Compact(triggers), sequences, nil
 }
 
-// has reports whether a table of this package exists in the default schema.
+// has reports whether a table with this quoted name exists.
 func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, error) {
-	err := db.Quiet().Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM "+f.quote(table)+" WHERE 1 = 0")
+	err := db.Quiet().Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM "+table+" WHERE 1 = 0")
 	if err != nil && noTable.MatchString(err.Error()) {
 		return false, nil
 	}

@@ -36,8 +36,12 @@ func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Lay
 			table, workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
 	}
 	f, err := FlavorOf(ctx, db)
+	t := Table{Name: table}
 	if err == nil {
-		err = retry(ctx, func() error { return newStatements(f, Table{Name: table}).reset(ctx, db, &s) })
+		t, _, err = f.located(ctx, db, t)
+	}
+	if err == nil {
+		err = retry(ctx, func() error { return newStatements(f, t).reset(ctx, db, &s) })
 	}
 	if err != nil {
 		return fmt.Errorf("uidplugin: follow %s: %w", table, err)
@@ -84,7 +88,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {
 	case Postgres:
-		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
+		sequence := s.flavor.text(s.flavor.in(s.table, s.names.mark)) + "::regclass"
 		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
@@ -94,7 +98,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 			return err
 		}
 		return db.ExecRaw(ctx, "SET STATEMENT lock_wait_timeout = 2 FOR ALTER SEQUENCE "+
-			s.flavor.quote(beside(s.table.Name, s.names.mark))+" RESTART "+value)
+			s.flavor.in(s.table, s.names.mark)+" RESTART "+value)
 	case SQLite:
 		return s.update(ctx, tx, "UPDATE "+s.gates()+` SET "MARK" = min("MARK", `+value+")"+s.row())
 	}

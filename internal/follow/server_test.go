@@ -34,7 +34,7 @@ func TestEnable_RefusesDatabasesWithoutAdvisoryLocks(t *testing.T) {
 		mock.ExpectQuery("SELECT version(), pg_is_in_recovery()").WillReturnRows(sqlmock.NewRows([]string{"v", "r"}).AddRow(version, false))
 		conn, err := sqldb.Open(db, time.Second)
 		testkit.Must(t, err)
-		err = Enable(t.Context(), conn, Table{Name: "events", Key: "id", Slack: time.Second})
+		err = Enable(t.Context(), conn, Table{Name: "events", Schema: "public", Key: "id", Slack: time.Second})
 		testkit.IsError(t, err, ErrRefused, version)
 	}
 }

@@ -45,19 +45,19 @@ func (s *statements) found() string {
 			" AND tbl_name = " + f.text(bare(s.table.Name)) + " COLLATE NOCASE)"
 	}
 	// With the table's name MariaDB opens only this table's file.
-	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table.Name) + " AND EVENT_OBJECT_TABLE = " +
+	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table) + " AND EVENT_OBJECT_TABLE = " +
 		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
 }
 
 // function is an expression for the function of the trigger on PostgreSQL. Another search path may find another one, with
 // another mark.
 func (s *statements) function() string {
-	return "to_regproc(" + s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.function))) + ")"
+	return "to_regproc(" + s.flavor.text(s.flavor.in(s.table, s.names.function)) + ")"
 }
 
 // mark is an expression for the mark of the trigger. It is NULL if the mark is missing.
 func (s *statements) mark() string {
-	sequence := s.flavor.quote(beside(s.table.Name, s.names.mark))
+	sequence := s.flavor.in(s.table, s.names.mark)
 	switch s.flavor {
 	case Postgres:
 		return "pg_sequence_last_value(" + s.flavor.text(sequence) + "::regclass)"
@@ -73,12 +73,12 @@ func (s *statements) mark() string {
 // is unsigned may be larger than any id.
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
-	return "(SELECT " + key + " FROM " + s.flavor.quote(s.table.Name) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
+	return "(SELECT " + key + " FROM " + s.flavor.in(s.table, bare(s.table.Name)) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
 		" AND " + key + " <= " + strconv.Itoa(math.MaxInt64) + " ORDER BY " + key + " LIMIT 1)"
 }
 
-func (s *statements) marks() string { return s.flavor.quote(beside(s.table.Name, MarkTable)) }
-func (s *statements) gates() string { return s.flavor.quote(beside(s.table.Name, GateTable)) }
+func (s *statements) marks() string { return s.flavor.in(s.table, MarkTable) }
+func (s *statements) gates() string { return s.flavor.in(s.table, GateTable) }
 
 // gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB would lock every row
 // that a statement reads.
@@ -158,13 +158,13 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {
 	case Postgres:
-		sequence := s.flavor.text(s.flavor.quote(beside(s.table.Name, s.names.mark))) + "::regclass"
+		sequence := s.flavor.text(s.flavor.in(s.table, s.names.mark)) + "::regclass"
 		// The lock ends with the statement. setval itself does not compare.
 		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", greatest("+value+", "+s.mark()+")) FROM lock")
 	case MariaDB:
 		// It is NULL, and changes nothing, if the sequence is beyond the mark.
-		err = s.one(ctx, db, "SELECT SETVAL("+s.flavor.quote(beside(s.table.Name, s.names.mark))+", "+value+", 0)")
+		err = s.one(ctx, db, "SELECT SETVAL("+s.flavor.in(s.table, s.names.mark)+", "+value+", 0)")
 	case SQLite:
 		return s.update(ctx, db, "UPDATE "+s.gates()+` SET "MARK" = max("MARK", `+value+")"+s.row())
 	}
@@ -285,7 +285,7 @@ func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, bega
 }
 
 func (s *statements) advisory(lock int) string {
-	return advisory(s.flavor.quote(beside(s.table.Name, s.names.mark)), lock)
+	return advisory(s.flavor.in(s.table, s.names.mark), lock)
 }
 
 var errIncomplete = fmt.Errorf("%w: a part of its installation is missing; call DisableFollow and then EnableFollow", ErrNotEnabled)

@@ -83,9 +83,12 @@ func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table 
 		return s, false, err
 	}
 	s.layout = layout
-	err = newStatements(f, Table{Name: table}).status(ctx, db.Quiet(), &s)
+	t, _, err := f.located(ctx, db, Table{Name: table})
+	if err == nil {
+		err = newStatements(f, t).status(ctx, db.Quiet(), &s)
+	}
 	if err == nil && s.Table != "" {
-		t := Table{Name: table, Key: s.Key}
+		t.Key = s.Key
 		if s.Refused = refuse(ctx, db.Quiet(), f, t); s.Refused == nil {
 			s.Refused = refuseReplica(ctx, db.Quiet(), f)
 		}
@@ -118,7 +121,11 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 	}
 	slices.Sort(prefixes)
 	for _, prefix := range slices.Compact(prefixes) {
-		names, err := f.tablesIn(ctx, db.Quiet(), prefix)
+		var names []string
+		t, _, err := f.located(ctx, db, Table{Name: prefix + MarkTable})
+		if err == nil {
+			names, err = f.tablesIn(ctx, db.Quiet(), t)
+		}
 		switch {
 		case err != nil && (noTable.MatchString(err.Error()) || prefix != "" && notAllowed.MatchString(err.Error())):
 			continue
@@ -143,16 +150,16 @@ var (
 	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
 )
 
-// tablesIn returns the tables in one UID_FOLLOW that have its prefix in their names.
-func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, prefix string) (names []string, err error) {
+// tablesIn returns the tables in the UID_FOLLOW of a table's schema that have the same prefix in their names.
+func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []string, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string
 		err := r.Scan(&name)
-		if name[:len(name)-len(bare(name))] == prefix {
+		if beside(name, "") == beside(t.Name, "") {
 			names = append(names, name)
 		}
 		return err
-	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.quote(prefix+MarkTable))
+	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.in(t, MarkTable))
 	slices.Sort(names)
 	return names, err
 }

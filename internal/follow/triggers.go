@@ -29,7 +29,7 @@ func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []
 		return nil, nil, err
 	}
 	used := map[string]bool{s.names.trigger: true}
-	names, err := s.flavor.tablesIn(ctx, db.Quiet(), s.table.Name[:len(s.table.Name)-len(bare(s.table.Name))])
+	names, err := s.flavor.tablesIn(ctx, db.Quiet(), s.table)
 	if err != nil && !noTable.MatchString(err.Error()) {
 		return nil, nil, err
 	}
@@ -61,7 +61,7 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 		return list, err
 	}
 	query := "SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_STATEMENT, @@lower_case_table_names FROM information_schema.TRIGGERS" +
-		" WHERE EVENT_OBJECT_SCHEMA = " + s.flavor.schema(s.table.Name) + " AND LEFT(TRIGGER_NAME, 11) = 'uid_follow_'"
+		" WHERE EVENT_OBJECT_SCHEMA = " + s.flavor.schema(s.table) + " AND LEFT(TRIGGER_NAME, 11) = 'uid_follow_'"
 	if s.flavor == SQLite {
 		query = "SELECT name, tbl_name, sql, 1 FROM sqlite_schema WHERE type = 'trigger' AND substr(name, 1, 11) = 'uid_follow_'"
 	}
@@ -97,14 +97,14 @@ func (f Flavor) create(t Table) string {
 // triggersOfPostgres finds triggers by their function, because it can be dropped only after all of them.
 func (s *statements) triggersOfPostgres() string {
 	f := s.flavor
-	prefix := ""
-	if name := beside(s.table.Name, ""); name != "" {
-		prefix = f.quote(strings.TrimSuffix(name, ".")) + "."
-	}
-	return "SELECT tgname, tgrelid::regclass::text, tgrelid = " + s.class() + ", COALESCE(" + s.intact() + ", false) FROM pg_trigger t" +
+	prefix := strings.TrimSuffix(f.in(s.table, ""), f.quote("")) // the schema with a dot
+	return "SELECT tgname, " + qualified + ", tgrelid = " + s.class() + ", COALESCE(" + s.intact() + ", false) FROM pg_trigger t" +
 		" WHERE " + notCloned + " AND (tgfoid = " + s.function() + " OR tgrelid = " + s.class() + " AND left(tgname, 11) = 'uid_follow_'" +
 		" AND tgfoid = to_regproc(" + f.text(prefix) + " || quote_ident(tgname)))"
 }
+
+// qualified is an expression for the table of the trigger t, which means the same with each search path.
+const qualified = "(SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = tgrelid)"
 
 // notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before version
 // 13 they count as internal.
@@ -112,7 +112,7 @@ const notCloned = "NOT t.tgisinternal AND COALESCE((to_jsonb(t) ->> 'tgparentid'
 
 // class is an expression for the table on PostgreSQL.
 func (s *statements) class() string {
-	return "to_regclass(" + s.flavor.text(s.flavor.quote(s.table.Name)) + ")"
+	return "to_regclass(" + s.flavor.text(s.flavor.in(s.table, bare(s.table.Name))) + ")"
 }
 
 // intact is a condition for the trigger t of the table on PostgreSQL, besides its function: it is not disabled, and on a
@@ -144,5 +144,5 @@ func (s *statements) drop(t trigger) string {
 		return fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
 			"  DROP TRIGGER IF EXISTS %s ON %s;\nEND $uid$", lockPatience.Milliseconds(), s.flavor.quote(t.name), t.table)
 	}
-	return "DROP TRIGGER IF EXISTS " + s.flavor.quote(beside(s.table.Name, t.name))
+	return "DROP TRIGGER IF EXISTS " + s.flavor.in(s.table, t.name)
 }

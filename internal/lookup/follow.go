@@ -199,6 +199,9 @@ func (r *rowReader[T]) query(ctx context.Context, cursor follow.Cursor, limit in
 		}
 		column, value := columnOf(r.f.key), r.f.key.Value
 		more := []clause.Interface{clause.OrderBy{Columns: []clause.OrderByColumn{{Column: column}}}, clause.Limit{Limit: &limit}}
+		if place := from(r.mark.Place()); r.loc.Test == nil && place != "" {
+			more = append(more, place)
+		}
 		if r.locked {
 			more = append(more, clause.Locking{Strength: "SHARE"})
 		}
@@ -207,6 +210,14 @@ func (r *rowReader[T]) query(ctx context.Context, cursor follow.Cursor, limit in
 		return f(tx, finder.where(ctx, r.f.plan, between, more...), published)
 	}, &isolation)
 }
+
+// A from makes a statement read the quoted table, which is the model's own in its schema.
+type from string
+
+func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }
+func (f from) Name() string                         { return "FROM" }
+func (f from) Build(clause.Builder)                 {}
+func (f from) MergeClause(*clause.Clause)           {}
 
 // check returns an error if the rows are not in ascending order between the cursor and the mark, for example because
 // they came without their keys.

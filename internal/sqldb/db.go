@@ -31,6 +31,7 @@ type DB struct {
 	held    *held         // nil unless the DB comes from [DB.Hold]
 	schema  string        // of the plugin's tables; empty leaves their names as they are
 	alone   bool          // no other schema of the database may have such tables
+	home    []string      // the schemas in which names without a schema are looked up; nil means the connection's
 }
 
 // Limited returns a DB with shorter limits: one for a statement, one for a transaction or the wait for a connection. It
@@ -225,8 +226,8 @@ var token = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\?`)
 // ours matches the names in double quotes that are translated.
 var ours = regexp.MustCompile(`^"[A-Z_]+"$`)
 
-// Translate quotes names and numbers placeholders as the dialect requires. It puts the plugin's tables into the schema of
-// the DB.
+// Translate quotes names and numbers placeholders as the dialect requires. It puts the plugin's tables into the schema
+// of the DB.
 func (d *DB) Translate(query string) string {
 	stmt := &gorm.Statement{DB: d.gorm}
 	return token.ReplaceAllStringFunc(query, func(t string) string {

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,8 @@ import (
 // The plugin's tables are found once, when a process starts, and each statement names their schema from then on. The
 // application may leave another search_path or database on the connections of the pool.
 
-// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any character.
+// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any
+// character.
 type Name struct{ Schema, Table string }
 
 // String returns the name for errors.
@@ -63,6 +65,34 @@ func (d *DB) Like(other *DB) *DB {
 // Schema returns the schema of the plugin's tables; empty if statements do not name it.
 func (d *DB) Schema() string { return d.schema }
 
+// Home returns a DB that knows where this connection looks for names without a schema now; see [DB.SchemaOf]. The
+// application may leave another search_path or database on connections later.
+func (d *DB) Home(ctx context.Context) (*DB, error) {
+	query := map[string]string{
+		"mysql":    `SELECT CASE WHEN VERSION() LIKE '%Vitess%' OR DATABASE() IS NULL THEN '[]' ELSE JSON_ARRAY(DATABASE()) END`,
+		"postgres": `SELECT array_to_json(current_schemas(false))::text`,
+	}[d.Dialect()]
+	if query == "" {
+		return d, nil
+	}
+	path, other := "", *d
+	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&path) }, query)
+	if err == nil {
+		err = json.Unmarshal([]byte(path), &other.home)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the schema of the connection: %w", err)
+	}
+	return &other, nil
+}
+
+// HomeOf returns a DB with the home of other.
+func (d *DB) HomeOf(other *DB) *DB {
+	at := *d
+	at.home = other.home
+	return &at
+}
+
 // A Place says where the plugin's tables are. The zero Place means that [DB.Locate] looks for them.
 type Place struct {
 	Schema string // as named by the user; empty means look for it
@@ -94,11 +124,12 @@ var (
 // the schema that the user has named on PostgreSQL; empty means the one in which the search path finds WORKER_REGISTRY,
 // or, if there is none, the current one. option tells the user how to name it.
 //
-// The error wraps ErrElsewhere if the tables exist in another spelling, or, without given, in another schema of the same
-// database. It wraps ErrSchema if given does not exist. Locate only reads.
+// The error wraps ErrElsewhere if the tables exist in another spelling, or, without given, in another schema of the
+// same database. It wraps ErrSchema if given does not exist. Locate only reads.
 func (d *DB) Locate(ctx context.Context, given, option string) (*DB, error) {
 	var schema string
 	var err error
+	d = d.In("")
 	switch d.Dialect() {
 	case "postgres":
 		schema, err = d.locateOnPostgres(ctx, given, option)
@@ -110,9 +141,8 @@ func (d *DB) Locate(ctx context.Context, given, option string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	located := d.In(schema)
-	located.alone = given == ""
-	return located, nil
+	d.alone, d.schema = given == "", schema
+	return d, nil
 }
 
 // locateOnPostgres reads pg_class, which everybody may, so that tables in a schema without the privilege USAGE count.
@@ -123,7 +153,11 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 	err = d.Query(ctx, func(rows *sql.Rows) error {
 		var found Name
 		var isVisible bool
-		err := rows.Scan(&current, &exists, &found.Schema, &found.Table, &isVisible)
+		var path string
+		err := rows.Scan(&path, &current, &exists, &found.Schema, &found.Table, &isVisible)
+		if err == nil {
+			err = json.Unmarshal([]byte(path), &d.home)
+		}
 		if isVisible && found.Table == registry {
 			visible = found.Schema
 		}
@@ -131,7 +165,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 			all = append(all, found)
 		}
 		return err
-	}, `SELECT COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = ?), COALESCE(nspname, ''),`+
+	}, `SELECT array_to_json(current_schemas(false))::text, COALESCE(current_schema(), ''), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = ?), COALESCE(nspname, ''),`+
 		` COALESCE(relname, ''), COALESCE(pg_catalog.pg_table_is_visible(t.oid), false) FROM (SELECT 1) AS one LEFT JOIN`+
 		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace`+
 		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)`+
@@ -208,6 +242,47 @@ func otherSpelling(found Name, from, renamed string) error {
 // in lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
+// SchemaOf returns the schema in which the first table that exists is found, and whether that is the first one: in the
+// home of d, or else by this connection. Without any table, it returns the current schema. It is empty where statements
+// do not name a schema: on Vitess, and on databases other than MySQL, PostgreSQL and SQLite. On SQLite it is main.
+func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
+	query, args := "", []any{}
+	switch {
+	case d.Dialect() == "sqlite":
+		return "main", true, nil
+	case d.Dialect() == "mysql" && len(d.home) > 0:
+		return d.home[0], true, nil
+	case d.Dialect() == "mysql":
+		query = `SELECT CASE WHEN VERSION() LIKE '%Vitess%' THEN '' ELSE COALESCE(DATABASE(), '') END, TRUE`
+	case d.Dialect() == "postgres" && len(d.home) > 0:
+		query = `SELECT COALESCE(nspname, ?), COALESCE(i = 1, false) FROM (SELECT 1) AS one LEFT JOIN` +
+			` (unnest(ARRAY[?` + strings.Repeat(", ?", len(tables)-1) + `]::text[]) WITH ORDINALITY AS t(name, i)` +
+			` JOIN pg_catalog.pg_class c ON relname = t.name AND relkind IN ('r', 'p', 'v', 'm', 'f')` +
+			` JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace` +
+			` JOIN unnest(ARRAY[?` + strings.Repeat(", ?", len(d.home)-1) + `]::text[]) WITH ORDINALITY AS p(schema, j) ON p.schema = nspname) ON true` +
+			` ORDER BY i, j LIMIT 1`
+		args = append(args, d.home[0])
+		for _, name := range slices.Concat(tables, d.home) {
+			args = append(args, name)
+		}
+	case d.Dialect() == "postgres":
+		query = `SELECT COALESCE(nspname, current_schema(), ''), COALESCE(i = 1, false) FROM (SELECT 1) AS one LEFT JOIN` +
+			` (unnest(ARRAY[?` + strings.Repeat(", ?", len(tables)-1) + `]::text[]) WITH ORDINALITY AS t(name, i)` +
+			` JOIN pg_catalog.pg_class c ON c.oid = to_regclass(t.name) JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace) ON true` +
+			` ORDER BY i LIMIT 1`
+		for _, t := range tables {
+			args = append(args, d.quote(t))
+		}
+	default:
+		return "", true, nil
+	}
+	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&schema, &exists) }, query, args...)
+	if err != nil {
+		err = fmt.Errorf("look for the schema of %s: %w", tables[0], err)
+	}
+	return schema, exists, err
+}
+
 // locateOnMySQL uses the database of the connection, and never looks at others. On Vitess names stay as they are,
 // because a keyspace is not a database: with routing rules, tables may be in others.
 func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
@@ -220,6 +295,9 @@ func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	}
 	if strings.Contains(version, "Vitess") {
 		return "", nil
+	}
+	if schema != "" {
+		d.home = []string{schema}
 	}
 	if schema == "" || folds != 0 {
 		return schema, nil

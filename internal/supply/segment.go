@@ -138,6 +138,7 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 	config.Log = s.queue.Logger(cmp.Or(config.Log, s.Log))
 	config.MaxWait = cmp.Or(config.MaxWait, s.Timeout)
 	config.Timeout = cmp.Or(config.Timeout, s.Timeout)
+	config.Schema = cmp.Or(config.Schema, s.Schema)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
 	config.Lift = columns[0].Tag == "" // only this plugin uses such tags
 	for _, c := range columns {

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -97,6 +98,7 @@ func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 type Database struct {
 	Engine
 	Schema string // name, or path for SQLite; empty means the database in the variable
+	Path   string // search_path on PostgreSQL; empty means the server's default, whose first schema is public
 }
 
 var serial atomic.Int64
@@ -140,8 +142,8 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 	return d, func() error { return errors.Join(db.Exec(remove).Error, Close(db)) }, nil
 }
 
-// Beside creates another schema that statements on d's connections can name: a schema of the same database on PostgreSQL,
-// another database on MySQL and MariaDB. It is dropped when the test ends.
+// Beside creates another schema that statements on d's connections can name: a schema of the same database on
+// PostgreSQL, another database on MySQL and MariaDB. It is dropped when the test ends.
 func (d *Database) Beside(tb testing.TB) (schema string) {
 	tb.Helper()
 	if d.Name != "postgres" {
@@ -155,13 +157,22 @@ func (d *Database) Beside(tb testing.TB) (schema string) {
 	return schema
 }
 
+// Elsewhere returns the schema that [Database.Beside] creates as a database.
+func (d *Database) Elsewhere(tb testing.TB) *Database {
+	tb.Helper()
+	if d.Name != "postgres" {
+		return d.New(tb)
+	}
+	return &Database{Engine: d.Engine, Schema: d.Schema, Path: d.Beside(tb)}
+}
+
 // Current returns the schema of unqualified names on d's connections.
 func (d *Database) Current() string {
 	switch d.Name {
 	case "sqlite":
 		return "main"
 	case "postgres":
-		return "public"
+		return cmp.Or(d.Path, "public")
 	}
 	return d.Schema
 }
@@ -175,7 +186,11 @@ func (d *Database) DSN(params ...string) string {
 	case d.Schema == "":
 		return dsn
 	case d.Name == "postgres":
-		return strings.Join(append([]string{dsn, "dbname=" + d.Schema}, params...), " ")
+		path := ""
+		if d.Path != "" {
+			path = "search_path=" + d.Path
+		}
+		return strings.Join(append([]string{dsn, "dbname=" + d.Schema, path}, params...), " ")
 	}
 	address, query, _ := strings.Cut(dsn, "?")
 	address = address[:strings.LastIndex(address, "/")+1] + d.Schema

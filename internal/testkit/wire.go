@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,9 +80,10 @@ func (c *Crossing) unlocked(ctx context.Context) error {
 
 const sqliteBusy = 5
 
-// Is reports whether the statement begins with any of the texts. It ignores quotes.
+// Is reports whether the statement begins with any of the texts. It ignores quotes, and the schema of the plugin's
+// tables.
 func (c *Crossing) Is(texts ...string) bool {
-	query := unquote.Replace(c.SQL)
+	query := inSchema.ReplaceAllString(unquote.Replace(c.SQL), "$1")
 	for _, t := range texts {
 		if strings.HasPrefix(query, t) {
 			return true
@@ -89,6 +91,9 @@ func (c *Crossing) Is(texts ...string) bool {
 	}
 	return false
 }
+
+// inSchema matches the plugin's tables with their schema.
+var inSchema = regexp.MustCompile(`\w+\.(WORKER_|UID_FOLLOW|leaf_alloc)`)
 
 var unquote = strings.NewReplacer("`", "", `"`, "")
 

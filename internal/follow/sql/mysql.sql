@@ -17,16 +17,16 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
   CLOSER_UNTIL bigint NOT NULL DEFAULT 0
 ) ENGINE=InnoDB
 ---
-CREATE TABLE IF NOT EXISTS {{.Gates}} (
+CREATE TABLE IF NOT EXISTS {{.GatesTable}} (
   ID bigint NOT NULL PRIMARY KEY COMMENT 'a number, because the trigger finds a gate faster than by a name',
   TABLE_NAME varchar(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   MARK bigint NOT NULL
 ) ENGINE=InnoDB
 ---
-INSERT IGNORE INTO {{.Gates}} VALUES {{range $i, $gate := .GateIDs}}{{if $i}}, {{end}}({{$gate}}, {{text $.Name}}, 1){{end}}
+INSERT IGNORE INTO {{.GatesTable}} VALUES {{range $i, $gate := .GateIDs}}{{if $i}}, {{end}}({{$gate}}, {{text $.Name}}, 1){{end}}
 ---
 {{- if .MariaDB}}
-CREATE SEQUENCE IF NOT EXISTS {{.Mark}} MINVALUE 1 NOCACHE ENGINE=InnoDB
+CREATE SEQUENCE IF NOT EXISTS {{.MarkSequence}} MINVALUE 1 NOCACHE ENGINE=InnoDB
 ---
 {{- end}}
 CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}} FOR EACH ROW

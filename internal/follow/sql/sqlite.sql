@@ -9,9 +9,9 @@ CREATE TABLE IF NOT EXISTS {{.Marks}} (
   "CLOSER_UNTIL" bigint NOT NULL DEFAULT 0
 )
 ---
-CREATE TABLE IF NOT EXISTS {{.Gates}} ("TABLE_NAME" varchar(128) NOT NULL PRIMARY KEY, "MARK" bigint NOT NULL)
+CREATE TABLE IF NOT EXISTS {{.GatesTable}} ("TABLE_NAME" varchar(128) NOT NULL PRIMARY KEY, "MARK" bigint NOT NULL)
 ---
-INSERT OR IGNORE INTO {{.Gates}} VALUES ({{text .Name}}, 1)
+INSERT OR IGNORE INTO {{.GatesTable}} VALUES ({{text .Name}}, 1)
 ---
 CREATE TRIGGER {{.Trigger}} AFTER INSERT ON {{.Table}}
 WHEN NEW.{{.Key}} < coalesce((SELECT "MARK" FROM {{.Gates}} WHERE "TABLE_NAME" = {{text .Name}}), 9223372036854775807)

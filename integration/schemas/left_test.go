@@ -1,0 +1,175 @@
+package schemas_test
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+// connections is the size of the pool whose connections are left elsewhere.
+const connections = 4
+
+// leave sets another schema, or database, on some of the pool's connections, and the own one on the others, as an
+// application with a schema for each tenant does.
+func leave(ctx context.Context, d *testkit.Database, pool *sql.DB, elsewhere string) error {
+	var held []*sql.Conn
+	defer func() {
+		for _, c := range held {
+			_ = c.Close()
+		}
+	}()
+	for range 1 + rand.N(connections-1) {
+		c, err := pool.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		held = append(held, c)
+		schema := d.Current()
+		if rand.N(3) > 0 {
+			schema = elsewhere
+		}
+		set := "USE " + schema
+		if d.Name == "postgres" {
+			set = "SET search_path TO " + schema
+		}
+		if _, err := c.ExecContext(ctx, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Applications with a schema, or a database, for each tenant leave the last tenant's on the connections of their pool.
+// Formerly renewals failed then, ids could not be located, and followers stopped.
+func TestConnections_MayBeLeftInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		elsewhere := d.Beside(t)
+		db, err := start(t, d, "", uidplugin.WithModels(&letter{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
+			uidplugin.WithSegments(segment.Config{Step: 5, MaxStep: 5}))
+		testkit.Must(t, err)
+		p := uidplugin.From(db)
+		testkit.Must(t, db.AutoMigrate(&letter{}, &ticket{}))
+		testkit.Must(t, p.EnableFollow(t.Context(), &letter{}, uidplugin.WithSlack(50*time.Millisecond)))
+		writer := d.Open(t, nil) // its connections stay where they are
+		testkit.Must(t, writer.Exec("CREATE TABLE "+elsewhere+".letters (id BIGINT PRIMARY KEY, town TEXT)").Error)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(connections)
+		pool.SetMaxIdleConns(connections)
+
+		ctx, stop := context.WithCancel(t.Context())
+		var leaving sync.WaitGroup
+		leaving.Go(func() {
+			for ctx.Err() == nil {
+				if err := leave(ctx, d, pool, elsewhere); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		defer leaving.Wait()
+		defer stop()
+		renewals := p.Stats().Slot.Renewals
+		ledger, first := testkit.NewLedger(t), uidplugin.ID(0)
+		const rows = 40
+		for range rows {
+			id := addLetter(t, p, writer, elsewhere)
+			if first == 0 {
+				first = id
+			}
+			ledger.Add("letters", int64(id))
+			if l, err := p.Locate(t.Context(), id); err != nil || l.Table != "letters" || l.Session.Port == "" {
+				t.Fatalf("Locate: %+v, %v", l, err)
+			}
+			n, err := p.NextID(t.Context(), &ticket{})
+			testkit.Must(t, err)
+			ledger.Add("tickets", int64(n))
+			time.Sleep(20 * time.Millisecond) // for some renewals
+		}
+		followAll(t, db, rows, int64(first))
+		if _, err := p.Settled(t.Context(), &letter{}); err != nil {
+			t.Error(err)
+		}
+		if s := p.Stats().Slot; s.Renewals <= renewals || s.Failures > 0 || s.Lost > 0 || p.Health() != nil {
+			t.Errorf("%+v, %v", s, p.Health())
+		}
+		stop()
+		leaving.Wait()
+		// The next table and the end of the process need new statements.
+		testkit.Must(t, p.Close(t.Context()))
+	}, "mariadb", "mysql", "postgres")
+}
+
+// addLetter inserts a letter, and another one with its id into the other schema.
+func addLetter(t *testing.T, p *uidplugin.Plugin, writer *gorm.DB, elsewhere string) uidplugin.ID {
+	t.Helper()
+	for try := 0; ; try++ {
+		id, err := p.NextID(t.Context(), &letter{})
+		testkit.Must(t, err)
+		err = writer.Exec("INSERT INTO letters (id, town) VALUES (?, 'here')", id).Error
+		if err != nil && try < 5 {
+			continue // it came too late, because the machine is busy
+		}
+		testkit.Must(t, err)
+		testkit.Must(t, writer.Exec("INSERT INTO "+elsewhere+".letters (id, town) VALUES (?, 'elsewhere')", id).Error)
+		return id
+	}
+}
+
+// followAll follows from before the first row to the last one.
+func followAll(t *testing.T, db *gorm.DB, rows int, first int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	n := 0
+	for row, err := range uidplugin.Follow[letter](ctx, db, uidplugin.ID(first-1)) {
+		testkit.Must(t, err)
+		if row.Town != "here" {
+			t.Fatalf("row %d is from another schema", row.ID)
+		}
+		if n++; n == rows {
+			return
+		}
+	}
+	t.Errorf("%d rows", n)
+}
+
+// The triggers find their tables whatever schema the connection that inserts has.
+func TestTrigger_OfAnInsertFromAnotherSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, err := start(t, d, "", uidplugin.WithModels(&letter{}))
+		testkit.Must(t, err)
+		p := uidplugin.From(db)
+		testkit.Must(t, db.AutoMigrate(&letter{}))
+		testkit.Must(t, p.EnableFollow(t.Context(), &letter{}, uidplugin.WithSlack(time.Second)))
+		other := d.Elsewhere(t).Open(t, nil)
+		table := d.Current() + ".letters"
+		id, err := p.NextID(t.Context(), &letter{})
+		testkit.Must(t, err)
+		testkit.Must(t, other.Exec("INSERT INTO "+table+" (id, town) VALUES (?, 'x')", id).Error)
+		settled, err := p.Settled(t.Context(), &letter{})
+		testkit.Must(t, err)
+		if err := other.Exec("INSERT INTO "+table+" (id, town) VALUES (?, 'late')", settled-1).Error; err == nil {
+			t.Error("a row below the mark was accepted")
+		}
+		// The closer takes the user-level lock under the name that the trigger computes.
+		if d.IsMySQL() {
+			var same bool
+			testkit.Must(t, d.Open(t, nil).Raw("SELECT COUNT(*) = 1 FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = ?"+
+				" AND ACTION_STATEMENT LIKE '%DATABASE()%' AND ACTION_STATEMENT NOT LIKE ?", d.Schema, "%"+d.Schema+"%").Scan(&same).Error)
+			if !same {
+				t.Error("the trigger names its database, so a dump could not be restored under another name")
+			}
+		}
+	}, "mariadb", "mysql", "postgres")
+}

@@ -1,0 +1,289 @@
+package schemas_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/migrations"
+	"gorm.io/gorm"
+)
+
+// Formerly a process whose search path did not lead to the registry began a second one, which made the same ids. The
+// first process got that one at its next start, too.
+func TestUse_RefusesASecondRegistryOfADatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		tenant := d.Beside(t)
+		_, err := start(t, d, "public")
+		testkit.Must(t, err)
+		before, first := tables(t, d), space(t, d, "public")
+		_, err = start(t, d, tenant+",public") // the path leads to it
+		testkit.Must(t, err)
+		for range 2 {
+			_, err = start(t, d, tenant)
+			testkit.IsError(t, err, uidplugin.ErrTable, `"`+tenant+`"`, `"public"`, "WithSchema", "search path")
+			testkit.IsError(t, migrations.Up(t.Context(), d.Open(t, nil, "search_path="+tenant)), uidplugin.ErrTable, "migrations.In", `"public"`)
+		}
+		_, err = start(t, d, tenant+",public")
+		testkit.Must(t, err)
+		if after := tables(t, d); !slices.Equal(after, before) || space(t, d, "public") != first {
+			t.Errorf("the tables were %q and are %q", before, after)
+		}
+		_, err = start(t, d, tenant, uidplugin.WithSchema("public"))
+		testkit.Must(t, err)
+		if after := tables(t, d); !slices.Equal(after, before) {
+			t.Errorf("the tables were %q and are %q", before, after)
+		}
+	}, "postgres")
+}
+
+// Services that each have a schema say so, and then no process uses one of them by chance.
+func TestWithSchema_NamesTheTables(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, name := range []string{d.Beside(t), `it's "one" of.a?`, `WORKER_SLOT`} {
+			quoted := `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+			admin := d.Open(t, nil)
+			testkit.Must(t, admin.Exec("CREATE SCHEMA IF NOT EXISTS "+quoted).Error)
+			db, err := start(t, d, "", uidplugin.WithSchema(name), uidplugin.WithModels(&letter{}, &ticket{}))
+			testkit.Must(t, err)
+			p := uidplugin.From(db)
+			testkit.Must(t, db.AutoMigrate(&letter{}, &ticket{}))
+			row := letter{Town: "Ulm"}
+			testkit.Must(t, db.Create(&row).Error)
+			testkit.Must(t, db.Create(&ticket{}).Error)
+			if l, err := p.Locate(t.Context(), row.ID); err != nil || l.Table != "letters" {
+				t.Errorf("%s: %+v, %v", name, l, err)
+			}
+			if found, err := p.Find(t.Context(), row.ID); err != nil || found.(*letter).Town != "Ulm" {
+				t.Errorf("%s: %+v, %v", name, found, err)
+			}
+			testkit.Must(t, migrations.CreateFunctions(t.Context(), admin, migrations.In(name)))
+			testkit.Must(t, p.Close(t.Context()))
+			testkit.Must(t, db.Migrator().DropTable(&letter{}, &ticket{}))
+			space(t, d, name)
+		}
+		_, err := start(t, d, "")
+		testkit.IsError(t, err, uidplugin.ErrTable, "WithSchema", `"public"`)
+		_, err = start(t, d, "", uidplugin.WithSchema("missing"))
+		testkit.IsError(t, err, uidplugin.ErrOption, `"missing"`, "CREATE SCHEMA")
+	}, "postgres")
+}
+
+func TestWithSchema_IsForPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		_, err := start(t, d, "", uidplugin.WithSchema("shop"))
+		testkit.IsError(t, err, uidplugin.ErrOption, "WithSchema", "PostgreSQL")
+		if left := tables(t, d); len(left) > 0 {
+			t.Errorf("%q are there", left)
+		}
+	}, "sqlite", "mariadb", "mysql")
+}
+
+// Processes of an empty database that start at once, with different search paths, begin one registry.
+func TestUse_ProcessesThatStartAtOnceBeginOneRegistry(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		var starts sync.WaitGroup
+		var mu sync.Mutex
+		began := map[string]int{}
+		for range 6 {
+			schema := d.Beside(t)
+			for range 2 {
+				db := d.Open(t, nil, "search_path="+schema)
+				p := uidplugin.New(quiet)
+				t.Cleanup(func() { _ = p.Close(context.Background()) })
+				starts.Go(func() {
+					err := db.Use(p)
+					if err != nil && !errors.Is(err, uidplugin.ErrTable) {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if err == nil {
+						began[schema]++
+					}
+				})
+			}
+		}
+		starts.Wait()
+		if len(began) != 1 {
+			t.Errorf("registries began in %v", began)
+		}
+		registries := slices.DeleteFunc(tables(t, d), func(name string) bool { return !strings.HasSuffix(name, ".WORKER_REGISTRY") })
+		if len(registries) != 1 {
+			t.Errorf("%q are there", registries)
+		}
+	}, "postgres")
+}
+
+// A dump of a MySQL server with lower_case_table_names = 1, or a tool that does not quote names, makes tables in lower
+// case. Formerly a second id space began next to them.
+func TestUse_RefusesTablesInAnotherSpelling(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, err := start(t, d, "", uidplugin.WithModels(&letter{}))
+		testkit.Must(t, err)
+		testkit.Must(t, db.AutoMigrate(&letter{}))
+		row := letter{}
+		testkit.Must(t, db.Create(&row).Error)
+		testkit.Must(t, uidplugin.From(db).Close(t.Context()))
+		for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"} {
+			testkit.Must(t, db.Migrator().RenameTable(table, strings.ToLower(table)))
+		}
+		before := tables(t, d)
+		_, err = start(t, d, "")
+		testkit.IsError(t, err, uidplugin.ErrTable, "worker_", "upper case", "RENAME TO")
+		if after := tables(t, d); !slices.Equal(after, before) {
+			t.Errorf("%q are there", after)
+		}
+		// The statement of the error is for one table, and is the same for the others.
+		statement := err.Error()[strings.Index(err.Error(), "ALTER TABLE"):]
+		statement, _, _ = strings.Cut(statement, ", and the same")
+		for _, table := range []string{"NODE", "SLOT", "SESSION", "REGISTRY"} {
+			each := statement
+			for _, named := range []string{"NODE", "REGISTRY"} {
+				each = strings.ReplaceAll(strings.ReplaceAll(each, "WORKER_"+named, "WORKER_"+table),
+					"worker_"+strings.ToLower(named), "worker_"+strings.ToLower(table))
+			}
+			testkit.Must(t, db.Exec(each).Error)
+		}
+		again, err := start(t, d, "")
+		testkit.Must(t, err)
+		if l, err := uidplugin.From(again).Locate(t.Context(), row.ID); err != nil || l.Table != "letters" {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// An application may have tables with such names for its own workers.
+func TestUse_AcceptsOtherTablesInLowerCase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, table := range []string{"worker_node", "worker_slot", "worker_session", "worker_registry"} {
+			testkit.Must(t, d.Open(t, nil).Exec("CREATE TABLE "+table+" (id int, name varchar(9))").Error)
+		}
+		_, err := start(t, d, "")
+		testkit.Must(t, err)
+	}, "mariadb", "mysql", "postgres")
+}
+
+// What refuses a start must not create anything, because the next process would find it.
+func TestUse_CreatesNothingIfItIsRefused(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		refused := map[string][]uidplugin.Option{
+			"an option": {uidplugin.WithLead(time.Nanosecond)},
+		}
+		if d.Name != "sqlite" { // it has no clock of its own
+			refused["the clock"] = []uidplugin.Option{uidplugin.WithClock(func() time.Time { return time.Now().Add(time.Hour) }),
+				config.WithMaxSkew(time.Minute)}
+		}
+		for name, options := range refused {
+			if _, err := start(t, d, "", options...); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		}
+		if d.IsMySQL() {
+			db := d.Open(t, nil, "autocommit=0")
+			if err := db.Use(uidplugin.New(quiet)); err == nil || !strings.Contains(err.Error(), "autocommit") {
+				t.Errorf("autocommit: %v", err)
+			}
+		}
+		if left := tables(t, d); len(left) > 0 {
+			t.Errorf("%q are there", left)
+		}
+		// Tables of an earlier version are not extended by a process with another layout.
+		_, err := start(t, d, "")
+		testkit.Must(t, err)
+		db := d.Open(t, nil)
+		testkit.Must(t, db.Exec(strings.NewReplacer("~", map[bool]string{true: "`", false: `"`}[d.IsMySQL()]).
+			Replace("ALTER TABLE ~WORKER_REGISTRY~ DROP COLUMN ~STRIDE~")).Error)
+		_, err = start(t, d, "", uidplugin.WithLayout(generator.JSSafeLayout()))
+		testkit.IsError(t, err, workernode.ErrLayoutMismatch)
+		if db.Migrator().HasColumn(&registry{}, "STRIDE") {
+			t.Error("the tables were extended")
+		}
+	})
+}
+
+type registry struct{}
+
+func (registry) TableName() string { return "WORKER_REGISTRY" }
+
+// A database may be dumped and restored under another name, and a schema may be renamed: nothing in the rows names it.
+func TestUse_FindsTablesUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		from, to := d.Beside(t), fmt.Sprint("renamed_", d.Schema)
+		home := &testkit.Database{Engine: d.Engine, Schema: from}
+		if d.Name == "postgres" {
+			home = &testkit.Database{Engine: d.Engine, Schema: d.Schema, Path: from}
+		}
+		db, err := start(t, home, "", uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&letter{}))
+		testkit.Must(t, err)
+		testkit.Must(t, db.AutoMigrate(&letter{}))
+		row := letter{}
+		testkit.Must(t, db.Create(&row).Error)
+		before := space(t, d, from)
+		moved := rename(t, d, db, from, to)
+		testkit.Eventually(t, "the process notices", 20*time.Second, func() bool {
+			err := uidplugin.From(db).Health()
+			return err != nil && strings.Contains(err.Error(), "restart it") && strings.Contains(err.Error(), from)
+		})
+		again, err := start(t, moved, "")
+		testkit.Must(t, err)
+		if l, err := uidplugin.From(again).Locate(t.Context(), row.ID); err != nil || l.Table != "letters" || space(t, d, to) != before {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// rename gives a schema, or the tables of a database, another name.
+func rename(t *testing.T, d *testkit.Database, db *gorm.DB, from, to string) *testkit.Database {
+	t.Helper()
+	admin := d.Open(t, nil)
+	if d.Name == "postgres" {
+		testkit.Must(t, admin.Exec("ALTER SCHEMA "+from+" RENAME TO "+to).Error)
+		return &testkit.Database{Engine: d.Engine, Schema: d.Schema, Path: to}
+	}
+	testkit.Must(t, admin.Exec("CREATE DATABASE "+to).Error)
+	t.Cleanup(func() { admin.Exec("DROP DATABASE " + to) })
+	for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY", "letters"} {
+		testkit.Must(t, admin.Exec("RENAME TABLE "+from+"."+table+" TO "+to+"."+table).Error)
+	}
+	return &testkit.Database{Engine: d.Engine, Schema: to}
+}
+
+// Plugins with one handle of WithRegistry share the tables that were found on it.
+func TestWithSchema_OfASharedRegistry(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		schema := d.Beside(t)
+		shared, other := d.Open(t, nil), d.New(t)
+		_, err := start(t, d, "") // another id space of the database
+		testkit.Must(t, err)
+		of := func(options ...uidplugin.Option) error {
+			_, err := start(t, other, "", append(options, uidplugin.WithRegistry(shared))...)
+			return err
+		}
+		testkit.Must(t, of(uidplugin.WithSchema(schema)))
+		testkit.Must(t, of(uidplugin.WithSchema(schema)))
+		testkit.IsError(t, of(), uidplugin.ErrOption, "WithSchema", `"`+schema+`"`)
+		if left := tables(t, other); len(left) > 0 {
+			t.Errorf("%q are in the database of the handle", left)
+		}
+	}, "postgres")
+}
