@@ -81,14 +81,14 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // Processes without the option may use the same database. Their worker ids begin above
 // [generator.Layout.MaxFixedWorkerID], so with a number up to that, the plugin needs no table. db.Use only reads
 // WORKER_REGISTRY, if there is one, and fails with [ErrOption] if it gives out the number, because UidGenerator shares
-// WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use takes the number from the
-// registry, which gives out none up to it from then on. It fails with ErrOption if the registry has given out worker ids
-// below. docs/53-bits.md describes how to change from one to the other.
+// WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use takes the number from
+// the registry, which gives out none up to it from then on. It fails with ErrOption if the registry has given out
+// worker ids below. docs/53-bits.md describes how to change from one to the other.
 //
-// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and the
-// same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must have
-// ended. So its first id waits for the next tick, and at first it makes ids only as fast as the layout counts them.
-// [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
+// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
+// the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must
+// have ended. So its first id waits for the next tick, and at first it makes ids only as fast as the layout counts
+// them. [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead] and
 // [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of the first apply.

@@ -12,8 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Plugins of one process may have the same worker id from the options, as those of a server that opens a handle for each
-// request. Two generators with one worker id would make the same ids, so these plugins share one.
+// Plugins of one process may have the same worker id from the options, as those of a server that opens a handle for
+// each request. Two generators with one worker id would make the same ids, so these plugins share one.
 
 // A sharedWorker is the worker id of some plugins of this process, with its generator. When the last plugin has left,
 // the generator is closed, and the next plugin begins a sharedWorker above all ticks of this one.

@@ -82,3 +82,21 @@ func TestShareFixed_CloseEndsOnlyOnePlugin(t *testing.T) {
 		testkit.Must(t, errors.Join(closePool(one), closePool(two)))
 	})
 }
+
+// The plugin allocates nothing for an id, as long as it is the only one with its worker id.
+func TestShareFixed_OfOnePluginAllocatesNothing(t *testing.T) {
+	s := supplying(t, hangs, func(c *Config) {
+		var err error
+		c.Fixed, err = ShareFixed(c.Layout, 140, 0, c.Now, Cached, 1)
+		testkit.Must(t, err)
+	})
+	src := s.source(t, "orders", "")
+	testkit.Must(t, s.Ensure(t.Context(), nil, []*Source{src}))
+	ids := make([]int64, 10)
+	if n := testing.AllocsPerRun(100, func() {
+		_, err := src.Next(t.Context(), nil)
+		testkit.Must(t, errors.Join(err, src.Fill(t.Context(), ids, nil)))
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Wall reads the wall clock of a process with a fixed worker id, and logs when somebody sets it. Nothing else notices:
-// without a database there is no clock to compare it with.
+// A Wall reads the wall clock of a process with a fixed worker id, and logs when somebody sets it. Nothing else
+// notices: without a database there is no clock to compare it with.
 type Wall struct {
 	now  func() time.Time
 	base time.Time    // first reading
