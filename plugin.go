@@ -255,7 +255,7 @@ func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) supply.Config {
 		config.Fixed, config.Clock = supply.NewFixed(s.Layout, s.WorkerID, s.FixedLead(), s.Now), generator.NewClock(loc.Clock)
 		return config
 	}
-	config.Clock, config.Schema = s.space.idSpace.clock, s.space.idSpace.sql.Schema()
+	config.Clock, config.Schema, config.Current = s.space.idSpace.clock, s.space.idSpace.sql.Schema(), s.home.Current()
 	if loc.Apart {
 		config.Registry = s.Registry
 	}
