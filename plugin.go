@@ -273,7 +273,7 @@ func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) (_ supply.Config
 		}
 		return config, err
 	}
-	config.Clock, config.Schema = s.space.idSpace.clock, s.space.idSpace.sql.Schema()
+	config.Clock, config.Schema, config.Current = s.space.idSpace.clock, s.space.idSpace.sql.Schema(), s.home.Current()
 	if loc.Apart {
 		config.Registry = s.Registry
 	}

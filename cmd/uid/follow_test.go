@@ -188,10 +188,7 @@ func TestSQL_PrintsMigrations(t *testing.T) {
 			d := d.New(t)
 			db := d.Open(t, nil)
 			shop(t, db, "web-1", "first")
-			schema := "public"
-			if d.Name == "postgres" {
-				schema = d.Schema
-			}
+			schema := d.Current()
 			text := runner{t: t}.run("sql", "--follow", "orders", "--dialect", d.Name, "--schema", schema)
 			text.want(t, exitOK)
 			statements := split(text.out)

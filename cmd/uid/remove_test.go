@@ -231,6 +231,33 @@ func TestRemove_TheApplicationGoesOnWithoutThePlugin(t *testing.T) {
 	})
 }
 
+// With a schema of its own, the plugin's tables, functions and segments are not in the schema of the application's.
+func TestRemove_NamesTheSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		schema := d.Beside(t)
+		db := d.Open(t, nil)
+		p := uidplugin.New(uidplugin.WithSchema(schema), uidplugin.WithLogger(nil))
+		must(t, db.Use(p))
+		must(t, p.AutoMigrate(&usedEvent{}, &usedInvoice{}))
+		must(t, p.EnableFollow(t.Context(), &usedEvent{}))
+		must(t, migrations.CreateFunctions(t.Context(), db, migrations.In(schema)))
+		must(t, db.Create(&usedEvent{}).Error)
+		must(t, db.Create(&usedInvoice{}).Error)
+		must(t, p.Close(t.Context()))
+
+		r := runner{t: t, dsn: dsn(d)}
+		quoted := `"` + schema + `".`
+		r.run("remove", "--yes", "--schema", schema).want(t, exitOK, "DROP VIEW "+quoted+`"uid_origin"`,
+			"DROP FUNCTION "+quoted+`"uid_table"(bigint)`, "DROP TABLE "+quoted+`"leaf_alloc"`, "Let the database number invoices.id")
+		db = d.Open(t, nil) // without the plugin
+		must(t, db.Create(&plainEvent{}).Error)
+		must(t, db.Create(&plainInvoice{}).Error)
+		must(t, db.Exec(`DROP TABLE `+quoted+`leaf_alloc`).Error)
+		must(t, db.Exec(`DROP SCHEMA `+schema).Error) // nothing else is in it
+	}, "postgres")
+}
+
 // A process that runs needs the tables, so nothing is changed.
 func TestRemove_RefusesWhileProcessesRun(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
 )
 
 // connections is the size of the pool whose connections are left elsewhere.
@@ -32,13 +33,13 @@ func leave(ctx context.Context, d *testkit.Database, pool *sql.DB, elsewhere str
 			return err
 		}
 		held = append(held, c)
-		schema := d.Current()
+		own := d.Current()
 		if rand.N(3) > 0 {
-			schema = elsewhere
+			own = elsewhere
 		}
-		set := "USE " + schema
+		set := "USE " + own
 		if d.Name == "postgres" {
-			set = "SET search_path TO " + schema
+			set = "SET search_path TO " + own
 		}
 		if _, err := c.ExecContext(ctx, set); err != nil {
 			return err
@@ -170,6 +171,39 @@ func TestTrigger_OfAnInsertFromAnotherSchema(t *testing.T) {
 			if !same {
 				t.Error("the trigger names its database, so a dump could not be restored under another name")
 			}
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// receipt names its schema in the model, as some applications do.
+type receipt struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+}
+
+// A table has one counter, whether its name has the schema or not, and whatever schema the connection has on which the
+// segment is opened. Formerly the name of the counter depended on it.
+func TestSegment_OpenedOnAConnectionThatWasLeftElsewhere(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		elsewhere := d.Beside(t)
+		db := d.Open(t, &gorm.Config{NamingStrategy: schema.NamingStrategy{TablePrefix: d.Current() + "."}})
+		p := uidplugin.New(quiet)
+		testkit.Must(t, db.Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(1)
+		set := "USE " + elsewhere
+		if d.Name == "postgres" {
+			set = "SET search_path TO " + elsewhere
+		}
+		testkit.Must(t, db.Exec(set).Error)
+		_, err = p.NextID(t.Context(), &receipt{})
+		testkit.Must(t, err)
+		var tags []string
+		testkit.Must(t, d.Open(t, nil).Raw("SELECT biz_tag FROM leaf_alloc").Scan(&tags).Error)
+		if len(tags) != 1 || tags[0] != "receipts" {
+			t.Errorf("the tags are %q", tags)
 		}
 	}, "mariadb", "mysql", "postgres")
 }

@@ -287,3 +287,21 @@ func TestWithSchema_OfASharedRegistry(t *testing.T) {
 		}
 	}, "postgres")
 }
+
+// Formerly a process of a region that was refused because of UidGenerator had begun the divided registry.
+func TestWithRegion_LeavesUidGeneratorsTableAsItIs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.Must(t, d.Open(t, nil).Exec("CREATE TABLE WORKER_NODE (ID BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, HOST_NAME VARCHAR(64) NOT NULL,"+
+			" PORT VARCHAR(64) NOT NULL, TYPE INT NOT NULL, LAUNCH_DATE DATE NOT NULL, MODIFIED TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,"+
+			" CREATED TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)").Error)
+		before := tables(t, d)
+		_, err := start(t, d, "", uidplugin.WithRegion(0, 2))
+		testkit.IsError(t, err, uidplugin.ErrRegion, "UidGenerator")
+		if after := tables(t, d); !slices.Equal(after, before) {
+			t.Errorf("%q are there", after)
+		}
+		_, err = start(t, d, "")
+		testkit.Must(t, err)
+	}, "mariadb", "mysql")
+}

@@ -103,6 +103,11 @@ func (d *DB) schema() string {
 	return d.SQL.Schema()
 }
 
+// own quotes the name of something in the schema of the plugin's tables.
+func (d *DB) own(name string) string {
+	return d.SQL.Quoted(sqldb.Name{Schema: d.schema(), Table: name})
+}
+
 // AddOther adds a database that has tables of the id space, under its name in WORKER_NODE.
 func (d *DB) AddOther(name string, other *DB) {
 	other.Nodes, other.Registry, other.Layout = d.Nodes, d.Registry, d.Layout

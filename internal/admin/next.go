@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
@@ -90,7 +89,7 @@ func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t ta
 		}
 		tag := ""
 		err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
-			"SELECT biz_tag FROM "+d.SQL.Quoted(sqldb.Name{Schema: d.schema(), Table: name})+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
+			"SELECT biz_tag FROM "+d.own(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
 		if err != nil {
 			return err
 		}

@@ -176,25 +176,28 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 	return steps, nil
 }
 
-// functionsOf are queries for the view and the functions of migrations.CreateFunctions, as in a DROP statement.
+// functionsOf are queries for the view and the functions of migrations.CreateFunctions in a schema: their kind, name and
+// arguments, as in a DROP statement.
 var functionsOf = map[string]string{
-	mysql: `SELECT 'VIEW uid_origin' FROM information_schema.views WHERE table_schema = DATABASE() AND
-		table_name = 'uid_origin' UNION ALL SELECT CONCAT('FUNCTION ', routine_name) FROM information_schema.routines
-		WHERE routine_schema = DATABASE() AND routine_name IN ('uid_time', 'uid_worker', 'uid_table')`,
-	postgres: `SELECT 'VIEW ' || to_regclass('uid_origin')::text WHERE to_regclass('uid_origin') IS NOT NULL UNION ALL
-		SELECT 'FUNCTION ' || f::text FROM unnest(ARRAY[to_regprocedure('uid_time(bigint)'),
-		to_regprocedure('uid_worker(bigint)'), to_regprocedure('uid_table(bigint)')]) f WHERE f IS NOT NULL`,
-	sqlite: `SELECT 'VIEW uid_origin' FROM sqlite_schema WHERE type = 'view' AND name = 'uid_origin'`,
+	mysql: `SELECT 'VIEW', table_name, '' FROM information_schema.views
+		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = 'uid_origin'
+		UNION ALL SELECT 'FUNCTION', routine_name, '' FROM information_schema.routines
+		WHERE routine_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND routine_name IN ('uid_time', 'uid_worker', 'uid_table')`,
+	postgres: `SELECT 'VIEW', relname, '' FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
+		WHERE nspname = ? AND relname = 'uid_origin' AND relkind = 'v'
+		UNION ALL SELECT 'FUNCTION', proname, '(bigint)' FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace
+		WHERE nspname = ? AND proname IN ('uid_time', 'uid_worker', 'uid_table') AND proargtypes::text = '20'`,
+	sqlite: `SELECT 'VIEW', name, '' FROM sqlite_schema WHERE type = 'view' AND name = 'uid_origin' AND ? = ?`,
 }
 
 func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]RemovalStep, error) {
 	s := RemovalStep{Text: "The view and the functions for SQL.", on: d}
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
-		var object string
-		err := rows.Scan(&object)
-		s.SQL = append(s.SQL, "DROP "+object)
+		var kind, name, arguments string
+		err := rows.Scan(&kind, &name, &arguments)
+		s.SQL = append(s.SQL, "DROP "+kind+" "+d.own(name)+arguments)
 		return err
-	}, functionsOf[d.SQL.Dialect()])
+	}, functionsOf[d.SQL.Dialect()], d.schema(), d.schema())
 	if err != nil {
 		return nil, fmt.Errorf("look for the view and the functions of migrations.CreateFunctions: %w", err)
 	}

@@ -211,12 +211,12 @@ type tag struct {
 	next                  int64
 }
 
-// tags returns the tags of leaf_alloc.
+// tags returns the tags of leaf_alloc, which is in the schema of the plugin's tables.
 func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	names, on := d.databases()
 	for _, database := range names {
 		for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
-			columns, err := on[database].columns(ctx, "", name)
+			columns, err := on[database].columns(ctx, on[database].schema(), name)
 			if err != nil {
 				return nil, err
 			}
@@ -228,7 +228,7 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 				err := rows.Scan(&t.name, &t.next)
 				list = append(list, t)
 				return err
-			}, "SELECT biz_tag, max_id FROM "+on[database].identifier(name)+" ORDER BY biz_tag")
+			}, "SELECT biz_tag, max_id FROM "+on[database].own(name)+" ORDER BY biz_tag")
 			if err != nil {
 				return nil, fmt.Errorf("read the tags of %s: %w", name, err)
 			}
@@ -267,7 +267,7 @@ func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []Re
 		}
 		steps = append(steps, RemovalStep{Database: t.database, Left: true,
 			Text: fmt.Sprintf("%s stays, because other services may take numbers from it. If none does: DROP TABLE %s",
-				t.table, on[t.database].identifier(t.table))})
+				t.table, on[t.database].own(t.table))})
 	}
 	return steps, err
 }

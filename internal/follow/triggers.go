@@ -98,7 +98,7 @@ func (f Flavor) create(t Table) string {
 func (s *statements) triggersOfPostgres() string {
 	f := s.flavor
 	prefix := strings.TrimSuffix(f.in(s.table, ""), f.quote("")) // the schema with a dot
-	return "SELECT tgname, " + qualified + ", tgrelid = " + s.class() + ", COALESCE(" + s.intact() + ", false) FROM pg_trigger t" +
+	return "SELECT tgname, " + qualified + ", COALESCE(tgrelid = " + s.class() + ", false), COALESCE(" + s.intact() + ", false) FROM pg_trigger t" +
 		" WHERE " + notCloned + " AND (tgfoid = " + s.function() + " OR tgrelid = " + s.class() + " AND left(tgname, 11) = 'uid_follow_'" +
 		" AND tgfoid = to_regproc(" + f.text(prefix) + " || quote_ident(tgname)))"
 }

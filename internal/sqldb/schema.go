@@ -86,6 +86,14 @@ func (d *DB) Home(ctx context.Context) (*DB, error) {
 	return &other, nil
 }
 
+// Current returns the current schema of the home, or "" if that is not known.
+func (d *DB) Current() string {
+	if len(d.home) == 0 {
+		return ""
+	}
+	return d.home[0]
+}
+
 // HomeOf returns a DB with the home of other.
 func (d *DB) HomeOf(other *DB) *DB {
 	at := *d

@@ -37,6 +37,7 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 	if err != nil {
 		return nil, err
 	}
+	names.current = cmp.Or(s.Current, names.current) // the application may have left another one on this connection
 	name := names.table(src.Table) + names.column(strings.TrimPrefix(src.tag, src.Table))
 	s.mu.Lock()
 	shared := s.segments[name]

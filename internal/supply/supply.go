@@ -44,6 +44,7 @@ type Config struct {
 	DB       *gorm.DB // for the tables, and for openers
 	Registry *gorm.DB // for worker ids and segments: DB, or another database
 	Schema   string   // of the plugin's tables in Registry; empty if statements do not name it
+	Current  string   // schema or database of unqualified names of DB at the start; empty means the connection's
 	Database string   // name of the tables' database in the registry; empty for the registry's own
 	Manager  *workernode.Manager
 	Fixed    *Fixed // the worker id of all tables; excludes Manager
