@@ -144,9 +144,10 @@ func (c *Catalog) beforeInsert(db *gorm.DB) {
 // beforeUpdate refuses ids that do not fit into their columns.
 func (c *Catalog) beforeUpdate(db *gorm.DB) { c.guard(db, "UPDATE", "SET") }
 
-// afterInsert sets the ids of rows in an upsert that had conflicts.
+// afterInsert sets the ids of rows in an upsert that had conflicts, and explains the error of a batch that is too large.
 func (c *Catalog) afterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.Plan(s).Model })
+	c.explainSize(db)
 }
 
 // refill sets fields again that hooks of the model have zeroed.
