@@ -170,6 +170,7 @@ func columns(list string) *sqlmock.Rows {
 func probes(sql func(string) string) (steps []step) {
 	steps = append(steps, step{sql: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), rows: columns(allRegistry)},
 		step{sql: sql(readVersion), rows: columns("SCHEMA_VERSION").AddRow(workernode.SchemaVersion)})
+	steps = append(steps, modes(sql)...)
 	for _, t := range [][2]string{{"WORKER_NODE", nodeColumns}, {"WORKER_SLOT", slotColumns}, {"WORKER_SESSION", sessionColumns}, {"WORKER_REGISTRY", allRegistry}} {
 		steps = append(steps, step{sql: sql(`SELECT * FROM "` + t[0] + `" WHERE 1 = 0`), rows: columns(t[1])})
 	}
@@ -214,7 +215,7 @@ func migrated(sql func(string) string) []step {
 
 // checked has the statements of db.Use with WithoutMigration.
 func checked(sql func(string) string) []step {
-	return append(append(append(modes(sql), probes(sql)...), connections(sql)...), registry(sql, fewLayout))
+	return append(append(probes(sql), connections(sql)...), registry(sql, fewLayout))
 }
 
 // connections has the queries of db.Use for settings of connections.

@@ -33,10 +33,10 @@ type article struct {
 // fresh has the statements that db.Use sends to an empty database.
 func fresh(t *testing.T, dialect string, sql func(string) string) (steps []step) {
 	t.Helper()
-	again, version, probed, next := probes(sql)[0], probes(sql)[1], probes(sql)[2:], 0
+	again, version, probed, next := probes(sql)[0], probes(sql)[1], probes(sql)[2+len(modes(sql)):], 0
 	absent := again
 	absent.err, version.rows = errors.New("no such table"), columns("SCHEMA_VERSION") // and no row
-	steps = append(modes(sql), absent)
+	steps = append([]step{absent}, modes(sql)...)
 	for _, create := range creates(t, dialect) {
 		if strings.HasPrefix(create, "CREATE TABLE") {
 			probed[next].err = errors.New("no such table")

@@ -93,10 +93,10 @@ func Up(ctx context.Context, db *gorm.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := d.RefuseMode(ctx); err != nil {
-		return fmt.Errorf("migrations: %w", err)
-	}
 	before, err := versionOf(ctx, d)
+	if err == nil {
+		err = d.RefuseMode(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -119,10 +119,10 @@ func Check(ctx context.Context, db *gorm.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := d.RefuseMode(ctx); err != nil {
-		return fmt.Errorf("migrations: %w", err)
-	}
 	version, err := versionOf(ctx, d)
+	if err == nil {
+		err = d.RefuseMode(ctx)
+	}
 	if err != nil {
 		return err
 	}
