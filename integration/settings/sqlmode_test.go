@@ -1,11 +1,15 @@
 package settings_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/internal/workernode"
 )
@@ -70,6 +74,29 @@ func TestRegion_InSQLModeOracle(t *testing.T) {
 			_, err = nodes.Divide(ctx, workernode.Region{N: 1, Of: of}, 2*of)
 			testkit.Must(t, err)
 			testkit.Must(t, p.end())
+		}
+	}, "mariadb")
+}
+
+// MariaDB shows the time at which a trigger was created as sql_mode says, rounded or cut off. By this time a follower
+// recognizes the trigger, whatever the mode of the program that installed it.
+func TestFollow_ATriggerIsTheSameInEachSQLMode(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		handle := func(mode string) *sqldb.DB {
+			db, err := sqldb.Open(d.Open(t, nil, "sql_mode=%27"+mode+"%27"), time.Minute)
+			testkit.Must(t, err)
+			return db
+		}
+		one, other := handle(""), handle("TIME_ROUND_FRACTIONAL")
+		for i := range 20 { // every second time is rounded up
+			table := follow.Table{Name: fmt.Sprintf("posts_%d", i), Key: "id", Slack: time.Second}
+			testkit.Must(t, one.ExecRaw(t.Context(), "CREATE TABLE "+table.Name+" (id BIGINT PRIMARY KEY)"))
+			testkit.Must(t, follow.Enable(t.Context(), one, table))
+			for _, db := range []*sqldb.DB{one, other} {
+				_, err := follow.NewMark(db, table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+				testkit.Must(t, err)
+			}
 		}
 	}, "mariadb")
 }

@@ -92,7 +92,7 @@ func TestReset_EndsRoundsThatHaveBegun(t *testing.T) {
 		testkit.Must(t, err)
 		reset := false
 		wire.Set(func(c *testkit.Crossing) error {
-			if !reset && c.Is("UPDATE UID_FOLLOW SET RECENT") {
+			if !reset && publishes(c) {
 				reset = true
 				testkit.Must(t, follow.Reset(t.Context(), e.conn, "events", generator.DefaultLayout(), time.Now))
 			}

@@ -34,7 +34,16 @@ func (s *statements) now() string {
 	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // local time has one hour twice a year
 }
 
-// found is a subquery for the identity of the trigger that the table has now, if it is enabled.
+// exact begins a statement with found on MariaDB, where CREATED is rounded or cut off as sql_mode says.
+func (s *statements) exact() string {
+	if s.flavor != MariaDB {
+		return ""
+	}
+	return "SET STATEMENT sql_mode = '" + sqldb.Mode + "' FOR "
+}
+
+// found is a subquery for the identity of the trigger that the table has now, if it is enabled. The statement begins with
+// exact.
 func (s *statements) found() string {
 	f, name := s.flavor, s.flavor.text(s.names.trigger)
 	switch f {
@@ -108,7 +117,7 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 		state.Slack, state.Found, state.Next = time.Duration(slack)*time.Millisecond, found.String, next.Int64
 		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
 		return nil
-	}, "SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
+	}, s.exact()+"SELECT "+s.flavor.columns("PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+
 		", "+s.flavor.columns("RECENT")+", "+s.next()+" FROM "+s.marks()+" m"+s.row())
 	if err == nil {
 		err = oneRow(rows)
@@ -276,7 +285,7 @@ func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, bega
 	// MySQL assigns from left to right, so RECENT comes first.
 	history := recent + " = CASE WHEN " + published + " < " + value + " THEN SUBSTR(" + s.flavor.join(published, "' '", recent) +
 		", 1, " + strconv.Itoa(recentLength) + ") ELSE " + recent + " END, "
-	n, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+value+")"+s.row()+
+	n, err := db.Exec(ctx, s.exact()+"UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+value+")"+s.row()+
 		" AND "+published+" = ? AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ? AND "+s.mark()+" >= "+value, began.Published, began.Trigger, began.Trigger)
 	if err != nil || n > 0 {
 		return mark, err

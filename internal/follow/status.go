@@ -181,7 +181,7 @@ func (s *statements) status(ctx context.Context, db *sqldb.DB, into *Status) err
 			into.Trigger = TriggerReplaced
 		}
 		return err
-	}, "SELECT "+s.flavor.columns("KEY_COLUMN, PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+
+	}, s.exact()+"SELECT "+s.flavor.columns("KEY_COLUMN, PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+
 		s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+" FROM "+s.marks()+" m"+s.row())
 	if err != nil || into.Table == "" {
 		return err

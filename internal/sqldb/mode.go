@@ -17,18 +17,21 @@ func (d *DB) RefuseMode(ctx context.Context) error {
 	err := d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode")
 	switch {
 	case err != nil:
-		return fmt.Errorf("read sql_mode: %w", err)
+		return fmt.Errorf("sqldb: read sql_mode: %w", err)
 	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"): // MariaDB
-		return errors.New("sql_mode has EMPTY_STRING_IS_NULL, so an empty text becomes NULL, but a free slot has an empty HOLDER:" +
+		return errors.New("sqldb: sql_mode has EMPTY_STRING_IS_NULL, so an empty text becomes NULL, but a free slot has an empty HOLDER:" +
 			" remove the mode for these connections (in the DSN or the server's configuration)")
 	}
 	return nil
 }
 
+// Mode is the sql_mode of statements that depend on it.
+const Mode = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
+
 // Assignments for a SET statement of MySQL that sets sql_mode for statements such as those of [DB.Define], and restores
 // it on the same connection.
 const (
-	FixMode     = "@uid_mode = @@SESSION.sql_mode, SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"
+	FixMode     = "@uid_mode = @@SESSION.sql_mode, SESSION sql_mode = '" + Mode + "'"
 	RestoreMode = "SESSION sql_mode = @uid_mode"
 )
 
