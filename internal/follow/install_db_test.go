@@ -118,6 +118,86 @@ func TestEnable_TwoSearchPathsHaveOneMark(t *testing.T) {
 	}, "postgres")
 }
 
+// The application may leave the connections of the pool in another schema, whose table of the same name stays as it is.
+func TestEnable_ConnectionsMayBeLeftInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		ctx, here, elsewhere := t.Context(), d.Current(), d.Beside(t)
+		db := d.Open(t, nil)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(1)
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		conn, err = conn.Home(ctx)
+		testkit.Must(t, err)
+		for _, schema := range []string{here, elsewhere} {
+			testkit.Must(t, db.Exec("CREATE TABLE "+schema+".events (id BIGINT PRIMARY KEY)").Error)
+			testkit.Must(t, db.Exec("CREATE TABLE "+schema+".orders (id BIGINT PRIMARY KEY)").Error)
+		}
+		leave := func() { // again, because a connection is closed after an error
+			t.Helper()
+			set := "USE " + elsewhere
+			if d.Name == "postgres" {
+				set = "SET search_path TO " + elsewhere
+			}
+			testkit.Must(t, db.Exec(set).Error)
+		}
+		triggers := func() (names []string) {
+			t.Helper()
+			query := "SELECT CONCAT(TRIGGER_SCHEMA, '.', EVENT_OBJECT_TABLE, ' ', TRIGGER_NAME) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA IN (?)"
+			if d.Name == "postgres" {
+				query = "SELECT nspname || '.' || relname || ' ' || tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid" +
+					" JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname IN (?)"
+			}
+			testkit.Must(t, db.Raw(query, []string{here, elsewhere}).Scan(&names).Error)
+			return names
+		}
+		want := func(what string, names ...string) {
+			t.Helper()
+			got := triggers()
+			if !slices.EqualFunc(got, names, func(a, b string) bool { return strings.HasPrefix(a, b) }) {
+				t.Errorf("%s: the triggers are %q, want %q", what, got, names)
+			}
+		}
+		events, orders := follow.Table{Name: "events", Key: "id", Slack: time.Second}, follow.Table{Name: "orders", Key: "id", Slack: time.Second}
+		leave()
+		testkit.Must(t, follow.Enable(ctx, conn, events))
+		want("enabled", here+".events uid_follow_events_")
+
+		leave()
+		testkit.Must(t, db.Exec("DROP TABLE "+here+".orders").Error)
+		testkit.Must(t, db.Exec("ALTER TABLE "+here+".events RENAME TO "+map[bool]string{true: "orders", false: here + ".orders"}[d.Name == "postgres"]).Error)
+		testkit.Must(t, db.Exec("CREATE TABLE "+here+".events (id BIGINT PRIMARY KEY)").Error)
+		testkit.Must(t, follow.Disable(ctx, conn, events))
+		want("renamed and disabled")
+
+		leave()
+		testkit.Must(t, follow.Enable(ctx, conn, orders))
+		want("renamed and enabled", here+".orders uid_follow_orders_")
+		installed, err := follow.IsInstalled(ctx, conn, orders)
+		if err != nil || !installed {
+			t.Errorf("IsInstalled: %v, %v", installed, err)
+		}
+		list, err := follow.List(ctx, conn, generator.DefaultLayout())
+		if err != nil || len(list) != 1 || list[0].Table != "orders" || list[0].Trigger != follow.TriggerInstalled {
+			t.Errorf("List: %+v, %v", list, err)
+		}
+
+		statements, err := follow.Removal(ctx, conn)
+		testkit.Must(t, err)
+		for _, statement := range statements {
+			leave()
+			testkit.Must(t, follow.Exec(ctx, conn, statement))
+		}
+		want("removed")
+		left, err := follow.Removal(ctx, conn)
+		if err != nil || len(left) > 0 {
+			t.Errorf("after the removal: %q, %v", left, err)
+		}
+	}, "mariadb", "mysql", "postgres")
+}
+
 // A table that has children in the sense of INHERITS shows their rows, which its trigger does not guard.
 func TestEnable_RefusesATableThatIsInherited(t *testing.T) {
 	t.Parallel()

@@ -138,8 +138,8 @@ func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 	if err != nil || other == "" {
 		return err
 	}
-	return refused("its trigger calls %s, which is not in the schema where the search_path of this connection finds UID_FOLLOW;"+
-		" use the same search_path everywhere, or name the table with its schema in the model", other)
+	return refused("its trigger calls %s, which is not in the schema of the table; run DROP TRIGGER %s ON %s, and call"+
+		" EnableFollow", other, s.names.trigger, f.in(t, bare(t.Name)))
 }
 
 // refuseEngine checks the storage engine of the table.

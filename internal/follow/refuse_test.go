@@ -82,3 +82,23 @@ func TestEnable_RefusesTables(t *testing.T) {
 		}
 	})
 }
+
+// A table that moves to another schema keeps its trigger, but UID_FOLLOW and the mark stay.
+func TestEnable_RefusesATableWhoseTriggerIsOfAnotherSchema(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, elsewhere := d.Open(t, nil), d.Elsewhere(t)
+		testkit.Must(t, db.Exec("CREATE TABLE events (id BIGINT PRIMARY KEY)").Error)
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		table := Table{Name: "events", Key: "id", Slack: time.Second}
+		testkit.Must(t, Enable(t.Context(), conn, table))
+		testkit.Must(t, db.Exec("ALTER TABLE events SET SCHEMA "+elsewhere.Current()).Error)
+		there, err := sqldb.Open(elsewhere.Open(t, nil), 5*time.Second)
+		testkit.Must(t, err)
+		statement := "DROP TRIGGER " + namesOf("events").trigger + ` ON "` + elsewhere.Current() + `"."events"`
+		testkit.IsError(t, Enable(t.Context(), there, table), ErrRefused, "not in the schema of the table", statement)
+		testkit.Must(t, db.Exec(statement).Error)
+		testkit.Must(t, Enable(t.Context(), there, table))
+	}, "postgres")
+}
