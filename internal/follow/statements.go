@@ -83,7 +83,7 @@ func (s *statements) mark() string {
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
 	return "(SELECT " + key + " FROM " + s.flavor.in(s.table, bare(s.table.Name)) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
-		" AND " + key + " <= " + strconv.Itoa(math.MaxInt64) + " ORDER BY " + key + " LIMIT 1)"
+		" AND " + key + " <= " + strconv.FormatInt(math.MaxInt64, 10) + " ORDER BY " + key + " LIMIT 1)"
 }
 
 func (s *statements) marks() string { return s.flavor.in(s.table, MarkTable) }

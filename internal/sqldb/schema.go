@@ -206,7 +206,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 }
 
 // createLock is the advisory lock of PostgreSQL that [DB.CreateRegistry] takes, in each database.
-const createLock = 0x7569<<48 + 1
+const createLock int64 = 0x7569<<48 + 1
 
 // CreateRegistry returns a statement that creates WORKER_REGISTRY by create. On PostgreSQL it fails if processes have
 // created one in another schema since [DB.Locate], unless the user has named the schema.
