@@ -90,7 +90,8 @@ func copiedStatements(t *testing.T, write func(db *gorm.DB, a *address) error, w
 		for j, s := range sends {
 			a := address{Name: c.name + s.name, Lines: []addressLine{{Text: "a"}}}
 			if !withPlugin {
-				a.ID, a.Ref, a.Lines[0].ID = int64(1e15+i*100+j), int64(2e15+i*100+j), int64(3e15+i*100+j)
+				n := int64(i*100 + j)
+				a.ID, a.Ref, a.Lines[0].ID = 1e15+n, 2e15+n, 3e15+n
 			}
 			f = func(tx *gorm.DB, place string) {
 				was := f

@@ -113,7 +113,7 @@ func (e followed) passGates(t *testing.T, closer *gorm.DB, diverted bool) (raise
 	}
 	trigger := triggerOf(t, e)
 	if e.db.Name() == "postgres" {
-		gate := fmt.Sprintf("(%d + 4 * '%s_mark'::regclass::oid::bigint)", 0x7569<<48, trigger)
+		gate := fmt.Sprintf("(%d + 4 * '%s_mark'::regclass::oid::bigint)", int64(0x7569)<<48, trigger)
 		run("BEGIN", "SELECT pg_advisory_xact_lock(1 + "+gate+")", "SELECT pg_advisory_xact_lock(2 + "+gate+")")
 		return func(mark int64) {
 			t.Helper()
