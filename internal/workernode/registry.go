@@ -124,7 +124,7 @@ func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Regi
 	switch {
 	case err != nil || !has("LAYOUT"):
 		return nil // it is created, or refused with the reason
-	case has("ID_SPACE", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"):
+	case has(registryFields...):
 		r, ok, err = d.registry(ctx)
 	default:
 		err = d.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&r.Layout) },
@@ -185,8 +185,11 @@ func (r Registry) CheckRegion(region Region) error {
 		ErrRegion, region.N, region.Of, r.Region)
 }
 
+// registryFields are the columns of a [Registry].
+var registryFields = []string{"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID"}
+
 func (d *DB) registry(ctx context.Context) (r Registry, ok bool, err error) {
-	columns := `"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID"`
+	columns := `"` + strings.Join(registryFields, `", "`) + `"`
 	into := []any{&r.Space, &r.Layout, &r.LeadTicks, &r.NextID, &r.NextSlot, &r.Floor, &r.Region.Of, &r.Region.N, &r.FirstID}
 	var args []any
 	if d.sql.Dialect() == "mysql" {
