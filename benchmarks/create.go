@@ -138,7 +138,7 @@ func ways() ([]way, error) {
 	// No create may wait, because no database would take that many rows. So sequences are as wide as they may be.
 	layout := generator.DefaultLayout()
 	layout.WorkerBits, layout.SequenceBits = 2, 20
-	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout), uidplugin.WithLogger(nil)))
+	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(0), uidplugin.WithLayout(layout), uidplugin.WithLogger(nil)))
 	if err != nil {
 		return nil, err
 	}
