@@ -114,14 +114,16 @@ func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Regi
 		return err
 	}
 	columns, err := d.sql.Columns(ctx, RegistryTable)
-	has := func(name string) bool {
-		return slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, name) })
+	has := func(names ...string) bool { // another process may be adding columns, on SQLite one at a time
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return !slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, name) })
+		})
 	}
 	r, ok := Registry{LeadTicks: minLeadTicks, NextID: 1, NextSlot: 1, Region: Whole}, false
 	switch {
 	case err != nil || !has("LAYOUT"):
 		return nil // it is created, or refused with the reason
-	case has("STRIDE"):
+	case has("ID_SPACE", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER"):
 		r, ok, err = d.registry(ctx)
 	default:
 		err = d.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&r.Layout) },
