@@ -157,13 +157,17 @@ type demand struct {
 	starving bool      // one has callers that wait for ticks
 }
 
-// look reads the usage of all generators, and decides which of them get more lanes.
-func (a *allocator) look(now time.Time, tick int64) demand {
+// look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the usage,
+// because this goroutine may have paused since now, and ids made meanwhile are not ahead of the clock.
+func (a *allocator) look(now time.Time) (d demand, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d := demand{leases: len(a.leases)}
+	d.leases = len(a.leases)
 	for _, l := range a.leases {
 		l.look(now)
+	}
+	tick = a.clock.tick()
+	for _, l := range a.leases {
 		l.grow(now, tick)
 		if l.lastUse.After(d.lastUse) {
 			d.lastUse = l.lastUse
@@ -171,7 +175,7 @@ func (a *allocator) look(now time.Time, tick int64) demand {
 		d.starving = d.starving || l.usage.Waiting && l.usage.Left == 0
 		d.pressing = d.pressing || inNeed(l.usage, a.slot.granted, tick, uint64(a.clock.layout.MaxSequence()+1))
 	}
-	return d
+	return d, tick
 }
 
 // provide gives generators the worker ids that they lack, and returns those that the slot lacks.

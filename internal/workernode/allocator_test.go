@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
 // A failed attempt to add worker ids can wait if all generators have some. It is an error for a generator without any.
@@ -20,6 +22,38 @@ func TestAllocatorPostpone_RefusesIfAGeneratorHasNoWorkerID(t *testing.T) {
 	}
 	if !a.postpone([]Table{orders}, again) || grows.want != 1 || grows.again != again || lacks.want != 1 {
 		t.Errorf("not postponed: orders wants %d, items %d", grows.want, lacks.want)
+	}
+}
+
+// A pausing is a generator that makes ids while the lease manager is about to read its usage.
+type pausing struct {
+	generator.Renewable
+	pause func() (tick int64)
+}
+
+func (p pausing) Usage() generator.Usage {
+	return generator.Usage{Used: true, Lanes: 1, Left: 1 << 60, Tick: p.pause()}
+}
+
+// Ids that were made while the goroutine of the lease manager did not run are not ahead of the clock. Formerly a busy
+// machine gave a table 15 worker ids that it did not need.
+func TestAllocatorLook_APauseNeedsNoLanes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := newClock(func() time.Time { return now }, generator.DefaultLayout())
+	a := &allocator{clock: c, most: 16, params: leaseParams{lead: 10000}}
+	l := &TableLease{allocator: a, want: 1, lanes: []*worker{{id: 1}}, published: []generator.Lease{{WorkerID: 1, From: c.tick(), Until: c.tick() + 10000}}}
+	var ahead time.Duration
+	l.generator, a.leases = pausing{pause: func() int64 {
+		now = now.Add(time.Second)
+		return c.layout.TickAt(now.Add(ahead))
+	}}, []*TableLease{l}
+	if a.look(c.now()); l.want != 1 {
+		t.Errorf("after a pause it wants %d worker ids", l.want)
+	}
+	ahead = 200 * time.Millisecond
+	if a.look(c.now()); l.want != 16 {
+		t.Errorf("with ids ahead of the clock it wants %d worker ids", l.want)
 	}
 }
 

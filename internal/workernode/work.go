@@ -62,8 +62,8 @@ func (a action) sends(s step) bool {
 // lookAndServe looks at generators and requests. It serves them from the slot's worker ids where possible, decides
 // which generators get more lanes, and returns the work that needs a statement.
 func (m *Manager) lookAndServe() *work {
-	now, tick := m.clock.now(), m.clock.tick()
-	d := m.allocator.look(now, tick)
+	now := m.clock.now()
+	d, tick := m.allocator.look(now)
 	waiting := m.requests.any()
 	w := &work{idle: !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter}
 	w.wanted = waiting || !w.idle && d.leases > 0
