@@ -69,8 +69,9 @@ func spans(recorder *tracetest.SpanRecorder) []string {
 	return all
 }
 
-// reported is the clause that the plugin adds to an upsert so that the database returns the id of the existing row.
-var reported = regexp.MustCompile(" RETURNING `id`$|,`id`=IF\\(LAST_INSERT_ID.*$")
+// reported is what the plugin adds to an upsert so that the database returns the id of the existing row: a clause, or an
+// assignment.
+var reported = regexp.MustCompile(" RETURNING `id`$|`\\w+`=IF\\(LAST_INSERT_ID\\(.*?\\)=0,VALUES\\(`\\w+`\\),VALUES\\(`\\w+`\\)\\),")
 
 // tracer returns an OpenTelemetry plugin and where its spans are.
 func tracer() (gorm.Plugin, *tracetest.SpanRecorder) {
