@@ -310,18 +310,18 @@ func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	if schema == "" || folds != 0 {
 		return schema, nil
 	}
-	var found string
+	var found sql.NullString // with a COALESCE it would be NULL in the mode EMPTY_STRING_IS_NULL, too
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&found) },
 		// The names are compared as bytes, because MariaDB's columns ignore case.
-		`SELECT COALESCE(MIN(c.table_name), '') FROM information_schema.tables t JOIN information_schema.columns c`+
+		`SELECT MIN(c.table_name) FROM information_schema.tables t JOIN information_schema.columns c`+
 			` ON c.table_schema = t.table_schema AND c.table_name = t.table_name WHERE t.table_schema = ?`+
 			` AND LOWER(t.table_name) IN ('worker_registry', 'worker_node') AND (LOWER(c.table_name), LOWER(c.column_name)) IN (`+marks+`)`+
 			` AND CAST(c.table_name AS BINARY) NOT IN ('WORKER_REGISTRY', 'WORKER_NODE')`, schema)
 	if err != nil {
 		return "", fmt.Errorf("look for the tables in the database %q: %w", schema, err)
 	}
-	if t := (Name{schema, found}); found != "" {
-		return "", otherSpelling(t, d.Quoted(t), d.Quoted(Name{schema, strings.ToUpper(found)}))
+	if t := (Name{schema, found.String}); found.String != "" {
+		return "", otherSpelling(t, d.Quoted(t), d.Quoted(Name{schema, strings.ToUpper(found.String)}))
 	}
 	return schema, nil
 }

@@ -54,7 +54,7 @@ func TestDBLocate_RefusesAnotherSpellingOnMySQL(t *testing.T) {
 		mock.MatchExpectationsInOrder(true)
 		mock.ExpectQuery("SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names").
 			WillReturnRows(sqlmock.NewRows([]string{"a", "b", "c"}).AddRow("shop", "8.4.0", 0))
-		mock.ExpectQuery("SELECT COALESCE(MIN(c.table_name), '') FROM information_schema.tables t JOIN information_schema.columns c" +
+		mock.ExpectQuery("SELECT MIN(c.table_name) FROM information_schema.tables t JOIN information_schema.columns c" +
 			" ON c.table_schema = t.table_schema AND c.table_name = t.table_name WHERE t.table_schema = ?" +
 			" AND LOWER(t.table_name) IN ('worker_registry', 'worker_node') AND (LOWER(c.table_name), LOWER(c.column_name))" +
 			" IN (('worker_registry', 'id_space'), ('worker_node', 'launch_date'))" +
