@@ -176,8 +176,8 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 	return steps, nil
 }
 
-// functionsOf are queries for the view and the functions of migrations.CreateFunctions in a schema: their kind, name and
-// arguments, as in a DROP statement.
+// functionsOf are queries for the view and the functions of migrations.CreateFunctions in a schema: their kind, name
+// and arguments, as in a DROP statement.
 var functionsOf = map[string]string{
 	mysql: `SELECT 'VIEW', table_name, '' FROM information_schema.views
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = 'uid_origin'

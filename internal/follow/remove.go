@@ -79,8 +79,8 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 	return statements, nil
 }
 
-// objects returns the triggers and sequences of the schema of a table. It adds those of the tables in UID_FOLLOW, because
-// a user without the privilege TRIGGER does not see triggers.
+// objects returns the triggers and sequences of the schema of a table. It adds those of the tables in UID_FOLLOW,
+// because a user without the privilege TRIGGER does not see triggers.
 func (f Flavor) objects(ctx context.Context, db *sqldb.DB, at Table) (triggers, sequences []string, err error) {
 	for i, into := range []*[]string{&triggers, &sequences} {
 		query := objectsOf[f][i]
