@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Use [errors.Is] to find these errors in those that db.Use, db.Create and the methods of [Plugin] return. Package

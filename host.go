@@ -1,6 +1,6 @@
 package uidplugin
 
-import "github.com/uidplugin/uidplugin/internal/workernode"
+import "github.com/uidplugin/uidplugin/workernode"
 
 // A Host names a process in [Plugin.Locate] and in lists of slots and sessions. Name, Port and Application are cut to
 // 64 characters. A starting process prefers a slot of its own application, host and port. Uniqueness does not depend on

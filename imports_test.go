@@ -20,52 +20,52 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "internal/workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
 	},
 	"internal/lookup": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "internal/workernode", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")
 	},
 	"internal/admin": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "internal/workernode", "generator", "segment")
+		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/follow", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
 	},
 	"internal/config": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/supply", "generator", "internal/workernode", "segment")
+		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")
 	},
 	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
 	"internal/model":  isGORM,
 	"internal/supply": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator", "internal/workernode", "segment")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator", "workernode", "segment")
 	},
 	"segment": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
 	},
 	"migrations": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "internal/workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "workernode", "generator")
 	},
-	"internal/workernode": func(name string) bool {
+	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
 	"internal/follow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "internal/workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "workernode", "generator")
 	},
 	"internal/partition": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")
 	},
-	"internal/sqldb":      isGORM,
-	"internal/logqueue":   func(string) bool { return false },
-	"internal/rounded":    func(string) bool { return false },
-	"generator/foreign":   func(name string) bool { return isPackage(name, "generator") },
-	"generator":           func(name string) bool { return isPackage(name, "internal/ringbuffer") },
-	"internal/ringbuffer": func(string) bool { return false },
-	"publicid":            func(string) bool { return false },
+	"internal/sqldb":    isGORM,
+	"internal/logqueue": func(string) bool { return false },
+	"internal/rounded":  func(string) bool { return false },
+	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
+	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
+	"ringbuffer":        func(string) bool { return false },
+	"publicid":          func(string) bool { return false },
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
 	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "generator", "internal/admin", "internal/workernode", "publicid", "internal/rounded")
+		return isGORM(name) || name == module || isPackage(name, "generator", "internal/admin", "workernode", "publicid", "internal/rounded")
 	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
@@ -82,7 +82,7 @@ const harness = "integration/internal/harness"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "generator/foreign", "internal/ringbuffer", "publicid"}
+var noSQL = []string{"generator", "generator/foreign", "ringbuffer", "publicid"}
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")
@@ -129,7 +129,7 @@ func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 		{kit + "/must.go", "gorm.io/gorm", 0},
 		{"generator/all.go", "gorm.io/gorm", 1},
 		{"generator/all.go", "database/sql", 1},
-		{"internal/ringbuffer/all.go", "sync", 1},
+		{"ringbuffer/all.go", "sync", 1},
 		{"elsewhere/all.go", "sync", 1},
 	} {
 		found := &failureCounter{TB: t}
@@ -203,7 +203,7 @@ func checkFile(tb testing.TB, root fs.FS, name string) error {
 			if !may(imported) {
 				tb.Errorf("%s imports %s", name, imported)
 			}
-		case dir == "internal/ringbuffer" && imported != "sync/atomic":
+		case dir == "ringbuffer" && imported != "sync/atomic":
 			tb.Errorf("%s imports %s; a ring needs only sync/atomic", name, imported)
 		case strings.HasPrefix(imported, "database/") && slices.Contains(noSQL, dir):
 			tb.Errorf("%s imports %s; SQL ends in workernode", name, imported)

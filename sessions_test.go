@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Processes with slots of their own write at the same time. One worker id serves one table of one process.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/uidplugin/uidplugin/internal/ringbuffer"
+	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
 // A Run is consecutive ids: First, First+1 and so on, N of them.

@@ -1,6 +1,6 @@
 package generator
 
-import "github.com/uidplugin/uidplugin/internal/ringbuffer"
+import "github.com/uidplugin/uidplugin/ringbuffer"
 
 // MaxLanes is how many leases a generator can hold at once, at most.
 const MaxLanes = 16

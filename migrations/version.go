@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // selectVersion reads the version of the tables, which is in the only row of WORKER_REGISTRY.

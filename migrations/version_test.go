@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Files contains mysql.sql, postgres.sql and sqlite.sql, which create the table under its default name.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/admin"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 func (a *app) whereCommand() *cobra.Command {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 var galeraFor = flag.Duration("galera.for", 0, "how long TestGalera goes on: its long form")

@@ -28,7 +28,7 @@ var imports = []string{
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",
 	"github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/inspector", "github.com/uidplugin/uidplugin/migrations",
 	"github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
-	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/internal/workernode",
+	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
 }
 
 // given are declarations that fragments use without declaring them. A document may declare any of them differently.

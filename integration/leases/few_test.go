@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // When all worker ids are held, the next process is refused and learns how many there are. None is given out twice.

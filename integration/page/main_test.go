@@ -21,7 +21,7 @@ import (
 	"github.com/uidplugin/uidplugin/inspector"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )

@@ -16,8 +16,8 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 

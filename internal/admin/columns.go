@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A column is a column of a table of the application.

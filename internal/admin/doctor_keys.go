@@ -14,7 +14,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // checkKeys checks the keys of the tables in WORKER_NODE. The error names the databases that it could not read.

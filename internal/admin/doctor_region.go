@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // checkRegions looks for numbers that two registries give out.

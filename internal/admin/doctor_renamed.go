@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // sample is how many of the oldest and of the newest keys of a table are compared with the worker ids of another.

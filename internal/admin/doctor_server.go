@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // maxDifference limits the difference of clocks. The protocol assumes a second, and the database's clock is read in

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 const (

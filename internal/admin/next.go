@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // TableNamed returns the table that people name as in a statement, or as a list of tables names it.

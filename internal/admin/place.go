@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/rounded"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Place is the origin of an id, and its row.

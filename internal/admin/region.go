@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Region describes the registry of one region.

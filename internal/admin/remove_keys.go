@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // planKeys lets the database number the keys of tables: those in WORKER_NODE, those of segments, and the named ones.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Renaming gives the worker ids of a table to the name that the table has now.

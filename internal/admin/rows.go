@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A TableUse describes the worker ids of a table.

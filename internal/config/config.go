@@ -13,8 +13,8 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/internal/workernode"
 	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to one

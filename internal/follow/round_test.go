@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A process that saw a mark finds out that the database has lost it, even if others have published higher ones since.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 

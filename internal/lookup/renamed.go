@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 

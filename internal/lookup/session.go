@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Session is the time during which one process held a slot.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Source makes the ids of a table. It has a generator after the first use. Two sources never share a worker id.

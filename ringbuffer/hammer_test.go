@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/uidplugin/uidplugin/internal/ringbuffer"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
 // A span is the positions of a ring from first up to end.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 const failingInsert = `CREATE TRIGGER "NO" BEFORE INSERT ON "WORKER_NODE"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Slots that cannot be used stay unchanged, because there are others, and new ones. Two of them, or one with text in a

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // loseCommit loses the answer of the next COMMIT after an INSERT into WORKER_NODE, once.

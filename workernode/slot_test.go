@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A slot whose row is gone, or which somebody has emptied, is lost, and another one follows.

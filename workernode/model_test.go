@@ -26,7 +26,7 @@ import (
 // -v, the tests print how far they searched, and how each mutant fails. This searches everything, in minutes and less
 // than 8 GB:
 //
-//	go test ./internal/workernode -run TestSlotLease -v -timeout 0 -model.deep
+//	go test ./workernode -run TestSlotLease -v -timeout 0 -model.deep
 //
 // A stamp stands for all ids of a tick. All that is granted is stamped at once, because nothing
 // can forbid it later. A crash needs no step: it is a process that does nothing more.

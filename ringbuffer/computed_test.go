@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/uidplugin/uidplugin/internal/ringbuffer"
+	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
 // No position is handed out twice, because ids would be equal. The next ring hands out the refused positions.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // life runs a process from its start to its end, with all statements of the protocol.

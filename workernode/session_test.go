@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // sessionRows inserts slots and sessions.

@@ -3,7 +3,7 @@ package ringbuffer_test
 import (
 	"fmt"
 
-	"github.com/uidplugin/uidplugin/internal/ringbuffer"
+	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
 // Runs of ids leave the ring in the order in which they came.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/uidplugin/uidplugin/internal/ringbuffer"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/ringbuffer"
 )
 
 // Runs come out in the order in which they were put, whatever the lengths of the claims. A full ring refuses more.

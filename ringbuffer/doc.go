@@ -1,5 +1,7 @@
 // Package ringbuffer holds ids that are made but not yet handed out. It uses sync/atomic and nothing else.
 //
+// Its names may change in any version; docs/compatibility.md lists what stays.
+//
 // # Ids that can be computed
 //
 // A generator counts positions: consecutive integers, one for each id that it could make, in ascending order of the

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"unicode/utf8"
 
-	"github.com/uidplugin/uidplugin/internal/workernode"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // In these excerpts of /proc/self/mountinfo the fourth field is the root within the source, and the fifth the mount
