@@ -143,17 +143,17 @@ func TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			measure := func(options ...uidplugin.Option) float64 {
 				db := open(t, append(options, uidplugin.WithLayout(plenty()))...)
-				p, rows := uidplugin.From(db), make([]letter, 100)
+				rows := make([]letter, 100)
 				for i := range rows {
 					tt.set(&rows[i])
 				}
 				tx := statement(t, db, &rows)
-				p.Fill(statement(t, db, &stamp{}))
+				fill(statement(t, db, &stamp{}))
 				n := testing.AllocsPerRun(100, func() {
 					for i := range rows {
 						rows[i].ID = 0
 					}
-					p.Fill(tx)
+					fill(tx)
 				})
 				must(t, tx.Error)
 				if rows[99].ID == 0 {

@@ -187,7 +187,7 @@ func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
 
 	db := open(t)
 	rows := []letter{{}, {Addressed: &addressed{Town: &town{}}}}
-	uidplugin.From(db).Fill(statement(t, db, &rows))
+	fill(statement(t, db, &rows))
 	if rows[0].Addressed != nil {
 		t.Errorf("%+v", rows[0].Addressed)
 	}

@@ -11,6 +11,11 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
+type shelved struct {
+	ID   uidplugin.ID
+	Text string
+}
+
 // An id whose session was pruned has a table, a time and a row, and no process: neither an error nor a wrong one.
 func TestPluginLocate_AfterPruning(t *testing.T) {
 	t.Parallel()
@@ -21,8 +26,8 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 	for _, host := range []string{"web-1", "web-2"} {
 		db := testkit.SQLite{Path: path}.Open(t)
 		must(t, db.Use(uidplugin.New(uidplugin.WithClock(c.Now), uidplugin.WithHost(workernode.Host{Name: host}))))
-		must(t, uidplugin.From(db).AutoMigrate(&lookedUp{}))
-		row := lookedUp{Text: host}
+		must(t, uidplugin.From(db).AutoMigrate(&shelved{}))
+		row := shelved{Text: host}
 		must(t, db.Create(&row).Error)
 		if first == 0 {
 			first = row.ID
@@ -34,7 +39,7 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 	db := testkit.SQLite{Path: path}.Open(t)
 	nodes, err := workernode.Open(db, time.Minute)
 	must(t, err)
-	must(t, db.Use(uidplugin.New(uidplugin.WithClock(c.Now), uidplugin.WithModels(&lookedUp{}))))
+	must(t, db.Use(uidplugin.New(uidplugin.WithClock(c.Now), uidplugin.WithModels(&shelved{}))))
 	p := uidplugin.From(db)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	did, err := nodes.PruneSessions(t.Context(), p.Layout().TickAt(c.Now().Add(-time.Minute)))
@@ -44,15 +49,15 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 
 	l, err := p.Locate(t.Context(), first)
 	must(t, err)
-	if l.Session != (uidplugin.Session{}) || l.Table != "looked_ups" || l.Time.IsZero() || l.WorkerID == 0 {
+	if l.Session != (uidplugin.Session{}) || l.Table != "shelveds" || l.Time.IsZero() || l.WorkerID == 0 {
 		t.Errorf("%+v", l)
 	}
-	testkit.SaysAll(t, l.String(), "looked_ups", "by a process that is not known")
+	testkit.SaysAll(t, l.String(), "shelveds", "by a process that is not known")
 	text, err := json.Marshal(l)
 	must(t, err)
 	testkit.SaysAll(t, string(text), `"session":{"application":"","host":"","port":""}`)
 	found, err := p.Find(t.Context(), first)
-	if must(t, err); found.(*lookedUp).Text != "web-1" {
+	if must(t, err); found.(*shelved).Text != "web-1" {
 		t.Errorf("%+v", found)
 	}
 	if l, err = p.Locate(t.Context(), last); err != nil || l.Session.Host != "web-2" || l.Session.Pruned() {

@@ -14,6 +14,13 @@ type Key struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 }
 
+// A composite has a key of two columns.
+type composite struct {
+	Tenant int64 `gorm:"primaryKey;autoIncrement:false"`
+	ID     int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Name   string
+}
+
 // These all have an id in the column of their name.
 type (
 	byValue struct {
@@ -47,11 +54,6 @@ type (
 	}
 	renamed struct {
 		Number int64 `gorm:"primaryKey;uid;column:no"`
-		Name   string
-	}
-	composite struct {
-		Tenant int64 `gorm:"primaryKey;autoIncrement:false"`
-		ID     int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 		Name   string
 	}
 	notTheKey struct {

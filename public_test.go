@@ -6,6 +6,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -215,8 +217,9 @@ func TestPublic_InJSONWithTheOptionString(t *testing.T) {
 	}
 }
 
-// Not parallel: no other test may use the keys meanwhile. Without keys nothing may show the number instead.
 func TestSetPublicKeys_Once(t *testing.T) {
+	t.Parallel()
+
 	keys := testKeys()
 	other, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2))
 	must(t, err)
@@ -238,34 +241,47 @@ func TestSetPublicKeys_Once(t *testing.T) {
 	if text, err := json.Marshal(bad); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("a bad prefix: %s, %v", text, err)
 	}
-	uidplugin.WithoutPublicKeys(func() {
-		id := uidplugin.Public[pass](1234567)
-		if text, err := json.Marshal(id); !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("%s, %v", text, err)
-		}
-		if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("read: %v", err)
-		}
-		if _, err := uidplugin.ParsePublicID("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, uidplugin.ErrOption) || errors.Is(err, uidplugin.ErrNoSuchID) {
-			t.Errorf("parsed: %v", err)
-		}
-		if text := id.String(); strings.Contains(text, "1234567") || !strings.Contains(text, "SetPublicKeys") {
-			t.Errorf("as a text: %s", text)
-		}
-	})
 	if text, err := json.Marshal(uidplugin.Public[*pass](7)); err != nil || !strings.Contains(string(text), "pass_") && !strings.Contains(string(text), "tkt_") {
 		t.Errorf("of a pointer: %s, %v", text, err)
 	}
 	if text, err := json.Marshal(uidplugin.Public[uidplugin.PublicType](7)); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("of an interface: %s, %v", text, err)
 	}
-	var log journal
-	uidplugin.WithoutPublicKeys(func() { open(t, log.option(), uidplugin.WithModels(&pass{}, &passNote{})) })
-	if lines := log.Lines("SetPublicKeys was not called yet"); len(lines) != 1 {
-		t.Errorf("warnings: %q", lines)
-	}
 	var none *gorm.DB
 	if _, err := uidplugin.From(none).FindPublic(t.Context(), ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
 		t.Errorf("without a handle: %v", err)
+	}
+}
+
+// Without keys nothing may show the number instead. It runs in a process of its own, because keys can be set only once.
+func TestPublic_WithoutKeys(t *testing.T) {
+	t.Parallel()
+
+	const inside = "UID_TEST_WITHOUT_KEYS"
+	if os.Getenv(inside) == "" {
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPublic_WithoutKeys$", "-test.v")
+		c.Env = append(os.Environ(), inside+"=1")
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestPublic_WithoutKeys") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	id := uidplugin.Public[pass](1234567)
+	if text, err := json.Marshal(id); !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := uidplugin.ParsePublicID("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, uidplugin.ErrOption) || errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("parsed: %v", err)
+	}
+	if text := id.String(); strings.Contains(text, "1234567") || !strings.Contains(text, "SetPublicKeys") {
+		t.Errorf("as a text: %s", text)
+	}
+	var log journal
+	open(t, log.option(), uidplugin.WithModels(&pass{}, &passNote{}))
+	if lines := log.Lines("SetPublicKeys was not called yet"); len(lines) != 1 {
+		t.Errorf("warnings: %q", lines)
 	}
 }
