@@ -50,7 +50,7 @@ func TestAutoIncrement_TablesThatTableOrScopesName(t *testing.T) {
 				t.Fatalf("%s; logged %q", create, lines)
 			}
 			if !tt.plain {
-				saysAll(t, lines[0], "the database numbers", "table=archive", "model=counter", "column=id",
+				saysAll(t, lines[0], "the database numbers", "table=archive", "model=Counter", "column=id",
 					"From(db.Table(name)).AutoMigrate")
 				must(t, db.Migrator().DropTable("archive"))
 				must(t, tt.migrate(db))

@@ -96,7 +96,7 @@ func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 		{&fkInvoice[string, int16]{}, []string{".InvoiceID is an int16", "make it a string of 19 characters"}},
 		{&fkInvoice[uidplugin.ID, int32]{}, []string{".InvoiceID is an int32"}},
 		{&fkHasOne[int32]{}, []string{".InvoiceID is an int32 and refers to fkHasOne"}},
-		{&fkBelongsTo[int32]{}, []string{".PartID is an int32 and refers to part.ID"}},
+		{&fkBelongsTo[int32]{}, []string{".PartID is an int32 and refers to Part.ID"}},
 		{&fkOwner[int32]{}, []string{".OwnerID is an int32 and refers to fkOwner"}},
 	} {
 		t.Run(fmt.Sprintf("%T %v", tt.model, tt.says), func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestPluginForeignKey_OfAJoinTableThatLosesIDsIsRefused(t *testing.T) {
 	if !errors.Is(err, uidplugin.ErrField) {
 		t.Fatal(err)
 	}
-	saysAll(t, err.Error(), ".PartID is an int32 and refers to part.ID")
+	saysAll(t, err.Error(), ".PartID is an int32 and refers to Part.ID")
 
 	db = plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int64]{}))
