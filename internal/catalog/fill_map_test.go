@@ -2,8 +2,6 @@ package catalog_test
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -59,71 +57,6 @@ func eachMapForm(t *testing.T, test func(t *testing.T, table string, create func
 	}
 }
 
-func TestCreateMaps_GetKeysAndKeepThem(t *testing.T) {
-	t.Parallel()
-
-	eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
-		db := plugintest.Open(t)
-		plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
-		must(t, create(db, rows))
-		if n := plugintest.Count(t, db, table); n != int64(len(rows)) {
-			t.Errorf("%d rows", n)
-		}
-		for i, m := range rows {
-			if got := slices.Sorted(maps.Keys(m)); !slices.Equal(got, []string{"id", "name"}) {
-				t.Errorf("the map is %v", m)
-			}
-			id := plugintest.IDIn(t, m, "id")
-			plugintest.IsOurs(t, db, table, id)
-			if n := plugintest.Count(t, db, table, "id = ? AND name = ?", id, fmt.Sprint("row ", i)); n != 1 {
-				t.Errorf("%d rows with the id of %v", n, m)
-			}
-		}
-	})
-}
-
-// Maps keep keys that are set, whether by the name of the column or of the field. A key that is nil or zero is set.
-func TestCreateMaps_KeepTheKeysThatTheyHave(t *testing.T) {
-	t.Parallel()
-
-	for _, name := range []string{"id", "ID"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			eachMapForm(t, func(t *testing.T, table string, create func(*gorm.DB, []map[string]any) error, rows []map[string]any) {
-				db := plugintest.Open(t)
-				plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
-				for i, m := range rows {
-					m[name] = int64(30 - i)
-				}
-				must(t, create(db, rows))
-				for i, m := range rows {
-					if m[name] != int64(30-i) || len(m) != 2 {
-						t.Errorf("the map is %v", m)
-					}
-					if n := plugintest.Count(t, db, table, "id = ?", 30-i); n != 1 {
-						t.Errorf("%d rows", n)
-					}
-				}
-			})
-		})
-	}
-	for _, zero := range []any{nil, 0, int64(0), ""} {
-		t.Run(fmt.Sprintf("%T %v", zero, zero), func(t *testing.T) {
-			t.Parallel()
-
-			db := plugintest.Open(t)
-			plugintest.Migrate(t, db, &plugintest.Part{})
-			m := map[string]any{"ID": zero, "name": "a"}
-			must(t, db.Model(&plugintest.Part{}).Create(m).Error)
-			plugintest.IsOurs(t, db, "parts", plugintest.IDIn(t, m, "ID"))
-			if len(m) != 2 {
-				t.Errorf("the map is %v", m)
-			}
-		})
-	}
-}
-
 // On MySQL maps keep their keys, although MySQL reports an insert id for a row whose key was set.
 func TestCreateMaps_OnMySQLKeepTheirKeys(t *testing.T) {
 	t.Parallel()
@@ -148,22 +81,6 @@ func TestCreateMaps_OnMySQLKeepTheirKeys(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestCreateMaps_HonourSelectAndOmit(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Nowhere(t, uidplugin.WithWorkerID(1)).Session(&gorm.Session{DryRun: true})
-	selected := map[string]any{"city": "Ely", "street": "Long Lane"}
-	sql := db.Model(&plugintest.Parcel{}).Select("City").Create(selected).Statement.SQL.String()
-	if sql != "INSERT INTO `parcels` (`city`,`id`) VALUES (?,?)" || selected["id"] == nil {
-		t.Errorf("%s of %v", sql, selected)
-	}
-	omitted := map[string]any{"city": "Ely"}
-	sql = db.Model(&plugintest.Parcel{}).Omit("ID").Create(omitted).Statement.SQL.String()
-	if sql != "INSERT INTO `parcels` (`city`) VALUES (?)" || len(omitted) != 1 {
-		t.Errorf("%s of %v", sql, omitted)
-	}
 }
 
 // If the database sets other columns by default, they are read back, as without the plugin.

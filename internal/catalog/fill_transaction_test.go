@@ -50,23 +50,6 @@ func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnc
 	})
 }
 
-func TestTransaction_TheErrorInATransactionRollsItBack(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
-	plugintest.Single(t, db)
-	err := db.Transaction(func(tx *gorm.DB) error {
-		return errors.Join(tx.Create(&plugintest.Ledger{ID: 1}).Error, tx.Create(&plugintest.Part{}).Error)
-	})
-	if !errors.Is(err, uidplugin.ErrInTransaction) {
-		t.Fatalf("the error is %v", err)
-	}
-	if n := plugintest.Count(t, db, "ledgers"); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-}
-
 func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
 	t.Parallel()
 

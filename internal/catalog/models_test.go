@@ -41,7 +41,7 @@ func TestAutoIncrement_AnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%d warnings: %q", len(lines), lines)
 	}
-	saysAll(t, lines[0], "level=WARN", "table=counters", "model=counter", "field=ID")
+	saysAll(t, lines[0], "level=WARN", "table=counters", "model=Counter", "field=ID")
 	saysAll(t, lines[1], "level=WARN", "table=seconds", "model=second", "field=ID")
 }
 
@@ -277,7 +277,7 @@ func TestPluginRegister_ModelsWithoutAUIDFieldAreNamedOnce(t *testing.T) {
 	if len(lines) != 1 {
 		t.Fatalf("logged %q", lines)
 	}
-	saysAll(t, lines[0], "level=INFO", "ledger, reading")
+	saysAll(t, lines[0], "level=INFO", "Ledger, reading")
 	row := reading{Value: 1}
 	must(t, db.Create(&row).Error)
 	if row.No != 1 {

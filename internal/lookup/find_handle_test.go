@@ -66,19 +66,6 @@ func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 	}
 }
 
-func TestPluginFindAll_AppliesTheConditionsToEachTable(t *testing.T) {
-	t.Parallel()
-
-	db, mine, theirs := plugintest.Crates(t)
-	p := uidplugin.From(db.Where("tenant = ?", 1))
-	rows, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(mine.ID), uidplugin.ID(mine.Slips[0].ID), uidplugin.ID(theirs.ID), uidplugin.ID(theirs.Slips[0].ID)})
-	want := uidplugin.IDs(mine.ID, mine.Slips[0].ID)
-	slices.Sort(want)
-	if got := slices.Sorted(maps.Keys(rows)); err != nil || !slices.Equal(got, want) {
-		t.Errorf("rows of %d, %v, want %d", got, err, want)
-	}
-}
-
 // Formerly other clauses of the handle were ignored, too.
 func TestPluginFind_HonoursTheHandle(t *testing.T) {
 	t.Parallel()
