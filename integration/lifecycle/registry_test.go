@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -31,7 +32,7 @@ func TestWithRegistry_ShardsShareAnIDSpace(t *testing.T) {
 	plugins := make([]*uidplugin.Plugin, shards)
 	for i := range shards {
 		name := fmt.Sprintf("shard%d.db", i)
-		db, p := plugintest.Shard(t, registry, filepath.Join(t.TempDir(), name))
+		db, p := shard(t, registry, filepath.Join(t.TempDir(), name))
 		plugins[i] = p
 		group.Go(func() {
 			for range rows / 100 {
@@ -77,8 +78,8 @@ func TestWithRegistry_FindSaysThatAnIDIsOfAnotherDatabase(t *testing.T) {
 
 	registry := testkit.SQLite{}.Open(t)
 	parts := uidplugin.WithModels(&plugintest.Part{})
-	one, p := plugintest.Shard(t, registry, filepath.Join(t.TempDir(), "one.db"), parts)
-	two, _ := plugintest.Shard(t, registry, filepath.Join(t.TempDir(), "two.db"), parts, uidplugin.WithDatabaseName("the second"))
+	one, p := shard(t, registry, filepath.Join(t.TempDir(), "one.db"), parts)
+	two, _ := shard(t, registry, filepath.Join(t.TempDir(), "two.db"), parts, uidplugin.WithDatabaseName("the second"))
 	var a, b plugintest.Part
 	must(t, one.Create(&a).Error)
 	must(t, two.Create(&b).Error)
@@ -105,8 +106,8 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 			ledger.Add("parts", row.ID)
 		}
 	}
-	a, first := plugintest.Shard(t, registry, paths[0])
-	b, second := plugintest.Shard(t, registry, paths[1])
+	a, first := shard(t, registry, paths[0])
+	b, second := shard(t, registry, paths[1])
 	create(a)
 	create(b)
 	must(t, first.Close(t.Context()))
@@ -118,7 +119,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	if err := a.Create(&plugintest.Part{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	again, third := plugintest.Shard(t, registry, paths[0]) // shares the slot of the second
+	again, third := shard(t, registry, paths[0]) // shares the slot of the second
 	create(again)
 	create(b)
 	must(t, second.Close(t.Context()))
@@ -127,7 +128,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	if n := held(); n != 0 {
 		t.Errorf("%d slots are held after the last Close", n)
 	}
-	later, _ := plugintest.Shard(t, registry, paths[1])
+	later, _ := shard(t, registry, paths[1])
 	create(later)
 }
 
@@ -138,7 +139,7 @@ func TestWithRegistry_ConflictingOptionsAreAnError(t *testing.T) {
 	registry := testkit.SQLite{}.Open(t)
 	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithRegistry(registry))
 	for option, o := range map[string]uidplugin.Option{
-		"WithDisposable": uidplugin.WithDisposable(), "WithLayout": uidplugin.WithLayout(plugintest.OtherLayout()), "WithClock": uidplugin.WithClock(plugintest.AtNoon),
+		"WithDisposable": uidplugin.WithDisposable(), "WithLayout": uidplugin.WithLayout(otherLayout()), "WithClock": uidplugin.WithClock(plugintest.AtNoon),
 	} {
 		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithRegistry(registry), o, uidplugin.WithLogger(nil)))
 		testkit.IsError(t, err, uidplugin.ErrOption, option, "WithRegistry")
@@ -289,7 +290,7 @@ func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 	ledger := testkit.NewLedger(t)
 	for i := range 6 {
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("tenant%d.db", i))
-		db, p := plugintest.Shard(t, registry, path, uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
+		db, p := shard(t, registry, path, uidplugin.WithOneWorkerID(), uidplugin.WithLead(100*time.Millisecond))
 		rows := make([]plugintest.Part, 500)
 		must(t, db.Create(&rows).Error)
 		for _, r := range rows {
@@ -331,4 +332,20 @@ func TestWithRegistry_WarnsOfDatabasesWithOneName(t *testing.T) {
 		t.Errorf("two databases of one name: %q", lines)
 	}
 	must(t, first.Close(t.Context()))
+}
+
+// shard returns a handle on the SQLite database of a path, with the table of part. Its plugin uses a registry.
+func shard(tb testing.TB, registry *gorm.DB, path string, options ...uidplugin.Option) (*gorm.DB, *uidplugin.Plugin) {
+	tb.Helper()
+	db := plugintest.File(tb, path, nil)
+	p := plugintest.Use(tb, db, append(options, uidplugin.WithRegistry(registry))...)
+	plugintest.Migrate(tb, db, &plugintest.Part{})
+	return db, p
+}
+
+// otherLayout is a layout that differs from the default.
+func otherLayout() generator.Layout {
+	l := generator.DefaultLayout()
+	l.WorkerBits, l.SequenceBits = 15, 7
+	return l
 }

@@ -72,10 +72,13 @@ func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
 func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	t.Parallel()
 
-	db, _ := plugintest.OpenParts(t)
+	db, _ := openParts(t)
 	rows := make([]plugintest.Part, 2500)
 	must(t, db.CreateInBatches(&rows, 1000).Error)
-	ids := plugintest.Keys(rows...)
+	var ids []int64
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
 	tx, s := plugintest.Recorded(db)
 	found, err := uidplugin.From(tx).FindAll(t.Context(), uidplugin.IDs(ids...))
 	must(t, err)
@@ -94,14 +97,14 @@ func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
 
 	db := plugintest.Open(t, uidplugin.WithClock(plugintest.AtNoon))
 	for _, worker := range []int64{50, 51} {
-		plugintest.AddNode(t, db, plugintest.Elsewhere(worker, "elsewhere"))
+		addNode(t, db, elsewhere(worker, "elsewhere"))
 	}
 	want := map[int64]error{
 		-1: uidplugin.ErrNegativeID, 1<<63 - 1: uidplugin.ErrFutureID, plugintest.At(t, 999, 0): uidplugin.ErrUnknownID,
 		plugintest.At(t, 50, 0): uidplugin.ErrNoModel, plugintest.At(t, 50, 1): uidplugin.ErrNoModel, plugintest.At(t, 51, 0): uidplugin.ErrNoModel,
 	}
 	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...))
-	for _, e := range plugintest.Unwrapped(t, err) {
+	for _, e := range unwrapped(t, err) {
 		id, ok := e.(*uidplugin.IDError)
 		if !ok {
 			t.Errorf("not the error of one id, but a %T: %v", e, e)
@@ -132,16 +135,16 @@ func TestPluginFind_TheErrorsOfFindAllAreInTheOrderOfTheIDs(t *testing.T) {
 		rows = append(rows, int64(id))
 	}
 	for _, worker := range []int64{50, 51, 52} {
-		plugintest.AddNode(t, db, plugintest.Elsewhere(worker, fmt.Sprint("elsewhere", worker)))
+		addNode(t, db, elsewhere(worker, fmt.Sprint("elsewhere", worker)))
 	}
-	future := plugintest.StampedAt(t, 52, plugintest.Noon.Add(24*time.Hour))
+	future := stampedAt(t, 52, plugintest.Noon.Add(24*time.Hour))
 	ids := []int64{
 		plugintest.At(t, 999, 0), plugintest.At(t, 50, 0), 1<<63 - 1, rows[0], -2, plugintest.At(t, 51, 7), plugintest.At(t, 50, 3), rows[1], future, plugintest.At(t, 998, 5), -1,
 		rows[2], plugintest.At(t, 50, 1), plugintest.At(t, 999, 1), plugintest.At(t, 51, 2),
 	}
 	each := func(ids []int64) []error {
 		_, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
-		return plugintest.Unwrapped(t, err)
+		return unwrapped(t, err)
 	}
 	withoutRows := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(rows, id) })
 	for range 20 {
@@ -182,7 +185,7 @@ func TestPluginFindAll_ItsErrorListsTheFirstIDs(t *testing.T) {
 	if len(lines) != 21 || lines[20] != "and 99980 more" || !strings.Contains(lines[0], ids[0].String()) || !strings.Contains(lines[19], ids[19].String()) {
 		t.Errorf("%d lines: %.300s ... %s", len(lines), err, lines[len(lines)-1])
 	}
-	if all := plugintest.Unwrapped(t, err); len(all) != len(ids) {
+	if all := unwrapped(t, err); len(all) != len(ids) {
 		t.Errorf("it unwraps to %d errors, the last: %v", len(all), all[len(all)-1])
 	}
 	if !errors.Is(err, uidplugin.ErrNoSuchID) {

@@ -14,10 +14,10 @@ import (
 func TestFindAs_ReturnsRowsInTheOrderOfTheIDs(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	a, b := uidplugin.ID(mine.ID), uidplugin.ID(theirs.ID)
 	slip := uidplugin.ID(mine.Slips[0].ID)
-	rows, err := uidplugin.FindAs[plugintest.Crate](t.Context(), db.Preload("Slips"), b, slip, a, b, 0, -1)
+	rows, err := uidplugin.FindAs[crate](t.Context(), db.Preload("Slips"), b, slip, a, b, 0, -1)
 	if len(rows) != 6 || rows[0].Name != "theirs" || rows[1] != nil || rows[2].Name != "mine" || rows[3] != rows[0] || rows[4] != nil || rows[5] != nil {
 		t.Fatalf("rows: %v", rows)
 	}
@@ -28,13 +28,13 @@ func TestFindAs_ReturnsRowsInTheOrderOfTheIDs(t *testing.T) {
 		t.Errorf("the error of rows that do not exist: %v", err)
 	}
 	var missing []uidplugin.ID
-	for _, err := range plugintest.Unwrapped(t, err) {
+	for _, err := range unwrapped(t, err) {
 		missing = append(missing, err.(*uidplugin.IDError).ID)
 	}
 	if want := []uidplugin.ID{slip, 0, -1}; !slices.Equal(missing, want) {
 		t.Errorf("missing: %v, want %v", missing, want)
 	}
-	if rows, err := uidplugin.FindAs[plugintest.Crate](t.Context(), db); len(rows) != 0 || err != nil {
+	if rows, err := uidplugin.FindAs[crate](t.Context(), db); len(rows) != 0 || err != nil {
 		t.Errorf("no ids: %v, %v", rows, err)
 	}
 }
@@ -43,10 +43,10 @@ func TestFindAs_ReturnsRowsInTheOrderOfTheIDs(t *testing.T) {
 func TestFindAs_HonoursTheHandleOrRefusesIt(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	a, b := uidplugin.ID(mine.ID), uidplugin.ID(theirs.ID)
-	find := func(db *gorm.DB) ([]*plugintest.Crate, error) {
-		return uidplugin.FindAs[plugintest.Crate](t.Context(), db, a, b)
+	find := func(db *gorm.DB) ([]*crate, error) {
+		return uidplugin.FindAs[crate](t.Context(), db, a, b)
 	}
 	must(t, db.Delete(&mine).Error)
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestFindAs_HonoursTheHandleOrRefusesIt(t *testing.T) {
 		"deleted":            {db, [2]bool{false, true}},
 		"unscoped":           {db.Unscoped(), [2]bool{true, true}},
 		"scopes":             {db.Unscoped().Scopes(func(db *gorm.DB) *gorm.DB { return db.Where("tenant = 1") }), [2]bool{true, false}},
-		"model of the same":  {db.Model(&plugintest.Crate{}), [2]bool{false, true}},
+		"model of the same":  {db.Model(&crate{}), [2]bool{false, true}},
 		"columns":            {db.Select("id", "name"), [2]bool{false, true}},
 		"a transaction":      {db.Begin(), [2]bool{false, true}},
 		"joins":              {db.Joins("JOIN slips ON slips.crate_id = crates.id").Where("slips.tenant = 2"), [2]bool{false, true}},
@@ -74,7 +74,7 @@ func TestFindAs_HonoursTheHandleOrRefusesIt(t *testing.T) {
 	}
 	for name, handle := range map[string]*gorm.DB{
 		"Order": db.Order("id"), "Limit": db.Limit(1), "Offset": db.Offset(1), "Group": db.Group("id"), "Distinct": db.Distinct(),
-		"Raw": db.Raw("SELECT 1"), `Table("slips")`: db.Table("slips"), "Model(*plugintest.Slip)": db.Model(&plugintest.Slip{}),
+		"Raw": db.Raw("SELECT 1"), `Table("slips")`: db.Table("slips"), "Model(*lookup_test.slip)": db.Model(&slip{}),
 		"DryRun": db.Session(&gorm.Session{DryRun: true}), "Order of a scope": db.Scopes(func(db *gorm.DB) *gorm.DB { return db.Order("id") }),
 	} {
 		if rows, err := find(handle); rows != nil || !errors.Is(err, uidplugin.ErrClause) {
@@ -101,12 +101,12 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 		t.Error("int is no model")
 	}
 	// GORM takes these for crate, or panics.
-	plugintest.Migrate(t, db, &plugintest.Crate{})
-	row := plugintest.Crate{Name: "of no tenant"}
+	plugintest.Migrate(t, db, &crate{})
+	row := crate{Name: "of no tenant"}
 	must(t, db.Create(&row).Error)
 	for name, err := range map[string]error{
-		"a pointer":    plugintest.Second(uidplugin.FindAs[*plugintest.Crate](t.Context(), db, uidplugin.ID(row.ID))),
-		"a slice":      plugintest.Second(uidplugin.FindAs[[]plugintest.Crate](t.Context(), db, uidplugin.ID(row.ID))),
+		"a pointer":    plugintest.Second(uidplugin.FindAs[*crate](t.Context(), db, uidplugin.ID(row.ID))),
+		"a slice":      plugintest.Second(uidplugin.FindAs[[]crate](t.Context(), db, uidplugin.ID(row.ID))),
 		"an interface": plugintest.Second(uidplugin.FindAs[any](t.Context(), db, uidplugin.ID(row.ID))),
 	} {
 		if !errors.Is(err, uidplugin.ErrNoField) || errors.Is(err, uidplugin.ErrNoSuchID) {
@@ -114,11 +114,11 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 		}
 	}
 	for _, db := range []*gorm.DB{nil, plugintest.Bare(t)} {
-		if _, err := uidplugin.FindAs[plugintest.Crate](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotRegistered) {
+		if _, err := uidplugin.FindAs[crate](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotRegistered) {
 			t.Errorf("no plugin: %v", err)
 		}
 	}
-	if _, err := uidplugin.FindAs[plugintest.Slip](t.Context(), db, 1); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
+	if _, err := uidplugin.FindAs[slip](t.Context(), db, 1); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("without the table: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestFindAs_KeepsTheRowsNextToAnAmbiguousID(t *testing.T) {
 	if !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, uidplugin.ErrNotKey) || !errors.Is(err, gorm.ErrRecordNotFound) {
 		t.Error(err)
 	}
-	if all := plugintest.Unwrapped(t, err); len(all) != 2 {
+	if all := unwrapped(t, err); len(all) != 2 {
 		t.Errorf("%d errors: %v", len(all), err)
 	}
 }
@@ -153,12 +153,12 @@ func TestFindAs_KeepsTheRowsNextToAnAmbiguousID(t *testing.T) {
 func TestFindAs_ZeroIsTheIDOfNoRow(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
-	rows, err := uidplugin.FindAs[plugintest.Crate](t.Context(), db.Select("name"), 0, uidplugin.ID(mine.ID))
+	db, mine, _ := crates(t)
+	rows, err := uidplugin.FindAs[crate](t.Context(), db.Select("name"), 0, uidplugin.ID(mine.ID))
 	if rows != nil || !errors.Is(err, uidplugin.ErrClause) {
 		t.Errorf("without the key: %v, %v", rows, err)
 	}
-	rows, err = uidplugin.FindAs[plugintest.Crate](t.Context(), db, 0)
+	rows, err = uidplugin.FindAs[crate](t.Context(), db, 0)
 	if len(rows) != 1 || rows[0] != nil || !errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("0: %v, %v", rows, err)
 	}

@@ -18,11 +18,11 @@ import (
 func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	own := func(db *gorm.DB) *gorm.DB { return db.Where("tenant = ?", 1) }
 	for name, handle := range map[string]*gorm.DB{
 		"Where":               db.Where("tenant = ?", 1),
-		"Where with a struct": db.Where(&plugintest.Crate{Tenant: 1}),
+		"Where with a struct": db.Where(&crate{Tenant: 1}),
 		"Where with a map":    db.Where(map[string]any{"tenant": 1}),
 		"Not":                 db.Not("tenant = ?", 2),
 		"Where, Or":           db.Where("tenant = ?", 1).Or("tenant = ?", 7),
@@ -46,10 +46,10 @@ func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 			uidplugin.From(db).Layout().Epoch, uidplugin.From(db).Layout().Expires())),
 	} {
 		read := 0
-		ctx := context.WithValue(t.Context(), plugintest.LoadedKey{}, &read)
+		ctx := context.WithValue(t.Context(), loadedKey{}, &read)
 		p := uidplugin.From(handle)
 		for range 2 { // the handle stays as it is
-			if row, err := p.Find(ctx, uidplugin.ID(mine.ID)); err != nil || row.(*plugintest.Crate).Name != "mine" {
+			if row, err := p.Find(ctx, uidplugin.ID(mine.ID)); err != nil || row.(*crate).Name != "mine" {
 				t.Errorf("%s: Find of a row that meets it: %v, %v", name, row, err)
 			}
 			if row, err := p.Find(ctx, uidplugin.ID(theirs.ID)); !errors.Is(err, gorm.ErrRecordNotFound) {
@@ -70,30 +70,30 @@ func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 func TestPluginFind_HonoursTheHandle(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
-	gone := plugintest.Crate{Name: "gone"}
+	db, mine, _ := crates(t)
+	gone := crate{Name: "gone"}
 	must(t, db.Create(&gone).Error)
 	must(t, db.Delete(&gone).Error)
 	for _, tt := range []struct {
 		name   string
 		handle *gorm.DB
 		id     int64
-		ok     func(p *plugintest.Crate) bool
+		ok     func(p *crate) bool
 	}{
-		{"Select", db.Select("id", "tenant"), mine.ID, func(p *plugintest.Crate) bool { return p.Tenant == 1 && p.Name == "" }},
-		{"Select of all", db.Select("*"), mine.ID, func(p *plugintest.Crate) bool { return p.Tenant == 1 && p.Name == "mine" }},
-		{"Omit", db.Omit("name"), mine.ID, func(p *plugintest.Crate) bool { return p.Tenant == 1 && p.Name == "" }},
-		{"Preload", db.Preload("Slips"), mine.ID, func(p *plugintest.Crate) bool { return len(p.Slips) == 1 && p.Slips[0] == mine.Slips[0] }},
-		{"Unscoped", db.Unscoped(), gone.ID, func(p *plugintest.Crate) bool { return p.Name == "gone" }},
-		{"Set", db.Set("mark", "!"), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine!" }},
-		{"Session", db.Set("mark", "!").Session(&gorm.Session{SkipHooks: true}), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine" }},
-		{"Model", db.Model(&plugintest.Crate{ID: 5}), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine" }},
-		{"Table", db.Table("crates"), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine" }},
-		{"Order", db.Order("name"), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine" }},
-		{"no Limit", db.Limit(5).Limit(-1).Offset(-1), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine" }},
-		{"a join with many rows", db.Joins("JOIN slips"), mine.ID, func(p *plugintest.Crate) bool { return p.Name == "mine" }},
+		{"Select", db.Select("id", "tenant"), mine.ID, func(p *crate) bool { return p.Tenant == 1 && p.Name == "" }},
+		{"Select of all", db.Select("*"), mine.ID, func(p *crate) bool { return p.Tenant == 1 && p.Name == "mine" }},
+		{"Omit", db.Omit("name"), mine.ID, func(p *crate) bool { return p.Tenant == 1 && p.Name == "" }},
+		{"Preload", db.Preload("Slips"), mine.ID, func(p *crate) bool { return len(p.Slips) == 1 && p.Slips[0] == mine.Slips[0] }},
+		{"Unscoped", db.Unscoped(), gone.ID, func(p *crate) bool { return p.Name == "gone" }},
+		{"Set", db.Set("mark", "!"), mine.ID, func(p *crate) bool { return p.Name == "mine!" }},
+		{"Session", db.Set("mark", "!").Session(&gorm.Session{SkipHooks: true}), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
+		{"Model", db.Model(&crate{ID: 5}), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
+		{"Table", db.Table("crates"), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
+		{"Order", db.Order("name"), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
+		{"no Limit", db.Limit(5).Limit(-1).Offset(-1), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
+		{"a join with many rows", db.Joins("JOIN slips"), mine.ID, func(p *crate) bool { return p.Name == "mine" }},
 	} {
-		if row, err := uidplugin.From(tt.handle).Find(t.Context(), uidplugin.ID(tt.id)); err != nil || !tt.ok(row.(*plugintest.Crate)) {
+		if row, err := uidplugin.From(tt.handle).Find(t.Context(), uidplugin.ID(tt.id)); err != nil || !tt.ok(row.(*crate)) {
 			t.Errorf("%s: %+v, %v", tt.name, row, err)
 		}
 	}
@@ -103,9 +103,9 @@ func TestPluginFind_HonoursTheHandle(t *testing.T) {
 func TestPluginFind_RefusesClausesOfTheHandle(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
+	db, mine, _ := crates(t)
 	used := db.Where("tenant = ?", 1)
-	must(t, used.Find(&[]plugintest.Slip{}).Error)
+	must(t, used.Find(&[]slip{}).Error)
 	built := db.Where("tenant = ?", 1)
 	where := built.Statement.Clauses["WHERE"]
 	where.Builder = func(clause.Clause, clause.Builder) {}
@@ -124,8 +124,8 @@ func TestPluginFind_RefusesClausesOfTheHandle(t *testing.T) {
 		{db.Raw("SELECT 1"), []string{"Raw", "Where"}},
 		{db.Table("slips"), []string{`Table("slips")`, "crates", "query that table yourself"}},
 		{db.Table("crates p"), []string{`Table("p")`, "crates"}},
-		{db.Table("(?) as crates", db.Model(&plugintest.Slip{})), []string{"Table", "crates"}},
-		{db.Model(&plugintest.Slip{}), []string{"Model(*plugintest.Slip)", "plugintest.Crate", "crates"}},
+		{db.Table("(?) as crates", db.Model(&slip{})), []string{"Table", "crates"}},
+		{db.Model(&slip{}), []string{"Model(*lookup_test.slip)", "lookup_test.crate", "crates"}},
 		{used, []string{`Table("slips")`, "crates"}},
 		{db.Clauses(clause.From{Tables: []clause.Table{{Name: "slips"}}}), []string{"FROM", "crates"}},
 		{db.Clauses(clause.Select{Columns: []clause.Column{{Name: "id"}}}), []string{"Select", "names of fields"}},
@@ -148,24 +148,24 @@ func TestPluginFind_RefusesClausesOfTheHandle(t *testing.T) {
 func TestPluginFind_LeavesOutWhatANewSessionHasDropped(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	p := uidplugin.From(db.Where("tenant = ?", 1).Session(&gorm.Session{NewDB: true}))
-	plugintest.FindsCrate(t, p, theirs.ID, "theirs")
+	findsCrate(t, p, theirs.ID, "theirs")
 	must(t, db.Callback().Query().After("gorm:query").Register("look", func(db *gorm.DB) {
-		if _, ok := db.Statement.Dest.(*[]plugintest.Slip); !ok {
+		if _, ok := db.Statement.Dest.(*[]slip); !ok {
 			return
 		}
 		p := uidplugin.From(db.Session(&gorm.Session{NewDB: true}))
-		plugintest.FindsCrate(t, p, mine.ID, "mine")
+		findsCrate(t, p, mine.ID, "mine")
 	}))
-	must(t, db.Where("tenant = ?", 2).Limit(1).Find(&[]plugintest.Slip{}).Error)
+	must(t, db.Where("tenant = ?", 2).Limit(1).Find(&[]slip{}).Error)
 }
 
 // The handle is only read. GORM sorts the expressions of a WHERE clause in place when it builds them.
 func TestPluginFind_SharesTheHandleWithOthers(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	p := uidplugin.From(db.Or("tenant = ?", 1).Where("name <> ?", "x"))
 	var group sync.WaitGroup
 	for range 4 {

@@ -12,24 +12,24 @@ import (
 func TestOnlyModels_ExcludesAllOthers(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
+	db, mine, _ := crates(t)
 	p := uidplugin.From(db)
 	id, other := uidplugin.ID(mine.ID), uidplugin.ID(mine.Slips[0].ID)
-	row, err := p.Find(t.Context(), id, uidplugin.OnlyModels(&plugintest.Crate{}, &plugintest.Part{}))
-	if c, ok := row.(*plugintest.Crate); !ok || c.Name != "mine" || err != nil {
+	row, err := p.Find(t.Context(), id, uidplugin.OnlyModels(&crate{}, &plugintest.Part{}))
+	if c, ok := row.(*crate); !ok || c.Name != "mine" || err != nil {
 		t.Errorf("a listed model: %v, %v", row, err)
 	}
 	for name, options := range map[string][]uidplugin.FindOption{
-		"another model": {uidplugin.OnlyModels(&plugintest.Crate{})},
+		"another model": {uidplugin.OnlyModels(&crate{})},
 		"no models":     {uidplugin.OnlyModels()},
-		"nil":           {nil, uidplugin.OnlyModels(&plugintest.Crate{})},
+		"nil":           {nil, uidplugin.OnlyModels(&crate{})},
 	} {
 		row, err := p.Find(t.Context(), other, options...)
 		if row != nil || !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, uidplugin.ErrNoModel) {
 			t.Errorf("%s: %v, %v", name, row, err)
 		}
 	}
-	rows, err := p.FindAll(t.Context(), []uidplugin.ID{id, other}, uidplugin.OnlyModels(&plugintest.Crate{}))
+	rows, err := p.FindAll(t.Context(), []uidplugin.ID{id, other}, uidplugin.OnlyModels(&crate{}))
 	if len(rows) != 1 || rows[id] == nil || !errors.Is(err, uidplugin.ErrNoModel) {
 		t.Errorf("FindAll: %v, %v", rows, err)
 	}
@@ -46,13 +46,13 @@ func (box) TableName() string { return "crates" }
 func TestOnlyModels_DecideTheTypeOfRows(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
+	db, mine, _ := crates(t)
 	row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.OnlyModels(&box{}))
 	if b, ok := row.(*box); !ok || b.Name != "mine" || err != nil {
 		t.Errorf("%T, %v", row, err)
 	}
 	for want, options := range map[error][]uidplugin.FindOption{
-		uidplugin.ErrOption:  {uidplugin.OnlyModels(&box{}), uidplugin.OnlyModels(&plugintest.Crate{})},
+		uidplugin.ErrOption:  {uidplugin.OnlyModels(&box{}), uidplugin.OnlyModels(&crate{})},
 		uidplugin.ErrNoField: {uidplugin.OnlyModels(&struct{ Name string }{})},
 	} {
 		if _, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(mine.ID), options...); !errors.Is(err, want) {
@@ -67,10 +67,10 @@ func TestOnlyModels_DecideTheTypeOfRows(t *testing.T) {
 func ofTenant(tenant int) uidplugin.FindOption {
 	return uidplugin.Scoped(func(db *gorm.DB, model any) *gorm.DB {
 		switch model.(type) {
-		case *plugintest.Crate:
+		case *crate:
 			return db.Where("crates.tenant = ?", tenant)
-		case *plugintest.Slip:
-			return db.Scopes(func(db *gorm.DB) *gorm.DB { return db.Where(&plugintest.Slip{Tenant: tenant}) })
+		case *slip:
+			return db.Scopes(func(db *gorm.DB) *gorm.DB { return db.Where(&slip{Tenant: tenant}) })
 		}
 		return db.Where("1 = 0")
 	})
@@ -79,7 +79,7 @@ func ofTenant(tenant int) uidplugin.FindOption {
 func TestScoped_HoldsForEveryModel(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	ids := uidplugin.IDs(mine.ID, mine.Slips[0].ID, theirs.ID, theirs.Slips[0].ID)
 	rows, err := uidplugin.From(db).FindAll(t.Context(), ids, ofTenant(1))
 	if err != nil || len(rows) != 2 || rows[ids[0]] == nil || rows[ids[1]] == nil {
@@ -95,7 +95,7 @@ func TestScoped_HoldsForEveryModel(t *testing.T) {
 func TestScoped_IsNotWidenedByAnOr(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	either := func(db *gorm.DB) *gorm.DB { return db.Or("1 = 1") }
 	later := func(db *gorm.DB) *gorm.DB { return db.Scopes(either) }
 	want, other := uidplugin.ID(mine.ID), uidplugin.ID(theirs.ID)
@@ -131,7 +131,7 @@ func TestScoped_IsNotWidenedByAnOr(t *testing.T) {
 type waybill struct {
 	ID      uidplugin.ID
 	CrateID int64
-	Crate   *plugintest.Crate
+	Crate   *crate
 }
 
 // GORM joins an association once. If the handle joined it, the condition in the scope's join was left out, and the rows
@@ -139,7 +139,7 @@ type waybill struct {
 func TestScoped_HoldsIfItJoinsAnAssociation(t *testing.T) {
 	t.Parallel()
 
-	db, mine, theirs := plugintest.Crates(t)
+	db, mine, theirs := crates(t)
 	must(t, uidplugin.From(db).AutoMigrate(&waybill{}))
 	a, b := waybill{CrateID: mine.ID}, waybill{CrateID: theirs.ID}
 	must(t, db.Create(&a).Error)
@@ -164,7 +164,7 @@ func TestScoped_HoldsIfItJoinsAnAssociation(t *testing.T) {
 func TestScoped_RefusesScopesThatCannotHold(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
+	db, mine, _ := crates(t)
 	p := uidplugin.From(db)
 	for name, scope := range map[string]func(*gorm.DB, any) *gorm.DB{
 		"nil":            func(*gorm.DB, any) *gorm.DB { return nil },
@@ -174,7 +174,7 @@ func TestScoped_RefusesScopesThatCannotHold(t *testing.T) {
 		"another table":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Table("slips") },
 		"deleted rows":   func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where("tenant = 1").Unscoped() },
 		"no condition":   func(tx *gorm.DB, _ any) *gorm.DB { return tx },
-		"a zero struct":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where(&plugintest.Crate{Tenant: 0}) },
+		"a zero struct":  func(tx *gorm.DB, _ any) *gorm.DB { return tx.Where(&crate{Tenant: 0}) },
 		"a left join":    func(tx *gorm.DB, _ any) *gorm.DB { return tx.Joins("LEFT JOIN slips ON slips.crate_id = crates.id") },
 	} {
 		if row, err := p.Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.Scoped(scope)); row != nil || !errors.Is(err, uidplugin.ErrClause) {

@@ -69,5 +69,5 @@ func TestPluginFind_NamesTheCommandForARenamedTable(t *testing.T) {
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "parts")
 
 	must(t, renamed.Exec("UPDATE WORKER_NODE SET TABLE_NAME = 'bolts' WHERE TABLE_NAME = 'parts'").Error)
-	plugintest.Finds(t, p, rows[0].ID, bolt(rows[0]))
+	finds(t, p, rows[0].ID, bolt(rows[0]))
 }

@@ -30,11 +30,11 @@ func TestPluginFind_LoadsTheRowOfAnID(t *testing.T) {
 	must(t, db.Create(&b).Error)
 	must(t, db.Create(&c).Error)
 	p := uidplugin.From(db)
-	plugintest.Finds(t, p, a.ID, a)
+	finds(t, p, a.ID, a)
 	if row, err := p.Find(t.Context(), b.ID); err != nil || row.(*product).Name != "box" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
-	plugintest.Finds(t, p, c.ID, c)
+	finds(t, p, c.ID, c)
 }
 
 func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
@@ -73,10 +73,10 @@ func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 	_, err := p.Find(t.Context(), uidplugin.ID(r.ID))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "parts")
 	must(t, p.Register(t.Context(), &plugintest.Part{}))
-	plugintest.Finds(t, p, r.ID, r)
+	finds(t, p, r.ID, r)
 	third := plugintest.File(t, path, nil)
 	p = plugintest.Use(t, third, uidplugin.WithModels(&plugintest.Part{}))
-	plugintest.Finds(t, p, r.ID, r)
+	finds(t, p, r.ID, r)
 }
 
 // A model is listed by WithModels, Register or AutoMigrate only. One that was merely used, or is associated with a
@@ -87,21 +87,21 @@ func TestPluginFind_LoadsListedModelsOnly(t *testing.T) {
 
 	db := plugintest.Open(t)
 	p := uidplugin.From(db)
-	must(t, db.AutoMigrate(&plugintest.Crate{}, &plugintest.Slip{}, &plugintest.Part{}))
-	row := plugintest.Crate{Slips: []plugintest.Slip{{}}}
+	must(t, db.AutoMigrate(&crate{}, &slip{}, &plugintest.Part{}))
+	row := crate{Slips: []slip{{}}}
 	must(t, db.Create(&row).Error)
 	for _, id := range []int64{row.ID, row.Slips[0].ID} {
 		_, err := p.Find(t.Context(), uidplugin.ID(id))
 		plugintest.Only(t, err, uidplugin.ErrNoModel, fmt.Sprint(id), "WithModels", "Register")
 	}
-	must(t, p.Register(t.Context(), &plugintest.Crate{}))
-	if found, err := p.Find(t.Context(), uidplugin.ID(row.ID)); err != nil || found.(*plugintest.Crate).ID != row.ID {
+	must(t, p.Register(t.Context(), &crate{}))
+	if found, err := p.Find(t.Context(), uidplugin.ID(row.ID)); err != nil || found.(*crate).ID != row.ID {
 		t.Errorf("Find of a listed model: %v, %v", found, err)
 	}
 	_, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "slips")
-	must(t, p.AutoMigrate(&plugintest.Slip{}))
-	if found, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID)); err != nil || found.(*plugintest.Slip).ID != row.Slips[0].ID {
+	must(t, p.AutoMigrate(&slip{}))
+	if found, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID)); err != nil || found.(*slip).ID != row.Slips[0].ID {
 		t.Errorf("Find of a migrated model: %v, %v", found, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 	if err := uidplugin.From(db).Register(t.Context(), &parcelled{}); !errors.Is(err, uidplugin.ErrField) {
 		t.Fatalf("Register: %v", err)
 	}
-	plugintest.AddNode(t, db, plugintest.Elsewhere(50, "parcelleds"))
+	addNode(t, db, elsewhere(50, "parcelleds"))
 	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0)))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "parcelleds")
 }
@@ -127,7 +127,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 func TestPluginFind_TheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	t.Parallel()
 
-	db, _ := plugintest.OpenParts(t)
+	db, _ := openParts(t)
 	r := sketch{}
 	must(t, db.Create(&r).Error)
 	if row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID)); err != nil || row.(*plugintest.Part).ID != r.ID {
@@ -145,7 +145,7 @@ func (sketch) TableName() string { return "parts" }
 func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	t.Parallel()
 
-	db, _ := plugintest.OpenParts(t, uidplugin.WithModels(&plugintest.Part{}))
+	db, _ := openParts(t, uidplugin.WithModels(&plugintest.Part{}))
 	tx := db.Begin()
 	defer tx.Rollback()
 	r := plugintest.Part{Name: "nail"}
@@ -168,7 +168,7 @@ func TestPluginFind_QuotesNames(t *testing.T) {
 	r := odd{Select: "a"}
 	must(t, db.Create(&r).Error)
 	plugintest.IsOurs(t, db, "order", r.From)
-	plugintest.Finds(t, uidplugin.From(db), r.From, r)
+	finds(t, uidplugin.From(db), r.From, r)
 }
 
 // odd has names that are words of SQL.

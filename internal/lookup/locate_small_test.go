@@ -37,7 +37,7 @@ func TestPluginDecode_NoLeasedIDHasTheFirstTick(t *testing.T) {
 
 	layout := generator.DefaultLayout()
 	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
-		db, p := plugintest.OpenParts(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
+		db, p := openParts(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
 		rows := make([]plugintest.Part, 10) // fewer than a tick has
 		must(t, db.Create(&rows).Error)
 		for _, r := range rows {

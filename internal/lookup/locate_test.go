@@ -23,14 +23,14 @@ func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 	db := plugintest.Open(t, uidplugin.WithClock(plugintest.AtNoon))
 	p := uidplugin.From(db)
 	orders := workernode.Table{Name: "orders"}
-	plugintest.AddNode(t, db, workernode.Node{WorkerID: 20})
-	plugintest.AddNode(t, db, workernode.Node{WorkerID: 21, Slot: 40, Table: orders, Layout: generator.SnowflakeLayout().String()})
-	plugintest.AddNode(t, db, workernode.Node{WorkerID: 22, Slot: 40, Table: orders, Layout: l.String(), Start: now - 10_001})
-	plugintest.AddNode(t, db, workernode.Node{WorkerID: 23, Slot: 40, Table: orders, Layout: l.String()})
-	plugintest.AddNode(t, db, workernode.Node{WorkerID: 24, Slot: 41, Table: orders, Layout: l.String()})
-	plugintest.AddNode(t, db, workernode.Node{WorkerID: 25, Slot: 40, Layout: l.String()})
+	addNode(t, db, workernode.Node{WorkerID: 20})
+	addNode(t, db, workernode.Node{WorkerID: 21, Slot: 40, Table: orders, Layout: generator.SnowflakeLayout().String()})
+	addNode(t, db, workernode.Node{WorkerID: 22, Slot: 40, Table: orders, Layout: l.String(), Start: now - 10_001})
+	addNode(t, db, workernode.Node{WorkerID: 23, Slot: 40, Table: orders, Layout: l.String()})
+	addNode(t, db, workernode.Node{WorkerID: 24, Slot: 41, Table: orders, Layout: l.String()})
+	addNode(t, db, workernode.Node{WorkerID: 25, Slot: 40, Layout: l.String()})
 	// The first process was granted ticks up to now-7,001, the second one began at now-4,000.
-	plugintest.AddSlot(t, db, 40, now-3_001, workernode.Session{Start: now - 10_001, Host: "web-1"},
+	addSlot(t, db, 40, now-3_001, workernode.Session{Start: now - 10_001, Host: "web-1"},
 		workernode.Session{Start: now - 4_001, Before: now - 7_001, Host: "web-2"})
 
 	stamped := func(worker, tick int64) int64 {
@@ -129,8 +129,8 @@ func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
 	// An id of a table whose model was not given resolves to the table, but to no row.
-	plugintest.AddNode(t, db, plugintest.Elsewhere(50, "elsewhere"))
-	plugintest.AddSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), workernode.Session{})
+	addNode(t, db, elsewhere(50, "elsewhere"))
+	addSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), workernode.Session{})
 	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0))); err != nil || got.Table != "elsewhere" {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -179,7 +179,7 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 
 	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
 		clock := testkit.NewClock(plugintest.Noon)
-		db, p := plugintest.OpenParts(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
+		db, p := openParts(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
 		must(t, db.Create(&plugintest.Part{}).Error)
 		clock.Add(-2 * time.Hour)
 		var made []int64
@@ -207,14 +207,14 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	t.Parallel()
 
 	l := generator.DefaultLayout()
-	db, _, _ := plugintest.Crates(t)
+	db, _, _ := crates(t)
 	p := uidplugin.From(db)
 	now := l.TickAt(time.Now())
-	plugintest.AddNode(t, db, plugintest.Elsewhere(50, "slips"))
-	plugintest.AddSlot(t, db, 50, now, workernode.Session{})
-	before := uidplugin.ID(plugintest.StampedAt(t, 50, l.TimeOf(now-5000)))
-	after := uidplugin.ID(plugintest.StampedAt(t, 50, l.TimeOf(now-10)))
-	must(t, db.Create(&plugintest.Slip{ID: int64(before)}).Error)
+	addNode(t, db, elsewhere(50, "slips"))
+	addSlot(t, db, 50, now, workernode.Session{})
+	before := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-5000)))
+	after := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-10)))
+	must(t, db.Create(&slip{ID: int64(before)}).Error)
 	if _, err := p.Find(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
@@ -222,11 +222,11 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	must(t, db.Exec(`UPDATE "WORKER_NODE" SET "TABLE_NAME" = 'crates' WHERE "ID" = 50`).Error)
-	must(t, db.Create(&plugintest.Crate{ID: int64(after), Name: "new"}).Error)
+	must(t, db.Create(&crate{ID: int64(after), Name: "new"}).Error)
 	if got, err := p.Locate(t.Context(), after); err != nil || got.Table != "crates" {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
-	if row, err := p.Find(t.Context(), after); err != nil || row.(*plugintest.Crate).Name != "new" {
+	if row, err := p.Find(t.Context(), after); err != nil || row.(*crate).Name != "new" {
 		t.Errorf("Find: %v, %v", row, err)
 	}
 	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{after}); err != nil || rows[after] == nil {
@@ -238,10 +238,10 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
 	t.Parallel()
 
-	db, mine, _ := plugintest.Crates(t)
+	db, mine, _ := crates(t)
 	p := uidplugin.From(db)
 	for int64(float64(mine.ID)) == mine.ID || mine.ID%100 == 0 || (mine.ID+1<<40)%100 == 0 { // the last one looks rounded
-		mine = plugintest.Crate{}
+		mine = crate{}
 		must(t, db.Create(&mine).Error)
 	}
 	for n, want := range map[int64]bool{int64(float64(mine.ID)): true, mine.ID / 10_000 * 10_000: true, mine.ID + 1<<40: false} {

@@ -20,8 +20,8 @@ func TestPluginCreatedBetween_FindsRowsThatAreStampedAhead(t *testing.T) {
 	t.Parallel()
 
 	clock := testkit.NewClock(plugintest.Noon)
-	db, p := plugintest.OpenParts(t, uidplugin.WithClock(clock.Now))
-	before, ahead := plugintest.StampedAt(t, 9, plugintest.Noon.Add(-30*time.Minute)), plugintest.StampedAt(t, 9, plugintest.Noon.Add(8*time.Second))
+	db, p := openParts(t, uidplugin.WithClock(clock.Now))
+	before, ahead := stampedAt(t, 9, plugintest.Noon.Add(-30*time.Minute)), stampedAt(t, 9, plugintest.Noon.Add(8*time.Second))
 	must(t, db.Create(&[]plugintest.Part{{ID: before}, {ID: ahead}}).Error)
 	for _, tt := range []struct {
 		name     string
@@ -87,7 +87,7 @@ func TestPluginCreatedBetween_FindsRowsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 
 	clock := testkit.NewClock(plugintest.Noon)
-	db, p := plugintest.OpenParts(t, uidplugin.WithClock(clock.Now))
+	db, p := openParts(t, uidplugin.WithClock(clock.Now))
 	must(t, db.Create(&plugintest.Part{}).Error)
 	now := clock.Add(-time.Hour)
 	must(t, db.Create(&plugintest.Part{}).Error)
@@ -105,9 +105,9 @@ func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 
 	start := plugintest.Noon.Add(400 * time.Microsecond)
 	clock := testkit.NewClock(start.Add(-10 * time.Millisecond))
-	db, p := plugintest.OpenParts(t, uidplugin.WithClock(clock.Now))
-	right := plugintest.StampedAt(t, 9, start.Add(100*time.Microsecond))
-	must(t, db.Create(&[]plugintest.Part{{ID: right}, {ID: plugintest.StampedAt(t, 9, start.Add(time.Millisecond))}}).Error)
+	db, p := openParts(t, uidplugin.WithClock(clock.Now))
+	right := stampedAt(t, 9, start.Add(100*time.Microsecond))
+	must(t, db.Create(&[]plugintest.Part{{ID: right}, {ID: stampedAt(t, 9, start.Add(time.Millisecond))}}).Error)
 	find := func(from, to time.Time) (ids []int64) {
 		t.Helper()
 		must(t, db.Model(&plugintest.Part{}).Scopes(p.CreatedBetween(from, to)).Order("id").Pluck("id", &ids).Error)
@@ -141,7 +141,7 @@ func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 func TestPluginCreatedBetween_AsksForTheModel(t *testing.T) {
 	t.Parallel()
 
-	db, p := plugintest.OpenParts(t)
+	db, p := openParts(t)
 	between := p.CreatedBetween(plugintest.Noon, plugintest.Noon.Add(time.Hour))
 	var n int64
 	var maps []map[string]any

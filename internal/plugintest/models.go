@@ -81,23 +81,6 @@ type Counter struct {
 	Name string
 }
 
-func (p Part) key() int64    { return p.ID }
-func (c Counter) key() int64 { return c.ID }
-
-// A Row is one of a part or a counter.
-type Row interface {
-	Part | Counter
-	key() int64
-}
-
-// Keys returns the ids of rows.
-func Keys[T Row](rows ...T) (ids []int64) {
-	for _, r := range rows {
-		ids = append(ids, r.key())
-	}
-	return ids
-}
-
 // Twin has ids of a pair of worker ids.
 type Twin struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:paired"`

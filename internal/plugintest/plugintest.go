@@ -5,6 +5,7 @@ package plugintest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -143,13 +144,6 @@ type Journal struct{ testkit.Log }
 // Option makes a plugin log into the journal.
 func (j *Journal) Option() uidplugin.Option { return uidplugin.WithLogger(j.Logger()) }
 
-// OtherLayout is a layout that differs from the default.
-func OtherLayout() generator.Layout {
-	l := generator.DefaultLayout()
-	l.WorkerBits, l.SequenceBits = 15, 7
-	return l
-}
-
 // FileOf returns the file of a SQLite database.
 func FileOf(t *testing.T, db *gorm.DB) (name string) {
 	t.Helper()
@@ -184,3 +178,23 @@ func Unregistered(t *testing.T, db *gorm.DB) {
 
 // Second returns the error of a call that has another result too.
 func Second[T any](_ T, err error) error { return err }
+
+// kindsOfNoID are the errors that distinguish numbers. No error may wrap two of them.
+var kindsOfNoID = []error{
+	uidplugin.ErrNegativeID, uidplugin.ErrFutureID, uidplugin.ErrUnknownID, uidplugin.ErrOtherLayout,
+	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
+}
+
+// Only checks that err is of one kind and of no other, and says what it is about.
+func Only(t *testing.T, err, kind error, says ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %v", kind)
+	}
+	for _, k := range kindsOfNoID {
+		if errors.Is(err, k) != (k == kind) {
+			t.Errorf("the error\n\t%v\nis %v: %v", err, k, errors.Is(err, k))
+		}
+	}
+	testkit.SaysAll(t, err.Error(), says...)
+}
