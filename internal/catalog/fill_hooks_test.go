@@ -111,3 +111,20 @@ func TestHooks_NextIDIsTheKeyOfARowToCome(t *testing.T) {
 		t.Errorf("NextID: %v", err)
 	}
 }
+
+// forgetful has no hook but BeforeSave, which zeroes the key.
+type forgetful struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+}
+
+func (f *forgetful) BeforeSave(*gorm.DB) error { f.ID = 0; return nil }
+
+func TestHooks_AModelWithBeforeSaveAloneGetsItsKeyBack(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &forgetful{})
+	var row forgetful
+	must(t, db.Create(&row).Error)
+	plugintest.IsOurs(t, db, "forgetfuls", row.ID)
+}
