@@ -152,7 +152,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		if db.Config.Plugins[Name] == gorm.Plugin(p) {
 			// The handle has a copy of the configuration, such as a replica that dbresolver opens.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
-				return s.catalog.RegisterCallbacks(db)
+				return s.registerCallbacks(db)
 			}
 			return nil
 		}
@@ -168,7 +168,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		s.abandon()
 		return err
 	}
-	if err := s.catalog.RegisterCallbacks(db); err != nil {
+	if err := s.registerCallbacks(db); err != nil {
 		s.abandon()
 		return fmt.Errorf("uidplugin: register callbacks: %w", err)
 	}

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,45 +14,6 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// RegisterCallbacks adds the callbacks to a handle. The position of each has a reason:
-//
-//   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
-//     before GORM opens its transaction. Before("gorm:begin_transaction") would be last with SkipDefaultTransaction.
-//   - refill follows the hooks, because they may have zeroed the key.
-//   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key. They keep GORM from
-//     overwriting keys of maps, and correct keys after a conflict.
-//   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
-//     saves associations.
-//   - beforeInsert and beforeUpdate directly precede the statement: they refuse ids that do
-//     not fit into their columns, and by then all values are set and the connection is known.
-//   - afterUpdate undoes beforeUpdate. disown comes first in all other statements, because they may be copies of a create
-//     or an update.
-//   - prepareUpdate, registered as uidplugin:prepare, gets worker ids before an UPDATE begins, because an UPDATE can
-//     create associated rows inside its transaction.
-//   - afterExec, registered as uidplugin:created, follows each Exec, because GORM's migrator uses Exec to create
-//     tables. afterRaw follows each query, because Raw can also send such statements.
-func (c *Catalog) RegisterCallbacks(db *gorm.DB) error {
-	create, update := db.Callback().Create(), db.Callback().Update()
-	return errors.Join(
-		create.Before("*").Register("uidplugin:fill", c.Fill),
-		create.Before("gorm:save_before_associations").Register("uidplugin:refill", c.refill),
-		create.Before("gorm:create").Register("uidplugin:before_insert", c.beforeInsert),
-		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", c.afterInsert),
-		create.After("*").Register("uidplugin:settle", c.Settle),
-		update.Before("*").Register("uidplugin:prepare", c.prepareUpdate),
-		update.Before("gorm:update").Register("uidplugin:before_update", c.beforeUpdate),
-		update.Before("gorm:save_after_associations").Register("uidplugin:after_update", c.afterUpdate),
-		update.After("*").Register("uidplugin:settle", c.Settle),
-		db.Callback().Delete().Before("*").Register("uidplugin:disown", c.disown),
-		db.Callback().Query().Before("*").Register("uidplugin:disown", c.disown),
-		db.Callback().Row().Before("*").Register("uidplugin:disown", c.disown),
-		db.Callback().Raw().Before("*").Register("uidplugin:disown", c.disown),
-		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", c.afterExec),
-		db.Callback().Query().After("gorm:query").Register("uidplugin:after_raw", c.afterRaw),
-		db.Callback().Row().After("gorm:row").Register("uidplugin:after_raw", c.afterRaw),
-	)
-}
-
 // Fill sets the uid fields that are zero.
 func (c *Catalog) Fill(db *gorm.DB) {
 	forget(db.Statement)
@@ -63,16 +23,16 @@ func (c *Catalog) Fill(db *gorm.DB) {
 	c.fillZeros(db)
 }
 
-// disown removes what a statement has from the create or the update that it is a copy of.
-func (c *Catalog) disown(db *gorm.DB) {
+// Disown removes what a statement has from the create or the update that it is a copy of.
+func (c *Catalog) Disown(db *gorm.DB) {
 	if len(db.Statement.Clauses) > 0 && isCopy(db.Statement) {
 		forget(db.Statement)
 	}
 }
 
-// prepareUpdate refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets
+// Prepare refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets
 // worker ids, and notes the keys that these rows are given.
-func (c *Catalog) prepareUpdate(db *gorm.DB) {
+func (c *Catalog) Prepare(db *gorm.DB) {
 	forget(db.Statement)
 	if db.Error != nil || db.Statement.Schema == nil {
 		return
@@ -146,10 +106,10 @@ func (p *Plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 	return false
 }
 
-// beforeInsert refuses ids that do not fit, selects the ids that were set, prepares an upsert, and keeps GORM from
+// BeforeInsert refuses ids that do not fit, selects the ids that were set, prepares an upsert, and keeps GORM from
 // overwriting keys of maps. It changes the statement as late as possible, so hooks and most callbacks of other plugins
 // copy it as the application has made it.
-func (c *Catalog) beforeInsert(db *gorm.DB) {
+func (c *Catalog) BeforeInsert(db *gorm.DB) {
 	stmt := db.Statement
 	c.guard(db, "INSERT", "VALUES")
 	if db.Error != nil || stmt.Schema == nil {
@@ -167,9 +127,9 @@ func (c *Catalog) beforeInsert(db *gorm.DB) {
 	}
 }
 
-// beforeUpdate refuses ids that do not fit into their columns. An UPDATE of all fields leaves zero uid fields other than
+// BeforeUpdate refuses ids that do not fit into their columns. An UPDATE of all fields leaves zero uid fields other than
 // the key out, because callers that save a row often do not know them.
-func (c *Catalog) beforeUpdate(db *gorm.DB) {
+func (c *Catalog) BeforeUpdate(db *gorm.DB) {
 	stmt := db.Statement
 	c.guard(db, "UPDATE", "SET")
 	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {
@@ -179,27 +139,27 @@ func (c *Catalog) beforeUpdate(db *gorm.DB) {
 	}
 }
 
-// afterUpdate takes back the changes of beforeUpdate.
-func (c *Catalog) afterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
+// AfterUpdate takes back the changes of BeforeUpdate.
+func (c *Catalog) AfterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
 
-// afterInsert takes back the changes of beforeInsert, and sets the ids of rows in an upsert that had conflicts. It
+// AfterInsert takes back the changes of BeforeInsert, and sets the ids of rows in an upsert that had conflicts. It
 // explains the error of a batch that is too large.
-func (c *Catalog) afterInsert(db *gorm.DB) {
+func (c *Catalog) AfterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return c.Plan(s).Model })
 	c.explainSize(db)
 }
 
-// refill sets fields again that hooks of the model have zeroed.
-func (c *Catalog) refill(db *gorm.DB) {
+// Refill sets fields again that hooks of the model have zeroed.
+func (c *Catalog) Refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
 		c.fillZeros(db)
 	}
 }
 
-// afterExec handles migrations: it inspects changed tables and forgets their columns. It warns if GORM created a table
+// AfterExec handles migrations: it inspects changed tables and forgets their columns. It warns if GORM created a table
 // under a name other than the model's, by Table or Scopes. GORM then parses the model into another schema, so MakePlain
 // has not changed it.
-func (c *Catalog) afterExec(db *gorm.DB) {
+func (c *Catalog) AfterExec(db *gorm.DB) {
 	stmt := db.Statement
 	query := stmt.SQL.String()
 	if definition.MatchString(query) {
@@ -220,9 +180,9 @@ func (c *Catalog) afterExec(db *gorm.DB) {
 	}
 }
 
-// afterRaw handles migrations sent by Raw like afterExec. It inspects tables in the background, because GORM still
+// AfterRaw handles migrations sent by Raw like AfterExec. It inspects tables in the background, because GORM still
 // reads rows and may hold the only connection. Queries that GORM builds itself have the clause SELECT.
-func (c *Catalog) afterRaw(db *gorm.DB) {
+func (c *Catalog) AfterRaw(db *gorm.DB) {
 	stmt := db.Statement
 	if _, written := stmt.Clauses["SELECT"]; written || db.Error != nil || db.DryRun {
 		return

@@ -1,0 +1,52 @@
+package uidplugin
+
+import (
+	"errors"
+
+	"gorm.io/gorm"
+)
+
+// registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
+//
+//   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
+//     before GORM opens its transaction. Before("gorm:begin_transaction") would be last with SkipDefaultTransaction.
+//   - refill follows the hooks, because they may have zeroed the key.
+//   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
+//   - prepare gets worker ids before an UPDATE begins, because it can create associated rows in its transaction.
+//   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
+//   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
+//     saves associations.
+//   - disown comes first in all other statements, because they may be copies of a create or an update.
+//   - afterExec follows each Exec, because migrations use it to change tables. afterRaw follows each query, because Raw
+//     can also send such statements.
+func (s *shared) registerCallbacks(db *gorm.DB) error {
+	create, update := db.Callback().Create(), db.Callback().Update()
+	return errors.Join(
+		create.Before("*").Register("uidplugin:fill", s.fill),
+		create.Before("gorm:save_before_associations").Register("uidplugin:refill", s.refill),
+		create.Before("gorm:create").Register("uidplugin:before_insert", s.beforeInsert),
+		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", s.afterInsert),
+		create.After("*").Register("uidplugin:settle", s.settle),
+		update.Before("*").Register("uidplugin:prepare", s.prepare),
+		update.Before("gorm:update").Register("uidplugin:before_update", s.beforeUpdate),
+		update.Before("gorm:save_after_associations").Register("uidplugin:after_update", s.afterUpdate),
+		update.After("*").Register("uidplugin:settle", s.settle),
+		db.Callback().Delete().Before("*").Register("uidplugin:disown", s.disown),
+		db.Callback().Query().Before("*").Register("uidplugin:disown", s.disown),
+		db.Callback().Row().Before("*").Register("uidplugin:disown", s.disown),
+		db.Callback().Raw().Before("*").Register("uidplugin:disown", s.disown),
+		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", s.catalog.AfterExec),
+		db.Callback().Query().After("gorm:query").Register("uidplugin:after_raw", s.catalog.AfterRaw),
+		db.Callback().Row().After("gorm:row").Register("uidplugin:after_raw", s.catalog.AfterRaw),
+	)
+}
+
+func (s *shared) fill(db *gorm.DB)         { s.catalog.Fill(db) }
+func (s *shared) refill(db *gorm.DB)       { s.catalog.Refill(db) }
+func (s *shared) beforeInsert(db *gorm.DB) { s.catalog.BeforeInsert(db) }
+func (s *shared) afterInsert(db *gorm.DB)  { s.catalog.AfterInsert(db) }
+func (s *shared) prepare(db *gorm.DB)      { s.catalog.Prepare(db) }
+func (s *shared) beforeUpdate(db *gorm.DB) { s.catalog.BeforeUpdate(db) }
+func (s *shared) afterUpdate(db *gorm.DB)  { s.catalog.AfterUpdate(db) }
+func (s *shared) settle(db *gorm.DB)       { s.catalog.Settle(db) }
+func (s *shared) disown(db *gorm.DB)       { s.catalog.Disown(db) }
