@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // The cost of the plugin is the difference between the variants of one run:
 //
-//	go test -run '^$' -bench Create -count 10 .
+//	go test -run '^$' -bench 'Create|Select' -count 10 .
 
 // nothing is a connection pool that accepts every statement and ignores it.
 type nothing struct{}
@@ -77,6 +78,20 @@ func BenchmarkCreateOneRow(b *testing.B) {
 		for b.Loop() {
 			row.ID = id
 			if err := db.Create(&row).Error; err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkSelect measures a SELECT of the application, without and with the plugin. The pool answers no query, so this is
+// what GORM and the plugin do before it.
+func BenchmarkSelect(b *testing.B) {
+	variants(b, func(b *testing.B, db *gorm.DB, _ int64) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var rows []parcel
+			if err := db.Where("city = ?", "Ely").Limit(10).Find(&rows).Error; !errors.Is(err, driver.ErrSkip) {
 				b.Fatal(err)
 			}
 		}

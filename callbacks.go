@@ -16,9 +16,10 @@ import (
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
 //   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
 //     saves associations.
-//   - disown comes first in all other statements, because they may be copies of a create or an update.
-//   - afterExec follows each Exec, because migrations use it to change tables. afterRaw follows each query, because Raw
-//     can also send such statements.
+//   - disown comes first in other writes, because they may be copies of a create or an update.
+//   - afterExec follows each Exec, because INSERTs that the application wrote and migrations use it.
+//
+// Nothing is registered on Query and Row: reads are as fast as without the plugin, and cannot fail because of it.
 func (s *shared) registerCallbacks(db *gorm.DB) error {
 	create, update := db.Callback().Create(), db.Callback().Update()
 	return errors.Join(
@@ -32,12 +33,8 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 		update.Before("gorm:save_after_associations").Register("uidplugin:after_update", s.afterUpdate),
 		update.After("*").Register("uidplugin:settle", s.settle),
 		db.Callback().Delete().Before("*").Register("uidplugin:disown", s.disown),
-		db.Callback().Query().Before("*").Register("uidplugin:disown", s.disown),
-		db.Callback().Row().Before("*").Register("uidplugin:disown", s.disown),
 		db.Callback().Raw().Before("*").Register("uidplugin:disown", s.disown),
-		db.Callback().Raw().After("gorm:raw").Register("uidplugin:created", s.catalog.AfterExec),
-		db.Callback().Query().After("gorm:query").Register("uidplugin:after_raw", s.catalog.AfterRaw),
-		db.Callback().Row().After("gorm:row").Register("uidplugin:after_raw", s.catalog.AfterRaw),
+		db.Callback().Raw().After("gorm:raw").Register("uidplugin:after_exec", s.afterExec),
 	)
 }
 
@@ -50,3 +47,4 @@ func (s *shared) beforeUpdate(db *gorm.DB) { s.catalog.BeforeUpdate(db) }
 func (s *shared) afterUpdate(db *gorm.DB)  { s.catalog.AfterUpdate(db) }
 func (s *shared) settle(db *gorm.DB)       { s.catalog.Settle(db) }
 func (s *shared) disown(db *gorm.DB)       { s.catalog.Disown(db) }
+func (s *shared) afterExec(db *gorm.DB)    { s.catalog.AfterExec(db) }

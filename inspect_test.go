@@ -6,81 +6,25 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"gorm.io/gorm"
 )
 
-// inArchive is a scope that names another table than the model's.
-func inArchive(db *gorm.DB) *gorm.DB { return db.Table("archive") }
-
-// GORM parses a model into another schema for a table that Table or Scopes name. The plugin's AutoMigrate makes the key
-// plain there too. After GORM's own, or with Scopes, there is a warning.
-func TestAutoIncrement_TablesThatTableOrScopesName(t *testing.T) {
+// GORM parses a model into another schema for a table that Table names. The plugin's AutoMigrate makes the key plain
+// there too, and GORM's own keeps it so.
+func TestAutoIncrement_TablesThatTableNames(t *testing.T) {
 	t.Parallel()
 
-	for _, tt := range []struct {
-		name    string
-		migrate func(db *gorm.DB) error
-		plain   bool
-	}{
-		{"Table", func(db *gorm.DB) error { return db.Table("archive").AutoMigrate(&counter{}) }, false},
-		{"Scopes", func(db *gorm.DB) error { return db.Scopes(inArchive).AutoMigrate(&counter{}) }, false},
-		{"Migrator", func(db *gorm.DB) error { return db.Table("archive").Migrator().CreateTable(&counter{}) }, false},
-		{"From, Table", func(db *gorm.DB) error { return uidplugin.From(db.Table("archive")).AutoMigrate(&counter{}) }, true},
-		{"From, Scopes", func(db *gorm.DB) error {
-			return uidplugin.From(db.Scopes(inArchive)).AutoMigrate(&counter{})
-		}, false},
-		{"From, Table, then Table", func(db *gorm.DB) error {
-			must(t, uidplugin.From(db.Table("archive")).AutoMigrate(&counter{}))
-			must(t, db.Migrator().DropTable("archive"))
-			return db.Table("archive").AutoMigrate(&counter{})
-		}, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			j := &journal{}
-			db := open(t, j.option(), uidplugin.WithModels(&counter{}))
-			must(t, tt.migrate(db))
-			var create string
-			must(t, db.Raw("SELECT sql FROM sqlite_master WHERE name = 'archive'").Row().Scan(&create))
-			lines := j.Lines("level=WARN")
-			plain := !strings.Contains(create, "AUTOINCREMENT")
-			if plain != tt.plain || (len(lines) == 0) != plain || len(lines) > 1 {
-				t.Fatalf("%s; logged %q", create, lines)
-			}
-			if !tt.plain {
-				saysAll(t, lines[0], "the database numbers", "table=archive", "model=counter", "column=id",
-					"From(db.Table(name)).AutoMigrate")
-				must(t, db.Migrator().DropTable("archive"))
-				must(t, tt.migrate(db))
-				if again := j.Lines("level=WARN"); len(again) != 1 {
-					t.Errorf("%q", again)
-				}
-			}
-			must(t, db.Table("archive").Create(&counter{}).Error)
-		})
-	}
-}
-
-// Tables of other models, and of models that the plugin does not number, are not warned of.
-func TestAutoIncrement_OtherTablesThatTableNames(t *testing.T) {
-	t.Parallel()
-
-	type different struct {
-		ID   int64
-		Note string
-	}
-	type wanted struct {
-		ID   int64 `gorm:"primaryKey;autoIncrement;uid"`
-		Text string
-	}
 	j := &journal{}
-	db := open(t, j.option(), uidplugin.WithModels(&counter{}, &wanted{}))
-	must(t, db.Table("archive").AutoMigrate(&different{}))
-	must(t, db.Table("chosen").AutoMigrate(&wanted{}))
-	must(t, db.Table("notes").Exec("CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT)").Error)
-	if lines := j.Lines("level=WARN"); len(lines) > 0 {
-		t.Errorf("%q", lines)
+	db := open(t, j.option(), uidplugin.WithModels(&counter{}))
+	must(t, uidplugin.From(db.Table("archive")).AutoMigrate(&counter{}))
+	for range 2 {
+		var create string
+		must(t, db.Raw("SELECT sql FROM sqlite_master WHERE name = 'archive'").Row().Scan(&create))
+		if lines := j.Lines("level=WARN"); strings.Contains(create, "AUTOINCREMENT") || len(lines) > 0 {
+			t.Fatalf("%s; logged %q", create, lines)
+		}
+		must(t, db.Table("archive").Create(&counter{}).Error)
+		must(t, db.Migrator().DropTable("archive"))
+		must(t, db.Table("archive").AutoMigrate(&counter{}))
 	}
 }
 

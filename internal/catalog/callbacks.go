@@ -1,11 +1,9 @@
 package catalog
 
 import (
-	"context"
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -116,8 +114,8 @@ func (c *Catalog) BeforeInsert(db *gorm.DB) {
 		return
 	}
 	p := c.Plan(stmt.Schema)
-	if fields := p.unselected(stmt); len(fields) > 0 {
-		model.Change(stmt, func() { selectFilled(stmt, fields) })
+	if len(p.unselected(stmt)) > 0 {
+		model.BeforeBuild(stmt, func() { p.insertUnselected(stmt) }, "INSERT", "VALUES")
 	}
 	if stmt.Unscoped { // because GORM then skips clauses added by types
 		model.RefuseZeroKeys(stmt)
@@ -156,72 +154,17 @@ func (c *Catalog) Refill(db *gorm.DB) {
 	}
 }
 
-// AfterExec handles migrations: it inspects changed tables and forgets their columns. It warns if GORM created a table
-// under a name other than the model's, by Table or Scopes. GORM then parses the model into another schema, so MakePlain
-// has not changed it.
+// AfterExec explains the error of an INSERT that a followed table has refused. It makes later statements read the columns
+// of tables again after a statement that may have changed them, because migrations use Exec.
 func (c *Catalog) AfterExec(db *gorm.DB) {
 	stmt := db.Statement
-	query := stmt.SQL.String()
-	if definition.MatchString(query) {
-		c.forgetColumns()
-	}
 	if db.Error != nil {
-		db.Error = c.tooLate(stmt, db.Error) // of an INSERT
-		return
+		db.Error = c.tooLate(stmt, db.Error)
 	}
-	if db.DryRun {
-		return
-	}
-	switch create := strings.HasPrefix(query, "CREATE TABLE "); {
-	case create && stmt.Table != "":
-		c.warnElsewhere(stmt.Table, query)
-	case create || migration.MatchString(query):
-		c.inspectMigrated(stmt.Context, stmt.ConnPool, query)
-	}
-}
-
-// AfterRaw handles migrations sent by Raw like AfterExec. It inspects tables in the background, because GORM still
-// reads rows and may hold the only connection. Queries that GORM builds itself have the clause SELECT.
-func (c *Catalog) AfterRaw(db *gorm.DB) {
-	stmt := db.Statement
-	if _, written := stmt.Clauses["SELECT"]; written || db.Error != nil || db.DryRun {
-		return
-	}
-	if query := stmt.SQL.String(); mayMigrate(query) && migration.MatchString(query) {
+	if definition.MatchString(stmt.SQL.String()) {
 		c.forgetColumns()
-		c.supply.Go(stmt.Context, func(ctx context.Context) {
-			c.inspectMigrated(ctx, c.db.Statement.ConnPool, query)
-		})
 	}
 }
 
-// mayMigrate reports whether the expression migration may match a query. It is much cheaper, because raw queries are
-// frequent and migrations are not.
-func mayMigrate(query string) bool {
-	const spaces = " \t\r\n\f"
-	query = strings.TrimLeft(query, spaces)
-	if query == "" {
-		return false
-	}
-	switch query[0] {
-	case 'A', 'a', 'C', 'c', 'R', 'r', '-', '#', '/': // ALTER, CREATE, RENAME, or a comment
-		return true
-	case 'S', 's': // SELECT setval
-		called := strings.TrimLeft(query[min(len("SELECT"), len(query)):], spaces)
-		return hasPrefixFold(called, "setval") || hasPrefixFold(called, "pg_catalog.")
-	}
-	return false
-}
-
-func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
-}
-
-// comments matches comments and spaces before a statement.
-const comments = `(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*`
-
-// definition matches statements that may change columns of a table.
-var definition = regexp.MustCompile(comments + `(?:ALTER|CREATE|DROP|RENAME)\b`)
-
-// migration matches statements after which the database may number a key.
-var migration = regexp.MustCompile(comments + `(?:(?:ALTER|CREATE|RENAME)\s+(?:\w+\s+)?(?:TABLE|SEQUENCE)\b|SELECT\s+(?:pg_catalog\.)?setval\b)`)
+// definition matches statements that may change columns of a table, after comments and spaces.
+var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)

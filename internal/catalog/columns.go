@@ -46,7 +46,12 @@ type idColumn struct {
 type limits struct {
 	model.Limits
 	until time.Time // when to read them again; zero means after a statement that changes a table
+	again time.Time // when a value that does not fit makes the plugin read them again
 }
+
+// rereads is how often values that do not fit make the plugin read the columns of a table, because creates that fail may
+// be frequent.
+const rereads = time.Second
 
 // recheck bounds the age of limits that may change unnoticed: of unknown tables, and on servers that cut off values
 // instead of refusing them.
@@ -138,9 +143,31 @@ func (c *Catalog) forgetColumns() {
 	}
 }
 
-// learn returns the limits of columns. It stores them unless known is outdated.
+// reread returns the limits of a table as they are now, because another program may have widened a column.
+func (c *Catalog) reread(stmt *gorm.Statement, t *table, place string, before *limits) *limits {
+	if time.Now().Before(before.again) {
+		return before
+	}
+	known := t.known.Load()
+	columns, err := c.columns(stmt, place, nil) // all columns, for the statement in the error
+	if err != nil {
+		return before
+	}
+	found := c.limitsOf(known.ids, columns)
+	found.again = time.Now().Add(rereads)
+	c.keep(t, known, place, found)
+	return found
+}
+
+// learn returns the limits of columns, and keeps them.
 func (c *Catalog) learn(t *table, known *tableColumns, place string, columns []sqldb.Column) *limits {
 	found := c.limitsOf(known.ids, columns)
+	c.keep(t, known, place, found)
+	return found
+}
+
+// keep stores the limits of a table unless known is outdated.
+func (c *Catalog) keep(t *table, known *tableColumns, place string, found *limits) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.known.Load() == known {
@@ -151,7 +178,6 @@ func (c *Catalog) learn(t *table, known *tableColumns, place string, columns []s
 		places[place] = found
 		t.known.Store(&tableColumns{known.ids, known.numbers, places})
 	}
-	return found
 }
 
 // limitsOf returns the columns that are too narrow, and warns if they hold ids.
@@ -187,9 +213,8 @@ func (c *Catalog) limitsOf(ids map[string]idColumn, columns []sqldb.Column) *lim
 	return found
 }
 
-// guard makes a statement fail if it has a number that does not fit its column, or a text for a number column. Values
-// are known only when GORM builds the statement. So guard replaces the builder of the first given clause that the
-// dialect does not build itself.
+// guard makes a statement fail if it has a number that does not fit its column, or a text for a number column. clauses
+// come first in the statement.
 func (c *Catalog) guard(db *gorm.DB, clauses ...string) {
 	stmt := db.Statement
 	t, place := c.tableOf(stmt, clauses[0])
@@ -223,39 +248,14 @@ func (c *Catalog) guard(db *gorm.DB, clauses ...string) {
 	if !limited && typed {
 		return
 	}
-	i := slices.IndexFunc(clauses, func(name string) bool { return db.ClauseBuilders[name] == nil })
-	if i < 0 {
-		return
-	}
-	beforeBuild(stmt, clauses[i], func() {
+	model.BeforeBuild(stmt, func() {
 		if !typed {
 			_ = stmt.AddError(model.RefuseTexts(stmt, known.numbers, c.public.IsText))
 		}
 		if limited && found.Check(stmt) != nil {
-			known := t.known.Load()
-			columns, err := c.columns(stmt, place, nil) // all columns, for the error
-			if err == nil {
-				err = c.learn(t, known, place, columns).Check(stmt)
-			}
-			_ = stmt.AddError(err)
+			_ = stmt.AddError(c.reread(stmt, t, place, found).Check(stmt))
 		}
-	})
-}
-
-// beforeBuild calls check when GORM builds a clause of the statement. It does so once, because the handle may be used
-// again, and not for copies of the statement.
-func beforeBuild(stmt *gorm.Statement, name string, check func()) {
-	guarded := stmt.Clauses[name]
-	before := guarded.Builder
-	guarded.Builder = func(cl clause.Clause, b clause.Builder) {
-		cl.Builder = before
-		if b == clause.Builder(stmt) {
-			stmt.Clauses[name] = cl
-			check()
-		}
-		cl.Build(b)
-	}
-	stmt.Clauses[name] = guarded
+	}, clauses...)
 }
 
 // isTyped reports whether a statement writes only the model's fields.

@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/upsert"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 )
 
@@ -93,7 +94,7 @@ func (p *Plan) needed(stmt *gorm.Statement) (sources []*supply.Source) {
 }
 
 // selectedFields returns the fields to set in a create with Select or Omit. Those are also zero uid fields that Select
-// leaves out; see selectFilled. Omitted fields stay unchanged.
+// leaves out; see insertUnselected. Omitted fields stay unchanged.
 func selectedFields(stmt *gorm.Statement, fields []*Field) []*Field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*Field, 0, len(fields))
@@ -128,12 +129,53 @@ func (p *Plan) unselected(stmt *gorm.Statement) (fields []*Field) {
 	return fields
 }
 
-// selectFilled selects fields for the INSERT. Otherwise the database would assign a key and the struct would keep ours.
-func selectFilled(stmt *gorm.Statement, fields []*Field) {
-	for _, f := range fields {
-		stmt.Selects = append(slices.Clip(stmt.Selects), f.DBName) // copies of the statement share the array
-		upsert.NoteUnselected(stmt, f.Field)
+// insertUnselected adds the ids that Select leaves out to the INSERT, because otherwise the database would assign a key,
+// and the struct would keep ours. Call it when GORM begins to write the INSERT. The names of the caller's Select stay as
+// they are, because other plugins send statements on copies of this one.
+func (p *Plan) insertUnselected(stmt *gorm.Statement) {
+	values, ok := stmt.Clauses["VALUES"].Expression.(clause.Values)
+	rows := model.RowsOf(stmt.ReflectValue, p.Schema.ModelType)
+	fields := p.unselected(stmt)
+	if !ok || len(fields) == 0 {
+		return
 	}
+	if len(values.Values) == 0 { // no column of a map is selected
+		values.Values = make([][]any, len(rows))
+	}
+	if len(values.Columns) == 0 {
+		nothingToUpdate(stmt)
+	}
+	for _, f := range fields {
+		for i, r := range rows {
+			if len(values.Values[i]) < len(values.Columns) { // no column of this map is selected
+				values.Values[i] = make([]any, len(values.Columns))
+			}
+			v, zero := r.Value(stmt.Context, f.Field.Field)
+			if zero && f.PrimaryKey {
+				_ = stmt.AddError(fmt.Errorf("%w: %s.%s of row %d is 0: another plugin has set it to 0 after the plugin had set it",
+					model.ErrZeroKey, f.Schema.Name, f.Name, i))
+			}
+			values.Values[i] = append(values.Values[i], v)
+		}
+		values.Columns = append(values.Columns, clause.Column{Name: f.DBName})
+	}
+	stmt.AddClause(values)
+}
+
+// nothingToUpdate makes an upsert of all columns do what GORM makes it do if there is no column to update. GORM does
+// so only if there is a column to insert.
+func nothingToUpdate(stmt *gorm.Statement) {
+	conflict, _ := stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
+	if !conflict.UpdateAll || len(conflict.DoUpdates) > 0 {
+		return
+	}
+	conflict.DoNothing = true
+	if len(conflict.Columns) == 0 {
+		for _, f := range stmt.Schema.PrimaryFields {
+			conflict.Columns = append(conflict.Columns, clause.Column{Name: f.DBName})
+		}
+	}
+	stmt.AddClause(conflict)
 }
 
 // anyZero reports whether the field is zero in any row of a statement.

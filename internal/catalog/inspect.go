@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,22 +46,7 @@ func (c *Catalog) Inspect(ctx context.Context, db *gorm.DB, models []any) {
 		}
 	}
 	c.mu.Unlock()
-	c.inspectColumns(ctx, c.sql, in, true)
-}
-
-// inspectMigrated inspects the tables of models named in a statement of a migration, on its connection.
-func (c *Catalog) inspectMigrated(ctx context.Context, on gorm.ConnPool, query string) {
-	if c.sql == nil || c.LookupOnly {
-		return
-	}
-	in := inspected{map[string]string{}, map[columnName]*Field{}}
-	for s, p := range *c.plans.Load() {
-		if strings.Contains(query, s.Table) {
-			c.addTo(in, s.Table, p)
-		}
-	}
-	_, inTransaction := on.(gorm.TxCommitter) // because on PostgreSQL an error would end the transaction
-	c.inspectColumns(ctx, c.sql.On(on), in, !inTransaction)
+	c.inspectColumns(ctx, c.sql, in)
 }
 
 // inspected holds the tables and uid fields to inspect.
@@ -77,12 +61,9 @@ func (c *Catalog) addTo(in inspected, table string, p *Plan) {
 	}
 }
 
-// inspectColumns inspects the columns of tables, and the positions of sequences if readSequences is set.
-func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected, readSequences bool) {
+// inspectColumns inspects the columns of tables, and the positions of their sequences.
+func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected) {
 	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(in.tables))...)
-	if err != nil && c.supply.Closed() {
-		return // because Close ends inspections, and no id will be made
-	}
 	if err != nil {
 		c.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
 			"error", err)
@@ -101,14 +82,11 @@ func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 		switch {
 		case column.Always:
 			always = append(always, column)
-		case column.Auto && !f.Source.Foreign && c.countsAmongIDs(ctx, sql, written, column, readSequences):
+		case column.Auto && !f.Source.Foreign && c.countsAmongIDs(ctx, sql, written, column):
 			c.supply.LeaveGaps(f.Source)
 			among = append(among, column)
 		case column.Auto:
 			numbered = append(numbered, column)
-		case c.db.Dialector.Name() != "sqlite" && c.noLonger(column): // because SQLite does not report numbered columns
-			c.Log.Info("uidplugin: the database no longer numbers this column: an INSERT without the key fails, also in old processes",
-				"table", column.Table, "column", column.Name)
 		}
 	}
 	for name, columns := range found {
@@ -142,9 +120,9 @@ func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 // countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL it follows the largest
 // id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. We treat
 // anything above a thousandth of the present ids as set, because sequences do not count that far.
-func (c *Catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, table string, column sqldb.Column, readSequences bool) bool {
-	if c.db.Dialector.Name() != "postgres" || !readSequences {
-		return c.db.Dialector.Name() != "postgres"
+func (c *Catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, table string, column sqldb.Column) bool {
+	if c.db.Dialector.Name() != "postgres" {
+		return true
 	}
 	last, err := sql.LastOf(ctx, table, column.Name)
 	if err != nil {
@@ -239,18 +217,6 @@ func (c *Catalog) numbersOf() string {
 		" no create fails, but such a row cannot be located"
 }
 
-// noLonger reports whether a warning about a numbered column was logged, and resets it, so it can be logged again.
-func (c *Catalog) noLonger(column sqldb.Column) (before bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, kind := range [...]string{"numbers", "among", "always"} {
-		key := [3]string{kind, column.Table, column.Name}
-		before = before || c.warned[key]
-		delete(c.warned, key)
-	}
-	return before
-}
-
 // once reports whether a warning of a kind about a column is the first.
 func (c *Catalog) once(kind, table, column string) bool {
 	c.mu.Lock()
@@ -278,73 +244,4 @@ func (c *Catalog) warnAutoIncrement(s *schema.Schema) {
 	c.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
 		" for example by raw SQL, gets a number"+c.numbersOf()+advice+change+".",
 		"table", s.Table, "model", s.Name, "field", key.Name)
-}
-
-// warnElsewhere warns if GORM has just created a table under another name than its model's, with a key that the
-// database numbers. create is the statement. Only listed models are checked, because the first create warns of others.
-func (c *Catalog) warnElsewhere(table, create string) {
-	for _, p := range c.Listed() {
-		key := p.Schema.PrioritizedPrimaryField
-		if key == nil || key.AutoIncrement || !model.HasTag(key) || !c.creates(create, p.Schema) {
-			continue
-		}
-		var name strings.Builder
-		c.db.Dialector.QuoteTo(&name, key.DBName)
-		pattern := `(?i)` + regexp.QuoteMeta(name.String()) + ` [^,]*(auto_?increment|serial|identity)`
-		numbered := regexp.MustCompile(pattern).FindString(create)
-		if numbered == "" || !c.once("numbers", table, key.DBName) {
-			continue
-		}
-		numbered = strings.ToLower(numbered)
-		column := sqldb.Column{Table: table, Name: key.DBName, Identity: strings.Contains(numbered, "identity")}
-		if strings.Contains(numbered, "unsigned") {
-			column.Type = "unsigned"
-		}
-		args := []any{"table", table, "model", p.Schema.Name, "column", key.DBName}
-		if statement := c.plainStatement(column); statement != "" {
-			args = append(args, "statement", statement)
-		}
-		c.Log.Warn("uidplugin: GORM has created a table with the columns of this model under another name, as for Table or Scopes,"+
-			" and with a key that the database numbers. If it is for rows of this model, a row that is inserted without the plugin"+
-			" gets a number"+c.numbersOf()+". Create such tables by uidplugin.From(db.Table(name)).AutoMigrate(model),"+
-			" and change this one with the statement, if one is given.", args...)
-		return
-	}
-}
-
-// creates reports whether a CREATE TABLE has exactly the columns of a model.
-func (c *Catalog) creates(create string, s *schema.Schema) bool {
-	n := 0
-	for _, column := range s.DBNames {
-		var name strings.Builder
-		c.db.Dialector.QuoteTo(&name, column)
-		if s.FieldsByDBName[column].IgnoreMigration {
-			continue
-		}
-		if n++; !strings.Contains(create, name.String()) {
-			return false
-		}
-	}
-	return columnsIn(create) == n
-}
-
-// columnsIn counts the columns of a CREATE TABLE by GORM: the definitions that begin with a quoted name.
-func columnsIn(create string) (n int) {
-	_, list, _ := strings.Cut(create, "(")
-	depth, begins := 0, true
-	for _, char := range list {
-		switch {
-		case char == '(':
-			depth++
-		case char == ')':
-			depth--
-		case char == ',' && depth == 0:
-			begins = true
-			continue
-		case begins && (char == '`' || char == '"'):
-			n++
-		}
-		begins = begins && char == ' '
-	}
-	return n
 }
