@@ -5,6 +5,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"gorm.io/gorm"
 )
 
 // Register lists models, as [WithModels] does. It gets worker ids for them and their associations, and opens their
@@ -20,7 +21,7 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	if err := s.catalog.Add(ctx, p.db, models); err != nil {
 		return err
 	}
-	s.catalog.Inspect(ctx, p.db, models)
+	s.inspect(ctx, p.db, models)
 	return nil
 }
 
@@ -43,8 +44,24 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
-	s.catalog.Inspect(p.db.Statement.Context, p.db, models) // because GORM does not change existing keys
+	s.inspect(p.db.Statement.Context, p.db, models) // because GORM does not change existing keys
 	return nil
+}
+
+// inspect looks at the tables of models and of their associations. It reads their columns once, for all that look at them.
+func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
+	s.narrow.Note(db, models)
+	if s.tables == nil || len(models) == 0 || s.LookupOnly {
+		return
+	}
+	columns, err := s.catalog.Columns(ctx, s.tables, db, models)
+	if err != nil {
+		s.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
+			"error", err)
+		return
+	}
+	s.catalog.Inspect(ctx, db, models, columns)
+	s.narrow.Inspect(columns)
 }
 
 // NextID returns an id for a new row of a model. It is for the primary key if that is a uid field, otherwise for the

@@ -59,6 +59,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/lookup"
+	"github.com/uidplugin/uidplugin/internal/narrow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -91,6 +92,8 @@ type shared struct {
 	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
+	narrow   *narrow.Guard
+	tables   *sqldb.DB                      // reads the models' tables; nil with a fixed worker id
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
 	marks    sync.Map                       // *follow.Mark by follow.Table
 }
@@ -238,6 +241,12 @@ func (s *shared) open(db *gorm.DB) error {
 	}
 	s.supply = supply.New(cfg)
 	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
+	s.tables = statements
+	columns := statements
+	if columns == nil {
+		columns, _ = sqldb.Open(db, s.Timeout) // nil if the handle does not have connections
+	}
+	s.narrow = narrow.New(db, columns, s.catalog, s.Log, isPublicText)
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
 	ctx := context.Background()
@@ -250,7 +259,7 @@ func (s *shared) open(db *gorm.DB) error {
 	if err := s.supply.OpenSegments(s.catalog.Later()); err != nil {
 		return err
 	}
-	s.catalog.Inspect(ctx, db, s.Models)
+	s.inspect(ctx, db, s.Models)
 	return nil
 }
 

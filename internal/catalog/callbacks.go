@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"reflect"
-	"regexp"
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -104,12 +103,10 @@ func (p *Plan) anyAssociated(v reflect.Value, r *schema.Relationship) bool {
 	return false
 }
 
-// BeforeInsert refuses ids that do not fit, selects the ids that were set, prepares an upsert, and keeps GORM from
-// overwriting keys of maps. It changes the statement as late as possible, so hooks and most callbacks of other plugins
+// BeforeInsert selects the ids that were set, prepares an upsert, and keeps GORM from overwriting keys of maps. It changes the statement as late as possible, so hooks and most callbacks of other plugins
 // copy it as the application has made it.
 func (c *Catalog) BeforeInsert(db *gorm.DB) {
 	stmt := db.Statement
-	c.guard(db, "INSERT", "VALUES")
 	if db.Error != nil || stmt.Schema == nil {
 		return
 	}
@@ -125,11 +122,10 @@ func (c *Catalog) BeforeInsert(db *gorm.DB) {
 	}
 }
 
-// BeforeUpdate refuses ids that do not fit into their columns. An UPDATE of all fields leaves zero uid fields other than
-// the key out, because callers that save a row often do not know them.
+// BeforeUpdate makes an UPDATE of all fields leave zero uid fields other than the key out, because callers that save a row
+// often do not know them.
 func (c *Catalog) BeforeUpdate(db *gorm.DB) {
 	stmt := db.Statement
-	c.guard(db, "UPDATE", "SET")
 	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {
 		if zeros := c.Plan(stmt.Schema).zeros(stmt); len(zeros) > 0 {
 			model.Change(stmt, func() { stmt.Omits = append(slices.Clip(stmt.Omits), zeros...) })
@@ -154,17 +150,9 @@ func (c *Catalog) Refill(db *gorm.DB) {
 	}
 }
 
-// AfterExec explains the error of an INSERT that a followed table has refused. It makes later statements read the columns
-// of tables again after a statement that may have changed them, because migrations use Exec.
+// AfterExec explains the error of an INSERT that a followed table has refused.
 func (c *Catalog) AfterExec(db *gorm.DB) {
-	stmt := db.Statement
 	if db.Error != nil {
-		db.Error = c.tooLate(stmt, db.Error)
-	}
-	if definition.MatchString(stmt.SQL.String()) {
-		c.forgetColumns()
+		db.Error = c.tooLate(db.Statement, db.Error)
 	}
 }
-
-// definition matches statements that may change columns of a table, after comments and spaces.
-var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)

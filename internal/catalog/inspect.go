@@ -21,88 +21,78 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// Inspect warns if columns of existing tables are numbered by the database or are too narrow. It checks the models and
-// their associations, because models do not show such columns and AutoMigrate does not change keys. If the database
-// uses the number after the largest, the column's ids get gaps.
-func (c *Catalog) Inspect(ctx context.Context, db *gorm.DB, models []any) {
-	if c.sql == nil || len(models) == 0 || c.LookupOnly {
-		return
-	}
-	in := inspected{map[string]string{}, map[columnName]*Field{}}
+// Inspect warns if the database numbers columns of existing tables. It checks the models and their associations, because
+// models do not show such columns and AutoMigrate does not change keys. If the database uses the number after the
+// largest, the column's ids get gaps. columns are those of the tables.
+func (c *Catalog) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []sqldb.Column) {
+	fields := map[columnName]*Field{}
+	c.Visit(db, models, func(table string, s *schema.Schema) {
+		for _, f := range c.Plan(s).fields {
+			fields[columnNamed(table, f.DBName)] = f
+		}
+	})
+	c.inspectColumns(ctx, fields, columns)
+}
+
+// Visit calls f for the schemas of models and of their associations, with their tables, and for the tables that the
+// handle names instead.
+func (c *Catalog) Visit(db *gorm.DB, models []any, f func(table string, s *schema.Schema)) {
 	for _, m := range models {
 		s, err := model.Parse(db, m)
 		if err != nil {
 			continue
 		}
-		model.Walk(db, s, func(s *schema.Schema) { c.addTo(in, s.Table, c.Plan(s)) })
+		model.Walk(db, s, func(s *schema.Schema) { f(s.Table, s) })
 		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
-			c.addTo(in, elsewhere.Table, c.Plan(s))
+			f(elsewhere.Table, s)
 		}
 	}
-	c.mu.Lock()
-	for name, t := range c.tables {
-		if len(t.known.Load().ids) > 0 {
-			in.tables[c.quote(name)] = name
+}
+
+// Columns reads the columns of the tables of models and of their associations, in one query for all that look at them.
+func (c *Catalog) Columns(ctx context.Context, sql *sqldb.DB, db *gorm.DB, models []any) ([]sqldb.Column, error) {
+	names := map[string]string{} // by their quoted names
+	c.Visit(db, models, func(table string, s *schema.Schema) {
+		names[c.quote(table)] = table
+		for _, r := range s.Relationships.Many2Many {
+			if r.JoinTable == nil {
+				continue
+			}
+			names[c.quote(r.JoinTable.Table)] = r.JoinTable.Table
 		}
+	})
+	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(names))...)
+	for i := range columns {
+		columns[i].Table = names[columns[i].Table]
 	}
-	c.mu.Unlock()
-	c.inspectColumns(ctx, c.sql, in)
+	return columns, err
 }
 
-// inspected holds the tables and uid fields to inspect.
-type inspected struct {
-	tables map[string]string // names of tables, by their quoted names
-	fields map[columnName]*Field
+// quote quotes a name for the dialect.
+func (c *Catalog) quote(name string) string {
+	var quoted strings.Builder
+	c.db.Dialector.QuoteTo(&quoted, name)
+	return quoted.String()
 }
 
-func (c *Catalog) addTo(in inspected, table string, p *Plan) {
-	for _, f := range p.fields {
-		in.tables[c.quote(table)], in.fields[columnNamed(table, f.DBName)] = table, f
-	}
-}
-
-// inspectColumns inspects the columns of tables, and the positions of their sequences.
-func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspected) {
-	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(in.tables))...)
-	if err != nil {
-		c.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
-			"error", err)
-		return
-	}
+// inspectColumns inspects the columns of fields, and the positions of their sequences.
+func (c *Catalog) inspectColumns(ctx context.Context, fields map[columnName]*Field, columns []sqldb.Column) {
 	var numbered, among, always []sqldb.Column
-	found := map[string][]sqldb.Column{}
 	for _, column := range columns {
-		written := column.Table
-		column.Table = in.tables[written]
-		found[column.Table] = append(found[column.Table], column)
-		f, ok := in.fields[columnNamed(column.Table, column.Name)]
-		if !ok {
-			continue
-		}
+		f, ok := fields[columnNamed(column.Table, column.Name)]
 		switch {
+		case !ok:
 		case column.Always:
 			always = append(always, column)
-		case column.Auto && !f.Source.Foreign && c.countsAmongIDs(ctx, sql, written, column):
+		case column.Auto && !f.Source.Foreign && c.countsAmongIDs(ctx, column):
 			c.supply.LeaveGaps(f.Source)
 			among = append(among, column)
 		case column.Auto:
 			numbered = append(numbered, column)
 		}
 	}
-	for name, columns := range found {
-		place := name
-		if strings.Count(name, ".") == 1 {
-			place = c.quote(name) // because GORM then gives statements a TableExpr
-		}
-		c.mu.Lock()
-		t := c.tables[name]
-		c.mu.Unlock()
-		if t != nil {
-			c.learn(t, t.known.Load(), place, columns)
-		}
-	}
 	wanted := func(column sqldb.Column) bool {
-		return model.WantsAutoIncrement(in.fields[columnNamed(column.Table, column.Name)].Field.Field)
+		return model.WantsAutoIncrement(fields[columnNamed(column.Table, column.Name)].Field.Field)
 	}
 	c.warnAlways(always)
 	c.warnNumbered("numbers", slices.DeleteFunc(numbered, wanted), c.numbersOf())
@@ -120,11 +110,11 @@ func (c *Catalog) inspectColumns(ctx context.Context, sql *sqldb.DB, in inspecte
 // countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL it follows the largest
 // id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. We treat
 // anything above a thousandth of the present ids as set, because sequences do not count that far.
-func (c *Catalog) countsAmongIDs(ctx context.Context, sql *sqldb.DB, table string, column sqldb.Column) bool {
+func (c *Catalog) countsAmongIDs(ctx context.Context, column sqldb.Column) bool {
 	if c.db.Dialector.Name() != "postgres" {
 		return true
 	}
-	last, err := sql.LastOf(ctx, table, column.Name)
+	last, err := c.sql.LastOf(ctx, c.quote(column.Table), column.Name)
 	if err != nil {
 		c.Log.Warn("uidplugin: the sequence of this column could not be read; gaps stay disabled, even if it was set to an id",
 			"table", column.Table, "column", column.Name, "error", err)

@@ -21,7 +21,6 @@ type Catalog struct {
 	*config.Config
 	db     *gorm.DB
 	sql    *sqldb.DB // nil with a fixed worker id
-	reader *sqldb.DB // reads columns; nil if the handle does not have connections
 	supply *supply.Supply
 	public Public
 
@@ -29,7 +28,6 @@ type Catalog struct {
 
 	mu     sync.Mutex
 	listed map[string]*Plan   // by table: models that Find loads
-	tables map[string]*table  // by the names in models
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
 	refused map[string]int64 // creates that were too late, by table
@@ -62,11 +60,8 @@ func (c *Catalog) Undo() {
 
 // New returns an empty catalog. statements is nil with a fixed worker id.
 func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply, public Public) *Catalog {
-	cat := &Catalog{Config: cfg, db: db, sql: statements, reader: statements, supply: ids, public: public,
-		listed: map[string]*Plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
-	if statements == nil {
-		cat.reader, _ = sqldb.Open(db, cfg.Timeout)
-	}
+	cat := &Catalog{Config: cfg, db: db, sql: statements, supply: ids, public: public,
+		listed: map[string]*Plan{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
 	cat.plans.Store(&map[*schema.Schema]*Plan{})
 	return cat
 }
@@ -76,7 +71,6 @@ func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supp
 type Plan struct {
 	*model.Model
 	fields []*Field
-	table  *table
 	Err    error // the model is unusable; creates return this error
 
 	relations []*schema.Relationship // associations whose rows a create saves too
@@ -149,12 +143,12 @@ func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 }
 
 func (c *Catalog) newPlan(s *schema.Schema) *Plan {
-	p := &Plan{table: c.noteColumns(s), relations: model.Relations(s)}
-	if p.Model, p.Err = model.New(c.db, s, c.target()); p.Err != nil {
+	p := &Plan{relations: model.Relations(s)}
+	if p.Model, p.Err = model.New(c.db, s, c.Target()); p.Err != nil {
 		return p
 	}
 	for _, f := range p.Fields {
-		source, err := c.source(f.Field)
+		source, err := c.SourceOf(f.Field)
 		if err != nil {
 			p.Err = err
 			return p
@@ -163,13 +157,12 @@ func (c *Catalog) newPlan(s *schema.Schema) *Plan {
 	}
 	seen := map[*supply.Source]bool{}
 	model.Walk(c.db, s, func(s *schema.Schema) {
-		c.noteColumns(s)
 		for _, r := range s.Relationships.Many2Many {
 			p.joins = append(p.joins, join{r, r.JoinTable})
 		}
 		for _, sf := range model.UIDFields(s) {
 			// Ignore errors of related models here, because their creates return them.
-			if src, err := c.source(sf); err == nil && !seen[src] {
+			if src, err := c.SourceOf(sf); err == nil && !seen[src] {
 				seen[src] = true
 				p.sources = append(p.sources, src)
 			}
@@ -179,8 +172,8 @@ func (c *Catalog) newPlan(s *schema.Schema) *Plan {
 	return p
 }
 
-// source returns the source of a uid field. The error wraps [model.ErrField].
-func (c *Catalog) source(f *schema.Field) (*supply.Source, error) {
+// SourceOf returns the source of a uid field. The error wraps [model.ErrField].
+func (c *Catalog) SourceOf(f *schema.Field) (*supply.Source, error) {
 	name, _ := model.Tagged(f)
 	t := strings.ToLower(string(f.DataType))
 	text := f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text")
@@ -220,7 +213,7 @@ func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 	return p, f, nil
 }
 
-// target returns the range that uid fields must hold.
-func (c *Catalog) target() model.Target {
+// Target returns the range that uid fields must hold.
+func (c *Catalog) Target() model.Target {
 	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }
