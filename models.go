@@ -3,7 +3,6 @@ package uidplugin
 import (
 	"context"
 
-	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 )
@@ -18,7 +17,7 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	if err != nil {
 		return err
 	}
-	if err := s.catalog.Add(ctx, p.db, models); err != nil {
+	if err := s.add(ctx, p.db, models); err != nil {
 		return err
 	}
 	s.inspect(ctx, p.db, models)
@@ -33,19 +32,20 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err != nil {
 		return err
 	}
-	if err := s.catalog.Add(p.db.Statement.Context, p.db, models); err != nil {
+	if err := s.add(p.db.Statement.Context, p.db, models); err != nil {
 		return err
-	}
-	for _, m := range models {
-		if elsewhere := model.ParseElsewhere(p.db, m); elsewhere != nil {
-			s.catalog.MakePlain(p.db, elsewhere)
-		}
 	}
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
 	s.inspect(p.db.Statement.Context, p.db, models) // because GORM does not change existing keys
 	return nil
+}
+
+// add lists models.
+func (s *shared) add(ctx context.Context, db *gorm.DB, models []any) error {
+	s.adopt.MakePlain(db, models)
+	return s.catalog.Add(ctx, db, models)
 }
 
 // inspect looks at the tables of models and of their associations. It reads their columns once, for all that look at them.
@@ -60,7 +60,7 @@ func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 			"error", err)
 		return
 	}
-	s.catalog.Inspect(ctx, db, models, columns)
+	s.adopt.Inspect(ctx, db, models, columns)
 	s.narrow.Inspect(columns)
 }
 

@@ -56,6 +56,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/adopt"
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/lookup"
@@ -93,6 +94,7 @@ type shared struct {
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
 	narrow   *narrow.Guard
+	adopt    *adopt.Numbering
 	tables   *sqldb.DB                      // reads the models' tables; nil with a fixed worker id
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
 	marks    sync.Map                       // *follow.Mark by follow.Table
@@ -179,6 +181,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	s.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use sets it after this returns, but openers may call From(db) before
 	s.catalog.Start()
+	s.adopt.Start()
 	s.supply.Start(s.catalog.Later())
 	if left := s.Layout.Expires().Sub(s.Now()); left < 365*24*time.Hour {
 		s.Log.Warn("uidplugin: the layout ends within a year; after that no ids can be made",
@@ -195,8 +198,8 @@ func isTransaction(db *gorm.DB) bool {
 // abandon releases everything that a failed Initialize has taken. It restores GORM's schemas, because a program that
 // continues without the plugin must not insert rows without a key.
 func (s *shared) abandon() {
-	if s.catalog != nil {
-		s.catalog.Undo()
+	if s.adopt != nil {
+		s.adopt.Undo()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -216,7 +219,7 @@ func (s *shared) open(db *gorm.DB) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	s.supply, s.catalog = nil, nil // the previous attempt may have used another database
+	s.supply, s.catalog, s.adopt = nil, nil, nil // the previous attempt may have used another database
 	loc := s.newLocator()
 	var statements *sqldb.DB
 	if s.Fixed {
@@ -240,7 +243,9 @@ func (s *shared) open(db *gorm.DB) error {
 		return err
 	}
 	s.supply = supply.New(cfg)
-	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
+	s.catalog = catalog.New(s.Config, db, s.supply, catalogPublic)
+	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply)
+	s.catalog.OnPlan = s.adopt.Plan
 	s.tables = statements
 	columns := statements
 	if columns == nil {
@@ -250,7 +255,7 @@ func (s *shared) open(db *gorm.DB) error {
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
 	ctx := context.Background()
-	if err := s.catalog.Add(ctx, db, s.Models); err != nil {
+	if err := s.add(ctx, db, s.Models); err != nil {
 		return err
 	}
 	if s.LookupOnly {

@@ -23,7 +23,7 @@ func (c *Catalog) explainSize(db *gorm.DB) {
 		return
 	}
 	rows := len(model.RowsOf(stmt.ReflectValue, stmt.Schema.ModelType))
-	if fields := len(c.Plan(stmt.Schema).fields); rows > 1 && sent-rows*fields <= most {
+	if fields := len(c.Plan(stmt.Schema).Fields); rows > 1 && sent-rows*fields <= most {
 		db.Error = fmt.Errorf("uidplugin: an INSERT into %s has %d values in %d rows, but the database takes %d: the id is one more"+
 			" for each row, so use CreateInBatches with at most %d rows (docs/from-auto-increment.md#batches): %w",
 			stmt.Table, sent, rows, most, most/((sent+rows-1)/rows), db.Error)

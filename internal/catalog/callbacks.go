@@ -38,11 +38,11 @@ func (c *Catalog) Prepare(db *gorm.DB) {
 	if len(p.Lost) > 0 {
 		p.refuseLost(db)
 	}
-	if db.Error != nil || p.Err != nil || len(p.relations) == 0 || !p.savesAssociated(db.Statement) {
+	if db.Error != nil || p.Err != nil || len(p.Relations) == 0 || !p.savesAssociated(db.Statement) {
 		return
 	}
 	filledOf(db.Statement).share(db.Statement)
-	if !p.ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // else ensure runs in the create that needs the id
+	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // else ensure runs in the create that needs the id
 		_ = c.ensure(db, p, p.needed(db.Statement)) // a create without a worker id returns the error
 	}
 }
@@ -56,7 +56,7 @@ func (p *Plan) zeros(stmt *gorm.Statement) (columns []string) {
 	if p.Err != nil || row.Kind() != reflect.Struct || row.Type() != p.Schema.ModelType {
 		return nil
 	}
-	for _, f := range p.fields {
+	for _, f := range p.Fields {
 		if _, zero := f.Look(stmt.Context, row); zero && !f.PrimaryKey {
 			columns = append(columns, f.DBName)
 		}
@@ -67,7 +67,7 @@ func (p *Plan) zeros(stmt *gorm.Statement) (columns []string) {
 // refuseLost adds an error if an UPDATE would save rows of an association that loses ids.
 func (p *Plan) refuseLost(db *gorm.DB) {
 	columns, restricted := db.Statement.SelectAndOmitColumns(false, true)
-	for _, r := range p.relations {
+	for _, r := range p.Relations {
 		err := p.Lost[r]
 		if selected, named := columns[r.Name]; err == nil || named && !selected || !named && restricted {
 			continue
@@ -80,7 +80,7 @@ func (p *Plan) refuseLost(db *gorm.DB) {
 
 // savesAssociated reports whether a statement has associated rows, because GORM saves those too.
 func (p *Plan) savesAssociated(stmt *gorm.Statement) bool {
-	return slices.ContainsFunc(p.relations, func(r *schema.Relationship) bool {
+	return slices.ContainsFunc(p.Relations, func(r *schema.Relationship) bool {
 		return p.anyAssociated(stmt.ReflectValue, r) || p.anyAssociated(reflect.ValueOf(stmt.Model), r)
 	})
 }

@@ -28,7 +28,7 @@ func (c *Catalog) fillZeros(db *gorm.DB) {
 		return
 	}
 	var notReady error // error of a source without a generator; ignored unless a row needs its id
-	if !p.ready.Load() {
+	if !p.Ready.Load() {
 		if needed := p.needed(stmt); len(needed) > 0 || p.savesAssociated(stmt) {
 			notReady = c.ensure(db, p, needed)
 		}
@@ -37,7 +37,7 @@ func (c *Catalog) fillZeros(db *gorm.DB) {
 	if p.MayConflict || len(stmt.Clauses) > 0 && upsert.Conflicts(stmt) {
 		tracker = upsert.TrackerOf(stmt)
 	}
-	fields := p.fields
+	fields := p.Fields
 	if len(stmt.Selects) > 0 || len(stmt.Omits) > 0 {
 		fields = selectedFields(stmt, fields)
 	}
@@ -52,7 +52,7 @@ func (c *Catalog) fillZeros(db *gorm.DB) {
 			return
 		}
 	}
-	if len(p.relations) > 0 && p.savesAssociated(stmt) {
+	if len(p.Relations) > 0 && p.savesAssociated(stmt) {
 		notes.share(stmt)
 	}
 }
@@ -65,7 +65,7 @@ func (c *Catalog) ensure(db *gorm.DB, p *Plan, needed []*supply.Source) error {
 	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
 	ready := true
 	var missing []*supply.Source
-	for _, s := range p.sources {
+	for _, s := range p.Sources {
 		if s.Ready() {
 			continue
 		}
@@ -75,7 +75,7 @@ func (c *Catalog) ensure(db *gorm.DB, p *Plan, needed []*supply.Source) error {
 		}
 	}
 	if ready {
-		p.ready.Store(true)
+		p.Ready.Store(true)
 	}
 	if len(missing) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (c *Catalog) ensure(db *gorm.DB, p *Plan, needed []*supply.Source) error {
 
 // needed returns the sources from which rows of a statement need ids.
 func (p *Plan) needed(stmt *gorm.Statement) (sources []*supply.Source) {
-	for _, f := range p.fields {
+	for _, f := range p.Fields {
 		if f.anyZero(stmt) {
 			sources = append(sources, f.Source)
 		}
@@ -121,7 +121,7 @@ func (p *Plan) unselected(stmt *gorm.Statement) (fields []*Field) {
 		return nil
 	}
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
-	for _, f := range p.fields {
+	for _, f := range p.Fields {
 		if _, named := columns[f.DBName]; !named && restricted && notes.has(f) {
 			fields = append(fields, f)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -20,9 +19,10 @@ import (
 type Catalog struct {
 	*config.Config
 	db     *gorm.DB
-	sql    *sqldb.DB // nil with a fixed worker id
 	supply *supply.Supply
 	public Public
+
+	OnPlan func(p *Plan) // called for each new plan; set before the first
 
 	plans atomic.Pointer[map[*schema.Schema]*Plan] // the map is immutable; replaced under mu
 
@@ -35,7 +35,6 @@ type Catalog struct {
 	// Until started is set, only db.Use uses these.
 	started bool             // db.Use has succeeded
 	later   []*supply.Source // sources to open afterwards
-	undo    []func()         // restores GORM's schemas if db.Use fails
 }
 
 // Public gives the catalog access to keys whose texts are public ids.
@@ -51,16 +50,9 @@ func (c *Catalog) Later() []*supply.Source { return c.later }
 // Start notes that db.Use has succeeded.
 func (c *Catalog) Start() { c.started = true }
 
-// Undo restores GORM's schemas after db.Use has failed.
-func (c *Catalog) Undo() {
-	for _, undo := range c.undo {
-		undo()
-	}
-}
-
-// New returns an empty catalog. statements is nil with a fixed worker id.
-func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply, public Public) *Catalog {
-	cat := &Catalog{Config: cfg, db: db, sql: statements, supply: ids, public: public,
+// New returns an empty catalog.
+func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply, public Public) *Catalog {
+	cat := &Catalog{Config: cfg, db: db, supply: ids, public: public,
 		listed: map[string]*Plan{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
 	cat.plans.Store(&map[*schema.Schema]*Plan{})
 	return cat
@@ -70,15 +62,15 @@ func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supp
 // fields change.
 type Plan struct {
 	*model.Model
-	fields []*Field
-	Err    error // the model is unusable; creates return this error
+	Fields []*Field // the uid fields with the sources of their ids
+	Err    error    // the model is unusable; creates return this error
 
-	relations []*schema.Relationship // associations whose rows a create saves too
+	Relations []*schema.Relationship // associations whose rows a create saves too
 
-	// sources belong to fields, and to the models that GORM can create along with this one, directly or not. ready is
+	// Sources belong to Fields, and to the models that GORM can create along with this one, directly or not. Ready is
 	// set permanently when all of them have a generator.
-	sources []*supply.Source
-	ready   atomic.Bool
+	Sources []*supply.Source
+	Ready   atomic.Bool
 
 	joins []join
 }
@@ -113,6 +105,9 @@ func (c *Catalog) Plan(s *schema.Schema) *Plan {
 	return c.addPlan(s)
 }
 
+// Planned reports whether a schema is in use.
+func (c *Catalog) Planned(s *schema.Schema) bool { return (*c.plans.Load())[s] != nil }
+
 // addPlan creates a plan. It copies the map of plans, because every create reads the map and so does not need a lock.
 func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	p := c.newPlan(s) // without the lock, because it calls the application's code
@@ -130,30 +125,24 @@ func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	plans[s] = p
 	c.plans.Store(&plans)
 	c.mu.Unlock()
-	switch key := s.PrioritizedPrimaryField; {
-	case !p.AutoIncrement, p.Err == nil && p.key().Source.Foreign:
-	case !model.WantsAutoIncrement(key):
-		if c.once("model", s.Table, "") {
-			c.warnAutoIncrement(s)
-		}
-	case c.db.Dialector.Name() == "mysql" && p.Err == nil:
-		c.supply.LeaveGaps(p.key().Source) // because the tag asks for numbering
+	if c.OnPlan != nil {
+		c.OnPlan(p)
 	}
 	return p
 }
 
 func (c *Catalog) newPlan(s *schema.Schema) *Plan {
-	p := &Plan{relations: model.Relations(s)}
+	p := &Plan{Relations: model.Relations(s)}
 	if p.Model, p.Err = model.New(c.db, s, c.Target()); p.Err != nil {
 		return p
 	}
-	for _, f := range p.Fields {
+	for _, f := range p.Model.Fields {
 		source, err := c.SourceOf(f.Field)
 		if err != nil {
 			p.Err = err
 			return p
 		}
-		p.fields = append(p.fields, &Field{f, source})
+		p.Fields = append(p.Fields, &Field{f, source})
 	}
 	seen := map[*supply.Source]bool{}
 	model.Walk(c.db, s, func(s *schema.Schema) {
@@ -164,11 +153,11 @@ func (c *Catalog) newPlan(s *schema.Schema) *Plan {
 			// Ignore errors of related models here, because their creates return them.
 			if src, err := c.SourceOf(sf); err == nil && !seen[src] {
 				seen[src] = true
-				p.sources = append(p.sources, src)
+				p.Sources = append(p.Sources, src)
 			}
 		}
 	})
-	p.ready.Store(len(p.sources) == 0)
+	p.Ready.Store(len(p.Sources) == 0)
 	return p
 }
 
@@ -185,10 +174,10 @@ func (c *Catalog) SourceOf(f *schema.Field) (*supply.Source, error) {
 	return src, nil
 }
 
-// key returns the primary key if it is a uid field, otherwise the first uid field, or nil without uid fields.
-func (p *Plan) key() *Field {
+// KeyField returns the primary key if it is a uid field, otherwise the first uid field, or nil without uid fields.
+func (p *Plan) KeyField() *Field {
 	key := p.Key()
-	for _, f := range p.fields {
+	for _, f := range p.Fields {
 		if f.Field == key {
 			return f
 		}
@@ -203,7 +192,7 @@ func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 		return nil, nil, err
 	}
 	p := c.Plan(s)
-	f := p.key()
+	f := p.KeyField()
 	switch {
 	case p.Err != nil:
 		return nil, nil, p.Err
