@@ -39,41 +39,44 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 }
 
 // fill sets the keys of a create.
-func (s *shared) fill(db *gorm.DB) { s.catalog.Fill(db) }
+func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 
 // refill sets the keys again that hooks have zeroed.
-func (s *shared) refill(db *gorm.DB) { s.catalog.Refill(db) }
+func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
 // beforeInsert prepares the statement. narrow comes first, because of what is called when GORM writes the statement the
 // last is called first, and narrow compares the ids that Select has left out too.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
-	s.catalog.BeforeInsert(db)
+	s.filler.BeforeInsert(db)
 }
 
 // afterInsert takes the changes of beforeInsert back, and corrects the keys after a conflict.
-func (s *shared) afterInsert(db *gorm.DB) { s.catalog.AfterInsert(db) }
+func (s *shared) afterInsert(db *gorm.DB) { s.filler.AfterInsert(db) }
 
 // settle clears the keys of a refused create.
-func (s *shared) settle(db *gorm.DB) { s.catalog.Settle(db) }
+func (s *shared) settle(db *gorm.DB) {
+	s.catalog.ExplainTooLate(db) // follow
+	s.filler.Settle(db, errors.Is(db.Error, ErrTooLate))
+}
 
 // prepare gets worker ids for the associated rows of an update.
-func (s *shared) prepare(db *gorm.DB) { s.catalog.Prepare(db) }
+func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
 // beforeUpdate leaves ids out that the application does not know.
 func (s *shared) beforeUpdate(db *gorm.DB) {
 	s.narrow.BeforeUpdate(db) // narrow columns
-	s.catalog.BeforeUpdate(db)
+	s.filler.BeforeUpdate(db)
 }
 
 // afterUpdate takes the changes of beforeUpdate back.
-func (s *shared) afterUpdate(db *gorm.DB) { s.catalog.AfterUpdate(db) }
+func (s *shared) afterUpdate(db *gorm.DB) { s.filler.AfterUpdate(db) }
 
 // disown removes what a statement has from the create or the update that it is a copy of.
-func (s *shared) disown(db *gorm.DB) { s.catalog.Disown(db) }
+func (s *shared) disown(db *gorm.DB) { s.filler.Disown(db) }
 
 // afterExec looks at statements that the application wrote.
 func (s *shared) afterExec(db *gorm.DB) {
-	s.catalog.AfterExec(db) // follow
-	s.narrow.AfterExec(db)  // narrow columns
+	s.catalog.ExplainTooLate(db) // follow
+	s.narrow.AfterExec(db)       // narrow columns
 }

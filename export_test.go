@@ -4,8 +4,8 @@ import "gorm.io/gorm"
 
 // Fill runs the callbacks that set ids and end their notes, and nothing else.
 func (p *Plugin) Fill(db *gorm.DB) {
-	p.shared.catalog.Fill(db)
-	p.shared.catalog.Settle(db)
+	p.shared.fill(db)
+	p.shared.settle(db)
 }
 
 // WithoutPublicKeys calls f in a process whose keys are not set.

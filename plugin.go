@@ -59,6 +59,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/adopt"
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/fill"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/narrow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -93,6 +94,7 @@ type shared struct {
 	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
+	filler   *fill.Filler
 	narrow   *narrow.Guard
 	adopt    *adopt.Numbering
 	tables   *sqldb.DB                      // reads the models' tables; nil with a fixed worker id
@@ -244,6 +246,7 @@ func (s *shared) open(db *gorm.DB) error {
 	}
 	s.supply = supply.New(cfg)
 	s.catalog = catalog.New(s.Config, db, s.supply, catalogPublic)
+	s.filler = fill.New(s.catalog, s.supply)
 	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply)
 	s.catalog.OnPlan = s.adopt.Plan
 	s.tables = statements
