@@ -38,7 +38,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")
 	},
 	"internal/narrow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/model", "internal/sqldb")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")

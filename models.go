@@ -48,7 +48,7 @@ func (s *shared) add(ctx context.Context, db *gorm.DB, models []any) error {
 	return s.catalog.Add(ctx, db, models)
 }
 
-// inspect looks at the tables of models and of their associations. It reads their columns once, for all that look at them.
+// inspect looks at the tables of models and of their associations. It reads their columns once, for all that look.
 func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	s.narrow.Note(db, models)
 	if s.tables == nil || len(models) == 0 || s.LookupOnly {

@@ -248,13 +248,8 @@ func (s *shared) open(db *gorm.DB) error {
 	s.catalog = catalog.New(s.Config, db, s.supply, catalogPublic)
 	s.filler = fill.New(s.catalog, s.supply)
 	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply)
-	s.catalog.OnPlan = s.adopt.Plan
+	s.narrow = narrow.New(s.Config, db, statements, s.catalog, isPublicText)
 	s.tables = statements
-	columns := statements
-	if columns == nil {
-		columns, _ = sqldb.Open(db, s.Timeout) // nil if the handle does not have connections
-	}
-	s.narrow = narrow.New(db, columns, s.catalog, s.Log, isPublicText)
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
 	ctx := context.Background()

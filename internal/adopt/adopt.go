@@ -1,5 +1,5 @@
-// Package adopt is for tables whose keys the database numbers, or has numbered: AUTO_INCREMENT, sequences and IDENTITY. It
-// warns of such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating them.
+// Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It warns of
+// such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating them.
 //
 // Nothing else depends on this package: the root sets it up, and calls it when models are listed.
 package adopt
@@ -32,9 +32,11 @@ type Numbering struct {
 	undo    []func() // restores GORM's schemas if db.Use fails
 }
 
-// New returns the Numbering of a handle. sql is nil with a fixed worker id.
+// New returns the Numbering of a handle, and makes it see each new plan. sql is nil with a fixed worker id.
 func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog, ids *supply.Supply) *Numbering {
-	return &Numbering{Config: cfg, db: db, sql: sql, catalog: models, supply: ids}
+	n := &Numbering{Config: cfg, db: db, sql: sql, catalog: models, supply: ids}
+	models.OnPlan = n.plan
+	return n
 }
 
 // Start notes that db.Use has succeeded.
@@ -47,8 +49,8 @@ func (n *Numbering) Undo() {
 	}
 }
 
-// Plan warns if GORM takes the key of a new plan for AUTO_INCREMENT. If the tag asks for it, the ids get gaps on MySQL.
-func (n *Numbering) Plan(p *catalog.Plan) {
+// plan warns if GORM takes the key of a new plan for AUTO_INCREMENT. If the tag asks for it, the ids get gaps on MySQL.
+func (n *Numbering) plan(p *catalog.Plan) {
 	switch {
 	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:
 	case !model.WantsAutoIncrement(p.Schema.PrioritizedPrimaryField):

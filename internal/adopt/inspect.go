@@ -21,9 +21,9 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// Inspect warns if the database numbers columns of existing tables. It checks the models and their associations, because
-// models do not show such columns and AutoMigrate does not change keys. If the database uses the number after the
-// largest, the column's ids get gaps. columns are those of the tables.
+// Inspect warns if the database numbers columns of existing tables. It checks the models and their associations,
+// because models do not show such columns and AutoMigrate does not change keys. If the database uses the number after
+// the largest, the column's ids get gaps. columns are those of the tables.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []sqldb.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {

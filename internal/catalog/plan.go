@@ -22,7 +22,7 @@ type Catalog struct {
 	supply *supply.Supply
 	public Public
 
-	OnPlan func(p *Plan) // called for each new plan; set before the first
+	OnPlan func(p *Plan) // called for each new plan; set before the first. May be nil
 
 	plans atomic.Pointer[map[*schema.Schema]*Plan] // the map is immutable; replaced under mu
 

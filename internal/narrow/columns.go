@@ -40,8 +40,8 @@ type limits struct {
 	again time.Time // when a value that does not fit makes the plugin read them again
 }
 
-// rereads is how often values that do not fit make the plugin read the columns of a table, because creates that fail may
-// be frequent.
+// rereads is how often values that do not fit make the plugin read the columns of a table. Creates that fail may be
+// frequent.
 const rereads = time.Second
 
 // recheck bounds the age of limits that may change unnoticed: of unknown tables, and on servers that cut off values

@@ -29,8 +29,8 @@ type Limit struct {
 // Limits are the limited columns of a table by name in lower case.
 type Limits map[string]Limit
 
-// Check returns an error that wraps [model.ErrField] if the statement is about to write a value that does not fit into its
-// column.
+// Check returns an error that wraps [model.ErrField] if the statement is about to write a value that does not fit into
+// its column.
 func (m Limits) Check(stmt *gorm.Statement) error {
 	for column, value := range written(stmt) {
 		if l, ok := m[column]; ok {

@@ -1,6 +1,6 @@
-// Package narrow keeps ids out of columns that are too narrow for them. MySQL without strict mode silently stores another
-// number there. So the integers of a statement are compared with their columns before it is sent. Every 64-bit field is
-// checked, because it may be a foreign key.
+// Package narrow keeps ids out of columns that are too narrow for them, because MySQL without strict mode silently
+// stores another number there. It compares the integers of a statement with their columns before the statement is sent. It
+// checks every 64-bit field, because each may be a foreign key.
 //
 // Columns are read when the model is listed, or at the first create or update. If all hold 64 bits, later statements
 // only load a pointer. Otherwise the values are compared. Before a statement is refused the columns are read again,
@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
@@ -39,9 +40,12 @@ type Guard struct {
 	tables map[string]*table // by the names in models
 }
 
-// New returns a Guard of a handle. reader reads columns, and may be nil.
-func New(db *gorm.DB, reader *sqldb.DB, models *catalog.Catalog, log *slog.Logger, isPublic func(text string) bool) *Guard {
-	return &Guard{db: db, reader: reader, catalog: models, log: log, isPublic: isPublic, tables: map[string]*table{}}
+// New returns a Guard of a handle. sql reads columns; it is nil with a fixed worker id.
+func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog, isPublic func(text string) bool) *Guard {
+	if sql == nil {
+		sql, _ = sqldb.Open(db, cfg.Timeout)
+	}
+	return &Guard{db: db, reader: sql, catalog: models, log: cfg.Log, isPublic: isPublic, tables: map[string]*table{}}
 }
 
 // BeforeInsert makes an INSERT fail if an id does not fit into its column.
