@@ -40,7 +40,6 @@ type Catalog struct {
 // Public gives the catalog access to keys whose texts are public ids.
 type Public struct {
 	Prefix  func(key reflect.Type) (prefix string, ok bool) // ok is false for other key types
-	IsText  func(text string) bool                          // reports whether text belongs to a key of any type
 	KeysSet func() bool                                     // reports whether texts can be written and read
 }
 

@@ -75,9 +75,9 @@ func unselected(p *catalog.Plan, stmt *gorm.Statement) (fields []*catalog.Field)
 	return fields
 }
 
-// insertUnselected adds the ids that Select leaves out to the INSERT. Otherwise the database would assign a key, and the
-// struct would keep ours. Call it when GORM begins to write the INSERT. The names of the caller's Select stay as they
-// are, because other plugins send statements on copies of this one.
+// insertUnselected adds the ids that Select leaves out to the INSERT. Otherwise the database would assign a key, and
+// the struct would keep ours. Call it when GORM begins to write the INSERT. The names of the caller's Select stay as
+// they are, because other plugins send statements on copies of this one.
 func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 	values, ok := stmt.Clauses["VALUES"].Expression.(clause.Values)
 	rows := model.RowsOf(stmt.ReflectValue, p.Schema.ModelType)

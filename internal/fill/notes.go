@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// notes are which rows of a create were given ids. They belong to one statement; see [model.Keep].
+// notes hold which rows of a create were given ids. They belong to one statement; see [model.Keep].
 type notes struct {
 	parent *notes // of the create that saves these rows as an association; nil if there is none
 	shared bool   // creates of associated rows may have it, so it is not used for another statement
@@ -135,8 +135,8 @@ func forget(stmt *gorm.Statement) {
 }
 
 // Settle ends the notes of a create. If the database has refused its rows, it clears the keys that the create has set,
-// also those of associated rows, which are rolled back with it. The application then creates the same structs again, and
-// they must not keep the ids that were refused.
+// also those of associated rows, which are rolled back with it. The application then creates the same structs again,
+// and they must not keep the ids that were refused.
 func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	stmt := db.Statement
 	n := notesIn(stmt)

@@ -1,6 +1,6 @@
 // Package narrow keeps ids out of columns that are too narrow for them, because MySQL without strict mode silently
-// stores another number there. It compares the integers of a statement with their columns before the statement is sent. It
-// checks every 64-bit field, because each may be a foreign key.
+// stores another number there. It compares the integers of a statement with their columns before the statement is sent.
+// It checks every 64-bit field, because each may be a foreign key.
 //
 // Columns are read when the model is listed, or at the first create or update. If all hold 64 bits, later statements
 // only load a pointer. Otherwise the values are compared. Before a statement is refused the columns are read again,
