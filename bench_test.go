@@ -1,6 +1,8 @@
 package uidplugin_test
 
 import (
+	"database/sql/driver"
+	"errors"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -10,7 +12,7 @@ import (
 
 // The cost of the plugin is the difference between the variants of one run:
 //
-//	go test -run '^$' -bench Create -count 10 .
+//	go test -run '^$' -bench 'Create|Select' -count 10 .
 
 func variants(b *testing.B, run func(b *testing.B, db *gorm.DB, id int64)) {
 	b.Run("preset", func(b *testing.B) { run(b, plugintest.Nowhere(b), 1) })
@@ -26,6 +28,20 @@ func BenchmarkCreateOneRow(b *testing.B) {
 		for b.Loop() {
 			row.ID = id
 			if err := db.Create(&row).Error; err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkSelect measures a SELECT of the application, without and with the plugin. The pool answers no query, so this is
+// what GORM and the plugin do before it.
+func BenchmarkSelect(b *testing.B) {
+	variants(b, func(b *testing.B, db *gorm.DB, _ int64) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var rows []plugintest.Parcel
+			if err := db.Where("city = ?", "Ely").Limit(10).Find(&rows).Error; !errors.Is(err, driver.ErrSkip) {
 				b.Fatal(err)
 			}
 		}

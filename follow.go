@@ -53,7 +53,7 @@ func (p *Plugin) EnableFollow(ctx context.Context, model any, options ...FollowO
 	if err := follow.Enable(ctx, t.db, t.table); err != nil {
 		return err
 	}
-	t.loc.Catalog.WarnFollowed(ctx, t.table.Name, t.table.Key)
+	p.shared.adopt.WarnFollowed(ctx, t.table.Name, t.table.Key)
 	return nil
 }
 

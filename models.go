@@ -3,8 +3,8 @@ package uidplugin
 import (
 	"context"
 
-	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"gorm.io/gorm"
 )
 
 // Register lists models, as [WithModels] does. It gets worker ids for them and their associations, and opens their
@@ -17,10 +17,10 @@ func (p *Plugin) Register(ctx context.Context, models ...any) error {
 	if err != nil {
 		return err
 	}
-	if err := s.catalog.Add(ctx, p.db, models); err != nil {
+	if err := s.add(ctx, p.db, models); err != nil {
 		return err
 	}
-	s.catalog.Inspect(ctx, p.db, models)
+	s.inspect(ctx, p.db, models)
 	return nil
 }
 
@@ -32,19 +32,36 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err != nil {
 		return err
 	}
-	if err := s.catalog.Add(p.db.Statement.Context, p.db, models); err != nil {
+	if err := s.add(p.db.Statement.Context, p.db, models); err != nil {
 		return err
-	}
-	for _, m := range models {
-		if elsewhere := model.ParseElsewhere(p.db, m); elsewhere != nil {
-			s.catalog.MakePlain(p.db, elsewhere)
-		}
 	}
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
-	s.catalog.Inspect(p.db.Statement.Context, p.db, models) // because GORM does not change existing keys
+	s.inspect(p.db.Statement.Context, p.db, models) // because GORM does not change existing keys
 	return nil
+}
+
+// add lists models.
+func (s *shared) add(ctx context.Context, db *gorm.DB, models []any) error {
+	s.adopt.MakePlain(db, models)
+	return s.catalog.Add(ctx, db, models)
+}
+
+// inspect looks at the tables of models and of their associations. It reads their columns once, for all that look.
+func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
+	s.narrow.Note(db, models)
+	if s.tables == nil || len(models) == 0 || s.LookupOnly {
+		return
+	}
+	columns, err := s.catalog.Columns(ctx, s.tables, db, models)
+	if err != nil {
+		s.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
+			"error", err)
+		return
+	}
+	s.adopt.Inspect(ctx, db, models, columns)
+	s.narrow.Inspect(columns)
 }
 
 // NextID returns an id for a new row of a model. It is for the primary key if that is a uid field, otherwise for the

@@ -56,9 +56,12 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/adopt"
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/fill"
 	"github.com/uidplugin/uidplugin/internal/lookup"
+	"github.com/uidplugin/uidplugin/internal/narrow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -91,6 +94,10 @@ type shared struct {
 	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
+	filler   *fill.Filler
+	narrow   *narrow.Guard
+	adopt    *adopt.Numbering
+	tables   *sqldb.DB                      // reads the models' tables; nil with a fixed worker id
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
 	marks    sync.Map                       // *follow.Mark by follow.Table
 }
@@ -152,7 +159,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		if db.Config.Plugins[Name] == gorm.Plugin(p) {
 			// The handle has a copy of the configuration, such as a replica that dbresolver opens.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
-				return s.catalog.RegisterCallbacks(db)
+				return s.registerCallbacks(db)
 			}
 			return nil
 		}
@@ -168,7 +175,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 		s.abandon()
 		return err
 	}
-	if err := s.catalog.RegisterCallbacks(db); err != nil {
+	if err := s.registerCallbacks(db); err != nil {
 		s.abandon()
 		return fmt.Errorf("uidplugin: register callbacks: %w", err)
 	}
@@ -176,6 +183,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	s.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use sets it after this returns, but openers may call From(db) before
 	s.catalog.Start()
+	s.adopt.Start()
 	s.supply.Start(s.catalog.Later())
 	if left := s.Layout.Expires().Sub(s.Now()); left < 365*24*time.Hour {
 		s.Log.Warn("uidplugin: the layout ends within a year; after that no ids can be made",
@@ -192,8 +200,8 @@ func isTransaction(db *gorm.DB) bool {
 // abandon releases everything that a failed Initialize has taken. It restores GORM's schemas, because a program that
 // continues without the plugin must not insert rows without a key.
 func (s *shared) abandon() {
-	if s.catalog != nil {
-		s.catalog.Undo()
+	if s.adopt != nil {
+		s.adopt.Undo()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -213,7 +221,7 @@ func (s *shared) open(db *gorm.DB) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	s.supply, s.catalog = nil, nil // the previous attempt may have used another database
+	s.supply, s.catalog, s.adopt = nil, nil, nil // the previous attempt may have used another database
 	loc := s.newLocator()
 	var statements *sqldb.DB
 	if s.Fixed {
@@ -237,11 +245,15 @@ func (s *shared) open(db *gorm.DB) error {
 		return err
 	}
 	s.supply = supply.New(cfg)
-	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
+	s.catalog = catalog.New(s.Config, db, s.supply, catalogPublic)
+	s.filler = fill.New(s.catalog, s.supply)
+	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply)
+	s.narrow = narrow.New(s.Config, db, statements, s.catalog, isPublicText)
+	s.tables = statements
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
 	ctx := context.Background()
-	if err := s.catalog.Add(ctx, db, s.Models); err != nil {
+	if err := s.add(ctx, db, s.Models); err != nil {
 		return err
 	}
 	if s.LookupOnly {
@@ -250,7 +262,7 @@ func (s *shared) open(db *gorm.DB) error {
 	if err := s.supply.OpenSegments(s.catalog.Later()); err != nil {
 		return err
 	}
-	s.catalog.Inspect(ctx, db, s.Models)
+	s.inspect(ctx, db, s.Models)
 	return nil
 }
 

@@ -165,7 +165,6 @@ var catalogPublic = catalog.Public{
 		}
 		return public.publicPrefix(), true
 	},
-	IsText:  isPublicText,
 	KeysSet: func() bool { return publicKeys.Load() != nil },
 }
 

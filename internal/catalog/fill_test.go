@@ -60,7 +60,7 @@ func TestCreate_SelectDoesNotLeakIntoTheCallersStatement(t *testing.T) {
 	for range 2 {
 		row := plugintest.Parcel{City: "Ely"}
 		stmt := base.Create(&row).Statement
-		if sql := stmt.SQL.String(); sql != "INSERT INTO `parcels` (`id`,`city`) VALUES (?,?)" || row.ID == 0 {
+		if sql := stmt.SQL.String(); sql != "INSERT INTO `parcels` (`city`,`id`) VALUES (?,?)" || row.ID == 0 {
 			t.Errorf("%s with the key %d", sql, row.ID)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -25,7 +26,6 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 			errs = append(errs, err)
 			continue
 		}
-		c.MakePlain(db, s)
 		p := c.Plan(s)
 		switch {
 		case len(p.Lost) > 0:
@@ -34,7 +34,7 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 		case p.Err != nil:
 			errs = append(errs, p.Err)
 			continue
-		case len(p.fields) > 0:
+		case len(p.Fields) > 0:
 			if err := c.list(p); err != nil {
 				errs = append(errs, err)
 				continue
@@ -46,7 +46,7 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 			c.Log.Warn("uidplugin: this field is not the key, because another field has the tag primaryKey, so it gets no id and is 0 in every row; tag it uid, or uid:- if the application sets it",
 				"field", s.Name+"."+f.Name, "key", strings.Join(s.PrimaryFieldDBNames, ", "))
 		}
-		sources = append(sources, p.sources...)
+		sources = append(sources, p.Sources...)
 	}
 	if len(plain) > 0 {
 		c.Log.Info("uidplugin: these models have no uid field, so the plugin does not set their keys", "models", strings.Join(plain, ", "))
@@ -106,37 +106,53 @@ func (c *Catalog) Listed() (all []*Plan) {
 	return all
 }
 
-// MakePlain makes the uid keys of s and its associations plain BIGINT columns, because GORM treats every single integer
-// key as AUTO_INCREMENT. All users of a model share its schema, so a schema in use stays unchanged.
-func (c *Catalog) MakePlain(db *gorm.DB, s *schema.Schema) {
-	model.Walk(db, s, func(s *schema.Schema) {
-		key := s.PrioritizedPrimaryField
-		if (*c.plans.Load())[s] != nil {
-			return // in use; the log has warned of its key
+// once reports whether a warning of a kind about a column is the first.
+func (c *Catalog) once(kind, table, column string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [3]string{kind, table, column}
+	before := c.warned[key]
+	c.warned[key] = true
+	return !before
+}
+
+// Visit calls f for the schemas of models and of their associations, with their tables, and for the tables that the
+// handle names instead.
+func (c *Catalog) Visit(db *gorm.DB, models []any, f func(table string, s *schema.Schema)) {
+	for _, m := range models {
+		s, err := model.Parse(db, m)
+		if err != nil {
+			continue
 		}
-		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
-			return
+		model.Walk(db, s, func(s *schema.Schema) { f(s.Table, s) })
+		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
+			f(elsewhere.Table, s)
 		}
-		if model.WantsAutoIncrement(key) {
-			return // because the tag asks for it
-		}
-		before := *key
-		defaults := s.FieldsWithDefaultDBValue
-		if !c.started {
-			c.undo = append(c.undo, func() {
-				key.AutoIncrement, key.HasDefaultValue, s.FieldsWithDefaultDBValue = before.AutoIncrement, before.HasDefaultValue, defaults
-			})
-		}
-		key.AutoIncrement = false
-		if key.DefaultValue == "" {
-			key.HasDefaultValue = false
-			var rest []*schema.Field
-			for _, f := range s.FieldsWithDefaultDBValue {
-				if f != key {
-					rest = append(rest, f)
-				}
+	}
+}
+
+// Columns reads the columns of the tables of models and of their associations, in one query for all that look at them.
+func (c *Catalog) Columns(ctx context.Context, sql *sqldb.DB, db *gorm.DB, models []any) ([]sqldb.Column, error) {
+	names := map[string]string{} // by their quoted names
+	c.Visit(db, models, func(table string, s *schema.Schema) {
+		names[c.quote(table)] = table
+		for _, r := range s.Relationships.Many2Many {
+			if r.JoinTable == nil {
+				continue
 			}
-			s.FieldsWithDefaultDBValue = rest
+			names[c.quote(r.JoinTable.Table)] = r.JoinTable.Table
 		}
 	})
+	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(names))...)
+	for i := range columns {
+		columns[i].Table = names[columns[i].Table]
+	}
+	return columns, err
+}
+
+// quote quotes a name for the dialect.
+func (c *Catalog) quote(name string) string {
+	var quoted strings.Builder
+	c.db.Dialector.QuoteTo(&quoted, name)
+	return quoted.String()
 }

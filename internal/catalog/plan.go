@@ -10,7 +10,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -20,16 +19,15 @@ import (
 type Catalog struct {
 	*config.Config
 	db     *gorm.DB
-	sql    *sqldb.DB // nil with a fixed worker id
-	reader *sqldb.DB // reads columns; nil if the handle does not have connections
 	supply *supply.Supply
 	public Public
+
+	OnPlan func(p *Plan) // called for each new plan; set before the first. May be nil
 
 	plans atomic.Pointer[map[*schema.Schema]*Plan] // the map is immutable; replaced under mu
 
 	mu     sync.Mutex
 	listed map[string]*Plan   // by table: models that Find loads
-	tables map[string]*table  // by the names in models
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
 	refused map[string]int64 // creates that were too late, by table
@@ -37,13 +35,11 @@ type Catalog struct {
 	// Until started is set, only db.Use uses these.
 	started bool             // db.Use has succeeded
 	later   []*supply.Source // sources to open afterwards
-	undo    []func()         // restores GORM's schemas if db.Use fails
 }
 
 // Public gives the catalog access to keys whose texts are public ids.
 type Public struct {
 	Prefix  func(key reflect.Type) (prefix string, ok bool) // ok is false for other key types
-	IsText  func(text string) bool                          // reports whether text belongs to a key of any type
 	KeysSet func() bool                                     // reports whether texts can be written and read
 }
 
@@ -53,20 +49,10 @@ func (c *Catalog) Later() []*supply.Source { return c.later }
 // Start notes that db.Use has succeeded.
 func (c *Catalog) Start() { c.started = true }
 
-// Undo restores GORM's schemas after db.Use has failed.
-func (c *Catalog) Undo() {
-	for _, undo := range c.undo {
-		undo()
-	}
-}
-
-// New returns an empty catalog. statements is nil with a fixed worker id.
-func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply, public Public) *Catalog {
-	cat := &Catalog{Config: cfg, db: db, sql: statements, reader: statements, supply: ids, public: public,
-		listed: map[string]*Plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
-	if statements == nil {
-		cat.reader, _ = sqldb.Open(db, cfg.Timeout)
-	}
+// New returns an empty catalog.
+func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply, public Public) *Catalog {
+	cat := &Catalog{Config: cfg, db: db, supply: ids, public: public,
+		listed: map[string]*Plan{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
 	cat.plans.Store(&map[*schema.Schema]*Plan{})
 	return cat
 }
@@ -75,16 +61,15 @@ func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supp
 // fields change.
 type Plan struct {
 	*model.Model
-	fields []*Field
-	table  *table
-	Err    error // the model is unusable; creates return this error
+	Fields []*Field // the uid fields with the sources of their ids
+	Err    error    // the model is unusable; creates return this error
 
-	relations []*schema.Relationship // associations whose rows a create saves too
+	Relations []*schema.Relationship // associations whose rows a create saves too
 
-	// sources belong to fields, and to the models that GORM can create along with this one, directly or not. ready is
+	// Sources belong to Fields, and to the models that GORM can create along with this one, directly or not. Ready is
 	// set permanently when all of them have a generator.
-	sources []*supply.Source
-	ready   atomic.Bool
+	Sources []*supply.Source
+	Ready   atomic.Bool
 
 	joins []join
 }
@@ -119,6 +104,9 @@ func (c *Catalog) Plan(s *schema.Schema) *Plan {
 	return c.addPlan(s)
 }
 
+// Planned reports whether a schema is in use.
+func (c *Catalog) Planned(s *schema.Schema) bool { return (*c.plans.Load())[s] != nil }
+
 // addPlan creates a plan. It copies the map of plans, because every create reads the map and so does not need a lock.
 func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	p := c.newPlan(s) // without the lock, because it calls the application's code
@@ -136,51 +124,44 @@ func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	plans[s] = p
 	c.plans.Store(&plans)
 	c.mu.Unlock()
-	switch key := s.PrioritizedPrimaryField; {
-	case !p.AutoIncrement, p.Err == nil && p.key().Source.Foreign:
-	case !model.WantsAutoIncrement(key):
-		if c.once("model", s.Table, "") {
-			c.warnAutoIncrement(s)
-		}
-	case c.db.Dialector.Name() == "mysql" && p.Err == nil:
-		c.supply.LeaveGaps(p.key().Source) // because the tag asks for numbering
+	if c.OnPlan != nil {
+		c.OnPlan(p)
 	}
 	return p
 }
 
 func (c *Catalog) newPlan(s *schema.Schema) *Plan {
-	p := &Plan{table: c.noteColumns(s), relations: model.Relations(s)}
-	if p.Model, p.Err = model.New(c.db, s, c.target()); p.Err != nil {
+	p := &Plan{Relations: model.Relations(s)}
+	if p.Model, p.Err = model.New(c.db, s, c.Target()); p.Err != nil {
 		return p
 	}
-	for _, f := range p.Fields {
-		source, err := c.source(f.Field)
+	for _, f := range p.Model.Fields {
+		source, err := c.SourceOf(f.Field)
 		if err != nil {
 			p.Err = err
 			return p
 		}
-		p.fields = append(p.fields, &Field{f, source})
+		p.Fields = append(p.Fields, &Field{f, source})
 	}
 	seen := map[*supply.Source]bool{}
 	model.Walk(c.db, s, func(s *schema.Schema) {
-		c.noteColumns(s)
 		for _, r := range s.Relationships.Many2Many {
 			p.joins = append(p.joins, join{r, r.JoinTable})
 		}
 		for _, sf := range model.UIDFields(s) {
 			// Ignore errors of related models here, because their creates return them.
-			if src, err := c.source(sf); err == nil && !seen[src] {
+			if src, err := c.SourceOf(sf); err == nil && !seen[src] {
 				seen[src] = true
-				p.sources = append(p.sources, src)
+				p.Sources = append(p.Sources, src)
 			}
 		}
 	})
-	p.ready.Store(len(p.sources) == 0)
+	p.Ready.Store(len(p.Sources) == 0)
 	return p
 }
 
-// source returns the source of a uid field. The error wraps [model.ErrField].
-func (c *Catalog) source(f *schema.Field) (*supply.Source, error) {
+// SourceOf returns the source of a uid field. The error wraps [model.ErrField].
+func (c *Catalog) SourceOf(f *schema.Field) (*supply.Source, error) {
 	name, _ := model.Tagged(f)
 	t := strings.ToLower(string(f.DataType))
 	text := f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text")
@@ -192,10 +173,10 @@ func (c *Catalog) source(f *schema.Field) (*supply.Source, error) {
 	return src, nil
 }
 
-// key returns the primary key if it is a uid field, otherwise the first uid field, or nil without uid fields.
-func (p *Plan) key() *Field {
+// KeyField returns the primary key if it is a uid field, otherwise the first uid field, or nil without uid fields.
+func (p *Plan) KeyField() *Field {
 	key := p.Key()
-	for _, f := range p.fields {
+	for _, f := range p.Fields {
 		if f.Field == key {
 			return f
 		}
@@ -210,7 +191,7 @@ func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 		return nil, nil, err
 	}
 	p := c.Plan(s)
-	f := p.key()
+	f := p.KeyField()
 	switch {
 	case p.Err != nil:
 		return nil, nil, p.Err
@@ -220,7 +201,7 @@ func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 	return p, f, nil
 }
 
-// target returns the range that uid fields must hold.
-func (c *Catalog) target() model.Target {
+// Target returns the range that uid fields must hold.
+func (c *Catalog) Target() model.Target {
 	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }

@@ -16,7 +16,7 @@ import (
 
 // RowKey returns the uid field in the primary key that lookups use, or nil.
 func (p *Plan) RowKey() *Field {
-	if f := p.key(); f != nil && f.PrimaryKey {
+	if f := p.KeyField(); f != nil && f.PrimaryKey {
 		return f
 	}
 	return nil

@@ -47,7 +47,7 @@ func (*changes) Build(clause.Builder) {}
 
 // snapshot copies what may be changed.
 func snapshot(stmt *gorm.Statement) *gorm.Statement {
-	s := &gorm.Statement{Selects: stmt.Selects, Omits: stmt.Omits, Schema: stmt.Schema, Result: stmt.Result, Clauses: map[string]clause.Clause{}}
+	s := &gorm.Statement{Omits: stmt.Omits, Schema: stmt.Schema, Result: stmt.Result, Clauses: map[string]clause.Clause{}}
 	for _, name := range changedClauses {
 		if c, ok := stmt.Clauses[name]; ok {
 			s.Clauses[name] = c
@@ -86,7 +86,7 @@ func Undo(stmt *gorm.Statement) {
 		stmt.Clauses[changesName].Expression.(*changes).undoCopied(stmt)
 	case note != nil:
 		before := note.(*changes).before
-		stmt.Selects, stmt.Omits, stmt.Schema, stmt.Result = before.Selects, before.Omits, before.Schema, before.Result
+		stmt.Omits, stmt.Schema, stmt.Result = before.Omits, before.Schema, before.Result
 		for _, name := range changedClauses {
 			setClause(stmt, name, before)
 		}
@@ -105,7 +105,6 @@ func (c *changes) undoCopied(copied *gorm.Statement) {
 	if copied.Result == c.after.Result {
 		copied.Result = c.before.Result
 	}
-	copied.Selects = withoutChange(copied.Selects, c.before.Selects, c.after.Selects)
 	copied.Omits = withoutChange(copied.Omits, c.before.Omits, c.after.Omits)
 	for _, name := range changedClauses {
 		now, after := copied.Clauses[name], c.after.Clauses[name]

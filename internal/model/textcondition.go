@@ -114,7 +114,7 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 	condition.Build(out)
 	query := unquoted.Replace(out.SQL.String())
 	for _, v := range out.Vars { // includes the values of subqueries
-		if text, ok := textOf(v); ok {
+		if text, ok := TextOf(v); ok {
 			for _, c := range cs {
 				if c.word.MatchString(query) && c.isPublic(text) {
 					c.refuse(stmt, text)
@@ -129,7 +129,7 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 			return
 		}
 		at += 1 + next
-		if text, ok := textOf(v); ok && !isDecimal(text) {
+		if text, ok := TextOf(v); ok && !IsDecimal(text) {
 			for _, c := range cs {
 				m := c.before.FindStringSubmatch(query[:at])
 				if m == nil {
@@ -170,8 +170,8 @@ func (d *plainDialector) BindVarTo(w clause.Writer, _ *gorm.Statement, v any) {
 
 func (d *plainDialector) QuoteTo(w clause.Writer, name string) { _, _ = w.WriteString(name) }
 
-// textOf returns the text that a driver sends for a value. ok is false for other types.
-func textOf(v any) (text string, ok bool) {
+// TextOf returns the text that a driver sends for a value. ok is false for other types.
+func TextOf(v any) (text string, ok bool) {
 	sent, err := driver.DefaultParameterConverter.ConvertValue(v)
 	switch sent := sent.(type) {
 	case string:
@@ -182,8 +182,8 @@ func textOf(v any) (text string, ok bool) {
 	return "", false
 }
 
-// isDecimal reports whether a text is a signed or unsigned integer of 64 bits.
-func isDecimal(text string) bool {
+// IsDecimal reports whether a text is a signed or unsigned integer of 64 bits.
+func IsDecimal(text string) bool {
 	_, signed := strconv.ParseInt(text, 10, 64)
 	_, unsigned := strconv.ParseUint(text, 10, 64)
 	return signed == nil || unsigned == nil

@@ -189,22 +189,6 @@ func (s *Supply) serveCall(c *call, sources []*Source) {
 	c.err = errors.Join(s.openAll(ctx, opened), err)
 }
 
-// Go runs f in the background, unless the supply is closed. The context of f has the values of ctx, and ends at Close,
-// which waits for f.
-func (s *Supply) Go(ctx context.Context, f func(ctx context.Context)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.background.Go(func() {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		f(ctx)
-	})
-}
-
 // Close stops the making of ids: all callers get [ErrClosed], waiting ones included. It waits for background work until
 // ctx ends, and reports whether all of it has ended.
 func (s *Supply) Close(ctx context.Context) bool {

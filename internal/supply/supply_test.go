@@ -237,33 +237,6 @@ func TestSupplyClose_DoesNotWaitForAnOpenerThatHangs(t *testing.T) {
 	})
 }
 
-// Otherwise a look at a table could use the pool after the application has closed it.
-func TestSupplyGo_EndsWithClose(t *testing.T) {
-	t.Parallel()
-
-	type key struct{}
-	synctest.Test(t, func(t *testing.T) {
-		s := supplying(t, opens(&counting{}))
-		caller, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-		ending, ended := false, false
-		s.Go(caller, func(ctx context.Context) {
-			<-ctx.Done()
-			ending = true
-			time.Sleep(time.Second)
-			ended = ctx.Value(key{}) == "value"
-		})
-		cancel()
-		if synctest.Wait(); ending {
-			t.Error("it ends with the context of its caller")
-		}
-		if !s.Close(context.Background()) || !ended {
-			t.Error("Close has not waited")
-		}
-		s.Go(t.Context(), func(context.Context) { t.Error("it runs after Close") })
-		synctest.Wait()
-	})
-}
-
 func TestList_IsShort(t *testing.T) {
 	t.Parallel()
 

@@ -153,9 +153,6 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 		kept := *f.Field
 		kept.PrimaryKey = true // because GORM does not update keys
 		copied.FieldsByDBName[f.DBName] = &kept
-		if slices.Contains(t.unselected, f) {
-			continue // the application has not selected it
-		}
 		columns, restricted := stmt.SelectAndOmitColumns(true, true)
 		if selected, named := columns[f.DBName]; named && !selected || !named && restricted {
 			continue // it is not written anyway

@@ -37,8 +37,6 @@ type Tracker struct {
 	fields []*model.Field
 	ids    [][]int64 // per field, in ascending order
 
-	unselected []*model.Field // set fields that the application has not selected
-
 	decision
 	conflict clause.OnConflict // handling of existing rows
 	unknown  bool              // the handling is not GORM's, so conflict is empty
@@ -135,13 +133,6 @@ func (t *Tracker) Note(f *model.Field, id int64) {
 		t.fields, t.ids = append(t.fields, f), append(t.ids, nil)
 	}
 	t.ids[i] = append(t.ids[i], id)
-}
-
-// NoteUnselected records that the application has not selected f, if the statement has a Tracker.
-func NoteUnselected(stmt *gorm.Statement, f *model.Field) {
-	if t := trackerIn(stmt); t != nil {
-		t.unselected = append(t.unselected, f)
-	}
 }
 
 // has reports whether f was set to id.

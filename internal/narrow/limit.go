@@ -1,4 +1,4 @@
-package model
+package narrow
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
 
 // A Limit is a column that cannot hold every value of its field.
 type Limit struct {
-	Range
+	model.Range
 	Field string // as in Order.CustomerID
 	Small bool   // nothing shows that the column has ids of the layout, so it may be wide enough
 	Name  string // of the column
@@ -28,8 +29,8 @@ type Limit struct {
 // Limits are the limited columns of a table by name in lower case.
 type Limits map[string]Limit
 
-// Check returns an error that wraps [ErrField] if the statement is about to write a value that does not fit into its
-// column.
+// Check returns an error that wraps [model.ErrField] if the statement is about to write a value that does not fit into
+// its column.
 func (m Limits) Check(stmt *gorm.Statement) error {
 	for column, value := range written(stmt) {
 		if l, ok := m[column]; ok {
@@ -72,7 +73,7 @@ type NumberColumn struct {
 	Plain bool   // nothing shows that the column has ids, so we refuse only public ids
 }
 
-// RefuseTexts returns an error that wraps [ErrField] if the statement is about to write a non-numeric text into a
+// RefuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
 // column of ids. We refuse it because MySQL without strict mode would store 0. The keys of columns are names in lower
 // case. Expressions may contain texts, but not public ids.
 func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn, isPublic func(string) bool) error {
@@ -83,9 +84,9 @@ func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn, isPublic
 		}
 		out, computed := render(stmt, value)
 		for _, v := range out.Vars {
-			if text, ok := textOf(v); ok && !isDecimal(text) && (!computed && !c.Plain || isPublic(text)) {
+			if text, ok := model.TextOf(v); ok && !model.IsDecimal(text) && (!computed && !c.Plain || isPublic(text)) {
 				return fmt.Errorf("%w %s: the text %.40q is not a number, but the column %s of the table %s has numbers; read a public id with uidplugin.ParsePublic first",
-					ErrField, c.Field, text, column, stmt.Table)
+					model.ErrField, c.Field, text, column, stmt.Table)
 			}
 		}
 	}
@@ -115,15 +116,15 @@ func (l Limit) check(stmt *gorm.Statement, value any) error {
 	out, computed := render(stmt, value)
 	text := strings.Trim(out.SQL.String(), "() ")
 	if !computed && len(out.Vars) == 1 {
-		if text = Digits(out.Vars[0]); l.Keeps(text) {
+		if text = model.Digits(out.Vars[0]); l.Keeps(text) {
 			return nil
 		}
-	} else if !l.Lenient || l.Small && !isDecimal(text) || l.keepsResult(out) {
+	} else if !l.Lenient || l.Small && !model.IsDecimal(text) || l.keepsResult(out) {
 		return nil
 	}
 	return fmt.Errorf("%w %s: %s does not fit into the column %s of the table %s, of type %s: widen it by %s;"+
 		" docs/from-auto-increment.md has the statements for columns with foreign key constraints",
-		ErrField, l.Field, text, l.Name, stmt.Table, l.Type, l.Fix)
+		model.ErrField, l.Field, text, l.Name, stmt.Table, l.Type, l.Fix)
 }
 
 // choice matches the words of expressions that select a value.
@@ -133,12 +134,12 @@ var choice = regexp.MustCompile(`(?i)^(case|when|then|else|end|if|ifnull|nullif|
 func (l Limit) keepsResult(out *gorm.Statement) bool {
 	query := out.SQL.String()
 	if strings.ContainsAny(query, "+-*/%&|^~@") || strings.Contains(query, "<<") ||
-		slices.ContainsFunc(out.Vars, func(v any) bool { return !l.Keeps(Digits(v)) }) {
+		slices.ContainsFunc(out.Vars, func(v any) bool { return !l.Keeps(model.Digits(v)) }) {
 		return false
 	}
 	words := strings.FieldsFunc(query, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	return !slices.ContainsFunc(words, func(word string) bool {
 		known := strings.EqualFold(word, l.Name) || strings.EqualFold(word, out.Table) || choice.MatchString(word)
-		return !known && (!isDecimal(word) || !l.Keeps(word))
+		return !known && (!model.IsDecimal(word) || !l.Keeps(word))
 	})
 }

@@ -1,10 +1,11 @@
-package model_test
+package narrow_test
 
 import (
 	"database/sql"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/narrow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -20,17 +21,19 @@ func TestLimitsCheck_FindsWhatDoesNotFitInEachClause(t *testing.T) {
 		Number int
 	}
 	db, _ := testkit.Mock(t, testkit.OnMySQL)
-	limit := model.Limit{Range: model.RangeOf("int", "mysql"), Field: "Page.BookID", Name: "book_id", Type: "int", Fix: "ALTER TABLE"}
+	pages, err := model.Parse(db, &Page{})
+	testkit.Must(t, err)
+	limit := narrow.Limit{Range: model.RangeOf("int", "mysql"), Field: "Page.BookID", Name: "book_id", Type: "int", Fix: "ALTER TABLE"}
 	lenient := limit
 	lenient.Lenient = true
 	small := lenient
 	small.Small = true
 	big := int64(1) << 40
 	book, excluded := clause.Column{Name: "book_id"}, clause.Column{Table: "excluded", Name: "book_id"}
-	check := func(l model.Limit, c clause.Interface) error {
-		stmt := &gorm.Statement{DB: db, Table: "pages", Schema: parse(t, &Page{}), Context: t.Context(), Clauses: map[string]clause.Clause{}}
+	check := func(l narrow.Limit, c clause.Interface) error {
+		stmt := &gorm.Statement{DB: db, Table: "pages", Schema: pages, Context: t.Context(), Clauses: map[string]clause.Clause{}}
 		stmt.AddClause(c)
-		return model.Limits{"book_id": l}.Check(stmt)
+		return narrow.Limits{"book_id": l}.Check(stmt)
 	}
 	for name, tt := range map[string]struct {
 		clause                 clause.Interface
@@ -64,7 +67,7 @@ func TestLimitsCheck_FindsWhatDoesNotFitInEachClause(t *testing.T) {
 		"a function":          {clause.Set{{Column: book, Value: gorm.Expr("CONCAT(book_id, '000000000')")}}, true, false, true},
 		"excluded of another": {clause.OnConflict{DoUpdates: clause.Set{{Column: book, Value: clause.Column{Table: "excluded", Name: "number"}}}}, true, false, true},
 	} {
-		for l, ok := range map[*model.Limit]bool{&limit: tt.strict, &lenient: tt.lenient, &small: tt.small} {
+		for l, ok := range map[*narrow.Limit]bool{&limit: tt.strict, &lenient: tt.lenient, &small: tt.small} {
 			err := check(*l, tt.clause)
 			if (err == nil) != ok {
 				t.Errorf("%s: %v", name, err)

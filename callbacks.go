@@ -1,0 +1,83 @@
+package uidplugin
+
+import (
+	"errors"
+
+	"gorm.io/gorm"
+)
+
+// registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
+//
+//   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
+//     before GORM opens its transaction. Before("gorm:begin_transaction") would be last with SkipDefaultTransaction.
+//   - refill follows the hooks, because they may have zeroed the key.
+//   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
+//   - prepare gets worker ids before an UPDATE begins, because it can create associated rows in its transaction.
+//   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
+//   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
+//     saves associations.
+//   - disown comes first in other writes, because they may be copies of a create or an update.
+//   - afterExec follows each Exec, because INSERTs that the application wrote and migrations use it.
+//
+// Nothing is registered on Query and Row: reads are as fast as without the plugin, and cannot fail because of it.
+func (s *shared) registerCallbacks(db *gorm.DB) error {
+	create, update := db.Callback().Create(), db.Callback().Update()
+	return errors.Join(
+		create.Before("*").Register("uidplugin:fill", s.fill),
+		create.Before("gorm:save_before_associations").Register("uidplugin:refill", s.refill),
+		create.Before("gorm:create").Register("uidplugin:before_insert", s.beforeInsert),
+		create.Before("gorm:save_after_associations").Register("uidplugin:after_insert", s.afterInsert),
+		create.After("*").Register("uidplugin:settle", s.settle),
+		update.Before("*").Register("uidplugin:prepare", s.prepare),
+		update.Before("gorm:update").Register("uidplugin:before_update", s.beforeUpdate),
+		update.Before("gorm:save_after_associations").Register("uidplugin:after_update", s.afterUpdate),
+		update.After("*").Register("uidplugin:settle", s.settle),
+		db.Callback().Delete().Before("*").Register("uidplugin:disown", s.disown),
+		db.Callback().Raw().Before("*").Register("uidplugin:disown", s.disown),
+		db.Callback().Raw().After("gorm:raw").Register("uidplugin:after_exec", s.afterExec),
+	)
+}
+
+// fill sets the keys of a create.
+func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
+
+// refill sets the keys again that hooks have zeroed.
+func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
+
+// beforeInsert prepares the statement. When GORM writes the statement, filler adds the ids that Select has left out, and
+// narrow compares all values. The function that was given last runs first (model.BeforeBuild), so
+// narrow comes first here.
+func (s *shared) beforeInsert(db *gorm.DB) {
+	s.narrow.BeforeInsert(db) // narrow columns
+	s.filler.BeforeInsert(db)
+}
+
+// afterInsert takes the changes of beforeInsert back, and corrects the keys after a conflict.
+func (s *shared) afterInsert(db *gorm.DB) { s.filler.AfterInsert(db) }
+
+// settle clears the keys of a refused create.
+func (s *shared) settle(db *gorm.DB) {
+	s.catalog.ExplainTooLate(db) // follow
+	s.filler.Settle(db, errors.Is(db.Error, ErrTooLate))
+}
+
+// prepare gets worker ids for the associated rows of an update.
+func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
+
+// beforeUpdate leaves ids out that the application does not know.
+func (s *shared) beforeUpdate(db *gorm.DB) {
+	s.narrow.BeforeUpdate(db) // narrow columns
+	s.filler.BeforeUpdate(db)
+}
+
+// afterUpdate takes the changes of beforeUpdate back.
+func (s *shared) afterUpdate(db *gorm.DB) { s.filler.AfterUpdate(db) }
+
+// disown removes what a statement has from the create or the update that it is a copy of.
+func (s *shared) disown(db *gorm.DB) { s.filler.Disown(db) }
+
+// afterExec looks at statements that the application wrote.
+func (s *shared) afterExec(db *gorm.DB) {
+	s.catalog.ExplainTooLate(db) // follow
+	s.narrow.AfterExec(db)       // narrow columns
+}

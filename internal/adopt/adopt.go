@@ -1,0 +1,124 @@
+// Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It warns of
+// such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating them.
+//
+// Nothing else depends on this package: the root sets it up, and calls it when models are listed.
+package adopt
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// A Numbering watches the keys that the database numbers. It is safe for concurrent use.
+type Numbering struct {
+	*config.Config
+	db      *gorm.DB
+	sql     *sqldb.DB // nil with a fixed worker id
+	catalog *catalog.Catalog
+	supply  *supply.Supply
+
+	warned sync.Map // logged warnings, by kind, table and column
+
+	// Until started is set, only db.Use uses these.
+	started bool     // db.Use has succeeded
+	undo    []func() // restores GORM's schemas if db.Use fails
+}
+
+// New returns the Numbering of a handle, and makes it see each new plan. sql is nil with a fixed worker id.
+func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog, ids *supply.Supply) *Numbering {
+	n := &Numbering{Config: cfg, db: db, sql: sql, catalog: models, supply: ids}
+	models.OnPlan = n.plan
+	return n
+}
+
+// Start notes that db.Use has succeeded.
+func (n *Numbering) Start() { n.started = true }
+
+// Undo restores GORM's schemas after db.Use has failed.
+func (n *Numbering) Undo() {
+	for _, undo := range n.undo {
+		undo()
+	}
+}
+
+// plan warns if GORM takes the key of a new plan for AUTO_INCREMENT. If the tag asks for it, the ids get gaps on MySQL.
+func (n *Numbering) plan(p *catalog.Plan) {
+	switch {
+	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:
+	case !model.WantsAutoIncrement(p.Schema.PrioritizedPrimaryField):
+		if n.once("model", p.Schema.Table, "") {
+			n.warnAutoIncrement(p.Schema)
+		}
+	case n.db.Dialector.Name() == "mysql" && p.Err == nil:
+		n.supply.LeaveGaps(p.KeyField().Source)
+	}
+}
+
+// MakePlain makes the keys of models plain, so that migrations create BIGINT columns. Call it before the models are
+// listed.
+func (n *Numbering) MakePlain(db *gorm.DB, models []any) {
+	for _, m := range models {
+		if s, err := model.Parse(db, m); err == nil {
+			n.makePlain(db, s)
+		}
+		if elsewhere := model.ParseElsewhere(db, m); elsewhere != nil {
+			n.makePlain(db, elsewhere)
+		}
+	}
+}
+
+// makePlain makes the uid keys of s and its associations plain BIGINT columns, because GORM treats every single integer
+// key as AUTO_INCREMENT. All users of a model share its schema, so a schema in use stays unchanged.
+func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
+	model.Walk(db, s, func(s *schema.Schema) {
+		key := s.PrioritizedPrimaryField
+		if n.catalog.Planned(s) {
+			return // in use; the log has warned of its key
+		}
+		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
+			return
+		}
+		if model.WantsAutoIncrement(key) {
+			return // because the tag asks for it
+		}
+		before := *key
+		defaults := s.FieldsWithDefaultDBValue
+		if !n.started {
+			n.undo = append(n.undo, func() {
+				key.AutoIncrement, key.HasDefaultValue, s.FieldsWithDefaultDBValue = before.AutoIncrement, before.HasDefaultValue, defaults
+			})
+		}
+		key.AutoIncrement = false
+		if key.DefaultValue == "" {
+			key.HasDefaultValue = false
+			var rest []*schema.Field
+			for _, f := range s.FieldsWithDefaultDBValue {
+				if f != key {
+					rest = append(rest, f)
+				}
+			}
+			s.FieldsWithDefaultDBValue = rest
+		}
+	})
+}
+
+// once reports whether a warning about a column is the first of its kind.
+func (n *Numbering) once(kind, table, column string) bool {
+	_, before := n.warned.LoadOrStore([3]string{kind, table, column}, true)
+	return !before
+}
+
+// quote quotes a name for the dialect.
+func (n *Numbering) quote(name string) string {
+	var quoted strings.Builder
+	n.db.Dialector.QuoteTo(&quoted, name)
+	return quoted.String()
+}

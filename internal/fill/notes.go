@@ -1,0 +1,178 @@
+package fill
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/upsert"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// notes hold which rows of a create were given ids. They belong to one statement; see [model.Keep].
+type notes struct {
+	parent *notes // of the create that saves these rows as an association; nil if there is none
+	shared bool   // creates of associated rows may have it, so it is not used for another statement
+
+	mu   sync.Mutex
+	rows []filledRows
+}
+
+// filledRows are a struct, a map, or the rows of a slice from the first on except some, whose field was given an id.
+type filledRows struct {
+	field  *catalog.Field
+	value  reflect.Value
+	first  int
+	except []int
+
+	associated bool // saved by the create of an associated row
+}
+
+// clear sets the field to zero.
+func (r filledRows) clear(ctx context.Context) {
+	if r.value.Kind() != reflect.Slice && r.value.Kind() != reflect.Array {
+		r.clearRow(ctx, r.value)
+		return
+	}
+	for i := r.first; i < r.value.Len(); i++ {
+		if _, except := slices.BinarySearch(r.except, i); !except {
+			r.clearRow(ctx, r.value.Index(i))
+		}
+	}
+}
+
+func (r filledRows) clearRow(ctx context.Context, v reflect.Value) {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	row := model.Row{Struct: v}
+	if v.Kind() == reflect.Map {
+		row.Map, _ = v.Interface().(map[string]any)
+	}
+	if v.IsValid() {
+		_ = row.Set(ctx, r.field.Field, 0)
+	}
+}
+
+// notesKey is the name of the notes in a statement; see [model.Keep].
+const notesKey = "uidplugin:filled"
+
+// Build implements [clause.Expression].
+func (*notes) Build(clause.Builder) {}
+
+// notesPool has notes without a statement. Only the statement that they belonged to may return them.
+var notesPool = sync.Pool{New: func() any { return new(notes) }}
+
+// notesIn returns the notes of a create, or nil.
+func notesIn(stmt *gorm.Statement) *notes {
+	note, _ := model.Kept(stmt, notesKey)
+	n, _ := note.(*notes)
+	return n
+}
+
+// notesOf returns the notes of a create, and begins them if needed.
+func notesOf(stmt *gorm.Statement) *notes {
+	if n := notesIn(stmt); n != nil {
+		return n
+	}
+	n := notesPool.Get().(*notes)
+	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
+		n.parent = v.(*notes)
+	}
+	model.Keep(stmt, notesKey, n)
+	return n
+}
+
+func (n *notes) add(rows ...filledRows) {
+	n.mu.Lock()
+	n.rows = append(n.rows, rows...)
+	n.mu.Unlock()
+}
+
+// has reports whether the create itself has set a field.
+func (n *notes) has(f *catalog.Field) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.rows, func(r filledRows) bool { return r.field.Field.Field == f.Field.Field && !r.associated })
+}
+
+// end returns the rows, and forgets them.
+func (n *notes) end() []filledRows {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	rows := n.rows
+	n.rows = nil
+	return rows
+}
+
+// sharedKey is the key of a create's notes in its settings. GORM copies the settings to the creates of associated rows,
+// but not the clauses. A copy of the statement has both, so forget can tell it apart and remove the notes.
+type sharedKey struct{}
+
+// share makes the notes known to the creates of associated rows.
+func (n *notes) share(stmt *gorm.Statement) {
+	n.shared = true
+	stmt.Settings.Store(sharedKey{}, n)
+}
+
+// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks: what is there
+// then is of the statement that this one is a copy of, or of an earlier create of the same handle that has panicked.
+func forget(stmt *gorm.Statement) {
+	if len(stmt.Clauses) == 0 {
+		return
+	}
+	model.Undo(stmt)
+	upsert.Forget(stmt)
+	if _, ok := stmt.Clauses[notesKey]; ok {
+		delete(stmt.Clauses, notesKey)
+		stmt.Settings.Delete(sharedKey{})
+	}
+}
+
+// Settle ends the notes of a create. If the database has refused its rows, it clears the keys that the create has set,
+// also those of associated rows, which are rolled back with it. The application then creates the same structs again,
+// and they must not keep the ids that were refused.
+func (f *Filler) Settle(db *gorm.DB, refused bool) {
+	stmt := db.Statement
+	n := notesIn(stmt)
+	if n == nil {
+		return // those of another statement are not ours
+	}
+	delete(stmt.Clauses, notesKey)
+	if n.shared {
+		stmt.Settings.Delete(sharedKey{})
+	}
+	rows := n.end()
+	switch {
+	case refused:
+		for _, r := range rows {
+			r.clear(stmt.Context)
+		}
+	case db.Error == nil && n.parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
+		for i := range rows {
+			rows[i].associated = true
+		}
+		n.parent.add(rows...)
+	}
+	if !n.shared && cap(rows) <= 1024 {
+		clear(rows)
+		n.rows, n.parent = rows[:0], nil
+		notesPool.Put(n)
+	}
+}
+
+// Disown removes what a statement has from the create or the update that it is a copy of.
+func (f *Filler) Disown(db *gorm.DB) {
+	stmt := db.Statement
+	if len(stmt.Clauses) == 0 {
+		return
+	}
+	if _, copied := model.Kept(stmt, notesKey); copied || model.IsChangedCopy(stmt) {
+		forget(stmt)
+	}
+}

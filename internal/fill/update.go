@@ -1,0 +1,102 @@
+package fill
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// Prepare refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets worker
+// ids, and notes the keys that these rows are given.
+func (f *Filler) Prepare(db *gorm.DB) {
+	forget(db.Statement)
+	if db.Error != nil || db.Statement.Schema == nil {
+		return
+	}
+	p := f.catalog.Plan(db.Statement.Schema)
+	if len(p.Lost) > 0 {
+		refuseLost(p, db)
+	}
+	if db.Error != nil || p.Err != nil || len(p.Relations) == 0 || !savesAssociated(p, db.Statement) {
+		return
+	}
+	notesOf(db.Statement).share(db.Statement)
+	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // else the create that needs the id does so
+		_ = f.ensure(db, p, needed(p, db.Statement)) // a create without a worker id returns the error
+	}
+}
+
+// BeforeUpdate makes an UPDATE of all fields leave zero uid fields other than the key out, because callers that save a
+// row often do not know them.
+func (f *Filler) BeforeUpdate(db *gorm.DB) {
+	stmt := db.Statement
+	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {
+		if columns := zeros(f.catalog.Plan(stmt.Schema), stmt); len(columns) > 0 {
+			model.Change(stmt, func() { stmt.Omits = append(slices.Clip(stmt.Omits), columns...) })
+		}
+	}
+}
+
+// AfterUpdate takes back the changes of BeforeUpdate.
+func (f *Filler) AfterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
+
+// zeros returns the columns of uid fields that are zero in an UPDATE, without the key.
+func zeros(p *catalog.Plan, stmt *gorm.Statement) (columns []string) {
+	row := reflect.ValueOf(stmt.Dest)
+	for row.Kind() == reflect.Pointer {
+		row = row.Elem()
+	}
+	if p.Err != nil || row.Kind() != reflect.Struct || row.Type() != p.Schema.ModelType {
+		return nil
+	}
+	for _, f := range p.Fields {
+		if _, zero := f.Look(stmt.Context, row); zero && !f.PrimaryKey {
+			columns = append(columns, f.DBName)
+		}
+	}
+	return columns
+}
+
+// refuseLost adds an error if an UPDATE would save rows of an association that loses ids.
+func refuseLost(p *catalog.Plan, db *gorm.DB) {
+	columns, restricted := db.Statement.SelectAndOmitColumns(false, true)
+	for _, r := range p.Relations {
+		err := p.Lost[r]
+		if selected, named := columns[r.Name]; err == nil || named && !selected || !named && restricted {
+			continue
+		}
+		if anyAssociated(p, reflect.ValueOf(db.Statement.Model), r) {
+			_ = db.AddError(err)
+		}
+	}
+}
+
+// savesAssociated reports whether a statement has associated rows, because GORM saves those too.
+func savesAssociated(p *catalog.Plan, stmt *gorm.Statement) bool {
+	return slices.ContainsFunc(p.Relations, func(r *schema.Relationship) bool {
+		return anyAssociated(p, stmt.ReflectValue, r) || anyAssociated(p, reflect.ValueOf(stmt.Model), r)
+	})
+}
+
+// anyAssociated reports whether v has rows of an association. v is a row of the plan's model, or holds such rows.
+func anyAssociated(p *catalog.Plan, v reflect.Value, r *schema.Relationship) bool {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if anyAssociated(p, v.Index(i), r) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		return v.Type() == p.Schema.ModelType && !model.IsEmpty(model.FieldOf(v, r.Field))
+	}
+	return false
+}

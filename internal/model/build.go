@@ -1,0 +1,32 @@
+package model
+
+import (
+	"slices"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// BeforeBuild calls f when GORM begins to write the statement, because its values and assignments are known only then.
+// names are the clauses that come first. GORM asks a clause's builder only if the dialect does not write the clause
+// itself, so BeforeBuild replaces the builder of the first such clause. It calls f once, because the handle may be used
+// again, and not for copies of the statement. The function that was given last is called first.
+func BeforeBuild(stmt *gorm.Statement, f func(), names ...string) {
+	i := slices.IndexFunc(names, func(name string) bool { return stmt.DB.ClauseBuilders[name] == nil })
+	if i < 0 {
+		return
+	}
+	name := names[i]
+	c := stmt.Clauses[name]
+	before := c.Builder
+	c.Builder = func(c clause.Clause, b clause.Builder) {
+		c.Builder = before
+		if b == clause.Builder(stmt) {
+			stmt.Clauses[name] = c
+			f()
+			c = stmt.Clauses[name]
+		}
+		c.Build(b)
+	}
+	stmt.Clauses[name] = c
+}

@@ -1,0 +1,237 @@
+package narrow
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// A table is a table of the application. It is safe for concurrent use.
+type table struct {
+	known atomic.Pointer[tableColumns] // immutable; replaced under the mutex of the Guard
+}
+
+// tableColumns holds the known columns of a table.
+type tableColumns struct {
+	ids     map[string]idColumn     // by column name
+	numbers map[string]NumberColumn // those of ids that hold numbers, by column name in lower case
+	places  map[string]*limits      // by the table's name in statements, because db.Table sends rows to other tables
+}
+
+// An idColumn is a column that may hold ids.
+type idColumn struct {
+	field  string // such as Order.CustomerID
+	small  bool   // see [Limit]; false for uid fields, foreign keys to them, and types of this module
+	number bool   // the field is not a string
+}
+
+// limits holds the columns of a table that are too narrow for 64 bits; nil Limits mean unknown columns.
+type limits struct {
+	Limits
+	until time.Time // when to read them again; zero means after a statement that changes a table
+	again time.Time // when a value that does not fit makes the plugin read them again
+}
+
+// rereads is how often values that do not fit make the plugin read the columns of a table. Creates that fail may be
+// frequent.
+const rereads = time.Second
+
+// recheck bounds the age of limits that may change unnoticed: of unknown tables, and on servers that cut off values
+// instead of refusing them.
+const recheck = 10 * time.Second
+
+// expired reports whether limits must be read. With dbresolver any statement may be for another database, and the pool
+// of a transaction does not show which.
+func (g *Guard) expired(l *limits) bool {
+	if l == nil || l.until.IsZero() {
+		return l == nil
+	}
+	// Its callback shows dbresolver, because another db.Use may be writing to the map of plugins.
+	return time.Now().After(l.until) || g.db.Callback().Create().Get("gorm:db_resolver") != nil
+}
+
+// Note notes the columns of the tables of listed models, and of their associations, that may hold ids.
+func (g *Guard) Note(db *gorm.DB, models []any) {
+	g.catalog.Visit(db, models, func(_ string, s *schema.Schema) { g.noteColumns(s) })
+}
+
+// tableFor returns the table of a model.
+func (g *Guard) tableFor(s *schema.Schema) *table {
+	if t, ok := g.models.Load(s); ok {
+		return t.(*table)
+	}
+	model.Walk(g.db, s, g.noteColumns)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.tableNamed(s.Table)
+	g.models.Store(s, t)
+	return t
+}
+
+// noteColumns notes the columns of a schema's table that may hold ids, and foreign keys to them.
+func (g *Guard) noteColumns(s *schema.Schema) {
+	for _, name := range s.DBNames {
+		if f := s.FieldsByDBName[name]; model.HasTag(f) || model.IsKeyType(f) {
+			g.noteColumn(f, f)
+		} else if model.MayHoldIDs(f) {
+			g.noteColumn(f, nil)
+		}
+	}
+	for _, r := range model.Relations(s) {
+		for _, ref := range r.References {
+			// The type column of a polymorphic association does not refer to a field.
+			if pk := ref.PrimaryKey; pk != nil && slices.Contains(model.UIDFields(pk.Schema), pk) {
+				g.noteColumn(ref.ForeignKey, pk)
+			}
+		}
+	}
+}
+
+// noteColumn notes that the column of f holds ids of the field key, or any ids if key is nil.
+func (g *Guard) noteColumn(f, key *schema.Field) {
+	small := key == nil
+	if !small && model.HasTag(key) {
+		source, err := g.catalog.SourceOf(key)
+		small = err == nil && source.Foreign
+	}
+	// GORM gives a foreign key the type of the referenced key, with this mutex, but writes a string field as text.
+	f.Schema.Relationships.Mux.RLock()
+	number := model.IsKeyType(f) || (f.GORMDataType == schema.Int || f.GORMDataType == schema.Uint) && f.IndirectFieldType.Kind() != reflect.String
+	f.Schema.Relationships.Mux.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.tableNamed(f.Schema.Table)
+	before, noted := t.known.Load().ids[f.DBName]
+	small = small && (before.small || !noted)
+	if noted && before.small == small {
+		return
+	}
+	ids := maps.Clone(t.known.Load().ids)
+	ids[f.DBName] = idColumn{f.Schema.Name + "." + f.Name, small, number}
+	numbers := map[string]NumberColumn{}
+	for name, id := range ids {
+		if id.number {
+			numbers[strings.ToLower(name)] = NumberColumn{Field: id.field, Plain: id.small}
+		}
+	}
+	t.known.Store(&tableColumns{ids: ids, numbers: numbers})
+}
+
+// tableNamed returns a table, and adds it if missing. The caller holds the mutex.
+func (g *Guard) tableNamed(name string) *table {
+	t := g.tables[name]
+	if t == nil {
+		t = &table{}
+		t.known.Store(&tableColumns{ids: map[string]idColumn{}})
+		g.tables[name] = t
+	}
+	return t
+}
+
+// forget makes later statements read the columns of all tables again.
+func (g *Guard) forget() {
+	if g.db.Dialector.Name() == "sqlite" {
+		return // because SQLite cannot change a column's type
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range g.tables {
+		known := t.known.Load()
+		t.known.Store(&tableColumns{ids: known.ids, numbers: known.numbers})
+	}
+}
+
+// reread returns the limits of a table as they are now, because another program may have widened a column.
+func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, before *limits) *limits {
+	if time.Now().Before(before.again) {
+		return before
+	}
+	known := t.known.Load()
+	columns, err := g.columns(stmt, place, nil) // all columns, for the statement in the error
+	if err != nil {
+		return before
+	}
+	found := g.limitsOf(known.ids, columns)
+	found.again = time.Now().Add(rereads)
+	g.keep(t, known, place, found)
+	return found
+}
+
+// learn returns the limits of columns, and keeps them.
+func (g *Guard) learn(t *table, known *tableColumns, place string, columns []sqldb.Column) *limits {
+	found := g.limitsOf(known.ids, columns)
+	g.keep(t, known, place, found)
+	return found
+}
+
+// keep stores the limits of a table unless known is outdated.
+func (g *Guard) keep(t *table, known *tableColumns, place string, found *limits) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.known.Load() == known {
+		places := maps.Clone(known.places)
+		if len(places) == 0 || len(places) > 1000 {
+			places = map[string]*limits{}
+		}
+		places[place] = found
+		t.known.Store(&tableColumns{known.ids, known.numbers, places})
+	}
+}
+
+// limitsOf returns the columns that are too narrow, and warns if they hold ids.
+func (g *Guard) limitsOf(ids map[string]idColumn, columns []sqldb.Column) *limits {
+	found := &limits{}
+	if len(columns) > 0 {
+		found.Limits = Limits{}
+	}
+	if len(columns) == 0 || columns[0].Lenient {
+		found.until = time.Now().Add(recheck)
+	}
+	for _, column := range columns {
+		r := model.RangeOf(column.Type, g.db.Dialector.Name())
+		if r.Largest >= g.catalog.Target().Largest {
+			continue
+		}
+		for name, id := range ids {
+			if !strings.EqualFold(name, column.Name) {
+				continue
+			}
+			if id.small && model.IsInexact(column.Type) {
+				continue // because it is not meant for ids
+			}
+			fix := g.wideStatement(column, r)
+			found.Limits[strings.ToLower(name)] = Limit{Range: r, Field: id.field, Small: id.small, Name: column.Name, Type: column.Type, Fix: fix, Lenient: column.Lenient}
+			if !id.small && g.once("narrow", column.Table, column.Name) {
+				g.log.Warn("uidplugin: this column is too narrow for ids: a create or an update with an id that does not fit fails."+
+					" Run the statement; docs/from-auto-increment.md has those for columns with foreign key constraints.",
+					"table", column.Table, "column", column.Name, "type", column.Type, "statement", fix)
+			}
+		}
+	}
+	return found
+}
+
+// columns reads the columns of a statement's table, on its connection. See [sqldb.DB.ColumnsFor].
+func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idColumn) ([]sqldb.Column, error) {
+	names := make(map[string]bool, len(ids))
+	for name, id := range ids {
+		names[name] = !id.small
+	}
+	reader := g.reader.On(stmt.ConnPool)
+	if place != stmt.Table {
+		return reader.ColumnsFor(stmt.Context, place, names)
+	}
+	columns, err := reader.ColumnsFor(stmt.Context, stmt.Quote(place), names)
+	for i := range columns {
+		columns[i].Table = place
+	}
+	return columns, err
+}
