@@ -60,6 +60,3 @@ func (g *Cached) Hold() (release func()) {
 	g.turn <- struct{}{}
 	return func() { <-g.turn }
 }
-
-// Carrier is the layout that String advises.
-func (f Forecast) Carrier() (Layout, bool) { return f.carrier() }

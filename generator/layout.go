@@ -66,7 +66,7 @@ func JSSafeLayout() Layout {
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
 // With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all of these may crash and
-// restart within 70 s ([DefaultGrace]). [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must
+// restart within 70 s. [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must
 // reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in
 // 16 hours.
 //
@@ -252,3 +252,6 @@ func quotient(hi, lo, y uint64) uint64 {
 
 // format writes an instant so that a person can read it.
 func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
+
+// exact writes an instant with all the digits that it has.
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999999 MST") }

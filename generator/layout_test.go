@@ -38,6 +38,11 @@ var layouts = map[string]generator.Layout{
 	"epoch before 1970": {TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: 7 * time.Millisecond, Epoch: time.Unix(-1, 999999999)},
 }
 
+// seconds is a layout with ticks of a second.
+func seconds(timeBits, workerBits, sequenceBits uint8) generator.Layout {
+	return generator.Layout{TimeBits: timeBits, WorkerBits: workerBits, SequenceBits: sequenceBits, Tick: time.Second, Epoch: date(2026, 1, 1)}
+}
+
 func date(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
