@@ -31,7 +31,7 @@ func TestCachedRenew_WakesACallerAtOnce(t *testing.T) {
 	})
 }
 
-// TestCachedRenew_NeverWaits: while a caller has the turn the generator accepts a lease. Of several the latest counts,
+// TestCachedRenew_NeverWaits: while a caller waits at the head of the queue, the generator accepts a lease. Of several the latest counts,
 // but no end is lost.
 func TestCachedRenew_NeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
