@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// At the limit, callers get their ids in the order in which they came, each when its id is due. Some give up, among them
-// the first, and cost no id.
+// At the limit, callers get their ids in the order in which they came, each when its id is due. Some give up, among
+// them the first, and cost no id.
 func TestCachedLimit_ServesCallersInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const callers = 200
@@ -65,6 +65,22 @@ func TestCachedLimit_ServesCallersInOrder(t *testing.T) {
 		}
 		if n < callers*4/5 || n == callers {
 			t.Errorf("%d of %d callers were served", n, callers)
+		}
+	})
+}
+
+// The limit moves on while a caller waits for it. One that comes then does not overtake.
+func TestCachedLimit_NewcomersDoNotOvertake(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l, c := stepLayout(6), &wall{}
+		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Second, Clock: generator.NewClock(c.now)})
+		fill(t, g, 64)
+		first := make(chan int64, 1)
+		go func() { first <- next(t, g) }()
+		synctest.Wait()
+		c.step(time.Hour) // the waiting caller checks again later
+		if newcomer, waited := next(t, g), <-first; newcomer <= waited {
+			t.Errorf("a newcomer got %d, and the caller that waited %d", newcomer, waited)
 		}
 	})
 }

@@ -81,8 +81,8 @@ func TestGenerators_ClockStepsStopOnlySnowflake(t *testing.T) {
 	}
 }
 
-// At the limit, with the clock set back, ids are made at exactly the nominal rate. With the clock set forward, MaxBorrow
-// counts from the new time, so as many ids as ever can be borrowed, and then no more.
+// At the limit, with the clock set back, ids are made at exactly the nominal rate. With the clock set forward,
+// MaxBorrow counts from the new time, so as many ids as ever can be borrowed, and then no more.
 func TestCachedSteps_MoveTheLimitForwardOnly(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.name, func(t *testing.T) {

@@ -298,9 +298,9 @@ func wideLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
 }
 
-// TestHammer_MakesNoIDTwice takes ids as fast as it can. Without Fill, because claims of many ids are more easily apart.
-// With few ids in a tick, because then callers of Snowflake wait for the next one, and those of Cached borrow it.
-// And under windows that open and close.
+// TestHammer_MakesNoIDTwice takes ids as fast as it can. Without Fill, because claims of many ids are more easily
+// apart. With few ids in a tick, because then callers of Snowflake wait for the next one, and those of Cached borrow
+// it. And under windows that open and close.
 func TestHammer_MakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// JSSafe changes between 53 and 54 bits, because 2^53 is the first number with a neighbour that a float64 does not have.
+// JSSafe changes between 53 and 54 bits, because 2^53 is the first number with a neighbour that a float64 does not
+// have.
 func TestLayoutMaxID_IsTheLastIDThatComposes(t *testing.T) {
 	t.Parallel()
 

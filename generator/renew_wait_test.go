@@ -123,8 +123,8 @@ func TestRenewableSuspend_FailsCallersWithItsCauseUntilItIsLifted(t *testing.T) 
 	})
 }
 
-// When the clock has passed a lease that has ids left, callers wait for another for 100 ms, all together, before they get
-// what is left. Each new lease has such a wait; a suspension ends it.
+// When the clock has passed a lease that has ids left, callers wait for another for 100 ms, all together, before they
+// get what is left. Each new lease has such a wait; a suspension ends it.
 func TestRenewableRenew_CallersWaitOnceForANewerLease(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
